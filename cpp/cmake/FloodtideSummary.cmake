@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+message(STATUS "floodtide ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+message(STATUS "  HDF5 ${HDF5_VERSION}, Eigen ${Eigen3_VERSION}, OpenMP ${OpenMP_CXX_VERSION}")

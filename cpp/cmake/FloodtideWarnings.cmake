@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# floodtide_target(<target>): the flags that every target of ours gets; instruction-set flags are set on single files.
+function(floodtide_target target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+                                           -ffp-contract=fast -fno-math-errno -fno-trapping-math)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    target_compile_options(${target} PRIVATE -march=x86-64-v2)
+  endif()
+  if(FLOODTIDE_WARNINGS_AS_ERRORS)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(FLOODTIDE_SANITIZE)
+    target_compile_options(${target} PUBLIC -fsanitize=${FLOODTIDE_SANITIZE} -fno-omit-frame-pointer -g)
+    target_link_options(${target} PUBLIC -fsanitize=${FLOODTIDE_SANITIZE})
+  endif()
+endfunction()

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+
+namespace floodtide {
+
+/// Seconds of a monotonic clock whose zero means nothing.
+[[nodiscard]] inline double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Adds the time between its construction and destruction to a sum.
+class ScopedTimer {
+ public:
+  explicit ScopedTimer(double& out_sum_s) noexcept : sum_s_(out_sum_s), start_s_(now_s()) {}
+  ScopedTimer(const ScopedTimer&) = delete;
+  ScopedTimer& operator=(const ScopedTimer&) = delete;
+  ScopedTimer(ScopedTimer&&) = delete;
+  ScopedTimer& operator=(ScopedTimer&&) = delete;
+  ~ScopedTimer() { sum_s_ += now_s() - start_s_; }
+
+ private:
+  double& sum_s_;
+  double start_s_;
+};
+
+}  // namespace floodtide

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+
+#include "floodtide/tensor/view.hpp"
+
+namespace floodtide {
+
+/// An axis-parallel box of voxels: start included, start + size excluded, all in (z, y, x) order.
+struct Box {
+  Vec3 start{};
+  Vec3 size{};
+
+  [[nodiscard]] Vec3 end() const noexcept { return {start[0] + size[0], start[1] + size[1], start[2] + size[2]}; }
+  [[nodiscard]] std::int64_t voxels() const noexcept { return volume<3>(size); }
+  [[nodiscard]] bool contains(const Vec3& position) const noexcept {
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      if (position[axis] < start[axis] || position[axis] >= start[axis] + size[axis]) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] bool contains(const Box& other) const noexcept {
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      if (other.start[axis] < start[axis] || other.end()[axis] > end()[axis]) return false;
+    }
+    return true;
+  }
+  bool operator==(const Box&) const = default;
+};
+
+/// The box of `size` voxels (odd) whose middle voxel is `centre`.
+[[nodiscard]] inline Box centred_box(const Vec3& centre, const Vec3& size) noexcept {
+  return {{centre[0] - size[0] / 2, centre[1] - size[1] / 2, centre[2] - size[2] / 2}, size};
+}
+
+/// Copies the box `from` of `source` into `out`, whose shape is from.size. The box lies inside `source` (not checked).
+template <class T>
+void copy_box(View<const T, 3> source, const Box& from, View<T, 3> out) {
+  for (std::int64_t z = 0; z < from.size[0]; ++z) {
+    for (std::int64_t y = 0; y < from.size[1]; ++y) {
+      const T* row = &source(from.start[0] + z, from.start[1] + y, from.start[2]);
+      std::copy(row, row + from.size[2], &out(z, y, 0));
+    }
+  }
+}
+
+/// Copies `source` into the box `to` of `out`; to.size is source's shape, and the box lies inside `out` (not checked).
+template <class T>
+void paste_box(View<const T, 3> source, View<T, 3> out, const Box& to) {
+  for (std::int64_t z = 0; z < to.size[0]; ++z) {
+    for (std::int64_t y = 0; y < to.size[1]; ++y) {
+      const T* row = &source(z, y, 0);
+      std::copy(row, row + to.size[2], &out(to.start[0] + z, to.start[1] + y, to.start[2]));
+    }
+  }
+}
+
+}  // namespace floodtide

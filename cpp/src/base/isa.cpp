@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/base/isa.hpp"
+
+#include <cstdlib>
+#include <fstream>
+
+#include "floodtide/base/error.hpp"
+
+namespace floodtide {
+
+std::string_view name(Isa level) noexcept {
+  switch (level) {
+    case Isa::reference: return "reference";
+    case Isa::generic: return "generic";
+    case Isa::avx2: return "avx2";
+    case Isa::avx512: return "avx512";
+  }
+  return "unknown";
+}
+
+Isa processor_isa() noexcept {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
+    return Isa::avx512;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::avx2;
+#endif
+  return Isa::generic;
+}
+
+Isa active_isa() {
+  const char* cap = std::getenv("FLOODTIDE_ISA");
+  if (cap == nullptr || *cap == '\0') return processor_isa();
+  for (const Isa level : {Isa::reference, Isa::generic, Isa::avx2, Isa::avx512}) {
+    if (name(level) != cap) continue;
+    FLOODTIDE_REQUIRE(level <= processor_isa(), unsupported, "FLOODTIDE_ISA is '", cap, "', this processor has at most '",
+                      name(processor_isa()), "'");
+    return level;
+  }
+  raise(ErrorCode::invalid_argument, "FLOODTIDE_ISA is '", cap, "', expected reference, generic, avx2 or avx512");
+}
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+}  // namespace floodtide

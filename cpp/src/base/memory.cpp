@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/base/memory.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "floodtide/base/error.hpp"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace floodtide {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+std::atomic<std::int64_t>& counter() {
+  static std::atomic<std::int64_t> count{0};
+  return count;
+}
+
+// A field of /proc/self/status, in kB there, in bytes here.
+std::size_t status_field([[maybe_unused]] const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(field)) return std::stoull(line.substr(field.size())) * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void* allocate_bytes(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  counter().fetch_add(1, std::memory_order_relaxed);
+  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* pointer = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
+  FLOODTIDE_REQUIRE(pointer != nullptr, io, "out of memory: ", bytes, " bytes were asked for");
+#if defined(__linux__)
+  // Activations are walked with long strides: huge pages save most of the TLB misses.
+  if (alignment == kHugePage) madvise(pointer, rounded, MADV_HUGEPAGE);
+#endif
+  std::memset(pointer, 0, rounded);
+  return pointer;
+}
+
+void release_bytes(void* pointer) noexcept { std::free(pointer); }
+
+std::int64_t allocation_count() noexcept { return counter().load(std::memory_order_relaxed); }
+
+std::size_t peak_resident_bytes() { return status_field("VmHWM:"); }
+
+std::size_t resident_bytes() { return status_field("VmRSS:"); }
+
+std::size_t checked_bytes(std::int64_t count, std::size_t element_size) {
+  FLOODTIDE_REQUIRE(count >= 0 && static_cast<std::size_t>(count) <= std::numeric_limits<std::size_t>::max() / 2 / element_size,
+                    invalid_argument, "array: ", count, " elements of ", element_size, " bytes do not fit into memory");
+  return static_cast<std::size_t>(count) * element_size;
+}
+
+}  // namespace floodtide

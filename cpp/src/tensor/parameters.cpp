@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/tensor/parameters.hpp"
+
+#include <algorithm>
+
+#include "floodtide/base/error.hpp"
+
+namespace floodtide {
+
+std::size_t ParameterLayout::add(std::string name, std::vector<std::int64_t> shape) {
+  const bool taken = std::ranges::any_of(entries_, [&](const Entry& entry) { return entry.name == name; });
+  FLOODTIDE_REQUIRE(!taken, invalid_argument, "parameters: the name '", name, "' is used twice");
+  std::int64_t size = 1;
+  for (const std::int64_t extent : shape) size *= extent;
+  entries_.push_back({std::move(name), std::move(shape), size_, size});
+  size_ += size;
+  return entries_.size() - 1;
+}
+
+const ParameterLayout::Entry& ParameterLayout::find(std::string_view name) const {
+  const auto found = std::ranges::find_if(entries_, [&](const Entry& entry) { return entry.name == name; });
+  FLOODTIDE_REQUIRE(found != entries_.end(), invalid_argument, "parameters: there is no array '", name, "'");
+  return *found;
+}
+
+}  // namespace floodtide

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays cross the border without copies: inputs are checked for dtype and C order, outputs are owned by NumPy.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/progress.hpp"
+#include "floodtide/tensor/view.hpp"
+
+namespace floodtide::bindings {
+
+namespace py = pybind11;
+
+/// A view of a NumPy array that must have exactly this dtype and rank and be C-contiguous. `what` names it in the message.
+template <class T, std::size_t Rank>
+View<T, Rank> view_of(const py::object& object, const std::string& what) {
+  using Plain = std::remove_const_t<T>;
+  const auto expected = str_cat(what, ": expected a C-contiguous array of ", py::str(py::dtype::of<Plain>()).template cast<std::string>(),
+                                " with ", Rank, " axes, got ");
+  FLOODTIDE_REQUIRE(py::isinstance<py::array>(object), invalid_argument, expected,
+                    py::type::of(object).attr("__name__").template cast<std::string>());
+  const auto array = py::reinterpret_borrow<py::array>(object);
+  FLOODTIDE_REQUIRE(py::isinstance<py::array_t<Plain>>(array), invalid_argument, expected, "dtype ",
+                    py::str(array.dtype()).template cast<std::string>());
+  FLOODTIDE_REQUIRE(array.ndim() == static_cast<py::ssize_t>(Rank), shape_mismatch, expected, array.ndim(), " axes");
+  FLOODTIDE_REQUIRE((array.flags() & py::array::c_style) != 0, invalid_argument, expected, "a strided one");
+  Shape<Rank> shape;
+  for (std::size_t axis = 0; axis < Rank; ++axis) shape[axis] = array.shape(static_cast<py::ssize_t>(axis));
+  if constexpr (std::is_const_v<T>) {
+    return {static_cast<const Plain*>(array.data()), shape};
+  } else {
+    FLOODTIDE_REQUIRE(array.writeable(), invalid_argument, expected, "a read-only one");
+    return {static_cast<Plain*>(const_cast<void*>(array.data())), shape};
+  }
+}
+
+/// A NumPy array that owns `tensor`'s memory.
+template <class T, std::size_t Rank>
+py::array_t<T> to_numpy(Tensor<T, Rank> tensor) {
+  auto owner = std::make_unique<Tensor<T, Rank>>(std::move(tensor));
+  T* data = owner->data();
+  const Shape<Rank> shape = owner->shape();
+  const py::capsule capsule(owner.release(), [](void* pointer) { delete static_cast<Tensor<T, Rank>*>(pointer); });
+  return py::array_t<T>(std::vector<py::ssize_t>(shape.begin(), shape.end()), data, capsule);
+}
+
+/// A Progress that calls `callback(done, total)` (unless it is None) with the interpreter lock held, and lets Ctrl-C through.
+inline Progress progress_of(const py::object& callback) {
+  return [callback = std::make_shared<py::object>(callback)](std::int64_t done, std::int64_t total) {
+    const py::gil_scoped_acquire lock;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (!callback->is_none()) (*callback)(done, total);
+  };
+}
+
+}  // namespace floodtide::bindings

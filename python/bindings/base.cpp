@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings.hpp"
+#include "floodtide/base/isa.hpp"
+#include "floodtide/base/memory.hpp"
+#include "floodtide/base/parallel.hpp"
+
+namespace floodtide::bindings {
+
+void register_base(py::module_& m) {
+  m.attr("__version__") = FLOODTIDE_VERSION;
+  m.def("set_num_threads", &set_num_threads, py::arg("count"), "Threads that the compute of this rank uses.");
+  m.def("num_threads", &num_threads);
+  m.def("available_cores", &available_cores, "Cores that this process may run on.");
+  m.def("active_isa", [] { return std::string(name(active_isa())); }, "Instruction-set level in use (FLOODTIDE_ISA caps it).");
+  m.def("processor_isa", [] { return std::string(name(processor_isa())); });
+  m.def("processor_name", &processor_name);
+  m.def("resident_bytes", &resident_bytes);
+  m.def("peak_resident_bytes", &peak_resident_bytes);
+  m.def("allocation_count", &allocation_count);
+}
+
+}  // namespace floodtide::bindings

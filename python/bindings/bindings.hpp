@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace floodtide::bindings {
+
+namespace py = pybind11;
+
+void register_errors(py::module_& m);
+void register_base(py::module_& m);
+void register_nn(py::module_& m);
+void register_optim(py::module_& m);
+void register_comm(py::module_& m);
+void register_data(py::module_& m);
+void register_evaluate(py::module_& m);
+void register_segment(py::module_& m);
+void register_train(py::module_& m);
+void register_bench(py::module_& m);
+
+}  // namespace floodtide::bindings

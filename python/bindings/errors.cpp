@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one table that turns floodtide::Error into Python exceptions; the classes are in floodtide/errors.py.
+#include "floodtide/base/error.hpp"
+
+#include "bindings.hpp"
+
+namespace floodtide::bindings {
+namespace {
+
+const char* class_name(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_argument: return "InvalidArgumentError";
+    case ErrorCode::shape_mismatch: return "ShapeError";
+    case ErrorCode::out_of_range: return "OutOfRangeError";
+    case ErrorCode::unsupported: return "UnsupportedError";
+    case ErrorCode::invalid_file: return "InvalidFileError";
+    case ErrorCode::io: return "StorageError";
+    case ErrorCode::numerical: return "NumericalError";
+    case ErrorCode::communication: return "CommunicationError";
+    case ErrorCode::internal: return "InternalError";
+  }
+  return "Error";
+}
+
+}  // namespace
+
+void register_errors(py::module_&) {
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const Error& error) {
+      const py::object type = py::module_::import("floodtide.errors").attr(class_name(error.code()));
+      py::set_error(type, error.what());
+    }
+  });
+}
+
+}  // namespace floodtide::bindings

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The binding module is a table of contents: one registration per folder of cpp/src, nothing else.
+#include "bindings.hpp"
+
+PYBIND11_MODULE(_core, m) {
+  m.doc() = "C++ core of floodtide";
+  using namespace floodtide::bindings;
+  register_errors(m);
+  register_base(m);
+  register_nn(m);
+  register_optim(m);
+  register_comm(m);
+  register_data(m);
+  register_evaluate(m);
+  register_segment(m);
+  register_train(m);
+  register_bench(m);
+}

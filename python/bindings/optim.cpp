@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings.hpp"
+
+namespace floodtide::bindings {
+
+void register_optim(py::module_&) {}
+
+}  // namespace floodtide::bindings

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exceptions of floodtide. `exit_status` is what the command line ends with: 2 for wrong usage or input, else 1."""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Base of all exceptions that floodtide raises on purpose. The message is one line: what, where, what was expected."""
+
+    exit_status = 1
+
+
+class InvalidArgumentError(Error, ValueError):
+    """A value outside what the operation accepts."""
+
+    exit_status = 2
+
+
+class ShapeError(InvalidArgumentError):
+    """Arrays or volumes whose sizes do not fit each other."""
+
+
+class OutOfRangeError(Error, IndexError):
+    """An index or coordinate outside its array."""
+
+    exit_status = 2
+
+
+class UnsupportedError(Error):
+    """A valid request that this build or machine cannot serve."""
+
+    exit_status = 2
+
+
+class InvalidFileError(Error, OSError):
+    """An input file that is missing, truncated or not what its name promises."""
+
+    exit_status = 2
+
+
+class ConfigurationError(InvalidArgumentError):
+    """An unknown key or a wrong value in a configuration."""
+
+
+class StorageError(Error, OSError):
+    """Reading or writing failed although the request was right (disk full, permissions)."""
+
+
+class NumericalError(Error, ArithmeticError):
+    """A loss or gradient that is not finite."""
+
+
+class CommunicationError(Error):
+    """A lost rank or a failed message."""
+
+
+class InternalError(Error):
+    """A broken invariant of floodtide's own: please report it."""
