@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `floodtide` program: one subcommand a module, imported when it is used.
+
+Exit status: 0 on success, 2 on wrong usage or input, 1 on any other failure; failures print one line on standard error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from floodtide.errors import Error
+
+COMMANDS = {
+    "info": "What was built and found on this machine.",
+    "demo": "Train, segment and report on an embedded synthetic volume.",
+    "synth": "Make a synthetic EM volume with labels.",
+    "partition": "Sort the voxels of a label volume by their local object fraction.",
+    "coordinates": "List balanced training coordinates.",
+    "train": "Train a network; resumes from the run directory.",
+    "segment": "Segment a box of a volume with a trained network.",
+    "evaluate": "Compare a segmentation with the truth.",
+    "convert": "Convert checkpoints.",
+    "report": "Write report.html for one or more runs.",
+    "bench": "Time kernels, steps and scaling on this machine.",
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a subcommand's module only when it is asked for: start-up matters with a thousand ranks."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"floodtide.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="floodtide")
+def group() -> None:
+    """Train flood-filling networks and segment volumes with them, on one machine or under mpiexec."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the program and exit with its status."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the program and return its exit status; every failure is one line on standard error."""
+    from floodtide import _comm
+
+    arguments = sys.argv[1:] if arguments is None else arguments
+    name = next((word for word in arguments if word in COMMANDS), "")
+    prefix = f"floodtide {name}".rstrip()
+    try:
+        result: Any = group.main(arguments, prog_name="floodtide", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        _print_once(f"{prefix}: {_one_line(error.format_message())}")
+        return 2
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        _print_once(f"{prefix}: interrupted")
+        return 130
+    except Error as error:
+        if getattr(error, "agreed", False) or _comm.size() == 1:
+            _print_once(f"{prefix}: {_one_line(str(error))}")
+            return error.exit_status
+        _comm.fail(error)  # this rank alone failed: tell, and end the others too
+        return error.exit_status
+    except BaseException as error:
+        if _comm.size() > 1:
+            _comm.fail(error)
+        raise
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _print_once(line: str) -> None:
+    """One line from the whole job: the lowest rank speaks."""
+    from floodtide import _comm
+
+    if _comm.rank() == 0:
+        print(line, file=sys.stderr, flush=True)
