@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "floodtide/base/error.hpp"
+#include "kernels/conv3d/plan.hpp"
+
+namespace floodtide::kernels {
+namespace {
+
+std::function<void(std::string_view)>& dispatch_listener() {
+  static std::function<void(std::string_view)> listener;
+  return listener;
+}
+
+std::string accepts_everything(const Conv3dShape&) { return ""; }
+
+std::string describe(const Conv3dShape& shape) {
+  return str_cat("conv3d ", shape.kernel_z, 'x', shape.kernel_y, 'x', shape.kernel_x, ", ", shape.in_channels, " to ",
+                 shape.out_channels, " channels, ", shape.z, 'x', shape.y, 'x', shape.x, " voxels");
+}
+
+void check(const Conv3dShape& shape) {
+  FLOODTIDE_REQUIRE(shape.z >= 1 && shape.y >= 1 && shape.x >= 1, invalid_argument, describe(shape),
+                    ": expected at least one voxel");
+  for (const std::int64_t channels : {shape.in_channels, shape.out_channels}) {
+    FLOODTIDE_REQUIRE(channels >= 1 && channels % kChannelMultiple == 0, invalid_argument, describe(shape),
+                      ": expected multiples of ", kChannelMultiple, " channels");
+  }
+  for (const std::int64_t extent : {shape.kernel_z, shape.kernel_y, shape.kernel_x}) {
+    FLOODTIDE_REQUIRE(extent == 1 || extent == 3, invalid_argument, describe(shape), ": expected kernel extents of 1 or 3");
+  }
+}
+
+/// Why a candidate cannot serve, empty if it can.
+std::string refusal(const Conv3dCandidate& candidate, const Conv3dShape& shape, Isa level) {
+  if (candidate.level > level) return str_cat("needs ", name(candidate.level), ", the level is ", name(level));
+  return candidate.unsupported(shape);
+}
+
+Conv3dCandidate choose(const Conv3dShape& shape, Isa level, std::string_view kernel) {
+  const std::vector<Conv3dCandidate> candidates = conv3d_candidates();
+  std::string refusals;
+  std::string names;
+  for (const Conv3dCandidate& candidate : candidates) {
+    names += str_cat(names.empty() ? "" : ", ", candidate.name);
+    if (!kernel.empty() && candidate.name != kernel) continue;
+    const std::string reason = refusal(candidate, shape, level);
+    if (reason.empty()) {
+      if (dispatch_listener()) dispatch_listener()(str_cat(describe(shape), ": ", candidate.name, refusals));
+      return candidate;
+    }
+    FLOODTIDE_REQUIRE(kernel.empty(), unsupported, describe(shape), ": kernel '", kernel, "' refuses: ", reason);
+    refusals += str_cat("; not ", candidate.name, ": ", reason);
+  }
+  raise(ErrorCode::invalid_argument, describe(shape), ": kernel '", kernel, "' is unknown, expected one of ", names);
+}
+
+}  // namespace
+
+std::vector<Conv3dCandidate> conv3d_candidates() {
+  return {
+      {"reference", Isa::reference, &accepts_everything, &make_reference_plan},
+  };
+}
+
+void set_dispatch_listener(std::function<void(std::string_view)> listener) { dispatch_listener() = std::move(listener); }
+
+Conv3d::Conv3d(const Conv3dShape& shape, Isa level, std::string_view kernel) : shape_(shape) {
+  check(shape);
+  const Conv3dCandidate candidate = choose(shape, level, kernel);
+  kernel_ = candidate.name;
+  plan_ = candidate.make(shape);
+}
+Conv3d::~Conv3d() = default;
+Conv3d::Conv3d(Conv3d&&) noexcept = default;
+Conv3d& Conv3d::operator=(Conv3d&&) noexcept = default;
+
+void Conv3d::set_weights(const float* weights, std::int64_t in, std::int64_t out, const float* bias) {
+  FLOODTIDE_REQUIRE(in >= 1 && in <= shape_.in_channels && out >= 1 && out <= shape_.out_channels, shape_mismatch,
+                    describe(shape_), ": weights have ", in, " input and ", out, " output channels, expected at most the ",
+                    "stored ones");
+  real_in_ = in;
+  real_out_ = out;
+  plan_->set_weights(weights, in, out, bias);
+}
+
+void Conv3d::forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) const {
+  FLOODTIDE_ASSERT(real_in_ > 0);
+  plan_->forward(input, on_input, residual, relu_output, out);
+}
+
+void Conv3d::backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) const {
+  FLOODTIDE_ASSERT(real_in_ > 0);
+  plan_->backward_data(output_grad, relu_mask, accumulate, out_input_grad);
+}
+
+void Conv3d::backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
+                              float* out_bias_grad) const {
+  FLOODTIDE_ASSERT(real_in_ > 0);
+  plan_->backward_weights(input, on_input, output_grad, out_weight_grad, out_bias_grad);
+}
+
+double Conv3d::flops() const noexcept {
+  return 2.0 * static_cast<double>(shape_.z * shape_.y * shape_.x) *
+         static_cast<double>(shape_.kernel_z * shape_.kernel_y * shape_.kernel_x) * static_cast<double>(real_in_ * real_out_);
+}
+
+std::string Conv3d::kernel_names() const {
+  return str_cat("forward ", kernel_, ", backward_data ", kernel_, ", backward_weights ", kernel_);
+}
+
+}  // namespace floodtide::kernels

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/conv3d/conv3d.hpp"
+
+namespace floodtide::kernels {
+
+/// What a candidate of the dispatch table makes: the passes of Conv3d for one shape, with its own packed weights and
+/// scratch memory. Conv3d has checked all arguments.
+class Conv3dPlan {
+ public:
+  virtual ~Conv3dPlan() = default;
+  virtual void set_weights(const float* weights, std::int64_t in, std::int64_t out, const float* bias) = 0;
+  virtual void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) = 0;
+  virtual void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) = 0;
+  virtual void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
+                                float* out_bias_grad) = 0;
+};
+
+[[nodiscard]] std::unique_ptr<Conv3dPlan> make_reference_plan(const Conv3dShape& shape);
+
+}  // namespace floodtide::kernels
