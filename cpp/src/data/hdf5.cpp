@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/data/hdf5.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "data/hdf5_impl.hpp"
+#include "data/hdf5_types.hpp"
+
+namespace floodtide::data {
+namespace {
+
+PropertyHandle file_access(std::size_t chunk_cache_bytes) {
+  PropertyHandle access(H5Pcreate(H5P_FILE_ACCESS));
+  constexpr std::size_t kSlots = 12421;  // prime, about 100 x the chunks of a full cache, as the HDF5 manual advises
+  constexpr double kPreemptRead = 0.75;  // the library's default
+  H5Pset_cache(access.id(), 0, kSlots, chunk_cache_bytes, kPreemptRead);
+  return access;
+}
+
+std::string system_message() { return std::strerror(errno); }
+
+/// Waits until a file or folder is on disk.
+void synchronise(const std::string& path, const std::string& final_path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  FLOODTIDE_REQUIRE(descriptor >= 0, io, final_path, ": cannot be written: ", system_message());
+  const int status = ::fsync(descriptor);
+  const std::string cause = status == 0 ? "" : system_message();
+  ::close(descriptor);
+  FLOODTIDE_REQUIRE(status == 0, io, final_path, ": cannot be written: ", cause);
+}
+
+struct Names {
+  std::string group;
+  std::vector<std::string> found;
+};
+
+herr_t add_name(hid_t, const char* link, const H5L_info_t*, void* names) {
+  static_cast<Names*>(names)->found.emplace_back(link);
+  return 0;
+}
+
+herr_t add_dataset(hid_t group, const char* link, const H5L_info_t*, void* names) {
+  const ObjectHandle object(H5Oopen(group, link, H5P_DEFAULT));
+  if (object.valid() && H5Iget_type(object.id()) == H5I_DATASET) static_cast<Names*>(names)->found.emplace_back(link);
+  return 0;
+}
+
+}  // namespace
+
+std::vector<hsize_t> hdf5_sizes(std::span<const std::int64_t> values) { return {values.begin(), values.end()}; }
+
+std::vector<std::int64_t> shape_of_space(hid_t space) {
+  const int rank = H5Sget_simple_extent_ndims(space);
+  std::vector<hsize_t> sizes(static_cast<std::size_t>(std::max(rank, 0)));
+  H5Sget_simple_extent_dims(space, sizes.data(), nullptr);
+  return {sizes.begin(), sizes.end()};
+}
+
+SpaceHandle make_space(std::span<const std::int64_t> shape) {
+  if (shape.empty()) return SpaceHandle(H5Screate(H5S_SCALAR));
+  const std::vector<hsize_t> sizes = hdf5_sizes(shape);
+  return SpaceHandle(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
+}
+
+bool Hdf5File::Impl::exists(const std::string& object) const {
+  std::string path_in_file = object.starts_with('/') ? object.substr(1) : object;
+  if (path_in_file.empty()) return true;
+  // H5Lexists looks only at the last part of a path and fails if an earlier one is missing.
+  for (std::size_t slash = path_in_file.find('/'); slash != std::string::npos; slash = path_in_file.find('/', slash + 1)) {
+    if (H5Lexists(file.id(), path_in_file.substr(0, slash).c_str(), H5P_DEFAULT) <= 0) return false;
+  }
+  return H5Lexists(file.id(), path_in_file.c_str(), H5P_DEFAULT) > 0;
+}
+
+void Hdf5File::Impl::require_object(const std::string& object) const {
+  FLOODTIDE_REQUIRE(exists(object), invalid_file, path, ": has no group or dataset '", object, "'");
+}
+
+hid_t Hdf5File::Impl::dataset(const std::string& name) const {
+  const auto known = datasets.find(name);
+  if (known != datasets.end()) return known->second.id();
+  if (!exists(name)) {
+    Names names;
+    H5Lvisit(file.id(), H5_INDEX_NAME, H5_ITER_INC, &add_dataset, &names);
+    std::string text;
+    for (const std::string& found : names.found) text += (text.empty() ? "" : ", ") + found;
+    raise(ErrorCode::invalid_file, path, ": has no dataset '", name, "'; its datasets are: ", text.empty() ? "none" : text);
+  }
+  DatasetHandle handle(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT));
+  if (!handle.valid()) raise(ErrorCode::invalid_file, where(name), ": cannot be opened as a dataset: ", hdf5_cause());
+  return datasets.emplace(name, std::move(handle)).first->second.id();
+}
+
+void Hdf5File::Impl::require_writing() const {
+  FLOODTIDE_REQUIRE(writing, invalid_argument, path, ": is not open for writing");
+}
+
+void Hdf5File::Impl::remove_temporary() noexcept {
+  if (temporary_path.empty()) return;
+  static_cast<void>(::truncate(temporary_path.c_str(), 0) == 0);
+  ::unlink(temporary_path.c_str());
+  temporary_path.clear();
+}
+
+void Hdf5File::Impl::give_up(const std::string& what) {
+  const std::string cause = hdf5_cause();
+  for (auto& [name, handle] : datasets) handle.release();
+  datasets.clear();
+  file.release();
+  writing = false;
+  remove_temporary();
+  raise(ErrorCode::io, what, ": cannot be written: ", cause);
+}
+
+Hdf5File::Hdf5File(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Hdf5File::Hdf5File(Hdf5File&&) noexcept = default;
+Hdf5File& Hdf5File::operator=(Hdf5File&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+
+Hdf5File::~Hdf5File() {
+  if (impl_) {
+    const Hdf5Lock lock;
+    impl_->remove_temporary();
+    impl_->datasets.clear();
+    impl_->file.close();
+  }
+}
+
+Hdf5File Hdf5File::open(const std::string& path, std::size_t chunk_cache_bytes) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  FLOODTIDE_REQUIRE(std::filesystem::exists(status), invalid_file, path, ": no such file");
+  FLOODTIDE_REQUIRE(!std::filesystem::is_directory(status), invalid_file, path, ": is a folder, expected an HDF5 file");
+  const Hdf5Lock lock;
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  const PropertyHandle access = file_access(chunk_cache_bytes);
+  impl->file = FileHandle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()));
+  if (!impl->file.valid()) raise(ErrorCode::invalid_file, path, ": cannot be opened as an HDF5 file: ", hdf5_cause());
+  return Hdf5File(std::move(impl));
+}
+
+Hdf5File Hdf5File::create(const std::string& path, std::size_t chunk_cache_bytes) {
+  FLOODTIDE_REQUIRE(!path.empty(), invalid_argument, "HDF5 file to write: the path is empty");
+  FLOODTIDE_REQUIRE(!std::filesystem::is_directory(path), io, path, ": cannot be written: is a folder");
+  const Hdf5Lock lock;
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  const std::string temporary = str_cat(path, ".tmp-", ::getpid());
+  const PropertyHandle access = file_access(chunk_cache_bytes);
+  impl->file = FileHandle(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.id()));
+  if (!impl->file.valid()) raise(ErrorCode::io, path, ": cannot be written: ", hdf5_cause());
+  impl->temporary_path = temporary;
+  impl->writing = true;
+  return Hdf5File(std::move(impl));
+}
+
+void Hdf5File::commit() {
+  const Hdf5Lock lock;
+  impl_->require_writing();
+  bool written = true;
+  for (auto& [name, handle] : impl_->datasets) written = written && handle.close();
+  written = written && H5Fflush(impl_->file.id(), H5F_SCOPE_GLOBAL) >= 0;
+  written = written && impl_->file.close();
+  if (!written) impl_->give_up(impl_->path);
+  impl_->datasets.clear();
+  synchronise(impl_->temporary_path, impl_->path);
+  FLOODTIDE_REQUIRE(::rename(impl_->temporary_path.c_str(), impl_->path.c_str()) == 0, io, impl_->path,
+                    ": cannot be written: ", system_message());
+  impl_->temporary_path.clear();
+  impl_->writing = false;
+  const std::filesystem::path folder = std::filesystem::path(impl_->path).parent_path();
+  synchronise(folder.empty() ? "." : folder.string(), impl_->path);
+}
+
+const std::string& Hdf5File::path() const noexcept { return impl_->path; }
+
+bool Hdf5File::exists(const std::string& object) const {
+  const Hdf5Lock lock;
+  return impl_->exists(object);
+}
+
+std::vector<std::string> Hdf5File::list(const std::string& group) const {
+  const Hdf5Lock lock;
+  impl_->require_object(group);
+  const GroupHandle handle(H5Gopen2(impl_->file.id(), group.c_str(), H5P_DEFAULT));
+  if (!handle.valid()) raise(ErrorCode::invalid_file, impl_->where(group), ": is not a group");
+  Names names;
+  H5Literate(handle.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, &add_name, &names);
+  std::sort(names.found.begin(), names.found.end());
+  return std::move(names.found);
+}
+
+std::vector<std::string> Hdf5File::datasets() const {
+  const Hdf5Lock lock;
+  Names names;
+  H5Lvisit(impl_->file.id(), H5_INDEX_NAME, H5_ITER_INC, &add_dataset, &names);
+  std::sort(names.found.begin(), names.found.end());
+  return std::move(names.found);
+}
+
+}  // namespace floodtide::data

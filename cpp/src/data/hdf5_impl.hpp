@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "data/hdf5_handle.hpp"
+#include "floodtide/data/hdf5.hpp"
+
+namespace floodtide::data {
+
+struct Hdf5File::Impl {
+  std::string path;            ///< final name
+  std::string temporary_path;  ///< empty when reading, or after commit()
+  bool writing = false;
+  FileHandle file;
+  /// Datasets stay open once used: closing one drops its chunk cache.
+  mutable std::map<std::string, DatasetHandle> datasets;
+
+  [[nodiscard]] std::string where(const std::string& object) const { return path + ":" + object; }
+  [[nodiscard]] hid_t dataset(const std::string& name) const;
+  [[nodiscard]] bool exists(const std::string& object) const;
+  void require_object(const std::string& object) const;
+  void require_writing() const;
+  /// After a failed write: removes the temporary file and throws Error(io). The ids are left open on purpose, because the
+  /// library crashes when it closes a file that it could not write (1.10.8); the file holds no space any more.
+  [[noreturn]] void give_up(const std::string& what);
+  void remove_temporary() noexcept;
+};
+
+/// Sizes as HDF5 wants them.
+[[nodiscard]] std::vector<hsize_t> hdf5_sizes(std::span<const std::int64_t> values);
+[[nodiscard]] std::vector<std::int64_t> shape_of_space(hid_t space);
+/// A data space of this shape; an empty shape is a scalar.
+[[nodiscard]] SpaceHandle make_space(std::span<const std::int64_t> shape);
+
+}  // namespace floodtide::data

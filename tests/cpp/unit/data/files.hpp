@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of `data` share: a folder that disappears, volumes written in one line, errors as text.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/data/hdf5.hpp"
+
+namespace floodtide::data {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "floodtide-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  TemporaryFolder(TemporaryFolder&&) = delete;
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+
+  [[nodiscard]] std::string file(const std::string& name) const { return (path_ / name).string(); }
+  [[nodiscard]] std::size_t entries() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+template <class T>
+void write_dataset(const std::string& path, const std::string& dataset, const std::vector<std::int64_t>& shape,
+                   const std::vector<T>& values, const DatasetOptions& options = {}) {
+  Hdf5File file = Hdf5File::create(path);
+  file.write_array<T>(dataset, shape, values, options);
+  file.commit();
+}
+
+/// The code and message of the Error that `action` must throw.
+inline Error error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "expected an Error";
+  return Error(ErrorCode::internal, "none");
+}
+
+/// Expects an Error of this kind whose message is one line and holds every given part.
+inline void expect_error(const std::function<void()>& action, ErrorCode code, const std::vector<std::string>& parts) {
+  const Error error = error_of(action);
+  const std::string message = error.what();
+  EXPECT_EQ(name(error.code()), name(code)) << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << message << "\n  lacks: " << part;
+}
+
+}  // namespace floodtide::data
