@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports of runs: one HTML file with every figure inside, readable without a network.
+
+`write(run_folders)` is what `floodtide report` and `floodtide demo` call. What a run directory may
+contain is described in docs/formats.md; parts that are absent are named in the report.
+"""
+
+from floodtide.report.page import write
+
+__all__ = ["write"]

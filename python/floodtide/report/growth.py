@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mask growing over its moves.
+
+A run directory holds it in `flood.npz`: `logits` (k, z, y, x), the canvas after some of the moves
+with NaN where it was not visited; `moves` (k,), how many moves had been made; `image` (z, y, x),
+the image below.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide.errors import InvalidFileError
+from floodtide.report import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FILE = "flood.npz"
+_STRIP = 6  # frames side by side in the printed strip
+_VISITED = 0.16  # how much the visited region is tinted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """Snapshots of one object's canvas: probabilities (k, z, y, x), NaN where not visited."""
+
+    probability: npt.NDArray[np.float64]
+    moves: npt.NDArray[np.int64]
+    image: npt.NDArray[np.float64]
+
+    @property
+    def centre(self) -> tuple[int, int, int]:
+        """The middle of the final mask (of the canvas if the mask is empty), (z, y, x)."""
+        inside = np.argwhere(np.nan_to_num(self.probability[-1], nan=0.0) >= 0.5)
+        shape = self.probability.shape[1:]
+        if not len(inside):
+            return (shape[0] // 2, shape[1] // 2, shape[2] // 2)
+        middle = np.median(inside, axis=0)
+        nearest = inside[np.argmin(((inside - middle) ** 2).sum(axis=1))]
+        return (int(nearest[0]), int(nearest[1]), int(nearest[2]))
+
+
+def read_growth(folder: Path) -> Growth | None:
+    """The snapshots of a run directory, None if there are none.
+
+    Raises:
+        InvalidFileError: If the file is malformed.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            logits, moves, image = (
+                np.asarray(arrays[name]) for name in ("logits", "moves", "image")
+            )
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise InvalidFileError(
+            f"report: {path}: {error}; expected arrays logits, moves, image"
+        ) from error
+    if (
+        logits.ndim != 4
+        or image.shape != logits.shape[1:]
+        or moves.shape != logits.shape[:1]
+        or not len(moves)
+    ):
+        raise InvalidFileError(
+            f"report: {path} holds logits {logits.shape}, moves {moves.shape}, "
+            f"image {image.shape}; expected (k, z, y, x), (k,), (z, y, x)"
+        )
+    with np.errstate(over="ignore"):
+        probability = 1.0 / (1.0 + np.exp(-logits.astype(np.float64)))
+    return Growth(
+        probability=probability, moves=moves.astype(np.int64), image=image.astype(np.float64)
+    )
+
+
+def frames(growth: Growth, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:
+    """One picture a snapshot, for the player: (caption, PNG as data URI)."""
+    size = voxel_size_nm or (1.0, 1.0, 1.0)
+    result = []
+    for index in range(len(growth.moves)):
+        widths = _widths(growth, size)
+        height = min(3.2, 9.6 / sum(widths))
+        with style.figure(height * sum(widths), height + 0.3) as drawn:
+            axes = drawn.subplots(1, 3, width_ratios=widths)
+            for axis, fixed in zip(axes, range(3), strict=True):
+                _draw(axis, growth, index, fixed, size)
+                axis.set_title(f"{'zyx'[fixed]} = {growth.centre[fixed]}")
+            wide, high = growth.image.shape[2], growth.image.shape[1]
+            style.scale_bar(axes[0], wide, high, float(size[2]) if voxel_size_nm else None)
+            result.append((_caption(growth, index), style.data_uri(drawn, "png", dpi=100)))
+    return result
+
+
+def strip_figure(growth: Growth, voxel_size_nm: Sequence[float] | None) -> str:
+    """Up to six snapshots side by side, from the first to the last. PNG as data URI."""
+    size = voxel_size_nm or (1.0, 1.0, 1.0)
+    picked = np.unique(np.linspace(0, len(growth.moves) - 1, _STRIP).round().astype(int))
+    heights = _heights(growth, size)
+    width = min(1.7, 8.0 / sum(heights))
+    with style.figure(width * len(picked) + 0.3, width * sum(heights) + 0.3) as drawn:
+        axes = drawn.subplots(3, len(picked), squeeze=False, height_ratios=heights)
+        for column, index in enumerate(picked.tolist()):
+            for fixed in range(3):
+                _draw(axes[fixed][column], growth, index, fixed, size)
+            axes[0][column].set_title(_moves_text(growth, index), fontsize=9)
+        for fixed in range(3):
+            axes[fixed][0].set_ylabel(f"{'zyx'[fixed]} = {growth.centre[fixed]}")
+        wide, high = growth.image.shape[2], growth.image.shape[1]
+        style.scale_bar(axes[0][0], wide, high, float(size[2]) if voxel_size_nm else None)
+        return style.data_uri(drawn, "png", dpi=130)
+
+
+def _widths(growth: Growth, size: Sequence[float]) -> list[float]:
+    """Widths of the three planes, drawn beside each other at one height."""
+    z, y, x = (n * s for n, s in zip(growth.image.shape, size, strict=True))
+    return [x / y, x / z, y / z]
+
+
+def _heights(growth: Growth, size: Sequence[float]) -> list[float]:
+    """Heights of the three planes, drawn below each other at one width."""
+    return [1.0 / width for width in _widths(growth, size)]
+
+
+def _moves_text(growth: Growth, index: int) -> str:
+    count = int(growth.moves[index])
+    return f"{count} move" if count == 1 else f"{count} moves"
+
+
+def _caption(growth: Growth, index: int) -> str:
+    voxels = int((np.nan_to_num(growth.probability[index], nan=0.0) >= 0.5).sum())
+    return f"{_moves_text(growth, index)}, {voxels:,} voxels at probability 0.5 or more"
+
+
+def _draw(axis: Axes, growth: Growth, index: int, fixed: int, size: Sequence[float]) -> None:
+    """One plane: grey image, the mask's probability in colour, its outline, what was visited."""
+    plane = tuple(growth.centre[fixed] if i == fixed else slice(None) for i in range(3))
+    rows, columns = (i for i in range(3) if i != fixed)
+    grey = growth.image[plane]
+    low, high = np.percentile(growth.image, (0.5, 99.5))
+    picture = np.repeat(
+        np.clip((grey - low) / max(high - low, 1e-9), 0.0, 1.0)[..., None], 3, axis=-1
+    )
+    probability = growth.probability[index][plane]
+    visited = ~np.isnan(probability)
+    filled = np.nan_to_num(probability, nan=0.0)
+    picture[visited] = (1.0 - _VISITED) * picture[visited] + _VISITED * np.array([1.0, 0.9, 0.4])
+    alpha = 0.62 * np.clip((filled - 0.3) / 0.7, 0.0, 1.0)[..., None]
+    picture = (1.0 - alpha) * picture + alpha * np.array([0.0, 0.60, 0.86])
+    axis.imshow(picture, aspect=float(size[rows]) / float(size[columns]), interpolation="nearest")
+    if visited.any() and filled.max() >= 0.5 > filled.min():
+        axis.contour(filled, levels=[0.5], colors=[style.SERIES[1]], linewidths=1.0)
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.grid(False)
+    for spine in axis.spines.values():
+        spine.set_visible(False)

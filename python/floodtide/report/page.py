@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTML page: tables and figures of the runs put into the template."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from floodtide._core import __version__
+from floodtide.errors import StorageError
+from floodtide.report import curves, growth, planes
+from floodtide.report.run import Record, Run, read_run
+
+_SCORES = {
+    "adapted_rand_error": ("Adapted Rand error", "0 is perfect"),
+    "adapted_rand_precision": ("Adapted Rand precision", "low: objects merged"),
+    "adapted_rand_recall": ("Adapted Rand recall", "low: objects split"),
+    "voi_split": ("Variation of information, split", "bits, 0 is perfect"),
+    "voi_merge": ("Variation of information, merge", "bits, 0 is perfect"),
+    "coverage": ("Coverage", "share of the truth's voxels that are segmented"),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Head and rows of text; the first column is the row's name."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def write(run_folders: Sequence[Path], out: Path | None = None) -> Path:
+    """Write `report.html` about one or several runs.
+
+    Args:
+        run_folders: Run directories, at least one; several are overlaid in the figures.
+        out: Where to write; default: `report.html` in the first run directory.
+
+    Returns:
+        The file written.
+
+    Raises:
+        InvalidFileError: If a folder is no run directory or one of its files is malformed.
+        StorageError: If the report cannot be written.
+    """
+    names = _names([folder.resolve() for folder in run_folders])
+    runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
+    page = render(runs)
+    target = out or runs[0].folder / "report.html"
+    beside = target.with_name(target.name + ".partial")
+    try:
+        beside.write_text(page, "utf-8")
+        os.replace(beside, target)
+    except OSError as error:
+        raise StorageError(f"report: cannot write {target}: {error.strerror}") from error
+    return target
+
+
+def render(runs: Sequence[Run]) -> str:
+    """The page as text; every figure is embedded."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    pictures = [_pictures(run) for run in runs]
+    absent = [
+        f"{run.name}: {part}"
+        for run, drawn in zip(runs, pictures, strict=True)
+        for part in (*run.absent, *drawn["absent"])
+    ]
+    environment = Environment(
+        loader=PackageLoader("floodtide", "report"),
+        undefined=StrictUndefined,
+        autoescape=select_autoescape(["html"]),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("template.html").render(
+        version=__version__,
+        title=runs[0].name if len(runs) == 1 else f"{len(runs)} runs",
+        runs=runs,
+        summary=summary_table(runs),
+        scores=score_table(runs),
+        validation=[(run.name, validation_table(run)) for run in runs if run.validation],
+        training_figure=curves.training_figure(runs),
+        validation_figure=curves.validation_figure(runs),
+        pictures=pictures,
+        absent=absent,
+    )
+
+
+def summary_table(runs: Sequence[Run]) -> Table:
+    """The settings that one looks for first; a setting that no run states is left out."""
+    wanted: tuple[tuple[str, str], ...] = (
+        ("Network", "model.kind"),
+        ("Depth", "model.depth"),
+        ("Features", "model.features"),
+        ("Field of view (z, y, x)", "model.fov"),
+        ("Step (z, y, x)", "model.deltas"),
+        ("Steps", "training.steps"),
+        ("Walkers", "training.walkers"),
+        ("Optimizer", "optimizer.name"),
+        ("Base learning rate", "optimizer.lr"),
+        ("Scaling of the rate", "schedule.scale"),
+        ("Warm-up steps", "schedule.warmup_steps"),
+        ("Allreduce", "comm.algorithm"),
+        ("Seed", "run.seed"),
+    )
+    rows = []
+    for name, key in wanted:
+        values = [_text(_look_up(run.config, key)) for run in runs]
+        if any(value != "-" for value in values):
+            rows.append((name, *values))
+    rows.append(("Volumes", *(_volumes(run) for run in runs)))
+    for name, key in (
+        ("Ranks", "ranks"),
+        ("Threads a rank", "threads"),
+        ("Kernels", "kernels"),
+        ("Processor", "processor"),
+    ):
+        values = [_text(run.start.get(key)) for run in runs]
+        if any(value != "-" for value in values):
+            rows.append((name, *values))
+    rows.append(
+        (
+            "Last step in the log",
+            *(_text(run.train[-1]["step"] if run.train else None) for run in runs),
+        )
+    )
+    return Table(("", *(run.name for run in runs)), tuple(rows))
+
+
+def score_table(runs: Sequence[Run]) -> Table | None:
+    """Scores of the segmentations, a column a run; None if no run has any."""
+    flat = [dict(_flatten(run.scores)) for run in runs]
+    keys = list(dict.fromkeys(key for scores in flat for key in scores))
+    if not keys:
+        return None
+    keys.sort(key=lambda key: list(_SCORES).index(key) if key in _SCORES else len(_SCORES))
+    rows = []
+    for key in keys:
+        name, note = _SCORES.get(key, (key.replace("_", " ").replace(".", ": "), ""))
+        rows.append((name, *(_text(scores.get(key)) for scores in flat), note))
+    return Table(("Score", *(run.name for run in runs), ""), tuple(rows))
+
+
+def validation_table(run: Run) -> Table:
+    """The last validation beside the trivial predictors."""
+    last = run.validation[-1]
+    trivial = last.get("trivial", {})
+    columns: list[tuple[str, Record]] = [
+        ("first pass", last.get("first_pass", {})),
+        ("after the moves", last.get("moves", {})),
+        *((label, trivial.get(name, {})) for name, label, _ in curves.TRIVIAL),
+    ]
+    rows = [
+        (
+            f"{name} ({'higher' if more else 'lower'} is better)",
+            *(_text(values.get(key)) for _, values in columns),
+        )
+        for key, name, more in curves.METRICS
+    ]
+    return Table((f"step {last['step']}", *(name for name, _ in columns)), tuple(rows))
+
+
+def _pictures(run: Run) -> dict[str, Any]:
+    read = planes.read_planes(run.folder, run.voxel_size_nm)
+    grown = growth.read_growth(run.folder)
+    parts = ((planes.FILE, read), (growth.FILE, grown))
+    return {
+        "name": run.name,
+        "absent": [f"{file} is not there" for file, part in parts if not part],
+        "planes": planes.planes_figure(read, run.voxel_size_nm) if read else None,
+        "strip": growth.strip_figure(grown, run.voxel_size_nm) if grown else None,
+        "frames": growth.frames(grown, run.voxel_size_nm) if grown else [],
+    }
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """The folders' names; where two are alike, with their parents' names."""
+    names = [folder.name for folder in folders]
+    return [
+        name if names.count(name) == 1 else f"{folder.parent.name}/{name}"
+        for folder, name in zip(folders, names, strict=True)
+    ]
+
+
+def _look_up(config: Mapping[str, Any], dotted: str) -> object:
+    value: object = config
+    for key in dotted.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _volumes(run: Run) -> str:
+    volumes = run.config.get("data", {}).get("volumes", [])
+    return ", ".join(str(volume.get("name", volume.get("image", "?"))) for volume in volumes) or "-"
+
+
+def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            yield from _flatten(item, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", item
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(item) for item in value)
+    return str(value)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run directory holds, read for a report. Absent parts stay empty and are listed by name."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from floodtide.errors import InvalidFileError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run directory.
+
+    Attributes:
+        folder: The directory.
+        name: How the run is called in legends.
+        config: The resolved configuration (`config.toml`), empty if absent.
+        config_text: The same file as it stands.
+        start: The last `start` record of the log: what was built, found and used.
+        train: `train` records, one a logged step, steps ascending.
+        validation: `validation` records, steps ascending.
+        scores: `scores.json`: scores of the segmentation, empty if absent.
+        absent: The parts that are not there, in words.
+    """
+
+    folder: Path
+    name: str
+    config: Record = field(default_factory=dict)
+    config_text: str = ""
+    start: Record = field(default_factory=dict)
+    train: list[Record] = field(default_factory=list)
+    validation: list[Record] = field(default_factory=list)
+    scores: Record = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+
+    @property
+    def voxel_size_nm(self) -> tuple[float, float, float] | None:
+        """Edges of a voxel (z, y, x) in nanometres, as the first training volume states them."""
+        for volume in self.config.get("data", {}).get("volumes", []):
+            size = volume.get("voxel_size_nm")
+            if size:
+                return (float(size[0]), float(size[1]), float(size[2]))
+        return None
+
+
+def read_run(folder: Path, name: str | None = None) -> Run:
+    """Read the text parts of a run directory.
+
+    Args:
+        folder: A run directory: at least one of `config.toml`, `log.jsonl`, `scores.json` is there.
+        name: How to call it; default: the folder's own name.
+
+    Raises:
+        InvalidFileError: If the folder is no run directory or one of its files is malformed.
+    """
+    if not folder.is_dir():
+        raise InvalidFileError(f"report: no run directory at {folder}")
+    parts = {part: folder / part for part in ("config.toml", "log.jsonl", "scores.json")}
+    present = {part for part, path in parts.items() if path.is_file()}
+    if not present:
+        raise InvalidFileError(
+            f"report: {folder} has none of {', '.join(parts)}; "
+            "expected a run directory of floodtide train"
+        )
+    config_text = parts["config.toml"].read_text("utf-8") if "config.toml" in present else ""
+    records = _read_log(parts["log.jsonl"]) if "log.jsonl" in present else []
+    train = _series(records, "train")
+    validation = _series(records, "validation")
+    absent = [f"{part} is not there" for part in parts if part not in present]
+    if "log.jsonl" in present and not train:
+        absent.append("log.jsonl holds no training step")
+    if "log.jsonl" in present and not validation:
+        absent.append("log.jsonl holds no validation")
+    starts = [record for record in records if record.get("kind") == "start"]
+    return Run(
+        folder=folder,
+        name=name or folder.resolve().name,
+        config=_parse_toml(config_text, parts["config.toml"]),
+        config_text=config_text,
+        start=starts[-1] if starts else {},
+        train=train,
+        validation=validation,
+        scores=_read_json(parts["scores.json"]) if "scores.json" in present else {},
+        absent=tuple(absent),
+    )
+
+
+def _parse_toml(text: str, path: Path) -> Record:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidFileError(f"report: {path} is not TOML: {error}") from error
+
+
+def _read_json(path: Path) -> Record:
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise InvalidFileError(f"report: {path} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidFileError(f"report: {path} holds a {type(value).__name__}, expected an object")
+    return value
+
+
+def _read_log(path: Path) -> list[Record]:
+    """All records; a last line without its end is a write in progress and is left out."""
+    lines = path.read_text("utf-8").split("\n")
+    records: list[Record] = []
+    for number, line in enumerate(lines[:-1], start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise InvalidFileError(f"report: {path}, line {number} is not JSON: {error}") from error
+        if not isinstance(record, dict):
+            raise InvalidFileError(f"report: {path}, line {number} is no object")
+        records.append(record)
+    return records
+
+
+def _series(records: list[Record], kind: str) -> list[Record]:
+    """Records of a kind by step; where a resumed run repeats steps, the later record counts."""
+    by_step: dict[int, Record] = {}
+    for record in records:
+        if record.get("kind") != kind or "step" not in record:
+            continue
+        step = int(record["step"])
+        if by_step and step <= max(by_step):
+            by_step = {key: value for key, value in by_step.items() if key < step}
+        by_step[step] = record
+    return [by_step[step] for step in sorted(by_step)]

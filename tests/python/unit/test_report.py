@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report: complete, tolerant of absent parts, strict about malformed ones, self-contained."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import report_runs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report_runs import make_run, training_record
+
+from floodtide import report
+from floodtide.errors import InvalidFileError, StorageError
+from floodtide.report import curves, planes, style
+from floodtide.report.run import read_run
+
+
+class Page(HTMLParser):
+    """The page's images, table rows and texts."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.text = path.read_text("utf-8")
+        self.images: dict[str, str] = {}
+        self.rows: list[list[str]] = []
+        self._in_cell = False
+        self.feed(self.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag == "img":
+            self.images[str(values["alt"])] = str(values["src"])
+        if tag == "tr":
+            self.rows.append([])
+        self._in_cell = tag in ("td", "th")
+        if self._in_cell:
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_cell = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_cell:
+            self.rows[-1][-1] += data
+
+    def row(self, name: str) -> list[str]:
+        return next(row for row in self.rows if row and row[0].startswith(name))
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("report") / "first")
+
+
+@pytest.fixture(scope="module")
+def page(run_folder: Path) -> Page:
+    return Page(report.write([run_folder]))
+
+
+def test_a_complete_run_shows_every_figure(page: Page) -> None:
+    expected = {
+        "Image, truth and segmentation in three planes",
+        "The growing mask at several moves",
+        "Training curves",
+        "Validation curves beside the trivial predictors",
+    }
+    assert expected <= page.images.keys()
+    assert len(page.images) == len(expected) + 8  # and one a snapshot
+    assert "Not in this report" not in page.text
+
+
+def test_figures_are_embedded_and_not_empty(page: Page) -> None:
+    for source in page.images.values():
+        kind, content = source.split(",", 1)
+        raw = base64.b64decode(content)
+        assert (
+            raw.startswith(b"\x89PNG") if kind == "data:image/png;base64" else b"<svg" in raw[:400]
+        )
+        assert len(raw) > 5000
+
+
+def test_the_page_asks_for_nothing_from_elsewhere(page: Page) -> None:
+    outside = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?(?!data:)([^"'>)\s]+)""", page.text)
+    assert outside == []
+    assert "@import" not in page.text
+
+
+def test_tables_show_the_scores_and_the_settings(page: Page) -> None:
+    assert page.row("Adapted Rand error")[1] == "0.123"
+    assert page.row("Coverage")[1] == "0.91"
+    assert page.row("Depth")[1] == "4"
+    assert page.row("Ranks")[1] == "2"
+    assert page.row("F1 at probability 0.5")[3] == "0.62"
+
+
+def test_writing_twice_gives_the_same_file(run_folder: Path) -> None:
+    first = report.write([run_folder]).read_bytes()
+    assert report.write([run_folder]).read_bytes() == first
+
+
+def test_several_runs_stand_side_by_side(run_folder: Path, tmp_path: Path) -> None:
+    second = make_run(tmp_path / "other" / "first", rate=2.0)
+    both = Page(report.write([run_folder, second], tmp_path / "both.html"))
+    assert both.row("Score")[1:3] == [f"{run_folder.parent.name}/first", "other/first"]
+    assert len(both.row("Depth")) == 3
+
+
+def test_absent_parts_are_named_and_the_rest_is_shown(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    report_runs.write_log(folder)
+    made = Page(report.write([folder]))
+    assert set(made.images) == {
+        "Training curves",
+        "Validation curves beside the trivial predictors",
+    }
+    for part in ("config.toml", "scores.json", "segmentation.h5", "flood.npz"):
+        assert f"run: {part} is not there" in made.text
+
+
+def test_names_are_escaped(tmp_path: Path) -> None:
+    folder = tmp_path / "<script>alert(1)<"
+    folder.mkdir()
+    (folder / "scores.json").write_text('{"<b>": 1}')
+    assert "<script>alert" not in report.write([folder]).read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.toml", "a = ", "config.toml is not TOML"),
+        ("scores.json", "[1]", "scores.json holds a list, expected an object"),
+        ("log.jsonl", '{"kind": "start"}\nnonsense\n', "log.jsonl, line 2 is not JSON"),
+        ("segmentation.h5", "no HDF5", "segmentation.h5 is no readable HDF5 file"),
+        ("flood.npz", "no zip", "flood.npz"),
+    ],
+)
+def test_a_malformed_file_is_an_error_that_names_it(
+    tmp_path: Path, file: str, content: str, message: str
+) -> None:
+    (tmp_path / "scores.json").write_text("{}")
+    (tmp_path / file).write_text(content)
+    with pytest.raises(InvalidFileError, match=message):
+        report.write([tmp_path])
+    assert not list(tmp_path.glob("report.html*"))
+
+
+def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFileError, match="expected a run directory"):
+        report.write([tmp_path])
+    with pytest.raises(InvalidFileError, match="no run directory"):
+        report.write([tmp_path / "nowhere"])
+
+
+def test_a_target_that_cannot_be_written_is_a_storage_error(
+    run_folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(StorageError, match="cannot write"):
+        report.write([run_folder], tmp_path / "no" / "such" / "folder.html")
+
+
+def test_an_unfinished_last_line_is_left_out(tmp_path: Path) -> None:
+    complete = json.dumps(training_record(0, 0.5)) + "\n"
+    (tmp_path / "log.jsonl").write_text(complete + '{"kind": "train", "st')
+    assert [record["step"] for record in read_run(tmp_path).train] == [0]
+
+
+def test_steps_repeated_by_a_resumed_run_count_once(tmp_path: Path) -> None:
+    records = [training_record(step, 0.5) for step in (0, 10, 20, 30)] + [
+        training_record(step, 0.25) for step in (20, 25)
+    ]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    train = read_run(tmp_path).train
+    assert [(record["step"], record["loss"]) for record in train] == [
+        (0, 0.5),
+        (10, 0.5),
+        (20, 0.25),
+        (25, 0.25),
+    ]
+
+
+def test_smoothing_keeps_a_constant_and_follows_the_definition() -> None:
+    constant = np.full(5, 3.25)
+    np.testing.assert_allclose(curves.smoothed(constant), constant, rtol=8 * np.finfo(float).eps)
+    np.testing.assert_allclose(
+        curves.smoothed(np.array([1.0, 3.0])), [1.0, (0.9 * 1.0 + 3.0) / 1.9], rtol=1e-14
+    )
+
+
+def test_training_f1_comes_from_pooled_counts() -> None:
+    assert curves.training_f1({"tp": 6, "fp": 2, "fn": 4}) == 12 / 18
+    assert curves.training_f1({"tp": 0, "fp": 0, "fn": 0}) is None
+    assert curves.training_f1({"loss": 1.0}) is None
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=40))
+def test_label_colours_are_colours_and_depend_on_the_label_only(labels: list[int]) -> None:
+    colours = style.label_colours(np.array(labels))
+    assert colours.shape == (len(labels), 3)
+    assert (colours >= 0).all()
+    assert (colours <= 1).all()
+    assert (
+        colours == np.concatenate([style.label_colours(np.array([label])) for label in labels])
+    ).all()
+
+
+def test_a_segment_matches_the_object_it_covers_best(tmp_path: Path) -> None:
+    truth = np.array([[1, 1, 1, 2, 2, 0]])
+    segmentation = np.array([[9, 9, 8, 8, 0, 7]])
+    plane = planes.Plane(
+        title="", rows_nm=1.0, columns_nm=1.0, segmentation=segmentation, image=None, truth=truth
+    )
+    matches = planes.matching([plane])
+    assert matches == {9: 1, 8: 2}
+    assert planes.matched(segmentation, matches).tolist() == [[1, 1, 2, 2, 0, 10]]
