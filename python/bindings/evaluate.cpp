@@ -1,8 +1,200 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "floodtide/evaluate/contingency.hpp"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "arrays.hpp"
 #include "bindings.hpp"
+#include "floodtide/evaluate/voxel_metrics.hpp"
 
 namespace floodtide::bindings {
+namespace {
 
-void register_evaluate(py::module_&) {}
+using evaluate::ContingencyTable;
+using evaluate::VoxelCounts;
+
+constexpr std::int64_t kChunk = 1 << 16;  // voxels converted at a time: both buffers stay in the second-level cache
+
+using Reader = void (*)(const void* data, std::int64_t begin, std::int64_t end, std::uint64_t* out);
+
+/// Ids of [begin, end); negative numbers mark voxels without an object, as 0 does.
+template <class T>
+void read_ids(const void* data, std::int64_t begin, std::int64_t end, std::uint64_t* out) {
+  const T* values = static_cast<const T*>(data);
+  for (std::int64_t i = begin; i < end; ++i) {
+    T value = values[i];
+    if constexpr (std::is_signed_v<T>) value = std::max(value, T{0});
+    out[i - begin] = static_cast<std::uint64_t>(value);
+  }
+}
+
+template <class... T>
+Reader find_reader(const py::array& array) {
+  Reader reader = nullptr;
+  ((py::isinstance<py::array_t<T>>(array) ? (reader = &read_ids<T>, true) : false) || ...);
+  return reader;
+}
+
+/// A labelling of any integer type, C-contiguous; read in chunks without a copy of the whole.
+struct Labels {
+  py::array array;
+  const void* data;
+  Reader reader;
+};
+
+Labels labels_of(const py::object& object, const char* what) {
+  FLOODTIDE_REQUIRE(py::isinstance<py::array>(object), invalid_argument, what, ": expected an integer array, got ",
+                    py::type::of(object).attr("__name__").cast<std::string>());
+  const auto array = py::reinterpret_borrow<py::array>(object);
+  const Reader reader = find_reader<std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t, std::int8_t, std::int16_t,
+                                    std::int32_t, std::int64_t>(array);
+  FLOODTIDE_REQUIRE(reader != nullptr, invalid_argument, what, ": expected an integer array, got dtype ",
+                    py::str(array.dtype()).cast<std::string>());
+  FLOODTIDE_REQUIRE((array.flags() & py::array::c_style) != 0, invalid_argument, what,
+                    ": expected a C-contiguous array, got a strided one");
+  return {array, array.data(), reader};
+}
+
+void add_labels(ContingencyTable& table, const py::object& segmentation, const py::object& truth) {
+  const Labels a = labels_of(segmentation, "segmentation");
+  const Labels b = labels_of(truth, "truth");
+  const auto same_shape = [&] {
+    return a.array.ndim() == b.array.ndim() && std::equal(a.array.shape(), a.array.shape() + a.array.ndim(), b.array.shape());
+  };
+  FLOODTIDE_REQUIRE(same_shape(), shape_mismatch, "evaluate: segmentation has shape ",
+                    py::str(py::object(a.array.attr("shape"))).cast<std::string>(), ", truth has shape ",
+                    py::str(py::object(b.array.attr("shape"))).cast<std::string>());
+  const std::int64_t voxels = a.array.size();
+  const py::gil_scoped_release unlock;
+  std::vector<std::uint64_t> segments(static_cast<std::size_t>(kChunk));
+  std::vector<std::uint64_t> objects(static_cast<std::size_t>(kChunk));
+  for (std::int64_t begin = 0; begin < voxels; begin += kChunk) {
+    const std::int64_t end = std::min(begin + kChunk, voxels);
+    a.reader(a.data, begin, end, segments.data());
+    b.reader(b.data, begin, end, objects.data());
+    const auto count = static_cast<std::size_t>(end - begin);
+    table.add({segments.data(), count}, {objects.data(), count});
+  }
+}
+
+/// The table as an array of rows (segment, object, count).
+py::array_t<std::uint64_t> rows_of(const ContingencyTable& table) {
+  const auto entries = table.entries();
+  Tensor<std::uint64_t, 2> rows({static_cast<std::int64_t>(entries.size()), 3});
+  std::uint64_t* out = rows.data();
+  for (const auto& entry : entries) {
+    *out++ = entry.segment;
+    *out++ = entry.object;
+    *out++ = static_cast<std::uint64_t>(entry.count);
+  }
+  return to_numpy(std::move(rows));
+}
+
+void add_rows(ContingencyTable& table, const py::object& array) {
+  const auto rows = view_of<const std::uint64_t, 2>(array, "rows");
+  FLOODTIDE_REQUIRE(rows.shape(1) == 3, shape_mismatch, "rows: expected 3 columns, got ", rows.shape(1));
+  std::vector<ContingencyTable::Entry> entries;
+  for (std::int64_t i = 0; i < rows.shape(0); ++i) {
+    entries.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
+  }
+  table.add(entries);
+}
+
+void put_scores(py::dict& out, const std::string& prefix, const evaluate::PartitionScores& scores) {
+  const auto put = [&](const char* name, const auto& value) { out[py::str(prefix + name)] = value; };
+  put("adapted_rand_error", scores.adapted_rand_error);
+  put("rand_precision", scores.rand_precision);
+  put("rand_recall", scores.rand_recall);
+  put("voi_split", scores.voi_split);
+  put("voi_merge", scores.voi_merge);
+  put("voxels", scores.voxels);
+  put("segments", scores.segments);
+  put("objects", scores.objects);
+}
+
+py::dict scores_of(const ContingencyTable& table) {
+  const auto scores = table.scores();
+  py::dict out;
+  put_scores(out, "", scores.segmented);
+  out["coverage"] = scores.coverage;
+  put_scores(out, "all_", scores.all);
+  return out;
+}
+
+py::dict dict_of(const evaluate::BinaryCounts& counts) {
+  const auto scores = counts.scores();
+  py::dict out;
+  out["true_positive"] = counts.true_positive;
+  out["false_positive"] = counts.false_positive;
+  out["true_negative"] = counts.true_negative;
+  out["false_negative"] = counts.false_negative;
+  out["accuracy"] = scores.accuracy;
+  out["precision"] = scores.precision;
+  out["recall"] = scores.recall;
+  out["f1"] = scores.f1;
+  out["mcc"] = scores.mcc;
+  return out;
+}
+
+}  // namespace
+
+void register_evaluate(py::module_& m) {
+  auto e = m.def_submodule("evaluate", "Scores of segmentations and of voxelwise predictions");
+  py::class_<ContingencyTable>(e, "ContingencyTable",
+                               "Counts of voxels by (segment, object). Parts add up, so volumes are read block by block.")
+      .def(py::init<>())
+      .def("add", &add_labels, py::arg("segmentation"), py::arg("truth"),
+           "Count the voxels of two integer arrays of one shape; values <= 0 mean no object.")
+      .def("add_rows", &add_rows, py::arg("rows"), "Add rows() of another table.")
+      .def("rows", &rows_of, "uint64 array (n, 3): segment, object, count; ordered by segment, then object.")
+      .def("scores", &scores_of, "All scores by name; see floodtide.evaluate.scores.");
+  py::class_<VoxelCounts>(e, "VoxelCounts",
+                          "Integer counts of predicted logits against soft labels; sums over ranks are exact.")
+      .def(py::init<>())
+      .def(
+          "add",
+          [](VoxelCounts& counts, const py::object& logits, const py::object& labels) {
+            const auto x = view_of<const float, 3>(logits, "logits");
+            const auto y = view_of<const float, 3>(labels, "labels");
+            const py::gil_scoped_release unlock;
+            return counts.add(x, y);
+          },
+          py::arg("logits"), py::arg("labels"), "Count one field of view; returns its sum of cross-entropy (nats).")
+      .def("values",
+           [](const VoxelCounts& counts) {
+             Tensor<std::int64_t, 1> values({static_cast<std::int64_t>(counts.values().size())});
+             std::copy(counts.values().begin(), counts.values().end(), values.data());
+             return to_numpy(std::move(values));
+           })
+      .def(
+          "assign",
+          [](VoxelCounts& counts, const py::object& values) {
+            counts.assign(view_of<const std::int64_t, 1>(values, "values").span());
+          },
+          py::arg("values"))
+      .def("voxels", &VoxelCounts::voxels)
+      .def("object_voxels", &VoxelCounts::object_voxels)
+      .def("average_precision", &VoxelCounts::average_precision)
+      .def("mean_label", &VoxelCounts::mean_label)
+      .def("best_constant_cross_entropy", &VoxelCounts::best_constant_cross_entropy)
+      .def("scores", [](const VoxelCounts& counts) {
+        py::dict out;
+        for (std::size_t i = 0; i < VoxelCounts::kThresholds.size(); ++i) {
+          py::dict row;
+          row["predicted"] = dict_of(counts.counts(i));
+          row["everything_is_object"] = dict_of(counts.everything_is_object());
+          row["best_constant"] = dict_of(counts.best_constant(i));
+          out[py::float_(VoxelCounts::kThresholds[i])] = row;
+        }
+        return out;
+      });
+}
 
 }  // namespace floodtide::bindings

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layout of VoxelCounts::values_: [0] sum of labels in units of 2^-30, then for background and for object voxels a block of
+// the voxels at or above each threshold followed by the histogram of logits (whose sum is the number of voxels).
+#include "floodtide/evaluate/voxel_metrics.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "floodtide/base/error.hpp"
+
+namespace floodtide::evaluate {
+namespace {
+
+constexpr double kLabelUnits = 1073741824.0;  // 2^30: sums of 2^33 labels fit 64 bits
+constexpr std::size_t kThresholdCount = VoxelCounts::kThresholds.size();
+constexpr std::size_t kBlock = kThresholdCount + static_cast<std::size_t>(VoxelCounts::kBins);
+constexpr std::size_t kValues = 1 + 2 * kBlock;
+
+double quotient(double part, double whole) { return whole == 0.0 ? 0.0 : part / whole; }
+
+/// Block of background (false) or object (true) voxels.
+std::size_t block_of(bool object) { return object ? 1 + kBlock : 1; }
+
+std::size_t bin_of(float logit) {
+  constexpr float kBinsPerUnit = static_cast<float>(VoxelCounts::kBins) / (2.0F * VoxelCounts::kLogitRange);
+  const float position = (logit + VoxelCounts::kLogitRange) * kBinsPerUnit;
+  return static_cast<std::size_t>(std::clamp(position, 0.0F, static_cast<float>(VoxelCounts::kBins - 1)));
+}
+
+std::int64_t class_voxels(std::span<const std::int64_t> values, bool object) {
+  std::int64_t sum = 0;
+  const std::size_t histogram = block_of(object) + kThresholdCount;
+  for (std::size_t bin = 0; bin < static_cast<std::size_t>(VoxelCounts::kBins); ++bin) sum += values[histogram + bin];
+  return sum;
+}
+
+}  // namespace
+
+BinaryScores BinaryCounts::scores() const {
+  const auto tp = static_cast<double>(true_positive);
+  const auto fp = static_cast<double>(false_positive);
+  const auto tn = static_cast<double>(true_negative);
+  const auto fn = static_cast<double>(false_negative);
+  const double spread = std::sqrt(tp + fp) * std::sqrt(tp + fn) * std::sqrt(tn + fp) * std::sqrt(tn + fn);
+  return {quotient(tp + tn, tp + fp + tn + fn), quotient(tp, tp + fp), quotient(tp, tp + fn),
+          quotient(2.0 * tp, 2.0 * tp + fp + fn), quotient(tp * tn - fp * fn, spread)};
+}
+
+VoxelCounts::VoxelCounts() : values_(kValues, 0) {}
+
+double VoxelCounts::add(View<const float, 3> logits, View<const float, 3> labels) {
+  FLOODTIDE_REQUIRE(logits.shape() == labels.shape(), shape_mismatch, "voxel metrics: logits have shape ", Show{logits.shape()},
+                    ", labels have shape ", Show{labels.shape()});
+  std::array<float, kThresholdCount> limits{};
+  for (std::size_t i = 0; i < kThresholdCount; ++i) {
+    limits[i] = static_cast<float>(std::log(kThresholds[i] / (1.0 - kThresholds[i])));
+  }
+  double cross_entropy = 0.0;
+  const std::span<const float> x = logits.span();
+  const std::span<const float> y = labels.span();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    FLOODTIDE_REQUIRE(!std::isnan(x[i]), numerical, "voxel metrics: logit ", i, " is not a number");
+    FLOODTIDE_REQUIRE(y[i] >= 0.0F && y[i] <= 1.0F, invalid_argument, "voxel metrics: label ", i, " is ", y[i],
+                      ", expected a probability in [0, 1]");
+    const auto logit = static_cast<double>(x[i]);
+    const auto label = static_cast<double>(y[i]);
+    cross_entropy += std::max(logit, 0.0) - logit * label + std::log1p(std::exp(-std::abs(logit)));
+    values_[0] += std::llround(label * kLabelUnits);
+    const std::size_t block = block_of(y[i] > 0.5F);
+    for (std::size_t k = 0; k < kThresholdCount; ++k) values_[block + k] += x[i] >= limits[k] ? 1 : 0;
+    ++values_[block + kThresholdCount + bin_of(x[i])];
+  }
+  return cross_entropy;
+}
+
+void VoxelCounts::assign(std::span<const std::int64_t> values) {
+  FLOODTIDE_REQUIRE(values.size() == values_.size(), shape_mismatch, "voxel metrics: got ", values.size(), " counts, expected ",
+                    values_.size());
+  std::copy(values.begin(), values.end(), values_.begin());
+}
+
+void VoxelCounts::merge(const VoxelCounts& other) {
+  for (std::size_t i = 0; i < values_.size(); ++i) values_[i] += other.values_[i];
+}
+
+std::int64_t VoxelCounts::voxels() const noexcept { return class_voxels(values_, false) + class_voxels(values_, true); }
+
+std::int64_t VoxelCounts::object_voxels() const noexcept { return class_voxels(values_, true); }
+
+BinaryCounts VoxelCounts::counts(std::size_t index) const {
+  FLOODTIDE_REQUIRE(index < kThresholdCount, out_of_range, "voxel metrics: threshold ", index, " of ", kThresholdCount);
+  const std::int64_t true_positive = values_[block_of(true) + index];
+  const std::int64_t false_positive = values_[block_of(false) + index];
+  return {true_positive, false_positive, class_voxels(values_, false) - false_positive,
+          class_voxels(values_, true) - true_positive};
+}
+
+double VoxelCounts::average_precision() const {
+  const auto objects = static_cast<double>(object_voxels());
+  const std::size_t background_bins = block_of(false) + kThresholdCount;
+  const std::size_t object_bins = block_of(true) + kThresholdCount;
+  std::int64_t true_positive = 0;
+  std::int64_t false_positive = 0;
+  double area = 0.0;
+  for (auto bin = static_cast<std::size_t>(kBins); bin-- > 0;) {
+    const std::int64_t found = values_[object_bins + bin];
+    true_positive += found;
+    false_positive += values_[background_bins + bin];
+    if (found > 0) {
+      const auto called = static_cast<double>(true_positive + false_positive);
+      area += static_cast<double>(found) / objects * (static_cast<double>(true_positive) / called);
+    }
+  }
+  return area;
+}
+
+double VoxelCounts::mean_label() const {
+  return quotient(static_cast<double>(values_[0]) / kLabelUnits, static_cast<double>(voxels()));
+}
+
+double VoxelCounts::best_constant_cross_entropy() const {
+  const double p = mean_label();
+  if (p <= 0.0 || p >= 1.0) return 0.0;
+  return -(p * std::log(p) + (1.0 - p) * std::log1p(-p));
+}
+
+BinaryCounts VoxelCounts::everything_is_object() const { return {object_voxels(), voxels() - object_voxels(), 0, 0}; }
+
+BinaryCounts VoxelCounts::best_constant(std::size_t index) const {
+  FLOODTIDE_REQUIRE(index < kThresholdCount, out_of_range, "voxel metrics: threshold ", index, " of ", kThresholdCount);
+  if (mean_label() >= kThresholds[index]) return everything_is_object();
+  return {0, 0, voxels() - object_voxels(), object_voxels()};
+}
+
+}  // namespace floodtide::evaluate

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scores against scikit-image, and voxel metrics against their definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from skimage import metrics
+
+from floodtide import _core, errors, evaluate
+
+EPSILON = np.finfo(np.float64).eps
+
+
+def tolerance(voxels: int) -> float:
+    """Rounding of a sum of at most `voxels` terms p log p, each at most 1, in either program."""
+    return 4 * EPSILON * max(voxels, 2) * np.log2(max(voxels, 2))
+
+
+@st.composite
+def labelled_pairs(draw):
+    shape = draw(hnp.array_shapes(min_dims=3, max_dims=3, max_side=6))
+    types = [np.uint8, np.int16, np.uint32, np.int64, np.uint64]
+    pair = [
+        draw(hnp.arrays(draw(st.sampled_from(types)), shape, elements=st.integers(0, 4)))
+        for _ in range(2)
+    ]
+    return tuple(pair)
+
+
+def oracle(segmentation, truth):
+    """scikit-image names its pair ratios the other way round and counts truth in the rows."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error, of_truth, of_segmentation = metrics.adapted_rand_error(
+            truth.astype(int), segmentation.astype(int), ignore_labels=(0,)
+        )
+        split, merge = metrics.variation_of_information(
+            truth.astype(int), segmentation.astype(int), ignore_labels=(0,)
+        )
+    return {
+        "adapted_rand_error": error,
+        "rand_precision": of_segmentation,
+        "rand_recall": of_truth,
+        "voi_split": split,
+        "voi_merge": merge,
+    }
+
+
+@settings(deadline=None)
+@given(labelled_pairs())
+def test_scores_equal_scikit_image(pair):
+    segmentation, truth = pair
+    ours = evaluate.scores(segmentation, truth)
+    masked_truth = np.where(segmentation > 0, truth, 0)
+    for prefix, reference_truth in (("", masked_truth), ("all_", truth)):
+        voxels = np.count_nonzero(reference_truth)
+        assert ours[prefix + "voxels"] == voxels
+        if voxels == 0:
+            assert np.isnan(ours[prefix + "adapted_rand_error"])
+            continue
+        for name, expected in oracle(segmentation, reference_truth).items():
+            if np.isfinite(expected):  # scikit-image leaves 0/0 undefined
+                assert abs(ours[prefix + name] - expected) <= tolerance(voxels), name
+    if np.any(truth > 0):
+        assert ours["coverage"] == np.mean(segmentation[truth > 0] > 0)
+
+
+@settings(deadline=None)
+@given(labelled_pairs(), st.integers(0, 6))
+def test_tables_of_parts_add_up(pair, cut):
+    segmentation, truth = pair
+    whole, upper, lower = (evaluate.ContingencyTable() for _ in range(3))
+    whole.add(segmentation, truth)
+    upper.add(segmentation[:cut], truth[:cut])
+    lower.add(segmentation[cut:], truth[cut:])
+    lower.add_rows(upper.rows())
+    np.testing.assert_array_equal(lower.rows(), whole.rows())
+
+
+def test_named_functions_agree_with_scores():
+    rng = np.random.default_rng(3)
+    segmentation, truth = rng.integers(0, 4, (2, 5, 6, 7))
+    scores = evaluate.scores(segmentation, truth)
+    assert evaluate.rand_error(segmentation, truth) == scores["adapted_rand_error"]
+    assert (
+        evaluate.rand_error(segmentation, truth, segmented_only=False)
+        == scores["all_adapted_rand_error"]
+    )
+    assert evaluate.variation_of_information(segmentation, truth) == (
+        scores["voi_split"],
+        scores["voi_merge"],
+    )
+    assert evaluate.variation_of_information(segmentation, truth, segmented_only=False) == (
+        scores["all_voi_split"],
+        scores["all_voi_merge"],
+    )
+
+
+def test_ids_above_the_signed_range_are_objects_and_negative_ones_are_not():
+    truth = np.array([[[1, 1, 2]]])
+    large = np.array([[[2**64 - 1, 2**64 - 1, 2**63]]], np.uint64)
+    assert evaluate.scores(large, truth)["segments"] == 2
+    assert evaluate.scores(np.array([[[-1, -1, 3]]]), truth)["coverage"] == 1 / 3
+
+
+@pytest.mark.parametrize(
+    ("segmentation", "truth", "message"),
+    [
+        (np.zeros((2, 2, 2), int), np.zeros((2, 2, 3), int), "truth has shape"),
+        (np.zeros((2, 2, 2)), np.zeros((2, 2, 2), int), "segmentation: expected an integer array"),
+    ],
+)
+def test_unfit_arrays_are_errors(segmentation, truth, message):
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        evaluate.scores(segmentation, truth)
+
+
+def naive_average_precision(binned, positive):
+    area, recall = 0.0, 0.0
+    for threshold in np.unique(binned)[::-1]:
+        called = binned >= threshold
+        found = np.count_nonzero(called & positive)
+        step = found / np.count_nonzero(positive)
+        area += (step - recall) * found / np.count_nonzero(called)
+        recall = step
+    return area
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 300))
+def test_voxel_counts_follow_their_definitions(seed, voxels):
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 8, (1, 1, voxels)).astype(np.float32)
+    labels = np.where(rng.random((1, 1, voxels)) < 0.4, 0.95, 0.05).astype(np.float32)
+    counts = _core.evaluate.VoxelCounts()
+    cross_entropy = counts.add(logits, labels)
+
+    x, y = logits.astype(np.float64), labels.astype(np.float64)
+    expected = np.sum(np.logaddexp(0, x) - x * y)
+    assert abs(cross_entropy - expected) <= EPSILON * voxels * np.sum(np.abs(x) + 1)
+    positive = labels > 0.5
+    for probability, row in counts.scores().items():
+        called = logits >= np.float32(np.log(probability / (1 - probability)))
+        predicted = row["predicted"]
+        assert predicted["true_positive"] == np.count_nonzero(called & positive)
+        assert predicted["false_positive"] == np.count_nonzero(called & ~positive)
+        assert predicted["false_negative"] == np.count_nonzero(~called & positive)
+        assert predicted["true_negative"] == np.count_nonzero(~called & ~positive)
+        assert row["everything_is_object"]["true_positive"] == np.count_nonzero(positive)
+    if positive.any():
+        binned = np.clip(np.floor((logits + np.float32(16)) * np.float32(128)), 0, 4095)
+        area = naive_average_precision(binned.ravel(), positive.ravel())
+        assert abs(counts.average_precision() - area) <= 8 * EPSILON * voxels
+    else:
+        assert counts.average_precision() == 0
+
+
+def test_voxel_counts_of_ranks_sum_exactly():
+    rng = np.random.default_rng(0)
+    parts = []
+    for _ in range(3):
+        counts = _core.evaluate.VoxelCounts()
+        counts.add(
+            rng.normal(size=(3, 4, 5)).astype(np.float32),
+            rng.random((3, 4, 5)).astype(np.float32),
+        )
+        parts.append(counts)
+    whole = _core.evaluate.VoxelCounts()
+    whole.assign(parts[0].values() + parts[1].values() + parts[2].values())
+    assert whole.voxels() == 180
+    assert whole.object_voxels() == sum(part.object_voxels() for part in parts)
