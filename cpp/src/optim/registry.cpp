@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every optimizer, scaling rule and schedule has its row here; nothing else lists them.
+#include <cmath>
+
+#include "optim/rules.hpp"
+
+namespace floodtide::optim {
+namespace {
+
+ParameterSpec weight_decay() {
+  return {"weight_decay", ValueKind::real, 0.0, "", "times the parameter is added to its gradient", 0.0};
+}
+
+template <class Row>
+const Row& find_row(std::string_view kind, std::span<const Row> rows, std::string_view name) {
+  std::string known;
+  for (const Row& row : rows) {
+    if (row.name == name) return row;
+    known += (known.empty() ? "" : ", ") + row.name;
+  }
+  raise(ErrorCode::invalid_argument, kind, ": there is no '", name, "'; expected one of: ", known);
+}
+
+}  // namespace
+
+std::span<const OptimizerRow> optimizer_rows() {
+  static const OptimizerRow rows[] = {
+      {"sgd", &make_sgd, {weight_decay()}, "stochastic gradient descent"},
+      {"momentum",
+       &make_momentum,
+       {{"momentum", ValueKind::real, 0.9, "", "share of the velocity that is kept", 0.0, 1.0},
+        {"nesterov", ValueKind::boolean, 0.0, "", "step from the looked-ahead position"},
+        weight_decay()},
+       "gradient descent with momentum"},
+      {"adam",
+       &make_adam,
+       {{"beta1", ValueKind::real, 0.9, "", "decay of the mean gradient", 0.0, std::nextafter(1.0, 0.0)},
+        {"beta2", ValueKind::real, 0.999, "", "decay of the mean squared gradient", 0.0, std::nextafter(1.0, 0.0)},
+        {"eps", ValueKind::real, 1e-8, "", "added to the root of the mean squared gradient", 0.0},
+        weight_decay()},
+       "Adam with bias correction"},
+  };
+  return rows;
+}
+
+std::span<const ScaleRow> scale_rows() {
+  static const ScaleRow rows[] = {
+      {"none", +[](std::int64_t) { return 1.0; }, "the base rate on any number of workers"},
+      {"linear", +[](std::int64_t workers) { return static_cast<double>(workers); }, "the base rate times the workers"},
+      {"sqrt", +[](std::int64_t workers) { return std::sqrt(static_cast<double>(workers)); },
+       "the base rate times the square root of the workers"},
+  };
+  return rows;
+}
+
+std::span<const ScheduleRow> schedule_rows() {
+  static const ScheduleRow rows[] = {
+      {"constant",
+       &make_constant,
+       {{"base_lr", ValueKind::real, 1e-3, "", "rate of one worker", 0.0},
+        {"warmup_steps", ValueKind::integer, 0.0, "updates", "length of the linear warm-up", 0.0, 0x1p53},
+        {"warmup_start",
+         ValueKind::text,
+         std::string("base"),
+         "",
+         "rate at step 0: the base rate or zero",
+         0,
+         0,
+         {"base", "zero"}}},
+       "the scaled rate, reached by a linear warm-up"},
+  };
+  return rows;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const ParameterValues& values, std::int64_t parameter_count) {
+  const OptimizerRow& row = find_row("optimizer", optimizer_rows(), name);
+  FLOODTIDE_REQUIRE(parameter_count >= 0, invalid_argument, "optimizer: ", parameter_count, " parameters, expected at least 0");
+  return row.make(resolve(str_cat("optimizer ", name), row.parameters, values), parameter_count);
+}
+
+double scale_factor(std::string_view rule, std::int64_t workers) {
+  const ScaleRow& row = find_row("learning-rate scale", scale_rows(), rule);
+  FLOODTIDE_REQUIRE(workers >= 1, invalid_argument, "learning-rate scale: ", workers, " workers, expected at least 1");
+  return row.factor(workers);
+}
+
+std::unique_ptr<Schedule> make_schedule(std::string_view name, const ParameterValues& values, double factor) {
+  const ScheduleRow& row = find_row("schedule", schedule_rows(), name);
+  return row.make(resolve(str_cat("schedule ", name), row.parameters, values), factor);
+}
+
+}  // namespace floodtide::optim

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/optim/schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include "floodtide/base/error.hpp"
+
+namespace floodtide::optim {
+namespace {
+
+TEST(ScaleFactor, FollowsTheRules) {
+  EXPECT_EQ(scale_factor("none", 16), 1);
+  EXPECT_EQ(scale_factor("linear", 16), 16);
+  EXPECT_EQ(scale_factor("sqrt", 16), 4);
+  for (const ScaleRow& row : scale_rows()) EXPECT_EQ(row.factor(1), 1) << row.name;
+}
+
+TEST(ScaleFactor, RefusesUnknownRulesAndNoWorkers) {
+  EXPECT_THROW(static_cast<void>(scale_factor("cubic", 2)), Error);
+  EXPECT_THROW(static_cast<void>(scale_factor("sqrt", 0)), Error);
+}
+
+TEST(Constant, IsTheScaledRateFromTheStart) {
+  const auto schedule = make_schedule("constant", {{"base_lr", 0.5}}, 4);
+  EXPECT_EQ(schedule->at(0), 2);
+  EXPECT_EQ(schedule->at(1'000'000'000'000), 2);
+}
+
+TEST(Constant, WarmsUpFromTheBaseRate) {
+  const auto schedule = make_schedule("constant", {{"base_lr", 0.5}, {"warmup_steps", 6.0}}, 4);
+  EXPECT_EQ(schedule->at(0), 0.5);
+  EXPECT_EQ(schedule->at(3), 1.25);
+  EXPECT_EQ(schedule->at(6), 2);
+  EXPECT_EQ(schedule->at(7), 2);
+}
+
+TEST(Constant, WarmsUpFromZeroOnRequest) {
+  const auto schedule = make_schedule("constant", {{"base_lr", 0.5}, {"warmup_steps", 4.0}, {"warmup_start", "zero"}}, 1);
+  EXPECT_EQ(schedule->at(0), 0);
+  EXPECT_EQ(schedule->at(1), 0.125);
+  EXPECT_EQ(schedule->at(4), 0.5);
+}
+
+TEST(MakeSchedule, RefusesOtherStartsAndFractionsOfSteps) {
+  EXPECT_THROW(static_cast<void>(make_schedule("constant", {{"warmup_start", "half"}}, 1)), Error);
+  EXPECT_THROW(static_cast<void>(make_schedule("constant", {{"warmup_steps", 1.5}}, 1)), Error);
+  EXPECT_THROW(static_cast<void>(make_schedule("cosine", {}, 1)), Error);
+}
+
+}  // namespace
+}  // namespace floodtide::optim
