@@ -14,6 +14,11 @@ std::function<void(std::string_view)>& dispatch_listener() {
 
 std::string accepts_everything(const Conv3dShape&) { return ""; }
 
+template <const direct::DirectKernels* kernels>
+std::unique_ptr<Conv3dPlan> make_direct(const Conv3dShape& shape) {
+  return make_direct_plan(shape, *kernels);
+}
+
 std::string describe(const Conv3dShape& shape) {
   return str_cat("conv3d ", shape.kernel_z, 'x', shape.kernel_y, 'x', shape.kernel_x, ", ", shape.in_channels, " to ",
                  shape.out_channels, " channels, ", shape.z, 'x', shape.y, 'x', shape.x, " voxels");
@@ -59,6 +64,11 @@ Conv3dCandidate choose(const Conv3dShape& shape, Isa level, std::string_view ker
 
 std::vector<Conv3dCandidate> conv3d_candidates() {
   return {
+#if defined(__x86_64__)
+      {"avx512_direct", Isa::avx512, &direct_unsupported, &make_direct<&direct::kAvx512>},
+      {"avx2_direct", Isa::avx2, &direct_unsupported, &make_direct<&direct::kAvx2>},
+#endif
+      {"generic_direct", Isa::generic, &direct_unsupported, &make_direct<&direct::kGeneric>},
       {"reference", Isa::reference, &accepts_everything, &make_reference_plan},
   };
 }

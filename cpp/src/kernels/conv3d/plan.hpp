@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/conv3d/conv3d.hpp"
+#include "kernels/conv3d/direct.hpp"
 
 namespace floodtide::kernels {
 
@@ -19,6 +20,9 @@ class Conv3dPlan {
   virtual void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
                                 float* out_bias_grad) = 0;
 };
+
+[[nodiscard]] std::string direct_unsupported(const Conv3dShape& shape);
+[[nodiscard]] std::unique_ptr<Conv3dPlan> make_direct_plan(const Conv3dShape& shape, const direct::DirectKernels& kernels);
 
 [[nodiscard]] std::unique_ptr<Conv3dPlan> make_reference_plan(const Conv3dShape& shape);
 

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/conv3d/direct_body.hpp"
+
+namespace floodtide::kernels::direct {
+
+// 12 of 16 registers hold sums.
+const DirectKernels kAvx2 = kernels_of<Blocks<8, 2, 6, 2, 4>>;
+
+}  // namespace floodtide::kernels::direct

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/conv3d/direct_body.hpp"
+
+namespace floodtide::kernels::direct {
+
+// 22 and 24 of 32 registers hold sums.
+const DirectKernels kAvx512 = kernels_of<Blocks<16, 2, 11, 4, 8>>;
+
+}  // namespace floodtide::kernels::direct

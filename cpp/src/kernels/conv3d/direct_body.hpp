@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/conv3d/direct.hpp"
+
+// The direct kernels, written once with GCC's vector extensions and instantiated by each instruction-set file.
+//
+// Forward keeps a block of voxels x vectors of sums in registers over all kernel elements and input channels: each step
+// loads `vectors` weights, broadcasts one input value a voxel, and does voxels * vectors multiply-adds. A row is cut into
+// blocks whose sizes differ by at most one, so that no block is too short to hide the latency of a multiply-add.
+// Backward-weights keeps input channels x kernel_x x vectors of sums in registers over a few rows that stay in L1.
+// Both read the input through a rectified copy of a few rows, on the stack, where a ReLU is asked for.
+//
+// No std headers and no external linkage here: code compiled for AVX-512 must not be picked by the linker for other files.
+namespace floodtide::kernels::direct {
+namespace {
+
+using Index = std::int64_t;
+
+constexpr Index kSmallestGroup = 16;  // stored channels are multiples of it
+
+#define FLOODTIDE_INLINE inline __attribute__((always_inline))
+
+/// Sizes of the register blocks: `Lanes` floats a vector; forward: Voxels x Vectors; backward-weights: Channels3 input
+/// channels for kernel_x = 3, Channels1 for kernel_x = 1, times Vectors.
+template <int Lanes_, int Vectors_, int Voxels_, int Channels3_, int Channels1_>
+struct Blocks {
+  static constexpr int Lanes = Lanes_;
+  static constexpr int Vectors = Vectors_;
+  static constexpr int Voxels = Voxels_;
+  static constexpr int Channels3 = Channels3_;
+  static constexpr int Channels1 = Channels1_;
+  typedef float Vector __attribute__((vector_size(sizeof(float) * Lanes_), may_alias));
+};
+
+template <class B>
+FLOODTIDE_INLINE const typename B::Vector& load(const float* p) {
+  return *reinterpret_cast<const typename B::Vector*>(p);
+}
+template <class B>
+FLOODTIDE_INLINE typename B::Vector& slot(float* p) {
+  return *reinterpret_cast<typename B::Vector*>(p);
+}
+
+FLOODTIDE_INLINE Index smaller(Index a, Index b) { return a < b ? a : b; }
+FLOODTIDE_INLINE Index larger(Index a, Index b) { return a > b ? a : b; }
+
+/// Begin of part `part` of `parts` nearly equal ones.
+FLOODTIDE_INLINE Index part_begin(Index total, Index parts, Index part) {
+  return part * (total / parts) + smaller(part, total % parts);
+}
+
+/// Rectifies `count` floats (a multiple of 16). NaN stays NaN, as in the reference.
+template <class B>
+FLOODTIDE_INLINE void rectify(const float* from, Index count, float* to) {
+  for (Index i = 0; i < count; i += B::Lanes) {
+    const typename B::Vector value = load<B>(from + i);
+    slot<B>(to + i) = value < 0.0F ? typename B::Vector{} : value;
+  }
+}
+
+/// One register block: `Voxels` voxels from the row pointers on, `Vectors` vectors of output channels.
+/// @param rows    kernel_z * kernel_y input rows, each at the first voxel's leftmost neighbour
+/// @param weights of this group of output channels
+/// @param at      offset of the first output value in `out`, `mask` and `residual`
+template <class B, int Voxels, int Vectors>
+void forward_block(const ForwardTask& task, const float* const* rows, Index offset, const float* weights, Index channel,
+                   Index at) {
+  using Vector = typename B::Vector;
+  Vector sums[Voxels][Vectors];
+#pragma GCC unroll 16
+  for (int voxel = 0; voxel < Voxels; ++voxel) {
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) sums[voxel][vector] = load<B>(task.bias + channel + vector * B::Lanes);
+  }
+  const Index stride = task.in_channels;
+  const Index row_count = task.kernel_z * task.kernel_y;
+  for (Index row = 0; row < row_count; ++row) {
+    const float* tap = rows[row] + offset;
+    for (Index kx = 0; kx < task.kernel_x; ++kx, tap += stride) {
+      // One pointer for three voxels: x86 addresses reach base, base + stride and base + 2 * stride.
+      const float* base[(Voxels + 2) / 3];
+#pragma GCC unroll 16
+      for (int i = 0; i < (Voxels + 2) / 3; ++i) base[i] = tap + 3 * i * stride;
+      for (Index channel_in = 0; channel_in < task.used_in; ++channel_in, weights += Vectors * B::Lanes) {
+        Vector weight[Vectors];
+#pragma GCC unroll 4
+        for (int vector = 0; vector < Vectors; ++vector) weight[vector] = load<B>(weights + vector * B::Lanes);
+#pragma GCC unroll 16
+        for (int voxel = 0; voxel < Voxels; ++voxel) {
+          const float value = base[voxel / 3][voxel % 3 * stride + channel_in];
+#pragma GCC unroll 4
+          for (int vector = 0; vector < Vectors; ++vector) sums[voxel][vector] += weight[vector] * value;
+        }
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int voxel = 0; voxel < Voxels; ++voxel) {
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) {
+      const Index position = at + voxel * task.out_channels + vector * B::Lanes;
+      Vector value = sums[voxel][vector];
+      if (task.mask != nullptr) value = load<B>(task.mask + position) > 0.0F ? value : Vector{};
+      if (task.residual != nullptr) value += load<B>(task.residual + position);
+      if (task.relu_output) value = value < 0.0F ? Vector{} : value;
+      slot<B>(task.out + position) = value;
+    }
+  }
+}
+
+/// Calls the block of `count` voxels, 1 <= count <= Voxels.
+template <class B, int Voxels, int Vectors>
+FLOODTIDE_INLINE void forward_voxels(Index count, const ForwardTask& task, const float* const* rows, Index offset,
+                                     const float* weights, Index channel, Index at) {
+  if constexpr (Voxels > 1) {
+    if (count < Voxels) return forward_voxels<B, Voxels - 1, Vectors>(count, task, rows, offset, weights, channel, at);
+  }
+  forward_block<B, Voxels, Vectors>(task, rows, offset, weights, channel, at);
+}
+
+/// Voxels [x_begin, x_begin + count) of one output row, all output channels.
+template <class B>
+void forward_row(const ForwardTask& task, const float* const* rows, Index count, Index at) {
+  const Index blocks = (count + B::Voxels - 1) / B::Voxels;
+  const Index taps = task.kernel_z * task.kernel_y * task.kernel_x;
+  const float* weights = task.weights;
+  for (Index channel = 0; channel < task.out_channels;) {
+    const Index group = smaller(B::Lanes * B::Vectors, task.out_channels - channel);
+    for (Index block = 0; block < blocks; ++block) {
+      const Index begin = part_begin(count, blocks, block);
+      const Index voxels = part_begin(count, blocks, block + 1) - begin;
+      const Index offset = begin * task.in_channels;
+      const Index to = at + begin * task.out_channels + channel;
+      if (B::Lanes * B::Vectors <= kSmallestGroup || group == B::Lanes * B::Vectors) {
+        forward_voxels<B, B::Voxels, B::Vectors>(voxels, task, rows, offset, weights, channel, to);
+      } else {
+        forward_voxels<B, B::Voxels, 1>(voxels, task, rows, offset, weights, channel, to);
+      }
+    }
+    weights += taps * task.used_in * group;
+    channel += group;
+  }
+}
+
+/// Float offset of voxel (0, 0, 0)'s neighbour that a kernel's first element reads, for row (z, y) and voxel x.
+template <class Task>
+FLOODTIDE_INLINE Index first_neighbour(const Task& task, Index z, Index y, Index x, Index channels) {
+  return (((z + 1 - task.kernel_z / 2) * (task.y + 2) + (y + 1 - task.kernel_y / 2)) * (task.x + 2) +
+          (x + 1 - task.kernel_x / 2)) *
+         channels;
+}
+
+template <class B>
+void forward(const ForwardTask& task) {
+  alignas(64) float copy[kCopyFloats];
+  const float* rows[9];
+  const Index channels = task.in_channels;
+  const Index row_stride = (task.x + 2) * channels;
+  const Index plane_stride = (task.y + 2) * row_stride;
+  const Index fitting = kCopyFloats / (task.kernel_z * task.kernel_y * channels) - (task.kernel_x - 1);
+  const Index segments = task.relu_input ? (task.x + fitting - 1) / fitting : 1;
+  for (Index segment = 0; segment < segments; ++segment) {
+    const Index x = part_begin(task.x, segments, segment);
+    const Index count = part_begin(task.x, segments, segment + 1) - x;
+    const Index copy_stride = (count + task.kernel_x - 1) * channels;
+    for (Index row = task.row_begin; row < task.row_end; ++row) {
+      const Index z = row / task.y;
+      const Index y = row % task.y;
+      const float* source = task.input + first_neighbour(task, z, y, x, channels);
+      // The copies form a ring over y: only the newest row of each plane is rectified when y moves on by one.
+      const Index known = row == task.row_begin || y == 0 ? 0 : task.kernel_y - 1;
+      for (Index kz = 0; kz < task.kernel_z; ++kz) {
+        for (Index ky = 0; ky < task.kernel_y; ++ky) {
+          const float* from = source + kz * plane_stride + ky * row_stride;
+          float* to = copy + (kz * task.kernel_y + (y + ky) % task.kernel_y) * copy_stride;
+          if (task.relu_input && ky >= known) rectify<B>(from, copy_stride, to);
+          rows[kz * task.kernel_y + ky] = task.relu_input ? to : from;
+        }
+      }
+      const Index at = (((z + 1) * (task.y + 2) + (y + 1)) * (task.x + 2) + (x + 1)) * task.out_channels;
+      forward_row<B>(task, rows, count, at);
+    }
+  }
+}
+
+/// Some rows of one plane, and the part of them that a register block of the weight gradient sums over.
+struct Patch {
+  const float* input;  ///< at the leftmost neighbour of the first voxel, for the kernel row in turn
+  Index input_stride;  ///< from row to row
+  const float* grad;   ///< at the first voxel
+  Index grad_stride;
+  Index rows, count;
+};
+
+/// Adds the patch's share of Channels input channels x KernelX x Vectors vectors of output channels.
+/// @param real channels to write, at most Channels: the others are padding
+template <class B, int Channels, int KernelX, int Vectors>
+void weights_block(const WeightsTask& task, const Patch& patch, Index real, float* out) {
+  using Vector = typename B::Vector;
+  Vector sums[KernelX][Channels][Vectors];
+#pragma GCC unroll 4
+  for (int kx = 0; kx < KernelX; ++kx) {
+#pragma GCC unroll 8
+    for (int channel = 0; channel < Channels; ++channel) {
+#pragma GCC unroll 4
+      for (int vector = 0; vector < Vectors; ++vector) sums[kx][channel][vector] = Vector{};
+    }
+  }
+  const Index stride = task.in_channels;
+  const Index grad_step = task.out_channels;
+  for (Index row = 0; row < patch.rows; ++row) {
+    const float* input = patch.input + row * patch.input_stride;
+    const float* grad = patch.grad + row * patch.grad_stride;
+    for (Index x = 0; x < patch.count; ++x, input += stride, grad += grad_step) {
+      Vector gradient[Vectors];
+#pragma GCC unroll 4
+      for (int vector = 0; vector < Vectors; ++vector) gradient[vector] = load<B>(grad + vector * B::Lanes);
+#pragma GCC unroll 4
+      for (int kx = 0; kx < KernelX; ++kx) {
+#pragma GCC unroll 8
+        for (int channel = 0; channel < Channels; ++channel) {
+          const float value = input[kx * stride + channel];
+#pragma GCC unroll 4
+          for (int vector = 0; vector < Vectors; ++vector) sums[kx][channel][vector] += gradient[vector] * value;
+        }
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int kx = 0; kx < KernelX; ++kx) {
+#pragma GCC unroll 8
+    for (int channel = 0; channel < Channels; ++channel) {
+      if (channel >= real) break;
+#pragma GCC unroll 4
+      for (int vector = 0; vector < Vectors; ++vector) {
+        slot<B>(out + (kx * task.used_in + channel) * task.out_channels + vector * B::Lanes) += sums[kx][channel][vector];
+      }
+    }
+  }
+}
+
+/// All input channels of one kernel row (kz, ky), for one group of output channels.
+template <class B, int Channels, int KernelX, int Vectors>
+void weights_channels(const WeightsTask& task, Patch patch, float* out) {
+  for (Index channel = 0; channel < task.used_in;) {
+    const Index left = task.used_in - channel;
+    if (Channels > 2 && left <= 2) {
+      weights_block<B, 2, KernelX, Vectors>(task, patch, left, out);
+      break;
+    }
+    weights_block<B, Channels, KernelX, Vectors>(task, patch, left, out);
+    channel += Channels;
+    patch.input += Channels;
+    out += Channels * task.out_channels;
+  }
+}
+
+template <class B, int Vectors>
+FLOODTIDE_INLINE void weights_kernel_row(const WeightsTask& task, const Patch& patch, float* out) {
+  if (task.kernel_x == 3) {
+    weights_channels<B, B::Channels3, 3, Vectors>(task, patch, out);
+  } else {
+    weights_channels<B, B::Channels1, 1, Vectors>(task, patch, out);
+  }
+}
+
+/// Adds the patch's sum of output gradients.
+template <class B>
+void add_bias_grad(const WeightsTask& task, const Patch& patch) {
+  for (Index channel = 0; channel < task.out_channels; channel += B::Lanes) {
+    typename B::Vector sum{};
+    for (Index row = 0; row < patch.rows; ++row) {
+      const float* grad = patch.grad + row * patch.grad_stride + channel;
+      for (Index x = 0; x < patch.count; ++x) sum += load<B>(grad + x * task.out_channels);
+    }
+    slot<B>(task.bias_grad + channel) += sum;
+  }
+}
+
+template <class B>
+void weights(const WeightsTask& task) {
+  constexpr Index cached = 7168;  // floats of input and gradient rows that stay in an L1 cache of 32 KiB
+  alignas(64) float copy[kCopyFloats];
+  const Index in = task.in_channels;
+  const Index out = task.out_channels;
+  const Index fitting = larger(1, (cached - (task.kernel_x - 1) * in) / (in + out));
+  const Index segments = (task.x + fitting - 1) / fitting;
+  const Index longest = (task.x + segments - 1) / segments;
+  const Index most_rows = larger(1, cached / ((longest + task.kernel_x - 1) * in + longest * out));
+  const Index copied_rows = kCopyFloats / ((longest + task.kernel_x - 1) * in) - (task.kernel_y - 1);
+  const Index row_stride = (task.x + 2) * in;
+  const Index plane_stride = (task.y + 2) * row_stride;
+  for (Index row = task.row_begin; row < task.row_end;) {
+    const Index z = row / task.y;
+    const Index y = row % task.y;
+    const Index rows = smaller(smaller(most_rows, copied_rows), smaller(task.y - y, task.row_end - row));
+    for (Index segment = 0; segment < segments; ++segment) {
+      const Index x = part_begin(task.x, segments, segment);
+      Patch patch{};
+      patch.rows = rows;
+      patch.count = part_begin(task.x, segments, segment + 1) - x;
+      patch.grad = task.output_grad + (((z + 1) * (task.y + 2) + (y + 1)) * (task.x + 2) + (x + 1)) * out;
+      patch.grad_stride = (task.x + 2) * out;
+      const Index copy_stride = (patch.count + task.kernel_x - 1) * in;
+      add_bias_grad<B>(task, patch);
+      for (Index kz = 0; kz < task.kernel_z; ++kz) {
+        const float* source = task.input + first_neighbour(task, z, y, x, in) + kz * plane_stride;
+        if (task.relu_input) {
+          for (Index i = 0; i < rows + task.kernel_y - 1; ++i) {
+            rectify<B>(source + i * row_stride, copy_stride, copy + i * copy_stride);
+          }
+        }
+        patch.input_stride = task.relu_input ? copy_stride : row_stride;
+        for (Index ky = 0; ky < task.kernel_y; ++ky) {
+          patch.input = (task.relu_input ? copy : source) + ky * patch.input_stride;
+          float* grads = task.weight_grad + (kz * task.kernel_y + ky) * task.kernel_x * task.used_in * out;
+          Patch part = patch;
+          for (Index channel = 0; channel < out;) {
+            part.grad = patch.grad + channel;
+            const Index group = smaller(B::Lanes * B::Vectors, out - channel);
+            if (B::Lanes * B::Vectors <= kSmallestGroup || group == B::Lanes * B::Vectors) {
+              weights_kernel_row<B, B::Vectors>(task, part, grads + channel);
+            } else {
+              weights_kernel_row<B, 1>(task, part, grads + channel);
+            }
+            channel += group;
+          }
+        }
+      }
+    }
+    row += rows;
+  }
+}
+
+template <class B>
+inline constexpr DirectKernels kernels_of{B::Lanes * B::Vectors, &forward<B>, &weights<B>};
+
+}  // namespace
+}  // namespace floodtide::kernels::direct

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/memory.hpp"
+#include "floodtide/base/parallel.hpp"
+#include "kernels/conv3d/direct.hpp"
+#include "kernels/conv3d/plan.hpp"
+
+namespace floodtide::kernels {
+namespace {
+
+// Fixed numbers of chunks (CONVENTIONS K6). Each chunk of backward-weights has partial sums of its own.
+constexpr std::int64_t kForwardChunks = 128;
+constexpr std::int64_t kWeightsChunks = 16;
+
+/// Direct convolution by the kernels of one instruction-set level.
+class DirectPlan final : public Conv3dPlan {
+ public:
+  DirectPlan(const Conv3dShape& shape, const direct::DirectKernels& kernels)
+      : shape_(shape),
+        kernels_(kernels),
+        taps_(shape.kernel_z * shape.kernel_y * shape.kernel_x),
+        rows_(shape.z * shape.y),
+        forward_weights_(taps_ * shape.in_channels * shape.out_channels),
+        backward_weights_(taps_ * shape.in_channels * shape.out_channels),
+        bias_(shape.out_channels),
+        zero_bias_(shape.in_channels),
+        weight_sums_(std::min(kWeightsChunks, rows_) * taps_ * shape.in_channels * shape.out_channels),
+        bias_sums_(std::min(kWeightsChunks, rows_) * shape.out_channels) {}
+
+  void set_weights(const float* weights, std::int64_t in, std::int64_t out, const float* bias) override {
+    real_in_ = in;
+    real_out_ = out;
+    std::fill_n(std::copy_n(bias, out, bias_.data()), shape_.out_channels - out, 0.0F);
+    pack(shape_.out_channels, in, forward_weights_.data(), [=](std::int64_t tap, std::int64_t from, std::int64_t to) {
+      return to < out ? weights[(tap * in + from) * out + to] : 0.0F;
+    });
+    pack(shape_.in_channels, out, backward_weights_.data(), [=, this](std::int64_t tap, std::int64_t from, std::int64_t to) {
+      return to < in ? weights[((taps_ - 1 - tap) * in + to) * out + from] : 0.0F;
+    });
+  }
+
+  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
+    direct::ForwardTask task = task_template(shape_.in_channels, real_in_, shape_.out_channels);
+    task.input = input;
+    task.weights = forward_weights_.data();
+    task.bias = bias_.data();
+    task.residual = residual;
+    task.out = out;
+    task.relu_input = on_input == Activation::relu;
+    task.relu_output = relu_output;
+    run(task);
+  }
+
+  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) override {
+    direct::ForwardTask task = task_template(shape_.out_channels, real_out_, shape_.in_channels);
+    task.input = output_grad;
+    task.weights = backward_weights_.data();
+    task.bias = zero_bias_.data();
+    task.mask = relu_mask;
+    task.residual = accumulate ? out_input_grad : nullptr;
+    task.out = out_input_grad;
+    run(task);
+  }
+
+  void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
+                        float* out_bias_grad) override {
+    const std::int64_t chunks = std::min(kWeightsChunks, rows_);
+    const std::int64_t weight_count = taps_ * real_in_ * shape_.out_channels;
+    parallel_for(chunks, [&](std::int64_t chunk) {
+      const Range rows = chunk_range(rows_, chunks, chunk);
+      direct::WeightsTask task{};
+      task.y = shape_.y;
+      task.x = shape_.x;
+      task.in_channels = shape_.in_channels;
+      task.out_channels = shape_.out_channels;
+      task.used_in = real_in_;
+      task.kernel_z = shape_.kernel_z;
+      task.kernel_y = shape_.kernel_y;
+      task.kernel_x = shape_.kernel_x;
+      task.row_begin = rows.begin;
+      task.row_end = rows.end;
+      task.input = input;
+      task.output_grad = output_grad;
+      task.weight_grad = weight_sums_.data() + chunk * weight_count;
+      task.bias_grad = bias_sums_.data() + chunk * shape_.out_channels;
+      task.relu_input = on_input == Activation::relu;
+      std::fill_n(task.weight_grad, weight_count, 0.0F);
+      std::fill_n(task.bias_grad, shape_.out_channels, 0.0F);
+      kernels_.weights(task);
+    });
+    parallel_for(taps_, [&](std::int64_t tap) {
+      add_in_chunk_order(weight_sums_.data() + tap * real_in_ * shape_.out_channels, weight_count, chunks, real_in_,
+                         out_weight_grad + tap * real_in_ * real_out_);
+    });
+    add_in_chunk_order(bias_sums_.data(), shape_.out_channels, chunks, 1, out_bias_grad);
+  }
+
+ private:
+  /// Writes weights as the kernels read them: [group of output channels][tap][input channel][channel of the group].
+  template <class Weight>
+  void pack(std::int64_t out_channels, std::int64_t used_in, float* out, Weight weight) const {
+    for (std::int64_t begin = 0; begin < out_channels; begin += kernels_.group) {
+      const std::int64_t end = std::min(begin + kernels_.group, out_channels);
+      for (std::int64_t tap = 0; tap < taps_; ++tap) {
+        for (std::int64_t from = 0; from < used_in; ++from) {
+          for (std::int64_t to = begin; to < end; ++to) *out++ = weight(tap, from, to);
+        }
+      }
+    }
+  }
+
+  direct::ForwardTask task_template(std::int64_t in_channels, std::int64_t used_in, std::int64_t out_channels) const {
+    direct::ForwardTask task{};
+    task.y = shape_.y;
+    task.x = shape_.x;
+    task.in_channels = in_channels;
+    task.used_in = used_in;
+    task.out_channels = out_channels;
+    task.kernel_z = shape_.kernel_z;
+    task.kernel_y = shape_.kernel_y;
+    task.kernel_x = shape_.kernel_x;
+    return task;
+  }
+
+  void run(const direct::ForwardTask& whole) const {
+    const std::int64_t chunks = std::min(kForwardChunks, rows_);
+    parallel_for(chunks, [&](std::int64_t chunk) {
+      direct::ForwardTask task = whole;
+      const Range rows = chunk_range(rows_, chunks, chunk);
+      task.row_begin = rows.begin;
+      task.row_end = rows.end;
+      kernels_.forward(task);
+    });
+  }
+
+  /// Adds `chunks` arrays [rows, out_channels] that lie `distance` apart to one of [rows, real_out].
+  void add_in_chunk_order(const float* sums, std::int64_t distance, std::int64_t chunks, std::int64_t rows, float* out) const {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t channel = 0; channel < real_out_; ++channel) {
+        const float* first = sums + row * shape_.out_channels + channel;
+        float sum = 0.0F;
+        for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum += first[chunk * distance];
+        out[row * real_out_ + channel] += sum;
+      }
+    }
+  }
+
+  Conv3dShape shape_;
+  const direct::DirectKernels& kernels_;
+  std::int64_t taps_;
+  std::int64_t rows_;
+  std::int64_t real_in_ = 0;
+  std::int64_t real_out_ = 0;
+  AlignedBuffer<float> forward_weights_;
+  AlignedBuffer<float> backward_weights_;
+  AlignedBuffer<float> bias_;
+  AlignedBuffer<float> zero_bias_;
+  AlignedBuffer<float> weight_sums_;  // [chunk][tap][real_in][out_channels]
+  AlignedBuffer<float> bias_sums_;    // [chunk][out_channels]
+};
+
+}  // namespace
+
+std::string direct_unsupported(const Conv3dShape& shape) {
+  if (std::max(shape.in_channels, shape.out_channels) <= direct::kMaxChannels) return "";
+  return str_cat("more than ", direct::kMaxChannels, " channels");
+}
+
+std::unique_ptr<Conv3dPlan> make_direct_plan(const Conv3dShape& shape, const direct::DirectKernels& kernels) {
+  return std::make_unique<DirectPlan>(shape, kernels);
+}
+
+}  // namespace floodtide::kernels

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "floodtide/base/error.hpp"
+#include "kernels/conv3d/conv3d.hpp"
+
+namespace floodtide::kernels {
+namespace {
+
+constexpr Conv3dShape kUsual{5, 5, 5, 32, 32};
+
+ErrorCode code_of(const Conv3dShape& shape, Isa level, std::string_view kernel = "") {
+  try {
+    const Conv3d conv(shape, level, kernel);
+  } catch (const Error& error) {
+    return error.code();
+  }
+  ADD_FAILURE() << "no error";
+  return ErrorCode::internal;
+}
+
+TEST(Conv3dDispatch, TakesTheBestKernelOfTheLevel) {
+  EXPECT_EQ(Conv3d(kUsual, Isa::reference).kernel_names(),
+            "forward reference, backward_data reference, backward_weights reference");
+  EXPECT_EQ(Conv3d(kUsual, Isa::generic).kernel_names(),
+            "forward generic_direct, backward_data generic_direct, backward_weights generic_direct");
+  if (processor_isa() >= Isa::avx2) {
+    EXPECT_EQ(Conv3d(kUsual, Isa::avx2).kernel_names(),
+              "forward avx2_direct, backward_data avx2_direct, backward_weights avx2_direct");
+  }
+}
+
+TEST(Conv3dDispatch, LastCandidateIsTheReferenceAndAcceptsEverything) {
+  const Conv3dCandidate last = conv3d_candidates().back();
+  EXPECT_EQ(last.name, "reference");
+  EXPECT_EQ(last.level, Isa::reference);
+  EXPECT_EQ(last.unsupported({1, 1, 1, 4096, 4096}), "");
+}
+
+TEST(Conv3dDispatch, RefusesSizesOutsideTheLayout) {
+  EXPECT_EQ(code_of({0, 5, 5, 32, 32}, Isa::generic), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of({5, 5, 5, 32, 20}, Isa::generic), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of({5, 5, 5, 32, 32, 5, 3, 3}, Isa::generic), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of({5, 5, 5, 32, 32, 3, 2, 3}, Isa::generic), ErrorCode::invalid_argument);
+}
+
+TEST(Conv3dDispatch, RefusesKernelsThatAreUnknownOrAboveTheLevel) {
+  EXPECT_EQ(code_of(kUsual, Isa::generic, "winograd"), ErrorCode::invalid_argument);
+  EXPECT_EQ(code_of(kUsual, Isa::generic, "avx2_direct"), ErrorCode::unsupported);
+  EXPECT_EQ(code_of({5, 5, 5, 512, 32}, Isa::generic, "generic_direct"), ErrorCode::unsupported);
+}
+
+TEST(Conv3dDispatch, RefusesMoreChannelsThanStored) {
+  const std::vector<float> zeros(27 * 48 * 48);
+  Conv3d conv(kUsual, Isa::generic);
+  EXPECT_THROW(conv.set_weights(zeros.data(), 33, 32, zeros.data()), Error);
+  EXPECT_THROW(conv.set_weights(zeros.data(), 32, 33, zeros.data()), Error);
+}
+
+TEST(Conv3dDispatch, TellsTheListenerTheChoiceAndEachRefusal) {
+  std::vector<std::string> lines;
+  set_dispatch_listener([&lines](std::string_view line) { lines.emplace_back(line); });
+  const Conv3d conv({5, 6, 7, 32, 512}, Isa::generic);
+  set_dispatch_listener({});
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("conv3d 3x3x3, 32 to 512 channels, 5x6x7 voxels: "), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("not avx2_direct: needs avx2, the level is generic"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("not generic_direct: more than 256 channels"), std::string::npos) << lines[0];
+}
+
+}  // namespace
+}  // namespace floodtide::kernels

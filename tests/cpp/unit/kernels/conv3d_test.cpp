@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/conv3d/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/parallel.hpp"
+#include "support/tolerance.hpp"
+#include "unit/kernels/conv3d_fixture.hpp"
+
+namespace floodtide::kernels {
+namespace direct {
+extern const DirectKernels kAvx512Emulated;
+}
+namespace {
+
+using floodtide::test::summation_tolerance;
+using test::Conv3dCase;
+using test::copy_of;
+using test::make_case;
+using test::widened;
+
+struct Sizes {
+  Conv3dShape shape;
+  std::int64_t in, out;
+};
+
+/// Every x extent around the register blocks (5, 6 and 11 voxels), non-cubic volumes, all kernel extents, groups of output
+/// channels that end in a short one, few real channels, and rows longer than the kernels' copy of rectified input.
+std::vector<Sizes> all_sizes() {
+  std::vector<Sizes> sizes;
+  for (std::int64_t x = 1; x <= 13; ++x) sizes.push_back({{2, 3, x, 32, 32}, 32, 32});
+  sizes.push_back({{1, 1, 1, 16, 16}, 1, 1});
+  sizes.push_back({{3, 5, 7, 16, 32}, 2, 32});
+  sizes.push_back({{5, 4, 3, 32, 16, 1, 1, 1}, 32, 1});
+  sizes.push_back({{4, 5, 9, 16, 48}, 13, 41});
+  sizes.push_back({{3, 3, 33, 48, 16}, 45, 16});
+  sizes.push_back({{3, 2, 33, 32, 32}, 32, 32});
+  sizes.push_back({{2, 2, 70, 64, 16}, 64, 16});
+  sizes.push_back({{1, 2, 6, 256, 16}, 256, 7});
+  for (const std::int64_t z : {1, 3}) {
+    for (const std::int64_t y : {1, 3}) {
+      for (const std::int64_t x : {1, 3}) sizes.push_back({{4, 3, 8, 32, 48, z, y, x}, 21, 40});
+    }
+  }
+  return sizes;
+}
+
+std::string label(const Sizes& sizes, std::string_view kernel) {
+  const Conv3dShape& s = sizes.shape;
+  return str_cat(kernel, ": ", s.z, 'x', s.y, 'x', s.x, ", kernel ", s.kernel_z, 'x', s.kernel_y, 'x', s.kernel_x, ", ",
+                 sizes.in, '/', s.in_channels, " to ", sizes.out, '/', s.out_channels);
+}
+
+std::unique_ptr<Conv3dPlan> make_emulated(const Conv3dShape& shape) { return make_direct_plan(shape, direct::kAvx512Emulated); }
+
+/// Calls body(sizes, candidate) for every candidate that this machine and the shape allow, and the emulated AVX-512 kernels.
+template <class Body>
+void for_each_kernel(Body body) {
+  std::vector<Conv3dCandidate> candidates = conv3d_candidates();
+  candidates.push_back({"avx512_direct, emulated", Isa::generic, &direct_unsupported, &make_emulated});
+  for (const Sizes& sizes : all_sizes()) {
+    for (const Conv3dCandidate& candidate : candidates) {
+      if (candidate.level > processor_isa() || !candidate.unsupported(sizes.shape).empty()) continue;
+      SCOPED_TRACE(label(sizes, candidate.name));
+      body(sizes, candidate);
+    }
+  }
+}
+
+std::unique_ptr<Conv3dPlan> planned(const Conv3dCase& c, const Conv3dCandidate& kernel) {
+  std::unique_ptr<Conv3dPlan> plan = kernel.make(c.shape);
+  plan->set_weights(c.weights.data(), c.in, c.out, c.bias.data());
+  return plan;
+}
+
+/// Expects each value within the summation bound, whose magnitudes the reference computes from absolute values.
+template <class Values>
+void expect_close(const Values& got, const std::vector<double>& expected, const std::vector<double>& magnitudes,
+                  std::int64_t length) {
+  ASSERT_EQ(static_cast<std::size_t>(got.size()), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(got.data()[i], expected[i], summation_tolerance<float>(length, magnitudes[i])) << "element " << i;
+  }
+}
+
+TEST(Conv3dKernels, ForwardEqualsReference) {
+  for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+    const Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
+    const auto conv = planned(c, kernel);
+    for (const Activation on_input : {Activation::none, Activation::relu}) {
+      for (const bool residual : {false, true}) {
+        for (const bool relu_output : {false, true}) {
+          AlignedBuffer<float> out(c.output_size());
+          conv->forward(c.input.data(), on_input, residual ? c.residual.data() : nullptr, relu_output, out.data());
+          std::vector<double> expected(static_cast<std::size_t>(c.output_size()));
+          std::vector<double> magnitudes(expected.size());
+          const std::vector<double> added = widened(c.residual);
+          const std::vector<double> added_size = widened(c.residual, true);
+          reference::conv3d_forward(c.shape, c.in, c.out, widened(c.input).data(), on_input, widened(c.weights).data(),
+                                    widened(c.bias).data(), residual ? added.data() : nullptr, relu_output, expected.data());
+          reference::conv3d_forward(c.shape, c.in, c.out, widened(c.input, true).data(), on_input,
+                                    widened(c.weights, true).data(), widened(c.bias, true).data(),
+                                    residual ? added_size.data() : nullptr, relu_output, magnitudes.data());
+          // Halo and padded channels have magnitude zero: they must be exactly zero.
+          expect_close(out, expected, magnitudes, c.taps() * c.in + 2);
+        }
+      }
+    }
+  });
+}
+
+TEST(Conv3dKernels, ForwardAddsAResidualInPlace) {
+  for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+    const Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
+    const auto conv = planned(c, kernel);
+    AlignedBuffer<float> apart(c.output_size());
+    AlignedBuffer<float> in_place = copy_of(c.residual);
+    conv->forward(c.input.data(), Activation::relu, c.residual.data(), false, apart.data());
+    conv->forward(c.input.data(), Activation::relu, in_place.data(), false, in_place.data());
+    EXPECT_TRUE(std::ranges::equal(apart.span(), in_place.span()));
+  });
+}
+
+TEST(Conv3dKernels, BackwardDataEqualsReference) {
+  for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+    const Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
+    const auto conv = planned(c, kernel);
+    for (const bool masked : {false, true}) {
+      for (const bool accumulate : {false, true}) {
+        AlignedBuffer<float> out = copy_of(c.input_grad);
+        conv->backward_data(c.output_grad.data(), masked ? c.input.data() : nullptr, accumulate, out.data());
+        std::vector<double> expected = widened(c.input_grad);
+        std::vector<double> magnitudes = widened(c.input_grad, true);
+        const std::vector<double> mask = widened(c.input);
+        reference::conv3d_backward_data(c.shape, c.in, c.out, widened(c.output_grad).data(), widened(c.weights).data(),
+                                        masked ? mask.data() : nullptr, accumulate, expected.data());
+        reference::conv3d_backward_data(c.shape, c.in, c.out, widened(c.output_grad, true).data(),
+                                        widened(c.weights, true).data(), masked ? mask.data() : nullptr, accumulate,
+                                        magnitudes.data());
+        expect_close(out, expected, magnitudes, c.taps() * c.out + 1);
+      }
+    }
+  });
+}
+
+TEST(Conv3dKernels, BackwardWeightsEqualsReferenceAndAdds) {
+  for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+    const Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
+    const auto conv = planned(c, kernel);
+    for (const Activation on_input : {Activation::none, Activation::relu}) {
+      // The old content of the gradients is added to: use the weights themselves as such.
+      std::vector<float> weight_grad = c.weights;
+      std::vector<float> bias_grad = c.bias;
+      conv->backward_weights(c.input.data(), on_input, c.output_grad.data(), weight_grad.data(), bias_grad.data());
+      std::vector<double> expected = widened(c.weights), magnitudes = widened(c.weights, true);
+      std::vector<double> expected_bias = widened(c.bias), bias_magnitudes = widened(c.bias, true);
+      reference::conv3d_backward_weights(c.shape, c.in, c.out, widened(c.input).data(), on_input, widened(c.output_grad).data(),
+                                         expected.data(), expected_bias.data());
+      reference::conv3d_backward_weights(c.shape, c.in, c.out, widened(c.input, true).data(), on_input,
+                                         widened(c.output_grad, true).data(), magnitudes.data(), bias_magnitudes.data());
+      const std::int64_t voxels = c.shape.z * c.shape.y * c.shape.x;
+      expect_close(weight_grad, expected, magnitudes, voxels + 1);
+      expect_close(bias_grad, expected_bias, bias_magnitudes, voxels + 1);
+    }
+  });
+}
+
+/// Sum of a[i] * b[i] in double.
+template <class A, class B>
+double dot(const A& a, const B& b) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(a.size()); ++i) {
+    sum += static_cast<double>(a.data()[i]) * static_cast<double>(b.data()[i]);
+  }
+  return sum;
+}
+
+TEST(Conv3dKernels, PassesAreAdjointToEachOther) {
+  for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+    Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
+    std::ranges::fill(c.bias, 0.0F);  // what is left is linear in the input and in the weights
+    const auto conv = planned(c, kernel);
+    AlignedBuffer<float> out(c.output_size());
+    AlignedBuffer<float> input_grad(c.input_size());
+    std::vector<float> weight_grad(c.weights.size());
+    std::vector<float> bias_grad(c.bias.size());
+    conv->forward(c.input.data(), Activation::none, nullptr, false, out.data());
+    conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data());
+    conv->backward_weights(c.input.data(), Activation::none, c.output_grad.data(), weight_grad.data(), bias_grad.data());
+
+    const double product = dot(out, c.output_grad);
+    std::vector<double> magnitudes(static_cast<std::size_t>(c.output_size()));
+    reference::conv3d_forward(c.shape, c.in, c.out, widened(c.input, true).data(), Activation::none,
+                              widened(c.weights, true).data(), widened(c.bias).data(), static_cast<const double*>(nullptr),
+                              false, magnitudes.data());
+    const double magnitude = dot(magnitudes, widened(c.output_grad, true));
+    // The longest of the three sums in float: per output, per input, per weight.
+    const std::int64_t voxels = c.shape.z * c.shape.y * c.shape.x;
+    const double tolerance = 2.0 * summation_tolerance<float>(std::max(c.taps() * std::max(c.in, c.out), voxels), magnitude);
+    EXPECT_NEAR(dot(c.input, input_grad), product, tolerance);
+    EXPECT_NEAR(dot(c.weights, weight_grad), product, tolerance);
+  });
+}
+
+TEST(Conv3dKernels, ResultsDoNotDependOnTheNumberOfThreads) {
+  const int before = num_threads();
+  for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+    const Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
+    const auto conv = planned(c, kernel);
+    std::vector<float> first;
+    for (const int threads : {1, 2, 4}) {
+      set_num_threads(threads);
+      AlignedBuffer<float> out(c.output_size());
+      AlignedBuffer<float> input_grad(c.input_size());
+      std::vector<float> weight_grad(c.weights.size());
+      std::vector<float> bias_grad(c.bias.size());
+      conv->forward(c.input.data(), Activation::relu, nullptr, false, out.data());
+      conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data());
+      conv->backward_weights(c.input.data(), Activation::relu, c.output_grad.data(), weight_grad.data(), bias_grad.data());
+      std::vector<float> all(out.span().begin(), out.span().end());
+      all.insert(all.end(), input_grad.span().begin(), input_grad.span().end());
+      all.insert(all.end(), weight_grad.begin(), weight_grad.end());
+      all.insert(all.end(), bias_grad.begin(), bias_grad.end());
+      if (first.empty()) first = all;
+      ASSERT_EQ(all, first) << threads << " threads";
+    }
+  });
+  set_num_threads(before);
+}
+
+TEST(Conv3dKernels, HaloIsNeverWritten) {
+  for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+    const Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
+    const auto conv = planned(c, kernel);
+    AlignedBuffer<float> out(c.output_size());
+    AlignedBuffer<float> input_grad(c.input_size());
+    std::ranges::fill(out.span(), -7.0F);
+    std::ranges::fill(input_grad.span(), -7.0F);
+    conv->forward(c.input.data(), Activation::none, nullptr, true, out.data());
+    conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data());
+    for (const auto& [buffer, channels] : {std::pair{&out, c.shape.out_channels}, {&input_grad, c.shape.in_channels}}) {
+      std::vector<bool> interior(static_cast<std::size_t>(buffer->size()));
+      for (std::int64_t z = 0; z < c.shape.z; ++z) {
+        for (std::int64_t y = 0; y < c.shape.y; ++y) {
+          for (std::int64_t i = 0; i < c.shape.x * channels; ++i) {
+            interior[static_cast<std::size_t>(activation_offset(c.shape, channels, z, y, 0) + i)] = true;
+          }
+        }
+      }
+      for (std::size_t i = 0; i < interior.size(); ++i) {
+        if (interior[i]) continue;
+        ASSERT_EQ(buffer->data()[i], -7.0F) << "element " << i;
+      }
+    }
+  });
+}
+
+TEST(Conv3dKernels, PassesAllocateNothing) {
+  for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+    const Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
+    const auto conv = planned(c, kernel);
+    AlignedBuffer<float> out(c.output_size());
+    AlignedBuffer<float> input_grad(c.input_size());
+    std::vector<float> weight_grad(c.weights.size());
+    std::vector<float> bias_grad(c.bias.size());
+    const std::int64_t before = allocation_count();
+    conv->forward(c.input.data(), Activation::relu, nullptr, false, out.data());
+    conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data());
+    conv->backward_weights(c.input.data(), Activation::relu, c.output_grad.data(), weight_grad.data(), bias_grad.data());
+    EXPECT_EQ(allocation_count(), before);
+  });
+}
+
+TEST(Conv3dKernels, NotANumberPassesTheRectifier) {
+  for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+    Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
+    const std::int64_t voxel = activation_offset(c.shape, c.shape.in_channels, 0, 0, 0);
+    c.input[voxel] = std::numeric_limits<float>::quiet_NaN();
+    const auto conv = planned(c, kernel);
+    AlignedBuffer<float> out(c.output_size());
+    conv->forward(c.input.data(), Activation::relu, nullptr, true, out.data());
+    EXPECT_TRUE(std::isnan(out[activation_offset(c.shape, c.shape.out_channels, 0, 0, 0)]));
+  });
+}
+
+}  // namespace
+}  // namespace floodtide::kernels

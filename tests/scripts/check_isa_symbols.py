@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check the object files that are compiled for one instruction set (CONVENTIONS K3).
+
+A weak symbol there (an inline function of a header, say) could be picked by the linker for the whole
+program and stop it on processors without that instruction set. Each such file exports exactly one
+symbol, its table of kernels, and has no static constructor.
+
+Usage: check_isa_symbols.py NM LIBRARY. LIBRARY is the static library of the core.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+ISA_MEMBER = re.compile(r"^(generic|avx2|avx512)\.cpp\.o(bj)?$")
+WEAK = set("VvWwu")
+
+
+def symbols_by_member(nm: str, library: str) -> dict[str, list[tuple[str, str]]]:
+    """Return {member: [(symbol type, name)]} for the instruction-set files of a static library."""
+    output = subprocess.run([nm, library], check=True, capture_output=True, text=True).stdout
+    members: dict[str, list[tuple[str, str]]] = {}
+    member = ""
+    for line in output.splitlines():
+        if line.endswith(":"):
+            member = line[:-1]
+        elif line.strip() and ISA_MEMBER.match(member):
+            kind, name = line.split()[-2:]
+            members.setdefault(member, []).append((kind, name))
+    return members
+
+
+def problems_of(member: str, symbols: list[tuple[str, str]]) -> list[str]:
+    """Return what is wrong with one file, empty if nothing is."""
+    weak = [name for kind, name in symbols if kind in WEAK]
+    exported = [name for kind, name in symbols if kind.isupper() and kind != "U"]
+    constructors = [name for _, name in symbols if name.startswith("_GLOBAL__sub_I")]
+    problems = [f"{member}: weak symbol {name}" for name in weak]
+    problems += [f"{member}: static constructor {name}" for name in constructors]
+    if len(exported) != 1:
+        problems.append(f"{member}: expected one exported symbol, found {exported}")
+    return problems
+
+
+def main() -> int:
+    nm, library = sys.argv[1:]
+    members = symbols_by_member(nm, library)
+    problems = [p for member, symbols in members.items() for p in problems_of(member, symbols)]
+    if not members:
+        problems.append(f"{library}: no instruction-set file found")
+    print("\n".join(problems) or f"checked {', '.join(sorted(members))}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
