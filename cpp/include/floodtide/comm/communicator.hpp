@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks and messages between them. The collectives (collectives.hpp) are written on nothing but this interface, so that every
+// transport gets them: `self` (one rank), `threads` (ranks as threads of one process) and `mpi` (mpi.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "floodtide/base/memory.hpp"
+
+namespace floodtide::comm {
+
+/// A message under way. Its buffer must stay valid and untouched until test() has returned true, wait() has returned or the
+/// request is destroyed: the destructor completes a send and takes back a receive that nobody waited for. The communicator
+/// outlives its requests.
+class Request {
+ public:
+  Request() = default;
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  Request(Request&&) = delete;
+  Request& operator=(Request&&) = delete;
+  virtual ~Request() = default;
+
+  /// True once the message has been handed over. Throws Error(communication) when it failed.
+  [[nodiscard]] virtual bool test() = 0;
+  /// Returns when test() would return true; calls the communicator's on_wait meanwhile. Throws what test() and on_wait throw.
+  virtual void wait() = 0;
+};
+
+enum class ReduceOp { sum, min, max };
+enum class ElementType { float32, float64, int64 };
+
+[[nodiscard]] std::string_view name(ReduceOp op) noexcept;
+[[nodiscard]] std::size_t element_bytes(ElementType type) noexcept;
+
+/// An array whose element type is known only at run time.
+struct ReduceBuffer {
+  std::byte* data;
+  std::int64_t count;
+  ElementType type;
+
+  [[nodiscard]] ReduceBuffer part(std::int64_t first, std::int64_t length) const noexcept {
+    return {data + static_cast<std::size_t>(first) * element_bytes(type), length, type};
+  }
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept {
+    return {data, static_cast<std::size_t>(count) * element_bytes(type)};
+  }
+};
+
+/// Tags from this one on belong to the collectives; callers of send and receive use 0 <= tag < kFirstCollectiveTag.
+inline constexpr int kFirstCollectiveTag = 16384;
+inline constexpr int kLastTag = 32767;  ///< what every MPI library accepts
+
+/// A group of ranks. Used by one thread of a rank at a time.
+class Communicator {
+ public:
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  Communicator(Communicator&&) = delete;
+  Communicator& operator=(Communicator&&) = delete;
+  virtual ~Communicator() = default;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  /// Transport and library, for reports: "threads", "mpi (MPICH Version: 5.0.2)".
+  [[nodiscard]] virtual std::string description() const = 0;
+
+  /// Starts a message. Between two ranks, messages with one tag arrive in the order in which they were sent.
+  /// Throws Error(out_of_range) for a rank or tag that does not exist.
+  [[nodiscard]] std::unique_ptr<Request> send(int to, int tag, std::span<const std::byte> data);
+  /// Expects a message of exactly that many bytes; another length is an Error(communication) when it is waited for.
+  [[nodiscard]] std::unique_ptr<Request> receive(int from, int tag, std::span<std::byte> out_data);
+
+  /// Collective: returns when all ranks have called it (dissemination, ceil(log2 size) rounds).
+  void barrier();
+  /// Collective: a communicator of the ranks that give the same color (>= 0), ordered by key, then by rank here.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+  /// Collective: the transport's own allreduce. Throws Error(unsupported) where it has none (only `mpi` has one).
+  virtual void library_allreduce(const ReduceBuffer& buffer, ReduceOp op);
+  /// Ends the job, from any one rank: `mpi` ends all processes with this exit status; `threads` and `self` make all waiting
+  /// and later calls on every rank fail with Error(communication) naming this rank and the reason, here too.
+  [[noreturn]] virtual void abort(int status, std::string_view reason) = 0;
+
+  /// Called every 50 ms or so while this rank waits (may be empty). What it throws leaves the waiting call: Ctrl-C.
+  void set_on_wait(std::function<void()> on_wait) { on_wait_ = std::move(on_wait); }
+  [[nodiscard]] const std::function<void()>& on_wait() const noexcept { return on_wait_; }
+
+  /// `bytes` of memory for the collectives, kept from call to call.
+  [[nodiscard]] std::span<std::byte> scratch(std::size_t bytes);
+
+ protected:
+  Communicator(int rank, int size) noexcept : rank_(rank), size_(size) {}
+
+ private:
+  virtual std::unique_ptr<Request> start_send(int to, int tag, std::span<const std::byte> data) = 0;
+  virtual std::unique_ptr<Request> start_receive(int from, int tag, std::span<std::byte> out_data) = 0;
+
+  int rank_;
+  int size_;
+  std::function<void()> on_wait_;
+  AlignedBuffer<std::byte> scratch_;
+};
+
+/// One rank, for itself.
+[[nodiscard]] std::unique_ptr<Communicator> self();
+
+/// `size` ranks of this process; hand each to a thread of its own.
+[[nodiscard]] std::vector<std::unique_ptr<Communicator>> threads(int size);
+
+/// Runs body(communicator) on `size` threads, one a rank, and returns when all have ended. If one throws, the others are woken
+/// with an Error(communication) that names it, and its exception is rethrown here.
+void run_threads(int size, const std::function<void(Communicator&)>& body);
+
+}  // namespace floodtide::comm

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/collective_checks.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <thread>
+
+#include "floodtide/comm/collectives.hpp"
+
+namespace floodtide::test {
+namespace {
+
+using comm::Communicator;
+using comm::ReduceOp;
+
+constexpr std::int64_t kFfnParameters = 472353;  // of the published network (depth 9, 32 features)
+constexpr std::size_t kSmallSegmentBytes = 64;   // so that short arrays travel in many segments
+
+/// The value of element i on a rank: known to all ranks, so that each can compute what must come out.
+template <class T>
+T value(int rank, std::int64_t i) {
+  const auto bits =
+      (static_cast<std::uint64_t>(i) * 2654435761U + static_cast<std::uint64_t>(rank) * 40503U) * 0x9E3779B97F4A7C15U;
+  const auto small = static_cast<std::int64_t>(bits >> 40U) - (1 << 23);  // 24 bits, signed
+  if constexpr (std::is_integral_v<T>) return small;
+  return static_cast<T>(small) / T{1000};
+}
+
+template <class T>
+void expect_reduced(const Communicator& comm, std::span<const T> values, ReduceOp op, const std::string& what) {
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(values.size()); ++i) {
+    long double sum = 0;
+    long double magnitude = 0;
+    T smallest = std::numeric_limits<T>::max();
+    T largest = std::numeric_limits<T>::lowest();
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      const T x = value<T>(rank, i);
+      sum += static_cast<long double>(x);
+      magnitude += std::abs(static_cast<long double>(x));
+      smallest = std::min(smallest, x);
+      largest = std::max(largest, x);
+    }
+    const T got = values[static_cast<std::size_t>(i)];
+    if (op == ReduceOp::sum) {
+      // Each of the N - 1 additions rounds by at most eps / 2 of a partial sum, which is at most `magnitude` (1 + eps)^N.
+      const long double bound =
+          std::is_integral_v<T> ? 0.0L
+                                : (comm.size() - 1) * static_cast<long double>(std::numeric_limits<T>::epsilon()) * magnitude;
+      ASSERT_LE(std::abs(static_cast<long double>(got) - sum), bound) << what << ", element " << i;
+    } else {
+      ASSERT_EQ(got, op == ReduceOp::min ? smallest : largest) << what << ", element " << i;
+    }
+  }
+}
+
+template <class T>
+void expect_same_bits_everywhere(Communicator& comm, std::span<const T> values, const std::string& what) {
+  const auto bytes = std::as_bytes(values);
+  std::uint64_t hash = 14695981039346656037U;
+  for (const std::byte byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 1099511628211U;
+  const auto all = comm::allgather(comm, std::as_bytes(std::span(&hash, 1)));
+  for (const auto& other : all) ASSERT_EQ(other, all.front()) << what;
+}
+
+template <class T>
+void check_allreduce_of(Communicator& comm, bool has_library_allreduce, std::int64_t length, std::size_t segment_bytes) {
+  for (const comm::AllreduceRow& row : comm::allreduce_rows()) {
+    if (row.name == "mpi" && !has_library_allreduce && comm.size() > 1) continue;
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max}) {
+      const std::string what =
+          str_cat(row.name, " ", comm::name(op), " of ", length, " x ", sizeof(T), " bytes on ", comm.size(), " ranks");
+      std::vector<T> values(static_cast<std::size_t>(length));
+      for (std::int64_t i = 0; i < length; ++i) values[static_cast<std::size_t>(i)] = value<T>(comm.rank(), i);
+      comm::allreduce(comm, std::span(values), op, row.name, segment_bytes);
+      expect_reduced<T>(comm, values, op, what);
+      expect_same_bits_everywhere<T>(comm, values, what);
+    }
+  }
+}
+
+void sleep_ms(int count) { std::this_thread::sleep_for(std::chrono::milliseconds(count)); }
+
+}  // namespace
+
+void check_allreduce(Communicator& comm, bool has_library_allreduce) {
+  const std::int64_t p = comm.size();
+  for (const std::int64_t length : std::set<std::int64_t>{0, 1, 2, 3, p - 1, p, p + 1, 97, 1009}) {
+    check_allreduce_of<float>(comm, has_library_allreduce, length, kSmallSegmentBytes);
+    check_allreduce_of<double>(comm, has_library_allreduce, length, kSmallSegmentBytes);
+    check_allreduce_of<std::int64_t>(comm, has_library_allreduce, length, kSmallSegmentBytes);
+  }
+  check_allreduce_of<float>(comm, has_library_allreduce, kFfnParameters, comm::kDefaultSegmentBytes);
+}
+
+void check_messages(Communicator& comm) {
+  constexpr int kMessages = 5;
+  const int next = (comm.rank() + 1) % comm.size();
+  const int previous = (comm.rank() + comm.size() - 1) % comm.size();
+  std::array<std::int64_t, kMessages> sent{};
+  std::array<std::int64_t, kMessages> got{};
+  std::array<std::int64_t, kMessages> got_of_other_tag{};
+  std::vector<std::unique_ptr<comm::Request>> requests;
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    requests.push_back(comm.receive(previous, 1, std::as_writable_bytes(std::span(&got_of_other_tag[i], 1))));
+    requests.push_back(comm.receive(previous, 0, std::as_writable_bytes(std::span(&got[i], 1))));
+  }
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    sent[i] = 100 * comm.rank() + static_cast<std::int64_t>(i);
+    requests.push_back(comm.send(next, 0, std::as_bytes(std::span(&sent[i], 1))));
+    requests.push_back(comm.send(next, 1, std::as_bytes(std::span(&sent[i], 1))));
+  }
+  requests.push_back(comm.receive(previous, 2, {}));
+  requests.push_back(comm.send(next, 2, {}));
+  for (auto request = requests.rbegin(); request != requests.rend(); ++request) (*request)->wait();
+  for (const auto& request : requests) EXPECT_TRUE(request->test());
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    EXPECT_EQ(got[i], 100 * previous + static_cast<std::int64_t>(i));
+    EXPECT_EQ(got_of_other_tag[i], got[i]);
+  }
+}
+
+void check_broadcast(Communicator& comm) {
+  for (int root = 0; root < comm.size(); ++root) {
+    for (const std::int64_t length : {std::int64_t{0}, std::int64_t{1}, std::int64_t{1009}, kFfnParameters}) {
+      std::vector<double> values(static_cast<std::size_t>(length));
+      for (std::int64_t i = 0; i < length; ++i) values[static_cast<std::size_t>(i)] = value<double>(comm.rank(), i);
+      comm::broadcast(comm, std::as_writable_bytes(std::span(values)), root);
+      for (std::int64_t i = 0; i < length; ++i) ASSERT_EQ(values[static_cast<std::size_t>(i)], value<double>(root, i));
+    }
+  }
+}
+
+void check_allgather(Communicator& comm) {
+  const auto length_of = [](int rank) { return static_cast<std::size_t>(rank % 3 == 1 ? 0 : 1 + 700 * rank); };
+  const std::vector<std::byte> own(length_of(comm.rank()), static_cast<std::byte>(comm.rank() + 1));
+  const auto all = comm::allgather(comm, own);
+  ASSERT_EQ(all.size(), static_cast<std::size_t>(comm.size()));
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    EXPECT_EQ(all[static_cast<std::size_t>(rank)], std::vector(length_of(rank), static_cast<std::byte>(rank + 1)));
+  }
+}
+
+void check_barrier(Communicator& comm) {
+  using Clock = std::chrono::steady_clock;  // one clock for all ranks of a machine
+  if (comm.rank() == comm.size() - 1) sleep_ms(60);
+  std::array<std::int64_t, 1> last_entry = {Clock::now().time_since_epoch().count()};
+  comm.barrier();
+  const std::int64_t leave = Clock::now().time_since_epoch().count();
+  comm::allreduce(comm, std::span<std::int64_t>(last_entry), ReduceOp::max);
+  EXPECT_GE(leave, last_entry[0]);
+}
+
+void check_split(Communicator& comm) {
+  const int color = comm.rank() % 2;
+  const auto half = comm.split(color, -comm.rank());
+  std::vector<std::byte> expected;  // the old ranks of my color, from the highest to the lowest
+  for (int rank = comm.size() - 1; rank >= 0; --rank) {
+    if (rank % 2 == color) expected.push_back(static_cast<std::byte>(rank));
+  }
+  ASSERT_EQ(half->size(), static_cast<int>(expected.size()));
+  const auto own = static_cast<std::byte>(comm.rank());
+  const auto members = comm::allgather(*half, std::span(&own, 1));
+  for (std::size_t i = 0; i < members.size(); ++i) EXPECT_EQ(members[i].front(), expected[i]);
+  comm.barrier();
+}
+
+void check_agree(Communicator& comm) {
+  EXPECT_TRUE(comm::all_ok(comm, true));
+  EXPECT_FALSE(comm::all_ok(comm, comm.rank() != comm.size() - 1));
+  EXPECT_NO_THROW(comm::agree(comm, nullptr));
+  const int first_failing = comm.size() / 2;
+  std::exception_ptr failure;
+  if (comm.rank() >= first_failing) {
+    failure = std::make_exception_ptr(Error(ErrorCode::invalid_file, str_cat("file of rank ", comm.rank())));
+  }
+  try {
+    comm::agree(comm, failure);
+    ADD_FAILURE() << "agree did not throw";
+  } catch (const comm::AgreedError& error) {
+    EXPECT_EQ(error.rank(), first_failing);
+    EXPECT_EQ(error.code(), ErrorCode::invalid_file);
+    EXPECT_EQ(error.what(), str_cat("file of rank ", first_failing));
+  }
+  failure = comm.rank() == 0 ? std::make_exception_ptr(std::runtime_error("not ours")) : nullptr;
+  try {
+    comm::agree(comm, failure);
+    ADD_FAILURE() << "agree did not throw";
+  } catch (const comm::AgreedError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::internal);
+    EXPECT_STREQ(error.what(), "not ours");
+  }
+}
+
+}  // namespace floodtide::test

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <stdexcept>
+#include <vector>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/comm/collectives.hpp"
+#include "support/collective_checks.hpp"
+#include "support/watchdog.hpp"
+
+namespace floodtide {
+namespace {
+
+using comm::Communicator;
+
+class ThreadRanks : public testing::TestWithParam<int> {
+ protected:
+  void run(const std::function<void(Communicator&)>& body) { comm::run_threads(GetParam(), body); }
+
+ private:
+  test::Watchdog watchdog_{std::chrono::seconds(100)};
+};
+
+TEST_P(ThreadRanks, AllreduceAgreesWithWiderSumsAndOnAllRanks) {
+  run([](Communicator& comm) { test::check_allreduce(comm, false); });
+}
+TEST_P(ThreadRanks, MessagesKeepTheirOrder) { run(test::check_messages); }
+TEST_P(ThreadRanks, BroadcastFromEveryRoot) { run(test::check_broadcast); }
+TEST_P(ThreadRanks, AllgatherOfDifferentLengths) { run(test::check_allgather); }
+TEST_P(ThreadRanks, BarrierHoldsUntilTheLastCame) { run(test::check_barrier); }
+TEST_P(ThreadRanks, SplitByColorAndKey) { run(test::check_split); }
+TEST_P(ThreadRanks, AgreeGivesAllTheLowestRanksError) { run(test::check_agree); }
+
+TEST_P(ThreadRanks, RingSumsInTheDocumentedOrder) {
+  // Chunk c is summed from rank c onwards: with values whose sum depends on the order, only that order gives these bits.
+  run([](Communicator& comm) {
+    const int size = comm.size();
+    const auto of_rank = [](int rank) { return std::vector<float>{1e8F, 1.0F, -1e8F, 0.3F}[static_cast<std::size_t>(rank)]; };
+    std::vector<float> values(static_cast<std::size_t>(size), of_rank(comm.rank()));  // one element a chunk
+    comm::allreduce(comm, std::span(values), comm::ReduceOp::sum, "ring");
+    for (int chunk = 0; chunk < size; ++chunk) {
+      float expected = of_rank(chunk);
+      for (int step = 1; step < size; ++step) expected += of_rank((chunk + step) % size);
+      EXPECT_EQ(values[static_cast<std::size_t>(chunk)], expected) << "chunk " << chunk;
+    }
+  });
+}
+
+TEST_P(ThreadRanks, RingBitsDoNotDependOnTheSegmentSize) {
+  std::mutex mutex;
+  std::vector<std::vector<float>> results;
+  for (const std::size_t segment_bytes : {std::size_t{1}, std::size_t{40}, std::size_t{1} << 20U}) {
+    run([&](Communicator& comm) {
+      std::vector<float> values(1009);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = 1.0F / static_cast<float>(3 * i + 7U * static_cast<unsigned>(comm.rank()) + 1);
+      comm::allreduce(comm, std::span(values), comm::ReduceOp::sum, "ring", segment_bytes);
+      const std::lock_guard lock(mutex);
+      results.push_back(values);
+    });
+  }
+  for (const auto& result : results) EXPECT_EQ(result, results.front());
+}
+
+TEST_P(ThreadRanks, NanOnAnyRankReachesAll) {
+  for (const auto op : {comm::ReduceOp::sum, comm::ReduceOp::min, comm::ReduceOp::max}) {
+    run([&](Communicator& comm) {
+      std::vector<double> values(5, 1.0);
+      if (comm.rank() == comm.size() - 1) values[3] = std::nan("");
+      comm::allreduce(comm, std::span(values), op);
+      EXPECT_TRUE(std::isnan(values[3]));
+      EXPECT_FALSE(std::isnan(values[2]));
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ThreadRanks, testing::Values(1, 2, 3, 4), testing::PrintToStringParamName());
+
+TEST(Threads, FailureOfOneRankWakesTheOthersWithItsName) {
+  const test::Watchdog watchdog(std::chrono::seconds(20));
+  std::atomic<int> woken = 0;
+  try {
+    comm::run_threads(4, [&](Communicator& comm) {
+      if (comm.rank() == 2) throw std::runtime_error("no such volume");
+      try {
+        comm.barrier();
+        FAIL() << "the barrier held without rank 2";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::communication);
+        EXPECT_STREQ(error.what(), "rank 2 ended the job: no such volume");
+        ++woken;
+        throw;
+      }
+    });
+    FAIL() << "the failure of rank 2 was swallowed";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "no such volume");
+  }
+  EXPECT_EQ(woken, 3);
+}
+
+TEST(Threads, FailureReachesRanksThatWaitOnASplitCommunicator) {
+  const test::Watchdog watchdog(std::chrono::seconds(20));
+  EXPECT_THROW(comm::run_threads(3,
+                                 [](Communicator& comm) {
+                                   const auto pair = comm.split(comm.rank() == 0 ? 0 : 1, 0);
+                                   if (comm.rank() == 0) throw std::runtime_error("alone");
+                                   if (comm.rank() == 1) pair->receive(1, 0, {})->wait();
+                                   if (comm.rank() == 2) pair->receive(0, 0, {})->wait();
+                                 }),
+               std::runtime_error);
+}
+
+TEST(Threads, WrongMessageLengthNamesBothRanks) {
+  const auto comm = comm::self();
+  const std::byte data[3] = {};
+  std::byte out[4] = {};
+  comm->send(0, 5, data)->wait();
+  try {
+    comm->receive(0, 5, out)->wait();
+    FAIL() << "a message of another length was taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "rank 0: message from rank 0 with tag 5 has 3 bytes, expected 4");
+  }
+}
+
+TEST(Threads, WaitingCallsOnWaitAndStopsWhenItThrows) {
+  const test::Watchdog watchdog(std::chrono::seconds(20));
+  const auto comm = comm::self();
+  int calls = 0;
+  comm->set_on_wait([&] {
+    if (++calls == 3) throw std::runtime_error("interrupted");
+  });
+  EXPECT_THROW(comm->receive(0, 0, {})->wait(), std::runtime_error);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(Threads, RanksAndTagsOutsideTheirRangeAreErrors) {
+  const auto comm = comm::self();
+  EXPECT_THROW(static_cast<void>(comm->send(1, 0, {})), Error);
+  EXPECT_THROW(static_cast<void>(comm->receive(-1, 0, {})), Error);
+  EXPECT_THROW(static_cast<void>(comm->send(0, comm::kLastTag + 1, {})), Error);
+  EXPECT_THROW(comm::broadcast(*comm, {}, 1), Error);
+  EXPECT_THROW(comm::threads(0), Error);
+}
+
+TEST(Allreduce, UnknownAlgorithmNamesTheKnownOnes) {
+  try {
+    static_cast<void>(comm::allreduce_row("torus"));
+    FAIL() << "an unknown algorithm was found";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "allreduce: unknown algorithm 'torus', expected one of ring, mpi");
+  }
+}
+
+TEST(Allreduce, LibraryAlgorithmIsRefusedWithoutALibrary) {
+  const auto comm = comm::self();
+  std::vector<float> values = {1, 2};
+  EXPECT_NO_THROW(comm::allreduce(*comm, std::span(values), comm::ReduceOp::sum, "mpi"));
+  try {
+    comm::run_threads(2, [](Communicator& rank) {
+      std::vector<float> own(3);
+      comm::allreduce(rank, std::span(own), comm::ReduceOp::sum, "mpi");
+    });
+    FAIL() << "threads have no library";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  }
+}
+
+}  // namespace
+}  // namespace floodtide
