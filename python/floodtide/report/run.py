@@ -47,10 +47,13 @@ class Run:
 
     @property
     def voxel_size_nm(self) -> tuple[float, float, float] | None:
-        """Edges of a voxel (z, y, x) in nanometres, as the first training volume states them."""
+        """Edges of a voxel (z, y, x) in nanometres, as the first training volume states them.
+
+        None if it states none: a resolved configuration then holds the default, ones.
+        """
         for volume in self.config.get("data", {}).get("volumes", []):
             size = volume.get("voxel_size_nm")
-            if size:
+            if size and list(size) != [1.0, 1.0, 1.0]:
                 return (float(size[0]), float(size[1]), float(size[2]))
         return None
 

