@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which training example comes when, and reading it.
+//
+// The index space [0, examples()) holds every class of the partition volumes equally often, as google/ffn's coordinate lists
+// do: (class, j) with j up to the largest class, the voxels of smaller classes repeating cyclically. No list is kept: a
+// histogram of classes for each block finds the k-th voxel of a class. Every epoch walks the space in the order of another
+// seeded permutation; walker w of W takes the positions w, w + W, w + 2 W, ... So an example is a pure function of
+// (files, options, epoch, position), whatever the number of ranks, and over all walkers an epoch is disjoint and complete.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "floodtide/base/progress.hpp"
+#include "floodtide/data/patches.hpp"
+#include "floodtide/tensor/view.hpp"
+
+namespace floodtide::data {
+
+struct ExampleOptions {
+  Vec3 patch_size{49, 49, 49};  ///< odd
+  std::uint64_t seed = 0;
+  std::int64_t walkers = 1;
+  std::vector<int> permutable_axes;   ///< axes (0 = z) that one random permutation shuffles; equal patch sizes
+  std::vector<int> reflectable_axes;  ///< axes that are each reversed with probability one half
+  double label_on = 0.95;
+  double label_off = 0.05;
+  /// A file written by `coordinates`, used instead of the partition volumes; its records are taken in file order from a
+  /// random start in each epoch (they were shuffled when written).
+  std::optional<std::string> coordinates;
+};
+
+/// A position in one walker's stream: example number `index` of its shard in `epoch`.
+struct Cursor {
+  std::int64_t walker = 0;
+  std::int64_t epoch = 0;
+  std::int64_t index = 0;
+  bool operator==(const Cursor&) const = default;
+};
+
+struct Example {
+  Tensor<float, 3> image;    ///< normalised, augmented
+  Tensor<float, 3> labels;   ///< soft, augmented as the image
+  Tensor<float, 3> weights;  ///< empty: every voxel counts alike
+  Centre centre;             ///< where it was cut out, before augmentation
+  Cursor cursor;             ///< where it stands in its walker's stream
+};
+
+class ExampleSource {
+ public:
+  /// Opens and checks all files and counts classes (streamed, on all threads). Throws as Source does, and:
+  /// Error(invalid_argument) for a patch larger than a box or of even size, axes outside 0..2, permutable axes of unequal
+  /// size, no valid centre, or more walkers than examples; Error(invalid_file) or Error(out_of_range) for a coordinates file
+  /// that names unknown volumes or has centres whose patch leaves its box.
+  ExampleSource(const std::vector<SourceOptions>& sources, const ExampleOptions& options, const Progress& progress = {});
+  ~ExampleSource();
+  ExampleSource(ExampleSource&&) noexcept;
+  ExampleSource& operator=(ExampleSource&&) noexcept;
+  ExampleSource(const ExampleSource&) = delete;
+  ExampleSource& operator=(const ExampleSource&) = delete;
+
+  [[nodiscard]] const ExampleOptions& options() const noexcept;
+  [[nodiscard]] const std::vector<Source>& sources() const noexcept;
+  /// Size of the index space: the length of one epoch over all walkers.
+  [[nodiscard]] std::int64_t examples() const noexcept;
+  /// Examples of one walker in every epoch.
+  [[nodiscard]] std::int64_t per_walker(std::int64_t walker) const;
+
+  /// The voxel that position `index` of a walker's epoch stands for. Thread-safe; reads a block of partitions.
+  [[nodiscard]] Centre centre(const Cursor& cursor) const;
+  /// The example itself. Thread-safe.
+  [[nodiscard]] Example load(const Cursor& cursor) const;
+  /// The cursor after this one: the next epoch begins where the shard ends.
+  [[nodiscard]] Cursor next(const Cursor& cursor) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Reads examples ahead on one thread, so that a training step does not wait for files.
+class Prefetcher {
+ public:
+  /// One slot for each cursor, the first example that it delivers; `depth` examples are read ahead for each slot. `source`
+  /// must outlive the prefetcher.
+  Prefetcher(const ExampleSource& source, std::vector<Cursor> cursors, int depth);
+  /// Stops the reader after the example it is reading.
+  ~Prefetcher();
+  Prefetcher(Prefetcher&&) = delete;
+  Prefetcher& operator=(Prefetcher&&) = delete;
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  /// The next example of a slot; waits for it. Rethrows what reading it threw, every time it is asked for.
+  [[nodiscard]] Example next(std::int64_t slot);
+  /// The cursor of the example that next(slot) will return: what a checkpoint stores.
+  [[nodiscard]] Cursor cursor(std::int64_t slot) const;
+  /// Seconds that next() has waited in all.
+  [[nodiscard]] double wait_s() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace floodtide::data

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "floodtide/base/parallel.hpp"
+#include "floodtide/base/progress.hpp"
+#include "floodtide/tensor/box.hpp"
+
+namespace floodtide::data {
+
+/// A box cut along a grid of `block` voxels that starts at voxel 0 of the volume, so that blocks of a multiple of the chunk
+/// size cover whole chunks. Blocks are numbered with x fastest.
+class BlockGrid {
+ public:
+  BlockGrid() = default;
+  BlockGrid(const Box& box, const Vec3& block) : box_(box), block_(block) {
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      first_[axis] = box.start[axis] / block[axis];
+      counts_[axis] = box.size[axis] == 0 ? 0 : (box.end()[axis] - 1) / block[axis] + 1 - first_[axis];
+    }
+  }
+  [[nodiscard]] std::int64_t size() const noexcept { return volume<3>(counts_); }
+  [[nodiscard]] Box operator[](std::int64_t number) const noexcept {
+    const Vec3 index{number / (counts_[1] * counts_[2]), number / counts_[2] % counts_[1], number % counts_[2]};
+    Box result;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const std::int64_t begin = (first_[axis] + index[axis]) * block_[axis];
+      result.start[axis] = std::max(begin, box_.start[axis]);
+      result.size[axis] = std::min(begin + block_[axis], box_.end()[axis]) - result.start[axis];
+    }
+    return result;
+  }
+
+ private:
+  Box box_;
+  Vec3 block_{1, 1, 1};
+  Vec3 first_{};
+  Vec3 counts_{};
+};
+
+/// parallel_for over [begin, end) in batches, with progress reported from the calling thread between them.
+template <class Body>
+void parallel_batches(std::int64_t begin, std::int64_t end, const Progress& progress, const Body& body) {
+  const std::int64_t batch = 4 * static_cast<std::int64_t>(num_threads());
+  for (std::int64_t first = begin; first < end; first += batch) {
+    const std::int64_t count = std::min(batch, end - first);
+    parallel_for(count, [&](std::int64_t chunk) { body(first + chunk); });
+    report(progress, first + count - begin, end - begin);
+  }
+}
+
+}  // namespace floodtide::data

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/class_index.hpp"
+
+#include <algorithm>
+
+#include "floodtide/base/error.hpp"
+
+namespace floodtide::data {
+namespace {
+
+constexpr Vec3 kBlock{64, 64, 64};
+using Histogram = std::array<std::int64_t, 256>;
+
+}  // namespace
+
+ClassIndex::ClassIndex(std::vector<const Volume*> volumes, std::span<const Box> boxes, const Progress& progress)
+    : volumes_(std::move(volumes)), first_block_{0} {
+  for (std::size_t i = 0; i < volumes_.size(); ++i) {
+    volumes_[i]->require_type<std::uint8_t>();
+    grids_.emplace_back(boxes[i], kBlock);
+    first_block_.push_back(first_block_.back() + grids_.back().size());
+  }
+  std::vector<Histogram> histograms(static_cast<std::size_t>(blocks()));
+  parallel_batches(0, blocks(), progress, [this, &histograms](std::int64_t number) {
+    Histogram& histogram = histograms[static_cast<std::size_t>(number)];
+    histogram.fill(0);
+    const Tensor<std::uint8_t, 3> values = read(block(number));
+    for (const std::uint8_t value : values.span()) ++histogram[value];
+  });
+  for (int value = 0; value < kNoClass; ++value) {
+    std::vector<std::int64_t> sums{0};
+    for (const Histogram& histogram : histograms) sums.push_back(sums.back() + histogram[static_cast<std::size_t>(value)]);
+    if (sums.back() == 0) continue;
+    classes_.push_back(value);
+    sums_[static_cast<std::size_t>(value)] = std::move(sums);
+  }
+}
+
+const std::vector<std::int64_t>& ClassIndex::sums(int partition_class) const {
+  return sums_.at(static_cast<std::size_t>(partition_class));
+}
+
+std::int64_t ClassIndex::count(int partition_class) const {
+  return sums(partition_class).empty() ? 0 : sums(partition_class).back();
+}
+
+std::int64_t ClassIndex::largest() const {
+  std::int64_t result = 0;
+  for (const int value : classes_) result = std::max(result, count(value));
+  return result;
+}
+
+ClassIndex::Block ClassIndex::block(std::int64_t number) const {
+  const auto after = std::upper_bound(first_block_.begin(), first_block_.end(), number);
+  const auto volume = static_cast<std::size_t>(after - first_block_.begin() - 1);
+  return {static_cast<std::int64_t>(volume), grids_[volume][number - first_block_[volume]]};
+}
+
+Tensor<std::uint8_t, 3> ClassIndex::read(const Block& block) const {
+  return volumes_[static_cast<std::size_t>(block.volume)]->read_block<std::uint8_t>(block.box);
+}
+
+std::int64_t ClassIndex::before(int partition_class, std::int64_t block) const {
+  return sums(partition_class)[static_cast<std::size_t>(block)];
+}
+
+Centre ClassIndex::find(int partition_class, std::int64_t k) const {
+  const std::vector<std::int64_t>& voxels = sums(partition_class);
+  FLOODTIDE_ASSERT(k >= 0 && k < voxels.back());
+  const std::int64_t number = std::upper_bound(voxels.begin(), voxels.end(), k) - voxels.begin() - 1;
+  const Block where = block(number);
+  const Tensor<std::uint8_t, 3> values = read(where);
+  std::int64_t left = k - before(partition_class, number);
+  std::int64_t flat = 0;
+  while (values.data()[flat] != partition_class || left-- > 0) ++flat;
+  const Vec3& size = where.box.size;
+  return {where.volume,
+          {where.box.start[0] + flat / (size[1] * size[2]), where.box.start[1] + flat / size[2] % size[1],
+           where.box.start[2] + flat % size[2]}};
+}
+
+}  // namespace floodtide::data

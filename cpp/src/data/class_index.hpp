@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/blocks.hpp"
+#include "floodtide/base/progress.hpp"
+#include "floodtide/data/patches.hpp"
+#include "floodtide/data/volume.hpp"
+
+namespace floodtide::data {
+
+inline constexpr int kNoClass = 255;  ///< partition value of voxels that are no centres
+
+/// Finds the k-th voxel of each partition class over several volumes, from one histogram a block (8 bytes for each class that
+/// occurs and block of 64^3 voxels). Voxels are ordered by volume, block and row-major position in the block.
+class ClassIndex {
+ public:
+  /// Counts classes inside the boxes (one a volume). The volumes must outlive the index.
+  ClassIndex(std::vector<const Volume*> volumes, std::span<const Box> boxes, const Progress& progress);
+
+  /// Classes that occur, ascending; without 255.
+  [[nodiscard]] const std::vector<int>& classes() const noexcept { return classes_; }
+  /// Voxels of a class.
+  [[nodiscard]] std::int64_t count(int partition_class) const;
+  /// Voxels of the largest class, 0 if there is none.
+  [[nodiscard]] std::int64_t largest() const;
+  /// Voxel number k of a class, 0 <= k < count. Reads its block.
+  [[nodiscard]] Centre find(int partition_class, std::int64_t k) const;
+
+  [[nodiscard]] std::int64_t blocks() const noexcept { return first_block_.back(); }
+  struct Block {
+    std::int64_t volume;
+    Box box;
+  };
+  [[nodiscard]] Block block(std::int64_t number) const;
+  [[nodiscard]] Tensor<std::uint8_t, 3> read(const Block& block) const;
+  /// Voxels of the class in blocks before this one.
+  [[nodiscard]] std::int64_t before(int partition_class, std::int64_t block) const;
+
+ private:
+  [[nodiscard]] const std::vector<std::int64_t>& sums(int partition_class) const;
+
+  std::vector<const Volume*> volumes_;
+  std::vector<BlockGrid> grids_;
+  std::vector<std::int64_t> first_block_;  ///< number of the first block of each volume, and of all
+  std::vector<int> classes_;
+  std::array<std::vector<std::int64_t>, 256> sums_;  ///< for each class that occurs: voxels before block b, b = 0..blocks()
+};
+
+}  // namespace floodtide::data

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/data/examples.hpp"
+
+#include <algorithm>
+
+#include "data/augmentation.hpp"
+#include "data/class_index.hpp"
+#include "data/purposes.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/random.hpp"
+#include "floodtide/data/coordinates.hpp"
+
+namespace floodtide::data {
+namespace {
+
+void check_axes(const std::vector<int>& axes, const char* name) {
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    FLOODTIDE_REQUIRE(axes[i] >= 0 && axes[i] <= 2 && std::count(axes.begin(), axes.end(), axes[i]) == 1, invalid_argument,
+                      name, ": expected different axes out of 0 (z), 1 (y), 2 (x), got ", axes[i]);
+  }
+}
+
+void check(const ExampleOptions& options) {
+  check_axes(options.permutable_axes, "permutable_axes");
+  check_axes(options.reflectable_axes, "reflectable_axes");
+  for (const int axis : options.permutable_axes) {
+    const auto first = static_cast<std::size_t>(options.permutable_axes.front());
+    FLOODTIDE_REQUIRE(options.patch_size[static_cast<std::size_t>(axis)] == options.patch_size[first], invalid_argument,
+                      "permutable_axes: axes ", first, " and ", axis, " have different patch sizes in ",
+                      Show{options.patch_size});
+  }
+  FLOODTIDE_REQUIRE(options.walkers >= 1, invalid_argument, "walkers: ", options.walkers, " given, expected at least 1");
+}
+
+std::vector<Source> open_sources(const std::vector<SourceOptions>& options) {
+  FLOODTIDE_REQUIRE(!options.empty(), invalid_argument, "examples: no volume given");
+  std::vector<Source> sources;
+  for (const SourceOptions& source : options) sources.emplace_back(source);
+  return sources;
+}
+
+/// Checks every row of a coordinates file and returns the source that each of its volumes means.
+std::vector<std::int64_t> match_coordinates(const CoordinatesFile& file, const std::vector<Source>& sources,
+                                            const Vec3& patch_size, const Progress& progress) {
+  std::vector<std::int64_t> numbers;
+  for (const std::string& name : file.volumes()) {
+    const auto found =
+        std::find_if(sources.begin(), sources.end(), [&name](const Source& s) { return s.options().name == name; });
+    FLOODTIDE_REQUIRE(found != sources.end(), invalid_file, file.path(), ": has centres in volume '", name,
+                      "', which is not among the volumes given");
+    numbers.push_back(found - sources.begin());
+  }
+  std::vector<Box> boxes;
+  for (const std::int64_t number : numbers) boxes.push_back(sources[static_cast<std::size_t>(number)].centres(patch_size));
+  constexpr std::int64_t kRows = 1 << 20;
+  for (std::int64_t begin = 0; begin < file.size(); begin += kRows) {
+    const std::int64_t end = std::min(begin + kRows, file.size());
+    const std::vector<Centre> rows = file.read(begin, end);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto volume = static_cast<std::size_t>(rows[i].volume);
+      FLOODTIDE_REQUIRE(boxes[volume].contains(rows[i].position), out_of_range, file.path(), ": row ",
+                        begin + static_cast<std::int64_t>(i), " has its centre at ", Show{rows[i].position}, ", patches of ",
+                        Show{patch_size}, " in volume '", file.volumes()[volume], "' need centres from ",
+                        Show{boxes[volume].start}, " on, below ", Show{boxes[volume].end()}, " (z, y, x)");
+    }
+    report(progress, end, file.size());
+  }
+  return numbers;
+}
+
+}  // namespace
+
+struct ExampleSource::Impl {
+  ExampleOptions options;
+  std::vector<Source> sources;
+  std::optional<ClassIndex> index;  // exactly one of index and coordinates is set
+  std::optional<CoordinatesFile> coordinates;
+  std::vector<std::int64_t> coordinate_sources;  // source of each volume of the coordinates file
+  std::int64_t examples = 0;
+
+  [[nodiscard]] std::int64_t position(const Cursor& cursor) const { return cursor.walker + cursor.index * options.walkers; }
+
+  [[nodiscard]] Centre centre_of_class(std::int64_t epoch, std::int64_t position) const {
+    const IndexPermutation order(options.seed, stream_id(kOrderPurpose, static_cast<std::uint64_t>(epoch)),
+                                 static_cast<std::uint64_t>(examples));
+    const auto element = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(position)));
+    const int value = index->classes()[static_cast<std::size_t>(element / index->largest())];
+    return index->find(value, element % index->largest() % index->count(value));
+  }
+
+  [[nodiscard]] Centre centre_of_row(std::int64_t epoch, std::int64_t position) const {
+    Philox random(options.seed, stream_id(kOrderPurpose, static_cast<std::uint64_t>(epoch)));
+    const auto start = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(examples)));
+    const std::int64_t row = (start + position) % examples;
+    Centre centre = coordinates->read(row, row + 1).front();
+    centre.volume = coordinate_sources[static_cast<std::size_t>(centre.volume)];
+    return centre;
+  }
+};
+
+ExampleSource::ExampleSource(const std::vector<SourceOptions>& sources, const ExampleOptions& options, const Progress& progress)
+    : impl_(std::make_unique<Impl>()) {
+  check(options);
+  impl_->options = options;
+  impl_->sources = open_sources(sources);
+  std::vector<Box> boxes;
+  for (const Source& source : impl_->sources) boxes.push_back(source.centres(options.patch_size));
+  if (options.coordinates) {
+    impl_->coordinates.emplace(*options.coordinates);
+    impl_->coordinate_sources = match_coordinates(*impl_->coordinates, impl_->sources, options.patch_size, progress);
+    impl_->examples = impl_->coordinates->size();
+  } else {
+    std::vector<const Volume*> volumes;
+    for (const Source& source : impl_->sources) volumes.push_back(&source.partitions());
+    impl_->index.emplace(std::move(volumes), boxes, progress);
+    impl_->examples = static_cast<std::int64_t>(impl_->index->classes().size()) * impl_->index->largest();
+    FLOODTIDE_REQUIRE(impl_->examples > 0, invalid_argument, impl_->sources.front().partitions().name(),
+                      ": no voxel with a class has a patch of ", Show{options.patch_size}, " (z, y, x) inside the box");
+  }
+  FLOODTIDE_REQUIRE(options.walkers <= impl_->examples, invalid_argument, "walkers: ", options.walkers,
+                    " given, but there are only ", impl_->examples, " examples");
+}
+
+ExampleSource::~ExampleSource() = default;
+ExampleSource::ExampleSource(ExampleSource&&) noexcept = default;
+ExampleSource& ExampleSource::operator=(ExampleSource&&) noexcept = default;
+
+const ExampleOptions& ExampleSource::options() const noexcept { return impl_->options; }
+const std::vector<Source>& ExampleSource::sources() const noexcept { return impl_->sources; }
+std::int64_t ExampleSource::examples() const noexcept { return impl_->examples; }
+
+std::int64_t ExampleSource::per_walker(std::int64_t walker) const {
+  const std::int64_t walkers = impl_->options.walkers;
+  FLOODTIDE_REQUIRE(walker >= 0 && walker < walkers, out_of_range, "walker ", walker, " of ", walkers);
+  return (impl_->examples - walker + walkers - 1) / walkers;
+}
+
+Centre ExampleSource::centre(const Cursor& cursor) const {
+  const std::int64_t count = per_walker(cursor.walker);
+  FLOODTIDE_REQUIRE(cursor.epoch >= 0 && cursor.index >= 0 && cursor.index < count, out_of_range, "walker ", cursor.walker,
+                    ": example ", cursor.index, " of epoch ", cursor.epoch, ", the walker has ", count);
+  const std::int64_t position = impl_->position(cursor);
+  return impl_->index ? impl_->centre_of_class(cursor.epoch, position) : impl_->centre_of_row(cursor.epoch, position);
+}
+
+Example ExampleSource::load(const Cursor& cursor) const {
+  const Centre where = centre(cursor);
+  const ExampleOptions& options = impl_->options;
+  const Patch patch = read_patch(impl_->sources[static_cast<std::size_t>(where.volume)], where.position, options.patch_size,
+                                 static_cast<float>(options.label_on), static_cast<float>(options.label_off));
+  Philox random(options.seed, stream_id(kAugmentationPurpose, static_cast<std::uint64_t>(cursor.epoch),
+                                        static_cast<std::uint64_t>(impl_->position(cursor))));
+  const AxisMap map = draw_axis_map(options.permutable_axes, options.reflectable_axes, random);
+  return {apply(map, patch.image.view()), apply(map, patch.labels.view()), {}, where, cursor};
+}
+
+Cursor ExampleSource::next(const Cursor& cursor) const {
+  if (cursor.index + 1 < per_walker(cursor.walker)) return {cursor.walker, cursor.epoch, cursor.index + 1};
+  return {cursor.walker, cursor.epoch + 1, 0};
+}
+
+}  // namespace floodtide::data

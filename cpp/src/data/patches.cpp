@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/data/patches.hpp"
+
+#include <cmath>
+
+#include "data/class_index.hpp"
+#include "data/purposes.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/random.hpp"
+
+namespace floodtide::data {
+namespace {
+
+void require_same_shape(const Volume& image, const Volume& other) {
+  FLOODTIDE_REQUIRE(image.shape() == other.shape(), shape_mismatch, other.name(), ": has shape ", Show{other.shape()},
+                    ", the image ", image.name(), " has ", Show{image.shape()});
+}
+
+}  // namespace
+
+Source::Source(SourceOptions options)
+    : options_(std::move(options)), image_(Volume::open(options_.image)), labels_(Volume::open(options_.labels)) {
+  image_.require_type<float>();
+  labels_.require_type<std::int64_t>();
+  require_same_shape(image_, labels_);
+  if (!options_.partitions.empty()) {
+    partitions_ = Volume::open(options_.partitions);
+    partitions_->require_type<std::uint8_t>();
+    require_same_shape(image_, *partitions_);
+  }
+  box_ = options_.box.value_or(image_.box());
+  FLOODTIDE_REQUIRE(box_.voxels() > 0 && image_.box().contains(box_), out_of_range, image_.name(), ": box at ",
+                    Show{box_.start}, " of size ", Show{box_.size}, " (z, y, x) is not inside the volume ",
+                    Show{image_.shape()});
+  FLOODTIDE_REQUIRE(options_.std > 0 && std::isfinite(options_.std) && std::isfinite(options_.mean), invalid_argument,
+                    image_.name(), ": mean ", options_.mean, " and std ", options_.std, ", expected finite ones, std above 0");
+}
+
+const Volume& Source::partitions() const {
+  FLOODTIDE_REQUIRE(partitions_.has_value(), invalid_argument, image_.name(),
+                    ": no partition volume given; make one with `floodtide partition`");
+  return *partitions_;
+}
+
+Box Source::centres(const Vec3& patch_size) const {
+  Box centres = box_;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    FLOODTIDE_REQUIRE(patch_size[axis] > 0 && patch_size[axis] % 2 == 1, invalid_argument, "patch size ", Show{patch_size},
+                      " (z, y, x): expected odd sizes");
+    centres.start[axis] += patch_size[axis] / 2;
+    centres.size[axis] -= patch_size[axis] - 1;
+  }
+  FLOODTIDE_REQUIRE(centres.size[0] > 0 && centres.size[1] > 0 && centres.size[2] > 0, invalid_argument, image_.name(),
+                    ": patches of ", Show{patch_size}, " (z, y, x) do not fit into the box of ", Show{box_.size});
+  return centres;
+}
+
+Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, float on, float off) {
+  const Box box = centred_box(centre, size);
+  Patch patch{source.image().read_block<float>(box), Tensor<float, 3>(size)};
+  const auto mean = static_cast<float>(source.options().mean);
+  const auto scale = static_cast<float>(1 / source.options().std);
+  for (float& value : patch.image.span()) value = (value - mean) * scale;
+
+  const Tensor<std::int64_t, 3> labels = source.labels().read_block<std::int64_t>(box);
+  const std::int64_t object = labels.view()(size[0] / 2, size[1] / 2, size[2] / 2);
+  const bool is_object = source.labels().type() == ElementType::uint64 ? object != 0 : object > 0;
+  for (std::int64_t i = 0; i < labels.size(); ++i) patch.labels.data()[i] = is_object && labels.data()[i] == object ? on : off;
+  return patch;
+}
+
+std::vector<Centre> balanced_centres(std::span<const Source> sources, const Vec3& patch_size, int first_class, int last_class,
+                                     std::int64_t count, std::uint64_t seed, const Progress& progress) {
+  std::vector<const Volume*> volumes;
+  std::vector<Box> boxes;
+  for (const Source& source : sources) {
+    volumes.push_back(&source.partitions());
+    boxes.push_back(source.centres(patch_size));
+  }
+  const ClassIndex index(std::move(volumes), boxes, progress);
+  std::vector<int> classes;
+  for (const int value : index.classes()) {
+    if (value >= first_class && value <= last_class) classes.push_back(value);
+  }
+  FLOODTIDE_REQUIRE(!classes.empty(), invalid_argument, "centres: no voxel of partition classes ", first_class, " to ",
+                    last_class, " has a patch of ", Show{patch_size}, " (z, y, x) inside its box");
+  std::vector<Centre> centres;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto classes_count = static_cast<std::int64_t>(classes.size());
+    const int value = classes[static_cast<std::size_t>(i % classes_count)];
+    const auto size = static_cast<std::uint64_t>(index.count(value));
+    const IndexPermutation order(seed, stream_id(kCentresPurpose, static_cast<std::uint64_t>(value)), size);
+    centres.push_back(
+        index.find(value, static_cast<std::int64_t>(order(static_cast<std::uint64_t>(i / classes_count) % size))));
+  }
+  return centres;
+}
+
+}  // namespace floodtide::data
