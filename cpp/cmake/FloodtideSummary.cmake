@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 message(STATUS "floodtide ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
 message(STATUS "  HDF5 ${HDF5_VERSION}, Eigen ${Eigen3_VERSION}, OpenMP ${OpenMP_CXX_VERSION}")
+message(STATUS "  MPI plug-ins: ${FLOODTIDE_MPI_FAMILIES}")

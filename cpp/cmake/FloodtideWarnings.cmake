@@ -15,3 +15,11 @@ function(floodtide_target target)
     target_link_options(${target} PUBLIC -fsanitize=${FLOODTIDE_SANITIZE})
   endif()
 endfunction()
+
+# floodtide_inplace(<target>): a copy beside the Python sources, for work in the source tree.
+function(floodtide_inplace target)
+  if(FLOODTIDE_INPLACE)
+    add_custom_command(TARGET ${target} POST_BUILD
+                       COMMAND ${CMAKE_COMMAND} -E copy_if_different $<TARGET_FILE:${target}> "${CMAKE_SOURCE_DIR}/python/floodtide/")
+  endif()
+endfunction()

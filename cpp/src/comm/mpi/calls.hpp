@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of a plug-in share. This folder alone sees mpi.h.
+#pragma once
+
+#define MPICH_SKIP_MPICXX 1
+#define OMPI_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <cstdio>
+#include <mutex>
+
+#include "comm/mpi/table.hpp"
+
+namespace floodtide::comm::mpi {
+
+/// Held during every MPI call but abort: with it, a library that gives MPI_THREAD_SERIALIZED is enough.
+inline std::mutex& call_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+/// 0, or -1 after the library's text for `status` went to out_message behind the name of the call.
+inline int checked(int status, const char* call, char* out_message) {
+  if (status == MPI_SUCCESS) return 0;
+  char text[MPI_MAX_ERROR_STRING] = "unknown error";
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  for (char* c = text; *c != '\0'; ++c) {
+    if (*c == '\n') *c = ' ';
+  }
+  std::snprintf(out_message, kFloodtideMpiMessageBytes, "%s: %s", call, text);
+  return -1;
+}
+
+int start(int* out_started_here, const char** out_thread_level, char* out_message);
+int finalized(int* out_finalized, char* out_message);
+int finish(char* out_message);
+int world(std::uint64_t* out_handle, char* out_message);
+
+}  // namespace floodtide::comm::mpi
+
+/// Returns from the function with the message if the MPI call fails.
+#define FLOODTIDE_MPI_TRY(call)                                                    \
+  do {                                                                             \
+    if (::floodtide::comm::mpi::checked(call, #call, out_message) != 0) return -1; \
+  } while (false)

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting and ending MPI, and the only place that names MPI_COMM_WORLD.
+#include <cstring>
+
+#include "comm/mpi/calls.hpp"
+
+namespace floodtide::comm::mpi {
+namespace {
+
+const char* level_name(int level) {
+  switch (level) {
+    case MPI_THREAD_SINGLE: return "single";
+    case MPI_THREAD_FUNNELED: return "funneled";
+    case MPI_THREAD_SERIALIZED: return "serialized";
+    case MPI_THREAD_MULTIPLE: return "multiple";
+    default: return "unknown";
+  }
+}
+
+}  // namespace
+
+int start(int* out_started_here, const char** out_thread_level, char* out_message) {
+  const std::lock_guard lock(call_mutex());
+  *out_started_here = 0;
+  int flag = 0;
+  FLOODTIDE_MPI_TRY(MPI_Finalized(&flag));
+  if (flag != 0) {
+    std::snprintf(out_message, kFloodtideMpiMessageBytes, "MPI was finalised in this process and cannot be started again");
+    return -1;
+  }
+  FLOODTIDE_MPI_TRY(MPI_Initialized(&flag));
+  int level = MPI_THREAD_SINGLE;
+  if (flag != 0) {
+    FLOODTIDE_MPI_TRY(MPI_Query_thread(&level));
+  } else {
+    FLOODTIDE_MPI_TRY(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
+    *out_started_here = 1;
+  }
+  *out_thread_level = level_name(level);
+  if (level < MPI_THREAD_SERIALIZED) {
+    std::snprintf(out_message, kFloodtideMpiMessageBytes,
+                  "the MPI library runs at thread level %s, at least serialized is needed (start MPI with MPI_Init_thread)",
+                  level_name(level));
+    return -1;
+  }
+  return 0;
+}
+
+int finalized(int* out_finalized, char* out_message) {
+  const std::lock_guard lock(call_mutex());
+  FLOODTIDE_MPI_TRY(MPI_Finalized(out_finalized));
+  return 0;
+}
+
+int finish(char* out_message) {
+  const std::lock_guard lock(call_mutex());
+  FLOODTIDE_MPI_TRY(MPI_Finalize());
+  return 0;
+}
+
+int world(std::uint64_t* out_handle, char*) {
+  const MPI_Comm comm = MPI_COMM_WORLD;
+  *out_handle = 0;
+  std::memcpy(out_handle, &comm, sizeof comm);
+  return 0;
+}
+
+}  // namespace floodtide::comm::mpi

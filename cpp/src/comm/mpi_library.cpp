@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "comm/mpi/table.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/comm/mpi.hpp"
+
+namespace floodtide::comm {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// A waiting rank looks often at first, because its peer is usually about to send, then ever more rarely: a blocking MPI wait
+// keeps a core busy that computing threads could use (docs/decisions/20261121-mpi-plugins.md has the figures).
+constexpr microseconds kSpin{100};
+constexpr microseconds kShortestSleep{20};
+constexpr microseconds kLongestSleep{200};
+constexpr milliseconds kOnWaitPeriod{50};
+constexpr milliseconds kGiveUp{2000};
+
+using Message = std::array<char, kFloodtideMpiMessageBytes>;
+
+std::string one_line(std::string text) {
+  if (const auto end = text.find('\n'); end != std::string::npos) text.resize(end);
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+void* load(const std::string& file, int flags, std::string& out_reason) {
+  void* const handle = ::dlopen(file.c_str(), flags);
+  if (handle == nullptr) {
+    const char* const reason = ::dlerror();
+    out_reason = reason != nullptr ? reason : file;
+  }
+  return handle;
+}
+
+}  // namespace
+
+/// Neither plug-in nor library is ever unloaded: MPI does not bear it, and communicators may outlive this object.
+class MpiLibrary::Implementation {
+ public:
+  explicit Implementation(const MpiOptions& options) : max_message_bytes(options.max_message_bytes) {
+    FLOODTIDE_REQUIRE(max_message_bytes >= 8 && max_message_bytes <= std::size_t{1} << 30U, out_of_range,
+                      "mpi: messages of at most ", max_message_bytes, " bytes, expected 8 to 2^30");
+    // The plug-in names no library, so that it fits every one of its family under whatever file name: it takes the symbols of
+    // the one loaded here (or before, by mpi4py: the loader then only makes its symbols visible).
+    std::string reason;
+    std::string tried;
+    for (const std::string& candidate : options.libraries) {
+      if (load(candidate, RTLD_NOW | RTLD_GLOBAL, reason) != nullptr) {
+        library = candidate;
+        break;
+      }
+      tried += str_cat(tried.empty() ? "" : ", ", candidate);
+    }
+    FLOODTIDE_REQUIRE(!library.empty(), unsupported, "mpi: no MPI library could be loaded (tried ", tried, "): ", reason);
+    void* const plugin = load(options.plugin, RTLD_NOW | RTLD_LOCAL, reason);
+    FLOODTIDE_REQUIRE(plugin != nullptr, unsupported, "mpi: plug-in cannot be loaded beside ", library, ": ", reason);
+    const auto function = reinterpret_cast<FloodtideMpiTableFunction>(::dlsym(plugin, kFloodtideMpiTableSymbol));
+    FLOODTIDE_REQUIRE(function != nullptr, unsupported, "mpi: ", options.plugin, " is not a plug-in of floodtide");
+    table = function();
+    FLOODTIDE_REQUIRE(table->version == kFloodtideMpiTableVersion, unsupported, "mpi: plug-in ", options.plugin,
+                      " has interface version ", table->version, ", this build expects ", int{kFloodtideMpiTableVersion});
+    std::array<char, 8192> text{};
+    call(table->library_version, text.data(), static_cast<int>(text.size()));
+    version = text.data();
+    const std::string library_family = version.find("Open MPI") != std::string::npos ? "openmpi" : "mpich";
+    FLOODTIDE_REQUIRE(library_family == table->family, unsupported, "mpi: plug-in ", options.plugin, " is for ", table->family,
+                      ", but the library ", library, " is ", one_line(version));
+  }
+
+  /// Calls a function of the table with a buffer for its message, and throws what it reports.
+  template <class... Parameters, class... Arguments>
+  void call(int (*function)(Parameters...), Arguments... arguments) const {
+    Message message{};
+    if (function(arguments..., message.data()) != 0) raise(ErrorCode::communication, message.data());
+  }
+
+  const FloodtideMpiTable* table = nullptr;
+  std::string library;
+  std::string version;
+  std::size_t max_message_bytes;
+  bool started_here = false;
+};
+
+namespace {
+
+/// One or several MPI requests (messages longer than the limit are cut).
+class MpiRequest final : public Request {
+ public:
+  MpiRequest(const FloodtideMpiTable& table, const Communicator& owner) : table_(table), owner_(owner) {}
+  MpiRequest(const MpiRequest&) = delete;
+  MpiRequest& operator=(const MpiRequest&) = delete;
+  MpiRequest(MpiRequest&&) = delete;
+  MpiRequest& operator=(MpiRequest&&) = delete;
+
+  ~MpiRequest() override {
+    // Unwinding, perhaps on all ranks at once (Ctrl-C), a send may have lost its receiver: then the job is about to end, and
+    // the request is given up rather than waited for.
+    const bool unwinding = std::uncaught_exceptions() > 0;
+    const auto deadline = steady_clock::now() + kGiveUp;
+    Message message{};
+    for (FloodtideMpiRequest* const part : parts_) {
+      if (part == nullptr) continue;
+      table_.cancel(part, message.data());
+      int done = 0;
+      while (table_.test(part, &done, message.data()) == 0 && done == 0 && !(unwinding && steady_clock::now() > deadline)) {
+        std::this_thread::sleep_for(kShortestSleep);
+      }
+      if (done != 0) table_.release_request(part);
+    }
+  }
+
+  void add(FloodtideMpiRequest* part) { parts_.push_back(part); }
+
+  bool test() override {
+    Message message{};
+    for (; next_ < parts_.size(); ++next_) {
+      int done = 0;
+      const int status = table_.test(parts_[next_], &done, message.data());
+      if (status == 0 && done == 0) return false;
+      table_.release_request(std::exchange(parts_[next_], nullptr));
+      if (status != 0) {
+        ++next_;
+        raise(ErrorCode::communication, "rank ", owner_.rank(), ": ", message.data());
+      }
+    }
+    return true;
+  }
+
+  void wait() override {
+    if (test()) return;
+    const auto start = steady_clock::now();
+    auto next_call = start + kOnWaitPeriod;
+    auto sleep = kShortestSleep;
+    while (!test()) {
+      const auto now = steady_clock::now();
+      if (now - start < kSpin) continue;
+      if (now >= next_call) {
+        if (owner_.on_wait()) owner_.on_wait()();
+        next_call = now + kOnWaitPeriod;
+      }
+      std::this_thread::sleep_for(sleep);
+      sleep = std::min(sleep * 2, kLongestSleep);
+    }
+  }
+
+ private:
+  const FloodtideMpiTable& table_;
+  const Communicator& owner_;
+  std::vector<FloodtideMpiRequest*> parts_;
+  std::size_t next_ = 0;
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  struct Opened {
+    FloodtideMpiComm* comm = nullptr;
+    int rank = 0;
+    int size = 0;
+  };
+
+  MpiCommunicator(const FloodtideMpiTable& table, std::string version, std::size_t max_message_bytes, const Opened& opened)
+      : Communicator(opened.rank, opened.size),
+        table_(table),
+        version_(std::move(version)),
+        max_message_bytes_(max_message_bytes),
+        comm_(opened.comm) {}
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+  MpiCommunicator(MpiCommunicator&&) = delete;
+  MpiCommunicator& operator=(MpiCommunicator&&) = delete;
+  ~MpiCommunicator() override {
+    Message message{};
+    table_.release_comm(comm_, message.data());
+  }
+
+  std::string description() const override { return str_cat("mpi (", one_line(version_), ")"); }
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    FLOODTIDE_REQUIRE(color >= 0, invalid_argument, "split: color is ", color, ", expected at least 0");
+    Message message{};
+    Opened opened;
+    check(table_.split(comm_, color, key, &opened.comm, &opened.rank, &opened.size, message.data()), message);
+    return std::make_unique<MpiCommunicator>(table_, version_, max_message_bytes_, opened);
+  }
+
+  void library_allreduce(const ReduceBuffer& buffer, ReduceOp op) override {
+    constexpr int kTypes[] = {kFloodtideMpiFloat32, kFloodtideMpiFloat64, kFloodtideMpiInt64};
+    constexpr int kOps[] = {kFloodtideMpiSum, kFloodtideMpiMin, kFloodtideMpiMax};
+    const auto limit = static_cast<std::int64_t>(max_message_bytes_ / element_bytes(buffer.type));
+    for (std::int64_t first = 0; first < buffer.count; first += limit) {
+      const ReduceBuffer part = buffer.part(first, std::min(limit, buffer.count - first));
+      MpiRequest request(table_, *this);
+      Message message{};
+      FloodtideMpiRequest* started = nullptr;
+      check(table_.allreduce(comm_, part.data, static_cast<int>(part.count), kTypes[static_cast<int>(part.type)],
+                             kOps[static_cast<int>(op)], &started, message.data()),
+            message);
+      request.add(started);
+      request.wait();
+    }
+  }
+
+  void abort(int status, std::string_view reason) override {
+    Message message{};
+    table_.abort(comm_, status, message.data());
+    raise(ErrorCode::communication, "rank ", rank(), " could not end the job (", message.data(), "): ", reason);
+  }
+
+ private:
+  void check(int status, const Message& message) const {
+    if (status != 0) raise(ErrorCode::communication, "rank ", rank(), ": ", message.data());
+  }
+
+  /// Calls start(part) for the parts of at most max_message_bytes_; an empty message is one empty part.
+  template <class Byte, class Start>
+  std::unique_ptr<Request> start_parts(std::span<Byte> data, Start&& start) {
+    auto request = std::make_unique<MpiRequest>(table_, *this);
+    std::size_t done = 0;
+    do {
+      const auto part = data.subspan(done, std::min(max_message_bytes_, data.size() - done));
+      Message message{};
+      FloodtideMpiRequest* started = nullptr;
+      check(start(part.data(), static_cast<int>(part.size()), &started, message.data()), message);
+      request->add(started);
+      done += part.size();
+    } while (done < data.size());
+    return request;
+  }
+
+  std::unique_ptr<Request> start_send(int to, int tag, std::span<const std::byte> data) override {
+    return start_parts(data, [&](const std::byte* part, int bytes, FloodtideMpiRequest** out_request, char* out_message) {
+      return table_.send(comm_, to, tag, part, bytes, out_request, out_message);
+    });
+  }
+
+  std::unique_ptr<Request> start_receive(int from, int tag, std::span<std::byte> out_data) override {
+    return start_parts(out_data, [&](std::byte* part, int bytes, FloodtideMpiRequest** out_request, char* out_message) {
+      return table_.receive(comm_, from, tag, part, bytes, out_request, out_message);
+    });
+  }
+
+  const FloodtideMpiTable& table_;
+  std::string version_;
+  std::size_t max_message_bytes_;
+  FloodtideMpiComm* comm_;
+};
+
+}  // namespace
+
+MpiLibrary::MpiLibrary(const MpiOptions& options) : implementation_(std::make_unique<Implementation>(options)) {}
+MpiLibrary::~MpiLibrary() = default;
+
+std::string MpiLibrary::family() const { return implementation_->table->family; }
+std::string MpiLibrary::library() const { return implementation_->library; }
+std::string MpiLibrary::version() const { return implementation_->version; }
+int MpiLibrary::handle_bytes() const { return implementation_->table->handle_bytes; }
+
+std::string MpiLibrary::start() {
+  int started_here = 0;
+  const char* level = "unknown";
+  Message message{};
+  const int status = implementation_->table->start(&started_here, &level, message.data());
+  implementation_->started_here = implementation_->started_here || started_here != 0;
+  FLOODTIDE_REQUIRE(status == 0, unsupported, "mpi: ", message.data());
+  return level;
+}
+
+std::unique_ptr<Communicator> MpiLibrary::world() {
+  start();
+  std::uint64_t handle = 0;
+  implementation_->call(implementation_->table->world, &handle);
+  return adopt(handle);
+}
+
+std::unique_ptr<Communicator> MpiLibrary::adopt(std::uint64_t handle) {
+  start();
+  MpiCommunicator::Opened opened;
+  implementation_->call(implementation_->table->duplicate, handle, &opened.comm, &opened.rank, &opened.size);
+  return std::make_unique<MpiCommunicator>(*implementation_->table, implementation_->version,
+                                           implementation_->max_message_bytes, opened);
+}
+
+void MpiLibrary::finish() {
+  int finalized = 0;
+  implementation_->call(implementation_->table->finalized, &finalized);
+  if (!implementation_->started_here || finalized != 0) return;
+  implementation_->call(implementation_->table->finish);
+}
+
+}  // namespace floodtide::comm

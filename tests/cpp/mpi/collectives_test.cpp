@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/comm/collectives.hpp"
+#include "mpi/mpi_world.hpp"
+#include "support/collective_checks.hpp"
+
+namespace floodtide::test {
+namespace {
+
+TEST(Mpi, GivesAsManyRanksAsTheLauncherWasAskedFor) { EXPECT_EQ(mpi_world().size(), mpi_expected_ranks()); }
+
+TEST(Mpi, StartedHereAtAThreadLevelThatIsEnough) {
+  const std::string level = mpi_library().start();
+  EXPECT_TRUE(level == "serialized" || level == "multiple") << level;
+}
+
+TEST(Mpi, VersionNamesTheFamilyOfThePlugin) {
+  EXPECT_EQ(mpi_library().family() == "openmpi", mpi_library().version().find("Open MPI") != std::string::npos);
+}
+
+TEST(MpiCollectives, AllreduceAgreesWithWiderSumsAndOnAllRanks) { check_allreduce(mpi_world(), true); }
+TEST(MpiCollectives, MessagesKeepTheirOrder) { check_messages(mpi_world()); }
+TEST(MpiCollectives, BroadcastFromEveryRoot) { check_broadcast(mpi_world()); }
+TEST(MpiCollectives, AllgatherOfDifferentLengths) { check_allgather(mpi_world()); }
+TEST(MpiCollectives, BarrierHoldsUntilTheLastCame) { check_barrier(mpi_world()); }
+TEST(MpiCollectives, SplitByColorAndKey) { check_split(mpi_world()); }
+TEST(MpiCollectives, AgreeGivesAllTheLowestRanksError) { check_agree(mpi_world()); }
+
+TEST(MpiCollectives, ShortMessageIsAnErrorNamingBothRanks) {
+  auto& comm = mpi_world();
+  const std::byte data[3] = {};
+  std::byte out[4] = {};
+  const auto arrival = comm.receive(comm.rank(), 5, out);
+  comm.send(comm.rank(), 5, data)->wait();
+  try {
+    arrival->wait();
+    FAIL() << "a message of another length was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(),
+              str_cat("rank ", comm.rank(), ": message from rank ", comm.rank(), " with tag 5 has 3 bytes, expected 4"));
+  }
+}
+
+TEST(MpiCollectives, WaitStopsWhenOnWaitThrowsAndTheReceiveIsTakenBack) {
+  auto& comm = mpi_world();
+  int calls = 0;
+  comm.set_on_wait([&] {
+    if (++calls == 2) throw std::runtime_error("interrupted");
+  });
+  std::byte out[8] = {};
+  EXPECT_THROW(comm.receive(comm.rank(), 6, out)->wait(), std::runtime_error);
+  comm.set_on_wait({});
+  EXPECT_EQ(calls, 2);
+  const std::byte data[8] = {};
+  const auto arrival = comm.receive(comm.rank(), 6, out);  // gets the message that the first one did not take
+  comm.send(comm.rank(), 6, data)->wait();
+  arrival->wait();
+}
+
+}  // namespace
+}  // namespace floodtide::test
