@@ -23,3 +23,8 @@ function(floodtide_inplace target)
                        COMMAND ${CMAKE_COMMAND} -E copy_if_different $<TARGET_FILE:${target}> "${CMAKE_SOURCE_DIR}/python/floodtide/")
   endif()
 endfunction()
+
+# floodtide_source_options(<file> <option>...): flags of one file of the core, given in the folder that lists it.
+function(floodtide_source_options file)
+  set_property(SOURCE "${CMAKE_CURRENT_SOURCE_DIR}/${file}" TARGET_DIRECTORY floodtide_core PROPERTY COMPILE_OPTIONS ${ARGN})
+endfunction()

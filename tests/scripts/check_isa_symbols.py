@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check the object files that are compiled for one instruction set (CONVENTIONS K3).
 
-A weak symbol there (an inline function of a header, say) could be picked by the linker for the whole
-program and stop it on processors without that instruction set. Each such file exports exactly one
-symbol, its table of kernels, and has no static constructor.
+A weak symbol there (an inline function of a header, say) could be picked by the linker for the
+whole program and stop it on processors without that instruction set. Each such file exports exactly
+one symbol, its table of functions, and has no static constructor.
 
 Usage: check_isa_symbols.py NM LIBRARY. LIBRARY is the static library of the core.
 """
@@ -18,18 +18,17 @@ ISA_MEMBER = re.compile(r"^(generic|avx2|avx512)\.cpp\.o(bj)?$")
 WEAK = set("VvWwu")
 
 
-def symbols_by_member(nm: str, library: str) -> dict[str, list[tuple[str, str]]]:
-    """Return {member: [(symbol type, name)]} for the instruction-set files of a static library."""
+def isa_members(nm: str, library: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return (member, [(symbol type, name)]) of each instruction-set file; names may repeat."""
     output = subprocess.run([nm, library], check=True, capture_output=True, text=True).stdout
-    members: dict[str, list[tuple[str, str]]] = {}
-    member = ""
+    members: list[tuple[str, list[tuple[str, str]]]] = []
     for line in output.splitlines():
         if line.endswith(":"):
-            member = line[:-1]
-        elif line.strip() and ISA_MEMBER.match(member):
+            members.append((line[:-1], []))
+        elif line.strip():
             kind, name = line.split()[-2:]
-            members.setdefault(member, []).append((kind, name))
-    return members
+            members[-1][1].append((kind, name))
+    return [(member, symbols) for member, symbols in members if ISA_MEMBER.match(member)]
 
 
 def problems_of(member: str, symbols: list[tuple[str, str]]) -> list[str]:
@@ -46,11 +45,11 @@ def problems_of(member: str, symbols: list[tuple[str, str]]) -> list[str]:
 
 def main() -> int:
     nm, library = sys.argv[1:]
-    members = symbols_by_member(nm, library)
-    problems = [p for member, symbols in members.items() for p in problems_of(member, symbols)]
+    members = isa_members(nm, library)
+    problems = [p for member, symbols in members for p in problems_of(member, symbols)]
     if not members:
         problems.append(f"{library}: no instruction-set file found")
-    print("\n".join(problems) or f"checked {', '.join(sorted(members))}")
+    print("\n".join(problems) or f"checked {', '.join(member for member, _ in members)}")
     return 1 if problems else 0
 
 

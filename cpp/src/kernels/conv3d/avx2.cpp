@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/conv3d/direct_body.hpp"
 
+#if !defined(__AVX2__) || !defined(__FMA__)
+#error "compile this file for its instruction set"
+#endif
+
 namespace floodtide::kernels::direct {
 
 // 12 of 16 registers hold sums.

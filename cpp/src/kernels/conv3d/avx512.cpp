@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/conv3d/direct_body.hpp"
 
+#if !defined(__AVX512F__) && !defined(FLOODTIDE_EMULATED)
+#error "compile this file for its instruction set"
+#endif
+
 namespace floodtide::kernels::direct {
 
 // 22 and 24 of 32 registers hold sums.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "floodtide/base/isa.hpp"
+#include "floodtide/kernels/dispatch.hpp"
 #include "kernels/conv3d/shape.hpp"
 
 namespace floodtide::kernels {
@@ -53,6 +53,8 @@ class Conv3d {
                         float* out_bias_grad) const;
 
   [[nodiscard]] const Conv3dShape& shape() const noexcept { return shape_; }
+  /// Name of the candidate in use.
+  [[nodiscard]] const std::string& kernel() const noexcept { return kernel_; }
   /// Multiply-adds count two; padding counts as in the usual formula. For one pass over the real channels.
   [[nodiscard]] double flops() const noexcept;
   /// For example "forward avx2_direct, backward_data avx2_direct, backward_weights avx2_direct".
@@ -74,9 +76,5 @@ struct Conv3dCandidate {
   std::unique_ptr<Conv3dPlan> (*make)(const Conv3dShape& shape);  ///< plans scratch memory
 };
 [[nodiscard]] std::vector<Conv3dCandidate> conv3d_candidates();
-
-/// Receives one line for each choice of a kernel: the shape, the candidate taken and why each one before it was not.
-/// The library itself prints nothing; the outermost layer sets this when FLOODTIDE_VERBOSE asks for it. Not thread-safe.
-void set_dispatch_listener(std::function<void(std::string_view line)> listener);
 
 }  // namespace floodtide::kernels

@@ -73,6 +73,12 @@ std::vector<Conv3dCandidate> conv3d_candidates() {
   };
 }
 
+std::vector<KernelName> conv3d_kernel_names() {
+  std::vector<KernelName> names;
+  for (const Conv3dCandidate& candidate : conv3d_candidates()) names.push_back({candidate.name, candidate.level});
+  return names;
+}
+
 void set_dispatch_listener(std::function<void(std::string_view)> listener) { dispatch_listener() = std::move(listener); }
 
 Conv3d::Conv3d(const Conv3dShape& shape, Isa level, std::string_view kernel) : shape_(shape) {

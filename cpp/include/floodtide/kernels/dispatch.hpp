@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "floodtide/base/isa.hpp"
+
+namespace floodtide::kernels {
+
+/// Receives one line for each choice of a kernel: the shape, the candidate taken and why each one before it was not.
+/// The library itself prints nothing; the outermost layer sets this when FLOODTIDE_VERBOSE asks for it. Not thread-safe.
+void set_dispatch_listener(std::function<void(std::string_view line)> listener);
+
+struct KernelName {
+  std::string_view name;  ///< as kernel_names() and benchmark rows show it
+  Isa level;              ///< instruction set that it needs
+};
+/// The candidates for convolutions in the order in which they are tried.
+[[nodiscard]] std::vector<KernelName> conv3d_kernel_names();
+
+}  // namespace floodtide::kernels
