@@ -1,8 +1,100 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <pybind11/stl.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
 #include "bindings.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/bench/conv.hpp"
+#include "floodtide/bench/measure.hpp"
+#include "floodtide/kernels/dispatch.hpp"
 
 namespace floodtide::bindings {
+namespace {
 
-void register_bench(py::module_&) {}
+Isa level_of(const std::string& level) {
+  for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512}) {
+    if (name(isa) == level && isa <= processor_isa()) return isa;
+  }
+  raise(ErrorCode::invalid_argument, "bench: level '", level, "', expected generic, avx2 or avx512, and one that the ",
+        "processor has (up to ", name(processor_isa()), ")");
+}
+
+/// A row as users see it: the names of DESIGN.md, times in seconds, rates in 1e9 operations per second.
+py::dict to_dict(const bench::Row& row) {
+  const double median_s = row.samples.quantile(0.5);
+  const double least_s = row.samples.quantile(0.0);
+  py::dict result;
+  result["name"] = row.name;
+  result["kernel"] = row.kernel;
+  result["level"] = row.level;
+  result["shape"] = row.shape;
+  result["threads"] = row.threads;
+  result["ranks"] = 1;
+  result["samples"] = row.samples.size();
+  result["median_s"] = median_s;
+  result["p10_s"] = row.samples.quantile(0.1);
+  result["p90_s"] = row.samples.quantile(0.9);
+  result["min_s"] = least_s;
+  result["gflops"] = row.flops / median_s * 1e-9;
+  result["peak_gflops"] = row.peak_gflops;
+  result["ratio"] = row.flops / median_s * 1e-9 / row.peak_gflops;
+  result["best_ratio"] = row.flops / least_s * 1e-9 / row.best_peak_gflops;
+  return result;
+}
+
+/// FLOODTIDE_VERBOSE=dispatch: one line on standard error for each kernel that is chosen.
+void listen_to_dispatch() {
+  const char* verbose = std::getenv("FLOODTIDE_VERBOSE");
+  if (verbose == nullptr || std::string_view(verbose).find("dispatch") == std::string_view::npos) return;
+  kernels::set_dispatch_listener(
+      [](std::string_view line) { std::fprintf(stderr, "floodtide: %.*s\n", static_cast<int>(line.size()), line.data()); });
+}
+
+}  // namespace
+
+void register_bench(py::module_& m) {
+  listen_to_dispatch();
+  py::module_ module = m.def_submodule("bench", "What `floodtide bench` times; rows are dictionaries.");
+  module.def(
+      "peak",
+      [](const std::string& level, double seconds) {
+        const Isa isa = level_of(level);
+        bench::Row row;
+        {
+          const py::gil_scoped_release unlocked;
+          row = bench::peak_row(isa, seconds);
+        }
+        return to_dict(row);
+      },
+      py::arg("level"), py::arg("seconds"), "Multiply-add peak of a level on the threads in use.");
+  module.def(
+      "conv",
+      [](const Vec3& size, std::int64_t in_channels, std::int64_t out_channels, const Vec3& kernel, bool relu_input,
+         double seconds, const std::string& against) {
+        std::vector<bench::Row> rows;
+        {
+          const py::gil_scoped_release unlocked;
+          rows = bench::conv({size, in_channels, out_channels, kernel, relu_input, seconds, against});
+        }
+        py::list result;
+        for (const bench::Row& row : rows) result.append(to_dict(row));
+        return result;
+      },
+      py::arg("size"), py::arg("in_channels"), py::arg("out_channels"), py::arg("kernel"), py::arg("relu_input"),
+      py::arg("seconds"), py::arg("against"), "The three passes of a convolution on the threads in use.");
+  module.def(
+      "conv_kernels",
+      [] {
+        std::vector<std::pair<std::string, std::string>> result;
+        for (const kernels::KernelName& kernel : kernels::conv3d_kernel_names()) {
+          result.emplace_back(kernel.name, name(kernel.level));
+        }
+        return result;
+      },
+      "Names and levels of the convolution kernels, best first.");
+}
 
 }  // namespace floodtide::bindings
