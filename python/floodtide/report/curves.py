@@ -73,8 +73,8 @@ def training_figure(runs: Sequence[Run]) -> str | None:
         ("F1 on the network's own moves", "F1 (drifts with the network)", _draw_f1),
         ("Learning rate", "rate of an update", _draw_key("lr")),
         ("Throughput", "fields of view / s, all ranks", _draw_key("fovs_per_s", smooth=True)),
-        ("Waiting for data", "seconds a step", _draw_key("wait_data_s")),
-        ("Waiting for other ranks", "seconds a step", _draw_key("wait_comm_s")),
+        ("Waiting for data", "% of the time, mean of the ranks", _draw_share("wait_data_s")),
+        ("Averaging gradients", "% of the time, waits included", _draw_share("wait_comm_s")),
     ]
     with style.figure(10.5, 5.8) as drawn:
         axes = drawn.subplots(2, 3, sharex=True)
@@ -134,6 +134,27 @@ def _draw_key(key: str, smooth: bool = False) -> Callable[[Axes, Run, str], None
         if smooth:
             axis.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
             values = smoothed(values)
+        axis.plot(steps, values, color=colour)
+        axis.set_ylim(bottom=0.0)
+
+    return draw
+
+
+def time_share(records: Sequence[Record], key: str) -> list[Record]:
+    """Per record the share (%) that the seconds under `key` have of the time since the last one."""
+    result = []
+    before_s = 0.0
+    for record in records:
+        now_s = float(record.get("time_s", before_s))
+        if isinstance(record.get(key), int | float) and now_s > before_s:
+            result.append({"step": record["step"], key: 100.0 * record[key] / (now_s - before_s)})
+        before_s = now_s
+    return result
+
+
+def _draw_share(key: str) -> Callable[[Axes, Run, str], None]:
+    def draw(axis: Axes, run: Run, colour: str) -> None:
+        steps, values = column(time_share(run.train, key), key)
         axis.plot(steps, values, color=colour)
         axis.set_ylim(bottom=0.0)
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,15 @@ from floodtide.report import curves, growth, planes
 from floodtide.report.run import Record, Run, read_run
 
 _SCORES = {
-    "adapted_rand_error": ("Adapted Rand error", "0 is perfect"),
-    "adapted_rand_precision": ("Adapted Rand precision", "low: objects merged"),
-    "adapted_rand_recall": ("Adapted Rand recall", "low: objects split"),
-    "voi_split": ("Variation of information, split", "bits, 0 is perfect"),
-    "voi_merge": ("Variation of information, merge", "bits, 0 is perfect"),
-    "coverage": ("Coverage", "share of the truth's voxels that are segmented"),
+    "adapted_rand_error": "Adapted Rand error",
+    "rand_precision": "Rand precision",
+    "rand_recall": "Rand recall",
+    "voi_split": "VOI split (bits)",
+    "voi_merge": "VOI merge (bits)",
+    "coverage": "Coverage",
+    "segments": "Segments",
+    "objects": "Objects",
+    "all_adapted_rand_error": "Adapted Rand error, all voxels",
 }
 
 
@@ -99,7 +102,6 @@ def summary_table(runs: Sequence[Run]) -> Table:
         ("Field of view (z, y, x)", "model.fov"),
         ("Step (z, y, x)", "model.deltas"),
         ("Steps", "training.steps"),
-        ("Walkers", "training.walkers"),
         ("Optimizer", "optimizer.name"),
         ("Base learning rate", "optimizer.lr"),
         ("Scaling of the rate", "schedule.scale"),
@@ -115,9 +117,12 @@ def summary_table(runs: Sequence[Run]) -> Table:
     rows.append(("Volumes", *(_volumes(run) for run in runs)))
     for name, key in (
         ("Ranks", "ranks"),
+        ("Walkers", "walkers"),
+        ("Parameters", "parameters"),
+        ("Examples in an epoch", "examples_per_epoch"),
         ("Threads a rank", "threads"),
         ("Kernels", "kernels"),
-        ("Processor", "processor"),
+        ("Transport", "transport"),
     ):
         values = [_text(run.start.get(key)) for run in runs]
         if any(value != "-" for value in values):
@@ -132,17 +137,21 @@ def summary_table(runs: Sequence[Run]) -> Table:
 
 
 def score_table(runs: Sequence[Run]) -> Table | None:
-    """Scores of the segmentations, a column a run; None if no run has any."""
-    flat = [dict(_flatten(run.scores)) for run in runs]
-    keys = list(dict.fromkeys(key for scores in flat for key in scores))
+    """Scores of the segmentations, a row each; None if no run has any."""
+    rows = [(run, row) for run in runs for row in run.scores]
+    keys = [key for key in _SCORES if any(key in row for _, row in rows)]
     if not keys:
         return None
-    keys.sort(key=lambda key: list(_SCORES).index(key) if key in _SCORES else len(_SCORES))
-    rows = []
-    for key in keys:
-        name, note = _SCORES.get(key, (key.replace("_", " ").replace(".", ": "), ""))
-        rows.append((name, *(_text(scores.get(key)) for scores in flat), note))
-    return Table(("Score", *(run.name for run in runs), ""), tuple(rows))
+    return Table(
+        ("", *(_SCORES[key] for key in keys)),
+        tuple(
+            (
+                str(row["name"]) if len(runs) == 1 else f"{run.name}: {row['name']}",
+                *(_text(row.get(key)) for key in keys),
+            )
+            for run, row in rows
+        ),
+    )
 
 
 def validation_table(run: Run) -> Table:
@@ -165,7 +174,7 @@ def validation_table(run: Run) -> Table:
 
 
 def _pictures(run: Run) -> dict[str, Any]:
-    read = planes.read_planes(run.folder, run.voxel_size_nm)
+    read = planes.read_planes(run)
     grown = growth.read_growth(run.folder)
     parts = ((planes.FILE, read), (growth.FILE, grown))
     return {
@@ -196,14 +205,6 @@ def _look_up(config: Mapping[str, Any], dotted: str) -> object:
 def _volumes(run: Run) -> str:
     volumes = run.config.get("data", {}).get("volumes", [])
     return ", ".join(str(volume.get("name", volume.get("image", "?"))) for volume in volumes) or "-"
-
-
-def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for key, item in value.items():
-        if isinstance(item, Mapping):
-            yield from _flatten(item, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", item
 
 
 def _text(value: object) -> str:

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Image, truth and segmentation in three planes through the middle of the segmented box.
 
-A run directory holds them in `segmentation.h5`: datasets `segmentation` and, where known, `image`
-and `truth` of the same shape (z, y, x).
+A run directory holds the segmentation in `segmentation.h5`, dataset `segmentation`, whose attribute
+`box_start` says where it lies in the volume. Image and truth come from the volume that the run's
+configuration names; they stay out of the pictures where that is not to be found any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from floodtide.errors import InvalidFileError
 from floodtide.report import style
+from floodtide.report.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,54 +41,74 @@ class Plane:
     truth: npt.NDArray[np.int64] | None
 
 
-def read_planes(folder: Path, voxel_size_nm: Sequence[float] | None) -> list[Plane]:
+def read_planes(run: Run) -> list[Plane]:
     """The three middle planes; reads nothing else of the volumes. Empty without a segmentation.
 
     Raises:
-        InvalidFileError: If the file is no HDF5 or its volumes are not of one rank-3 shape.
+        InvalidFileError: If the file is no HDF5 or holds no rank-3 dataset `segmentation`.
     """
     import h5py
 
-    path = folder / FILE
+    path = run.folder / FILE
     if not path.is_file():
         return []
     try:
-        with h5py.File(path, "r") as file:
-            names = [name for name in ("segmentation", "image", "truth") if name in file]
-            shapes = {name: file[name].shape for name in names}
-            if (
-                "segmentation" not in shapes
-                or len(set(shapes.values())) != 1
-                or len(shapes[names[0]]) != 3
-            ):
-                raise InvalidFileError(
-                    f"report: {path} holds {shapes}; expected segmentation (z, y, x) "
-                    "and image and truth of its shape"
-                )
-            size = voxel_size_nm or (1.0, 1.0, 1.0)
+        with ExitStack() as files:
+            file = files.enter_context(h5py.File(path, "r"))
+            if "segmentation" not in file or file["segmentation"].ndim != 3:
+                raise InvalidFileError(f"report: {path}: expected dataset segmentation (z, y, x)")
+            segmentation = file["segmentation"]
+            start = [int(value) for value in segmentation.attrs.get("box_start", (0, 0, 0))]
+            end = [first + extent for first, extent in zip(start, segmentation.shape, strict=True)]
+            image, truth = (_open(name, end, files) for name in _sources(run))
+            size = run.voxel_size_nm or (1.0, 1.0, 1.0)
             planes = []
             for axis, name, _, _ in _PLANES:
-                at = shapes["segmentation"][axis] // 2
-                index = tuple(at if i == axis else slice(None) for i in range(3))
+                at = segmentation.shape[axis] // 2
+                here = tuple(at if i == axis else slice(None) for i in range(3))
+                there = tuple(
+                    start[i] + at if i == axis else slice(start[i], end[i]) for i in range(3)
+                )
                 rows, columns = (i for i in range(3) if i != axis)
-                read = {part: file[part][index] for part in names}
                 planes.append(
                     Plane(
-                        title=f"{name} = {at}",
+                        title=f"{name} = {start[axis] + at}",
                         rows_nm=float(size[rows]),
                         columns_nm=float(size[columns]),
-                        segmentation=_as_labels(read["segmentation"]),
-                        image=read["image"].astype(np.float64) if "image" in read else None,
-                        truth=_as_labels(read["truth"]) if "truth" in read else None,
+                        segmentation=segmentation[here].astype(np.int64),
+                        image=None if image is None else image[there].astype(np.float64),
+                        truth=None if truth is None else truth[there].astype(np.int64),
                     )
                 )
             return planes
+    except InvalidFileError:
+        raise
     except OSError as error:
-        raise (
-            error
-            if isinstance(error, InvalidFileError)
-            else InvalidFileError(f"report: {path} is no readable HDF5 file: {error}")
-        ) from error
+        raise InvalidFileError(f"report: {path} is no readable HDF5 file: {error}") from error
+
+
+def _sources(run: Run) -> tuple[str, str]:
+    """Image and labels of the run's segmentation, `file:dataset`, empty if unknown."""
+    volumes = run.config.get("data", {}).get("volumes", [])
+    wanted = run.config.get("segment", {}).get("image", "")
+    for volume in volumes:
+        if not wanted or wanted in (volume.get("name"), volume.get("image")):
+            return volume.get("image", ""), volume.get("labels", "")
+    return wanted, ""
+
+
+def _open(name: str, end: Sequence[int], files: ExitStack) -> Any:
+    """The dataset `file:dataset`; None if it is not there (any more) or ends before `end`."""
+    import h5py
+
+    file_name, _, dataset = name.rpartition(":")
+    if not file_name or not Path(file_name).is_file():
+        return None
+    file = files.enter_context(h5py.File(file_name, "r"))
+    found = file.get(dataset)
+    if found is None or any(n < e for n, e in zip(found.shape, end, strict=True)):
+        return None
+    return found
 
 
 def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> str:
@@ -132,10 +155,6 @@ def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None
         if with_truth:
             _legend_differences(axes[-1][-1])
         return style.data_uri(drawn, "png", dpi=130)
-
-
-def _as_labels(values: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
-    return values.astype(np.int64)
 
 
 def _grey(plane: Plane) -> npt.NDArray[np.float64]:

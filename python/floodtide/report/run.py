@@ -31,7 +31,7 @@ class Run:
         start: The last `start` record of the log: what was built, found and used.
         train: `train` records, one a logged step, steps ascending.
         validation: `validation` records, steps ascending.
-        scores: `scores.json`: scores of the segmentation, empty if absent.
+        scores: `scores.json`: a row a segmentation (`name` and its scores), empty if absent.
         absent: The parts that are not there, in words.
     """
 
@@ -42,7 +42,7 @@ class Run:
     start: Record = field(default_factory=dict)
     train: list[Record] = field(default_factory=list)
     validation: list[Record] = field(default_factory=list)
-    scores: Record = field(default_factory=dict)
+    scores: list[Record] = field(default_factory=list)
     absent: tuple[str, ...] = ()
 
     @property
@@ -95,7 +95,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         start=starts[-1] if starts else {},
         train=train,
         validation=validation,
-        scores=_read_json(parts["scores.json"]) if "scores.json" in present else {},
+        scores=_read_scores(parts["scores.json"]) if "scores.json" in present else [],
         absent=tuple(absent),
     )
 
@@ -107,14 +107,16 @@ def _parse_toml(text: str, path: Path) -> Record:
         raise InvalidFileError(f"report: {path} is not TOML: {error}") from error
 
 
-def _read_json(path: Path) -> Record:
+def _read_scores(path: Path) -> list[Record]:
     try:
-        value = json.loads(path.read_text("utf-8"))
+        rows = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise InvalidFileError(f"report: {path} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise InvalidFileError(f"report: {path} holds a {type(value).__name__}, expected an object")
-    return value
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and "name" in row for row in rows
+    ):
+        raise InvalidFileError(f"report: {path}: expected a list of objects with a name each")
+    return rows
 
 
 def _read_log(path: Path) -> list[Record]:

@@ -10,12 +10,18 @@ from typing import Any
 import h5py
 import numpy as np
 
+SCORES = [
+    {"name": "trained network", "adapted_rand_error": 0.123, "coverage": 0.91, "segments": 29},
+    {"name": "everything is one object", "adapted_rand_error": 0.8, "coverage": 1.0},
+]
+
 CONFIG = """\
 [run]
 seed = 7
 [[data.volumes]]
 name = "synthetic"
-image = "synth.h5:raw"
+image = "FOLDER/volume.h5:raw"
+labels = "FOLDER/volume.h5:labels"
 voxel_size_nm = [20.0, 10.0, 10.0]
 [model]
 kind = "ffn"
@@ -96,10 +102,14 @@ def write_segmentation(folder: Path) -> None:
     middle = truth[20, 36, 48]
     segmentation[(truth == middle) & (grid[..., 0, 2] > 48)] = 99
     segmentation[truth == truth[20, 10, 10]] = 0
+    start = (2, 3, 5)
+    margin = [(n, 0) for n in start]
+    with h5py.File(folder / "volume.h5", "w") as file:
+        file["raw"] = np.pad(image.clip(0, 255).astype(np.uint8), margin)
+        file["labels"] = np.pad(truth.astype(np.uint64), margin)
     with h5py.File(folder / "segmentation.h5", "w") as file:
-        file["image"] = image.clip(0, 255).astype(np.uint8)
-        file["truth"] = truth.astype(np.uint64)
         file["segmentation"] = segmentation.astype(np.uint32)
+        file["segmentation"].attrs["box_start"] = start
 
 
 def write_flood(folder: Path, snapshots: int = 8) -> None:
@@ -125,19 +135,9 @@ def write_flood(folder: Path, snapshots: int = 8) -> None:
 def make_run(folder: Path, rate: float = 1.0) -> Path:
     """A complete run directory."""
     folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(CONFIG)
+    (folder / "config.toml").write_text(CONFIG.replace("FOLDER", str(folder)))
     write_log(folder, rate=rate)
     write_segmentation(folder)
     write_flood(folder)
-    (folder / "scores.json").write_text(
-        json.dumps(
-            {
-                "adapted_rand_error": 0.123,
-                "voi_split": 0.4,
-                "voi_merge": 0.2,
-                "coverage": 0.91,
-                "segments": 29,
-            }
-        )
-    )
+    (folder / "scores.json").write_text(json.dumps(SCORES))
     return folder

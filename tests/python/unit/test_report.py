@@ -93,8 +93,8 @@ def test_the_page_asks_for_nothing_from_elsewhere(page: Page) -> None:
 
 
 def test_tables_show_the_scores_and_the_settings(page: Page) -> None:
-    assert page.row("Adapted Rand error")[1] == "0.123"
-    assert page.row("Coverage")[1] == "0.91"
+    assert page.row("trained network") == ["trained network", "0.123", "0.91", "29"]
+    assert page.row("everything is one object") == ["everything is one object", "0.8", "1", "-"]
     assert page.row("Depth")[1] == "4"
     assert page.row("Ranks")[1] == "2"
     assert page.row("F1 at probability 0.5")[3] == "0.62"
@@ -108,8 +108,10 @@ def test_writing_twice_gives_the_same_file(run_folder: Path) -> None:
 def test_several_runs_stand_side_by_side(run_folder: Path, tmp_path: Path) -> None:
     second = make_run(tmp_path / "other" / "first", rate=2.0)
     both = Page(report.write([run_folder, second], tmp_path / "both.html"))
-    assert both.row("Score")[1:3] == [f"{run_folder.parent.name}/first", "other/first"]
-    assert len(both.row("Depth")) == 3
+    names = [f"{run_folder.parent.name}/first", "other/first"]
+    assert both.row("other/first: trained network")[1] == "0.123"
+    assert both.row("Depth") == ["Depth", "4", "4"]
+    assert names in [row[1:] for row in both.rows]
 
 
 def test_absent_parts_are_named_and_the_rest_is_shown(tmp_path: Path) -> None:
@@ -128,7 +130,7 @@ def test_absent_parts_are_named_and_the_rest_is_shown(tmp_path: Path) -> None:
 def test_names_are_escaped(tmp_path: Path) -> None:
     folder = tmp_path / "<script>alert(1)<"
     folder.mkdir()
-    (folder / "scores.json").write_text('{"<b>": 1}')
+    (folder / "scores.json").write_text('[{"name": "<b>", "coverage": 1}]')
     assert "<script>alert" not in report.write([folder]).read_text("utf-8")
 
 
@@ -136,7 +138,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     ("file", "content", "message"),
     [
         ("config.toml", "a = ", "config.toml is not TOML"),
-        ("scores.json", "[1]", "scores.json holds a list, expected an object"),
+        ("scores.json", "[1]", "scores.json: expected a list of objects"),
         ("log.jsonl", '{"kind": "start"}\nnonsense\n', "log.jsonl, line 2 is not JSON"),
         ("segmentation.h5", "no HDF5", "segmentation.h5 is no readable HDF5 file"),
         ("flood.npz", "no zip", "flood.npz"),
@@ -145,7 +147,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
 def test_a_malformed_file_is_an_error_that_names_it(
     tmp_path: Path, file: str, content: str, message: str
 ) -> None:
-    (tmp_path / "scores.json").write_text("{}")
+    (tmp_path / "scores.json").write_text("[]")
     (tmp_path / file).write_text(content)
     with pytest.raises(InvalidFileError, match=message):
         report.write([tmp_path])
@@ -190,8 +192,38 @@ def test_smoothing_keeps_a_constant_and_follows_the_definition() -> None:
     constant = np.full(5, 3.25)
     np.testing.assert_allclose(curves.smoothed(constant), constant, rtol=8 * np.finfo(float).eps)
     np.testing.assert_allclose(
-        curves.smoothed(np.array([1.0, 3.0])), [1.0, (0.9 * 1.0 + 3.0) / 1.9], rtol=1e-14
+        curves.smoothed(np.array([1.0, 3.0])),
+        [1.0, (0.9 * 1.0 + 3.0) / 1.9],
+        rtol=8 * np.finfo(float).eps,
     )
+
+
+def test_a_share_is_relative_to_the_time_since_the_record_before() -> None:
+    records = [
+        {"step": 1, "time_s": 10.0, "wait_data_s": 1.0},
+        {"step": 2, "time_s": 14.0, "wait_data_s": 3.0},
+        {"step": 3, "time_s": 14.0, "wait_data_s": 0.0},
+    ]
+    shares = [record["wait_data_s"] for record in curves.time_share(records, "wait_data_s")]
+    assert shares == [10.0, 75.0]
+
+
+def test_planes_are_cut_where_the_segmentation_lies(run_folder: Path) -> None:
+    for plane, position in zip(
+        planes.read_planes(read_run(run_folder)), ("z = 22", "y = 39", "x = 53"), strict=True
+    ):
+        assert plane.title == position
+        assert plane.truth is not None
+        same = plane.segmentation == plane.truth + 100
+        assert same.mean() > 0.5  # membranes and two objects differ
+
+
+def test_volumes_that_are_gone_stay_out_of_the_pictures(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    (folder / "volume.h5").unlink()
+    read = planes.read_planes(read_run(folder))
+    assert [(plane.image, plane.truth) for plane in read] == [(None, None)] * 3
+    assert "Image, truth and segmentation" in report.write([folder]).read_text("utf-8")
 
 
 def test_training_f1_comes_from_pooled_counts() -> None:
