@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "floodtide/tensor/parameters.hpp"
+#include "floodtide/tensor/view.hpp"
+
+namespace floodtide::nn {
+
+struct FfnOptions {
+  int depth = 9;           ///< input module and depth - 1 residual modules of two convolutions each; at least 1
+  Vec3 fov{33, 33, 33};    ///< field of view in voxels, odd
+  Vec3 deltas{8, 8, 8};    ///< step between fields of view in voxels, from 0 to (fov - 1) / 2
+  int features = 32;       ///< channels between the convolutions; at least 1
+  std::uint64_t seed = 0;  ///< of the initial weights
+};
+
+/// A flood-filling network: reads an image and the object map of the same box (as logits), returns updated logits.
+///
+/// conv0_a (3x3x3, 2 -> features), ReLU, conv0_b; then for i = 1 .. depth-1: s = s + conv_i_b(ReLU(conv_i_a(ReLU(s)))); then
+/// ReLU and conv_lom (1x1x1, features -> 1), whose output is added to the logits. Zero padding, biases everywhere.
+///
+/// One example at a time, of any size (also other than the FOV). The first pass of a size plans its memory; further passes
+/// of that size allocate nothing. Passes run on num_threads() threads with bitwise the same result on any number of them.
+/// Not to be used by two threads at once.
+///
+/// Source: Januszewski et al., Nature Methods 15 (2018), 605-610; google/ffn, training/models/convstack_3d.py.
+class Ffn {
+ public:
+  /// Glorot-uniform weights from options.seed and zero biases. Throws Error(invalid_argument) for options outside their ranges.
+  explicit Ffn(const FfnOptions& options);
+  Ffn(Ffn&&) noexcept;
+  Ffn& operator=(Ffn&&) noexcept;
+  ~Ffn();
+
+  [[nodiscard]] const FfnOptions& options() const noexcept;
+  /// "seed_update/conv0_a/weights" [kz, ky, kx, in, out], "seed_update/conv0_a/biases" [out], ...
+  [[nodiscard]] const ParameterLayout& layout() const noexcept;
+  /// All parameters in the order of layout(). After writing through the span call parameters_changed().
+  [[nodiscard]] std::span<float> parameters() noexcept;
+  [[nodiscard]] std::span<const float> parameters() const noexcept;
+  void parameters_changed() noexcept;
+
+  /// @param image      [z, y, x] normalised intensities
+  /// @param logits     [z, y, x] object map before
+  /// @param out_logits [z, y, x] object map after; may be `logits`
+  /// Throws Error(shape_mismatch) unless all shapes are equal with extents of at least 1.
+  void forward(View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits);
+
+  /// Mean over voxels of weight times sigmoid cross-entropy between the updated logits and soft labels in [0, 1].
+  ///
+  /// @param weights    [z, y, x] or empty for ones
+  /// @param gradients  scale * d(loss)/d(parameters) is added, in the order of layout()
+  /// @param out_logits [z, y, x] updated logits; may be `logits`
+  /// Throws Error(shape_mismatch) for unequal sizes. A loss that is not finite is returned as it is.
+  [[nodiscard]] double loss_and_gradients(View<const float, 3> image, View<const float, 3> logits, View<const float, 3> labels,
+                                          View<const float, 3> weights, std::span<float> gradients, double scale,
+                                          View<float, 3> out_logits);
+
+  /// Which ReLU inputs were positive in the last loss_and_gradients: [2 * depth, z, y, x, features] of 0 and 1, the outputs
+  /// of conv0_a, conv0_b (with skip), conv1_a, ... A reference in double needs them, because a rounding error may flip a
+  /// ReLU, which changes gradients by far more than rounding. Throws Error(invalid_argument) if there was none.
+  [[nodiscard]] Tensor<std::uint8_t, 5> relu_masks() const;
+
+  /// Bytes of activations and gradients planned so far (without the convolutions' packed weights).
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept;
+  /// Kernels of the convolutions of the last size used, or of the FOV.
+  [[nodiscard]] std::string kernel_names() const;
+  /// Floating-point operations of one training step as direct convolution: three passes, less the first backward-data.
+  [[nodiscard]] double step_flops(const Vec3& size) const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace floodtide::nn

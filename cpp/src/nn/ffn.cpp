@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/nn/ffn.hpp"
+
+#include "floodtide/base/error.hpp"
+#include "nn/ffn_plan.hpp"
+#include "nn/initialise.hpp"
+
+namespace floodtide::nn {
+namespace {
+
+void check(const FfnOptions& options) {
+  FLOODTIDE_REQUIRE(options.depth >= 1, invalid_argument, "ffn: depth is ", options.depth, ", expected at least 1");
+  FLOODTIDE_REQUIRE(options.features >= 1, invalid_argument, "ffn: features is ", options.features, ", expected at least 1");
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    FLOODTIDE_REQUIRE(options.fov[axis] >= 1 && options.fov[axis] % 2 == 1, invalid_argument, "ffn: fov is ", Show{options.fov},
+                      ", expected odd sizes (z, y, x): the field of view has a centre voxel");
+    FLOODTIDE_REQUIRE(options.deltas[axis] >= 0 && 2 * options.deltas[axis] < options.fov[axis], invalid_argument,
+                      "ffn: deltas are ", Show{options.deltas}, ", expected 0 to (fov - 1) / 2 with fov ", Show{options.fov});
+  }
+}
+
+ParameterLayout make_layout(const FfnOptions& options) {
+  ParameterLayout layout;
+  const std::int64_t features = options.features;
+  for (int module = 0; module < options.depth; ++module) {
+    for (const char* half : {"a", "b"}) {
+      const std::string scope = str_cat("seed_update/conv", module, "_", half);
+      const std::int64_t in = module == 0 && *half == 'a' ? 2 : features;
+      layout.add(scope + "/weights", {3, 3, 3, in, features});
+      layout.add(scope + "/biases", {features});
+    }
+  }
+  layout.add("seed_update/conv_lom/weights", {1, 1, 1, features, 1});
+  layout.add("seed_update/conv_lom/biases", {1});
+  return layout;
+}
+
+void check_shapes(const char* what, const Shape<3>& expected, const Shape<3>& shape) {
+  FLOODTIDE_REQUIRE(shape == expected, shape_mismatch, "ffn: ", what, " has shape ", Show{shape}, ", expected the image's ",
+                    Show{expected});
+}
+
+}  // namespace
+
+struct Ffn::State {
+  FfnOptions options;
+  ParameterLayout layout;
+  AlignedBuffer<float> parameters;
+  std::unique_ptr<FfnPlan> plan;
+  bool stale = true;  // the plan's packed weights are not those of `parameters`
+
+  /// The plan for that size, with the current parameters.
+  FfnPlan& planned(const Vec3& size) {
+    if (!plan || plan->size() != size) {
+      plan.reset();  // before the new one is made: both at once would need twice the memory
+      plan = std::make_unique<FfnPlan>(size, options.depth, options.features);
+      stale = true;
+    }
+    if (stale) plan->set_parameters(layout, parameters.span());
+    stale = false;
+    return *plan;
+  }
+};
+
+Ffn::Ffn(const FfnOptions& options) {
+  check(options);
+  ParameterLayout layout = make_layout(options);
+  AlignedBuffer<float> parameters(layout.size());
+  initialise_glorot(layout, options.seed, parameters.span());
+  state_ = std::make_unique<State>(State{options, std::move(layout), std::move(parameters), nullptr});
+}
+Ffn::Ffn(Ffn&&) noexcept = default;
+Ffn& Ffn::operator=(Ffn&&) noexcept = default;
+Ffn::~Ffn() = default;
+
+const FfnOptions& Ffn::options() const noexcept { return state_->options; }
+const ParameterLayout& Ffn::layout() const noexcept { return state_->layout; }
+std::span<float> Ffn::parameters() noexcept { return state_->parameters.span(); }
+std::span<const float> Ffn::parameters() const noexcept { return std::as_const(state_->parameters).span(); }
+void Ffn::parameters_changed() noexcept { state_->stale = true; }
+
+void Ffn::forward(View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits) {
+  FLOODTIDE_REQUIRE(!image.empty(), shape_mismatch, "ffn: image has shape ", Show{image.shape()},
+                    ", expected at least one voxel");
+  check_shapes("logits", image.shape(), logits.shape());
+  check_shapes("output", image.shape(), out_logits.shape());
+  state_->planned(image.shape()).forward(image.data(), logits.data(), out_logits.data());
+}
+
+double Ffn::loss_and_gradients(View<const float, 3> image, View<const float, 3> logits, View<const float, 3> labels,
+                               View<const float, 3> weights, std::span<float> gradients, double scale,
+                               View<float, 3> out_logits) {
+  FLOODTIDE_REQUIRE(!image.empty(), shape_mismatch, "ffn: image has shape ", Show{image.shape()},
+                    ", expected at least one voxel");
+  check_shapes("logits", image.shape(), logits.shape());
+  check_shapes("labels", image.shape(), labels.shape());
+  if (!weights.empty()) check_shapes("weights", image.shape(), weights.shape());
+  check_shapes("output", image.shape(), out_logits.shape());
+  FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "ffn: room for ", gradients.size(),
+                    " gradients, expected ", layout().size());
+  return state_->planned(image.shape())
+      .loss_and_gradients(image.data(), logits.data(), labels.data(), weights.empty() ? nullptr : weights.data(), layout(),
+                          gradients, scale, out_logits.data());
+}
+
+Tensor<std::uint8_t, 5> Ffn::relu_masks() const {
+  FLOODTIDE_REQUIRE(state_->plan, invalid_argument, "ffn: ReLU masks are those of loss_and_gradients, which was not called");
+  return state_->plan->relu_masks();
+}
+
+std::size_t Ffn::workspace_bytes() const noexcept { return state_->plan ? state_->plan->bytes() : 0; }
+
+std::string Ffn::kernel_names() const {
+  if (state_->plan) return state_->plan->kernel_names();
+  return FfnPlan(options().fov, 1, options().features).kernel_names();
+}
+
+double Ffn::step_flops(const Vec3& size) const noexcept {
+  const double features = options().features;
+  const double taps = 27 * 2 * static_cast<double>(volume<3>(size));  // multiply and add
+  const double others = taps * features * features * (2 * options().depth - 1);
+  return 3 * others + 2 * taps * 2 * features;
+}
+
+}  // namespace floodtide::nn

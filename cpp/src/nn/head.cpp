@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/head.hpp"
+
+#include <algorithm>
+
+#include "floodtide/base/parallel.hpp"
+#include "nn/cross_entropy.hpp"
+
+namespace floodtide::nn {
+namespace {
+
+constexpr std::int64_t kLanes = kernels::kChannelMultiple;
+
+/// sum over c of max(stream[c], 0) * weights[c], in kLanes partial sums so that compilers may vectorise it.
+float rectified_dot(const float* __restrict stream, const float* __restrict weights, std::int64_t channels) noexcept {
+  float partial[kLanes] = {};
+  for (std::int64_t block = 0; block < channels; block += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      const float value = stream[block + lane];
+      partial[lane] += (value > 0 ? value : 0.0F) * weights[block + lane];
+    }
+  }
+  for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::int64_t lane = 0; lane < half; ++lane) partial[lane] += partial[lane + half];
+  }
+  return partial[0];
+}
+
+/// stream_grad = logit_grad * weights where stream > 0; weight_grad += logit_grad * max(stream, 0).
+void voxel_backward(const float* __restrict stream, const float* __restrict weights, float logit_grad, std::int64_t channels,
+                    float* __restrict out_stream_grad, float* __restrict out_weight_grad) noexcept {
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const float value = stream[c];
+    out_stream_grad[c] = value > 0 ? logit_grad * weights[c] : 0.0F;
+    out_weight_grad[c] += logit_grad * (value > 0 ? value : 0.0F);
+  }
+}
+
+}  // namespace
+
+Head::Head(const kernels::Conv3dShape& shape)
+    : shape_(shape),
+      chunks_(std::min<std::int64_t>(shape.z * shape.y, 64)),
+      weights_(shape.out_channels),
+      sums_(chunks_ * (shape.out_channels + 2)),
+      scratch_(chunks_ * (shape.out_channels + shape.x)) {}
+
+void Head::set_weights(std::span<const float> weights, float bias) {
+  std::ranges::copy(weights, weights_.data());
+  bias_ = bias;
+}
+
+std::int64_t Head::row_offset(std::int64_t row) const noexcept {
+  return kernels::activation_offset(shape_, shape_.out_channels, row / shape_.y, row % shape_.y, 0);
+}
+
+void Head::forward(const float* stream, const float* logits, float* out_logits) const {
+  const std::int64_t channels = shape_.out_channels;
+  parallel_for(chunks_, [&](std::int64_t chunk) {
+    const Range rows = chunk_range(shape_.z * shape_.y, chunks_, chunk);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const float* in = stream + row_offset(row);
+      for (std::int64_t x = 0; x < shape_.x; ++x) {
+        const std::int64_t voxel = row * shape_.x + x;
+        out_logits[voxel] = logits[voxel] + (rectified_dot(in + x * channels, weights_.data(), channels) + bias_);
+      }
+    }
+  });
+}
+
+double Head::backward(const float* stream, const float* logits, const float* labels, const float* weights, double scale,
+                      float* out_logits, float* out_stream_grad, std::span<float> out_weight_grad, float& out_bias_grad) {
+  const std::int64_t channels = shape_.out_channels;
+  const auto voxels = static_cast<double>(shape_.z * shape_.y * shape_.x);
+  parallel_for(chunks_, [&](std::int64_t chunk) {
+    double* const sums = sums_.data() + chunk * (channels + 2);
+    float* const row_weight_grad = scratch_.data() + chunk * (channels + shape_.x);
+    float* const logit_grad = row_weight_grad + channels;
+    std::fill_n(sums, channels + 2, 0.0);
+    const Range rows = chunk_range(shape_.z * shape_.y, chunks_, chunk);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const float* const in = stream + row_offset(row);
+      float* const grad = out_stream_grad + row_offset(row);
+      for (std::int64_t x = 0; x < shape_.x; ++x) {
+        const std::int64_t voxel = row * shape_.x + x;
+        out_logits[voxel] = logits[voxel] + (rectified_dot(in + x * channels, weights_.data(), channels) + bias_);
+        const double weight = weights == nullptr ? 1.0 : double{weights[voxel]};
+        const CrossEntropy entropy = cross_entropy(double{out_logits[voxel]}, double{labels[voxel]});
+        const double derivative = weight * (entropy.probability - double{labels[voxel]}) * (scale / voxels);
+        logit_grad[x] = static_cast<float>(derivative);
+        sums[channels] += derivative;
+        sums[channels + 1] += weight * entropy.loss;
+      }
+      std::fill_n(row_weight_grad, channels, 0.0F);
+      for (std::int64_t x = 0; x < shape_.x; ++x) {
+        voxel_backward(in + x * channels, weights_.data(), logit_grad[x], channels, grad + x * channels, row_weight_grad);
+      }
+      for (std::int64_t c = 0; c < channels; ++c) sums[c] += double{row_weight_grad[c]};
+    }
+  });
+  for (std::int64_t chunk = 1; chunk < chunks_; ++chunk) {
+    for (std::int64_t i = 0; i < channels + 2; ++i) sums_[i] += sums_[chunk * (channels + 2) + i];
+  }
+  for (std::size_t c = 0; c < out_weight_grad.size(); ++c) {
+    out_weight_grad[c] += static_cast<float>(sums_[static_cast<std::int64_t>(c)]);
+  }
+  out_bias_grad += static_cast<float>(sums_[channels]);
+  return sums_[channels + 1] / voxels;
+}
+
+}  // namespace floodtide::nn

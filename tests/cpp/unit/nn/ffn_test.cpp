@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/nn/ffn.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/parallel.hpp"
+#include "floodtide/base/random.hpp"
+#include "floodtide/nn/loss.hpp"
+#include "support/ffn_reference.hpp"
+
+namespace floodtide::nn {
+namespace {
+
+std::vector<float> draw(std::int64_t count, std::uint64_t stream, bool normal) {
+  Philox random(17, stream);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = static_cast<float>(normal ? random.normal() : random.uniform());
+  return values;
+}
+
+/// One example: image and logits normal, labels and weights in [0, 1).
+struct Example {
+  explicit Example(const Vec3& extents)
+      : size(extents),
+        image(draw(volume<3>(extents), 1, true)),
+        logits(draw(volume<3>(extents), 2, true)),
+        labels(draw(volume<3>(extents), 3, false)),
+        weights(draw(volume<3>(extents), 4, false)) {}
+  View<const float, 3> view(const std::vector<float>& values) const { return {values.data(), size}; }
+
+  Vec3 size;
+  std::vector<float> image, logits, labels, weights;
+};
+
+struct Step {
+  double loss;
+  std::vector<float> logits, gradients;
+};
+
+Step step(Ffn& network, const Example& example, double scale = 1) {
+  Step result{0, std::vector<float>(example.image.size()), std::vector<float>(network.parameters().size())};
+  result.loss =
+      network.loss_and_gradients(example.view(example.image), example.view(example.logits), example.view(example.labels),
+                                 example.view(example.weights), result.gradients, scale, {result.logits.data(), example.size});
+  return result;
+}
+
+/// Biases away from zero, so that their paths are tested too.
+Ffn network_of(int depth, int features, std::uint64_t seed = 5) {
+  Ffn network({.depth = depth, .fov = {5, 5, 5}, .deltas = {1, 1, 1}, .features = features, .seed = seed});
+  Philox random(seed, 99);
+  for (const auto& entry : network.layout().entries()) {
+    if (entry.shape.size() > 1) continue;
+    for (float& bias : part(network.parameters(), entry)) bias = static_cast<float>(0.1 * random.normal());
+  }
+  network.parameters_changed();
+  return network;
+}
+
+test::FfnReference reference_of(const Ffn& network) {
+  const auto parameters = network.parameters();
+  return {network.options(), &network.layout(), std::vector<double>(parameters.begin(), parameters.end())};
+}
+
+double norm(std::span<const double> values) {
+  return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
+}
+
+struct Case {
+  int depth, features;
+  Vec3 size;
+};
+std::ostream& operator<<(std::ostream& stream, const Case& one) {
+  return stream << "depth " << one.depth << ", features " << one.features << ", size " << Show{one.size};
+}
+
+class FfnSizes : public testing::TestWithParam<Case> {};
+
+TEST_P(FfnSizes, AgreesWithTheDoubleReferenceUnderItsOwnReluMasks) {
+  const Example example(GetParam().size);
+  Ffn network = network_of(GetParam().depth, GetParam().features);
+  const Step got = step(network, example);
+  test::FfnReference reference = reference_of(network);
+  const auto masks = network.relu_masks();
+  reference.masks.assign(masks.span().begin(), masks.span().end());
+  const auto expected = reference.run(example.size, example.image, example.logits, example.labels, example.weights);
+
+  // Rounding grows with the depth of the network and, for one sum, with the root of its length (27 taps, features).
+  const double epsilon = std::numeric_limits<float>::epsilon();
+  const double growth = 2.0 * GetParam().depth * std::sqrt(27.0 * std::max(2, GetParam().features));
+  EXPECT_NEAR(got.loss, expected.loss, growth * epsilon * (1 + std::abs(expected.loss)));
+  for (std::size_t i = 0; i < got.logits.size(); ++i) {
+    ASSERT_NEAR(got.logits[i], expected.logits[i], growth * epsilon * (1 + std::abs(expected.logits[i]))) << i;
+  }
+  for (const auto& entry : network.layout().entries()) {
+    const auto want = part(std::span<const double>(expected.gradients), entry);
+    const auto have = part(std::span<const float>(got.gradients), entry);
+    std::vector<double> difference(want.begin(), want.end());
+    for (std::size_t i = 0; i < have.size(); ++i) difference[i] -= have[i];
+    EXPECT_LE(norm(difference), growth * epsilon * norm(want)) << entry.name;
+  }
+}
+
+TEST_P(FfnSizes, ForwardGivesTheLogitsOfTheTrainingPass) {
+  const Example example(GetParam().size);
+  Ffn network = network_of(GetParam().depth, GetParam().features);
+  const Step trained = step(network, example);
+  std::vector<float> logits = example.logits;  // in place
+  network.forward(example.view(example.image), example.view(logits), {logits.data(), example.size});
+  EXPECT_EQ(logits, trained.logits);
+}
+
+TEST_P(FfnSizes, GivesTheSameBitsOnAnyNumberOfThreads) {
+  const Example example(GetParam().size);
+  Ffn network = network_of(GetParam().depth, GetParam().features);
+  set_num_threads(1);
+  const Step one = step(network, example);
+  set_num_threads(3);
+  const Step three = step(network, example);
+  set_num_threads(2);
+  EXPECT_EQ(one.loss, three.loss);
+  EXPECT_EQ(one.logits, three.logits);
+  EXPECT_EQ(one.gradients, three.gradients);
+}
+
+TEST_P(FfnSizes, AllocatesNothingAfterTheFirstStep) {
+  const Example example(GetParam().size);
+  Ffn network = network_of(GetParam().depth, GetParam().features);
+  Step room = step(network, example);
+  const std::int64_t before = allocation_count();
+  network.parameters_changed();
+  static_cast<void>(network.loss_and_gradients(example.view(example.image), example.view(example.logits),
+                                               example.view(example.labels), {}, room.gradients, 1,
+                                               {room.logits.data(), example.size}));
+  network.forward(example.view(example.image), example.view(example.logits), {room.logits.data(), example.size});
+  EXPECT_EQ(allocation_count(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, FfnSizes,
+                         testing::Values(Case{1, 1, {1, 1, 1}}, Case{1, 5, {3, 2, 4}}, Case{2, 16, {5, 7, 3}},
+                                         Case{2, 17, {1, 6, 9}}, Case{3, 32, {5, 5, 12}}, Case{2, 33, {4, 3, 5}},
+                                         Case{4, 8, {7, 1, 11}}));
+
+TEST(FfnReferenceGradients, PassCentralDifferencesForEveryArray) {
+  const Example example({3, 4, 3});
+  const Ffn network = network_of(3, 3);
+  test::FfnReference reference = reference_of(network);
+  const auto at = reference.run(example.size, example.image, example.logits, example.labels, example.weights);
+  Philox random(23, 0);
+  for (const auto& entry : network.layout().entries()) {
+    std::vector<double> direction(static_cast<std::size_t>(entry.size));
+    for (double& value : direction) value = random.normal();
+    double expected = 0;
+    for (std::size_t i = 0; i < direction.size(); ++i)
+      expected += direction[i] * at.gradients[static_cast<std::size_t>(entry.offset) + i];
+    const double h = 1e-6;
+    const auto loss_at = [&](double t) {
+      test::FfnReference moved = reference;
+      for (std::size_t i = 0; i < direction.size(); ++i)
+        moved.parameters[static_cast<std::size_t>(entry.offset) + i] += t * direction[i];
+      return moved.run(example.size, example.image, example.logits, example.labels, example.weights).loss;
+    };
+    const double measured = (loss_at(h) - loss_at(-h)) / (2 * h);
+    // Rounding of the two losses divided by 2h; the truncation error h^2 is far smaller. 100: a sum of some 100 terms.
+    const double tolerance = 100 * std::numeric_limits<double>::epsilon() * std::abs(at.loss) / h;
+    EXPECT_NEAR(measured, expected, tolerance) << entry.name;
+  }
+}
+
+TEST(Ffn, HasThePublishedNumberOfParametersAndNames) {
+  const Ffn network({});
+  EXPECT_EQ(network.layout().size(), 472'353);
+  EXPECT_EQ(Ffn({.depth = 12}).layout().size(), 638'433);
+  EXPECT_EQ(network.layout().entry(0).name, "seed_update/conv0_a/weights");
+  EXPECT_EQ(network.layout().find("seed_update/conv8_b/weights").shape, (std::vector<std::int64_t>{3, 3, 3, 32, 32}));
+  EXPECT_EQ(network.layout().find("seed_update/conv_lom/weights").shape, (std::vector<std::int64_t>{1, 1, 1, 32, 1}));
+}
+
+TEST(Ffn, InitialWeightsAreGlorotUniformAndFollowTheSeed) {
+  const Ffn network({.depth = 2, .seed = 3});
+  for (const auto& [name, limit] :
+       {std::pair{"seed_update/conv0_a/weights", 0.080845}, {"seed_update/conv1_b/weights", 0.058926}}) {
+    const auto values = part(network.parameters(), network.layout().find(name));
+    const auto [low, high] = std::ranges::minmax(values);
+    EXPECT_GE(low, -limit * 1.00001);
+    EXPECT_LE(high, limit * 1.00001);
+    const double square =
+        std::inner_product(values.begin(), values.end(), values.begin(), 0.0) / static_cast<double>(values.size());
+    // A uniform number's square has mean limit^2 / 3 and standard deviation limit^2 * sqrt(4 / 45): five standard errors.
+    EXPECT_NEAR(square, limit * limit / 3, 5 * limit * limit * std::sqrt(4.0 / 45 / static_cast<double>(values.size())));
+  }
+  const auto biases = part(network.parameters(), network.layout().find("seed_update/conv1_a/biases"));
+  EXPECT_TRUE(std::ranges::all_of(biases, [](float bias) { return bias == 0; }));
+  EXPECT_TRUE(std::ranges::equal(network.parameters(), Ffn({.depth = 2, .seed = 3}).parameters()));
+  EXPECT_FALSE(std::ranges::equal(network.parameters(), Ffn({.depth = 2, .seed = 4}).parameters()));
+}
+
+TEST(Ffn, AddsScaledGradients) {
+  const Example example({3, 5, 4});
+  Ffn network = network_of(2, 4);
+  const Step once = step(network, example);
+  Step twice = step(network, example);
+  static_cast<void>(network.loss_and_gradients(example.view(example.image), example.view(example.logits),
+                                               example.view(example.labels), example.view(example.weights), twice.gradients, 1,
+                                               {twice.logits.data(), example.size}));
+  for (std::size_t i = 0; i < once.gradients.size(); ++i) {
+    EXPECT_NEAR(twice.gradients[i], 2 * once.gradients[i],
+                8 * std::numeric_limits<float>::epsilon() * (1 + std::abs(once.gradients[i])));
+  }
+  const Step half = step(network, example, 0.5);  // a power of two: exact
+  for (std::size_t i = 0; i < once.gradients.size(); ++i) EXPECT_EQ(half.gradients[i], 0.5F * once.gradients[i]);
+}
+
+TEST(Ffn, SeesNewParametersAfterTheCall) {
+  const Example example({3, 3, 3});
+  Ffn network = network_of(1, 4);
+  const Step before = step(network, example);
+  std::ranges::fill(network.parameters(), 0.0F);
+  network.parameters_changed();
+  EXPECT_NE(before.logits, example.logits);
+  EXPECT_EQ(step(network, example).logits, example.logits);
+}
+
+TEST(Ffn, TakesSizesInTurn) {
+  Ffn network = network_of(2, 6);
+  const Example small({3, 3, 3}), large({4, 6, 5});
+  const Step first = step(network, small);
+  static_cast<void>(step(network, large));
+  EXPECT_EQ(step(network, small).gradients, first.gradients);
+}
+
+TEST(Ffn, KeepsTwoActivationsForForwardAndTwoPerModuleForTraining) {
+  const Example example({9, 9, 9});
+  Ffn network = network_of(6, 32);
+  EXPECT_EQ(network.workspace_bytes(), 0U);
+  const std::size_t activation = sizeof(float) * 32 * 11 * 11 * 11;
+  std::vector<float> room(example.image.size());
+  network.forward(example.view(example.image), example.view(example.logits), {room.data(), example.size});
+  EXPECT_LT(network.workspace_bytes(), 3 * activation);  // the input is half an activation
+  static_cast<void>(step(network, example));
+  EXPECT_LT(network.workspace_bytes(), (2 * 6 + 3) * activation);
+}
+
+TEST(Ffn, RefusesWhatDoesNotFit) {
+  EXPECT_THROW(Ffn({.depth = 0}), Error);
+  EXPECT_THROW(Ffn({.features = 0}), Error);
+  EXPECT_THROW(Ffn({.fov = {33, 32, 33}}), Error);
+  EXPECT_THROW(Ffn({.fov = {33, 33, 33}, .deltas = {8, 8, 17}}), Error);
+  Ffn network = network_of(1, 2);
+  std::vector<float> room(64), gradients(network.parameters().size());
+  const View<float, 3> a{room.data(), {2, 3, 4}}, b{room.data(), {2, 4, 3}};
+  EXPECT_THROW(network.forward(a, b, a), Error);
+  EXPECT_THROW(network.forward(a, a, b), Error);
+  EXPECT_THROW(network.forward({}, {}, {}), Error);
+  EXPECT_THROW(static_cast<void>(network.loss_and_gradients(a, a, b, {}, gradients, 1, a)), Error);
+  EXPECT_THROW(static_cast<void>(network.loss_and_gradients(a, a, a, b, gradients, 1, a)), Error);
+  EXPECT_THROW(static_cast<void>(network.loss_and_gradients(a, a, a, {}, std::span(gradients).first(3), 1, a)), Error);
+  EXPECT_THROW(static_cast<void>(network.relu_masks()), Error);
+}
+
+}  // namespace
+}  // namespace floodtide::nn

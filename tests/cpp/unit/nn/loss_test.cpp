@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/nn/loss.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "floodtide/base/error.hpp"
+#include "nn/cross_entropy.hpp"
+
+namespace floodtide::nn {
+namespace {
+
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+
+TEST(CrossEntropy, EqualsItsDefinition) {
+  for (const double logit : {-5.0, -0.3, 0.0, 1.7, 8.0}) {
+    for (const double label : {0.0, 0.05, 0.5, 1.0}) {
+      const double p = 1 / (1 + std::exp(-logit));
+      const double expected = -label * std::log(p) - (1 - label) * std::log(1 - p);
+      // 1 - p loses up to exp(logit) of its precision: that is the definition's error, not ours.
+      EXPECT_NEAR(cross_entropy(logit, label).loss, expected, 4 * kEpsilon * (1 + std::exp(logit)));
+      EXPECT_NEAR(cross_entropy(logit, label).probability, p, 2 * kEpsilon);
+    }
+  }
+}
+
+TEST(CrossEntropy, StaysFiniteForHugeLogits) {
+  EXPECT_EQ(cross_entropy(1e4, 0).loss, 1e4);
+  EXPECT_EQ(cross_entropy(1e4, 1).loss, 0);
+  EXPECT_EQ(cross_entropy(-1e4, 1).loss, 1e4);
+  EXPECT_EQ(cross_entropy(-1e4, 0).probability, 0);
+}
+
+TEST(CrossEntropy, DerivativeIsProbabilityMinusLabel) {
+  const double h = 1e-6, logit = 0.7, label = 0.95;
+  const double measured = (cross_entropy(logit + h, label).loss - cross_entropy(logit - h, label).loss) / (2 * h);
+  EXPECT_NEAR(measured, cross_entropy(logit, label).probability - label, 4 * kEpsilon / h);
+}
+
+TEST(SigmoidCrossEntropy, IsTheWeightedMeanOverAllVoxels) {
+  const float logits[] = {0, 0, 3, -3}, labels[] = {1, 0, 1, 1}, weights[] = {2, 0, 1, 0};
+  const Vec3 size{1, 2, 2};
+  const double all = (2 * std::log(2.0) + std::log1p(std::exp(-3.0)) + 3 + std::log1p(std::exp(-3.0))) / 4;
+  EXPECT_NEAR(sigmoid_cross_entropy({logits, size}, {labels, size}, {}), all, 4 * kEpsilon);
+  const double weighted = (2 * std::log(2.0) + std::log1p(std::exp(-3.0))) / 4;
+  EXPECT_NEAR(sigmoid_cross_entropy({logits, size}, {labels, size}, {weights, size}), weighted, 4 * kEpsilon);
+}
+
+TEST(SigmoidCrossEntropy, RefusesUnequalShapes) {
+  const float values[4] = {};
+  EXPECT_THROW(static_cast<void>(sigmoid_cross_entropy({values, {1, 2, 2}}, {values, {2, 2, 1}}, {})), Error);
+  EXPECT_THROW(static_cast<void>(sigmoid_cross_entropy({}, {}, {})), Error);
+}
+
+}  // namespace
+}  // namespace floodtide::nn
