@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide bench`: rows have the promised fields, options are checked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from floodtide import _core, bench, errors
+from floodtide.cli.bench import BENCHMARKS, command
+
+PROMISED = ("name", "kernel", "threads", "ranks", "median_s", "gflops", "peak_gflops", "ratio")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command, arguments, standalone_mode=False)
+
+
+def rows_of(result: Result) -> list[dict[str, object]]:
+    assert result.exception is None, result.output
+    return [json.loads(line) for line in result.output.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def conv_rows() -> list[dict[str, object]]:
+    arguments = "conv --size 3,4,5 --channels 2,16 --threads 1,2 --seconds 0 --json"
+    return rows_of(run(*arguments.split()))
+
+
+def test_conv_has_a_row_for_each_pass_and_thread_count(conv_rows: list[dict[str, object]]) -> None:
+    assert [(row["name"], row["threads"]) for row in conv_rows] == [
+        (f"conv {name}", count)
+        for count in (1, 2)
+        for name in ("forward", "backward_data", "backward_weights")
+    ]
+
+
+def test_rows_have_the_promised_fields(conv_rows: list[dict[str, object]]) -> None:
+    for row in conv_rows:
+        for field in (
+            *PROMISED,
+            "p10_s",
+            "p90_s",
+            "level",
+            "shape",
+            "processor",
+            "version",
+            "date",
+        ):
+            assert field in row
+        assert row["shape"] == "3x4x5, kernel 3x3x3, 2 to 16 channels"
+        assert row["kernel"] in dict(bench.kernels())
+        assert row["samples"] >= 20
+
+
+def test_figures_of_a_row_agree(conv_rows: list[dict[str, object]]) -> None:
+    flops = 2 * 3 * 4 * 5 * 27 * 2 * 16
+    for row in conv_rows:
+        assert row["min_s"] <= row["p10_s"] <= row["median_s"] <= row["p90_s"]
+        assert row["gflops"] == pytest.approx(flops / row["median_s"] * 1e-9)
+        assert row["ratio"] == pytest.approx(row["gflops"] / row["peak_gflops"])
+
+
+def test_against_times_a_second_kernel() -> None:
+    rows = list(bench.conv(size=(2, 2, 2), channels=(16, 16), seconds=0.0, against="reference"))
+    assert [row["kernel"] for row in rows[1::2]] == ["reference"] * 3
+
+
+def test_peak_has_a_row_for_each_level_of_the_processor() -> None:
+    rows = rows_of(run("peak", "--threads", "1", "--seconds", "0", "--json"))
+    levels = [row["level"] for row in rows]
+    assert levels == ["generic", "avx2", "avx512"][: len(levels)]
+    assert levels[-1] == _core.processor_isa()
+    assert all(row["ratio"] == pytest.approx(1.0) for row in rows)
+
+
+def test_threads_are_restored(conv_rows: list[dict[str, object]]) -> None:
+    before = _core.num_threads()
+    with bench.threads(before + 1):
+        assert _core.num_threads() == before + 1
+    assert _core.num_threads() == before
+
+
+def test_table_shows_the_same_rows() -> None:
+    result = run("conv", "--size", "2", "--channels", "16", "--threads", "1", "--seconds", "0")
+    lines = result.output.splitlines()
+    assert len(lines) == 4
+    assert lines[0].split() == [*PROMISED, "best_ratio"]
+    assert lines[1].startswith("conv forward")
+
+
+@pytest.mark.parametrize("option", [["--size", "3,4"], ["--size", "0"], ["--threads", "a"]])
+def test_bad_numbers_are_named(option: list[str]) -> None:
+    result = run("conv", *option)
+    assert result.exception is not None
+    assert f"'{option[1]}': expected" in str(result.exception)
+
+
+def test_unknown_kernel_is_an_error_that_lists_the_known() -> None:
+    with pytest.raises(errors.Error, match=r"'winograd' is unknown, expected one of .*reference"):
+        next(bench.conv(seconds=0.0, against="winograd"))
+
+
+def test_every_benchmark_is_a_command_with_an_example() -> None:
+    for name in BENCHMARKS:
+        result = run(name, "--help")
+        assert f"Example: floodtide bench {name}" in result.output
