@@ -1,8 +1,190 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "arrays.hpp"
 #include "bindings.hpp"
+#include "floodtide/nn/ffn.hpp"
+#include "floodtide/segment/flooder.hpp"
+#include "floodtide/segment/result.hpp"
+#include "floodtide/segment/seeds.hpp"
 
 namespace floodtide::bindings {
+namespace {
 
-void register_segment(py::module_&) {}
+using segment::Flooder;
+using segment::FloodOptions;
+using segment::Result;
+
+/// A NumPy copy of a view, for callbacks that may keep it.
+py::array_t<float> copy_of(View<const float, 3> view) {
+  Tensor<float, 3> copy(view.shape());
+  std::copy(view.span().begin(), view.span().end(), copy.data());
+  return to_numpy(std::move(copy));
+}
+
+/// The network itself, or a Python function predict(image, logits) of float32 arrays that returns the updated logits.
+segment::Predictor predictor_of(const py::object& model) {
+  auto owner = std::make_shared<py::object>(model);
+  if (py::isinstance<nn::Ffn>(model)) {
+    return [owner = std::move(owner), network = model.cast<nn::Ffn*>()](View<const float, 3> image, View<const float, 3> logits,
+                                                                        View<float, 3> out_logits) {
+      network->forward(image, logits, out_logits);
+    };
+  }
+  return [owner = std::move(owner)](View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits) {
+    const py::gil_scoped_acquire lock;
+    const py::object answer = (*owner)(copy_of(image), copy_of(logits));
+    const auto values = view_of<const float, 3>(answer, "the predictor's answer");
+    FLOODTIDE_REQUIRE(values.shape() == out_logits.shape(), shape_mismatch, "segment: the predictor's answer has shape ",
+                      Show{values.shape()}, ", expected ", Show{out_logits.shape()});
+    std::copy(values.span().begin(), values.span().end(), out_logits.data());
+  };
+}
+
+segment::OnMove on_move_of(const py::object& callback) {
+  return [callback = std::make_shared<py::object>(callback)](std::int64_t index, const Vec3& position,
+                                                             View<const float, 3> logits) {
+    const py::gil_scoped_acquire lock;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (!callback->is_none()) (*callback)(index, py::make_tuple(position[0], position[1], position[2]), copy_of(logits));
+  };
+}
+
+FloodOptions options_of(const py::kwargs& values) {
+  FloodOptions options;
+  options.fov = values["fov"].cast<Vec3>();
+  options.deltas = values["deltas"].cast<Vec3>();
+  options.init_activation = values["init_activation"].cast<double>();
+  options.pad_value = values["pad_value"].cast<double>();
+  options.move_threshold = values["move_threshold"].cast<double>();
+  options.segment_threshold = values["segment_threshold"].cast<double>();
+  options.disco_seed_threshold = values["disco_seed_threshold"].cast<double>();
+  options.min_segment_size = values["min_segment_size"].cast<std::int64_t>();
+  options.min_boundary_dist = values["min_boundary_dist"].cast<Vec3>();
+  return options;
+}
+
+Tensor<float, 3> normalised_of(const py::object& raw, double mean, double std) {
+  const auto view = view_of<const float, 3>(raw, "image");
+  const py::gil_scoped_release unlock;
+  return segment::normalised(view, mean, std);
+}
+
+template <class T>
+py::array labels_as(const Tensor<std::int32_t, 3>& labels) {
+  Tensor<T, 3> ids(labels.shape());
+  std::transform(labels.span().begin(), labels.span().end(), ids.span().begin(),
+                 [](std::int32_t label) { return static_cast<T>(label); });
+  return to_numpy(std::move(ids));
+}
+
+/// The labels in the smallest unsigned type that holds them.
+py::array labels_of(const Result& result) {
+  const auto ids = static_cast<std::int64_t>(result.origins.size());
+  if (ids <= std::numeric_limits<std::uint8_t>::max()) return labels_as<std::uint8_t>(result.labels);
+  if (ids <= std::numeric_limits<std::uint16_t>::max()) return labels_as<std::uint16_t>(result.labels);
+  return labels_as<std::uint32_t>(result.labels);
+}
+
+}  // namespace
+
+void register_segment(py::module_& m) {
+  auto s = m.def_submodule("segment", "Flooding of objects in image volumes");
+  s.def("seed_policies", [] {
+    py::list rows;
+    for (const auto& row : segment::seed_policy_rows()) {
+      py::dict entry;
+      entry["name"] = std::string(row.name);
+      entry["help"] = std::string(row.help);
+      rows.append(entry);
+    }
+    return rows;
+  });
+  s.def(
+      "placement", [](const std::string& reference) { return segment::placement(data::Volume::open(reference)); },
+      py::arg("volume"), "Attribute box_start (z, y, x) of a dataset, None if it has none.");
+
+  s.def(
+      "find_seeds",
+      [](const py::object& image, double mean, double std, const std::string& policy, const Vec3& margin,
+         const py::object& progress) {
+        const Tensor<float, 3> normal = normalised_of(image, mean, std);
+        const Progress report = progress_of(progress);
+        std::vector<Vec3> seeds;
+        {
+          const py::gil_scoped_release unlock;
+          seeds = segment::find_seeds(policy, normal.view(), margin, report);
+        }
+        Tensor<std::int64_t, 2> out({static_cast<std::int64_t>(seeds.size()), 3});
+        for (std::size_t i = 0; i < seeds.size(); ++i) std::copy(seeds[i].begin(), seeds[i].end(), out.data() + 3 * i);
+        return to_numpy(std::move(out));
+      },
+      py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("policy"), py::arg("margin"), py::arg("progress"),
+      "Seeds of a policy, int64 array (n, 3) of z, y, x, in the order in which they are tried.");
+
+  py::class_<Result>(s, "Result")
+      .def("labels", &labels_of)
+      .def_readonly("start", &Result::start)
+      .def_readonly("volume_shape", &Result::volume_shape)
+      .def_readonly("counters", &Result::counters)
+      .def("origins",
+           [](const Result& result) {
+             py::list rows;
+             for (const auto& o : result.origins) {
+               rows.append(py::make_tuple(o.id, py::make_tuple(o.start[0], o.start[1], o.start[2]), o.iterations, o.voxels,
+                                          o.walltime_s));
+             }
+             return rows;
+           })
+      .def("overlaps",
+           [](const Result& result) {
+             py::list rows;
+             for (const auto& o : result.overlaps) rows.append(py::make_tuple(o.id, o.earlier_id, o.voxels));
+             return rows;
+           })
+      .def(
+          "write",
+          [](const Result& result, const std::string& path, const std::string& dataset,
+             const std::map<std::string, std::string>& notes) {
+            const py::gil_scoped_release unlock;
+            segment::write(result, path, dataset, notes);
+          },
+          py::arg("path"), py::arg("dataset"), py::arg("notes"));
+
+  py::class_<Flooder>(s, "Flooder")
+      .def(py::init([](const py::object& image, double mean, double std, const py::object& predictor,
+                       const py::kwargs& options) {
+             return std::make_unique<Flooder>(normalised_of(image, mean, std), options_of(options), predictor_of(predictor));
+           }),
+           py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("predictor"))
+      .def(
+          "segment_at",
+          [](Flooder& flooder, const Vec3& start, const py::object& on_move) {
+            const segment::OnMove callback = on_move_of(on_move);
+            const py::gil_scoped_release unlock;
+            return flooder.segment_at(start, callback);
+          },
+          py::arg("start"), py::arg("on_move"))
+      .def(
+          "segment_all",
+          [](Flooder& flooder, const py::object& positions, const py::object& progress) {
+            const auto rows = view_of<const std::int64_t, 2>(positions, "seeds");
+            FLOODTIDE_REQUIRE(rows.shape(1) == 3, shape_mismatch, "seeds: expected 3 columns (z, y, x), got ", rows.shape(1));
+            std::vector<Vec3> seeds;
+            for (std::int64_t i = 0; i < rows.shape(0); ++i) seeds.push_back({rows(i, 0), rows(i, 1), rows(i, 2)});
+            const Progress report = progress_of(progress);
+            const py::gil_scoped_release unlock;
+            flooder.segment_all(seeds, report);
+          },
+          py::arg("seeds"), py::arg("progress"))
+      .def("logits", [](const Flooder& flooder) { return copy_of(flooder.logits()); })
+      .def("counters", &Flooder::counters)
+      .def("take_result", &Flooder::take_result, py::arg("start"), py::arg("volume_shape"));
+}
 
 }  // namespace floodtide::bindings

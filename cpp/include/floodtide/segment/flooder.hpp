@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "floodtide/base/progress.hpp"
+#include "floodtide/flood/canvas.hpp"
+#include "floodtide/flood/face_max.hpp"
+#include "floodtide/segment/result.hpp"
+#include "floodtide/tensor/view.hpp"
+
+namespace floodtide::segment {
+
+/// Thresholds of flooding, as probabilities, and sizes in voxels; names as in google/ffn's InferenceOptions.
+struct FloodOptions {
+  Vec3 fov{33, 33, 33};  ///< odd
+  Vec3 deltas{8, 8, 8};  ///< at most half the field of view
+  double init_activation = 0.95;
+  double pad_value = 0.05;
+  double move_threshold = 0.9;
+  double segment_threshold = 0.6;
+  double disco_seed_threshold = 0.0;  ///< negative: off
+  std::int64_t min_segment_size = 1000;
+  Vec3 min_boundary_dist{1, 1, 1};
+};
+
+/// The network: updated logits of one field of view, from the normalised image and the logits so far. All [z, y, x].
+using Predictor = std::function<void(View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits)>;
+
+/// Called after each evaluation with its number within the object (from 0), its centre, and the logits written. May throw to
+/// stop.
+using OnMove = std::function<void(std::int64_t index, const Vec3& position, View<const float, 3> logits)>;
+
+/// Normalises an image for the network: (raw - mean) / std in float. Throws Error(invalid_argument) unless std > 0 and all
+/// voxels are finite (names the first that is not).
+[[nodiscard]] Tensor<float, 3> normalised(View<const float, 3> raw, double mean, double std);
+
+/// Floods objects in one image volume, which it keeps in memory with a canvas and the segmentation (12 bytes a voxel).
+/// Source: google/ffn, inference.Canvas.
+class Flooder {
+ public:
+  /// @param image normalised [z, y, x]
+  /// Throws Error(invalid_argument) or Error(shape_mismatch) for options that do not fit each other or the image.
+  Flooder(Tensor<float, 3> image, const FloodOptions& options, Predictor predictor);
+
+  [[nodiscard]] View<const float, 3> image() const noexcept { return image_.view(); }
+  [[nodiscard]] const FloodOptions& options() const noexcept { return options_; }
+  /// Half the field of view: what seeds and positions must keep from the borders.
+  [[nodiscard]] Vec3 margin() const noexcept;
+  /// Logits of the object flooded last; not-a-number where the network never looked.
+  [[nodiscard]] View<const float, 3> logits() const noexcept { return canvas_.logits(); }
+  /// Ids of accepted segments so far; 0 is empty, -1 a seed that failed.
+  [[nodiscard]] View<const std::int32_t, 3> segmentation() const noexcept { return segmentation_.view(); }
+  [[nodiscard]] const std::vector<Origin>& origins() const noexcept { return origins_; }
+  [[nodiscard]] const std::vector<Overlap>& overlaps() const noexcept { return overlaps_; }
+  [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+
+  /// Floods one object from `start` into the canvas; the segmentation does not change.
+  /// @return evaluations of the network.
+  /// Throws Error(out_of_range) if no field of view fits at `start`, Error(numerical) if the network yields not-a-number.
+  std::int64_t segment_at(const Vec3& start, const OnMove& on_move = {});
+
+  /// Tries every seed in order and accepts its object into the segmentation, where that is still empty (first come, first
+  /// served), if the seed stays object and enough voxels remain. Failed seeds are marked -1.
+  /// Progress counts seeds; it is also called after every evaluation.
+  void segment_all(std::span<const Vec3> seeds, const Progress& progress = {});
+
+  /// Everything that was found, moved out: marks of failed seeds become 0, origins count from the whole volume, in which the
+  /// flooded image begins at `start`. The flooder must not be used afterwards.
+  [[nodiscard]] Result take_result(const Vec3& start, const Vec3& volume_shape);
+
+ private:
+  [[nodiscard]] bool is_free(const Vec3& position);
+  [[nodiscard]] bool may_move_to(const Vec3& position);
+  [[nodiscard]] bool near_segment(const Vec3& seed) const;
+  void evaluate(const Vec3& position);
+  void try_seed(const Vec3& seed, const OnMove& on_move);
+  [[nodiscard]] std::pair<std::int64_t, std::vector<Overlap>> measure(const Box& box, std::int64_t id) const;
+  void accept(const Box& box, std::int32_t id);
+  void mark_failed(const Vec3& seed);
+  void count(std::string_view name, std::int64_t amount = 1);
+
+  class Timer;
+
+  FloodOptions options_;
+  Predictor predictor_;
+  float init_logit_;
+  float move_logit_;
+  float segment_logit_;
+  Tensor<float, 3> image_;
+  flood::Canvas canvas_;
+  flood::FaceMaxMoves moves_;
+  Tensor<std::int32_t, 3> segmentation_;
+  Tensor<float, 3> image_fov_;
+  Tensor<float, 3> logits_fov_;
+  Tensor<float, 3> answer_;
+  Vec3 visited_low_{};
+  Vec3 visited_high_{};
+  std::vector<Origin> origins_;
+  std::vector<Overlap> overlaps_;
+  Counters counters_;
+  std::map<std::string, double, std::less<>> times_s_;
+};
+
+}  // namespace floodtide::segment

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/flood/canvas.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "floodtide/base/error.hpp"
+
+namespace floodtide::flood {
+namespace {
+
+constexpr float kUnvisited = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace
+
+double logit(double probability, const char* what) {
+  FLOODTIDE_REQUIRE(probability > 0.0 && probability < 1.0, invalid_argument, what, " is ", probability,
+                    ", expected a probability between 0 and 1");
+  const auto p = static_cast<double>(static_cast<float>(probability));
+  return std::log(p / (1.0 - p));
+}
+
+Canvas::Canvas(const Vec3& shape, const Vec3& fov, float pad_logit)
+    : logits_(shape), fov_(fov), pad_logit_(pad_logit), touched_begin_(shape), touched_end_{0, 0, 0} {
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    FLOODTIDE_REQUIRE(fov[axis] >= 1 && fov[axis] % 2 == 1, invalid_argument, "canvas: field of view ", Show{fov},
+                      " (z, y, x) has an even size, expected odd sizes");
+    FLOODTIDE_REQUIRE(fov[axis] <= shape[axis], shape_mismatch, "canvas: field of view ", Show{fov},
+                      " (z, y, x) is larger than the volume ", Show{shape});
+  }
+  std::fill(logits_.span().begin(), logits_.span().end(), kUnvisited);
+}
+
+bool Canvas::holds_fov(const Vec3& position) const noexcept {
+  return Box{{0, 0, 0}, shape()}.contains(centred_box(position, fov_));
+}
+
+void Canvas::reset(const Vec3& seed, float seed_logit) {
+  const View<float, 3> view = logits_.view();
+  for (std::int64_t z = touched_begin_[0]; z < touched_end_[0]; ++z) {
+    for (std::int64_t y = touched_begin_[1]; y < touched_end_[1]; ++y) {
+      std::fill(&view(z, y, touched_begin_[2]), &view(z, y, touched_end_[2] - 1) + 1, kUnvisited);
+    }
+  }
+  view.at(seed) = seed_logit;
+  touched_begin_ = seed;
+  touched_end_ = {seed[0] + 1, seed[1] + 1, seed[2] + 1};
+}
+
+void Canvas::cut(const Vec3& centre, View<float, 3> out_logits) const {
+  FLOODTIDE_ASSERT(out_logits.shape() == fov_ && holds_fov(centre));
+  copy_box(logits_.view(), centred_box(centre, fov_), out_logits);
+  for (float& value : out_logits.span()) value = std::isnan(value) ? pad_logit_ : value;
+}
+
+void Canvas::paste(const Vec3& centre, View<const float, 3> logits) {
+  FLOODTIDE_ASSERT(logits.shape() == fov_ && holds_fov(centre));
+  const Box box = centred_box(centre, fov_);
+  paste_box(logits, logits_.view(), box);
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    touched_begin_[axis] = std::min(touched_begin_[axis], box.start[axis]);
+    touched_end_[axis] = std::max(touched_end_[axis], box.end()[axis]);
+  }
+}
+
+void Canvas::keep_disconnected(const Vec3& centre, float object_logit, double share, View<float, 3> out_logits) const {
+  FLOODTIDE_ASSERT(out_logits.shape() == fov_ && holds_fov(centre));
+  const auto object = std::count_if(out_logits.span().begin(), out_logits.span().end(),
+                                    [object_logit](float value) { return value >= object_logit; });
+  if (!(static_cast<double>(object) / static_cast<double>(out_logits.size()) > share)) return;
+  const Box box = centred_box(centre, fov_);
+  for (std::int64_t z = 0; z < fov_[0]; ++z) {
+    for (std::int64_t y = 0; y < fov_[1]; ++y) {
+      const float* before = &logits_.view()(box.start[0] + z, box.start[1] + y, box.start[2]);
+      float* after = &out_logits(z, y, 0);
+      for (std::int64_t x = 0; x < fov_[2]; ++x) {
+        // Comparisons with the mark of unvisited voxels are false.
+        if (before[x] < 0.0F && after[x] > before[x]) after[x] = before[x];
+      }
+    }
+  }
+}
+
+}  // namespace floodtide::flood

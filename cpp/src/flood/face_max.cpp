@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/flood/face_max.hpp"
+
+#include <algorithm>
+#include <functional>
+
+#include "floodtide/base/error.hpp"
+
+namespace floodtide::flood {
+namespace {
+
+std::int64_t floor_divide(std::int64_t a, std::int64_t b) noexcept { return a / b - (a % b < 0 ? 1 : 0); }
+
+/// First maximum in row-major order of the face at `side` * deltas[axis].
+FaceMove face_maximum(View<const float, 3> logits, const Vec3& deltas, std::size_t axis, std::int64_t side) {
+  Vec3 low{-deltas[0], -deltas[1], -deltas[2]};
+  Vec3 high = deltas;
+  low[axis] = high[axis] = side * deltas[axis];
+  const Vec3 centre{logits.shape(0) / 2, logits.shape(1) / 2, logits.shape(2) / 2};
+  FaceMove best{logits(centre[0] + low[0], centre[1] + low[1], centre[2] + low[2]), low};
+  for (std::int64_t z = low[0]; z <= high[0]; ++z) {
+    for (std::int64_t y = low[1]; y <= high[1]; ++y) {
+      for (std::int64_t x = low[2]; x <= high[2]; ++x) {
+        const float value = logits(centre[0] + z, centre[1] + y, centre[2] + x);
+        if (value > best.logit) best = {value, {z, y, x}};
+      }
+    }
+  }
+  return best;
+}
+
+/// Puts a move at its place in the sorted list; a move that is already there is not repeated.
+void insert(FaceMoves& moves, const FaceMove& move) {
+  std::size_t place = 0;
+  while (place < moves.count && moves.moves[place] > move) ++place;
+  if (place < moves.count && moves.moves[place] == move) return;
+  for (std::size_t i = moves.count; i > place; --i) moves.moves[i] = moves.moves[i - 1];
+  moves.moves[place] = move;
+  ++moves.count;
+}
+
+}  // namespace
+
+FaceMoves face_maxima(View<const float, 3> logits, const Vec3& deltas, double threshold) {
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    FLOODTIDE_REQUIRE(deltas[axis] >= 0 && 2 * deltas[axis] + 1 <= logits.shape(axis), invalid_argument, "face_max: deltas ",
+                      Show{deltas}, " do not fit into the field of view ", Show{logits.shape()},
+                      ", expected at most half of it");
+  }
+  FaceMoves result{};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (deltas[axis] == 0) continue;
+    for (const std::int64_t side : {-1, 1}) {
+      const FaceMove move = face_maximum(logits, deltas, axis, side);
+      if (static_cast<double>(move.logit) >= threshold) insert(result, move);
+    }
+  }
+  return result;
+}
+
+FaceMaxMoves::FaceMaxMoves(const Vec3& deltas, double threshold) : deltas_(deltas), threshold_(threshold) {
+  FLOODTIDE_REQUIRE(std::all_of(deltas.begin(), deltas.end(), [](std::int64_t delta) { return delta >= 0; }), invalid_argument,
+                    "face_max: deltas ", Show{deltas}, " are negative");
+}
+
+void FaceMaxMoves::reset(const Vec3& start) {
+  start_ = start;
+  queue_.assign(1, start);
+  done_.clear();
+}
+
+Vec3 FaceMaxMoves::cell(const Vec3& position) const noexcept {
+  // Half a step is added so that the start lies in the middle of its cell and all directions are alike.
+  Vec3 cell;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    cell[axis] = floor_divide(position[axis] - start_[axis] + deltas_[axis] / 2, std::max<std::int64_t>(deltas_[axis], 1));
+  }
+  return cell;
+}
+
+std::optional<Vec3> FaceMaxMoves::next(const std::function<bool(const Vec3&)>& valid) {
+  while (!queue_.empty()) {
+    const Vec3 position = queue_.front();
+    queue_.pop_front();
+    if (!done_.contains(cell(position)) && valid(position)) return position;
+  }
+  return std::nullopt;
+}
+
+void FaceMaxMoves::evaluated(const Vec3& position, View<const float, 3> logits) {
+  done_.insert(cell(position));
+  for (const FaceMove& move : face_maxima(logits, deltas_, threshold_).span()) {
+    queue_.push_back({position[0] + move.offset[0], position[1] + move.offset[1], position[2] + move.offset[2]});
+  }
+}
+
+}  // namespace floodtide::flood

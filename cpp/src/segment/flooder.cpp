@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of checks is google/ffn's: published segmentations are reproduced voxel by voxel.
+#include "floodtide/segment/flooder.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "floodtide/base/clock.hpp"
+#include "floodtide/base/error.hpp"
+
+namespace floodtide::segment {
+namespace {
+
+constexpr std::int32_t kFailedSeed = -1;
+
+Vec3 half(const Vec3& size) { return {size[0] / 2, size[1] / 2, size[2] / 2}; }
+
+/// Calls body(voxel) for all voxels of a box, in row-major order.
+template <class Body>
+void for_each_voxel(const Box& box, const Body& body) {
+  for (std::int64_t z = box.start[0]; z < box.end()[0]; ++z) {
+    for (std::int64_t y = box.start[1]; y < box.end()[1]; ++y) {
+      for (std::int64_t x = box.start[2]; x < box.end()[2]; ++x) body(Vec3{z, y, x});
+    }
+  }
+}
+
+/// The voxels from low to high, both included, that lie inside `shape`.
+Box clipped(const Vec3& low, const Vec3& high, const Vec3& shape) {
+  Box box;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    box.start[axis] = std::max<std::int64_t>(low[axis], 0);
+    box.size[axis] = std::min(high[axis] + 1, shape[axis]) - box.start[axis];
+  }
+  return box;
+}
+
+}  // namespace
+
+Tensor<float, 3> normalised(View<const float, 3> raw, double mean, double std) {
+  FLOODTIDE_REQUIRE(std > 0.0, invalid_argument, "segment: image std is ", std, ", expected a positive number");
+  const auto offset = static_cast<float>(mean);
+  const auto scale = static_cast<float>(std);
+  Tensor<float, 3> image(raw.shape());
+  for (std::int64_t i = 0; i < raw.size(); ++i) {
+    image.data()[i] = (raw.data()[i] - offset) / scale;
+    if (!std::isfinite(image.data()[i])) {
+      const std::int64_t plane = raw.shape(1) * raw.shape(2);
+      const Vec3 voxel{i / plane, i % plane / raw.shape(2), i % raw.shape(2)};
+      raise(ErrorCode::invalid_argument, "segment: image is ", raw.data()[i], " at voxel ", Show{voxel},
+            " (z, y, x), expected finite numbers");
+    }
+  }
+  return image;
+}
+
+/// Counts a call and its time under google/ffn's names <name>-calls and <name>-time-ms.
+class Flooder::Timer {
+ public:
+  Timer(Flooder& flooder, const std::string& name)
+      : calls_(flooder.counters_[name + "-calls"]),
+        time_ms_(flooder.counters_[name + "-time-ms"]),
+        sum_s_(flooder.times_s_[name]),
+        start_s_(now_s()) {}
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  Timer(Timer&&) = delete;
+  Timer& operator=(Timer&&) = delete;
+  ~Timer() {
+    sum_s_ += now_s() - start_s_;
+    time_ms_ = static_cast<std::int64_t>(sum_s_ * 1e3);
+    ++calls_;
+  }
+
+ private:
+  std::int64_t& calls_;
+  std::int64_t& time_ms_;
+  double& sum_s_;
+  double start_s_;
+};
+
+Flooder::Flooder(Tensor<float, 3> image, const FloodOptions& options, Predictor predictor)
+    : options_(options),
+      predictor_(std::move(predictor)),
+      init_logit_(static_cast<float>(flood::logit(options.init_activation, "segment: init_activation"))),
+      move_logit_(static_cast<float>(flood::logit(options.move_threshold, "segment: move_threshold"))),
+      segment_logit_(static_cast<float>(flood::logit(options.segment_threshold, "segment: segment_threshold"))),
+      image_(std::move(image)),
+      canvas_(image_.shape(), options.fov, static_cast<float>(flood::logit(options.pad_value, "segment: pad_value"))),
+      moves_(options.deltas, flood::logit(options.move_threshold, "segment: move_threshold")),
+      segmentation_(image_.shape()),
+      image_fov_(options.fov),
+      logits_fov_(options.fov),
+      answer_(options.fov) {
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    FLOODTIDE_REQUIRE(options.deltas[axis] <= options.fov[axis] / 2, invalid_argument, "segment: deltas ", Show{options.deltas},
+                      " (z, y, x), expected at most half of the field of view ", Show{options.fov});
+    FLOODTIDE_REQUIRE(options.min_boundary_dist[axis] >= 0, invalid_argument, "segment: min_boundary_dist ",
+                      Show{options.min_boundary_dist}, " is negative");
+  }
+  FLOODTIDE_REQUIRE(options.min_segment_size >= 0, invalid_argument, "segment: min_segment_size is ", options.min_segment_size,
+                    ", expected 0 or more");
+}
+
+Vec3 Flooder::margin() const noexcept { return half(options_.fov); }
+
+void Flooder::count(std::string_view name, std::int64_t amount) {
+  const auto found = counters_.find(name);
+  if (found != counters_.end()) {
+    found->second += amount;
+  } else {
+    counters_.emplace(name, amount);
+  }
+}
+
+/// A field of view fits at `position` and no segment is there.
+bool Flooder::is_free(const Vec3& position) {
+  if (canvas_.holds_fov(position) && segmentation_.view().at(position) <= 0) return true;
+  count("skip_invalid_pos");
+  return false;
+}
+
+bool Flooder::may_move_to(const Vec3& position) {
+  if (canvas_[position] < move_logit_) {
+    count("skip_threshold");
+    return false;
+  }
+  return is_free(position);
+}
+
+bool Flooder::near_segment(const Vec3& seed) const {
+  const Vec3& distance = options_.min_boundary_dist;
+  const Box box = clipped({seed[0] - distance[0], seed[1] - distance[1], seed[2] - distance[2]},
+                          {seed[0] + distance[0], seed[1] + distance[1], seed[2] + distance[2]}, canvas_.shape());
+  bool near = false;
+  for_each_voxel(box, [&](const Vec3& voxel) { near = near || segmentation_.view().at(voxel) > 0; });
+  return near;
+}
+
+void Flooder::evaluate(const Vec3& position) {
+  const Timer timer(*this, "update_at");
+  copy_box(image(), centred_box(position, options_.fov), image_fov_.view());
+  canvas_.cut(position, logits_fov_.view());
+  {
+    const Timer inference(*this, "inference");
+    predictor_(image_fov_.view(), logits_fov_.view(), answer_.view());
+  }
+  const auto answer = answer_.span();
+  FLOODTIDE_REQUIRE(std::none_of(answer.begin(), answer.end(), [](float value) { return std::isnan(value); }), numerical,
+                    "segment: the network's logits at ", Show{position}, " (z, y, x) are not numbers");
+  if (options_.disco_seed_threshold >= 0.0) {
+    canvas_.keep_disconnected(position, move_logit_, options_.disco_seed_threshold, answer_.view());
+  }
+  canvas_.paste(position, answer_.view());
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    visited_low_[axis] = std::min(visited_low_[axis], position[axis]);
+    visited_high_[axis] = std::max(visited_high_[axis], position[axis]);
+  }
+}
+
+std::int64_t Flooder::segment_at(const Vec3& start, const OnMove& on_move) {
+  FLOODTIDE_REQUIRE(canvas_.holds_fov(start), out_of_range, "segment: no field of view ", Show{options_.fov}, " fits at ",
+                    Show{start}, " (z, y, x) in a volume of ", Show{canvas_.shape()});
+  const Timer timer(*this, "segment_at-loop");
+  canvas_.reset(start, init_logit_);
+  moves_.reset(start);
+  visited_low_ = visited_high_ = start;
+  std::int64_t iterations = 0;
+  while (const auto position = moves_.next([this](const Vec3& candidate) { return may_move_to(candidate); })) {
+    if (canvas_[start] < move_logit_) {
+      count("seed_got_too_weak");
+      break;
+    }
+    evaluate(*position);
+    ++iterations;
+    {
+      const Timer policy(*this, "movement_policy");
+      moves_.evaluated(*position, answer_.view());
+    }
+    if (on_move) on_move(iterations - 1, *position, answer_.view());
+  }
+  return iterations;
+}
+
+/// Voxels of the canvas' object that are empty in the segmentation, and those taken by earlier segments.
+std::pair<std::int64_t, std::vector<Overlap>> Flooder::measure(const Box& box, std::int64_t id) const {
+  std::int64_t empty = 0;
+  std::map<std::int32_t, std::int64_t> taken;
+  for_each_voxel(box, [&](const Vec3& voxel) {
+    if (!(canvas_[voxel] >= segment_logit_)) return;
+    const std::int32_t label = segmentation_.view().at(voxel);
+    if (label > 0) {
+      ++taken[label];
+    } else {
+      ++empty;
+    }
+  });
+  std::vector<Overlap> overlaps;
+  for (const auto& [earlier, voxels] : taken) overlaps.push_back({id, earlier, voxels});
+  return {empty, overlaps};
+}
+
+void Flooder::accept(const Box& box, std::int32_t id) {
+  for_each_voxel(box, [&](const Vec3& voxel) {
+    std::int32_t& label = segmentation_.view().at(voxel);
+    if (label <= 0 && canvas_[voxel] >= segment_logit_) label = id;
+  });
+}
+
+void Flooder::mark_failed(const Vec3& seed) {
+  std::int32_t& label = segmentation_.view().at(seed);
+  if (label == 0) label = kFailedSeed;
+}
+
+void Flooder::try_seed(const Vec3& seed, const OnMove& on_move) {
+  if (!is_free(seed)) return;
+  if (near_segment(seed)) {
+    segmentation_.view().at(seed) = kFailedSeed;
+    return;
+  }
+  const double start_s = now_s();
+  const std::int64_t iterations = segment_at(seed, on_move);
+  const double walltime_s = now_s() - start_s;
+  const auto walltime_ms = static_cast<std::int64_t>(walltime_s * 1e3);
+  if (iterations == 0) {
+    count("invalid-other-time-ms", walltime_ms);
+    return;
+  }
+  if (canvas_[seed] < move_logit_) {
+    mark_failed(seed);
+    count("invalid-weak-time-ms", walltime_ms);
+    return;
+  }
+  const Vec3 reach = margin();
+  const Box box =
+      clipped({visited_low_[0] - reach[0], visited_low_[1] - reach[1], visited_low_[2] - reach[2]},
+              {visited_high_[0] + reach[0], visited_high_[1] + reach[1], visited_high_[2] + reach[2]}, canvas_.shape());
+  const auto id = static_cast<std::int32_t>(origins_.size() + 1);
+  const auto [voxels, overlaps] = measure(box, id);
+  if (voxels < options_.min_segment_size) {
+    mark_failed(seed);
+    count("invalid-small-time-ms", walltime_ms);
+    return;
+  }
+  accept(box, id);
+  std::int64_t overlapping = 0;
+  for (const Overlap& overlap : overlaps) overlapping += overlap.voxels;
+  count("voxels-segmented", voxels);
+  count("voxels-overlapping", overlapping);
+  count("valid-time-ms", walltime_ms);
+  overlaps_.insert(overlaps_.end(), overlaps.begin(), overlaps.end());
+  origins_.push_back({id, seed, iterations, voxels, walltime_s});
+}
+
+void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress) {
+  const Timer timer(*this, "segment_all");
+  const auto total = static_cast<std::int64_t>(seeds.size());
+  for (std::int64_t done = 0; done < total; ++done) {
+    report(progress, done, total);
+    try_seed(seeds[static_cast<std::size_t>(done)],
+             [&](std::int64_t, const Vec3&, View<const float, 3>) { report(progress, done, total); });
+  }
+  report(progress, total, total);
+}
+
+Result Flooder::take_result(const Vec3& start, const Vec3& volume_shape) {
+  for (std::int32_t& label : segmentation_.span()) label = std::max(label, 0);
+  for (Origin& origin : origins_) {
+    for (std::size_t axis = 0; axis < 3; ++axis) origin.start[axis] += start[axis];
+  }
+  return {std::move(segmentation_), start, volume_shape, std::move(origins_), std::move(overlaps_), std::move(counters_)};
+}
+
+}  // namespace floodtide::segment

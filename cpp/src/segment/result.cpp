@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/segment/result.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <span>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/data/hdf5.hpp"
+
+namespace floodtide::segment {
+namespace {
+
+constexpr std::int64_t kChunk = 64;  // voxels a side: one chunk of 32-bit ids is 1 MiB
+constexpr int kGzip = 4;
+
+template <class T>
+void write_labels(const Tensor<std::int32_t, 3>& labels, data::Hdf5File& file, const std::string& dataset) {
+  Tensor<T, 3> ids(labels.shape());
+  std::transform(labels.span().begin(), labels.span().end(), ids.span().begin(),
+                 [](std::int32_t label) { return static_cast<T>(label); });
+  data::DatasetOptions options;
+  for (const std::int64_t side : labels.shape()) options.chunks.push_back(std::min(side, kChunk));
+  options.gzip = kGzip;
+  file.write_array<T>(dataset, labels.shape(), ids.span(), options);
+}
+
+template <class Row, class Value>
+void write_column(data::Hdf5File& file, const std::string& name, std::span<const Row> rows, Value Row::* member) {
+  std::vector<Value> values;
+  for (const Row& row : rows) values.push_back(row.*member);
+  const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(rows.size())};
+  file.write_array<Value>(name, shape, values);
+}
+
+void write_origins(data::Hdf5File& file, std::span<const Origin> rows) {
+  write_column(file, "origins/id", rows, &Origin::id);
+  write_column(file, "origins/iterations", rows, &Origin::iterations);
+  write_column(file, "origins/voxels", rows, &Origin::voxels);
+  write_column(file, "origins/walltime_s", rows, &Origin::walltime_s);
+  std::vector<std::int64_t> starts;
+  for (const Origin& origin : rows) starts.insert(starts.end(), origin.start.begin(), origin.start.end());
+  const std::array<std::int64_t, 2> shape{static_cast<std::int64_t>(rows.size()), 3};
+  file.write_array<std::int64_t>("origins/start_zyx", shape, starts);
+}
+
+void write_triple(data::Hdf5File& file, const std::string& dataset, const std::string& name, const Vec3& values) {
+  const std::array<std::int64_t, 1> shape{3};
+  file.write_attribute<std::int64_t>(dataset, name, shape, values);
+}
+
+}  // namespace
+
+void write(const Result& result, const std::string& path, const std::string& dataset,
+           const std::map<std::string, std::string>& notes) {
+  auto file = data::Hdf5File::create(path);
+  const auto ids = static_cast<std::int64_t>(result.origins.size());
+  if (ids <= std::numeric_limits<std::uint8_t>::max()) {
+    write_labels<std::uint8_t>(result.labels, file, dataset);
+  } else if (ids <= std::numeric_limits<std::uint16_t>::max()) {
+    write_labels<std::uint16_t>(result.labels, file, dataset);
+  } else {
+    write_labels<std::uint32_t>(result.labels, file, dataset);
+  }
+  write_triple(file, dataset, "box_start", result.start);
+  write_triple(file, dataset, "box_size", result.labels.shape());
+  write_triple(file, dataset, "volume_shape", result.volume_shape);
+  for (const auto& [name, text] : notes) file.write_attribute(dataset, name, text);
+  write_origins(file, result.origins);
+  const std::span<const Overlap> overlaps(result.overlaps);
+  write_column(file, "overlaps/id", overlaps, &Overlap::id);
+  write_column(file, "overlaps/earlier_id", overlaps, &Overlap::earlier_id);
+  write_column(file, "overlaps/voxels", overlaps, &Overlap::voxels);
+  file.create_group("counters");
+  for (const auto& [name, value] : result.counters) file.write_attribute("counters", name, value);
+  file.commit();
+}
+
+std::optional<Vec3> placement(const data::Volume& volume) {
+  if (!volume.file().has_attribute(volume.dataset(), "box_start")) return std::nullopt;
+  const auto start = volume.file().read_attribute<std::int64_t>(volume.dataset(), "box_start");
+  FLOODTIDE_REQUIRE(start.values.size() == 3, invalid_file, volume.name(), ": attribute box_start has ", start.values.size(),
+                    " values, expected 3 (z, y, x)");
+  return Vec3{start.values[0], start.values[1], start.values[2]};
+}
+
+}  // namespace floodtide::segment
