@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a network under MPI from a script of your own, with a callback that sees every record of the log.
+"""Train a network under MPI from a script of your own, with a callback that sees the log.
 
     mpiexec -n 2 python examples/train_mpi.py CONFIG.toml [section.key=value ...]
 
@@ -38,7 +38,7 @@ def main() -> None:
     trainer = ft.train.Trainer(config, callbacks=[stop])
     while trainer.steps_done < config.training.steps:
         trainer.step()
-        # Callbacks run on rank 0; what they decide is made known to all ranks, so that all leave the loop together.
+        # Callbacks run on rank 0; all ranks learn what they decide, and leave the loop together.
         if ft.broadcast_object(stop.good >= stop.records):
             break
     trainer.save()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn the public FIB-25 repositories into the files that the configurations beside this script name.
+"""Turn the public FIB-25 repositories into the files that the configurations here name.
 
 Usage: python prepare.py NEUROPROOF_EXAMPLES FFN DATA
 NEUROPROOF_EXAMPLES and FFN are clones of janelia-flyem/neuroproof_examples and google/ffn; DATA is
