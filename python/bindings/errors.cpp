@@ -3,6 +3,7 @@
 #include "floodtide/base/error.hpp"
 
 #include "bindings.hpp"
+#include "floodtide/comm/collectives.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -28,6 +29,11 @@ void register_errors(py::module_&) {
   py::register_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);
+    } catch (const comm::AgreedError& error) {
+      const py::object type = py::module_::import("floodtide.errors").attr(class_name(error.code()));
+      const py::object value = type(error.what());
+      value.attr("agreed") = true;
+      PyErr_SetObject(type.ptr(), value.ptr());
     } catch (const Error& error) {
       const py::object type = py::module_::import("floodtide.errors").attr(class_name(error.code()));
       py::set_error(type, error.what());

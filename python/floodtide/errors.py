@@ -8,6 +8,8 @@ class Error(Exception):
     """Base of all exceptions that floodtide raises on purpose. The message is one line: what, where, what was expected."""
 
     exit_status = 1
+    agreed = False
+    """True for a failure that all ranks raise alike, so that none waits for another."""
 
 
 class InvalidArgumentError(Error, ValueError):

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts ranks with the mpiexec of the environment that runs the tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import floodtide
+from floodtide import _launch
+
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": str(Path(floodtide.__file__).parents[1]),
+    # Open MPI as root, and with more ranks than cores (version 4, version 5); others ignore these.
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a job ended: exit status of mpiexec, its output, seconds that it took."""
+
+    status: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+def skip_without_mpi() -> None:
+    """Skip the calling test where no ranks can be started."""
+    if not MPIEXEC.exists():
+        pytest.skip(f"no mpiexec beside {sys.executable} (pip install 'floodtide[mpi]')")
+    if not any(_launch.plugin(family).exists() for family in _launch.FAMILIES):
+        pytest.skip("this build has no MPI plug-in")
+
+
+def run(command: list[str], *, timeout_s: float = 60, env: dict[str, str] | None = None) -> Result:
+    """Run a command in a process group of its own, which is killed when the time is over."""
+    start = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, **ENVIRONMENT, **(env or {})},
+        start_new_session=True,
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        stdout, stderr = process.communicate()
+        pytest.fail(f"no end after {timeout_s} s: {command}\n{stdout}\n{stderr}")
+    return Result(
+        status=process.returncode,
+        stdout=stdout,
+        stderr=stderr,
+        seconds=time.monotonic() - start,
+    )
+
+
+def mpiexec(
+    ranks: int, arguments: list[str], *, timeout_s: float = 60, env: dict[str, str] | None = None
+) -> Result:
+    """Run `python arguments...` on that many ranks."""
+    skip_without_mpi()
+    command = [str(MPIEXEC), "-n", str(ranks), sys.executable, *arguments]
+    return run(command, timeout_s=timeout_s, env=env)
+
+
+def script(ranks: int, text: str, *, timeout_s: float = 60) -> Result:
+    """Run a Python text on that many ranks."""
+    return mpiexec(ranks, ["-c", textwrap.dedent(text)], timeout_s=timeout_s)
+
+
+def check(ranks: int, text: str, *, timeout_s: float = 60) -> str:
+    """Run a Python text that must succeed on that many ranks, and return what it printed."""
+    result = script(ranks, text, timeout_s=timeout_s)
+    assert result.status == 0, f"{result.stdout}\n{result.stderr}"
+    return result.stdout

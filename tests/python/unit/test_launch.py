@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recognising launchers, and ranks of a process that no launcher started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import floodtide as ft
+from floodtide import _comm, _launch
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),  # a batch script's own shell
+        ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, None),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4"}, ("mpich", 4, 1)),
+        ({"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "2"}, ("openmpi", 3, 2)),
+        (
+            {"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "2", "PMIX_RANK": "2"},
+            ("openmpi", 3, 2),
+        ),
+        ({"PMIX_RANK": "5"}, (None, None, 5)),
+        (
+            {"PMIX_RANK": "5", "SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "6"},
+            (None, 6, 5),
+        ),
+        (
+            {"PMI_RANK": "1", "PMI_SIZE": "6", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "6"},
+            (None, 6, 1),
+        ),
+        ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, (None, 2, 1)),
+    ],
+)
+def test_launcher_is_recognised_by_its_variables(
+    environ: dict[str, str], expected: tuple[str | None, int | None, int] | None
+) -> None:
+    launched = _launch.launcher(environ)
+
+    assert (launched and (launched.family, launched.ranks, launched.rank)) == expected
+
+
+def test_unknown_family_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOODTIDE_MPI_FAMILY", "lam")
+
+    with pytest.raises(ft.errors.InvalidArgumentError, match="expected mpich or openmpi"):
+        _launch.load(None)
+
+
+def test_library_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOODTIDE_LIBMPI", "/nowhere/libmpi.so")
+
+    with pytest.raises(ft.errors.UnsupportedError, match="no MPI can be used") as caught:
+        _launch.load(None)
+
+    assert caught.value.agreed
+    if any(_launch.plugin(family).exists() for family in _launch.FAMILIES):
+        assert "/nowhere/libmpi.so" in str(caught.value)
+
+
+def test_importing_starts_no_mpi_and_one_process_needs_none() -> None:
+    program = """
+import numpy as np, floodtide as ft
+def mpi(): return "libmpi" in open("/proc/self/maps").read()
+assert not mpi()
+ft.init()
+assert (ft.rank(), ft.size(), ft.local_rank(), ft.cross_size()) == (0, 1, 0, 1)
+assert ft.allreduce(np.float32([1, 2]), algorithm="mpi").tolist() == [1, 2]
+assert ft.broadcast_object("x") == "x" and ft.allgather([3]).tolist() == [3]
+ft.barrier()
+assert not mpi()
+"""
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "OMPI_COMM"))}
+    environ["PYTHONPATH"] = str(Path(ft.__file__).parents[1])
+
+    subprocess.run([sys.executable, "-c", program], check=True, env=environ, timeout=60)
+
+
+def test_collectives_before_init_say_what_to_call() -> None:
+    _comm.shutdown()
+
+    with pytest.raises(ft.errors.Error, match=r"call floodtide\.init\(\) first"):
+        ft.rank()
+
+
+@pytest.fixture
+def _one_rank() -> None:
+    ft.init()
+
+
+@pytest.mark.usefixtures("_one_rank")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"array": np.ones(3, np.int64)}, "Average of int64, expected floating point"),
+        ({"array": np.ones(3, np.float16)}, "expected float32, float64 or int64, got float16"),
+        ({"array": np.ones(3), "op": "sum"}, "expected Sum, Average, Min or Max, got 'sum'"),
+        ({"array": np.ones(3), "algorithm": "tree"}, "expected one of ring, mpi"),
+    ],
+)
+def test_allreduce_rejects(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ft.errors.InvalidArgumentError, match=message):
+        ft.allreduce(**arguments)
+
+
+@pytest.mark.usefixtures("_one_rank")
+def test_objects_do_not_travel_as_arrays() -> None:
+    with pytest.raises(ft.errors.InvalidArgumentError, match="Python objects"):
+        ft.broadcast(np.array([None]))
+
+
+@pytest.mark.usefixtures("_one_rank")
+def test_agreed_passes_the_exception_of_the_only_rank_on() -> None:
+    with pytest.raises(KeyError), _comm.agreed():
+        raise KeyError("x")
