@@ -69,6 +69,7 @@ std::vector<Conv3dCandidate> conv3d_candidates() {
       {"avx2_direct", Isa::avx2, &direct_unsupported, &make_direct<&direct::kAvx2>},
 #endif
       {"generic_direct", Isa::generic, &direct_unsupported, &make_direct<&direct::kGeneric>},
+      {"eigen", Isa::generic, &accepts_everything, &make_eigen_plan},
       {"reference", Isa::reference, &accepts_everything, &make_reference_plan},
   };
 }

@@ -24,6 +24,7 @@ class Conv3dPlan {
 [[nodiscard]] std::string direct_unsupported(const Conv3dShape& shape);
 [[nodiscard]] std::unique_ptr<Conv3dPlan> make_direct_plan(const Conv3dShape& shape, const direct::DirectKernels& kernels);
 
+[[nodiscard]] std::unique_ptr<Conv3dPlan> make_eigen_plan(const Conv3dShape& shape);
 [[nodiscard]] std::unique_ptr<Conv3dPlan> make_reference_plan(const Conv3dShape& shape);
 
 }  // namespace floodtide::kernels

@@ -33,6 +33,10 @@ TEST(Conv3dDispatch, TakesTheBestKernelOfTheLevel) {
   }
 }
 
+TEST(Conv3dDispatch, ShapesThatTheDirectKernelsRefuseGoToTheGeneralOnes) {
+  EXPECT_EQ(Conv3d({2, 2, 2, 512, 16}, Isa::generic).kernel(), "eigen");
+}
+
 TEST(Conv3dDispatch, LastCandidateIsTheReferenceAndAcceptsEverything) {
   const Conv3dCandidate last = conv3d_candidates().back();
   EXPECT_EQ(last.name, "reference");

@@ -28,18 +28,20 @@ struct Sizes {
 };
 
 /// Every x extent around the register blocks (5, 6 and 11 voxels), non-cubic volumes, all kernel extents, groups of output
-/// channels that end in a short one, few real channels, and rows longer than the kernels' copy of rectified input.
+/// channels that end in a short one, few real channels, rows longer than the kernels' copy of rectified input,
+/// and more channels than the direct kernels take.
 std::vector<Sizes> all_sizes() {
   std::vector<Sizes> sizes;
-  for (std::int64_t x = 1; x <= 13; ++x) sizes.push_back({{2, 3, x, 32, 32}, 32, 32});
+  for (std::int64_t x = 1; x <= 13; ++x) sizes.push_back({{2, 2, x, 32, 32}, 32, 32});
   sizes.push_back({{1, 1, 1, 16, 16}, 1, 1});
   sizes.push_back({{3, 5, 7, 16, 32}, 2, 32});
   sizes.push_back({{5, 4, 3, 32, 16, 1, 1, 1}, 32, 1});
   sizes.push_back({{4, 5, 9, 16, 48}, 13, 41});
-  sizes.push_back({{3, 3, 33, 48, 16}, 45, 16});
+  sizes.push_back({{2, 3, 33, 48, 16}, 45, 16});
   sizes.push_back({{3, 2, 33, 32, 32}, 32, 32});
-  sizes.push_back({{2, 2, 70, 64, 16}, 64, 16});
+  sizes.push_back({{1, 2, 70, 64, 16}, 64, 16});
   sizes.push_back({{1, 2, 6, 256, 16}, 256, 7});
+  sizes.push_back({{2, 1, 3, 272, 16}, 260, 9});
   for (const std::int64_t z : {1, 3}) {
     for (const std::int64_t y : {1, 3}) {
       for (const std::int64_t x : {1, 3}) sizes.push_back({{4, 3, 8, 32, 48, z, y, x}, 21, 40});
@@ -56,17 +58,21 @@ std::string label(const Sizes& sizes, std::string_view kernel) {
 
 std::unique_ptr<Conv3dPlan> make_emulated(const Conv3dShape& shape) { return make_direct_plan(shape, direct::kAvx512Emulated); }
 
-/// Calls body(sizes, candidate) for every candidate that this machine and the shape allow, and the emulated AVX-512 kernels.
+/// Calls body(candidate) for every candidate that this machine and the shape allow, and the emulated AVX-512 kernels.
 template <class Body>
-void for_each_kernel(Body body) {
+void for_each_kernel_of(const Sizes& sizes, Body body) {
   std::vector<Conv3dCandidate> candidates = conv3d_candidates();
   candidates.push_back({"avx512_direct, emulated", Isa::generic, &direct_unsupported, &make_emulated});
+  for (const Conv3dCandidate& candidate : candidates) {
+    if (candidate.level > processor_isa() || !candidate.unsupported(sizes.shape).empty()) continue;
+    SCOPED_TRACE(label(sizes, candidate.name));
+    body(candidate);
+  }
+}
+template <class Body>
+void for_each_kernel(Body body) {
   for (const Sizes& sizes : all_sizes()) {
-    for (const Conv3dCandidate& candidate : candidates) {
-      if (candidate.level > processor_isa() || !candidate.unsupported(sizes.shape).empty()) continue;
-      SCOPED_TRACE(label(sizes, candidate.name));
-      body(sizes, candidate);
-    }
+    for_each_kernel_of(sizes, [&](const Conv3dCandidate& kernel) { body(sizes, kernel); });
   }
 }
 
@@ -87,29 +93,34 @@ void expect_close(const Values& got, const std::vector<double>& expected, const 
 }
 
 TEST(Conv3dKernels, ForwardEqualsReference) {
-  for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+  for (const Sizes& sizes : all_sizes()) {
     const Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
-    const auto conv = planned(c, kernel);
     for (const Activation on_input : {Activation::none, Activation::relu}) {
-      for (const bool residual : {false, true}) {
-        for (const bool relu_output : {false, true}) {
+      std::vector<double> sums(static_cast<std::size_t>(c.output_size()));
+      std::vector<double> sum_sizes(sums.size());
+      reference::conv3d_forward<double>(c.shape, c.in, c.out, widened(c.input).data(), on_input, widened(c.weights).data(),
+                                        widened(c.bias).data(), nullptr, false, sums.data());
+      reference::conv3d_forward<double>(c.shape, c.in, c.out, widened(c.input, true).data(), on_input,
+                                        widened(c.weights, true).data(), widened(c.bias, true).data(), nullptr, false,
+                                        sum_sizes.data());
+      for (const auto& [residual, relu_output] : {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
+        std::vector<double> expected = sums;
+        std::vector<double> magnitudes = sum_sizes;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          const double added = residual ? static_cast<double>(c.residual.data()[i]) : 0.0;
+          expected[i] = relu_output ? std::max(expected[i] + added, 0.0) : expected[i] + added;
+          magnitudes[i] += std::abs(added);
+        }
+        for_each_kernel_of(sizes, [&](const Conv3dCandidate& kernel) {
           AlignedBuffer<float> out(c.output_size());
-          conv->forward(c.input.data(), on_input, residual ? c.residual.data() : nullptr, relu_output, out.data());
-          std::vector<double> expected(static_cast<std::size_t>(c.output_size()));
-          std::vector<double> magnitudes(expected.size());
-          const std::vector<double> added = widened(c.residual);
-          const std::vector<double> added_size = widened(c.residual, true);
-          reference::conv3d_forward(c.shape, c.in, c.out, widened(c.input).data(), on_input, widened(c.weights).data(),
-                                    widened(c.bias).data(), residual ? added.data() : nullptr, relu_output, expected.data());
-          reference::conv3d_forward(c.shape, c.in, c.out, widened(c.input, true).data(), on_input,
-                                    widened(c.weights, true).data(), widened(c.bias, true).data(),
-                                    residual ? added_size.data() : nullptr, relu_output, magnitudes.data());
+          planned(c, kernel)->forward(c.input.data(), on_input, residual ? c.residual.data() : nullptr, relu_output,
+                                      out.data());
           // Halo and padded channels have magnitude zero: they must be exactly zero.
           expect_close(out, expected, magnitudes, c.taps() * c.in + 2);
-        }
+        });
       }
     }
-  });
+  }
 }
 
 TEST(Conv3dKernels, ForwardAddsAResidualInPlace) {
@@ -125,13 +136,10 @@ TEST(Conv3dKernels, ForwardAddsAResidualInPlace) {
 }
 
 TEST(Conv3dKernels, BackwardDataEqualsReference) {
-  for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+  for (const Sizes& sizes : all_sizes()) {
     const Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
-    const auto conv = planned(c, kernel);
     for (const bool masked : {false, true}) {
       for (const bool accumulate : {false, true}) {
-        AlignedBuffer<float> out = copy_of(c.input_grad);
-        conv->backward_data(c.output_grad.data(), masked ? c.input.data() : nullptr, accumulate, out.data());
         std::vector<double> expected = widened(c.input_grad);
         std::vector<double> magnitudes = widened(c.input_grad, true);
         const std::vector<double> mask = widened(c.input);
@@ -140,32 +148,38 @@ TEST(Conv3dKernels, BackwardDataEqualsReference) {
         reference::conv3d_backward_data(c.shape, c.in, c.out, widened(c.output_grad, true).data(),
                                         widened(c.weights, true).data(), masked ? mask.data() : nullptr, accumulate,
                                         magnitudes.data());
-        expect_close(out, expected, magnitudes, c.taps() * c.out + 1);
+        for_each_kernel_of(sizes, [&](const Conv3dCandidate& kernel) {
+          AlignedBuffer<float> out = copy_of(c.input_grad);
+          planned(c, kernel)->backward_data(c.output_grad.data(), masked ? c.input.data() : nullptr, accumulate, out.data());
+          expect_close(out, expected, magnitudes, c.taps() * c.out + 1);
+        });
       }
     }
-  });
+  }
 }
 
 TEST(Conv3dKernels, BackwardWeightsEqualsReferenceAndAdds) {
-  for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+  for (const Sizes& sizes : all_sizes()) {
     const Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
-    const auto conv = planned(c, kernel);
+    const std::int64_t voxels = c.shape.z * c.shape.y * c.shape.x;
     for (const Activation on_input : {Activation::none, Activation::relu}) {
-      // The old content of the gradients is added to: use the weights themselves as such.
-      std::vector<float> weight_grad = c.weights;
-      std::vector<float> bias_grad = c.bias;
-      conv->backward_weights(c.input.data(), on_input, c.output_grad.data(), weight_grad.data(), bias_grad.data());
+      // The old content of the gradients is added to: use the weights and biases themselves as such.
       std::vector<double> expected = widened(c.weights), magnitudes = widened(c.weights, true);
       std::vector<double> expected_bias = widened(c.bias), bias_magnitudes = widened(c.bias, true);
       reference::conv3d_backward_weights(c.shape, c.in, c.out, widened(c.input).data(), on_input, widened(c.output_grad).data(),
                                          expected.data(), expected_bias.data());
       reference::conv3d_backward_weights(c.shape, c.in, c.out, widened(c.input, true).data(), on_input,
                                          widened(c.output_grad, true).data(), magnitudes.data(), bias_magnitudes.data());
-      const std::int64_t voxels = c.shape.z * c.shape.y * c.shape.x;
-      expect_close(weight_grad, expected, magnitudes, voxels + 1);
-      expect_close(bias_grad, expected_bias, bias_magnitudes, voxels + 1);
+      for_each_kernel_of(sizes, [&](const Conv3dCandidate& kernel) {
+        std::vector<float> weight_grad = c.weights;
+        std::vector<float> bias_grad = c.bias;
+        planned(c, kernel)->backward_weights(c.input.data(), on_input, c.output_grad.data(), weight_grad.data(),
+                                             bias_grad.data());
+        expect_close(weight_grad, expected, magnitudes, voxels + 1);
+        expect_close(bias_grad, expected_bias, bias_magnitudes, voxels + 1);
+      });
     }
-  });
+  }
 }
 
 /// Sum of a[i] * b[i] in double.
