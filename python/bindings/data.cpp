@@ -1,8 +1,292 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <pybind11/stl.h>
+
+#include <map>
+
+#include "arrays.hpp"
 #include "bindings.hpp"
+#include "floodtide/data/coordinates.hpp"
+#include "floodtide/data/examples.hpp"
+#include "floodtide/data/partition.hpp"
+#include "floodtide/data/volume.hpp"
 
 namespace floodtide::bindings {
+namespace {
 
-void register_data(py::module_&) {}
+using data::Volume;
+
+template <class T>
+py::array read_as(const Volume& volume, const Box& box) {
+  Tensor<T, 3> block;
+  {
+    const py::gil_scoped_release unlocked;
+    volume.require_inside(box);
+    block = Tensor<T, 3>(box.size);
+    volume.file().read_block<T>(volume.dataset(), box.start, box.size, block.span());
+  }
+  return to_numpy(std::move(block));
+}
+
+/// The voxels of a box in the volume's own element type.
+py::array read_volume(const Volume& volume, const Vec3& start, const Vec3& size) {
+  const Box box{start, size};
+  switch (volume.type()) {
+    case data::ElementType::uint8: return read_as<std::uint8_t>(volume, box);
+    case data::ElementType::int8: return read_as<std::int8_t>(volume, box);
+    case data::ElementType::uint16: return read_as<std::uint16_t>(volume, box);
+    case data::ElementType::int16: return read_as<std::int16_t>(volume, box);
+    case data::ElementType::uint32: return read_as<std::uint32_t>(volume, box);
+    case data::ElementType::int32: return read_as<std::int32_t>(volume, box);
+    case data::ElementType::uint64: return read_as<std::uint64_t>(volume, box);
+    case data::ElementType::int64: return read_as<std::int64_t>(volume, box);
+    case data::ElementType::float32: return read_as<float>(volume, box);
+    case data::ElementType::float64: break;
+  }
+  return read_as<double>(volume, box);
+}
+
+std::optional<Box> box_of(const std::optional<std::pair<Vec3, Vec3>>& start_and_size) {
+  if (!start_and_size) return std::nullopt;
+  return Box{start_and_size->first, start_and_size->second};
+}
+
+/// A partition job with the file that rank 0 writes; discarded unless finished.
+class PartitionWriter {
+ public:
+  PartitionWriter(data::PartitionJob& job, const std::string& path, std::string dataset)
+      : job_(job), dataset_(std::move(dataset)), file_(job.create(path, dataset_)) {}
+  void write(std::int64_t number, View<const std::uint8_t, 3> values) { job_.write(file(), dataset_, number, values); }
+  void finish() { job_.finish(file(), dataset_); }
+  void discard() { file_.reset(); }
+
+ private:
+  data::Hdf5File& file() {
+    FLOODTIDE_REQUIRE(file_.has_value(), invalid_argument, "partition: the result was discarded");
+    return *file_;
+  }
+  data::PartitionJob& job_;
+  std::string dataset_;
+  std::optional<data::Hdf5File> file_;
+};
+
+/// A coordinates job's file; discarded unless finished.
+class CoordinatesWriter {
+ public:
+  CoordinatesWriter(const data::CoordinatesJob& job, const std::string& path) : file_(job.create(path)) {}
+  void write(std::int64_t begin, View<const std::int32_t, 2> rows) { data::CoordinatesJob::write_rows(file(), begin, rows); }
+  void finish() { file().commit(); }
+  void discard() { file_.reset(); }
+
+ private:
+  data::Hdf5File& file() {
+    FLOODTIDE_REQUIRE(file_.has_value(), invalid_argument, "coordinates: the result was discarded");
+    return *file_;
+  }
+  std::optional<data::Hdf5File> file_;
+};
+
+template <class T>
+bool write_as(data::Hdf5File& file, const std::string& name, const py::array& array, const data::DatasetOptions& options) {
+  if (!py::isinstance<py::array_t<T>>(array)) return false;
+  FLOODTIDE_REQUIRE((array.flags() & py::array::c_style) != 0, invalid_argument, file.path(), ":", name,
+                    ": expected a C-contiguous array");
+  const std::vector<std::int64_t> shape(array.shape(), array.shape() + array.ndim());
+  const std::span<const T> values(static_cast<const T*>(array.data()), static_cast<std::size_t>(array.size()));
+  const py::gil_scoped_release unlocked;
+  file.write_array<T>(name, shape, values, options);
+  return true;
+}
+
+/// Writes arrays as the datasets of a new file.
+void write_datasets(const std::string& path, const std::map<std::string, py::array>& arrays, std::int64_t chunk, int gzip) {
+  data::Hdf5File file = data::Hdf5File::create(path);
+  for (const auto& [name, array] : arrays) {
+    data::DatasetOptions options{.chunks = {}, .gzip = gzip};
+    for (py::ssize_t axis = 0; axis < array.ndim(); ++axis)
+      options.chunks.push_back(std::min<std::int64_t>(array.shape(axis), chunk));
+    const bool written =
+        write_as<std::uint8_t>(file, name, array, options) || write_as<std::int32_t>(file, name, array, options) ||
+        write_as<std::int64_t>(file, name, array, options) || write_as<std::uint32_t>(file, name, array, options) ||
+        write_as<std::uint64_t>(file, name, array, options) || write_as<float>(file, name, array, options) ||
+        write_as<double>(file, name, array, options);
+    FLOODTIDE_REQUIRE(written, invalid_argument, path, ":", name, ": cannot store arrays of ",
+                      py::str(array.dtype()).cast<std::string>());
+  }
+  file.commit();
+}
+
+void register_volume(py::module_& m) {
+  py::class_<Volume>(m, "Volume")
+      .def(py::init([](const std::string& file, const std::string& dataset) { return Volume::open(file, dataset); }),
+           py::arg("file"), py::arg("dataset"))
+      .def_property_readonly("name", &Volume::name)
+      .def_property_readonly("shape", [](const Volume& v) { return py::tuple(py::cast(v.shape())); })
+      .def_property_readonly("chunks", [](const Volume& v) { return py::tuple(py::cast(v.chunks())); })
+      .def_property_readonly("dtype", [](const Volume& v) { return std::string(name(v.type())); })
+      .def("read", &read_volume, py::arg("start"), py::arg("size"));
+  m.def("write_datasets", &write_datasets, py::arg("path"), py::arg("arrays"), py::arg("chunk"), py::arg("gzip"));
+  m.def("parse_dataset_name", [](const std::string& reference) {
+    const data::DatasetName parsed = data::parse_dataset_name(reference);
+    return std::pair(parsed.file, parsed.dataset);
+  });
+}
+
+void register_partition(py::module_& m) {
+  using data::PartitionJob;
+  py::class_<PartitionJob>(m, "PartitionJob")
+      .def(py::init([](const std::string& labels, std::vector<double> thresholds, const Vec3& lom_radius, std::int64_t min_size,
+                       const std::optional<std::pair<Vec3, Vec3>>& box) {
+             return std::make_unique<PartitionJob>(
+                 labels, data::PartitionOptions{std::move(thresholds), lom_radius, min_size, box_of(box)});
+           }),
+           py::arg("labels"), py::arg("thresholds"), py::arg("lom_radius"), py::arg("min_size"), py::arg("box"))
+      .def_property_readonly("counting_blocks", &PartitionJob::counting_blocks)
+      .def_property_readonly("blocks", &PartitionJob::blocks)
+      .def("block",
+           [](const PartitionJob& job, std::int64_t number) {
+             const Box box = job.block(number);
+             return std::pair(py::tuple(py::cast(box.start)), py::tuple(py::cast(box.size)));
+           })
+      .def(
+          "count",
+          [](const PartitionJob& job, std::int64_t begin, std::int64_t end, const py::object& progress) {
+            const Progress callback = progress_of(progress);
+            const py::gil_scoped_release unlocked;
+            const data::LabelSizes sizes = job.count(begin, end, callback);
+            Tensor<std::int64_t, 2> table({2, static_cast<std::int64_t>(sizes.labels.size())});
+            std::copy(sizes.labels.begin(), sizes.labels.end(), table.data());
+            std::copy(sizes.voxels.begin(), sizes.voxels.end(), table.data() + sizes.labels.size());
+            const py::gil_scoped_acquire lock;
+            return to_numpy(std::move(table));
+          },
+          py::arg("begin"), py::arg("end"), py::arg("progress"))
+      .def("keep_large",
+           [](PartitionJob& job, const std::vector<py::object>& tables) {
+             std::vector<data::LabelSizes> parts;
+             for (const py::object& table : tables) {
+               const auto view = view_of<const std::int64_t, 2>(table, "label sizes");
+               const std::int64_t n = view.shape(1);
+               parts.push_back({{view.data(), view.data() + n}, {view.data() + n, view.data() + 2 * n}});
+             }
+             job.keep_large(parts);
+           })
+      .def(
+          "compute",
+          [](const PartitionJob& job, std::int64_t begin, std::int64_t end) {
+            std::vector<Tensor<std::uint8_t, 3>> blocks;
+            {
+              const py::gil_scoped_release unlocked;
+              blocks = job.compute(begin, end);
+            }
+            py::list result;
+            for (Tensor<std::uint8_t, 3>& block : blocks) result.append(to_numpy(std::move(block)));
+            return result;
+          },
+          py::arg("begin"), py::arg("end"))
+      .def_property_readonly("written_counts", [](const PartitionJob& job) { return job.written_counts(); });
+  py::class_<PartitionWriter>(m, "PartitionWriter")
+      .def(py::init<PartitionJob&, const std::string&, std::string>(), py::arg("job"), py::arg("path"), py::arg("dataset"),
+           py::keep_alive<1, 2>())
+      .def("write",
+           [](PartitionWriter& writer, std::int64_t number, const py::object& values) {
+             const auto view = view_of<const std::uint8_t, 3>(values, "partition block");
+             const py::gil_scoped_release unlocked;
+             writer.write(number, view);
+           })
+      .def("finish", &PartitionWriter::finish, py::call_guard<py::gil_scoped_release>())
+      .def("discard", &PartitionWriter::discard);
+}
+
+void register_coordinates(py::module_& m) {
+  using data::CoordinatesJob;
+  py::class_<CoordinatesJob>(m, "CoordinatesJob")
+      .def(py::init([](const std::vector<std::pair<std::string, std::string>>& volumes, const Vec3& margin, std::uint64_t seed,
+                       const py::object& progress) {
+             std::vector<data::NamedPartitions> named;
+             for (const auto& [name, partitions] : volumes) named.push_back({name, partitions});
+             const Progress callback = progress_of(progress);
+             const py::gil_scoped_release unlocked;
+             return std::make_unique<CoordinatesJob>(std::move(named), margin, seed, callback);
+           }),
+           py::arg("volumes"), py::arg("margin"), py::arg("seed"), py::arg("progress"))
+      .def_property_readonly("size", &CoordinatesJob::size)
+      .def_property_readonly("classes", &CoordinatesJob::classes)
+      .def_property_readonly("class_counts", &CoordinatesJob::class_counts)
+      .def(
+          "rows",
+          [](const CoordinatesJob& job, std::int64_t begin, std::int64_t end, const py::object& progress) {
+            const Progress callback = progress_of(progress);
+            Tensor<std::int32_t, 2> rows;
+            {
+              const py::gil_scoped_release unlocked;
+              rows = job.rows(begin, end, callback);
+            }
+            return to_numpy(std::move(rows));
+          },
+          py::arg("begin"), py::arg("end"), py::arg("progress"));
+  py::class_<CoordinatesWriter>(m, "CoordinatesWriter")
+      .def(py::init<const CoordinatesJob&, const std::string&>(), py::arg("job"), py::arg("path"))
+      .def("write",
+           [](CoordinatesWriter& writer, std::int64_t begin, const py::object& rows) {
+             const auto view = view_of<const std::int32_t, 2>(rows, "coordinate rows");
+             const py::gil_scoped_release unlocked;
+             writer.write(begin, view);
+           })
+      .def("finish", &CoordinatesWriter::finish, py::call_guard<py::gil_scoped_release>())
+      .def("discard", &CoordinatesWriter::discard);
+}
+
+void register_examples(py::module_& m) {
+  using data::ExampleSource;
+  using Volumes = std::vector<
+      std::tuple<std::string, std::string, std::string, std::string, std::optional<std::pair<Vec3, Vec3>>, double, double>>;
+  py::class_<ExampleSource>(m, "ExampleSource")
+      .def(py::init([](const Volumes& volumes, const Vec3& patch_size, std::uint64_t seed, std::int64_t walkers,
+                       std::vector<int> permutable_axes, std::vector<int> reflectable_axes,
+                       std::optional<std::string> coordinates, const py::object& progress) {
+             std::vector<data::SourceOptions> sources;
+             for (const auto& [name, image, labels, partitions, box, mean, deviation] : volumes) {
+               sources.push_back({name, image, labels, partitions, box_of(box), mean, deviation});
+             }
+             data::ExampleOptions options;
+             options.patch_size = patch_size;
+             options.seed = seed;
+             options.walkers = walkers;
+             options.permutable_axes = std::move(permutable_axes);
+             options.reflectable_axes = std::move(reflectable_axes);
+             options.coordinates = std::move(coordinates);
+             const Progress callback = progress_of(progress);
+             const py::gil_scoped_release unlocked;
+             return std::make_unique<ExampleSource>(sources, options, callback);
+           }),
+           py::arg("volumes"), py::arg("patch_size"), py::arg("seed"), py::arg("walkers"), py::arg("permutable_axes"),
+           py::arg("reflectable_axes"), py::arg("coordinates"), py::arg("progress"))
+      .def_property_readonly("examples", &ExampleSource::examples)
+      .def("per_walker", &ExampleSource::per_walker)
+      .def("centre",
+           [](const ExampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
+             const py::gil_scoped_release unlocked;
+             const data::Centre centre = source.centre({walker, epoch, index});
+             return std::pair(centre.volume, centre.position);
+           })
+      .def("load", [](const ExampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
+        data::Example example;
+        {
+          const py::gil_scoped_release unlocked;
+          example = source.load({walker, epoch, index});
+        }
+        return std::pair(to_numpy(std::move(example.image)), to_numpy(std::move(example.labels)));
+      });
+}
+
+}  // namespace
+
+void register_data(py::module_& m) {
+  py::module_ data = m.def_submodule("data", "Volumes, partitions, coordinates, training examples");
+  register_volume(data);
+  register_partition(data);
+  register_coordinates(data);
+  register_examples(data);
+}
 
 }  // namespace floodtide::bindings

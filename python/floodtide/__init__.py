@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """floodtide: distributed training and inference of flood-filling networks, with a C++ core."""
 
-from floodtide import errors
+from floodtide import data, errors
 from floodtide._collectives import (
     Average,
     Max,
@@ -39,6 +39,7 @@ __all__ = [
     "broadcast_parameters",
     "cross_rank",
     "cross_size",
+    "data",
     "errors",
     "init",
     "is_initialized",

@@ -87,11 +87,15 @@ void Volume::require_type<std::uint8_t>() const {
   FLOODTIDE_REQUIRE(type_ == ElementType::uint8, invalid_file, name_, ": elements are ", data::name(type_), "; expected uint8");
 }
 
-template <class T>
-Tensor<T, 3> Volume::read_block(const Box& wanted) const {
+void Volume::require_inside(const Box& wanted) const {
   FLOODTIDE_REQUIRE(wanted.size[0] > 0 && wanted.size[1] > 0 && wanted.size[2] > 0 && box().contains(wanted), out_of_range,
                     name_, ": box at ", Show{wanted.start}, " of size ", Show{wanted.size},
                     " (z, y, x) is not inside the volume ", Show{shape_});
+}
+
+template <class T>
+Tensor<T, 3> Volume::read_block(const Box& wanted) const {
+  require_inside(wanted);
   Tensor<T, 3> block(wanted.size);
   read_block<T>(wanted, block.view());
   return block;
@@ -100,9 +104,7 @@ Tensor<T, 3> Volume::read_block(const Box& wanted) const {
 template <class T>
 void Volume::read_block(const Box& wanted, View<T, 3> out) const {
   require_type<T>();
-  FLOODTIDE_REQUIRE(wanted.size[0] > 0 && wanted.size[1] > 0 && wanted.size[2] > 0 && box().contains(wanted), out_of_range,
-                    name_, ": box at ", Show{wanted.start}, " of size ", Show{wanted.size},
-                    " (z, y, x) is not inside the volume ", Show{shape_});
+  require_inside(wanted);
   FLOODTIDE_REQUIRE(out.shape() == wanted.size, shape_mismatch, name_, ": box of size ", Show{wanted.size},
                     " into an array of shape ", Show{out.shape()});
   with_type(type_, [&](auto sample) {

@@ -44,6 +44,9 @@ class Volume {
   template <class T>
   void require_type() const;
 
+  /// Throws Error(out_of_range) if the box is empty or not inside the volume.
+  void require_inside(const Box& box) const;
+
   /// The voxels of a box as T:
   /// - float: image intensities as stored, from integers of at most 16 bits or floating-point numbers (float64 is rounded).
   ///   A value that is not finite is Error(invalid_file) naming the voxel.

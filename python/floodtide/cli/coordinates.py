@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide coordinates`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from floodtide import _comm, data
+from floodtide.cli.progress import bar
+
+
+@click.command()
+@click.argument("partitions", nargs=-1, required=True)
+@click.argument("out")
+@click.option(
+    "--margin",
+    default="0,0,0",
+    show_default=True,
+    help="Voxels z,y,x at the faces of every volume that are no centres.",
+)
+@click.option("--seed", default=0, show_default=True, help="Chooses the order.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(partitions: tuple[str, ...], out: str, margin: str, seed: int, as_json: bool) -> None:
+    """Write training centres to OUT, an HDF5 file, every partition of PARTITIONS equally often.
+
+    PARTITIONS are volumes made by `floodtide partition`: file:dataset or name=file:dataset, where
+    the name is the training volume's (default: the file's name without extension). Training can
+    draw the same balance from the partitions themselves; a file fixes the order for others to use.
+
+    Example: floodtide coordinates sample2=partitions.h5:af coordinates.h5
+    """
+    with bar("rows", "coordinates") as progress:
+        counts = data.coordinates(
+            partitions,
+            out,
+            margin=data.parse_vec3(margin, "margin"),
+            seed=seed,
+            progress=progress,
+        )
+    if _comm.rank() != 0:
+        return
+    rows = len(counts) * max(counts.values())
+    if as_json:
+        click.echo(json.dumps({"out": out, "rows": rows, "partition_counts": counts}))
+        return
+    click.echo(f"{rows} centres: {len(counts)} partitions, {max(counts.values())} of each")

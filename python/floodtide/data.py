@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes in HDF5, synthetic volumes, partitions and training coordinates.
+
+Volumes are named `file:dataset`; axes are z, y, x; sizes are voxels. A box is a pair (start, size).
+Functions that say Collective must be called by every rank of the job.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _comm, _core, errors
+
+Vec3 = tuple[int, int, int]
+Box = tuple[Vec3, Vec3]
+Progress = Callable[[int, int], None]
+
+THRESHOLDS = (0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""google/ffn's recommended limits between partitions."""
+
+_CHUNK = 64  # voxels along each axis of the chunks of volumes written here
+_GZIP = 4
+_BLOCKS_IN_FLIGHT = 64  # 2 MiB each: what rank 0 takes from all ranks before it writes
+_ROWS_IN_FLIGHT = 1 << 24  # 16 bytes each
+
+
+def parse_box(text: str) -> Box | None:
+    """The box that "z0:z1,y0:y1,x0:x1" means (z1 excluded); None for an empty text.
+
+    Raises:
+        InvalidArgumentError: If the text is anything else.
+    """
+    if not text.strip():
+        return None
+    match = re.fullmatch(r"\s*" + r"\s*,\s*".join([r"(\d+)\s*:\s*(\d+)"] * 3) + r"\s*", text)
+    numbers = [int(number) for number in match.groups()] if match else []
+    if not numbers or any(a >= b for a, b in zip(numbers[::2], numbers[1::2], strict=True)):
+        raise errors.InvalidArgumentError(
+            f"box '{text}': expected z0:z1,y0:y1,x0:x1 with z0 < z1, y0 < y1, x0 < x1,"
+            " for example 0:64,0:128,0:128"
+        )
+    z0, z1, y0, y1, x0, x1 = numbers
+    return (z0, y0, x0), (z1 - z0, y1 - y0, x1 - x0)
+
+
+def parse_vec3(text: str, what: str) -> Vec3:
+    """The three whole numbers that "z,y,x" means; `what` names them in the error.
+
+    Raises:
+        InvalidArgumentError: If the text is anything else.
+    """
+    match = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*", text)
+    if match is None:
+        raise errors.InvalidArgumentError(
+            f"{what} '{text}': expected z,y,x in voxels, for example 24,24,24"
+        )
+    z, y, x = (int(number) for number in match.groups())
+    return z, y, x
+
+
+class Volume:
+    """A three-dimensional dataset of integers or floating-point numbers, read in boxes.
+
+    Args:
+        file: An HDF5 file, or "file:dataset".
+        dataset: The dataset in `file`, if `file` names none.
+
+    Raises:
+        InvalidFileError: If the file or dataset is missing or unreadable, or has not three axes.
+    """
+
+    def __init__(self, file: str | os.PathLike[str], dataset: str | None = None) -> None:
+        path = os.fspath(file)
+        if dataset is None:
+            path, dataset = _core.data.parse_dataset_name(path)
+        self._volume = _core.data.Volume(path, dataset)
+
+    @property
+    def name(self) -> str:
+        """ "file:dataset"."""
+        return str(self._volume.name)
+
+    @property
+    def shape(self) -> Vec3:
+        """Voxels along z, y, x."""
+        z, y, x = self._volume.shape
+        return z, y, x
+
+    @property
+    def chunks(self) -> Vec3:
+        """Voxels of a storage chunk; the shape if the volume is stored in one piece."""
+        z, y, x = self._volume.chunks
+        return z, y, x
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the voxels."""
+        dtype: np.dtype[Any] = np.dtype(self._volume.dtype)
+        return dtype
+
+    def read(self, box: Box | str | None = None) -> NDArray[Any]:
+        """The voxels of a box (or of "z0:z1,y0:y1,x0:x1"; None: all) in the volume's own type.
+
+        Raises:
+            OutOfRangeError: If the box is not inside the volume.
+        """
+        if isinstance(box, str):
+            box = parse_box(box)
+        start, size = ((0, 0, 0), self.shape) if box is None else box
+        voxels: NDArray[Any] = self._volume.read(start, size)
+        return voxels
+
+    def __repr__(self) -> str:
+        return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"
+
+
+def write_volume(
+    path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], *, gzip: int = _GZIP
+) -> None:
+    """Write arrays as the datasets of a new HDF5 file, in chunks of at most 64 voxels an axis.
+
+    The file replaces an older one of that name only when it is complete.
+
+    Raises:
+        StorageError: If it cannot be written.
+        InvalidArgumentError: If an array is not C-contiguous or of an unusual type.
+    """
+    _core.data.write_datasets(os.fspath(path), dict(arrays), _CHUNK, gzip)
+
+
+def partition(
+    labels: str,
+    out: str,
+    *,
+    thresholds: Sequence[float] = THRESHOLDS,
+    lom_radius: Vec3 = (24, 24, 24),
+    min_size: int = 10000,
+    box: Box | None = None,
+    progress: Progress | None = None,
+) -> dict[int, int]:
+    """Sort the voxels of a label volume by how much of the box around them their object fills.
+
+    Collective: ranks compute blocks, rank 0 writes them; the file does not depend on their number.
+
+    Args:
+        labels: Integer labels, "file:dataset"; 0 is background.
+        out: Result, "file:dataset": uint8, 0 background, 1 + the number of thresholds that the
+            object's fraction reaches, 255 where the box leaves the volume. Replaces the file.
+        thresholds: Ascending fractions.
+        lom_radius: Half the size (z, y, x) of the box around a voxel.
+        min_size: Objects of fewer voxels count as background.
+        box: Part of the volume to take as if it were all; the rest gets 255.
+        progress: Called as progress(blocks done, blocks).
+
+    Returns:
+        Voxels of each partition.
+    """
+    comm = _comm.current()
+    writer = None
+    with _comm.agreed():
+        path, dataset = _core.data.parse_dataset_name(out)
+        job = _core.data.PartitionJob(labels, list(thresholds), lom_radius, min_size, box)
+        if comm.rank == 0:
+            writer = _core.data.PartitionWriter(job, path, dataset)
+    try:
+        with _comm.agreed():
+            sizes = job.count(*_share(job.counting_blocks, comm.rank, comm.size), None)
+        tables = [
+            np.frombuffer(part, dtype=np.int64).reshape(2, -1)
+            for part in _comm.allgather_bytes(sizes.tobytes())
+        ]
+        job.keep_large(tables)
+        # A rank takes several blocks at once for its threads. All results pass through every rank
+        # (allgather), so their number is bounded; one writer cannot serve more ranks anyway.
+        per_rank = max(1, min(4 * _core.num_threads(), _BLOCKS_IN_FLIGHT // comm.size))
+        per_round = min(comm.size * per_rank, _BLOCKS_IN_FLIGHT)
+        for first in range(0, job.blocks, per_round):
+            last = min(first + per_round, job.blocks)
+            _partition_round(job, writer, first, last)
+            if progress is not None:
+                progress(last, job.blocks)
+        with _comm.agreed():
+            if writer is not None:
+                writer.finish()
+    finally:
+        if writer is not None:
+            writer.discard()
+    counts: dict[int, int] = _comm.broadcast_object(dict(job.written_counts))
+    return counts
+
+
+def _partition_round(job: Any, writer: Any, first: int, last: int) -> None:
+    """Compute the blocks [first, last) on all ranks, write them in order on rank 0. Collective."""
+    comm = _comm.current()
+    with _comm.agreed():
+        begin, end = _share(last - first, comm.rank, comm.size)
+        blocks = job.compute(first + begin, first + end)
+    if comm.size > 1:
+        packed = b"".join(block.tobytes() for block in blocks)
+        gathered = np.frombuffer(b"".join(_comm.allgather_bytes(packed)), dtype=np.uint8)
+        ends = np.cumsum([np.prod(job.block(number)[1]) for number in range(first, last)])
+        blocks = [
+            piece.reshape(job.block(first + i)[1])
+            for i, piece in enumerate(np.split(gathered, ends[:-1]))
+        ]
+    with _comm.agreed():
+        if writer is not None:
+            for i, block in enumerate(blocks):
+                writer.write(first + i, block)
+
+
+def coordinates(
+    partitions: Sequence[str] | Mapping[str, str],
+    out: str | os.PathLike[str],
+    *,
+    margin: Vec3 = (0, 0, 0),
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> dict[int, int]:
+    """Write training centres in which every partition comes equally often, in a shuffled order.
+
+    Every partition but 255 is repeated cyclically to the size of the largest one, pooled over all
+    volumes. Collective: ranks make the rows, rank 0 writes them; the file does not depend on them.
+
+    Args:
+        partitions: Volumes made by `partition`: {name: "file:dataset"}, or texts "file:dataset" or
+            "name=file:dataset". Names are those of the training volumes; the default is the
+            file's name without extension.
+        out: HDF5 file; docs/formats describes it.
+        margin: Voxels (z, y, x) at the faces of every volume that are no centres.
+        seed: Chooses the order.
+        progress: Called as progress(rows done, rows).
+
+    Returns:
+        Voxels of each partition.
+    """
+    comm = _comm.current()
+    writer = None
+    with _comm.agreed():
+        job = _core.data.CoordinatesJob(_named(partitions), margin, seed, None)
+        if comm.rank == 0:
+            writer = _core.data.CoordinatesWriter(job, os.fspath(out))
+    try:
+        for first in range(0, job.size, _ROWS_IN_FLIGHT):
+            last = min(first + _ROWS_IN_FLIGHT, job.size)
+            with _comm.agreed():
+                begin, end = _share(last - first, comm.rank, comm.size)
+                rows = job.rows(first + begin, first + end, None)
+            if comm.size > 1:
+                gathered = b"".join(_comm.allgather_bytes(rows.tobytes()))
+                rows = np.frombuffer(gathered, dtype=np.int32).reshape(-1, 4)
+            with _comm.agreed():
+                if writer is not None:
+                    writer.write(first, rows)
+            if progress is not None:
+                progress(last, job.size)
+        with _comm.agreed():
+            if writer is not None:
+                writer.finish()
+    finally:
+        if writer is not None:
+            writer.discard()
+    return dict(zip(job.classes, job.class_counts, strict=True))
+
+
+def _named(partitions: Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
+    if isinstance(partitions, Mapping):
+        return list(partitions.items())
+    named = []
+    for text in partitions:
+        name, equals, volume = text.partition("=")
+        if not equals:
+            file, _ = _core.data.parse_dataset_name(text)
+            name, volume = os.path.splitext(os.path.basename(file))[0], text
+        named.append((name, volume))
+    return named
+
+
+def _share(total: int, rank: int, size: int) -> tuple[int, int]:
+    """The part [begin, end) of `total` things that belongs to a rank."""
+    return total * rank // size, total * (rank + 1) // size

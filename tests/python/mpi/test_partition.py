@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Partitions and coordinates made by several ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from launch import mpiexec
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> str:
+    rng = np.random.default_rng(1)
+    coarse = rng.integers(0, 6, (18, 3, 18), dtype=np.int32)
+    with h5py.File(tmp_path / "labels.h5", "w") as file:
+        file["stack"] = np.kron(coarse, np.ones((8, 8, 8), np.int32))
+    return f"{tmp_path / 'labels.h5'}:stack"
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_files_do_not_depend_on_the_number_of_ranks(
+    ranks: int, labels: str, tmp_path: Path
+) -> None:
+    command = ["-m", "floodtide", "partition", labels, f"{tmp_path}/p.h5:af"]
+    result = mpiexec(ranks, [*command, "--lom-radius", "3,4,5", "--min-size", "40000"])
+    assert result.status == 0, result.stderr
+    assert result.stdout.count("partition") == 1, "one rank prints"
+    command = ["-m", "floodtide", "coordinates", f"{tmp_path}/p.h5:af", f"{tmp_path}/c.h5"]
+    result = mpiexec(ranks, command)
+    assert result.status == 0, result.stderr
+
+    from floodtide import data
+
+    counts = data.partition(labels, f"{tmp_path}/one.h5:af", lom_radius=(3, 4, 5), min_size=40000)
+    data.coordinates([f"p={tmp_path}/one.h5:af"], tmp_path / "c1.h5")
+    assert len(counts) > 3
+    with h5py.File(tmp_path / "p.h5") as several, h5py.File(tmp_path / "one.h5") as one:
+        np.testing.assert_array_equal(several["af"][:], one["af"][:])
+        assert {k: v.tolist() for k, v in several["af"].attrs.items()} == {
+            k: v.tolist() for k, v in one["af"].attrs.items()
+        }
+    with h5py.File(tmp_path / "c.h5") as several, h5py.File(tmp_path / "c1.h5") as one:
+        np.testing.assert_array_equal(several["centres"][:], one["centres"][:])
+
+
+def test_bad_input_ends_all_ranks_with_one_line(labels: str, tmp_path: Path) -> None:
+    command = ["-m", "floodtide", "partition", labels + "s", f"{tmp_path}/p.h5:af"]
+    result = mpiexec(2, command)
+    assert result.status == 2
+    assert result.stderr.count("has no dataset 'stacks'") == 1, result.stderr
+    assert not list(tmp_path.glob("p.h5*"))
