@@ -8,6 +8,13 @@ namespace floodtide::bindings {
 
 void register_base(py::module_& m) {
   m.attr("__version__") = FLOODTIDE_VERSION;
+  m.def(
+      "build_info",
+      [] {
+        return py::dict(py::arg("compiler") = FLOODTIDE_COMPILER, py::arg("build_type") = FLOODTIDE_BUILD_TYPE,
+                        py::arg("hdf5") = FLOODTIDE_HDF5_VERSION, py::arg("eigen") = FLOODTIDE_EIGEN_VERSION);
+      },
+      "What this binary was built with, by name.");
   m.def("set_num_threads", &set_num_threads, py::arg("count"), "Threads that the compute of this rank uses.");
   m.def("num_threads", &num_threads);
   m.def("available_cores", &available_cores, "Cores that this process may run on.");

@@ -14,6 +14,7 @@ import json
 import pickle
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -57,11 +58,15 @@ def init(comm: Any = None) -> None:
                 "init: another communicator is in use; call floodtide.shutdown() first"
             )
         return
-    communicator = _world() if comm is None else _adopt(comm)
+    try:
+        communicator = _world() if comm is None else _adopt(comm)
+    except errors.UnsupportedError:
+        if rank() > 0:
+            time.sleep(1)  # rank 0 reports; a launcher may end the job when the first process exits
+        raise
     _state.local_ranks = _places(communicator)
     _state.comm, _state.given = communicator, comm
     if not _state.hooked:
-        atexit.register(_finish)
         _hook_exceptions()
         _state.hooked = True
 
@@ -103,12 +108,20 @@ def _adopt(comm: Any) -> Any:
 def _load(launched: _launch.Launcher | None) -> Any:
     if _state.library is None:
         _state.library = _launch.load(launched)
+        atexit.register(_finish)
     return _state.library
 
 
 def library() -> Any:
-    """The MPI library in use, None without one. Has family, library (file), version, start()."""
-    return _state.library
+    """The MPI library that this process uses or would use; loads it, but does not start MPI.
+
+    Returns:
+        The core's MpiLibrary: family, library (file), version, start() -> thread level.
+
+    Raises:
+        UnsupportedError: If there is none.
+    """
+    return _load(_launch.launcher())
 
 
 def shutdown() -> None:
@@ -119,8 +132,7 @@ def shutdown() -> None:
 
 def _finish() -> None:
     shutdown()
-    if _state.library is not None:
-        _state.library.finish()
+    _state.library.finish()
 
 
 def is_initialized() -> bool:

@@ -99,6 +99,11 @@ def plugin(family: str) -> Path:
     return Path(_core.__file__).with_name(f"_mpi_{family}.so")
 
 
+def plugins() -> list[str]:
+    """The families whose plug-in was built."""
+    return [family for family in FAMILIES if plugin(family).exists()]
+
+
 def libraries(family: str) -> list[str]:
     """Names and paths under which the MPI library is looked for, in this order."""
     if forced := os.environ.get("FLOODTIDE_LIBMPI"):
@@ -129,7 +134,8 @@ def load(launched: Launcher | None) -> Any:
     reasons = []
     for family in _candidates(launched):
         if not plugin(family).exists():
-            reasons.append(f"this build has no plug-in for {FAMILIES[family]}")
+            built = ", ".join(FAMILIES[other] for other in plugins()) or "none"
+            reasons.append(f"this build has no plug-in for {FAMILIES[family]} (plug-ins: {built})")
             continue
         try:
             return MpiLibrary(str(plugin(family)), libraries(family))

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <exception>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -21,7 +22,7 @@ using std::chrono::steady_clock;
 
 // A waiting rank looks often at first, because its peer is usually about to send, then ever more rarely: a blocking MPI wait
 // keeps a core busy that computing threads could use (docs/decisions/20261121-mpi-plugins.md has the figures).
-constexpr microseconds kSpin{100};
+constexpr microseconds kSpin{1000};
 constexpr microseconds kShortestSleep{20};
 constexpr microseconds kLongestSleep{200};
 constexpr milliseconds kOnWaitPeriod{50};
@@ -29,10 +30,12 @@ constexpr milliseconds kGiveUp{2000};
 
 using Message = std::array<char, kFloodtideMpiMessageBytes>;
 
-std::string one_line(std::string text) {
-  if (const auto end = text.find('\n'); end != std::string::npos) text.resize(end);
-  while (!text.empty() && text.back() == ' ') text.pop_back();
-  return text;
+/// The first line of a library's version, with single spaces.
+std::string one_line(const std::string& text) {
+  std::istringstream words(text.substr(0, text.find('\n')));
+  std::string line;
+  for (std::string word; words >> word;) line += line.empty() ? word : " " + word;
+  return line;
 }
 
 void* load(const std::string& file, int flags, std::string& out_reason) {
@@ -145,7 +148,10 @@ class MpiRequest final : public Request {
     auto sleep = kShortestSleep;
     while (!test()) {
       const auto now = steady_clock::now();
-      if (now - start < kSpin) continue;
+      if (now - start < kSpin) {
+        std::this_thread::yield();
+        continue;
+      }
       if (now >= next_call) {
         if (owner_.on_wait()) owner_.on_wait()();
         next_call = now + kOnWaitPeriod;

@@ -73,6 +73,7 @@ def run(arguments: list[str] | None = None) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        _comm.fail(KeyboardInterrupt("interrupted"))  # the signal may have reached this rank alone
         _print_once(f"{prefix}: interrupted")
         return 130
     except Error as error:

@@ -23,6 +23,7 @@ else:
 BENCHMARKS = {
     "peak": ("floodtide.cli.bench:peak", "Multiply-add peak of each instruction set."),
     "conv": ("floodtide.cli.bench:conv", "The three passes of a convolution."),
+    "allreduce": ("floodtide.cli.bench_allreduce:command", "Sums of gradients over ranks."),
 }
 
 COLUMNS = ("name", "kernel", "threads", "ranks", "median_s", "gflops", "peak_gflops", "ratio")
@@ -97,7 +98,7 @@ def row_options(function: Callable[..., Iterable[dict[str, Any]]]) -> Callable[.
     return wrapped
 
 
-EXTRA_COLUMNS = ("best_ratio", "fovs_per_s", "speedup", "peak_memory_mib")
+EXTRA_COLUMNS = ("best_ratio", "gb_per_s", "fovs_per_s", "speedup", "peak_memory_mib")
 WIDTHS = {"name": 22, "kernel": 16, "threads": 7, "ranks": 5}
 
 

@@ -12,6 +12,7 @@ from launch import run, script, skip_without_mpi
 pytestmark = pytest.mark.mpi
 
 END_S = 30  # every rank must be gone by then
+KILLED = 9  # of the ranks that were killed; MPICH's mpiexec may add these bits to the status
 
 
 def test_exception_on_one_rank_ends_all_and_names_it() -> None:
@@ -28,7 +29,7 @@ def test_exception_on_one_rank_ends_all_and_names_it() -> None:
         timeout_s=END_S,
     )
 
-    assert result.status == 1
+    assert result.status in (1, 1 | KILLED)
     assert "rank 1: loss is nan at step 7" in result.stderr
     assert "rank 0:" not in result.stderr
 
@@ -46,7 +47,7 @@ def test_input_error_on_one_rank_ends_all_with_its_exit_status() -> None:
         timeout_s=END_S,
     )
 
-    assert result.status == 2
+    assert result.status in (2, 2 | KILLED)
     assert "rank 1: a.h5: not found" in result.stderr
 
 

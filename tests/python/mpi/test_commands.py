@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands under mpiexec that belong to no other test: info and bench allreduce."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from launch import mpiexec, run, skip_without_mpi
+
+pytestmark = pytest.mark.mpi
+
+
+def test_info_under_mpiexec_shows_ranks_once() -> None:
+    result = mpiexec(2, ["-m", "floodtide", "info", "--json"])
+
+    facts = json.loads(result.stdout)  # one object: rank 0 alone prints
+    assert result.status == 0
+    assert facts["mpi"]["ranks"] == 2
+    assert facts["mpi"]["thread_level"] in ("serialized", "multiple")
+
+
+def test_bench_allreduce_has_a_row_for_each_algorithm() -> None:
+    command = ["bench", "allreduce", "--elements", "1000", "--seconds", "0", "--json"]
+    result = mpiexec(2, ["-m", "floodtide", *command])
+
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.status == 0
+    assert [row["kernel"] for row in rows] == ["ring", "mpi"]
+    assert all(row["ranks"] == 2 and row["samples"] >= 20 and row["gb_per_s"] > 0 for row in rows)
+
+
+def test_launcher_of_another_family_is_one_line_from_a_command_and_exit_status_2() -> None:
+    skip_without_mpi()
+
+    for variables in (
+        {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
+        {"PMI_SIZE": "2", "PMI_RANK": "0"},
+    ):
+        result = run([sys.executable, "-m", "floodtide", "info"], env=variables)
+
+        assert result.status == 2
+        assert result.stdout == ""
+        assert "mpiexec started 2 ranks, but" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
