@@ -68,12 +68,14 @@ class Conv3d {
   std::unique_ptr<Conv3dPlan> plan_;
 };
 
-/// A row of the dispatch table, best first; the last accepts every shape.
+/// A row of the dispatch table, best first; the last accepts every shape. `by_name_only` says why it is not chosen unless it
+/// is named, empty for all that are.
 struct Conv3dCandidate {
   std::string_view name;
   Isa level;                                                      ///< instruction set that it needs
   std::string (*unsupported)(const Conv3dShape& shape);           ///< why it refuses the shape, empty if it does not
   std::unique_ptr<Conv3dPlan> (*make)(const Conv3dShape& shape);  ///< plans scratch memory
+  std::string_view by_name_only = "";
 };
 [[nodiscard]] std::vector<Conv3dCandidate> conv3d_candidates();
 

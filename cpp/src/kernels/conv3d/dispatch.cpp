@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "floodtide/base/error.hpp"
+#include "kernels/conv3d/dnnl_plugin.hpp"
 #include "kernels/conv3d/plan.hpp"
 
 namespace floodtide::kernels {
@@ -49,7 +50,8 @@ Conv3dCandidate choose(const Conv3dShape& shape, Isa level, std::string_view ker
   for (const Conv3dCandidate& candidate : candidates) {
     names += str_cat(names.empty() ? "" : ", ", candidate.name);
     if (!kernel.empty() && candidate.name != kernel) continue;
-    const std::string reason = refusal(candidate, shape, level);
+    const bool left_out = kernel.empty() && !candidate.by_name_only.empty();
+    const std::string reason = left_out ? std::string(candidate.by_name_only) : refusal(candidate, shape, level);
     if (reason.empty()) {
       if (dispatch_listener()) dispatch_listener()(str_cat(describe(shape), ": ", candidate.name, refusals));
       return candidate;
@@ -69,6 +71,7 @@ std::vector<Conv3dCandidate> conv3d_candidates() {
       {"avx2_direct", Isa::avx2, &direct_unsupported, &make_direct<&direct::kAvx2>},
 #endif
       {"generic_direct", Isa::generic, &direct_unsupported, &make_direct<&direct::kGeneric>},
+      {"onednn", Isa::generic, &dnnl_unsupported, &make_dnnl_plan, "a yardstick; its sums depend on the number of threads"},
       {"eigen", Isa::generic, &accepts_everything, &make_eigen_plan},
       {"reference", Isa::reference, &accepts_everything, &make_reference_plan},
   };

@@ -37,6 +37,10 @@ TEST(Conv3dDispatch, ShapesThatTheDirectKernelsRefuseGoToTheGeneralOnes) {
   EXPECT_EQ(Conv3d({2, 2, 2, 512, 16}, Isa::generic).kernel(), "eigen");
 }
 
+#if defined(FLOODTIDE_TEST_ONEDNN)
+TEST(Conv3dDispatch, OneDnnIsThereWhenItIsNamed) { EXPECT_EQ(Conv3d(kUsual, Isa::generic, "onednn").kernel(), "onednn"); }
+#endif
+
 TEST(Conv3dDispatch, LastCandidateIsTheReferenceAndAcceptsEverything) {
   const Conv3dCandidate last = conv3d_candidates().back();
   EXPECT_EQ(last.name, "reference");
@@ -72,6 +76,7 @@ TEST(Conv3dDispatch, TellsTheListenerTheChoiceAndEachRefusal) {
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_NE(lines[0].find("conv3d 3x3x3, 32 to 512 channels, 5x6x7 voxels: "), std::string::npos) << lines[0];
   EXPECT_NE(lines[0].find("not avx2_direct: needs avx2, the level is generic"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("not onednn: a yardstick"), std::string::npos) << lines[0];
   EXPECT_NE(lines[0].find("not generic_direct: more than 256 channels"), std::string::npos) << lines[0];
 }
 

@@ -222,6 +222,7 @@ TEST(Conv3dKernels, PassesAreAdjointToEachOther) {
 TEST(Conv3dKernels, ResultsDoNotDependOnTheNumberOfThreads) {
   const int before = num_threads();
   for_each_kernel([](const Sizes& sizes, const Conv3dCandidate& kernel) {
+    if (!kernel.by_name_only.empty()) return;
     const Conv3dCase c = make_case(sizes.shape, sizes.in, sizes.out);
     const auto conv = planned(c, kernel);
     std::vector<float> first;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include "floodtide/base/error.hpp"
+#include "kernels/conv3d/dnnl_plugin.hpp"
+
+namespace floodtide::kernels {
+namespace {
+
+struct Plugin {
+  DnnlMakePlan make_plan = nullptr;
+  std::string problem;
+};
+
+/// The plug-in lies beside the file that contains this code: the Python module, or a test program.
+std::filesystem::path plugin_file() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&make_dnnl_plan), &info) == 0 || info.dli_fname == nullptr) return {};
+  return std::filesystem::absolute(info.dli_fname).parent_path() / kDnnlPluginFile;
+}
+
+Plugin load() {
+  const std::filesystem::path file = plugin_file();
+  if (!std::filesystem::exists(file)) return {nullptr, str_cat("the plug-in ", kDnnlPluginFile, " is not installed")};
+  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return {nullptr, ::dlerror()};
+  void* const symbol = ::dlsym(library, kDnnlPluginSymbol);
+  if (symbol == nullptr) return {nullptr, ::dlerror()};
+  return {reinterpret_cast<DnnlMakePlan>(symbol), ""};
+}
+
+const Plugin& plugin() {
+  static const Plugin loaded = load();
+  return loaded;
+}
+
+}  // namespace
+
+std::string dnnl_unsupported(const Conv3dShape&) { return plugin().problem; }
+
+std::unique_ptr<Conv3dPlan> make_dnnl_plan(const Conv3dShape& shape) {
+  return std::unique_ptr<Conv3dPlan>(plugin().make_plan(shape));
+}
+
+}  // namespace floodtide::kernels
