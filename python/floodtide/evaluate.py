@@ -8,16 +8,21 @@ ones as one segment.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
+from floodtide.data import Box, Vec3, Volume
+from floodtide.errors import OutOfRangeError, ShapeError
 
 ContingencyTable = _core.evaluate.ContingencyTable
 
 Labels = NDArray[np.integer[Any]]
+
+_BLOCK_VOXELS = 1 << 24  # read at a time from each volume
 
 
 def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
@@ -57,3 +62,86 @@ def variation_of_information(
     prefix = "" if segmented_only else "all_"
     result = scores(segmentation, truth)
     return result[prefix + "voi_split"], result[prefix + "voi_merge"]
+
+
+def score_volumes(
+    segmentation: Volume,
+    truth: Volume,
+    box: Box | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, float]:
+    """Compare two volumes on disk, read in blocks: they may be larger than memory.
+
+    A segmentation of a box knows by its attribute `box_start` where it lies in the whole volume.
+    A truth of the segmentation's own shape without that attribute is taken to cover the same box.
+
+    Args:
+        segmentation: Segment ids.
+        truth: Object ids of at least the segmentation's box.
+        box: Part to compare, (start, size) in voxels of the whole volume; None: the segmentation.
+        progress: Called as progress(voxels done, voxels).
+
+    Returns:
+        As `scores`.
+
+    Raises:
+        ShapeError: If the truth does not cover the segmentation.
+        OutOfRangeError: If the box is not inside the segmentation.
+    """
+    start = _placement(segmentation) or (0, 0, 0)
+    truth_start = _placement(truth)
+    if truth_start is None:
+        truth_start = start if truth.shape == segmentation.shape else (0, 0, 0)
+    if not _inside((start, segmentation.shape), (truth_start, truth.shape)):
+        raise ShapeError(
+            f"evaluate: segmentation {segmentation.name} covers {_show(start, segmentation.shape)},"
+            f" truth {truth.name} covers {_show(truth_start, truth.shape)},"
+            " expected a truth that covers the segmentation"
+        )
+    region = (start, segmentation.shape) if box is None else box
+    if not _inside(region, (start, segmentation.shape)):
+        raise OutOfRangeError(
+            f"evaluate: box {_show(*region)} is not inside the segmentation,"
+            f" {_show(start, segmentation.shape)}"
+        )
+    table = ContingencyTable()
+    total, done = int(np.prod(region[1])), 0
+    for block in _blocks(region, segmentation.chunks):
+        table.add(
+            segmentation.read((_minus(block[0], start), block[1])),
+            truth.read((_minus(block[0], truth_start), block[1])),
+        )
+        done += int(np.prod(block[1]))
+        if progress is not None:
+            progress(done, total)
+    result: dict[str, float] = table.scores()
+    return result
+
+
+def _placement(volume: Volume) -> Vec3 | None:
+    start: Vec3 | None = _core.segment.placement(volume.name)
+    return None if start is None else (start[0], start[1], start[2])
+
+
+def _minus(a: Vec3, b: Vec3) -> Vec3:
+    return a[0] - b[0], a[1] - b[1], a[2] - b[2]
+
+
+def _inside(inner: Box, outer: Box) -> bool:
+    return all(
+        a >= b and a + size <= b + whole for a, size, b, whole in zip(*inner, *outer, strict=True)
+    )
+
+
+def _show(start: Vec3, size: Vec3) -> str:
+    return ",".join(f"{a}:{a + n}" for a, n in zip(start, size, strict=True))
+
+
+def _blocks(region: Box, chunks: Vec3) -> Iterator[Box]:
+    """Boxes of whole planes, as deep as memory allows, split along y where planes are too large."""
+    (z0, y0, x0), (nz, ny, nx) = region
+    rows = max(1, min(ny, _BLOCK_VOXELS // (nx * min(chunks[0], nz))))
+    depth = max(1, min(nz, _BLOCK_VOXELS // (nx * rows)))
+    for z in range(z0, z0 + nz, depth):
+        for y in range(y0, y0 + ny, rows):
+            yield (z, y, x0), (min(depth, z0 + nz - z), min(rows, y0 + ny - y), nx)

@@ -3,11 +3,25 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.data import Box, Volume
+from floodtide.errors import OutOfRangeError, ShapeError, StorageError
 from floodtide.options import option
 
 Vec3 = tuple[int, int, int]
+Image = NDArray[Any] | Volume
+Progress = Callable[[int, int], None]
+
+MEAN, STD = 128.0, 33.0
+"""Image normalisation of the published FIB-25 network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +42,12 @@ class SegmentOptions:
     std: float | None = option(
         None, "Image standard deviation; left out: the named volume's, else 33"
     )
-    fov: Vec3 | None = option(
+    fov: tuple[int, int, int] | None = option(
         None,
         "Field of view (z, y, x) in voxels, odd; only for TensorFlow checkpoints, which do not know"
         " it; left out: 33 each",
     )
-    deltas: Vec3 | None = option(
+    deltas: tuple[int, int, int] | None = option(
         None,
         "Step of the field of view (z, y, x) in voxels; only for TensorFlow checkpoints; left out:"
         " 8 each",
@@ -48,11 +62,213 @@ class SegmentOptions:
     move_threshold: float = option(0.9, "Probability from which the field of view moves to a voxel")
     segment_threshold: float = option(0.6, "Probability from which a voxel joins the object")
     min_segment_size: int = option(1000, "Objects of fewer voxels are dropped")
-    min_boundary_dist: Vec3 = option(
+    min_boundary_dist: tuple[int, int, int] = option(
         (1, 1, 1), "Seeds keep this distance (z, y, x) in voxels from earlier objects"
     )
     disco_seed_threshold: float = option(
         0.0,
-        "Once more than this share of a field of view is object, voxels predicted background stay so;"
+        "Once more than this share of a field of view is object, voxels called background stay so;"
         " negative: off",
     )
+
+
+class Origin(NamedTuple):
+    """How a segment came about."""
+
+    id: int
+    start_zyx: Vec3  # its seed, in voxels of the whole volume
+    iterations: int  # evaluations of the network
+    voxels: int
+    walltime_s: float
+
+
+class Overlap(NamedTuple):
+    """Voxels that a segment claimed although an earlier one has them."""
+
+    id: int
+    earlier_id: int
+    voxels: int
+
+
+class Move(NamedTuple):
+    """One evaluation of the network while an object grows."""
+
+    step: int  # evaluations before this one
+    position_zyx: Vec3  # centre of the field of view, in voxels of the whole volume
+    logits: NDArray[np.float32]  # what was written to the canvas there, shape of the field of view
+
+
+class Object(NamedTuple):
+    """One flooded object."""
+
+    logits: NDArray[np.float32]  # canvas (z, y, x); not-a-number where the network never looked
+    moves: list[Vec3]  # centres of all evaluations, in voxels of the whole volume
+    counters: dict[str, int]  # named as google/ffn's
+
+
+class Segmentation:
+    """A segmented box.
+
+    Attributes:
+        segmentation: Ids from 1, 0 where there is no segment; the smallest unsigned type.
+        start_zyx: Where the box begins in the whole volume.
+        origins: How each segment came about, in order of ids.
+        overlaps: Voxels claimed twice.
+        counters: Event counts and times in milliseconds, named as google/ffn's.
+    """
+
+    def __init__(self, result: Any) -> None:
+        self._result = result
+        self.segmentation: NDArray[np.unsignedinteger[Any]] = result.labels()
+        self.start_zyx: Vec3 = tuple(result.start)
+        self.origins = [Origin(*row) for row in result.origins()]
+        self.overlaps = [Overlap(*row) for row in result.overlaps()]
+        self.counters: dict[str, int] = result.counters
+
+    @property
+    def coverage(self) -> float:
+        """Share of the voxels that belong to a segment."""
+        return float(np.count_nonzero(self.segmentation) / self.segmentation.size)
+
+    def save(self, reference: str, notes: Mapping[str, str] | None = None) -> None:
+        """Write an HDF5 file "file:dataset" with everything here; docs/formats.md describes it.
+
+        Args:
+            reference: The file is replaced when the new one is complete.
+            notes: Texts that become attributes of the dataset.
+
+        Raises:
+            StorageError: If it cannot be written.
+        """
+        path, dataset = _core.data.parse_dataset_name(reference)
+        self._result.write(path, dataset, dict(notes or {}))
+
+
+class Segmenter:
+    """Segments volumes with a network.
+
+    Args:
+        model: `ft.nn.FFN`, or anything with `fov`, `deltas` and `forward(image, logits)`.
+        options: Thresholds and image normalisation; what names files is not used here.
+    """
+
+    def __init__(self, model: Any, options: SegmentOptions | None = None) -> None:
+        self.model = model
+        self.options = options or SegmentOptions()
+
+    def segment(
+        self, volume: Image, box: Box | None = None, progress: Progress | None = None
+    ) -> Segmentation:
+        """Segment a volume, or a box (start, size) of it.
+
+        Args:
+            volume: Raw image, (z, y, x) of any number type; with a Volume only the box is read.
+            box: In voxels of the volume; None: all of it.
+            progress: Called as progress(seeds done, seeds) after every evaluation of the network.
+
+        Raises:
+            ShapeError: If the field of view is larger than the box.
+            OutOfRangeError: If the box is not inside the volume.
+            InvalidArgumentError: If an option is out of range or a voxel is not finite.
+        """
+        image, start = _read(volume, box)
+        flooder = self._flooder(image)
+        margin = [size // 2 for size in self.model.fov]
+        seeds = _core.segment.find_seeds(
+            image, *self._normalisation(), self.options.seed_policy, margin, None
+        )
+        flooder.segment_all(seeds, progress)
+        return Segmentation(flooder.take_result(start, list(volume.shape)))
+
+    def segment_at(
+        self,
+        volume: Image,
+        zyx: Sequence[int],
+        on_move: Callable[[Move], object] | None = None,
+        box: Box | None = None,
+    ) -> Object:
+        """Flood one object from a seed.
+
+        Args:
+            volume: As for `segment`.
+            zyx: The seed, in voxels of the volume.
+            on_move: Called after each evaluation, so that a growing object can be watched.
+            box: Part of the volume that the object may fill; None: all of it.
+
+        Raises:
+            OutOfRangeError: If no field of view fits at the seed.
+        """
+        image, start = _read(volume, box)
+        flooder = self._flooder(image)
+        moves: list[Vec3] = []
+
+        def moved(step: int, local: Vec3, logits: NDArray[np.float32]) -> None:
+            moves.append(_sum(local, start))
+            if on_move is not None:
+                on_move(Move(step, moves[-1], logits))
+
+        flooder.segment_at([a - b for a, b in zip(zyx, start, strict=True)], moved)
+        return Object(flooder.logits(), moves, flooder.counters())
+
+    def _normalisation(self) -> tuple[float, float]:
+        mean, std = self.options.mean, self.options.std
+        return MEAN if mean is None else mean, STD if std is None else std
+
+    def _flooder(self, image: NDArray[np.float32]) -> Any:
+        options = self.options
+        predictor = self.model.forward
+        if hasattr(self.model, "core"):
+            predictor = self.model.core
+            predictor.parameters_changed()  # someone may have written to them
+        return _core.segment.Flooder(
+            image,
+            *self._normalisation(),
+            predictor,
+            fov=list(self.model.fov),
+            deltas=list(self.model.deltas),
+            init_activation=options.init_activation,
+            pad_value=options.pad_value,
+            move_threshold=options.move_threshold,
+            segment_threshold=options.segment_threshold,
+            disco_seed_threshold=options.disco_seed_threshold,
+            min_segment_size=options.min_segment_size,
+            min_boundary_dist=list(options.min_boundary_dist),
+        )
+
+
+def check_writable(reference: str) -> None:
+    """Find out before hours of work whether "file:dataset" can be written.
+
+    Raises:
+        InvalidArgumentError: If it does not name a file and a dataset.
+        StorageError: If the folder is missing or may not be written to.
+    """
+    path, _ = _core.data.parse_dataset_name(reference)
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.access(folder, os.W_OK):
+        raise StorageError(f"{path}: cannot write to folder {folder}")
+
+
+def _sum(a: Sequence[int], b: Sequence[int]) -> Vec3:
+    z, y, x = (i + j for i, j in zip(a, b, strict=True))
+    return z, y, x
+
+
+def _read(volume: Image, box: Box | None) -> tuple[NDArray[np.float32], Vec3]:
+    """The box as float32 and where it begins."""
+    if isinstance(volume, Volume):
+        voxels = volume.read(box)
+    else:
+        voxels = np.asarray(volume)
+        if voxels.ndim != 3:
+            raise ShapeError(f"segment: image has {voxels.ndim} axes, expected 3 (z, y, x)")
+        if box is not None:
+            (z, y, x), (nz, ny, nx) = box
+            if min(z, y, x) < 0 or any(
+                begin + count > size for begin, count, size in zip(*box, voxels.shape, strict=True)
+            ):
+                raise OutOfRangeError(
+                    f"segment: box {box} (start, size) is not inside a volume of {voxels.shape}"
+                )
+            voxels = voxels[z : z + nz, y : y + ny, x : x + nx]
+    return np.ascontiguousarray(voxels, dtype=np.float32), (0, 0, 0) if box is None else box[0]

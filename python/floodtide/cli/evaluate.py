@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide evaluate`."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import click
+
+ROWS = (
+    ("adapted Rand error", "adapted_rand_error", "0 is perfect"),
+    ("Rand precision", "rand_precision", "mergers lower it"),
+    ("Rand recall", "rand_recall", "splits lower it"),
+    ("VOI split (bits)", "voi_split", "H(segmentation | truth)"),
+    ("VOI merge (bits)", "voi_merge", "H(truth | segmentation)"),
+    ("voxels", "voxels", "with truth > 0"),
+    ("segments", "segments", ""),
+    ("objects", "objects", ""),
+)
+
+
+@click.command()
+@click.argument("segmentation", metavar="SEGMENTATION")
+@click.argument("truth", metavar="TRUTH")
+@click.option("--box", default="", help="Part to compare, z0:z1,y0:y1,x0:x1 of the whole volume.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(segmentation: str, truth: str, box: str, as_json: bool) -> None:
+    """Compare a segmentation with the truth, both file:dataset.
+
+    Voxels with truth 0 are left out. Scores are given for the segmented voxels (id > 0), and for
+    all voxels with the unsegmented ones as one segment (in JSON with the prefix all_). A
+    segmentation of a box is compared with the same box of the truth. Scores without any voxel are
+    null in JSON.
+
+    \b
+    Example:
+      floodtide evaluate out.h5:segmentation groundtruth.h5:stack --json
+    """
+    from floodtide import evaluate
+    from floodtide.cli.progress import bar
+    from floodtide.data import Volume, parse_box
+
+    with bar("voxels", "evaluate") as progress:
+        scores = evaluate.score_volumes(
+            Volume(segmentation), Volume(truth), parse_box(box), progress
+        )
+    if as_json:
+        plain = {name: None if math.isnan(value) else value for name, value in scores.items()}
+        click.echo(json.dumps(plain))
+        return
+    click.echo(f"{'':20}{'segmented':>12}{'all voxels':>12}")
+    for title, name, note in ROWS:
+        values = (_text(scores[name]), _text(scores["all_" + name]))
+        click.echo(f"{title:20}{values[0]:>12}{values[1]:>12}  {note}".rstrip())
+    click.echo(f"{'coverage':20}{_text(scores['coverage']):>12}")
+
+
+def _text(value: float) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
