@@ -8,6 +8,7 @@
 #include "floodtide/data/coordinates.hpp"
 #include "floodtide/data/examples.hpp"
 #include "floodtide/data/partition.hpp"
+#include "floodtide/data/synth.hpp"
 #include "floodtide/data/volume.hpp"
 
 namespace floodtide::bindings {
@@ -279,6 +280,21 @@ void register_examples(py::module_& m) {
       });
 }
 
+void register_synth(py::module_& m) {
+  m.def(
+      "synth",
+      [](const Vec3& shape, std::uint64_t seed, const py::object& progress) {
+        const Progress callback = progress_of(progress);
+        data::SynthVolume volume;
+        {
+          const py::gil_scoped_release unlocked;
+          volume = data::make_synthetic_volume({shape, seed}, callback);
+        }
+        return std::pair(to_numpy(std::move(volume.image)), to_numpy(std::move(volume.labels)));
+      },
+      py::arg("shape"), py::arg("seed"), py::arg("progress"));
+}
+
 }  // namespace
 
 void register_data(py::module_& m) {
@@ -287,6 +303,7 @@ void register_data(py::module_& m) {
   register_partition(data);
   register_coordinates(data);
   register_examples(data);
+  register_synth(data);
 }
 
 }  // namespace floodtide::bindings
