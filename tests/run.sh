@@ -47,7 +47,7 @@ wheel=$(ls "$root"/build/wheel/floodtide-*.whl)
 mypy
 
 step "C++ build, assertions on, warnings are errors"
-cmake --preset dev -DFLOODTIDE_INPLACE=OFF >build/dev.log || { cat build/dev.log; exit 1; }
+cmake --preset dev -DFLOODTIDE_INPLACE=OFF -DFLOODTIDE_OPENMPI_ROOT="$second" >build/dev.log || { cat build/dev.log; exit 1; }
 cmake --build --preset dev | tail -n 1
 step "C++ build without MPI and oneDNN"
 cmake --preset serial >build/serial.log || { cat build/serial.log; exit 1; }
@@ -61,7 +61,7 @@ ctest --preset serial --quiet --output-log build/ctest-serial.log || { cat build
 tail -n 4 build/ctest-serial.log
 
 step "Python tests over the installed wheel, with MPICH"
-python -m pytest -q --junitxml=build/pytest.xml
+FLOODTIDE_WHEEL=$wheel python -m pytest -q --junitxml=build/pytest.xml
 python tests/scripts/check_skips.py build/pytest.xml
 step "communicating Python tests with Open MPI"
 PATH="$second/bin:$PATH" "$second/bin/python" -m pytest -q -m mpi --junitxml=build/pytest-openmpi.xml

@@ -20,8 +20,8 @@ namespace py = pybind11;
 template <class T, std::size_t Rank>
 View<T, Rank> view_of(const py::object& object, const std::string& what) {
   using Plain = std::remove_const_t<T>;
-  const auto expected = str_cat(what, ": expected a C-contiguous array of ", py::str(py::dtype::of<Plain>()).template cast<std::string>(),
-                                " with ", Rank, " axes, got ");
+  const auto expected = str_cat(what, ": expected a C-contiguous array of ",
+                                py::str(py::dtype::of<Plain>()).template cast<std::string>(), " with ", Rank, " axes, got ");
   FLOODTIDE_REQUIRE(py::isinstance<py::array>(object), invalid_argument, expected,
                     py::type::of(object).attr("__name__").template cast<std::string>());
   const auto array = py::reinterpret_borrow<py::array>(object);

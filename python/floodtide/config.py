@@ -265,7 +265,7 @@ def _override(document: dict[str, Any], override: str) -> None:
 
 
 def _build(cls: type[T], table: Any, prefix: str, where: str) -> T:
-    """An instance of the dataclass `cls` from a TOML table; every problem is a ConfigurationError that names the key."""
+    """An instance of the dataclass `cls` from a TOML table; a ConfigurationError names the key that is wrong."""
     if not isinstance(table, Mapping):
         raise ConfigurationError(
             f"{where}: [{prefix.rstrip('.')}] is {_type_name(table)}, expected a table"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """Base of all exceptions that floodtide raises on purpose. The message is one line: what, where, what was expected."""
+    """Base of all that floodtide raises on purpose. The message is one line: what, where, what was expected."""
 
     exit_status = 1
     agreed = False

@@ -62,20 +62,20 @@ template <class... Parts>
 
 /// Guards public entry points: always on, O(1), no side effects.
 /// Example: FLOODTIDE_REQUIRE(n > 0, shape_mismatch, "conv3d: batch is ", n, ", expected at least 1");
-#define FLOODTIDE_REQUIRE(condition, code, ...)                         \
-  do {                                                                  \
-    if (!(condition)) [[unlikely]] {                                    \
-      ::floodtide::raise(::floodtide::ErrorCode::code, __VA_ARGS__);    \
-    }                                                                   \
+#define FLOODTIDE_REQUIRE(condition, code, ...)                      \
+  do {                                                               \
+    if (!(condition)) [[unlikely]] {                                 \
+      ::floodtide::raise(::floodtide::ErrorCode::code, __VA_ARGS__); \
+    }                                                                \
   } while (false)
 
 /// States an invariant of ours; vanishes unless FLOODTIDE_ASSERTIONS is defined.
 #if defined(FLOODTIDE_ASSERTIONS)
-#define FLOODTIDE_ASSERT(condition)                                                                          \
-  do {                                                                                                       \
-    if (!(condition)) [[unlikely]] {                                                                         \
+#define FLOODTIDE_ASSERT(condition)                                                                           \
+  do {                                                                                                        \
+    if (!(condition)) [[unlikely]] {                                                                          \
       ::floodtide::raise(::floodtide::ErrorCode::internal, __FILE__, ":", __LINE__, ": broken: " #condition); \
-    }                                                                                                        \
+    }                                                                                                         \
   } while (false)
 #else
 #define FLOODTIDE_ASSERT(condition) static_cast<void>(0)

@@ -7,7 +7,8 @@
 
 namespace floodtide {
 
-/// Threads that parallel_for of the calling thread uses. Every rank (process, or thread of the `threads` transport) has its own number.
+/// Threads that parallel_for of the calling thread uses. Every rank (process, or thread of the `threads` transport) has its own
+/// number.
 void set_num_threads(int count);
 [[nodiscard]] int num_threads();
 /// Cores that this process may run on (its affinity mask).

@@ -34,7 +34,8 @@ class View {
   /// A view of mutable elements is also one of constant elements.
   template <class U>
     requires(std::is_same_v<const U, T>)
-  View(const View<U, Rank>& other) noexcept : data_(other.data()), shape_(other.shape()) {}  // NOLINT(google-explicit-constructor)
+  View(const View<U, Rank>& other) noexcept
+      : data_(other.data()), shape_(other.shape()) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] T* data() const noexcept { return data_; }
   [[nodiscard]] const Shape<Rank>& shape() const noexcept { return shape_; }

@@ -23,9 +23,10 @@ TEST(ParallelFor, RunsEveryChunkOnce) {
 
 TEST(ParallelFor, RethrowsTheFailureOfAChunk) {
   set_num_threads(2);
-  EXPECT_THROW(parallel_for(8, [](std::int64_t chunk) {
-                 if (chunk == 5) raise(ErrorCode::numerical, "chunk 5");
-               }),
+  EXPECT_THROW(parallel_for(8,
+                            [](std::int64_t chunk) {
+                              if (chunk == 5) raise(ErrorCode::numerical, "chunk 5");
+                            }),
                Error);
 }
 

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write docs/configuration.md from the configuration's dataclasses and the registries.
+
+Usage: python docs/generate_configuration.py [--check]
+--check writes nothing and exits with 1 if the page is not what would be written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from floodtide import _core, config
+
+PAGE = Path(__file__).with_name("configuration.md")
+
+HEAD = """\
+<!-- Made by docs/generate_configuration.py; change the code and run it again. -->
+# Configuration
+
+A run is one TOML file. Every key has a default unless the table says *required*; an unknown key is
+an error that names the nearest known one; the resolved file, defaults included, is saved with the
+run. On the command line `--set section.key=value` overrides a key, and
+`--set data.volumes.0.key=value` one of the first volume's.
+
+Sizes and positions are (z, y, x) in voxels. Boxes are `z0:z1,y0:y1,x0:x1`, ends excluded. Volumes
+are `file:dataset`. In paths `~` and `$NAME` are expanded; relative ones are relative to the working
+directory.
+
+Environment: `FLOODTIDE_ISA` caps the instruction set of the kernels, `FLOODTIDE_VERBOSE=dispatch`
+prints which kernels are chosen and why, `FLOODTIDE_MPI_FAMILY` (`mpich`, `openmpi`) and
+`FLOODTIDE_LIBMPI` (a path) choose among several MPI libraries, `OMP_NUM_THREADS` sets the threads
+of a rank where `run.threads` is 0.
+"""
+
+
+def generate() -> str:
+    """The page."""
+    parts = [HEAD]
+    for section in dataclasses.fields(config.Config):
+        parts.append(
+            _section(f"[{section.name}]", typing.get_type_hints(config.Config)[section.name])
+        )
+        if section.name == "data":
+            parts.append(_section("[[data.volumes]]", config.VolumeConfig))
+        if section.name == "optimizer":
+            parts.append(_registry("Optimizers", _core.optimizer_rows()))
+    return "\n".join(parts)
+
+
+def _section(title: str, cls: type) -> str:
+    lines = [f"## `{title}`", "", str(cls.__doc__).strip().split("\n")[0], ""]
+    lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if field.name in ("volumes", "values"):
+            continue  # tables of their own
+        cells = (field.name, _type(hints[field.name]), _default(field), _meaning(field))
+        lines.append(f"| `{cells[0]}` | {cells[1]} | {cells[2]} | {cells[3]} |")
+    return "\n".join([*lines, ""])
+
+
+def _registry(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = [f"### {title}", "", "Further keys of the section, by `name`:", ""]
+    lines += ["| name | key | type | default | meaning |", "|---|---|---|---|---|"]
+    for row in rows:
+        lines.append(f"| `{row['name']}` | | | | {row['help']} |")
+        for spec in row["parameters"]:
+            unit = f" ({spec['unit']})" if spec["unit"] else ""
+            lines.append(
+                f"| | `{spec['name']}` | {spec['type']} | `{_toml(spec['default'])}` "
+                f"| {spec['help']}{unit} |"
+            )
+    return "\n".join([*lines, ""])
+
+
+def _meaning(field: dataclasses.Field[Any]) -> str:
+    choices = field.metadata.get("choices", ())
+    text = str(field.metadata["help"]).replace("|", "\\|")
+    return text + (f". One of {', '.join(f'`{choice}`' for choice in choices)}" if choices else "")
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is dataclasses.MISSING:
+        return "*required*"
+    return "left out" if field.default is None else f"`{_toml(field.default)}`"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    return repr(value)
+
+
+def _type(hint: Any) -> str:
+    arguments = list(_arguments(hint))
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        return _type(arguments[0])
+    if origin is tuple:
+        inner = {int: "integers", float: "numbers", str: "strings"}[arguments[0]]
+        return f"list of {inner}" if arguments[-1] is Ellipsis else f"{len(arguments)} {inner}"
+    return {int: "integer", float: "number", str: "string", bool: "boolean"}[hint]
+
+
+def _arguments(hint: Any) -> Iterator[Any]:
+    return (argument for argument in typing.get_args(hint) if argument is not type(None))
+
+
+def main() -> int:
+    """Write the page, or compare it."""
+    page = generate()
+    if "--check" in sys.argv[1:]:
+        return 0 if PAGE.read_text("utf-8") == page else 1
+    PAGE.write_text(page, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
