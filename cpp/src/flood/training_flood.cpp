@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/flood/training_flood.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/flood/fixed_moves.hpp"
+
+namespace floodtide::flood {
+
+float logit(double probability) { return static_cast<float>(std::log(probability / (1 - probability))); }
+
+Vec3 patch_size(const Vec3& fov, const Vec3& deltas) {
+  return {fov[0] + 2 * deltas[0], fov[1] + 2 * deltas[1], fov[2] + 2 * deltas[2]};
+}
+
+TrainingFlood::TrainingFlood(const TrainingFloodOptions& options)
+    : options_(options), canvas_(patch_size(options.fov, options.deltas)) {
+  FLOODTIDE_REQUIRE(options.seed_pad > 0 && options.seed_pad < 1, invalid_argument, "training: seed_pad is ", options.seed_pad,
+                    ", expected a probability between 0 and 1");
+  FLOODTIDE_REQUIRE(options.threshold > 0 && options.threshold <= kSeedProbability, invalid_argument, "training: threshold is ",
+                    options.threshold, ", expected a probability above 0 and at most the seed's, ", kSeedProbability);
+}
+
+void TrainingFlood::begin(std::uint64_t seed, std::uint64_t stream) {
+  moves_ = fixed_moves(options_.deltas, seed, stream);
+  next_ = 0;
+  std::ranges::fill(canvas_.span(), logit(options_.seed_pad));
+  const Vec3& size = canvas_.shape();
+  canvas_.view()(size[0] / 2, size[1] / 2, size[2] / 2) = logit(kSeedProbability);
+}
+
+void TrainingFlood::resume(std::uint64_t seed, std::uint64_t stream, std::int64_t move, View<const float, 3> canvas) {
+  begin(seed, stream);
+  FLOODTIDE_REQUIRE(canvas.shape() == canvas_.shape(), shape_mismatch, "training: the stored canvas has shape ",
+                    Show{canvas.shape()}, ", expected ", Show{canvas_.shape()});
+  FLOODTIDE_REQUIRE(move >= 0 && move <= static_cast<std::int64_t>(moves_.size()), out_of_range, "training: stored move ", move,
+                    " of ", moves_.size());
+  next_ = move;
+  std::ranges::copy(canvas.span(), canvas_.data());
+}
+
+std::optional<Box> TrainingFlood::advance() {
+  const Vec3& size = canvas_.shape();
+  const float threshold = logit(options_.threshold);
+  while (next_ < static_cast<std::int64_t>(moves_.size())) {
+    const Vec3& offset = moves_[static_cast<std::size_t>(next_++)];
+    const Vec3 centre{size[0] / 2 + offset[0], size[1] / 2 + offset[1], size[2] / 2 + offset[2]};
+    if (canvas_.view().at(centre) >= threshold) return centred_box(centre, options_.fov);
+  }
+  return std::nullopt;
+}
+
+}  // namespace floodtide::flood
