@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "floodtide/comm/communicator.hpp"
+#include "floodtide/data/examples.hpp"
+#include "floodtide/nn/ffn.hpp"
+#include "floodtide/optim/optimizer.hpp"
+#include "floodtide/optim/schedule.hpp"
+#include "floodtide/train/metrics.hpp"
+
+namespace floodtide::train {
+
+struct TrainerOptions {
+  std::int64_t walkers = 1;  ///< over all ranks; rank r of N owns the walkers w with w mod N = r
+  std::uint64_t seed = 0;
+  double seed_pad = 0.05;
+  double threshold = 0.9;
+  double clip = 0.7;
+  std::string algorithm = "ring";  ///< allreduce
+  int prefetch = 2;                ///< examples that each walker has ready in advance
+};
+
+/// What a rank asks all ranks to do after a step. Times and signals differ between ranks, so requests travel with the
+/// gradients: a rank asks, and all ranks learn it in the same step.
+enum Request : std::uint32_t { kNone = 0, kLog = 1, kCheckpoint = 2, kStop = 4 };
+
+struct StepReport {
+  std::int64_t step = 0;       ///< number of this step, counted from 0
+  double loss = 0;             ///< mean over this rank's walkers
+  double lr = 0;               ///< rate of this update
+  std::uint32_t requests = 0;  ///< union of what all ranks asked for
+};
+
+/// Synchronous data-parallel training of a flood-filling network. Every rank holds a full replica, works on the fields of
+/// view of its walkers, averages gradients with the others and applies the same update. Optimizer updates per FOV move, as
+/// google/ffn trains. The order of summation is fixed (walkers of a rank ascending, then the allreduce's order), so a run
+/// with the same ranks repeats bit for bit, whatever the number of threads.
+///
+/// References must outlive the trainer. All functions marked Collective are called by all ranks in the same order.
+class Trainer {
+ public:
+  /// Broadcasts rank 0's parameters and checks that all ranks hold the same. Collective.
+  /// Throws Error(invalid_argument) if there are fewer walkers than ranks or more walkers than examples.
+  Trainer(nn::Ffn& network, std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,
+          const data::ExampleSource& examples, comm::Communicator& communicator, const TrainerOptions& options);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+  Trainer(Trainer&&) = delete;
+  Trainer& operator=(Trainer&&) = delete;
+  ~Trainer();
+
+  /// One field of view of every walker, one update. Collective. Throws Error(numerical) on all ranks if a loss or gradient is
+  /// not finite, naming step, walker and position, and the failing rank's error on all ranks if one of them fails. The
+  /// parameters are then those of the step before.
+  StepReport step(std::uint32_t requests = kNone);
+
+  /// Updates done so far, also those before a resumed checkpoint.
+  [[nodiscard]] std::int64_t steps_done() const noexcept;
+
+  /// Counts and sums since the last call, over all ranks. Collective.
+  [[nodiscard]] Metrics take_metrics();
+
+  /// Writes everything that a run needs to go on; rank 0 writes, beside the name and then renamed. `configuration` is kept as
+  /// text. Collective. Throws Error(io) on all ranks if rank 0 cannot write; an older file of that name stays as it was.
+  void save(const std::string& path, const std::string& configuration);
+  /// Goes on from such a file, on any number of ranks. Collective. Throws Error(invalid_file) if the file is damaged, of
+  /// another version, another network, another number of walkers or another optimizer.
+  void load(const std::string& path);
+
+  /// Throws Error(communication) naming the ranks whose parameters differ from rank 0's. Collective.
+  void check_replicas();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// FNV-1a over the bytes of the parameters.
+[[nodiscard]] std::uint64_t parameter_hash(std::span<const float> parameters) noexcept;
+
+}  // namespace floodtide::train

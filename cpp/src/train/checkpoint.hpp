@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file of a training run's whole state; docs/formats.md describes it. A network saved alone has the same attributes and
+// the group `parameters`, and nothing else.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "floodtide/comm/communicator.hpp"
+#include "floodtide/data/examples.hpp"
+#include "floodtide/nn/ffn.hpp"
+#include "floodtide/optim/optimizer.hpp"
+#include "train/walker.hpp"
+
+namespace floodtide::train {
+
+/// What is saved beside the walkers.
+struct CheckpointState {
+  nn::Ffn& network;
+  optim::Optimizer& optimizer;
+  std::int64_t step;
+  std::uint64_t seed;
+  std::int64_t walkers;  // over all ranks
+};
+
+/// Gathers the walkers of all ranks, one canvas at a time, into a file that rank 0 writes. Collective; throws on all ranks.
+void save_checkpoint(const std::string& path, const std::string& configuration, const CheckpointState& state,
+                     const std::vector<Walker>& walkers, comm::Communicator& communicator);
+
+/// Reads parameters, optimizer state and this rank's walkers; returns the number of steps done. Not collective.
+[[nodiscard]] std::int64_t load_checkpoint(const std::string& path, const CheckpointState& state, std::vector<Walker>& walkers,
+                                           const data::ExampleSource& examples);
+
+}  // namespace floodtide::train

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tiny run: a volume of two slabs that the network has to tell apart, on disk, and everything that a trainer needs.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "floodtide/comm/communicator.hpp"
+#include "floodtide/data/examples.hpp"
+#include "floodtide/nn/ffn.hpp"
+#include "floodtide/train/trainer.hpp"
+
+namespace floodtide::train {
+
+class RunFixture : public testing::Test {
+ protected:
+  static constexpr Vec3 kFov{7, 7, 7};
+  static constexpr Vec3 kDeltas{2, 2, 2};
+
+  void SetUp() override;
+  void TearDown() override;
+
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  [[nodiscard]] data::SourceOptions source_options() const;
+  [[nodiscard]] data::ExampleSource examples(std::int64_t walkers) const;
+  [[nodiscard]] static nn::Ffn network(int depth = 2);
+  [[nodiscard]] static std::unique_ptr<Trainer> trainer(nn::Ffn& network, const data::ExampleSource& examples,
+                                                        comm::Communicator& communicator, std::int64_t walkers,
+                                                        const std::string& optimizer = "adam");
+
+  /// Trains on `ranks` threads: `body(trainer)` on every rank; returns rank 0's parameters at the end.
+  std::vector<float> run(int ranks, std::int64_t walkers, const std::function<void(Trainer&)>& body) const;
+
+ private:
+  std::filesystem::path folder_;
+};
+
+}  // namespace floodtide::train
