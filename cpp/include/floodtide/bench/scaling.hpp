@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "floodtide/base/isa.hpp"
+#include "floodtide/bench/measure.hpp"
+#include "floodtide/comm/communicator.hpp"
+#include "floodtide/nn/ffn.hpp"
+
+namespace floodtide::bench {
+
+/// Training steps (one field of view a rank, allreduce, Adam) on one rank alone and on all ranks at once, and the FMA peak
+/// likewise, in turn, so that all four see the same machine.
+struct Scaling {
+  Samples alone;       ///< seconds of a step of rank 0 while the other ranks sleep
+  Samples together;    ///< seconds of a step of all ranks, of the slowest rank
+  Samples peak_alone;  ///< seconds of the peak loop, likewise
+  Samples peak_together;
+  double peak_flops = 0;  ///< of one rank's peak loop
+  double step_flops = 0;  ///< of one rank's step, as direct convolution
+  /// Throughput of all ranks over that of one.
+  [[nodiscard]] double speedup(int ranks) const { return ranks * alone.quantile(0.5) / together.quantile(0.5); }
+  /// The same for the peak: what the cores themselves allow.
+  [[nodiscard]] double peak_speedup(int ranks) const { return ranks * peak_alone.quantile(0.5) / peak_together.quantile(0.5); }
+};
+
+/// Collective: measures until each of the four has kLeastSamples samples and `seconds` have passed in the steps of rank 0
+/// alone. Every rank gets the result. All ranks use num_threads() threads. Throws on all ranks if one fails.
+[[nodiscard]] Scaling measure_scaling(comm::Communicator& communicator, const nn::FfnOptions& options, double seconds,
+                                      const std::string& algorithm);
+
+}  // namespace floodtide::bench
