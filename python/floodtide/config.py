@@ -48,6 +48,9 @@ class RunConfig:
     checkpoint_every_s: float = option(
         300.0, "Seconds between two checkpoints; one is always written at the end"
     )
+    stop_after_s: float = option(
+        0.0, "Seconds of training after which the run stops with a checkpoint; 0: only after training.steps"
+    )
     keep_checkpoints: int = option(3, "Newest checkpoints that are kept")
 
 
@@ -223,10 +226,15 @@ def to_dict(config: Any) -> dict[str, Any]:
     return result
 
 
+def dumps(config: Config) -> str:
+    """The resolved configuration as TOML text."""
+    return tomli_w.dumps(to_dict(config))
+
+
 def save(config: Config, path: str | Path) -> None:
     """Write the resolved configuration as TOML: beside the target, then renamed."""
     temporary = Path(path).with_suffix(".tmp")
-    temporary.write_bytes(tomli_w.dumps(to_dict(config)).encode())
+    temporary.write_text(dumps(config), encoding="utf-8")
     os.replace(temporary, path)
 
 
