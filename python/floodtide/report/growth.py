@@ -12,18 +12,21 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from floodtide.errors import InvalidFileError
+from floodtide.errors import InvalidFileError, StorageError
 from floodtide.report import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from floodtide.segment import Move, Segmenter
+
 FILE = "flood.npz"
+_SNAPSHOTS = 14  # kept of one object, close together at first
 _STRIP = 6  # frames side by side in the printed strip
 _VISITED = 0.16  # how much the visited region is tinted
 
@@ -81,6 +84,47 @@ def read_growth(folder: Path) -> Growth | None:
     return Growth(
         probability=probability, moves=moves.astype(np.int64), image=image.astype(np.float64)
     )
+
+
+def record_growth(
+    folder: Path, segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
+) -> None:
+    """Flood one object and keep snapshots of its canvas in a run directory, for the report.
+
+    Args:
+        folder: The run directory.
+        segmenter: What floods.
+        image: Raw image (z, y, x).
+        zyx: The seed, in voxels of the image.
+
+    Raises:
+        OutOfRangeError: If no field of view fits at the seed.
+        StorageError: If the file cannot be written.
+    """
+    moves: list[tuple[tuple[slice, ...], npt.NDArray[np.float16]]] = []
+
+    def keep(move: Move) -> None:
+        corner = [c - n // 2 for c, n in zip(move.position_zyx, move.logits.shape, strict=True)]
+        box = tuple(slice(c, c + n) for c, n in zip(corner, move.logits.shape, strict=True))
+        moves.append((box, move.logits.astype(np.float16)))
+
+    segmenter.segment_at(image, zyx, on_move=keep)
+    counts = np.unique(np.geomspace(1, len(moves), _SNAPSHOTS).round().astype(np.int64))
+    low = [min(box[axis].start for box, _ in moves) for axis in range(3)]
+    high = [max(box[axis].stop for box, _ in moves) for axis in range(3)]
+    visited = tuple(slice(a, b) for a, b in zip(low, high, strict=True))
+    canvas = np.full(image.shape, np.nan, dtype=np.float16)
+    snapshots = []
+    for count, (box, logits) in enumerate(moves, start=1):
+        canvas[box] = logits
+        if count in counts:
+            snapshots.append(canvas[visited].copy())
+    try:
+        np.savez_compressed(
+            folder / FILE, logits=np.stack(snapshots), moves=counts, image=image[visited]
+        )
+    except OSError as error:
+        raise StorageError(f"report: cannot write {folder / FILE}: {error.strerror}") from error
 
 
 def frames(growth: Growth, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ configuration names; they stay out of the pictures where that is not to be found
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -101,7 +102,7 @@ def _open(name: str, end: Sequence[int], files: ExitStack) -> Any:
     """The dataset `file:dataset`; None if it is not there (any more) or ends before `end`."""
     import h5py
 
-    file_name, _, dataset = name.rpartition(":")
+    file_name, _, dataset = os.path.expandvars(name).rpartition(":")
     if not file_name or not Path(file_name).is_file():
         return None
     file = files.enter_context(h5py.File(file_name, "r"))

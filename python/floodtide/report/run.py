@@ -112,6 +112,8 @@ def _read_scores(path: Path) -> list[Record]:
         rows = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise InvalidFileError(f"report: {path} is not JSON: {error}") from error
+    if isinstance(rows, dict):
+        rows = [{"name": "segmentation", **rows}]  # as `floodtide evaluate --json` prints it
     if not isinstance(rows, list) or not all(
         isinstance(row, dict) and "name" in row for row in rows
     ):

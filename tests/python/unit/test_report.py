@@ -8,6 +8,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ from report_runs import make_run, training_record
 
 from floodtide import report
 from floodtide.errors import InvalidFileError, StorageError
-from floodtide.report import curves, planes, style
+from floodtide.report import curves, growth, planes, style
 from floodtide.report.run import read_run
+from floodtide.segment import Segmenter, SegmentOptions
 
 
 class Page(HTMLParser):
@@ -224,6 +226,40 @@ def test_volumes_that_are_gone_stay_out_of_the_pictures(tmp_path: Path) -> None:
     read = planes.read_planes(read_run(folder))
     assert [(plane.image, plane.truth) for plane in read] == [(None, None)] * 3
     assert "Image, truth and segmentation" in report.write([folder]).read_text("utf-8")
+
+
+def test_the_output_of_evaluate_serves_as_scores(tmp_path: Path) -> None:
+    (tmp_path / "scores.json").write_text('{"coverage": 0.5}')
+    assert read_run(tmp_path).scores == [{"name": "segmentation", "coverage": 0.5}]
+
+
+class Ball:
+    """A stand-in for a network: everything within 12 voxels of the image's centre is object."""
+
+    fov = (9, 9, 9)
+    deltas = (3, 3, 3)
+
+    def forward(
+        self, image: np.ndarray[Any, Any], logits: np.ndarray[Any, Any]
+    ) -> np.ndarray[Any, Any]:
+        return (12.0 - image).astype(np.float32)
+
+
+def test_a_recorded_object_grows_to_its_final_mask(tmp_path: Path) -> None:
+    grid = np.meshgrid(*[np.arange(41, dtype=np.float32) - 20] * 3, indexing="ij")
+    distance = np.sqrt(sum(axis**2 for axis in grid))
+    segmenter = Segmenter(Ball(), SegmentOptions(mean=0.0, std=1.0))
+    report.record_growth(tmp_path, segmenter, distance, (20, 20, 20))
+    recorded = growth.read_growth(tmp_path)
+    assert recorded is not None
+    assert recorded.moves[0] == 1
+    sizes = [int((np.nan_to_num(canvas) >= 0.5).sum()) for canvas in recorded.probability]
+    assert sizes == sorted(sizes)
+    assert sizes[0] == 9**3  # all of the first field of view is object
+    final = recorded.probability[-1]
+    seen = ~np.isnan(final)
+    assert ((final[seen] >= 0.5) == (recorded.image[seen] <= 12.0)).all()
+    assert recorded.image[seen].min() == 0.0
 
 
 def test_training_f1_comes_from_pooled_counts() -> None:
