@@ -285,6 +285,74 @@ def coordinates(
     return dict(zip(job.classes, job.class_counts, strict=True))
 
 
+class Shards:
+    """The training examples of every walker: balanced over partitions, in a seeded order an epoch.
+
+    Position `index` of walker w of W is element w + index * W of the epoch, so all walkers together
+    see every element once. Examples are pure functions of the arguments.
+
+    Args:
+        image: Image volume, "file:dataset".
+        labels: Its integer labels.
+        partitions: Its partitions, made by `partition`.
+        patch_size: Odd sizes (z, y, x) of a patch.
+        walkers: Streams of examples.
+        seed: Chooses order and augmentation.
+        box: Patches lie wholly inside; None for the whole volume.
+        mean: Intensities become (image - mean) / std.
+        std: See mean.
+        permutable_axes: Axes (0 is z) that augmentation permutes; equal patch sizes.
+        reflectable_axes: Axes that augmentation reverses or not.
+
+    Raises:
+        InvalidFileError: If a volume cannot be read or is of a wrong type.
+        ShapeError: If the volumes differ in shape.
+        InvalidArgumentError: If no patch fits, or there are more walkers than examples.
+    """
+
+    def __init__(
+        self,
+        image: str,
+        labels: str,
+        partitions: str,
+        *,
+        patch_size: Vec3,
+        walkers: int = 1,
+        seed: int = 0,
+        box: Box | None = None,
+        mean: float = 128.0,
+        std: float = 33.0,
+        permutable_axes: Sequence[int] = (1, 2),
+        reflectable_axes: Sequence[int] = (0, 1, 2),
+    ) -> None:
+        volume = ("volume", image, labels, partitions, box, mean, std)
+        axes = (list(permutable_axes), list(reflectable_axes))
+        self._source = _core.data.ExampleSource(
+            [volume], patch_size, seed, walkers, *axes, None, None
+        )
+        self.walkers = walkers
+
+    def __len__(self) -> int:
+        """Elements of an epoch over all walkers."""
+        return int(self._source.examples)
+
+    def per_walker(self, walker: int) -> int:
+        """Examples of one walker in every epoch."""
+        return int(self._source.per_walker(walker))
+
+    def centre(self, walker: int, index: int, *, epoch: int = 0) -> Vec3:
+        """Where an example is cut out: its middle voxel (z, y, x)."""
+        z, y, x = self._source.centre(walker, epoch, index)[1]
+        return z, y, x
+
+    def load(
+        self, walker: int, index: int, *, epoch: int = 0
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """An example, augmented: normalised image, soft labels (0.95 inside the object, 0.05)."""
+        image, labels = self._source.load(walker, epoch, index)
+        return image, labels
+
+
 def _named(partitions: Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
     if isinstance(partitions, Mapping):
         return list(partitions.items())

@@ -289,3 +289,26 @@ def test_synth_command_writes_a_volume_that_partition_reads(
     assert figures["cells"] == len(np.unique(labels))
     assert cli.run(["synth", str(out), "--shape", "24,32"]) == 2
     assert "shape '24,32'" in capsys.readouterr().err
+
+
+def test_shards_give_patches_around_their_centres(tmp_path: Path) -> None:
+    image, labels = data.synth((24, 24, 24), seed=1)
+    classes = np.full(image.shape, 4, np.uint8)
+    path = write(tmp_path / "a.h5", raw=image, labels=labels, partitions=classes)
+    names = [f"{path}:{name}" for name in ("raw", "labels", "partitions")]
+    shards = data.Shards(
+        *names,
+        patch_size=(5, 7, 9),
+        walkers=3,
+        mean=100,
+        std=10,
+        permutable_axes=(),
+        reflectable_axes=(),
+    )
+    assert len(shards) == 20 * 18 * 16 == sum(shards.per_walker(w) for w in range(3))
+    z, y, x = shards.centre(2, 7, epoch=1)
+    box = (slice(z - 2, z + 3), slice(y - 3, y + 4), slice(x - 4, x + 5))
+    patch, soft = shards.load(2, 7, epoch=1)
+    np.testing.assert_array_equal(patch, (image[box].astype(np.float32) - 100) * np.float32(0.1))
+    expected = np.where(labels[box] == labels[z, y, x], np.float32(0.95), np.float32(0.05))
+    np.testing.assert_array_equal(soft, expected)
