@@ -94,14 +94,14 @@ def score_volumes(
         truth_start = start if truth.shape == segmentation.shape else (0, 0, 0)
     if not _inside((start, segmentation.shape), (truth_start, truth.shape)):
         raise ShapeError(
-            f"evaluate: segmentation {segmentation.name} covers {_show(start, segmentation.shape)},"
+            f"segmentation {segmentation.name} covers {_show(start, segmentation.shape)},"
             f" truth {truth.name} covers {_show(truth_start, truth.shape)},"
             " expected a truth that covers the segmentation"
         )
     region = (start, segmentation.shape) if box is None else box
     if not _inside(region, (start, segmentation.shape)):
         raise OutOfRangeError(
-            f"evaluate: box {_show(*region)} is not inside the segmentation,"
+            f"box {_show(*region)} is not inside the segmentation,"
             f" {_show(start, segmentation.shape)}"
         )
     table = ContingencyTable()

@@ -89,7 +89,8 @@ std::optional<Vec3> FaceMaxMoves::next(const std::function<bool(const Vec3&)>& v
 
 void FaceMaxMoves::evaluated(const Vec3& position, View<const float, 3> logits) {
   done_.insert(cell(position));
-  for (const FaceMove& move : face_maxima(logits, deltas_, threshold_).span()) {
+  const FaceMoves moves = face_maxima(logits, deltas_, threshold_);
+  for (const FaceMove& move : moves.span()) {
     queue_.push_back({position[0] + move.offset[0], position[1] + move.offset[1], position[2] + move.offset[2]});
   }
 }

@@ -26,7 +26,8 @@ struct FaceMove {
 struct FaceMoves {
   std::array<FaceMove, 6> moves;
   std::size_t count = 0;
-  [[nodiscard]] std::span<const FaceMove> span() const noexcept { return {moves.data(), count}; }
+  [[nodiscard]] std::span<const FaceMove> span() const& noexcept { return {moves.data(), count}; }
+  std::span<const FaceMove> span() && = delete;  // would outlive its moves
 };
 
 /// The highest logit on each face of the box centre - deltas .. centre + deltas, where it reaches `threshold`.
