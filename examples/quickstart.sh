@@ -14,7 +14,7 @@ floodtide_system
 floodtide_venv "$FLOODTIDE_VENV"
 export PATH="$FLOODTIDE_VENV/bin:$PATH"
 floodtide_say "building and installing floodtide (one to three minutes)"
-python -m pip install -q '.[mpi]'
+python -m pip install -qq '.[mpi]'
 floodtide info
 floodtide_say "training, segmenting and scoring on two ranks"
 mpiexec -n 2 floodtide demo --out "$out"

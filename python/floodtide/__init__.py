@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """floodtide: distributed training and inference of flood-filling networks, with a C++ core."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
 from floodtide import data, errors
 from floodtide._collectives import (
     Average,
@@ -37,15 +42,30 @@ __all__ = [
     "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
+    "config",
     "cross_rank",
     "cross_size",
     "data",
     "errors",
+    "evaluate",
     "init",
     "is_initialized",
     "local_rank",
     "local_size",
     "rank",
+    "report",
+    "segment",
     "shutdown",
     "size",
+    "train",
 ]
+
+if TYPE_CHECKING:
+    from floodtide import config, evaluate, report, segment, train
+else:
+
+    def __getattr__(name):
+        """Import a submodule when it is first used: some need libraries that others do not."""
+        if name in ("config", "evaluate", "report", "segment", "train"):
+            return importlib.import_module(f"floodtide.{name}")
+        raise AttributeError(f"module 'floodtide' has no attribute '{name}'")

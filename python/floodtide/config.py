@@ -49,7 +49,8 @@ class RunConfig:
         300.0, "Seconds between two checkpoints; one is always written at the end"
     )
     stop_after_s: float = option(
-        0.0, "Seconds of training after which the run stops with a checkpoint; 0: only after training.steps"
+        0.0,
+        "Seconds of training after which the run stops with a checkpoint; 0: only after training.steps",
     )
     keep_checkpoints: int = option(3, "Newest checkpoints that are kept")
 

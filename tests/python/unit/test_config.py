@@ -53,7 +53,13 @@ def test_resolved_configuration_reads_back_equal(example: Path, tmp_path: Path) 
 
 def test_overrides_reach_values_tables_and_lists(example: Path) -> None:
     loaded = config.load(
-        example, ["training.steps=5", "data.volumes.0.name=other", "model.fov=[9, 9, 9]", "comm.algorithm=mpi"]
+        example,
+        [
+            "training.steps=5",
+            "data.volumes.0.name=other",
+            "model.fov=[9, 9, 9]",
+            "comm.algorithm=mpi",
+        ],
     )
     assert loaded.training.steps == 5
     assert loaded.data.volumes[0].name == "other"
@@ -115,8 +121,12 @@ def test_every_field_has_help() -> None:
     check(config.Config)
 
 
-@given(steps=st.integers(1, 10**9), lr=st.floats(1e-9, 10), fov=st.tuples(*[st.integers(1, 99)] * 3))
-def test_any_values_survive_the_round_trip(steps: int, lr: float, fov: tuple[int, int, int]) -> None:
+@given(
+    steps=st.integers(1, 10**9), lr=st.floats(1e-9, 10), fov=st.tuples(*[st.integers(1, 99)] * 3)
+)
+def test_any_values_survive_the_round_trip(
+    steps: int, lr: float, fov: tuple[int, int, int]
+) -> None:
     document = {"training": {"steps": steps}, "optimizer": {"lr": lr}, "model": {"fov": list(fov)}}
     built = config.from_dict(document)
     assert config.from_dict(config.to_dict(built)) == built
