@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks. Arrays are C-contiguous float32 with axes (z, y, x); nothing is cast silently."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide import _core
+from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
+
+Array = npt.NDArray[np.float32]
+
+_TENSORFLOW_FOV = (33, 33, 33)
+_TENSORFLOW_DELTAS = (8, 8, 8)
+
+
+class FFN:
+    """A flood-filling network: reads an image and an object map (logits), returns updated logits.
+
+    Args:
+        depth: Input module plus depth - 1 residual modules, two 3x3x3 convolutions each.
+        fov: Field of view (z, y, x) in voxels, odd. `forward` takes any size.
+        deltas: Step between fields of view (z, y, x) in voxels, at most (fov - 1) / 2.
+        features: Channels between the convolutions.
+        seed: Of the Glorot-uniform weights; biases start at zero.
+
+    Raises:
+        InvalidArgumentError: If an argument is out of range.
+
+    Source: Januszewski et al., Nature Methods 15 (2018), 605-610.
+    """
+
+    def __init__(
+        self,
+        depth: int = 9,
+        fov: Sequence[int] = (33, 33, 33),
+        deltas: Sequence[int] = (8, 8, 8),
+        features: int = 32,
+        seed: int = 0,
+    ) -> None:
+        self._adopt(_core.Ffn(depth, list(fov), list(deltas), features, seed))
+
+    def _adopt(self, core: Any) -> None:
+        self.core = core
+        self._shared = False  # someone may write to the parameters at any time
+        self._lock = threading.Lock()  # the core works in one memory plan
+
+    @property
+    def depth(self) -> int:
+        """Number of modules."""
+        return int(self.core.depth)
+
+    @property
+    def features(self) -> int:
+        """Channels between the convolutions."""
+        return int(self.core.features)
+
+    @property
+    def fov(self) -> tuple[int, int, int]:
+        """Field of view (z, y, x) in voxels."""
+        z, y, x = self.core.fov
+        return z, y, x
+
+    @property
+    def deltas(self) -> tuple[int, int, int]:
+        """Step between fields of view (z, y, x) in voxels."""
+        z, y, x = self.core.deltas
+        return z, y, x
+
+    def __repr__(self) -> str:
+        return (
+            f"FFN(depth={self.depth}, fov={self.fov}, deltas={self.deltas}, "
+            f"features={self.features})"
+        )
+
+    def forward(self, image: Array, logits: Array) -> Array:
+        """Return the updated logits.
+
+        Args:
+            image: Normalised intensities, (z, y, x) or (n, z, y, x), any size not below 1.
+            logits: Object map before, of the same shape.
+
+        Raises:
+            ShapeError: If the shapes differ or are neither of rank 3 nor 4.
+        """
+        _check_batch(image, {"logits": logits})
+        with self._lock:
+            self._refresh()
+            if image.ndim == 3:
+                result: Array = self.core.forward(image, logits)
+                return result
+            return np.stack([self.core.forward(*pair) for pair in zip(image, logits, strict=True)])
+
+    def loss_and_gradients(
+        self, image: Array, logits: Array, labels: Array, weights: Array | None = None
+    ) -> tuple[float, dict[str, Array]]:
+        """Return the mean sigmoid cross-entropy of the updated logits and its gradients.
+
+        Args:
+            image: Normalised intensities, (z, y, x) or (n, z, y, x).
+            logits: Object map before, of the same shape.
+            labels: Soft labels in [0, 1], of the same shape.
+            weights: Voxel weights of the same shape, or None for ones. The mean divides by voxels.
+
+        Returns:
+            The loss and {name: gradient}, not clipped.
+
+        Raises:
+            ShapeError: If the shapes differ or are neither of rank 3 nor 4.
+        """
+        others = {"logits": logits, "labels": labels}
+        if weights is not None:
+            others["weights"] = weights
+        _check_batch(image, others)
+        batch = image[None] if image.ndim == 3 else image
+        rows = [array[None] if array.ndim == 3 else array for array in others.values()]
+        gradients = np.zeros(self.core.parameters().size, np.float32)
+        loss = 0.0
+        with self._lock:
+            self._refresh()
+            for i, example in enumerate(batch):
+                given = [row[i] for row in rows] + ([None] if weights is None else [])
+                part, _ = self.core.loss_and_gradients(example, *given, gradients, 1 / len(batch))
+                loss += part / len(batch)
+        return loss, self._named(gradients)
+
+    def parameters(self) -> dict[str, Array]:
+        """Return {name: array} that share memory with the network: writing changes it."""
+        self._shared = True
+        return self._named(self.core.parameters())
+
+    def state_dict(self) -> dict[str, Array]:
+        """Return {name: copy}; names and layout are google/ffn's (weights kz, ky, kx, in, out)."""
+        return self._named(self.core.parameters().copy())
+
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """Copy arrays into the network.
+
+        Raises:
+            InvalidArgumentError: If names are missing or unknown: another network's state.
+            ShapeError: If an array has another shape.
+        """
+        own = self._named(self.core.parameters())
+        missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+        if missing or unknown:
+            raise InvalidArgumentError(
+                f"load_state_dict: the state is not of {self!r}: {len(missing)} arrays are missing"
+                f"{_first(missing)}, {len(unknown)} are unknown{_first(unknown)}"
+            )
+        for name, array in own.items():
+            if state[name].shape != array.shape:
+                raise ShapeError(
+                    f"load_state_dict: {name} has shape {state[name].shape}, expected {array.shape}"
+                    f" for {self!r}"
+                )
+            if state[name].dtype != np.float32:
+                raise InvalidArgumentError(
+                    f"load_state_dict: {name} is {state[name].dtype}, expected float32"
+                )
+        for name, array in own.items():
+            array[...] = state[name]
+        self.core.parameters_changed()
+
+    def save(self, path: str | Path) -> None:
+        """Write an HDF5 checkpoint, beside `path` and then renamed.
+
+        The file's attributes are `format` ("floodtide checkpoint"), `format_version`, `kind`
+        ("ffn"), `depth`, `features`, `fov` and `deltas` (z, y, x); the arrays `parameters/<name>`.
+        Checkpoints of training runs hold these and more.
+
+        Raises:
+            StorageError: If it cannot be written; an older file of that name stays as it was.
+        """
+        _core.save_network(str(path), self.core)
+
+    def _refresh(self) -> None:
+        if self._shared:
+            self.core.parameters_changed()
+
+    def _named(self, flat: Array) -> dict[str, Array]:
+        return {
+            name: flat[offset : offset + int(np.prod(shape))].reshape(shape)
+            for name, shape, offset in self.core.layout()
+        }
+
+
+def load(
+    path: str | Path, fov: Sequence[int] | None = None, deltas: Sequence[int] | None = None
+) -> FFN:
+    """Read a network from a checkpoint of ours or from a TensorFlow checkpoint of google/ffn.
+
+    Args:
+        path: A file of ours, or the prefix of a TensorFlow checkpoint (`model.ckpt-27465036`; the
+            file name with `.index` works too).
+        fov: Field of view (z, y, x) in voxels; None: the file's, or 33 for TensorFlow checkpoints,
+            which do not know it.
+        deltas: Step (z, y, x) in voxels; None: the file's, or 8 for TensorFlow checkpoints.
+
+    Raises:
+        InvalidFileError: If the file is missing, damaged, or holds another kind of network.
+    """
+    text = str(path)
+    prefix = text.removesuffix(".index")
+    if text.endswith(".index") or (not Path(text).is_file() and Path(f"{text}.index").is_file()):
+        return _load_tensorflow(prefix, fov or _TENSORFLOW_FOV, deltas or _TENSORFLOW_DELTAS)
+    if not Path(text).is_file():
+        raise InvalidFileError(
+            f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
+        )
+    core = _core.load_network(text)
+    network = FFN(core.depth, fov or core.fov, deltas or core.deltas, core.features)
+    network.core.parameters()[...] = core.parameters()
+    network.core.parameters_changed()
+    return network
+
+
+def _load_tensorflow(prefix: str, fov: Sequence[int], deltas: Sequence[int]) -> FFN:
+    state = _core.read_tensorflow_checkpoint(prefix, "seed_update/")
+    head = state.get("seed_update/conv_lom/weights")
+    depth = sum(name.endswith("_a/weights") for name in state)
+    if head is None or head.ndim != 5 or depth == 0:
+        raise InvalidFileError(
+            f"load: {prefix} is not a checkpoint of google/ffn's convstack_3d: it has no "
+            "seed_update/conv0_a/weights or no seed_update/conv_lom/weights of rank 5"
+        )
+    network = FFN(depth, fov, deltas, features=head.shape[3])
+    try:
+        network.load_state_dict(state)
+    except InvalidArgumentError as error:
+        raise InvalidFileError(f"load: {prefix}: {error}") from error
+    return network
+
+
+def _check_batch(image: Array, others: Mapping[str, Array]) -> None:
+    if image.ndim not in (3, 4) or image.size == 0:
+        raise ShapeError(
+            f"FFN: image has shape {image.shape}, expected (z, y, x) or (n, z, y, x) with voxels"
+        )
+    for name, array in others.items():
+        if array.shape != image.shape:
+            raise ShapeError(
+                f"FFN: {name} has shape {array.shape}, expected the image's {image.shape}"
+            )
+
+
+def _first(names: list[str]) -> str:
+    return f" ({names[0]}, ...)" if names else ""
