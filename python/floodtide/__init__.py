@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from floodtide import data, errors
+from floodtide import data, errors, lr, nn, optim
 from floodtide._collectives import (
     Average,
     Max,
@@ -52,6 +52,9 @@ __all__ = [
     "is_initialized",
     "local_rank",
     "local_size",
+    "lr",
+    "nn",
+    "optim",
     "rank",
     "report",
     "segment",

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide convert`: checkpoints of other programs, and older ones of ours, to our files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from floodtide import nn
+from floodtide.errors import InvalidArgumentError
+
+
+@click.command()
+@click.argument("source")
+@click.argument("destination")
+@click.option("--fov", help="Field of view z,y,x in voxels (default: the source's, or 33,33,33).")
+@click.option("--deltas", help="Step z,y,x in voxels (default: the source's, or 8,8,8).")
+@click.option("--json", "as_json", is_flag=True, help="Print one machine-readable object.")
+def command(
+    source: str, destination: str, fov: str | None, deltas: str | None, as_json: bool
+) -> None:
+    """Write the network of SOURCE to the HDF5 checkpoint DESTINATION.
+
+    SOURCE is the prefix of a TensorFlow checkpoint of google/ffn, or a checkpoint of ours, of
+    which only the network is kept (no optimizer, no walkers).
+
+    Example: floodtide convert models/fib25/model.ckpt-27465036 fib25.h5
+    """
+    if Path(destination).suffix not in (".h5", ".hdf5"):
+        raise InvalidArgumentError(f"the destination {destination} does not end in .h5 or .hdf5")
+    network = nn.load(source, fov=_vector(fov, "--fov"), deltas=_vector(deltas, "--deltas"))
+    network.save(destination)
+    count = sum(array.size for array in network.parameters().values())
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "source": source,
+                    "destination": destination,
+                    "depth": network.depth,
+                    "features": network.features,
+                    "fov": network.fov,
+                    "deltas": network.deltas,
+                    "parameters": count,
+                }
+            )
+        )
+    else:
+        click.echo(f"{destination}: {network!r}, {count:,} parameters")
+
+
+def _vector(text: str | None, option: str) -> tuple[int, int, int] | None:
+    if text is None:
+        return None
+    try:
+        z, y, x = (int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidArgumentError(
+            f"{option} is '{text}', expected three whole numbers z,y,x such as 33,33,33"
+        ) from None
+    return z, y, x
