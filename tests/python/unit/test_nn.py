@@ -106,7 +106,7 @@ def _distance(got: Array, expected: Array) -> float:
     return float(np.linalg.norm(got - expected) / np.linalg.norm(expected))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     depth=st.integers(1, 4),
     features=st.integers(1, 20),
@@ -128,9 +128,10 @@ def test_any_size_agrees_with_float64(
     assert abs(loss - expected_loss) <= tolerance * (1 + expected_loss)
     updated = network.forward(*arrays[:2])
     assert np.abs(updated - logits).max() <= tolerance * (1 + np.abs(logits).max())
+    # An array whose terms cancel is rounded like its terms, not like itself: compare with all.
+    scale = np.sqrt(sum(np.sum(array**2) for array in expected.values()))
     for name, gradient in gradients.items():
-        error = np.linalg.norm(gradient - expected[name])
-        assert error <= tolerance * np.linalg.norm(expected[name]), name
+        assert np.linalg.norm(gradient - expected[name]) <= tolerance * scale, name
 
 
 def test_a_batch_is_the_mean_of_its_examples() -> None:
