@@ -24,20 +24,32 @@ METRICS: tuple[tuple[str, str, bool], ...] = (
     ("mcc_90", "Matthews correlation at 0.9", True),
     ("average_precision", "Average precision", True),
 )
+# Part of a validation record, its trivial predictors, and what it is called.
+PARTS: tuple[tuple[str, str, str], ...] = (
+    ("first_pass", "trivial", "first pass"),
+    ("moves", "trivial_moves", "after the moves"),
+)
+_PANELS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
+    ("Cross-entropy", (("cross_entropy", "-"),)),
+    ("F1", (("f1_50", "-"), ("f1_90", "--"))),
+    ("Matthews correlation", (("mcc_50", "-"), ("mcc_90", "--"))),
+    ("Average precision", (("average_precision", "-"),)),
+)
 TRIVIAL: tuple[tuple[str, str, str], ...] = (
     ("all_object", "everything is object", "-."),
     ("best_constant", "best constant", ":"),
 )
-_SMOOTHING = 0.9  # of the exponential mean drawn over the raw loss, as TensorBoard's
+_SMOOTHING = 0.9  # of the exponential mean drawn over many values, as TensorBoard's
 
 
 def smoothed(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Exponential mean with the start's bias removed. values, result: (n,)."""
+    """Exponential mean with the start's bias removed; ten values or fewer stay as they are. (n,)"""
+    factor = min(_SMOOTHING, max(0.0, 1.0 - 10.0 / max(len(values), 1)))
     result = np.empty_like(values)
     mean, weight = 0.0, 0.0
     for index, value in enumerate(values):
-        mean = _SMOOTHING * mean + (1.0 - _SMOOTHING) * value
-        weight = _SMOOTHING * weight + (1.0 - _SMOOTHING)
+        mean = factor * mean + (1.0 - factor) * value
+        weight = factor * weight + (1.0 - factor)
         result[index] = mean / weight
     return result
 
@@ -91,20 +103,40 @@ def training_figure(runs: Sequence[Run]) -> str | None:
 
 
 def validation_figure(runs: Sequence[Run]) -> str | None:
-    """Validation curves beside the trivial predictors, one panel a metric; None without any."""
+    """Validation curves beside the trivial predictors; None without any.
+
+    A row a part of the protocol (first pass, moves), a column a metric; solid at probability 0.5,
+    dashed at 0.9.
+    """
     if not any(run.validation for run in runs):
         return None
-    with style.figure(10.5, 6.2) as drawn:
-        axes = drawn.subplots(2, 3, sharex=True)
-        for axis, (key, title, _) in zip(axes.flat, METRICS, strict=True):
-            for index, run in enumerate(runs):
-                _draw_validation(axis, run, key, style.series_colour(index))
-            axis.set_title(title)
-            _finish(axis)
+    with style.figure(11.0, 5.6) as drawn:
+        axes = drawn.subplots(len(PARTS), len(_PANELS), sharex=True)
+        for row, (part, trivial, title) in zip(axes, PARTS, strict=True):
+            for axis, (name, lines) in zip(row, _PANELS, strict=True):
+                for key, line in lines:
+                    for index, run in enumerate(runs):
+                        points = [{"step": r["step"], **r.get(part, {})} for r in run.validation]
+                        steps, values = column(points, key)
+                        colour = style.series_colour(index)
+                        axis.plot(steps, values, color=colour, ls=line, marker="o", ms=3.0)
+                _draw_trivial(axis, runs, trivial, lines[0][0])
+                axis.set_title(name)
+                _finish(axis)
+            row[0].set_ylabel(title)
         for axis in axes[-1]:
-            axis.set_xlabel("step (optimizer updates)")
+            axis.set_xlabel("step (updates)")
         _legend_validation(drawn, runs)
         return style.data_uri(drawn, "svg")
+
+
+def _draw_trivial(axis: Axes, runs: Sequence[Run], trivial: str, key: str) -> None:
+    """Grey lines for what needs no network, from the last validation of the first run that has one."""
+    last = next(run.validation[-1] for run in runs if run.validation)
+    for name, _, line in TRIVIAL:
+        value = last.get(trivial, {}).get(name, {}).get(key)
+        if isinstance(value, int | float):
+            axis.axhline(value, color=style.GREY, ls=line, lw=1.3)
 
 
 def _draw_loss(axis: Axes, run: Run, colour: str) -> None:
@@ -161,18 +193,6 @@ def _draw_share(key: str) -> Callable[[Axes, Run, str], None]:
     return draw
 
 
-def _draw_validation(axis: Axes, run: Run, key: str, colour: str) -> None:
-    for part, line in (("first_pass", "--"), ("moves", "-")):
-        points = [{"step": r["step"], **r[part]} for r in run.validation if part in r]
-        steps, values = column(points, key)
-        axis.plot(steps, values, color=colour, ls=line, marker="o", ms=3.5)
-    if run.validation:
-        for name, _, line in TRIVIAL:
-            value = run.validation[-1].get("trivial", {}).get(name, {}).get(key)
-            if isinstance(value, int | float):
-                axis.axhline(value, color=style.GREY, ls=line, lw=1.2)
-
-
 def _finish(axis: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
@@ -192,24 +212,17 @@ def _legend_runs(axis: Axes, runs: Sequence[Run]) -> None:
 def _legend_validation(drawn: Any, runs: Sequence[Run]) -> None:
     from matplotlib.lines import Line2D
 
+    colour = style.SERIES[0] if len(runs) == 1 else "black"
     handles = [
-        Line2D(
-            [],
-            [],
-            color=style.SERIES[0] if len(runs) == 1 else "black",
-            ls=line,
-            marker="o",
-            ms=3.5,
-            label=label,
-        )
-        for line, label in (("--", "first pass from a fresh seed"), ("-", "after the fixed moves"))
+        Line2D([], [], color=colour, ls=line, marker="o", ms=3.0, label=label)
+        for line, label in (("-", "at probability 0.5"), ("--", "at 0.9"))
     ]
     handles += [
-        Line2D([], [], color=style.GREY, ls=line, lw=1.2, label=label) for _, label, line in TRIVIAL
+        Line2D([], [], color=style.GREY, ls=line, lw=1.3, label=label) for _, label, line in TRIVIAL
     ]
     if len(runs) > 1:
         handles += [
             Line2D([], [], color=style.series_colour(index), label=run.name)
             for index, run in enumerate(runs)
         ]
-    drawn.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))
+    drawn.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6))

@@ -157,12 +157,11 @@ def score_table(runs: Sequence[Run]) -> Table | None:
 def validation_table(run: Run) -> Table:
     """The last validation beside the trivial predictors."""
     last = run.validation[-1]
-    trivial = last.get("trivial", {})
-    columns: list[tuple[str, Record]] = [
-        ("first pass", last.get("first_pass", {})),
-        ("after the moves", last.get("moves", {})),
-        *((label, trivial.get(name, {})) for name, label, _ in curves.TRIVIAL),
-    ]
+    columns: list[tuple[str, Record]] = []
+    for part, trivial, title in curves.PARTS:
+        columns.append((title, last.get(part, {})))
+        predictors = last.get(trivial, {})
+        columns += [(label, predictors.get(name, {})) for name, label, _ in curves.TRIVIAL]
     rows = [
         (
             f"{name} ({'higher' if more else 'lower'} is better)",

@@ -99,7 +99,8 @@ def test_tables_show_the_scores_and_the_settings(page: Page) -> None:
     assert page.row("everything is one object") == ["everything is one object", "0.8", "1", "-"]
     assert page.row("Depth")[1] == "4"
     assert page.row("Ranks")[1] == "2"
-    assert page.row("F1 at probability 0.5")[3] == "0.62"
+    assert page.row("F1 at probability 0.5")[2:4] == ["0.62", "0"]
+    assert page.row("Cross-entropy")[2:4] == ["-", "0.66"]
 
 
 def test_writing_twice_gives_the_same_file(run_folder: Path) -> None:
@@ -190,14 +191,20 @@ def test_steps_repeated_by_a_resumed_run_count_once(tmp_path: Path) -> None:
     ]
 
 
-def test_smoothing_keeps_a_constant_and_follows_the_definition() -> None:
-    constant = np.full(5, 3.25)
+def test_smoothing_keeps_a_constant_and_few_values() -> None:
+    constant = np.full(50, 3.25)
     np.testing.assert_allclose(curves.smoothed(constant), constant, rtol=8 * np.finfo(float).eps)
-    np.testing.assert_allclose(
-        curves.smoothed(np.array([1.0, 3.0])),
-        [1.0, (0.9 * 1.0 + 3.0) / 1.9],
-        rtol=8 * np.finfo(float).eps,
-    )
+    few = np.arange(10.0)
+    assert curves.smoothed(few).tolist() == few.tolist()
+
+
+def test_smoothing_follows_the_definition() -> None:
+    values = np.zeros(100)
+    values[0] = 1.0
+    factor = 0.9
+    expected = [factor**n * (1 - factor) / (1 - factor ** (n + 1)) for n in range(100)]
+    tolerance = 4 * 100 * np.finfo(float).eps  # one product and sum an element
+    np.testing.assert_allclose(curves.smoothed(values), expected, rtol=tolerance)
 
 
 def test_a_share_is_relative_to_the_time_since_the_record_before() -> None:
