@@ -7,8 +7,10 @@
 
 #include "bindings.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/parallel.hpp"
 #include "floodtide/bench/conv.hpp"
 #include "floodtide/bench/measure.hpp"
+#include "floodtide/bench/scaling.hpp"
 #include "floodtide/kernels/dispatch.hpp"
 
 namespace floodtide::bindings {
@@ -42,6 +44,23 @@ py::dict to_dict(const bench::Row& row) {
   result["peak_gflops"] = row.peak_gflops;
   result["ratio"] = row.flops / median_s * 1e-9 / row.peak_gflops;
   result["best_ratio"] = row.flops / least_s * 1e-9 / row.best_peak_gflops;
+  return result;
+}
+
+/// Steps of so many ranks, each beside its own peak loop.
+py::dict scaling_row(const bench::Scaling& scaling, int ranks, const bench::Samples& steps, const bench::Samples& peak) {
+  bench::Row row;
+  row.name = "scaling";
+  row.kernel = "step";
+  row.level = name(active_isa());
+  row.threads = num_threads();
+  row.flops = scaling.step_flops * ranks;
+  row.samples = steps;
+  row.peak_gflops = scaling.peak_flops * ranks / peak.quantile(0.5) * 1e-9;
+  row.best_peak_gflops = scaling.peak_flops * ranks / peak.quantile(0.0) * 1e-9;
+  py::dict result = to_dict(row);
+  result["ranks"] = ranks;
+  result["fovs_per_s"] = ranks / steps.quantile(0.5);
   return result;
 }
 
@@ -85,6 +104,31 @@ void register_bench(py::module_& m) {
       },
       py::arg("size"), py::arg("in_channels"), py::arg("out_channels"), py::arg("kernel"), py::arg("relu_input"),
       py::arg("seconds"), py::arg("against"), "The three passes of a convolution on the threads in use.");
+  module.def(
+      "scaling",
+      [](comm::Communicator& communicator, int depth, const Vec3& fov, int features, double seconds,
+         const std::string& algorithm) {
+        nn::FfnOptions options;
+        options.depth = depth;
+        options.fov = fov;
+        options.deltas = {0, 0, 0};
+        options.features = features;
+        bench::Scaling result;
+        {
+          const py::gil_scoped_release unlocked;
+          result = bench::measure_scaling(communicator, options, seconds, algorithm);
+        }
+        py::list rows;
+        rows.append(scaling_row(result, 1, result.alone, result.peak_alone));
+        py::dict all = scaling_row(result, communicator.size(), result.together, result.peak_together);
+        all["speedup"] = result.speedup(communicator.size());
+        all["peak_speedup"] = result.peak_speedup(communicator.size());
+        all["share_of_peak_speedup"] = result.speedup(communicator.size()) / result.peak_speedup(communicator.size());
+        rows.append(all);
+        return rows;
+      },
+      py::arg("communicator"), py::arg("depth"), py::arg("fov"), py::arg("features"), py::arg("seconds"), py::arg("algorithm"),
+      "Collective: training steps of one rank and of all ranks, beside the peak of as many.");
   module.def(
       "conv_kernels",
       [] {

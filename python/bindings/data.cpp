@@ -244,7 +244,7 @@ void register_examples(py::module_& m) {
   py::class_<ExampleSource>(m, "ExampleSource")
       .def(py::init([](const Volumes& volumes, const Vec3& patch_size, std::uint64_t seed, std::int64_t walkers,
                        std::vector<int> permutable_axes, std::vector<int> reflectable_axes,
-                       std::optional<std::string> coordinates, const py::object& progress) {
+                       double softness, std::optional<std::string> coordinates, const py::object& progress) {
              std::vector<data::SourceOptions> sources;
              for (const auto& [name, image, labels, partitions, box, mean, deviation] : volumes) {
                sources.push_back({name, image, labels, partitions, box_of(box), mean, deviation});
@@ -255,13 +255,15 @@ void register_examples(py::module_& m) {
              options.walkers = walkers;
              options.permutable_axes = std::move(permutable_axes);
              options.reflectable_axes = std::move(reflectable_axes);
+             options.label_on = 1 - softness;
+             options.label_off = softness;
              options.coordinates = std::move(coordinates);
              const Progress callback = progress_of(progress);
              const py::gil_scoped_release unlocked;
              return std::make_unique<ExampleSource>(sources, options, callback);
            }),
            py::arg("volumes"), py::arg("patch_size"), py::arg("seed"), py::arg("walkers"), py::arg("permutable_axes"),
-           py::arg("reflectable_axes"), py::arg("coordinates"), py::arg("progress"))
+           py::arg("reflectable_axes"), py::arg("softness"), py::arg("coordinates"), py::arg("progress"))
       .def_property_readonly("examples", &ExampleSource::examples)
       .def("per_walker", &ExampleSource::per_walker)
       .def("centre",

@@ -1,8 +1,218 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "floodtide/train/trainer.hpp"
+
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <tuple>
+
+#include "arrays.hpp"
 #include "bindings.hpp"
+#include "floodtide/train/network_file.hpp"
+#include "floodtide/train/validation.hpp"
 
 namespace floodtide::bindings {
+namespace {
 
-void register_train(py::module_&) {}
+py::dict scores_dict(const evaluate::VoxelCounts& counts, double cross_entropy) {
+  py::dict scores;
+  scores["cross_entropy"] = cross_entropy;
+  scores["average_precision"] = counts.average_precision();
+  for (const auto& [index, suffix] : {std::pair<std::size_t, const char*>{0, "50"}, {1, "90"}}) {
+    const evaluate::BinaryScores binary = counts.counts(index).scores();
+    scores[py::str(std::string("f1_") + suffix)] = binary.f1;
+    scores[py::str(std::string("mcc_") + suffix)] = binary.mcc;
+    scores[py::str(std::string("precision_") + suffix)] = binary.precision;
+    scores[py::str(std::string("recall_") + suffix)] = binary.recall;
+    scores[py::str(std::string("accuracy_") + suffix)] = binary.accuracy;
+  }
+  return scores;
+}
+
+double mean_cross_entropy(const std::vector<train::CentreOutcome>& centres) {
+  double sum = 0;
+  std::int64_t voxels = 0;
+  for (const train::CentreOutcome& centre : centres) {
+    sum += centre.cross_entropy_sum;
+    voxels += centre.voxels;
+  }
+  return voxels > 0 ? sum / static_cast<double>(voxels) : 0;
+}
+
+py::dict trivial_dict(const evaluate::VoxelCounts& counts) {
+  const auto scores = [](const evaluate::BinaryCounts& binary) {
+    py::dict result;
+    result["f1_50"] = binary.scores().f1;
+    result["mcc_50"] = binary.scores().mcc;
+    result["accuracy_50"] = binary.scores().accuracy;
+    return result;
+  };
+  py::dict result;
+  result["all_object"] = scores(counts.everything_is_object());
+  py::dict constant = scores(counts.best_constant(0));
+  constant["cross_entropy"] = counts.best_constant_cross_entropy();
+  constant["probability"] = counts.mean_label();
+  result["best_constant"] = constant;
+  return result;
+}
+
+py::dict summary(const train::ValidationResult& result) {
+  py::dict record;
+  record["first_pass"] = scores_dict(result.first_pass, mean_cross_entropy(result.first_pass_centres));
+  record["moves"] = scores_dict(result.moves, mean_cross_entropy(result.moves_centres));
+  record["trivial"] = trivial_dict(result.first_pass);
+  record["trivial_moves"] = trivial_dict(result.moves);
+  record["moves_made"] = result.moves_made;
+  record["centres"] = result.first_pass_centres.size();
+  return record;
+}
+
+// One row a centre: cross-entropy sum, voxels, TP, FP, FN, TN at probability 0.5.
+py::array_t<double> centre_table(const std::vector<train::CentreOutcome>& centres) {
+  Tensor<double, 2> table({static_cast<std::int64_t>(centres.size()), 6});
+  for (std::size_t i = 0; i < centres.size(); ++i) {
+    const train::CentreOutcome& c = centres[i];
+    const double row[] = {c.cross_entropy_sum,
+                          static_cast<double>(c.voxels),
+                          static_cast<double>(c.counts.true_positive),
+                          static_cast<double>(c.counts.false_positive),
+                          static_cast<double>(c.counts.false_negative),
+                          static_cast<double>(c.counts.true_negative)};
+    std::copy(std::begin(row), std::end(row), table.data() + 6 * i);
+  }
+  return to_numpy(std::move(table));
+}
+
+py::dict metrics_dict(const train::Metrics& sums) {
+  py::dict result;
+  result["fovs"] = sums.fovs;
+  result["examples"] = sums.examples;
+  result["tp"] = sums.true_positive;
+  result["fp"] = sums.false_positive;
+  result["fn"] = sums.false_negative;
+  result["tn"] = sums.true_negative;
+  result["loss_sum"] = sums.loss_sum;
+  result["data_s"] = sums.data_s;
+  result["compute_s"] = sums.compute_s;
+  result["reduce_s"] = sums.reduce_s;
+  result["update_s"] = sums.update_s;
+  return result;
+}
+
+constexpr int kFirstClass = 1, kLastClass = 13;  // of the partitions: all but background, DESIGN's validation protocol
+
+struct ValidationSet {
+  std::vector<data::Source> sources;  // one
+  std::vector<data::Centre> centres;
+
+  ValidationSet(data::SourceOptions options, const Vec3& patch_size, std::int64_t count, std::uint64_t seed) {
+    sources.emplace_back(std::move(options));
+    centres = data::balanced_centres(sources, patch_size, kFirstClass, kLastClass, count, seed);
+  }
+};
+
+}  // namespace
+
+void register_train(py::module_& m) {
+  m.attr("REQUEST_LOG") = static_cast<std::uint32_t>(train::kLog);
+  m.attr("REQUEST_CHECKPOINT") = static_cast<std::uint32_t>(train::kCheckpoint);
+  m.attr("REQUEST_STOP") = static_cast<std::uint32_t>(train::kStop);
+
+  py::class_<train::StepReport>(m, "StepReport")
+      .def_readonly("step", &train::StepReport::step)
+      .def_readonly("loss", &train::StepReport::loss)
+      .def_readonly("lr", &train::StepReport::lr)
+      .def_readonly("requests", &train::StepReport::requests);
+
+  py::class_<train::Trainer>(m, "Trainer", "The step loop; see floodtide.train.Trainer.")
+      .def(py::init([](nn::Ffn& network, const std::string& optimizer, const ParameterValues& optimizer_values,
+                       const std::string& schedule, const ParameterValues& schedule_values, const std::string& scale,
+                       const data::ExampleSource& examples, comm::Communicator& communicator, std::int64_t walkers,
+                       std::uint64_t seed, double seed_pad, double threshold, double clip, const std::string& algorithm,
+                       int prefetch) {
+             const py::gil_scoped_release unlock;
+             return std::make_unique<train::Trainer>(
+                 network, optim::make_optimizer(optimizer, optimizer_values, network.layout().size()),
+                 optim::make_schedule(schedule, schedule_values, optim::scale_factor(scale, walkers)), examples, communicator,
+                 train::TrainerOptions{walkers, seed, seed_pad, threshold, clip, algorithm, prefetch});
+           }),
+           py::arg("network"), py::kw_only(), py::arg("optimizer"), py::arg("optimizer_values"), py::arg("schedule"),
+           py::arg("schedule_values"), py::arg("scale"), py::arg("examples"), py::arg("communicator"), py::arg("walkers"),
+           py::arg("seed"), py::arg("seed_pad"), py::arg("threshold"), py::arg("clip"), py::arg("algorithm"),
+           py::arg("prefetch"), py::keep_alive<1, 2>(), py::keep_alive<1, 8>(), py::keep_alive<1, 9>())
+      .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("steps_done", &train::Trainer::steps_done)
+      .def("take_metrics",
+           [](train::Trainer& trainer) {
+             train::Metrics sums;
+             {
+               const py::gil_scoped_release unlock;
+               sums = trainer.take_metrics();
+             }
+             return metrics_dict(sums);
+           })
+      .def("save", &train::Trainer::save, py::arg("path"), py::arg("configuration"), py::call_guard<py::gil_scoped_release>())
+      .def("load", &train::Trainer::load, py::arg("path"), py::call_guard<py::gil_scoped_release>())
+      .def("check_replicas", &train::Trainer::check_replicas, py::call_guard<py::gil_scoped_release>());
+
+  py::class_<train::ValidationResult>(m, "ValidationResult")
+      .def("summary", &summary, "Scores pooled over all centres, beside the trivial predictors'.")
+      .def_property_readonly(
+          "first_pass_centres", [](const train::ValidationResult& r) { return centre_table(r.first_pass_centres); },
+          "float64 (centres, 6): cross-entropy sum in nats, voxels, TP, FP, FN, TN at probability 0.5.")
+      .def_property_readonly("moves_centres", [](const train::ValidationResult& r) { return centre_table(r.moves_centres); });
+
+  using SourceTuple =
+      std::tuple<std::string, std::string, std::string, std::string, std::optional<std::pair<Vec3, Vec3>>, double, double>;
+  py::class_<ValidationSet>(m, "ValidationSet", "A fixed set of centres of one volume; see floodtide.train.Validation.")
+      .def(py::init([](const SourceTuple& volume, const Vec3& patch_size, std::int64_t centres, std::uint64_t seed) {
+             const auto& [name, image, labels, partitions, box, mean, deviation] = volume;
+             std::optional<Box> part;
+             if (box) part = Box{box->first, box->second};
+             const py::gil_scoped_release unlock;
+             return std::make_unique<ValidationSet>(data::SourceOptions{name, image, labels, partitions, part, mean, deviation},
+                                                    patch_size, centres, seed);
+           }),
+           py::arg("volume"), py::kw_only(), py::arg("patch_size"), py::arg("centres"), py::arg("seed"))
+      .def_property_readonly("centres", [](const ValidationSet& set) {
+        std::vector<Vec3> positions;
+        for (const data::Centre& centre : set.centres) positions.push_back(centre.position);
+        return positions;
+      });
+
+  m.def(
+      "validate",
+      [](nn::Ffn& network, const ValidationSet& set, double seed_pad, double threshold, double softness, std::uint64_t seed,
+         comm::Communicator& communicator, const py::object& progress) {
+        const flood::TrainingFloodOptions options{network.options().fov, network.options().deltas, seed_pad, threshold};
+        const Progress report_progress = progress_of(progress);
+        const py::gil_scoped_release unlock;
+        return train::validate(network, set.sources.front(), set.centres, options, softness, seed, communicator,
+                               report_progress);
+      },
+      py::arg("network"), py::arg("set"), py::kw_only(), py::arg("seed_pad"), py::arg("threshold"), py::arg("softness"),
+      py::arg("seed"), py::arg("communicator"), py::arg("progress") = py::none(),
+      "Collective: the validation protocol on a fixed list of centres.");
+
+  m.def(
+      "save_network",
+      [](const std::string& path, const nn::Ffn& network) {
+        const py::gil_scoped_release unlock;
+        data::Hdf5File file = data::Hdf5File::create(path);
+        train::write_network(file, network);
+        file.commit();
+      },
+      py::arg("path"), py::arg("network"));
+  m.def(
+      "load_network",
+      [](const std::string& path) {
+        const py::gil_scoped_release unlock;
+        const data::Hdf5File file = data::Hdf5File::open(path);
+        auto network = std::make_unique<nn::Ffn>(train::read_options(file));
+        train::read_network(file, *network);
+        return network;
+      },
+      py::arg("path"));
+}
 
 }  // namespace floodtide::bindings

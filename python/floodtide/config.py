@@ -88,7 +88,7 @@ class DataConfig:
     reflectable_axes: tuple[int, ...] = option((0, 1, 2), "Axes that augmentation reflects")
     coordinates: str = option(
         "",
-        "Coordinates of `floodtide coordinates`, file:dataset, instead of drawing from the partitions",
+        "File of `floodtide coordinates` to take examples from, instead of drawing from the partitions",
         path=True,
     )
     prefetch: int = option(2, "Examples that each walker has ready in advance")

@@ -126,11 +126,18 @@ struct Trainer::Impl {
 
 Trainer::Trainer(nn::Ffn& network, std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,
                  const data::ExampleSource& examples, comm::Communicator& communicator, const TrainerOptions& options) {
-  FLOODTIDE_REQUIRE(options.walkers >= communicator.size(), invalid_argument, "train: ", options.walkers, " walkers for ",
-                    communicator.size(), " ranks, expected at least one a rank");
-  FLOODTIDE_REQUIRE(options.clip > 0, invalid_argument, "train: clip is ", options.clip, ", expected a positive number");
-  FLOODTIDE_REQUIRE(options.prefetch >= 1, invalid_argument, "train: prefetch is ", options.prefetch, ", expected at least 1");
-  impl_ = std::make_unique<Impl>(network, std::move(optimizer), std::move(schedule), examples, communicator, options);
+  std::exception_ptr failure;
+  try {
+    FLOODTIDE_REQUIRE(options.walkers >= communicator.size(), invalid_argument, "train: ", options.walkers, " walkers for ",
+                      communicator.size(), " ranks, expected at least one a rank");
+    FLOODTIDE_REQUIRE(options.clip > 0, invalid_argument, "train: clip is ", options.clip, ", expected a positive number");
+    FLOODTIDE_REQUIRE(options.prefetch >= 1, invalid_argument, "train: prefetch is ", options.prefetch,
+                      ", expected at least 1");
+    impl_ = std::make_unique<Impl>(network, std::move(optimizer), std::move(schedule), examples, communicator, options);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  comm::agree(communicator, failure);
   comm::broadcast(communicator, std::as_writable_bytes(network.parameters()), 0);
   network.parameters_changed();
   check_replicas();

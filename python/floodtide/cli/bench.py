@@ -23,6 +23,7 @@ else:
 BENCHMARKS = {
     "peak": ("floodtide.cli.bench:peak", "Multiply-add peak of each instruction set."),
     "conv": ("floodtide.cli.bench:conv", "The three passes of a convolution."),
+    "scaling": ("floodtide.cli.bench_scaling:command", "Training steps of one rank and of all."),
     "allreduce": ("floodtide.cli.bench_allreduce:command", "Sums of gradients over ranks."),
 }
 
@@ -98,7 +99,14 @@ def row_options(function: Callable[..., Iterable[dict[str, Any]]]) -> Callable[.
     return wrapped
 
 
-EXTRA_COLUMNS = ("best_ratio", "gb_per_s", "fovs_per_s", "speedup", "peak_memory_mib")
+EXTRA_COLUMNS = (
+    "best_ratio",
+    "gb_per_s",
+    "fovs_per_s",
+    "speedup",
+    "share_of_peak_speedup",
+    "peak_memory_mib",
+)
 WIDTHS = {"name": 22, "kernel": 16, "threads": 7, "ranks": 5}
 
 

@@ -181,9 +181,9 @@ def test_shards_are_disjoint_complete_and_balanced(
     count, largest = len(inner), max(inner.values())
     if walkers > count * largest:
         with pytest.raises(errors.InvalidArgumentError, match="walkers"):
-            _core.data.ExampleSource([volume], (3, 3, 3), seed, walkers, [], [], None, None)
+            _core.data.ExampleSource([volume], (3, 3, 3), seed, walkers, [], [], 0.05, None, None)
         return
-    source = _core.data.ExampleSource([volume], (3, 3, 3), seed, walkers, [], [], None, None)
+    source = _core.data.ExampleSource([volume], (3, 3, 3), seed, walkers, [], [], 0.05, None, None)
     assert source.examples == count * largest
     centres = [
         tuple(source.centre(walker, epoch, index)[1])

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide train`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from floodtide import _comm, config
+
+
+@click.command()
+@click.argument("file", metavar="CONFIG.toml")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="A.B=VALUE",
+    help="Override a key of the configuration.",
+)
+@click.option("--box", help="Training part of the first volume, z0:z1,y0:y1,x0:x1.")
+def command(file: str, overrides: tuple[str, ...], box: str | None) -> None:
+    """Train a network as CONFIG.toml says; resumes from the newest checkpoint of its run directory.
+
+    \b
+    Example:
+      mpiexec -n 2 floodtide train fib25.toml --set training.steps=5000
+    """
+    from floodtide.cli.progress import bar
+    from floodtide.train import Trainer
+
+    _comm.ensure_init()
+    with _comm.agreed():
+        extra = (f"data.volumes.0.box={box}",) if box else ()
+        settings = config.load(file, [*overrides, *extra])
+    trainer = Trainer(settings, callbacks=[print_record])
+    with bar("steps", "train") as progress:
+        trainer.run(progress)
+
+
+def print_record(_: Any, record: Any) -> None:
+    """One line on standard error for a record of the log."""
+    if record["kind"] == "train":
+        text = (
+            f"step {record['step']}: loss {record['loss']:.4f}, lr {record['lr']:.3g}, "
+            f"{record['fovs_per_s']:.2f} FOVs/s"
+        )
+    elif record["kind"] == "validation":
+        first, constant = record["first_pass"], record["trivial"]["best_constant"]
+        text = (
+            f"step {record['step']}: validation cross-entropy {first['cross_entropy']:.4f} "
+            f"(best constant {constant['cross_entropy']:.4f}), F1 {first['f1_50']:.3f}"
+        )
+    else:
+        resumed = f", resumed from {record['resumed_from']}" if record["resumed_from"] else ""
+        text = (
+            f"{record['parameters']} parameters, {record['walkers']} walkers on {record['ranks']} ranks "
+            f"with {record['threads']} threads ({record['transport']}){resumed}"
+        )
+    print(text, file=sys.stderr, flush=True)

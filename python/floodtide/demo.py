@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demonstration: synthetic volume, training, segmentation of held-out voxels, scores beside
+trivial ones, report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from floodtide import _comm, config, data, evaluate, nn, report
+from floodtide.cli.progress import bar
+from floodtide.cli.train import print_record
+from floodtide.segment import Segmenter, SegmentOptions
+from floodtide.train import Trainer
+
+SHAPE = (112, 160, 160)  # z, y, x
+TRAINING_BOX = "0:64,0:160,0:160"
+HELD_OUT_BOX = "72:112,0:160,0:160"  # further from the training box than half a field of view
+LOM_RADIUS = (8, 8, 8)
+WALKERS = 8
+
+
+def run(directory: Path, *, steps: int, seed: int) -> Path | None:
+    """Run the demonstration in `directory`; the path of report.html on rank 0, None elsewhere. Collective."""
+    volume = directory / "volume.h5"
+    with _comm.agreed():
+        if _comm.rank() == 0:
+            directory.mkdir(parents=True, exist_ok=True)
+            image, labels = data.synth(SHAPE, seed=seed)
+            data.write_volume(volume, {"raw": image, "labels": labels})
+    with bar("voxels", "partition") as progress:
+        data.partition(
+            f"{volume}:labels",
+            f"{directory / 'partitions.h5'}:af",
+            lom_radius=LOM_RADIUS,
+            min_size=500,
+            progress=progress,
+        )
+    settings = config.from_dict(_configuration(directory, steps, seed))
+    trainer = Trainer(settings, callbacks=[print_record])
+    with bar("steps", "train") as progress:
+        trainer.run(progress)
+    if _comm.rank() != 0:
+        return None
+    scores = _segment_and_score(trainer, volume)
+    (directory / "scores.json").write_text(json.dumps(scores, indent=2) + "\n")
+    _print_table(scores)
+    return report.write([directory])
+
+
+def _configuration(directory: Path, steps: int, seed: int) -> dict[str, Any]:
+    return {
+        "run": {"dir": str(directory), "seed": seed, "log_every_s": 5.0},
+        "data": {
+            "permutable_axes": [0, 1, 2],
+            "volumes": [
+                {
+                    "name": "synthetic",
+                    "image": f"{directory / 'volume.h5'}:raw",
+                    "labels": f"{directory / 'volume.h5'}:labels",
+                    "partitions": f"{directory / 'partitions.h5'}:af",
+                    "box": TRAINING_BOX,
+                }
+            ],
+        },
+        "model": {"depth": 4, "features": 16, "fov": [17, 17, 17], "deltas": [4, 4, 4]},
+        "training": {"steps": steps, "walkers": WALKERS},
+        "optimizer": {"name": "adam", "lr": 1e-3},
+        "validation": {"box": HELD_OUT_BOX, "every": max(1, steps // 4), "centres": 39},
+    }
+
+
+def _segment_and_score(trainer: Trainer, volume: Path) -> list[dict[str, Any]]:
+    box = data.parse_box(HELD_OUT_BOX)
+    image = data.Volume(f"{volume}:raw").read(box)
+    truth = data.Volume(f"{volume}:labels").read(box)
+    section = trainer.config.data.volumes[0]
+    options = SegmentOptions(mean=section.mean, std=section.std, min_segment_size=200)
+    model = trainer.model
+    untrained = nn.FFN(
+        depth=model.depth, fov=model.fov, deltas=model.deltas, features=model.features, seed=0
+    )
+    rows = []
+    for name, network in (("trained network", model), ("untrained network", untrained)):
+        segmenter = Segmenter(network, options)
+        with bar("seeds", f"segment ({name})") as progress:
+            result = segmenter.segment(image, progress=progress)
+        if network is model:
+            result.save(f"{trainer.directory / 'segmentation.h5'}:segmentation", box_start=box[0])
+        rows.append({"name": name, **evaluate.scores(result.segmentation, truth)})
+    rows.append({"name": "everything is one object", **evaluate.scores(np.ones_like(truth), truth)})
+    return rows
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    columns = ("adapted_rand_error", "voi_split", "voi_merge", "coverage")
+    click.echo("held-out voxels".ljust(26) + "".join(column.rjust(20) for column in columns))
+    for row in rows:
+        click.echo(
+            row["name"].ljust(26) + "".join(f"{row[column]:.3f}".rjust(20) for column in columns)
+        )

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training runs: builds the parts from a configuration, drives the C++ step loop, keeps the run directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from floodtide import _comm, _core, nn
+from floodtide import config as configuration
+from floodtide.config import Config, VolumeConfig
+from floodtide.data import parse_box
+from floodtide.errors import ConfigurationError
+from floodtide.rundir import RunDirectory
+
+Record = Mapping[str, Any]
+Callback = Callable[["Trainer", Record], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one step did on this rank: its number, the mean loss over this rank's walkers, the learning rate."""
+
+    number: int
+    loss: float
+    lr: float
+
+
+class Trainer:
+    """A training run under MPI or alone; all ranks construct it and call its methods in the same order (collective).
+
+    Resumes from the newest checkpoint of the run directory, whatever the number of ranks that wrote it.
+
+    Args:
+        config: The whole configuration.
+        comm: An mpi4py communicator, or None: the world when launched by mpiexec, else one rank.
+        callbacks: Called on rank 0 as callback(trainer, record) with every record of the log.
+
+    Raises:
+        floodtide.errors.Error: On every rank alike, for wrong input.
+    """
+
+    def __init__(
+        self, config: Config, comm: Any = None, callbacks: Sequence[Callback] = ()
+    ) -> None:
+        _comm.ensure_init(comm)
+        self.config = config
+        self._comm = _comm.current()
+        self._callbacks = tuple(callbacks)
+        set_threads(config.run.threads)
+        walkers = config.training.walkers or self._comm.size
+        with _comm.agreed():
+            self.model = build_model(config)
+            self._examples = _core.data.ExampleSource(
+                [source(volume, index) for index, volume in enumerate(_volumes(config))],
+                patch_size=patch_size(config),
+                seed=config.run.seed,
+                walkers=walkers,
+                permutable_axes=list(config.data.permutable_axes),
+                reflectable_axes=list(config.data.reflectable_axes),
+                softness=config.training.softness,
+                coordinates=config.data.coordinates or None,
+                progress=None,
+            )
+            self._validation = Validation(config) if config.validation.box else None
+        self._directory = RunDirectory(Path(config.run.dir), writer=self._comm.rank == 0)
+        schedule = config.schedule
+        self._trainer = _core.Trainer(
+            self.model.core,
+            optimizer=config.optimizer.name,
+            optimizer_values=dict(config.optimizer.values),
+            schedule="constant",
+            schedule_values={
+                "base_lr": config.optimizer.lr,
+                "warmup_steps": float(schedule.warmup_steps),
+                "warmup_start": schedule.warmup_start,
+            },
+            scale=schedule.scale,
+            examples=self._examples,
+            communicator=self._comm,
+            walkers=walkers,
+            seed=config.run.seed,
+            seed_pad=config.training.seed_pad,
+            threshold=config.training.threshold,
+            clip=config.training.clip,
+            algorithm=config.comm.algorithm,
+            prefetch=config.data.prefetch,
+        )
+        checkpoint = _comm.broadcast_object(self._directory.newest_checkpoint())
+        if checkpoint:
+            self._trainer.load(checkpoint)
+        with _comm.agreed():
+            self._directory.start(config, self.steps_done)
+        self._record(
+            {
+                "kind": "start",
+                "step": self.steps_done,
+                "ranks": self._comm.size,
+                "walkers": walkers,
+                "threads": _core.num_threads(),
+                "parameters": sum(array.size for array in self.model.state_dict().values()),
+                "examples_per_epoch": self._examples.examples,
+                "resumed_from": checkpoint or "",
+                "transport": self._comm.description,
+                "kernels": self.model.core.kernel_names(),
+            }
+        )
+        self._start_s = self._logged_s = self._saved_s = time.monotonic()
+        self._stopped = self.steps_done >= config.training.steps
+
+    @property
+    def steps_done(self) -> int:
+        """Optimizer updates so far, those before a resumed checkpoint included."""
+        return int(self._trainer.steps_done)
+
+    @property
+    def directory(self) -> Path:
+        """The run directory."""
+        return self._directory.path
+
+    def step(self) -> Step:
+        """One field of view of every walker and one update; logs and saves when it is time. Collective."""
+        run = self.config.run
+        requests = 0
+        if self._comm.rank == 0:
+            # Rank 0's clock decides; the request travels with the gradients, so all ranks act after the same step.
+            now = time.monotonic()
+            if now - self._logged_s >= run.log_every_s:
+                requests |= _core.REQUEST_LOG
+            if now - self._saved_s >= run.checkpoint_every_s:
+                requests |= _core.REQUEST_CHECKPOINT
+            if run.stop_after_s and now - self._start_s >= run.stop_after_s:
+                requests |= _core.REQUEST_STOP
+        report = self._trainer.step(requests)
+        self._stopped = bool(report.requests & _core.REQUEST_STOP) or (
+            self.steps_done >= self.config.training.steps
+        )
+        if report.requests & _core.REQUEST_LOG or self._stopped:
+            self._log_training(report.lr)
+        if report.requests & _core.REQUEST_CHECKPOINT or self._stopped:
+            self.save()
+        every = self.config.validation.every
+        if self._validation and ((every and self.steps_done % every == 0) or self._stopped):
+            self.validate()
+        return Step(number=report.step, loss=report.loss, lr=report.lr)
+
+    def run(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Train until `training.steps` or `run.stop_after_s`; calls `progress(done, total)` after
+        each step. Collective."""
+        total = self.config.training.steps
+        while not self._stopped:
+            self.step()
+            if progress:
+                progress(self.steps_done, total)
+        self.close()
+
+    def close(self) -> None:
+        """Close log and events; `run` does so at its end."""
+        self._directory.close()
+
+    def save(self) -> Path:
+        """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective."""
+        path = self._directory.checkpoint_path(self.steps_done)
+        self._trainer.save(str(path), configuration.dumps(self.config))
+        self._directory.prune(self.config.run.keep_checkpoints)
+        self._saved_s = time.monotonic()
+        return path
+
+    def validate(self) -> Record:
+        """Validation scores as DESIGN's protocol defines them, recorded in the log. Collective."""
+        if self._validation is None:
+            raise ConfigurationError(
+                "validate: validation.box is empty, expected the held-out part"
+            )
+        result = self._validation.run(self.model)
+        record = {"kind": "validation", "step": self.steps_done, **result.summary()}
+        self._record(record)
+        return record
+
+    def _log_training(self, lr: float) -> None:
+        sums = self._trainer.take_metrics()
+        now = time.monotonic()
+        elapsed_s, self._logged_s = now - self._logged_s, now
+        counts = {name: sums[name] for name in ("tp", "fp", "fn", "tn")}
+        self._record(
+            {
+                "kind": "train",
+                "step": self.steps_done,
+                "loss": sums["loss_sum"] / max(sums["fovs"], 1),
+                "lr": lr,
+                "fovs": sums["fovs"],
+                "examples": sums["examples"],
+                "fovs_per_s": sums["fovs"] / elapsed_s,
+                "wait_data_s": sums["data_s"] / self._comm.size,
+                "compute_s": sums["compute_s"] / self._comm.size,
+                "wait_comm_s": sums["reduce_s"] / self._comm.size,
+                "update_s": sums["update_s"] / self._comm.size,
+                **counts,
+            }
+        )
+
+    def _record(self, record: Record) -> None:
+        stamped = self._directory.record(record)
+        if stamped is not None:
+            for callback in self._callbacks:
+                callback(self, stamped)
+
+
+class Validation:
+    """The fixed set of centres of a configuration's [validation] section."""
+
+    def __init__(self, config: Config) -> None:
+        section = config.validation
+        names = [volume.name for volume in _volumes(config)]
+        name = section.volume or names[0]
+        if name not in names:
+            raise ConfigurationError(
+                f"validation.volume is '{name}', expected one of: {', '.join(names)}"
+            )
+        index = names.index(name)
+        volume = dataclasses.replace(config.data.volumes[index], box=section.box)
+        self._set = _core.ValidationSet(
+            source(volume, index),
+            patch_size=patch_size(config),
+            centres=section.centres,
+            seed=section.seed,
+        )
+        self._config = config
+
+    def run(self, model: nn.FFN, progress: Callable[[int, int], None] | None = None) -> Any:
+        """Scores of a network on the set. Collective.
+
+        Returns:
+            An object with `summary()` (a dictionary of pooled scores beside the trivial
+            predictors') and `first_pass_centres`, `moves_centres`: float64 arrays (centres, 6) of
+            cross-entropy sum (nats), voxels, TP, FP, FN, TN at probability 0.5. The same on every
+            rank and for every number of ranks.
+        """
+        training = self._config.training
+        return _core.validate(
+            model.core,
+            self._set,
+            seed_pad=training.seed_pad,
+            threshold=training.threshold,
+            softness=training.softness,
+            seed=self._config.validation.seed,
+            communicator=_comm.current(),
+            progress=progress,
+        )
+
+
+def build_model(config: Config) -> nn.FFN:
+    """The network of a configuration, with its initial weights."""
+    section = config.model
+    model = nn.FFN(
+        depth=section.depth,
+        fov=section.fov,
+        deltas=section.deltas,
+        features=section.features,
+        seed=config.run.seed,
+    )
+    if section.initial_weights:
+        start = nn.load(section.initial_weights, fov=section.fov, deltas=section.deltas)
+        if (start.depth, start.features) != (section.depth, section.features):
+            raise ConfigurationError(
+                f"model.initial_weights: {section.initial_weights} holds a network of depth {start.depth} with "
+                f"{start.features} features, expected depth {section.depth} with {section.features}"
+            )
+        model.load_state_dict(start.state_dict())
+    return model
+
+
+def patch_size(config: Config) -> list[int]:
+    """Voxels (z, y, x) of a training example: the field of view and one step on each side."""
+    return [f + 2 * d for f, d in zip(config.model.fov, config.model.deltas, strict=True)]
+
+
+def set_threads(threads: int) -> None:
+    """Set this rank's compute threads; 0: OMP_NUM_THREADS, else the cores it may use shared among the node's ranks."""
+    if threads < 0:
+        raise ConfigurationError(f"run.threads is {threads}, expected 0 or more")
+    if not threads:
+        wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+        threads = int(wanted) if wanted.isdigit() else 0
+    _core.set_num_threads(threads or max(1, _core.available_cores() // _comm.places()[1]))
+
+
+def source(volume: VolumeConfig, index: int) -> tuple[Any, ...]:
+    """What the core opens a training volume from; `index` is its place in the configuration."""
+    for key in ("labels", "partitions"):
+        if not getattr(volume, key):
+            raise ConfigurationError(
+                f"data.volumes.{index}.{key} is empty, expected file:dataset (volume '{volume.name}')"
+            )
+    box = parse_box(volume.box)
+    return (
+        volume.name,
+        volume.image,
+        volume.labels,
+        volume.partitions,
+        box,
+        volume.mean,
+        volume.std,
+    )
+
+
+def _volumes(config: Config) -> tuple[VolumeConfig, ...]:
+    if not config.data.volumes:
+        raise ConfigurationError(
+            "data.volumes is empty, expected at least one [[data.volumes]] table"
+        )
+    return config.data.volumes

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training over ranks: the same parameters, the same failures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import tomli_w
+from launch import mpiexec
+from training_volume import document, write_volume
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ranks")
+    write_volume(path)
+    return path
+
+
+def configuration(folder: Path, name: str, **sections: dict[str, Any]) -> str:
+    sections["run"] = {"dir": str(folder / name), **sections.get("run", {})}
+    path = folder / f"{name}.toml"
+    path.write_text(tomli_w.dumps(document(folder, **sections)))
+    return str(path)
+
+
+def train(folder: Path, name: str, ranks: int, **sections: dict[str, Any]) -> dict[str, Any]:
+    """Train on so many ranks; parameters by name."""
+    result = mpiexec(ranks, ["-m", "floodtide", "train", configuration(folder, name, **sections)])
+    assert result.status == 0, result.stderr
+    steps = sections.get("training", {}).get("steps", 50)
+    return parameters(folder / name / "checkpoints" / f"step-{steps}.h5")
+
+
+def parameters(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    with h5py.File(path) as file:
+        file["parameters"].visititems(
+            lambda name, item: (
+                found.__setitem__(name, item[:]) if isinstance(item, h5py.Dataset) else None
+            )
+        )
+    return found
+
+
+def assert_equal(a: dict[str, Any], b: dict[str, Any]) -> None:
+    assert a.keys() == b.keys()
+    for name, values in a.items():
+        np.testing.assert_array_equal(values, b[name], err_msg=name)
+
+
+def test_two_walkers_give_the_same_on_one_and_two_ranks(folder: Path) -> None:
+    one = train(folder, "one", 1)
+    two = train(folder, "two", 2)
+    # With two walkers both sums have two terms, so there is no other order: equal bits.
+    assert_equal(one, two)
+    library = train(folder, "library", 2, comm={"algorithm": "mpi"})
+    assert_equal(one, library)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_resumed_run_has_the_bits_of_the_uninterrupted_one(folder: Path, ranks: int) -> None:
+    whole = train(folder, f"whole{ranks}", ranks, training={"steps": 40, "walkers": 4})
+    train(folder, f"parts{ranks}", ranks, training={"steps": 13, "walkers": 4})
+    parts = train(folder, f"parts{ranks}", ranks, training={"steps": 40, "walkers": 4})
+    assert_equal(whole, parts)
+
+
+def test_checkpoint_of_two_ranks_resumes_on_one(folder: Path) -> None:
+    whole = train(folder, "whole", 1)
+    train(folder, "moved", 2, training={"steps": 20, "walkers": 2})
+    assert_equal(whole, train(folder, "moved", 1))
+
+
+def test_validation_does_not_depend_on_the_number_of_ranks(folder: Path) -> None:
+    from floodtide.rundir import read_log
+
+    records = []
+    for ranks in (1, 2):
+        train(folder, f"validated{ranks}", ranks)
+        (record,) = [
+            r
+            for r in read_log(folder / f"validated{ranks}" / "log.jsonl")
+            if r["kind"] == "validation"
+        ]
+        del record["time_s"]
+        records.append(record)
+    assert records[0] == records[1]
+
+
+def test_wrong_configuration_is_one_line_and_exit_2_on_all_ranks(folder: Path) -> None:
+    path = configuration(folder, "wrong", training={"stepz": 3})
+    result = mpiexec(2, ["-m", "floodtide", "train", path])
+    assert result.status == 2
+    assert result.stderr.strip().count("\n") == 0, result.stderr
+    assert "did you mean 'training.steps'" in result.stderr
+
+
+def test_more_ranks_than_walkers_is_refused(folder: Path) -> None:
+    path = configuration(folder, "few", training={"walkers": 1})
+    result = mpiexec(2, ["-m", "floodtide", "train", path])
+    assert result.status == 2
+    assert "1 walkers for 2 ranks" in result.stderr
+    assert result.stderr.strip().count("\n") == 0, result.stderr
+
+
+DIVERGING = """
+import numpy as np, floodtide as ft
+from floodtide import config
+from floodtide.train import Trainer
+trainer = Trainer(config.load({path!r}))
+trainer.step()
+if ft.rank() == 1:
+    state = trainer.model.state_dict()
+    state["seed_update/conv_lom/biases"][:] = np.nan
+    trainer.model.load_state_dict(state)
+trainer.step()
+"""
+
+
+def test_lost_loss_ends_all_ranks_and_is_named(folder: Path) -> None:
+    path = configuration(folder, "nan")
+    result = mpiexec(2, ["-c", DIVERGING.format(path=path)], timeout_s=30)
+    assert result.status != 0
+    assert "the loss is nan at step 1, walker 1" in result.stderr
+
+
+def test_full_disk_keeps_the_previous_checkpoint_and_exits_1(folder: Path) -> None:
+    """Files may not grow beyond what a limit allows: the second checkpoint cannot be written."""
+    train(folder, "full", 2, training={"steps": 5, "walkers": 2})
+    before = parameters(folder / "full" / "checkpoints" / "step-5.h5")
+    limited = (
+        "import resource, signal, sys, floodtide; floodtide.init();"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000));"
+        "from floodtide.cli import main; main(sys.argv[1:])"
+    )
+    path = configuration(folder, "full", training={"steps": 8, "walkers": 2})
+    result = mpiexec(2, ["-c", limited, "train", path], timeout_s=30)
+    assert result.status == 1, result.stderr
+    assert "step-8.h5" in result.stderr
+    assert_equal(before, parameters(folder / "full" / "checkpoints" / "step-5.h5"))
+    assert [p.name for p in (folder / "full" / "checkpoints").iterdir()] == ["step-5.h5"]
+
+
+RAISES = """
+import floodtide as ft
+from floodtide import config
+from floodtide.train import Trainer
+def stop(trainer, record):
+    raise RuntimeError("broken callback")
+trainer = Trainer(config.load({path!r}), callbacks=[stop])
+trainer.run()
+"""
+
+
+def test_rank_that_fails_alone_ends_the_job(folder: Path) -> None:
+    path = configuration(folder, "callback")
+    result = mpiexec(2, ["-c", RAISES.format(path=path)], timeout_s=30)
+    assert result.status != 0
+    assert "rank 0" in result.stderr
+    assert "broken callback" in result.stderr

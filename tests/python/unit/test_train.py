@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training runs from a configuration: run directory, log, resuming, mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import tomli_w
+from training_volume import document, write_volume
+
+from floodtide import config, nn
+from floodtide.cli import run as command_line
+from floodtide.rundir import read_log
+from floodtide.train import Trainer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("training")
+    write_volume(path)
+    return path
+
+
+def trained(folder: Path, name: str, **sections: dict[str, Any]) -> Trainer:
+    sections["run"] = {**sections.get("run", {}), "dir": str(folder / name)}
+    trainer = Trainer(config.from_dict(document(folder, **sections)))
+    trainer.run()
+    return trainer
+
+
+def same_parameters(a: nn.FFN, b: nn.FFN) -> bool:
+    return all(np.array_equal(x, b.state_dict()[name]) for name, x in a.state_dict().items())
+
+
+def test_run_directory_holds_configuration_log_events_and_checkpoint(folder: Path) -> None:
+    trainer = trained(folder, "whole", training={"steps": 40})
+    directory = folder / "whole"
+    assert config.load(directory / "config.toml") == trainer.config
+    kinds = [record["kind"] for record in read_log(directory / "log.jsonl")]
+    assert kinds[0] == "start"
+    assert kinds.count("train") == 40
+    assert kinds[-1] == "validation"
+    assert len(list(directory.glob("events.out.tfevents.*"))) == 1
+    with h5py.File(directory / "checkpoints" / "step-40.h5") as file:
+        assert file.attrs["step"] == 40
+        assert "parameters/seed_update/conv0_a/weights" in file
+    assert same_parameters(nn.load(directory / "checkpoints" / "step-40.h5"), trainer.model)
+
+
+def test_log_counts_every_voxel(folder: Path) -> None:
+    trained(folder, "counts", training={"steps": 3, "walkers": 3})
+    for record in read_log(folder / "counts" / "log.jsonl"):
+        if record["kind"] == "train":
+            assert record["fovs"] == 3
+            assert sum(record[key] for key in ("tp", "fp", "fn", "tn")) == 3 * 7**3
+
+
+def test_interrupted_run_resumes_with_the_same_bits(folder: Path) -> None:
+    whole = trained(folder, "uninterrupted", training={"steps": 50})
+    trained(folder, "interrupted", training={"steps": 17})
+    resumed = trained(folder, "interrupted", training={"steps": 50})
+    assert same_parameters(whole.model, resumed.model)
+    steps = [
+        record["step"]
+        for record in read_log(folder / "interrupted" / "log.jsonl")
+        if record["kind"] == "train"
+    ]
+    assert steps == list(range(1, 51)), "no step is logged twice"
+
+
+def test_stops_after_its_time_with_a_checkpoint(folder: Path) -> None:
+    trainer = trained(folder, "short", run={"stop_after_s": 0.01}, training={"steps": 10**9})
+    assert trainer.steps_done >= 1
+    assert (folder / "short" / "checkpoints" / f"step-{trainer.steps_done}.h5").exists()
+
+
+def test_only_the_newest_checkpoints_are_kept(folder: Path) -> None:
+    trained(
+        folder,
+        "pruned",
+        run={"checkpoint_every_s": 0.0, "keep_checkpoints": 2},
+        training={"steps": 6},
+    )
+    names = sorted(path.name for path in (folder / "pruned" / "checkpoints").iterdir())
+    assert names == ["step-5.h5", "step-6.h5"]
+
+
+def test_initial_weights_are_loaded(folder: Path) -> None:
+    first = trained(folder, "first", training={"steps": 5})
+    path = folder / "first" / "checkpoints" / "step-5.h5"
+    second = Trainer(
+        config.from_dict(
+            document(
+                folder, run={"dir": str(folder / "second")}, model={"initial_weights": str(path)}
+            )
+        )
+    )
+    second.close()
+    assert same_parameters(first.model, second.model)
+
+
+def test_linear_scaling_and_warm_up_set_the_rate(folder: Path) -> None:
+    trained(
+        folder,
+        "rates",
+        training={"steps": 6, "walkers": 4},
+        optimizer={"name": "sgd", "lr": 0.01},
+        schedule={"scale": "linear", "warmup_steps": 4, "warmup_start": "base"},
+    )
+    rates = [r["lr"] for r in read_log(folder / "rates" / "log.jsonl") if r["kind"] == "train"]
+    assert rates == pytest.approx([0.01, 0.0175, 0.025, 0.0325, 0.04, 0.04])
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({"training": {"walkers": 10**9}}, "walkers"),
+        ({"model": {"fov": [8, 7, 7]}}, "odd"),
+        ({"model": {"fov": [41, 41, 41]}}, "box"),
+        ({"training": {"threshold": 0.99}}, "threshold"),
+        ({"validation": {"volume": "other"}}, "validation.volume"),
+        ({"data": {"volumes": []}}, "data.volumes"),
+        ({"data": {"permutable_axes": [0, 3]}}, "axes"),
+        ({"model": {"initial_weights": "absent.h5"}}, "absent.h5"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(
+    folder: Path,
+    sections: dict[str, Any],
+    words: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    run = tmp_path / "run"
+    path = tmp_path / "wrong.toml"
+    path.write_text(tomli_w.dumps(document(folder, **{**sections, "run": {"dir": str(run)}})))
+    assert command_line(["train", str(path)]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("floodtide train: ")
+    assert error.count("\n") == 1
+    assert words in error
+    assert not run.exists()
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "text", "version", "network"])
+def test_damaged_checkpoints_exit_2(
+    folder: Path, damage: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    settings = document(folder, run={"dir": str(run)}, training={"steps": 2})
+    Trainer(config.from_dict(settings)).run()
+    checkpoint = run / "checkpoints" / "step-2.h5"
+    content = checkpoint.read_bytes()
+    if damage == "truncated":
+        checkpoint.write_bytes(content[: len(content) // 2])
+    elif damage == "empty":
+        checkpoint.write_bytes(b"")
+    elif damage == "text":
+        checkpoint.write_text("not a checkpoint")
+    elif damage == "version":
+        with h5py.File(checkpoint, "r+") as file:
+            file.attrs["format_version"] = np.int64(99)
+    else:
+        settings["model"]["depth"] = 3
+    path = tmp_path / "run.toml"
+    settings["training"]["steps"] = 4
+    path.write_text(tomli_w.dumps(settings))
+    capfd.readouterr()
+    assert command_line(["train", str(path)]) == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert str(checkpoint) in error
+
+
+def test_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    from floodtide.cli import COMMANDS
+
+    for name in COMMANDS:
+        assert command_line([name, "--help"]) == 0
+        text = capsys.readouterr().out
+        assert "Example" in text, name
+        assert f"floodtide {name}" in text, name
+
+
+def test_log_lines_are_json_objects(folder: Path) -> None:
+    trained(folder, "json", training={"steps": 2})
+    for line in (folder / "json" / "log.jsonl").read_text().splitlines():
+        assert isinstance(json.loads(line), dict)
