@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import floodtide
 from floodtide import config
 from floodtide.cli import COMMANDS
 
@@ -36,6 +37,15 @@ def test_the_example_configurations_are_valid(path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("FLOODTIDE_DATA", "/data")
     loaded = config.load(path)
     assert [volume.name for volume in loaded.data.volumes] == ["training_sample2"]
+
+
+def test_python_names_on_the_pages_exist() -> None:
+    for page in PAGES:
+        for name in set(re.findall(r"\bft\.([\w.]*\w)", page.read_text("utf-8"))):
+            target: object = floodtide
+            for part in name.split("."):
+                assert hasattr(target, part), f"{page.name} names ft.{name}"
+                target = getattr(target, part)
 
 
 def test_commands_in_code_blocks_exist() -> None:
