@@ -11,6 +11,7 @@
 #include "floodtide/bench/conv.hpp"
 #include "floodtide/bench/measure.hpp"
 #include "floodtide/bench/scaling.hpp"
+#include "floodtide/bench/step.hpp"
 #include "floodtide/kernels/dispatch.hpp"
 
 namespace floodtide::bindings {
@@ -63,6 +64,12 @@ py::dict scaling_row(const bench::Scaling& scaling, int ranks, const bench::Samp
   result["fovs_per_s"] = ranks / steps.quantile(0.5);
   return result;
 }
+
+/// A training step with the peak loop of the same threads beside it.
+struct StepAndPeak {
+  bench::TrainingStep step;
+  bench::Peak peak;
+};
 
 /// FLOODTIDE_VERBOSE=dispatch: one line on standard error for each kernel that is chosen.
 void listen_to_dispatch() {
@@ -139,6 +146,28 @@ void register_bench(py::module_& m) {
         return result;
       },
       "Names and levels of the convolution kernels, best first.");
+  py::class_<StepAndPeak>(module, "TrainingStep", "A training step to be timed; see floodtide.bench_step.")
+      .def(py::init([](int depth, const Vec3& fov, int features, std::int64_t batch) {
+             const py::gil_scoped_release unlocked;
+             return std::make_unique<StepAndPeak>(StepAndPeak{
+                 bench::TrainingStep({.depth = depth, .fov = fov, .deltas = {0, 0, 0}, .features = features}, batch),
+                 bench::Peak(active_isa())});
+           }),
+           py::arg("depth"), py::arg("fov"), py::arg("features"), py::arg("batch"))
+      .def(
+          "run", [](StepAndPeak& self) { return self.step.run(); }, py::call_guard<py::gil_scoped_release>())
+      .def(
+          "sample_peak",
+          [](StepAndPeak& self) {
+            const double before_s = self.peak.samples().total_s();
+            self.peak.sample();
+            return self.peak.samples().total_s() - before_s;
+          },
+          py::call_guard<py::gil_scoped_release>(), "Seconds of one run of the peak loop.")
+      .def("flops", [](const StepAndPeak& self) { return self.step.flops(); })
+      .def("peak_flops", [](const StepAndPeak& self) { return self.peak.flops(); })
+      .def("kernel_names", [](const StepAndPeak& self) { return self.step.kernel_names(); })
+      .def("workspace_bytes", [](const StepAndPeak& self) { return self.step.network().workspace_bytes(); });
 }
 
 }  // namespace floodtide::bindings
