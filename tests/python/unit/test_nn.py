@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,42 @@ def test_truncated_tensorflow_data_say_so(data_folder: Path, tmp_path: Path) -> 
         (tmp_path / f"model{suffix}").write_bytes(content[: int(share * len(content))])
     with pytest.raises(InvalidFileError, match="it is truncated"):
         ft.nn.load(tmp_path / "model")
+
+
+def test_a_saved_network_loads_and_others_are_refused(tmp_path: Path) -> None:
+    network = ft.nn.FFN(2, (5, 7, 9), (1, 2, 3), 4, seed=3)
+    network.save(tmp_path / "network.h5")
+    assert [path.name for path in tmp_path.iterdir()] == ["network.h5"]
+    copy = ft.nn.load(tmp_path / "network.h5")
+    assert repr(copy) == repr(network)
+    for name, array in network.state_dict().items():
+        np.testing.assert_array_equal(copy.state_dict()[name], array)
+    other = ft.nn.load(tmp_path / "network.h5", fov=(9, 9, 9), deltas=(2, 2, 2))
+    assert (other.fov, other.deltas) == ((9, 9, 9), (2, 2, 2))
+    with h5py.File(tmp_path / "network.h5", "r+") as file:
+        assert file.attrs["kind"] == "ffn"
+        del file["parameters/seed_update/conv1_a/weights"]
+    with pytest.raises(InvalidFileError, match="conv1_a/weights"):
+        ft.nn.load(tmp_path / "network.h5")
+    content = (tmp_path / "network.h5").read_bytes()
+    (tmp_path / "half.h5").write_bytes(content[: len(content) // 2])
+    with pytest.raises(InvalidFileError, match=r"half\.h5"):
+        ft.nn.load(tmp_path / "half.h5")
+
+
+@pytest.mark.data
+def test_convert_keeps_every_bit(data_folder: Path, tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from floodtide.cli.convert import command
+
+    destination = str(tmp_path / "fib25.h5")
+    result = CliRunner().invoke(command, [str(data_folder / CHECKPOINT), destination, "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["parameters"] == 638_433
+    converted = ft.nn.load(destination).state_dict()
+    for name, array in ft.nn.load(data_folder / CHECKPOINT).state_dict().items():
+        np.testing.assert_array_equal(converted[name], array)
 
 
 @pytest.mark.parametrize(
