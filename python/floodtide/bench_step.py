@@ -55,8 +55,7 @@ def step(
 
         if importlib.util.find_spec("torch") is None:
             raise UnsupportedError(
-                "step: --against torch needs PyTorch, which is not installed"
-                " (pip install torch)"
+                "step: --against torch needs PyTorch, which is not installed (pip install torch)"
             )
     before = _core.resident_bytes()
     for count in thread_counts:

@@ -104,7 +104,14 @@ def caption(axes: Axes, text: str) -> None:
     from matplotlib.patheffects import withStroke
 
     label = axes.text(
-        0.02, 0.98, text, transform=axes.transAxes, color="white", fontsize=8.5, fontweight="bold", va="top"
+        0.02,
+        0.98,
+        text,
+        transform=axes.transAxes,
+        color="white",
+        fontsize=8.5,
+        fontweight="bold",
+        va="top",
     )
     label.set_path_effects([withStroke(linewidth=2.2, foreground="black")])
 
