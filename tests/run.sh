@@ -55,7 +55,7 @@ cmake --build --preset serial | tail -n 1
 
 step "C++ tests"
 ctest --preset dev --quiet --output-log build/ctest.log || { cat build/ctest.log; exit 1; }
-tail -n 12 build/ctest.log
+tail -n 4 build/ctest.log
 step "C++ tests of the serial build"
 ctest --preset serial --quiet --output-log build/ctest-serial.log || { cat build/ctest-serial.log; exit 1; }
 tail -n 4 build/ctest-serial.log
