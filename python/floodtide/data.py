@@ -139,9 +139,9 @@ def synth(
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Make a synthetic electron-microscopy volume: (image, labels), both of `shape` (z, y, x).
 
-    Curved, branching processes of 10 to 40 voxels across are packed without gaps; membranes are
-    dark, of uneven width and contrast; there are mitochondria, vesicles, noise and sections of
-    uneven brightness. Ids count from 1, every voxel has one. Same arguments, same volume.
+    Curved, branching processes of 8 to 30 voxels across are packed densely; membranes are dark, of
+    uneven width and contrast; there are mitochondria, vesicles, noise and sections of uneven
+    brightness. Ids count from 1; membranes are 0. Same arguments, same volume.
 
     Raises:
         InvalidArgumentError: If an extent is below 8 or above 4096.

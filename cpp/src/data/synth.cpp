@@ -19,9 +19,10 @@ namespace {
 
 // Grey levels and lengths (voxels), matched by eye and by histogram to FIB-25: mean 130, standard deviation 33.
 constexpr float kCytoplasm = 156;
-constexpr float kMembrane = 84;          // how much darker, before blur
+constexpr float kMembrane = 100;         // how much darker, before blur
 constexpr float kMembraneWidth = 1.35F;  // Gaussian half width of the profile
-constexpr float kNoise = 20;             // standard deviation at mid grey, before the sensor's blur
+constexpr float kMembraneHalfWidth = 1;  // labelled as background
+constexpr float kNoise = 12;             // standard deviation at mid grey, before the sensor's blur
 constexpr double kBlurSigma = 0.7;
 
 /// Dark bodies inside cells: capsules with a rim and stripes.
@@ -34,7 +35,7 @@ struct Mitochondrion {
 std::vector<Mitochondrion> place_mitochondria(const Cells& cells, std::uint64_t seed) {
   const Vec3& shape = cells.labels.shape();
   Philox random(seed, stream_id(kSynthPurpose, 2));
-  const std::int64_t attempts = cells.labels.size() / 5000;
+  const std::int64_t attempts = cells.labels.size() / 40000;
   std::vector<Mitochondrion> result;
   for (std::int64_t i = 0; i < attempts; ++i) {
     Vec3 at;
@@ -144,10 +145,10 @@ void paint_cells(const Cells& cells, const SynthOptions& options, View<float, 3>
         const auto grain = static_cast<float>(own.uniform());
         const float width = kMembraneWidth * std::exp(0.35F * thickness(z, y, x));
         const float depth = cells.depth.view()(z, y, x) / width;
-        const float darkness = std::clamp(0.86F + 0.3F * contrast(z, y, x), 0.5F, 1.1F);
+        const float darkness = std::clamp(1.0F + 0.2F * contrast(z, y, x), 0.7F, 1.25F);
         // Vesicles and filaments: the darker tail of fine noise, more of it in some cells than in others.
-        const float dots = std::max(0.0F, granules(z, y, x) - 0.5F) * (10 + 34 * grain);
-        image(z, y, x) = kCytoplasm + 14 * (tone - 0.5F) + 6 * shade(z, y, x) - dots * std::min(1.0F, depth / 2) -
+        const float dots = std::max(0.0F, granules(z, y, x) - 0.5F) * (2 + 8 * grain);
+        image(z, y, x) = kCytoplasm + 12 * (tone - 0.5F) + 6 * shade(z, y, x) - dots * std::min(1.0F, depth / 2) -
                          kMembrane * darkness * std::exp(-depth * depth);
       }
     }
@@ -192,6 +193,9 @@ SynthVolume make_synthetic_volume(const SynthOptions& options, const Progress& p
   draw_mitochondria(place_mitochondria(cells, options.seed), cells, texture, image.view());
   report(progress, 3, kStages);
   for (std::size_t axis = 0; axis < 3; ++axis) blur(image.view(), axis);
+  for (std::int64_t i = 0; i < cells.labels.size(); ++i) {
+    if (cells.depth.data()[i] < kMembraneHalfWidth) cells.labels.data()[i] = 0;
+  }
   SynthVolume volume{expose(options, image.view()), std::move(cells.labels)};
   report(progress, kStages, kStages);
   return volume;

@@ -14,7 +14,7 @@ using Point = std::array<float, 3>;  ///< z, y, x in voxels
 
 [[nodiscard]] float distance(const Point& a, const Point& b);
 
-inline constexpr float kLargestTubeRadius = 17;  ///< voxels
+inline constexpr float kLargestTubeRadius = 11;  ///< voxels
 
 struct Ball {
   Point centre;

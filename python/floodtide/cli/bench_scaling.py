@@ -57,9 +57,7 @@ def command(
     `speedup` (throughput over one rank's), `peak_speedup` (the multiply-add loop's) and
     `share_of_peak_speedup` (the first over the second).
 
-    \b
-    Example:
-      floodtide bench scaling --ranks 2 --json
+    Example: floodtide bench scaling --ranks 2 --json
     """
     from floodtide import _comm, _core, _launch, bench
 

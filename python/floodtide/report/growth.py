@@ -134,7 +134,7 @@ def frames(growth: Growth, voxel_size_nm: Sequence[float] | None) -> list[tuple[
     for index in range(len(growth.moves)):
         widths = _widths(growth, size)
         height = min(3.2, 9.6 / sum(widths))
-        with style.figure(height * sum(widths), height + 0.4) as drawn:
+        with style.figure(height * sum(widths), height + 0.3) as drawn:
             axes = drawn.subplots(1, 3, width_ratios=widths)
             for axis, fixed in zip(axes, range(3), strict=True):
                 _draw(axis, growth, index, fixed, size)
@@ -151,7 +151,7 @@ def strip_figure(growth: Growth, voxel_size_nm: Sequence[float] | None) -> str:
     picked = np.unique(np.linspace(0, len(growth.moves) - 1, _STRIP).round().astype(int))
     heights = _heights(growth, size)
     width = min(1.7, 8.0 / sum(heights))
-    with style.figure(width * len(picked) + 0.3, width * sum(heights) + 0.5) as drawn:
+    with style.figure(width * len(picked) + 0.3, width * sum(heights) + 0.3) as drawn:
         axes = drawn.subplots(3, len(picked), squeeze=False, height_ratios=heights)
         for column, index in enumerate(picked.tolist()):
             for fixed in range(3):

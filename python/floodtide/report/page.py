@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -181,9 +180,7 @@ def _pictures(run: Run) -> dict[str, Any]:
         "name": run.name,
         "absent": [f"{file} is not there" for file, part in parts if not part],
         "planes": planes.planes_figure(read, run.voxel_size_nm) if read else None,
-        "strip": growth.strip_figure(grown, run.voxel_size_nm)
-        if grown and len(grown.moves) > 1
-        else None,
+        "strip": growth.strip_figure(grown, run.voxel_size_nm) if grown else None,
         "frames": growth.frames(grown, run.voxel_size_nm) if grown else [],
     }
 
@@ -216,8 +213,6 @@ def _text(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    if isinstance(value, float) and math.isnan(value):
-        return "-"  # no voxel to compare
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list | tuple):

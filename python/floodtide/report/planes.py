@@ -126,7 +126,7 @@ def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None
         for p in planes
     ]
     width = 2.75
-    with style.figure(width * len(titles) + 0.4, width * sum(heights) + 0.9) as drawn:
+    with style.figure(width * len(titles) + 0.4, width * sum(heights) + 0.55) as drawn:
         axes = drawn.subplots(len(planes), len(titles), squeeze=False, height_ratios=heights)
         for row, (plane, (_, _, down, right)) in enumerate(zip(planes, _PLANES, strict=True)):
             shown = matched(plane.segmentation, matches) if with_truth else plane.segmentation
@@ -150,7 +150,7 @@ def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None
                 if row == 0:
                     axis.set_title(titles[column])
                 if column == 0:
-                    style.caption(axis, f"{plane.title} ({down} down, {right} right)")
+                    axis.set_ylabel(f"{plane.title}   ({down} ↓, {right} →)")
                     high, wide = plane.segmentation.shape
                     style.scale_bar(axis, wide, high, plane.columns_nm if voxel_size_nm else None)
         if with_truth:

@@ -99,23 +99,6 @@ def boundaries(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     return edge
 
 
-def caption(axes: Axes, text: str) -> None:
-    """White text with a dark rim in the upper left corner of a picture."""
-    from matplotlib.patheffects import withStroke
-
-    label = axes.text(
-        0.02,
-        0.98,
-        text,
-        transform=axes.transAxes,
-        color="white",
-        fontsize=8.5,
-        fontweight="bold",
-        va="top",
-    )
-    label.set_path_effects([withStroke(linewidth=2.2, foreground="black")])
-
-
 def scale_bar(axes: Axes, width_px: int, height_px: int, pixel_nm: float | None) -> None:
     """A bar of a round length, about a fifth of the picture, in its lower left corner.
 

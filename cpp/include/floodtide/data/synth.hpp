@@ -15,11 +15,11 @@ struct SynthOptions {
 
 struct SynthVolume {
   Tensor<std::uint8_t, 3> image;   ///< intensities, mean about 128
-  Tensor<std::int64_t, 3> labels;  ///< ids from 1 on; every voxel belongs to a cell
+  Tensor<std::int64_t, 3> labels;  ///< ids of cells from 1 on; 0 on the membranes between them
 };
 
-/// Makes a volume that looks like focused-ion-beam electron microscopy of neuropil: curved, branching processes of 10 to 40
-/// voxels across packed without gaps, dark membranes of uneven thickness and contrast, mitochondria, vesicles, blur, shot noise
+/// Makes a volume that looks like focused-ion-beam electron microscopy of neuropil: curved, branching processes of 8 to 30
+/// voxels across packed densely, dark membranes of uneven thickness and contrast, mitochondria, vesicles, blur, shot noise
 /// and sections of uneven brightness. A pure function of the options, whatever the number of threads.
 /// Needs about 20 bytes a voxel. Throws Error(invalid_argument) for extents below 8.
 [[nodiscard]] SynthVolume make_synthetic_volume(const SynthOptions& options, const Progress& progress = {});

@@ -52,14 +52,16 @@ TEST(Synth, IsPackedWithCellsOfManySizes) {
   const SynthVolume volume = make_synthetic_volume({kShape, 1});
   std::map<std::int64_t, std::int64_t> sizes;
   for (const std::int64_t label : volume.labels.span()) ++sizes[label];
-  EXPECT_GE(sizes.begin()->first, 1);
+  EXPECT_EQ(sizes.begin()->first, 0);  // membranes
+  EXPECT_LT(sizes[0], volume.labels.size() / 2);
+  sizes.erase(0);
   EXPECT_GE(sizes.size(), 10U);
   std::int64_t largest = 0;
   for (const auto& [label, size] : sizes) largest = std::max(largest, size);
   EXPECT_LT(largest, volume.labels.size() / 2);
 }
 
-TEST(Synth, FacesBetweenCellsAreDarkerThanInsidesButNotByMuchMoreThanTheNoise) {
+TEST(Synth, FacesBetweenCellsAreDarkerThanInsidesByAFewTimesTheNoise) {
   const SynthVolume volume = make_synthetic_volume({kShape, 2});
   const auto same_around = [&](std::int64_t z, std::int64_t y, std::int64_t x, std::int64_t reach) {
     for (std::int64_t d = -reach; d <= reach; ++d) {
@@ -71,11 +73,12 @@ TEST(Synth, FacesBetweenCellsAreDarkerThanInsidesButNotByMuchMoreThanTheNoise) {
     }
     return true;
   };
-  const auto faces = statistics(volume, [&](auto z, auto y, auto x) { return !same_around(z, y, x, 1); });
-  const auto insides = statistics(volume, [&](auto z, auto y, auto x) { return same_around(z, y, x, 4); });
+  const auto faces = statistics(volume, [&](auto z, auto y, auto x) { return volume.labels.view()(z, y, x) == 0; });
+  const auto insides =
+      statistics(volume, [&](auto z, auto y, auto x) { return volume.labels.view()(z, y, x) > 0 && same_around(z, y, x, 3); });
   // Mitochondria widen the spread inside; faces are blurred over both of their voxels.
   EXPECT_GT(insides.first - faces.first, 0.7 * insides.second);
-  EXPECT_LT(insides.first - faces.first, 2.5 * insides.second);
+  EXPECT_LT(insides.first - faces.first, 5 * insides.second);
   EXPECT_NEAR(insides.first, 140, 20);
 }
 
