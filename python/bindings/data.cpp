@@ -243,8 +243,8 @@ void register_examples(py::module_& m) {
       std::tuple<std::string, std::string, std::string, std::string, std::optional<std::pair<Vec3, Vec3>>, double, double>>;
   py::class_<ExampleSource>(m, "ExampleSource")
       .def(py::init([](const Volumes& volumes, const Vec3& patch_size, std::uint64_t seed, std::int64_t walkers,
-                       std::vector<int> permutable_axes, std::vector<int> reflectable_axes,
-                       double softness, std::optional<std::string> coordinates, const py::object& progress) {
+                       std::vector<int> permutable_axes, std::vector<int> reflectable_axes, double softness,
+                       std::optional<std::string> coordinates, const py::object& progress) {
              std::vector<data::SourceOptions> sources;
              for (const auto& [name, image, labels, partitions, box, mean, deviation] : volumes) {
                sources.push_back({name, image, labels, partitions, box_of(box), mean, deviation});

@@ -131,7 +131,9 @@ TEST_F(TensorflowCheckpointFile, NoticesEveryChangedByteThatIsRead) {
     for (std::size_t at = 0; at < whole.size(); ++at) {
       // The footer's padding (and the handle of the meta index, which is not used) may hold anything.
       const std::size_t footer = whole.size() - 48;
-      if (std::string_view(suffix) == ".index" && at >= footer && at < whole.size() - 8 && (at < footer + 2 || at >= footer + 4)) continue;
+      if (std::string_view(suffix) == ".index" && at >= footer && at < whole.size() - 8 &&
+          (at < footer + 2 || at >= footer + 4))
+        continue;
       std::string changed = whole;
       changed[at] = static_cast<char>(changed[at] ^ 0x21);
       std::ofstream(prefix_ + suffix, std::ios::binary) << changed;
