@@ -24,6 +24,9 @@ Progress = Callable[[int, int], None]
 THRESHOLDS = (0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """google/ffn's recommended limits between partitions."""
 
+SOFTNESS = 0.05
+"""How far the probabilities of examples' labels stay from 0 and 1, as google/ffn's do."""
+
 _CHUNK = 64  # voxels along each axis of the chunks of volumes written here
 _GZIP = 4
 _BLOCKS_IN_FLIGHT = 64  # 2 MiB each: what rank 0 takes from all ranks before it writes
@@ -328,7 +331,7 @@ class Shards:
         volume = ("volume", image, labels, partitions, box, mean, std)
         axes = (list(permutable_axes), list(reflectable_axes))
         self._source = _core.data.ExampleSource(
-            [volume], patch_size, seed, walkers, *axes, None, None
+            [volume], patch_size, seed, walkers, *axes, SOFTNESS, None, None
         )
         self.walkers = walkers
 
