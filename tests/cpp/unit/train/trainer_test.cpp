@@ -38,7 +38,7 @@ TEST_F(TrainerTest, TwoWalkersGiveTheSameOnOneAndOnTwoRanks) {
   });
   EXPECT_GT(begun, 6) << "the walkers should have changed patches several times";
   const auto two = run(2, 2, [](Trainer& trainer) { steps(trainer, 50); });
-  // A rank adds its walkers' gradients in double before they become floats once, and a sum of two has one order: equal bits.
+  // Two terms have one order of summation, whether a rank adds them or the allreduce does: equal bits.
   EXPECT_EQ(one, two);
 }
 
