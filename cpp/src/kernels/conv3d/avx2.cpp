@@ -7,7 +7,7 @@
 
 namespace floodtide::kernels::direct {
 
-// 12 of 16 registers hold sums.
-const DirectKernels kAvx2 = kernels_of<Blocks<8, 2, 6, 2, 4>>;
+// 11 and 12 of 16 registers hold sums.
+const DirectKernels kAvx2 = kernels_of<Blocks<8, 1, 11, 2, 2, 4, false>>;
 
 }  // namespace floodtide::kernels::direct

@@ -7,7 +7,7 @@
 
 namespace floodtide::kernels::direct {
 
-// 22 and 24 of 32 registers hold sums.
-const DirectKernels kAvx512 = kernels_of<Blocks<16, 2, 11, 4, 8>>;
+// 22 and 18 of 32 registers hold sums.
+const DirectKernels kAvx512 = kernels_of<Blocks<16, 2, 11, 2, 3, 8, true>>;
 
 }  // namespace floodtide::kernels::direct

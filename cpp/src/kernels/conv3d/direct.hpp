@@ -15,7 +15,7 @@ struct ForwardTask {
   std::int64_t kernel_z, kernel_y, kernel_x;  ///< 1 or 3
   std::int64_t row_begin, row_end;
   const float* input;
-  const float* weights;   ///< packed: [group][kz, ky, kx][used_in][channels of the group], see DirectKernels::group
+  const float* weights;   ///< packed: [group][kz, ky][used_in][kx][channels of the group], see DirectKernels::group
   const float* bias;      ///< [out_channels]
   const float* mask;      ///< zero the sum where it is not positive; output's layout; may be null
   const float* residual;  ///< added after the mask; output's layout; may be null, may be `out`

@@ -9,8 +9,10 @@
 // The direct kernels, written once with GCC's vector extensions and instantiated by each instruction-set file.
 //
 // Forward keeps a block of voxels x vectors of sums in registers over all kernel elements and input channels: each step
-// loads `vectors` weights, broadcasts one input value a voxel, and does voxels * vectors multiply-adds. A row is cut into
-// blocks whose sizes differ by at most one, so that no block is too short to hide the latency of a multiply-add.
+// loads the weights of the kernel elements along x, broadcasts one input value a position, and multiplies it for each voxel
+// that sees it. Loads cost: where two multiply-adds fit a cycle, one load for two of them took a fifth of the peak away.
+// A row is cut into blocks whose sizes differ by at most one, so that no block is too short to hide the latency of a
+// multiply-add.
 // Backward-weights keeps input channels x kernel_x x vectors of sums in registers over a few rows that stay in L1.
 // Both read the input through a rectified copy of a few rows, on the stack, where a ReLU is asked for.
 //
@@ -21,18 +23,23 @@ namespace {
 using Index = std::int64_t;
 
 constexpr Index kSmallestGroup = 16;  // stored channels are multiples of it
+constexpr Index kLine = 16;           // floats in a cache line
 
 #define FLOODTIDE_INLINE inline __attribute__((always_inline))
+// A register block inlined into its caller loses registers to it.
+#define FLOODTIDE_BLOCK __attribute__((noinline))
 
-/// Sizes of the register blocks: `Lanes` floats a vector; forward: Voxels x Vectors; backward-weights: Channels3 input
-/// channels for kernel_x = 3, Channels1 for kernel_x = 1, times Vectors.
-template <int Lanes_, int Vectors_, int Voxels_, int Channels3_, int Channels1_>
+/// Sizes of the register blocks: `Lanes` floats a vector; forward: Voxels x ForwardVectors; backward-weights: Channels3 input
+/// channels for kernel_x = 3, Channels1 for kernel_x = 1, times Vectors. Ring: three gradients fit registers as well.
+template <int Lanes_, int ForwardVectors_, int Voxels_, int Vectors_, int Channels3_, int Channels1_, bool Ring_>
 struct Blocks {
   static constexpr int Lanes = Lanes_;
-  static constexpr int Vectors = Vectors_;
+  static constexpr int ForwardVectors = ForwardVectors_;
   static constexpr int Voxels = Voxels_;
+  static constexpr int Vectors = Vectors_;
   static constexpr int Channels3 = Channels3_;
   static constexpr int Channels1 = Channels1_;
+  static constexpr bool Ring = Ring_;
   typedef float Vector __attribute__((vector_size(sizeof(float) * Lanes_), may_alias));
 };
 
@@ -62,14 +69,35 @@ FLOODTIDE_INLINE void rectify(const float* from, Index count, float* to) {
   }
 }
 
+/// What the next row will touch first. Streaming prefetchers lose track of rows that are read a few channels at a time, so
+/// each register block fetches a share of it: without, a twentieth of the peak goes to waiting on a cold volume.
+struct Ahead {
+  const float* input;
+  const float* out;
+  Index step;  ///< floats of each in one share
+
+  FLOODTIDE_INLINE void fetch() {
+    for (Index i = 0; i < step; i += kLine) {
+      __builtin_prefetch(input + i);
+      __builtin_prefetch(out + i);
+    }
+    input += step;
+    out += step;
+  }
+};
+
+/// Floats in one of `shares` of `total`, in whole cache lines.
+FLOODTIDE_INLINE Index share_of(Index total, Index shares) { return (total / shares + kLine) / kLine * kLine; }
+
 /// One register block: `Voxels` voxels from the row pointers on, `Vectors` vectors of output channels.
 /// @param rows    kernel_z * kernel_y input rows, each at the first voxel's leftmost neighbour
 /// @param weights of this group of output channels
 /// @param at      offset of the first output value in `out`, `mask` and `residual`
-template <class B, int Voxels, int Vectors>
-void forward_block(const ForwardTask& task, const float* const* rows, Index offset, const float* weights, Index channel,
-                   Index at) {
+template <class B, int Voxels, int KernelX, int Vectors>
+FLOODTIDE_BLOCK void forward_block(const ForwardTask& task, const float* const* rows, Index offset, const float* weights,
+                                   Index channel, Index at, Ahead& ahead) {
   using Vector = typename B::Vector;
+  constexpr int positions = Voxels + KernelX - 1;
   Vector sums[Voxels][Vectors];
 #pragma GCC unroll 16
   for (int voxel = 0; voxel < Voxels; ++voxel) {
@@ -79,21 +107,28 @@ void forward_block(const ForwardTask& task, const float* const* rows, Index offs
   const Index stride = task.in_channels;
   const Index row_count = task.kernel_z * task.kernel_y;
   for (Index row = 0; row < row_count; ++row) {
+    ahead.fetch();
     const float* tap = rows[row] + offset;
-    for (Index kx = 0; kx < task.kernel_x; ++kx, tap += stride) {
-      // One pointer for three voxels: x86 addresses reach base, base + stride and base + 2 * stride.
-      const float* base[(Voxels + 2) / 3];
+    // One pointer for three positions: x86 addresses reach base, base + stride and base + 2 * stride.
+    const float* base[(positions + 2) / 3];
 #pragma GCC unroll 16
-      for (int i = 0; i < (Voxels + 2) / 3; ++i) base[i] = tap + 3 * i * stride;
-      for (Index channel_in = 0; channel_in < task.used_in; ++channel_in, weights += Vectors * B::Lanes) {
-        Vector weight[Vectors];
+    for (int i = 0; i < (positions + 2) / 3; ++i) base[i] = tap + 3 * i * stride;
+    for (Index channel_in = 0; channel_in < task.used_in; ++channel_in, weights += KernelX * Vectors * B::Lanes) {
+      Vector weight[KernelX][Vectors];
 #pragma GCC unroll 4
-        for (int vector = 0; vector < Vectors; ++vector) weight[vector] = load<B>(weights + vector * B::Lanes);
+      for (int kx = 0; kx < KernelX; ++kx) {
+#pragma GCC unroll 4
+        for (int vector = 0; vector < Vectors; ++vector)
+          weight[kx][vector] = load<B>(weights + (kx * Vectors + vector) * B::Lanes);
+      }
 #pragma GCC unroll 16
-        for (int voxel = 0; voxel < Voxels; ++voxel) {
-          const float value = base[voxel / 3][voxel % 3 * stride + channel_in];
+      for (int position = 0; position < positions; ++position) {
+        const float value = base[position / 3][position % 3 * stride + channel_in];
 #pragma GCC unroll 4
-          for (int vector = 0; vector < Vectors; ++vector) sums[voxel][vector] += weight[vector] * value;
+        for (int kx = 0; kx < KernelX; ++kx) {
+          if (position < kx || position - kx >= Voxels) continue;
+#pragma GCC unroll 4
+          for (int vector = 0; vector < Vectors; ++vector) sums[position - kx][vector] += weight[kx][vector] * value;
         }
       }
     }
@@ -113,32 +148,37 @@ void forward_block(const ForwardTask& task, const float* const* rows, Index offs
 }
 
 /// Calls the block of `count` voxels, 1 <= count <= Voxels.
-template <class B, int Voxels, int Vectors>
+template <class B, int Voxels, int KernelX, int Vectors>
 FLOODTIDE_INLINE void forward_voxels(Index count, const ForwardTask& task, const float* const* rows, Index offset,
-                                     const float* weights, Index channel, Index at) {
+                                     const float* weights, Index channel, Index at, Ahead& ahead) {
   if constexpr (Voxels > 1) {
-    if (count < Voxels) return forward_voxels<B, Voxels - 1, Vectors>(count, task, rows, offset, weights, channel, at);
+    if (count < Voxels)
+      return forward_voxels<B, Voxels - 1, KernelX, Vectors>(count, task, rows, offset, weights, channel, at, ahead);
   }
-  forward_block<B, Voxels, Vectors>(task, rows, offset, weights, channel, at);
+  forward_block<B, Voxels, KernelX, Vectors>(task, rows, offset, weights, channel, at, ahead);
 }
 
 /// Voxels [x_begin, x_begin + count) of one output row, all output channels.
-template <class B>
-void forward_row(const ForwardTask& task, const float* const* rows, Index count, Index at) {
+template <class B, int KernelX>
+void forward_row(const ForwardTask& task, const float* const* rows, Index count, Index at, const float* next_input) {
   const Index blocks = (count + B::Voxels - 1) / B::Voxels;
+  const Index groups = (task.out_channels + B::Lanes * B::ForwardVectors - 1) / (B::Lanes * B::ForwardVectors);
+  const Index floats = larger((count + KernelX - 1) * task.in_channels, count * task.out_channels);
+  Ahead ahead{next_input, task.out + at + (task.x + 2) * task.out_channels,
+              share_of(floats, blocks * groups * task.kernel_z * task.kernel_y)};
   const Index taps = task.kernel_z * task.kernel_y * task.kernel_x;
   const float* weights = task.weights;
   for (Index channel = 0; channel < task.out_channels;) {
-    const Index group = smaller(B::Lanes * B::Vectors, task.out_channels - channel);
+    const Index group = smaller(B::Lanes * B::ForwardVectors, task.out_channels - channel);
     for (Index block = 0; block < blocks; ++block) {
       const Index begin = part_begin(count, blocks, block);
       const Index voxels = part_begin(count, blocks, block + 1) - begin;
       const Index offset = begin * task.in_channels;
       const Index to = at + begin * task.out_channels + channel;
-      if (B::Lanes * B::Vectors <= kSmallestGroup || group == B::Lanes * B::Vectors) {
-        forward_voxels<B, B::Voxels, B::Vectors>(voxels, task, rows, offset, weights, channel, to);
+      if (B::Lanes * B::ForwardVectors <= kSmallestGroup || group == B::Lanes * B::ForwardVectors) {
+        forward_voxels<B, B::Voxels, KernelX, B::ForwardVectors>(voxels, task, rows, offset, weights, channel, to, ahead);
       } else {
-        forward_voxels<B, B::Voxels, 1>(voxels, task, rows, offset, weights, channel, to);
+        forward_voxels<B, B::Voxels, KernelX, 1>(voxels, task, rows, offset, weights, channel, to, ahead);
       }
     }
     weights += taps * task.used_in * group;
@@ -182,7 +222,12 @@ void forward(const ForwardTask& task) {
         }
       }
       const Index at = (((z + 1) * (task.y + 2) + (y + 1)) * (task.x + 2) + (x + 1)) * task.out_channels;
-      forward_row<B>(task, rows, count, at);
+      const float* next_input = source + (task.kernel_z - 1) * plane_stride + task.kernel_y * row_stride;
+      if (task.kernel_x == 3) {
+        forward_row<B, 3>(task, rows, count, at, next_input);
+      } else {
+        forward_row<B, 1>(task, rows, count, at, next_input);
+      }
     }
   }
 }
@@ -196,10 +241,83 @@ struct Patch {
   Index rows, count;
 };
 
+/// One position of a row by ring: the products of its input channels with the gradients of the voxels that see it, of which
+/// `grads` keeps the last KernelX in a ring. Phase: the ring's place for the gradient of the voxel at this position.
+/// @tparam First, Last the kernel elements to serve: fewer at the row's ends
+template <class B, int Channels, int KernelX, int Vectors, int Phase, int First, int Last>
+FLOODTIDE_INLINE void weights_position(const float* input, const float* grad, typename B::Vector (&grads)[KernelX][Vectors],
+                                       typename B::Vector (&sums)[KernelX][Channels][Vectors]) {
+  if constexpr (First == 0) {
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) grads[Phase][vector] = load<B>(grad + vector * B::Lanes);
+  }
+#pragma GCC unroll 8
+  for (int channel = 0; channel < Channels; ++channel) {
+    const float value = input[channel];
+#pragma GCC unroll 4
+    for (int kx = First; kx <= Last; ++kx) {
+#pragma GCC unroll 4
+      for (int vector = 0; vector < Vectors; ++vector) {
+        sums[kx][channel][vector] += grads[(Phase + KernelX - kx) % KernelX][vector] * value;
+      }
+    }
+  }
+}
+
+/// One row, each product by itself.
+template <class B, int Channels, int KernelX, int Vectors>
+FLOODTIDE_INLINE void weights_row(const float* input, Index in_step, const float* grad, Index grad_step, Index count,
+                                  typename B::Vector (&sums)[KernelX][Channels][Vectors]) {
+  for (Index x = 0; x < count; ++x, input += in_step, grad += grad_step) {
+    typename B::Vector gradient[Vectors];
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) gradient[vector] = load<B>(grad + vector * B::Lanes);
+#pragma GCC unroll 4
+    for (int kx = 0; kx < KernelX; ++kx) {
+#pragma GCC unroll 8
+      for (int channel = 0; channel < Channels; ++channel) {
+        const float value = input[kx * in_step + channel];
+#pragma GCC unroll 4
+        for (int vector = 0; vector < Vectors; ++vector) sums[kx][channel][vector] += gradient[vector] * value;
+      }
+    }
+  }
+}
+
+/// One row of at least two voxels, each input value read once for its three products.
+template <class B, int Channels, int Vectors>
+FLOODTIDE_INLINE void weights_row_by_ring(const float* input, Index in_step, const float* grad, Index grad_step, Index count,
+                                          typename B::Vector (&sums)[3][Channels][Vectors]) {
+  typename B::Vector grads[3][Vectors];
+  weights_position<B, Channels, 3, Vectors, 0, 0, 0>(input, grad, grads, sums);
+  weights_position<B, Channels, 3, Vectors, 1, 0, 1>(input + in_step, grad + grad_step, grads, sums);
+  input += 2 * in_step;
+  grad += 2 * grad_step;
+  Index left = count - 2;
+  for (; left >= 3; left -= 3, input += 3 * in_step, grad += 3 * grad_step) {
+    weights_position<B, Channels, 3, Vectors, 2, 0, 2>(input, grad, grads, sums);
+    weights_position<B, Channels, 3, Vectors, 0, 0, 2>(input + in_step, grad + grad_step, grads, sums);
+    weights_position<B, Channels, 3, Vectors, 1, 0, 2>(input + 2 * in_step, grad + 2 * grad_step, grads, sums);
+  }
+  if (left == 0) {
+    weights_position<B, Channels, 3, Vectors, 2, 1, 2>(input, nullptr, grads, sums);
+    weights_position<B, Channels, 3, Vectors, 0, 2, 2>(input + in_step, nullptr, grads, sums);
+  } else if (left == 1) {
+    weights_position<B, Channels, 3, Vectors, 2, 0, 2>(input, grad, grads, sums);
+    weights_position<B, Channels, 3, Vectors, 0, 1, 2>(input + in_step, nullptr, grads, sums);
+    weights_position<B, Channels, 3, Vectors, 1, 2, 2>(input + 2 * in_step, nullptr, grads, sums);
+  } else {
+    weights_position<B, Channels, 3, Vectors, 2, 0, 2>(input, grad, grads, sums);
+    weights_position<B, Channels, 3, Vectors, 0, 0, 2>(input + in_step, grad + grad_step, grads, sums);
+    weights_position<B, Channels, 3, Vectors, 1, 1, 2>(input + 2 * in_step, nullptr, grads, sums);
+    weights_position<B, Channels, 3, Vectors, 2, 2, 2>(input + 3 * in_step, nullptr, grads, sums);
+  }
+}
+
 /// Adds the patch's share of Channels input channels x KernelX x Vectors vectors of output channels.
 /// @param real channels to write, at most Channels: the others are padding
 template <class B, int Channels, int KernelX, int Vectors>
-void weights_block(const WeightsTask& task, const Patch& patch, Index real, float* out) {
+FLOODTIDE_BLOCK void weights_block(const WeightsTask& task, const Patch& patch, Ahead& ahead, Index real, float* out) {
   using Vector = typename B::Vector;
   Vector sums[KernelX][Channels][Vectors];
 #pragma GCC unroll 4
@@ -210,24 +328,14 @@ void weights_block(const WeightsTask& task, const Patch& patch, Index real, floa
       for (int vector = 0; vector < Vectors; ++vector) sums[kx][channel][vector] = Vector{};
     }
   }
-  const Index stride = task.in_channels;
-  const Index grad_step = task.out_channels;
+  ahead.fetch();
   for (Index row = 0; row < patch.rows; ++row) {
     const float* input = patch.input + row * patch.input_stride;
     const float* grad = patch.grad + row * patch.grad_stride;
-    for (Index x = 0; x < patch.count; ++x, input += stride, grad += grad_step) {
-      Vector gradient[Vectors];
-#pragma GCC unroll 4
-      for (int vector = 0; vector < Vectors; ++vector) gradient[vector] = load<B>(grad + vector * B::Lanes);
-#pragma GCC unroll 4
-      for (int kx = 0; kx < KernelX; ++kx) {
-#pragma GCC unroll 8
-        for (int channel = 0; channel < Channels; ++channel) {
-          const float value = input[kx * stride + channel];
-#pragma GCC unroll 4
-          for (int vector = 0; vector < Vectors; ++vector) sums[kx][channel][vector] += gradient[vector] * value;
-        }
-      }
+    if constexpr (B::Ring && KernelX == 3) {
+      weights_row_by_ring<B>(input, task.in_channels, grad, task.out_channels, patch.count, sums);
+    } else {
+      weights_row<B>(input, task.in_channels, grad, task.out_channels, patch.count, sums);
     }
   }
 #pragma GCC unroll 4
@@ -245,14 +353,14 @@ void weights_block(const WeightsTask& task, const Patch& patch, Index real, floa
 
 /// All input channels of one kernel row (kz, ky), for one group of output channels.
 template <class B, int Channels, int KernelX, int Vectors>
-void weights_channels(const WeightsTask& task, Patch patch, float* out) {
+void weights_channels(const WeightsTask& task, Patch patch, Ahead& ahead, float* out) {
   for (Index channel = 0; channel < task.used_in;) {
     const Index left = task.used_in - channel;
     if (Channels > 2 && left <= 2) {
-      weights_block<B, 2, KernelX, Vectors>(task, patch, left, out);
+      weights_block<B, 2, KernelX, Vectors>(task, patch, ahead, left, out);
       break;
     }
-    weights_block<B, Channels, KernelX, Vectors>(task, patch, left, out);
+    weights_block<B, Channels, KernelX, Vectors>(task, patch, ahead, left, out);
     channel += Channels;
     patch.input += Channels;
     out += Channels * task.out_channels;
@@ -260,11 +368,14 @@ void weights_channels(const WeightsTask& task, Patch patch, float* out) {
 }
 
 template <class B, int Vectors>
-FLOODTIDE_INLINE void weights_kernel_row(const WeightsTask& task, const Patch& patch, float* out) {
-  if (task.kernel_x == 3) {
-    weights_channels<B, B::Channels3, 3, Vectors>(task, patch, out);
-  } else {
-    weights_channels<B, B::Channels1, 1, Vectors>(task, patch, out);
+FLOODTIDE_INLINE void weights_kernel_row(const WeightsTask& task, const Patch& patch, Ahead& ahead, float* out) {
+  if (task.kernel_x == 3 && patch.count >= 2) {
+    weights_channels<B, B::Channels3, 3, Vectors>(task, patch, ahead, out);
+    return;
+  }
+  Patch shifted = patch;  // rows of one voxel: each kernel element by itself
+  for (Index kx = 0; kx < task.kernel_x; ++kx, shifted.input += task.in_channels) {
+    weights_channels<B, B::Channels1, 1, Vectors>(task, shifted, ahead, out + kx * task.used_in * task.out_channels);
   }
 }
 
@@ -306,6 +417,12 @@ void weights(const WeightsTask& task) {
       patch.grad = task.output_grad + (((z + 1) * (task.y + 2) + (y + 1)) * (task.x + 2) + (x + 1)) * out;
       patch.grad_stride = (task.x + 2) * out;
       const Index copy_stride = (patch.count + task.kernel_x - 1) * in;
+      const Index blocks = task.kernel_z * task.kernel_y * ((task.used_in + B::Channels3 - 1) / B::Channels3) *
+                           ((out + B::Lanes * B::Vectors - 1) / (B::Lanes * B::Vectors));
+      Ahead ahead{task.input + first_neighbour(task, z, y, x, in) + (task.kernel_z - 1) * plane_stride +
+                      (rows + task.kernel_y - 1) * row_stride,
+                  patch.grad + rows * patch.grad_stride,
+                  segments > 1 ? 0 : share_of(rows * larger(row_stride, patch.grad_stride), blocks)};
       add_bias_grad<B>(task, patch);
       for (Index kz = 0; kz < task.kernel_z; ++kz) {
         const float* source = task.input + first_neighbour(task, z, y, x, in) + kz * plane_stride;
@@ -323,9 +440,9 @@ void weights(const WeightsTask& task) {
             part.grad = patch.grad + channel;
             const Index group = smaller(B::Lanes * B::Vectors, out - channel);
             if (B::Lanes * B::Vectors <= kSmallestGroup || group == B::Lanes * B::Vectors) {
-              weights_kernel_row<B, B::Vectors>(task, part, grads + channel);
+              weights_kernel_row<B, B::Vectors>(task, part, ahead, grads + channel);
             } else {
-              weights_kernel_row<B, 1>(task, part, grads + channel);
+              weights_kernel_row<B, 1>(task, part, ahead, grads + channel);
             }
             channel += group;
           }
@@ -337,7 +454,7 @@ void weights(const WeightsTask& task) {
 }
 
 template <class B>
-inline constexpr DirectKernels kernels_of{B::Lanes * B::Vectors, &forward<B>, &weights<B>};
+inline constexpr DirectKernels kernels_of{B::Lanes * B::ForwardVectors, &forward<B>, &weights<B>};
 
 }  // namespace
 }  // namespace floodtide::kernels::direct

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/memory.hpp"
@@ -98,14 +99,17 @@ class DirectPlan final : public Conv3dPlan {
   }
 
  private:
-  /// Writes weights as the kernels read them: [group of output channels][tap][input channel][channel of the group].
+  /// Writes weights as the kernels read them: [group of output channels][kz, ky][input channel][kx]
+  /// [channel of the group].
   template <class Weight>
   void pack(std::int64_t out_channels, std::int64_t used_in, float* out, Weight weight) const {
     for (std::int64_t begin = 0; begin < out_channels; begin += kernels_.group) {
       const std::int64_t end = std::min(begin + kernels_.group, out_channels);
-      for (std::int64_t tap = 0; tap < taps_; ++tap) {
+      for (std::int64_t row = 0; row < taps_; row += shape_.kernel_x) {
         for (std::int64_t from = 0; from < used_in; ++from) {
-          for (std::int64_t to = begin; to < end; ++to) *out++ = weight(tap, from, to);
+          for (std::int64_t kx = 0; kx < shape_.kernel_x; ++kx) {
+            for (std::int64_t to = begin; to < end; ++to) *out++ = weight(row + kx, from, to);
+          }
         }
       }
     }
@@ -137,12 +141,16 @@ class DirectPlan final : public Conv3dPlan {
 
   /// Adds `chunks` arrays [rows, out_channels] that lie `distance` apart to one of [rows, real_out].
   void add_in_chunk_order(const float* sums, std::int64_t distance, std::int64_t chunks, std::int64_t rows, float* out) const {
+    std::array<float, direct::kMaxChannels> total;
     for (std::int64_t row = 0; row < rows; ++row) {
+      total.fill(0.0F);
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {  // whole rows: the arrays' distance maps to one cache set
+        const float* part = sums + chunk * distance + row * shape_.out_channels;
+        for (std::int64_t channel = 0; channel < real_out_; ++channel)
+          total[static_cast<std::size_t>(channel)] += part[channel];
+      }
       for (std::int64_t channel = 0; channel < real_out_; ++channel) {
-        const float* first = sums + row * shape_.out_channels + channel;
-        float sum = 0.0F;
-        for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum += first[chunk * distance];
-        out[row * real_out_ + channel] += sum;
+        out[row * real_out_ + channel] += total[static_cast<std::size_t>(channel)];
       }
     }
   }

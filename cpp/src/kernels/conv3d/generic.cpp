@@ -3,7 +3,7 @@
 
 namespace floodtide::kernels::direct {
 
-// 10 and 12 of 16 registers hold sums; without fused multiply-adds one more is needed for the product.
-const DirectKernels kGeneric = kernels_of<Blocks<4, 2, 5, 2, 4>>;
+// 9 and 12 of 16 registers hold sums; without fused multiply-adds one more is needed for the product.
+const DirectKernels kGeneric = kernels_of<Blocks<4, 1, 9, 2, 2, 4, false>>;
 
 }  // namespace floodtide::kernels::direct
