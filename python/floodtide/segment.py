@@ -164,7 +164,8 @@ class Segmenter:
         Args:
             volume: Raw image, (z, y, x) of any number type; with a Volume only the box is read.
             box: In voxels of the volume; None: all of it.
-            progress: Called as progress(seeds done, seeds) after every evaluation of the network.
+            progress: Called as progress(seeds settled, seeds) after every evaluation of the network;
+                settled are those tried and those that earlier segments have swallowed.
 
         Raises:
             ShapeError: If the field of view is larger than the box.

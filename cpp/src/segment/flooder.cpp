@@ -255,10 +255,19 @@ void Flooder::try_seed(const Vec3& seed, const OnMove& on_move) {
 void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress) {
   const Timer timer(*this, "segment_all");
   const auto total = static_cast<std::int64_t>(seeds.size());
-  for (std::int64_t done = 0; done < total; ++done) {
-    report(progress, done, total);
-    try_seed(seeds[static_cast<std::size_t>(done)],
-             [&](std::int64_t, const Vec3&, View<const float, 3>) { report(progress, done, total); });
+  const auto in_segment = [this](const Vec3& seed) { return segmentation_.view().at(seed) > 0; };
+  std::int64_t swallowed = 0;  // later seeds that lie in segments already: the first few take most of them
+  for (std::int64_t i = 0; i < total; ++i) {
+    const Vec3& seed = seeds[static_cast<std::size_t>(i)];
+    if (in_segment(seed)) --swallowed;
+    const std::size_t segments = origins_.size();
+    const std::int64_t settled = i + swallowed;
+    report(progress, settled, total);
+    try_seed(seed, [&](std::int64_t, const Vec3&, View<const float, 3>) { report(progress, settled, total); });
+    if (origins_.size() > segments) {
+      const std::span<const Vec3> left = seeds.subspan(static_cast<std::size_t>(i) + 1);
+      swallowed = std::count_if(left.begin(), left.end(), in_segment);
+    }
   }
   report(progress, total, total);
 }

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from floodtide import _comm, _core, config
+from floodtide.cli import options as shared
 from floodtide.errors import ConfigurationError
 from floodtide.segment import MEAN, STD, SegmentOptions
 
@@ -19,13 +20,7 @@ from floodtide.segment import MEAN, STD, SegmentOptions
 @click.argument("file", metavar="CONFIG.toml")
 @click.option("--out", required=True, metavar="FILE.h5:DATASET", help="Result; replaces the file.")
 @click.option("--box", help="Part to segment, z0:z1,y0:y1,x0:x1; instead of segment.box.")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="A.B=VALUE",
-    help="Override a key of the configuration.",
-)
+@shared.overrides
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     file: str, out: str, box: str | None, overrides: tuple[str, ...], as_json: bool

@@ -9,17 +9,12 @@ from typing import Any
 import click
 
 from floodtide import _comm, config
+from floodtide.cli import options as shared
 
 
 @click.command()
 @click.argument("file", metavar="CONFIG.toml")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="A.B=VALUE",
-    help="Override a key of the configuration.",
-)
+@shared.overrides
 @click.option("--box", help="Training part of the first volume, z0:z1,y0:y1,x0:x1.")
 def command(file: str, overrides: tuple[str, ...], box: str | None) -> None:
     """Train a network as CONFIG.toml says; resumes from the newest checkpoint of its run directory.

@@ -68,7 +68,7 @@ class Flooder {
 
   /// Tries every seed in order and accepts its object into the segmentation, where that is still empty (first come, first
   /// served), if the seed stays object and enough voxels remain. Failed seeds are marked -1.
-  /// Progress counts seeds; it is also called after every evaluation.
+  /// Progress counts seeds, those that earlier segments have swallowed included; it is also called after every evaluation.
   void segment_all(std::span<const Vec3> seeds, const Progress& progress = {});
 
   /// Everything that was found, moved out: marks of failed seeds become 0, origins count from the whole volume, in which the
