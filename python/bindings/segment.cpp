@@ -9,6 +9,7 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "floodtide/nn/ffn.hpp"
+#include "floodtide/segment/components.hpp"
 #include "floodtide/segment/flooder.hpp"
 #include "floodtide/segment/result.hpp"
 #include "floodtide/segment/seeds.hpp"
@@ -126,6 +127,17 @@ void register_segment(py::module_& m) {
       },
       py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("policy"), py::arg("margin"), py::arg("progress"),
       "Seeds of a policy, int64 array (n, 3) of z, y, x, in the order in which they are tried.");
+
+  s.def(
+      "connected_components",
+      [](const py::object& mask, std::int64_t min_size) {
+        const auto view = view_of<const std::uint8_t, 3>(mask, "mask");
+        return to_numpy([&] {
+          const py::gil_scoped_release unlock;
+          return segment::connected_components(view, min_size);
+        }());
+      },
+      py::arg("mask"), py::arg("min_size"), "Pieces of a uint8 mask that hang together over faces, int32 from 1 on.");
 
   py::class_<Result>(s, "Result")
       .def("labels", &labels_of)

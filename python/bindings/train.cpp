@@ -128,20 +128,21 @@ void register_train(py::module_& m) {
       .def(py::init([](nn::Ffn& network, const std::string& optimizer, const ParameterValues& optimizer_values,
                        const std::string& schedule, const ParameterValues& schedule_values, const std::string& scale,
                        const data::ExampleSource& examples, comm::Communicator& communicator, std::int64_t walkers,
-                       std::uint64_t seed, double seed_pad, double threshold, double clip, const std::string& algorithm,
-                       int prefetch) {
+                       std::uint64_t seed, double seed_pad, double threshold, double clip, double average,
+                       const std::string& algorithm, int prefetch) {
              const py::gil_scoped_release unlock;
              return std::make_unique<train::Trainer>(
                  network, optim::make_optimizer(optimizer, optimizer_values, network.layout().size()),
                  optim::make_schedule(schedule, schedule_values, optim::scale_factor(scale, walkers)), examples, communicator,
-                 train::TrainerOptions{walkers, seed, seed_pad, threshold, clip, algorithm, prefetch});
+                 train::TrainerOptions{walkers, seed, seed_pad, threshold, clip, average, algorithm, prefetch});
            }),
            py::arg("network"), py::kw_only(), py::arg("optimizer"), py::arg("optimizer_values"), py::arg("schedule"),
            py::arg("schedule_values"), py::arg("scale"), py::arg("examples"), py::arg("communicator"), py::arg("walkers"),
-           py::arg("seed"), py::arg("seed_pad"), py::arg("threshold"), py::arg("clip"), py::arg("algorithm"),
-           py::arg("prefetch"), py::keep_alive<1, 2>(), py::keep_alive<1, 8>(), py::keep_alive<1, 9>())
+           py::arg("seed"), py::arg("seed_pad"), py::arg("threshold"), py::arg("clip"), py::arg("average"),
+           py::arg("algorithm"), py::arg("prefetch"), py::keep_alive<1, 2>(), py::keep_alive<1, 8>(), py::keep_alive<1, 9>())
       .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("steps_done", &train::Trainer::steps_done)
+      .def("copy_average", &train::Trainer::copy_average, py::arg("network"))
       .def("take_metrics",
            [](train::Trainer& trainer) {
              train::Metrics sums;
@@ -209,7 +210,7 @@ void register_train(py::module_& m) {
         const py::gil_scoped_release unlock;
         const data::Hdf5File file = data::Hdf5File::open(path);
         auto network = std::make_unique<nn::Ffn>(train::read_options(file));
-        train::read_network(file, *network);
+        train::read_network(file, *network, train::best_group(file));
         return network;
       },
       py::arg("path"));

@@ -125,6 +125,11 @@ class TrainingConfig:
         0.05, "Targets are 1 - softness inside the object and softness outside"
     )
     clip: float = option(0.7, "Each gradient entry is clipped to [-clip, clip] after averaging")
+    average: float = option(
+        0.0,
+        "Decay of an exponential moving average of the parameters, which validation and readers of"
+        " the checkpoints use instead of the last ones; 0: none",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

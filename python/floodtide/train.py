@@ -88,9 +88,11 @@ class Trainer:
             seed_pad=config.training.seed_pad,
             threshold=config.training.threshold,
             clip=config.training.clip,
+            average=config.training.average,
             algorithm=config.comm.algorithm,
             prefetch=config.data.prefetch,
         )
+        self._average = build_model(config) if config.training.average > 0 else None
         checkpoint = _comm.broadcast_object(self._directory.newest_checkpoint())
         if checkpoint:
             self._trainer.load(checkpoint)
@@ -122,6 +124,14 @@ class Trainer:
     def directory(self) -> Path:
         """The run directory."""
         return self._directory.path
+
+    @property
+    def result(self) -> nn.FFN:
+        """The network to use: `model`, or with `training.average` one with the averaged parameters."""
+        if self._average is None:
+            return self.model
+        self._trainer.copy_average(self._average.core)
+        return self._average
 
     def step(self) -> Step:
         """One field of view of every walker and one update; logs and saves when it is time. Collective."""
@@ -177,7 +187,7 @@ class Trainer:
             raise ConfigurationError(
                 "validate: validation.box is empty, expected the held-out part"
             )
-        result = self._validation.run(self.model)
+        result = self._validation.run(self.result)
         record = {"kind": "validation", "step": self.steps_done, **result.summary()}
         self._record(record)
         return record

@@ -20,7 +20,7 @@ namespace {
 // Grey levels and lengths (voxels), matched by eye and by histogram to FIB-25: mean 130, standard deviation 33.
 constexpr float kCytoplasm = 156;
 constexpr float kMembrane = 100;         // how much darker, before blur
-constexpr float kMembraneWidth = 1.35F;  // Gaussian half width of the profile
+constexpr float kMembraneWidth = 1.6F;   // Gaussian half width of the profile
 constexpr float kMembraneHalfWidth = 1;  // labelled as background
 constexpr float kNoise = 12;             // standard deviation at mid grey, before the sensor's blur
 constexpr double kBlurSigma = 0.7;
@@ -143,12 +143,12 @@ void paint_cells(const Cells& cells, const SynthOptions& options, View<float, 3>
         Philox own(options.seed, stream_id(kSynthPurpose, 3, cell));
         const auto tone = static_cast<float>(own.uniform());
         const auto grain = static_cast<float>(own.uniform());
-        const float width = kMembraneWidth * std::exp(0.35F * thickness(z, y, x));
+        const float width = kMembraneWidth * std::exp(0.25F * thickness(z, y, x));
         const float depth = cells.depth.view()(z, y, x) / width;
-        const float darkness = std::clamp(1.0F + 0.2F * contrast(z, y, x), 0.7F, 1.25F);
+        const float darkness = std::clamp(1.0F + 0.12F * contrast(z, y, x), 0.8F, 1.25F);
         // Vesicles and filaments: the darker tail of fine noise, more of it in some cells than in others.
         const float dots = std::max(0.0F, granules(z, y, x) - 0.5F) * (2 + 8 * grain);
-        image(z, y, x) = kCytoplasm + 12 * (tone - 0.5F) + 6 * shade(z, y, x) - dots * std::min(1.0F, depth / 2) -
+        image(z, y, x) = kCytoplasm + 12 * (tone - 0.5F) + 12 * shade(z, y, x) - dots * std::min(1.0F, depth / 2) -
                          kMembrane * darkness * std::exp(-depth * depth);
       }
     }

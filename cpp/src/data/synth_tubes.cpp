@@ -15,8 +15,8 @@ namespace {
 // Lengths in voxels. Chosen so that cells are 10 to 40 voxels across, as neurites at 10 nm a voxel are.
 constexpr float kMargin = 16;         // tubes begin and end outside the volume
 constexpr float kStep = 2;            // between balls of a tube
-constexpr float kSmallestRadius = 5;  // of a target; narrow places may be kNarrowest
-constexpr float kNarrowest = 3.5F;
+constexpr float kSmallestRadius = 6;  // of a target; narrow places may be kNarrowest
+constexpr float kNarrowest = 4.5F;
 constexpr int kLongest = 150;         // steps of one branch
 constexpr int kMostBranches = 3;      // of one tube, beside the two ends
 constexpr std::int64_t kRecent = 20;  // a tube need not keep clear of its own last balls,

@@ -67,6 +67,7 @@ Hdf5File start_file(const std::string& path, const std::string& configuration, c
                     const Vec3& canvas) {
   Hdf5File file = Hdf5File::create(path);
   write_network(file, state.network);
+  if (!state.average.empty()) write_parameters(file, kAverageGroup, state.network.layout(), state.average);
   file.write_attribute("/", "step", state.step);
   file.write_attribute("/", "seed", static_cast<std::int64_t>(state.seed));
   file.write_attribute("/", "walkers", state.walkers);
@@ -134,6 +135,7 @@ std::int64_t load_checkpoint(const std::string& path, const CheckpointState& sta
                              const data::ExampleSource& examples) {
   const Hdf5File file = Hdf5File::open(path);
   read_network(file, state.network);
+  if (!state.average.empty()) read_parameters(file, best_group(file), state.network.layout(), state.average);
   FLOODTIDE_REQUIRE(file.has_attribute("/", "walkers"), invalid_file, "checkpoint ", path,
                     ": it holds a network but no training state to resume from");
   const std::int64_t stored_walkers = file.read_attribute<std::int64_t>("/", "walkers").values.at(0);

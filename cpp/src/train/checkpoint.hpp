@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace floodtide::train {
 /// What is saved beside the walkers.
 struct CheckpointState {
   nn::Ffn& network;
+  std::span<float> average;  // of the parameters; empty without
   optim::Optimizer& optimizer;
   std::int64_t step;
   std::uint64_t seed;

@@ -33,8 +33,13 @@ void write_network(data::Hdf5File& file, const nn::Ffn& network) {
   file.write_attribute("/", "features", std::int64_t{options.features});
   file.write_attribute<std::int64_t>("/", "fov", three, options.fov);
   file.write_attribute<std::int64_t>("/", "deltas", three, options.deltas);
-  for (const ParameterLayout::Entry& entry : network.layout().entries()) {
-    file.write_array<float>("parameters/" + entry.name, entry.shape, part(network.parameters(), entry));
+  write_parameters(file, kParametersGroup, network.layout(), network.parameters());
+}
+
+void write_parameters(data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,
+                      std::span<const float> values) {
+  for (const ParameterLayout::Entry& entry : layout.entries()) {
+    file.write_array<float>(group + "/" + entry.name, entry.shape, part(values, entry));
   }
 }
 
@@ -56,19 +61,26 @@ nn::FfnOptions read_options(const data::Hdf5File& file) {
   return options;
 }
 
-void read_network(const data::Hdf5File& file, nn::Ffn& network) {
+void read_network(const data::Hdf5File& file, nn::Ffn& network, const std::string& group) {
   const nn::FfnOptions stored = read_options(file);
   const nn::FfnOptions& here = network.options();
   FLOODTIDE_REQUIRE(stored.depth == here.depth && stored.features == here.features, invalid_file, "checkpoint ", file.path(),
                     ": it holds a network of depth ", stored.depth, " with ", stored.features, " features, this one has depth ",
                     here.depth, " and ", here.features, " features");
-  for (const ParameterLayout::Entry& entry : network.layout().entries()) {
-    const auto array = file.read_array<float>("parameters/" + entry.name);
-    FLOODTIDE_REQUIRE(array.shape == entry.shape, invalid_file, "checkpoint ", file.path(), ": parameters/", entry.name,
-                      " has shape ", Show{array.shape}, ", expected ", Show{entry.shape});
-    std::ranges::copy(array.values, part(network.parameters(), entry).begin());
-  }
+  read_parameters(file, group, network.layout(), network.parameters());
   network.parameters_changed();
 }
+
+void read_parameters(const data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,
+                     std::span<float> out_values) {
+  for (const ParameterLayout::Entry& entry : layout.entries()) {
+    const auto array = file.read_array<float>(group + "/" + entry.name);
+    FLOODTIDE_REQUIRE(array.shape == entry.shape, invalid_file, "checkpoint ", file.path(), ": ", group, "/", entry.name,
+                      " has shape ", Show{array.shape}, ", expected ", Show{entry.shape});
+    std::ranges::copy(array.values, part(out_values, entry).begin());
+  }
+}
+
+std::string best_group(const data::Hdf5File& file) { return file.exists(kAverageGroup) ? kAverageGroup : kParametersGroup; }
 
 }  // namespace floodtide::train

@@ -49,6 +49,7 @@ struct Trainer::Impl {
   std::vector<Walker> walkers;  // of this rank, ascending
   std::unique_ptr<data::Prefetcher> prefetcher;
   AlignedBuffer<float> message;  // gradients in the layout's order, then the flags
+  AlignedBuffer<float> average;  // of the parameters; empty without
   Tensor<float, 3> image, logits, labels, weights;
   std::int64_t step = 0;
   Metrics metrics;
@@ -64,6 +65,7 @@ struct Trainer::Impl {
         walkers(make_walkers(ranks, trainer_options,
                              {net.options().fov, net.options().deltas, trainer_options.seed_pad, trainer_options.threshold})),
         message(net.layout().size() + static_cast<std::int64_t>(kFlags)),
+        average(trainer_options.average > 0 ? net.layout().size() : 0),
         image(net.options().fov),
         logits(net.options().fov),
         labels(net.options().fov),
@@ -71,6 +73,18 @@ struct Trainer::Impl {
 
   std::span<float> gradients() { return message.span().first(static_cast<std::size_t>(network.layout().size())); }
   std::span<float> flags() { return message.span().last(kFlags); }
+
+  [[nodiscard]] CheckpointState state() { return {network, average.span(), *optimizer, step, options.seed, options.walkers}; }
+
+  // The first steps count more: an average that remembers the initial parameters for 1 / (1 - decay) steps is of no use.
+  void update_average() {
+    const auto done = static_cast<double>(step);
+    const auto keep = static_cast<float>(std::min(options.average, (1 + done) / (10 + done)));
+    const std::span<const float> parameters = network.parameters();
+    for (std::size_t i = 0; i < average.span().size(); ++i) {
+      average.span()[i] = keep * average.span()[i] + (1 - keep) * parameters[i];
+    }
+  }
 
   void start_prefetcher() {
     std::vector<data::Cursor> cursors;
@@ -131,6 +145,8 @@ Trainer::Trainer(nn::Ffn& network, std::unique_ptr<optim::Optimizer> optimizer, 
     FLOODTIDE_REQUIRE(options.walkers >= communicator.size(), invalid_argument, "train: ", options.walkers, " walkers for ",
                       communicator.size(), " ranks, expected at least one a rank");
     FLOODTIDE_REQUIRE(options.clip > 0, invalid_argument, "train: clip is ", options.clip, ", expected a positive number");
+    FLOODTIDE_REQUIRE(options.average >= 0 && options.average < 1, invalid_argument, "train: average is ", options.average,
+                      ", expected at least 0 and below 1");
     FLOODTIDE_REQUIRE(options.prefetch >= 1, invalid_argument, "train: prefetch is ", options.prefetch,
                       ", expected at least 1");
     impl_ = std::make_unique<Impl>(network, std::move(optimizer), std::move(schedule), examples, communicator, options);
@@ -140,6 +156,7 @@ Trainer::Trainer(nn::Ffn& network, std::unique_ptr<optim::Optimizer> optimizer, 
   comm::agree(communicator, failure);
   comm::broadcast(communicator, std::as_writable_bytes(network.parameters()), 0);
   network.parameters_changed();
+  if (!impl_->average.span().empty()) std::ranges::copy(network.parameters(), impl_->average.span().begin());
   check_replicas();
   impl_->start_prefetcher();
 }
@@ -178,11 +195,21 @@ StepReport Trainer::step(std::uint32_t requests) {
   optim::clip_entries(t.gradients(), static_cast<float>(t.options.clip));
   t.optimizer->step(t.network.parameters(), t.gradients(), report.lr);
   t.network.parameters_changed();
+  t.update_average();
   ++t.step;
   return report;
 }
 
 std::int64_t Trainer::steps_done() const noexcept { return impl_->step; }
+
+void Trainer::copy_average(nn::Ffn& network) const {
+  const std::span<const float> average = impl_->average.span();
+  FLOODTIDE_REQUIRE(!average.empty(), invalid_argument, "copy_average: this trainer keeps no average");
+  FLOODTIDE_REQUIRE(average.size() == network.parameters().size(), shape_mismatch, "copy_average: the network has ",
+                    network.parameters().size(), " parameters, expected ", average.size());
+  std::ranges::copy(average, network.parameters().begin());
+  network.parameters_changed();
+}
 
 Metrics Trainer::take_metrics() {
   Metrics sum = std::exchange(impl_->metrics, {});
@@ -196,15 +223,14 @@ Metrics Trainer::take_metrics() {
 
 void Trainer::save(const std::string& path, const std::string& configuration) {
   Impl& t = *impl_;
-  save_checkpoint(path, configuration, {t.network, *t.optimizer, t.step, t.options.seed, t.options.walkers}, t.walkers,
-                  t.communicator);
+  save_checkpoint(path, configuration, t.state(), t.walkers, t.communicator);
 }
 
 void Trainer::load(const std::string& path) {
   Impl& t = *impl_;
   std::exception_ptr failure;
   try {
-    t.step = load_checkpoint(path, {t.network, *t.optimizer, t.step, t.options.seed, t.options.walkers}, t.walkers, t.examples);
+    t.step = load_checkpoint(path, t.state(), t.walkers, t.examples);
     t.network.parameters_changed();
   } catch (...) {
     failure = std::current_exception();

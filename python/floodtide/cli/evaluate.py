@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import click
+
+from floodtide import _core
 
 ROWS = (
     ("adapted Rand error", "adapted_rand_error", "0 is perfect"),
@@ -24,8 +27,21 @@ ROWS = (
 @click.argument("segmentation", metavar="SEGMENTATION")
 @click.argument("truth", metavar="TRUTH")
 @click.option("--box", default="", help="Part to compare, z0:z1,y0:y1,x0:x1 of the whole volume.")
+@click.option(
+    "--picture",
+    metavar="FILE.png",
+    help="Also draw image, truth, segmentation and differences in three planes.",
+)
+@click.option(
+    "--image",
+    default="",
+    metavar="FILE:DATASET",
+    help="Image for --picture; left out: the one that SEGMENTATION was made of.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(segmentation: str, truth: str, box: str, as_json: bool) -> None:
+def command(
+    segmentation: str, truth: str, box: str, picture: str | None, image: str, as_json: bool
+) -> None:
     """Compare a segmentation with the truth, both file:dataset.
 
     Voxels with truth 0 are left out. Scores are given for the segmented voxels (id > 0), and for
@@ -35,7 +51,7 @@ def command(segmentation: str, truth: str, box: str, as_json: bool) -> None:
 
     \b
     Example:
-      floodtide evaluate out.h5:segmentation groundtruth.h5:stack --json
+      floodtide evaluate out.h5:segmentation groundtruth.h5:stack --picture out.png
     """
     from floodtide import evaluate
     from floodtide.cli.progress import bar
@@ -45,6 +61,12 @@ def command(segmentation: str, truth: str, box: str, as_json: bool) -> None:
         scores = evaluate.score_volumes(
             Volume(segmentation), Volume(truth), parse_box(box), progress
         )
+    if picture is not None:
+        from floodtide.report import planes
+
+        path, dataset = _core.data.parse_dataset_name(segmentation)
+        read = planes.read_segmentation(Path(path), dataset, image, truth, None)
+        planes.save_planes(read, None, Path(picture))
     if as_json:
         plain = {name: None if math.isnan(value) else value for name, value in scores.items()}
         click.echo(json.dumps(plain))

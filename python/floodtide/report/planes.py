@@ -9,8 +9,8 @@ configuration names; they stay out of the pictures where that is not to be found
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from floodtide.errors import InvalidFileError
+from floodtide.errors import InvalidFileError, StorageError
 from floodtide.report import style
 from floodtide.report.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FILE = "segmentation.h5"
 # Fixed axis, its name, and the axes drawn downwards and to the right.
@@ -43,26 +44,45 @@ class Plane:
 
 
 def read_planes(run: Run) -> list[Plane]:
-    """The three middle planes; reads nothing else of the volumes. Empty without a segmentation.
+    """The three middle planes of a run's segmentation; empty without one.
 
     Raises:
-        InvalidFileError: If the file is no HDF5 or holds no rank-3 dataset `segmentation`.
+        InvalidFileError: As `read_segmentation`.
+    """
+    if not (run.folder / FILE).is_file():
+        return []
+    image, truth = _sources(run)
+    return read_segmentation(run.folder / FILE, "segmentation", image, truth, run.voxel_size_nm)
+
+
+def read_segmentation(
+    path: Path, dataset: str, image: str, truth: str, voxel_size_nm: Sequence[float] | None
+) -> list[Plane]:
+    """The three middle planes of a segmentation; reads nothing else of the volumes.
+
+    Args:
+        path: HDF5 file of the segmentation.
+        dataset: Its name in there; attribute `box_start` says where it lies in the volume.
+        image: "file:dataset" of the whole volume; empty: what attribute `image` names.
+        truth: The same for the labels; empty: none.
+        voxel_size_nm: (z, y, x).
+
+    Raises:
+        InvalidFileError: If the file is no HDF5 or holds no such rank-3 dataset.
     """
     import h5py
 
-    path = run.folder / FILE
-    if not path.is_file():
-        return []
     try:
         with ExitStack() as files:
             file = files.enter_context(h5py.File(path, "r"))
-            if "segmentation" not in file or file["segmentation"].ndim != 3:
-                raise InvalidFileError(f"report: {path}: expected dataset segmentation (z, y, x)")
-            segmentation = file["segmentation"]
+            if dataset not in file or file[dataset].ndim != 3:
+                raise InvalidFileError(f"report: {path}: expected dataset {dataset} (z, y, x)")
+            segmentation = file[dataset]
             start = [int(value) for value in segmentation.attrs.get("box_start", (0, 0, 0))]
             end = [first + extent for first, extent in zip(start, segmentation.shape, strict=True)]
-            image, truth = (_open(name, end, files) for name in _sources(run))
-            size = run.voxel_size_nm or (1.0, 1.0, 1.0)
+            raw = _open(image or str(segmentation.attrs.get("image", "")), end, files)
+            labels = _open(truth, end, files)
+            size = voxel_size_nm or (1.0, 1.0, 1.0)
             planes = []
             for axis, name, _, _ in _PLANES:
                 at = segmentation.shape[axis] // 2
@@ -77,8 +97,8 @@ def read_planes(run: Run) -> list[Plane]:
                         rows_nm=float(size[rows]),
                         columns_nm=float(size[columns]),
                         segmentation=segmentation[here].astype(np.int64),
-                        image=None if image is None else image[there].astype(np.float64),
-                        truth=None if truth is None else truth[there].astype(np.int64),
+                        image=None if raw is None else raw[there].astype(np.float64),
+                        truth=None if labels is None else labels[there].astype(np.int64),
                     )
                 )
             return planes
@@ -114,6 +134,27 @@ def _open(name: str, end: Sequence[int], files: ExitStack) -> Any:
 
 def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> str:
     """A row a plane: image, truth, segmentation, and where the two differ. PNG as data URI."""
+    with _drawn(planes, voxel_size_nm) as drawn:
+        return style.data_uri(drawn, "png", dpi=130)
+
+
+def save_planes(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None, path: Path) -> None:
+    """Write the same picture to a PNG file.
+
+    Raises:
+        StorageError: If it cannot be written.
+    """
+    beside = path.with_name(path.name + ".partial")
+    try:
+        with _drawn(planes, voxel_size_nm) as drawn:
+            drawn.savefig(beside, format="png", dpi=130, metadata={"Software": None})
+        beside.replace(path)
+    except OSError as error:
+        raise StorageError(f"report: cannot write {path}: {error.strerror}") from error
+
+
+@contextmanager
+def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> Iterator[Figure]:
     with_truth = all(plane.truth is not None for plane in planes)
     titles = (
         ["Image", "Truth", "Segmentation", "Differences"]
@@ -127,6 +168,7 @@ def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None
     ]
     width = 2.75
     with style.figure(width * len(titles) + 0.4, width * sum(heights) + 0.55) as drawn:
+        drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
         axes = drawn.subplots(len(planes), len(titles), squeeze=False, height_ratios=heights)
         for row, (plane, (_, _, down, right)) in enumerate(zip(planes, _PLANES, strict=True)):
             shown = matched(plane.segmentation, matches) if with_truth else plane.segmentation
@@ -155,7 +197,7 @@ def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None
                     style.scale_bar(axis, wide, high, plane.columns_nm if voxel_size_nm else None)
         if with_truth:
             _legend_differences(axes[-1][-1])
-        return style.data_uri(drawn, "png", dpi=130)
+        yield drawn
 
 
 def _grey(plane: Plane) -> npt.NDArray[np.float64]:

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_runs import make_run, training_record
 
-from floodtide import report
+from floodtide import cli, report
 from floodtide.errors import InvalidFileError, StorageError
 from floodtide.report import curves, growth, planes, style
 from floodtide.report.run import read_run
@@ -233,6 +233,19 @@ def test_volumes_that_are_gone_stay_out_of_the_pictures(tmp_path: Path) -> None:
     read = planes.read_planes(read_run(folder))
     assert [(plane.image, plane.truth) for plane in read] == [(None, None)] * 3
     assert "Image, truth and segmentation" in report.write([folder]).read_text("utf-8")
+
+
+def test_evaluate_draws_the_planes_of_the_report(run_folder: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "planes.png"
+    file, raw = run_folder / "segmentation.h5", f"{run_folder / 'volume.h5'}:raw"
+    truth = f"{run_folder / 'volume.h5'}:labels"
+    command = ["evaluate", f"{file}:segmentation", truth, "--image", raw, "--picture", str(picture)]
+    assert cli.run(command) == 0
+    read = planes.read_segmentation(file, "segmentation", raw, truth, None)
+    drawn = base64.b64decode(planes.planes_figure(read, None).partition(",")[2])
+    assert picture.read_bytes() == drawn
+    assert cli.run([*command[:-1], str(tmp_path / "absent" / "planes.png")]) != 0
+    assert [path.name for path in tmp_path.iterdir()] == ["planes.png"]
 
 
 def test_the_output_of_evaluate_serves_as_scores(tmp_path: Path) -> None:

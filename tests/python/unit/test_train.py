@@ -37,6 +37,31 @@ def same_parameters(a: nn.FFN, b: nn.FFN) -> bool:
     return all(np.array_equal(x, b.state_dict()[name]) for name, x in a.state_dict().items())
 
 
+def test_average_is_that_of_the_steps_and_what_readers_of_the_checkpoint_get(folder: Path) -> None:
+    sections = {"training": {"steps": 12, "average": 0.6}, "run": {"dir": str(folder / "average")}}
+    trainer = Trainer(config.from_dict(document(folder, **sections)))
+    expected = {name: array.copy() for name, array in trainer.model.state_dict().items()}
+    for step in range(12):
+        trainer.step()
+        keep = min(0.6, (1 + step) / (10 + step))
+        for name, array in trainer.model.state_dict().items():
+            expected[name] = keep * expected[name] + (1 - keep) * array
+    trainer.close()
+    assert not same_parameters(trainer.model, trainer.result)
+    for name, array in trainer.result.state_dict().items():
+        np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-7)
+    loaded = nn.load(folder / "average" / "checkpoints" / "step-12.h5")
+    assert same_parameters(loaded, trainer.result)
+
+
+def test_average_goes_on_after_a_resumed_checkpoint(folder: Path) -> None:
+    whole = trained(folder, "average-whole", training={"steps": 10, "average": 0.9})
+    trained(folder, "average-parts", training={"steps": 4, "average": 0.9})
+    parts = trained(folder, "average-parts", training={"steps": 10, "average": 0.9})
+    assert same_parameters(whole.model, parts.model)
+    assert same_parameters(whole.result, parts.result)
+
+
 def test_run_directory_holds_configuration_log_events_and_checkpoint(folder: Path) -> None:
     trainer = trained(folder, "whole", training={"steps": 40})
     directory = folder / "whole"

@@ -18,7 +18,7 @@ struct SynthVolume {
   Tensor<std::int64_t, 3> labels;  ///< ids of cells from 1 on; 0 on the membranes between them
 };
 
-/// Makes a volume that looks like focused-ion-beam electron microscopy of neuropil: curved, branching processes of 8 to 30
+/// Makes a volume that looks like focused-ion-beam electron microscopy of neuropil: curved, branching processes of 10 to 30
 /// voxels across packed densely, dark membranes of uneven thickness and contrast, mitochondria, vesicles, blur, shot noise
 /// and sections of uneven brightness. A pure function of the options, whatever the number of threads.
 /// Needs about 20 bytes a voxel. Throws Error(invalid_argument) for extents below 8.

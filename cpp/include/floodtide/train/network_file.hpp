@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A network in a file: attributes of the file that say what it is, and the group `parameters` with one dataset a named array,
-// laid out as in google/ffn's checkpoints. docs/formats.md describes it.
+// laid out as in google/ffn's checkpoints. A run that averages its parameters has a second such group, `average`.
+// docs/formats.md describes it.
 #pragma once
 
-#include <optional>
+#include <span>
 #include <string>
 
 #include "floodtide/data/hdf5.hpp"
@@ -13,13 +14,26 @@ namespace floodtide::train {
 
 inline constexpr const char* kCheckpointFormat = "floodtide checkpoint";
 inline constexpr std::int64_t kCheckpointVersion = 1;
+inline constexpr const char* kParametersGroup = "parameters";
+inline constexpr const char* kAverageGroup = "average";
 
 /// Writes attributes and parameters into a file that is being created.
 void write_network(data::Hdf5File& file, const nn::Ffn& network);
 
-/// Reads the parameters into a network of the same architecture. Throws Error(invalid_file) if the file is no checkpoint, of
-/// another version or of another network, saying what differs.
-void read_network(const data::Hdf5File& file, nn::Ffn& network);
+/// Writes an array for each entry of the layout into a group.
+void write_parameters(data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,
+                      std::span<const float> values);
+
+/// Reads a group of parameters into a network of the same architecture. Throws Error(invalid_file) if the file is no
+/// checkpoint, of another version or of another network, saying what differs.
+void read_network(const data::Hdf5File& file, nn::Ffn& network, const std::string& group = kParametersGroup);
+
+/// Reads a group of such arrays. Throws Error(invalid_file) where one is missing or has another shape.
+void read_parameters(const data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,
+                     std::span<float> out_values);
+
+/// The group to use the network with: its average where there is one.
+[[nodiscard]] std::string best_group(const data::Hdf5File& file);
 
 /// The architecture that a checkpoint holds. Throws Error(invalid_file) likewise.
 [[nodiscard]] nn::FfnOptions read_options(const data::Hdf5File& file);

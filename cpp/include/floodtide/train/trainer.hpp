@@ -21,6 +21,7 @@ struct TrainerOptions {
   double seed_pad = 0.05;
   double threshold = 0.9;
   double clip = 0.7;
+  double average = 0;              ///< decay of a moving average of the parameters; 0: none
   std::string algorithm = "ring";  ///< allreduce
   int prefetch = 2;                ///< examples that each walker has ready in advance
 };
@@ -61,6 +62,10 @@ class Trainer {
 
   /// Updates done so far, also those before a resumed checkpoint.
   [[nodiscard]] std::int64_t steps_done() const noexcept;
+
+  /// Copies the moving average of the parameters, the same on all ranks, into a network of the same architecture. Throws
+  /// Error(invalid_argument) if the trainer keeps none.
+  void copy_average(nn::Ffn& network) const;
 
   /// Counts and sums since the last call, over all ranks. Collective.
   [[nodiscard]] Metrics take_metrics();

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Union-find in which a piece's root is its first voxel: one sweep joins neighbours, a second numbers the roots.
+#include "floodtide/segment/components.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "floodtide/base/error.hpp"
+
+namespace floodtide::segment {
+namespace {
+
+/// The root of a voxel's piece; shortens the path on its way.
+std::int32_t find_root(std::vector<std::int32_t>& parents, std::int32_t voxel) {
+  const auto parent = [&parents](std::int32_t of) -> std::int32_t& { return parents[static_cast<std::size_t>(of)]; };
+  while (parent(voxel) != voxel) {
+    parent(voxel) = parent(parent(voxel));
+    voxel = parent(voxel);
+  }
+  return voxel;
+}
+
+}  // namespace
+
+Tensor<std::int32_t, 3> connected_components(View<const std::uint8_t, 3> mask, std::int64_t min_size) {
+  FLOODTIDE_REQUIRE(mask.size() <= std::numeric_limits<std::int32_t>::max(), unsupported, "connected_components: mask has ",
+                    mask.size(), " voxels, expected at most 2^31 - 1");
+  const Vec3& shape = mask.shape();
+  const Vec3 strides{shape[1] * shape[2], shape[2], 1};
+  std::vector<std::int32_t> parents(static_cast<std::size_t>(mask.size()));
+  std::vector<std::int64_t> sizes(parents.size());
+  std::int32_t voxel = 0;
+  for (std::int64_t z = 0; z < shape[0]; ++z) {
+    for (std::int64_t y = 0; y < shape[1]; ++y) {
+      for (std::int64_t x = 0; x < shape[2]; ++x, ++voxel) {
+        parents[static_cast<std::size_t>(voxel)] = voxel;
+        if (mask.data()[voxel] == 0) continue;
+        const Vec3 at{z, y, x};
+        for (std::size_t axis = 0; axis < 3; ++axis) {
+          const auto neighbour = static_cast<std::int32_t>(voxel - strides[axis]);
+          if (at[axis] == 0 || mask.data()[neighbour] == 0) continue;
+          const std::int32_t a = find_root(parents, neighbour);
+          const std::int32_t b = find_root(parents, voxel);
+          parents[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
+        }
+      }
+    }
+  }
+  for (voxel = 0; voxel < mask.size(); ++voxel) {
+    if (mask.data()[voxel] != 0) ++sizes[static_cast<std::size_t>(find_root(parents, voxel))];
+  }
+  Tensor<std::int32_t, 3> labels(shape);
+  std::int32_t pieces = 0;
+  for (voxel = 0; voxel < mask.size(); ++voxel) {
+    if (mask.data()[voxel] == 0) continue;
+    const std::int32_t root = find_root(parents, voxel);  // not after voxel, so its label stands already
+    if (sizes[static_cast<std::size_t>(root)] < min_size) continue;
+    labels.data()[voxel] = root == voxel ? ++pieces : labels.data()[root];
+  }
+  return labels;
+}
+
+}  // namespace floodtide::segment
