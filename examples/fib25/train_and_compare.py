@@ -130,7 +130,7 @@ def main() -> None:
     before = {name: fixed.run(trainer.model) for name, fixed in sets.items()}
     trainer.run()
     results = {
-        name: compare(before[name], fixed.run(trainer.model)) for name, fixed in sets.items()
+        name: compare(before[name], fixed.run(trainer.result)) for name, fixed in sets.items()
     }
     if ft.rank() == 0:
         text = json.dumps({"steps": trainer.steps_done, **results}, indent=2)

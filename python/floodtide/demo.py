@@ -148,8 +148,10 @@ def _segmenter(network: nn.FFN, move_threshold: float) -> Segmenter:
 
 
 def _scores(segmentation: Array, truth: Array) -> dict[str, Any]:
+    """Scores over INNER; None where they do not exist."""
     inner = (np.ascontiguousarray(labels[INNER]) for labels in (segmentation, truth))
-    return evaluate.scores(*inner)
+    scores = evaluate.scores(*inner)
+    return {name: None if np.isnan(value) else value for name, value in scores.items()}
 
 
 def _error(segmentation: Array, truth: Array) -> float:
@@ -177,6 +179,5 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     columns = ("adapted_rand_error", "voi_split", "voi_merge", "coverage")
     click.echo("held-out voxels".ljust(26) + "".join(column.rjust(20) for column in columns))
     for row in rows:
-        click.echo(
-            row["name"].ljust(26) + "".join(f"{row[column]:.3f}".rjust(20) for column in columns)
-        )
+        values = ("-" if row[column] is None else f"{row[column]:.3f}" for column in columns)
+        click.echo(row["name"].ljust(26) + "".join(value.rjust(20) for value in values))

@@ -192,7 +192,7 @@ def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> It
                 if row == 0:
                     axis.set_title(titles[column])
                 if column == 0:
-                    axis.set_ylabel(f"{plane.title}   ({down} ↓, {right} →)")
+                    axis.set_ylabel(f"{plane.title}\n{down} ↓  {right} →")
                     high, wide = plane.segmentation.shape
                     style.scale_bar(axis, wide, high, plane.columns_nm if voxel_size_nm else None)
         if with_truth:
