@@ -23,9 +23,8 @@ Array = NDArray[Any]
 SHAPE = (128, 160, 160)  # z, y, x
 TRAINING_BOX = "0:64,0:160,0:160"
 HELD_OUT_BOX = "72:128,0:160,0:160"  # further from the training box than half a field of view
-INNER = (
-    slice(8, -8),
-) * 3  # what is scored: nearer to a box's faces no field of view has its centre
+# What is scored: nearer to a box's faces no field of view has its centre.
+INNER = (slice(8, -8),) * 3
 LOM_RADIUS = (8, 8, 8)
 THRESHOLDS = (0.2, 0.4, 0.6, 0.8)  # few classes: slivers of objects would be most of many
 WALKERS = 8

@@ -135,6 +135,7 @@ std::int64_t load_checkpoint(const std::string& path, const CheckpointState& sta
                              const data::ExampleSource& examples) {
   const Hdf5File file = Hdf5File::open(path);
   read_network(file, state.network);
+  // A run that begins to average when it resumes starts from the parameters.
   if (!state.average.empty()) read_parameters(file, best_group(file), state.network.layout(), state.average);
   FLOODTIDE_REQUIRE(file.has_attribute("/", "walkers"), invalid_file, "checkpoint ", path,
                     ": it holds a network but no training state to resume from");

@@ -57,6 +57,10 @@ def command(
     from floodtide.cli.progress import bar
     from floodtide.data import Volume, parse_box
 
+    if image and picture is None:
+        raise click.UsageError("--image is for --picture, which is not given")
+    if image:
+        Volume(image)  # a picture without the image asked for would not say why
     with bar("voxels", "evaluate") as progress:
         scores = evaluate.score_volumes(
             Volume(segmentation), Volume(truth), parse_box(box), progress

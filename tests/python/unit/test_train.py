@@ -38,12 +38,12 @@ def same_parameters(a: nn.FFN, b: nn.FFN) -> bool:
 
 
 def test_average_is_that_of_the_steps_and_what_readers_of_the_checkpoint_get(folder: Path) -> None:
-    sections = {"training": {"steps": 12, "average": 0.6}, "run": {"dir": str(folder / "average")}}
+    sections = {"training": {"steps": 12, "average": 0.3}, "run": {"dir": str(folder / "average")}}
     trainer = Trainer(config.from_dict(document(folder, **sections)))
     expected = {name: array.copy() for name, array in trainer.model.state_dict().items()}
     for step in range(12):
         trainer.step()
-        keep = min(0.6, (1 + step) / (10 + step))
+        keep = min(0.3, (1 + step) / (10 + step))
         for name, array in trainer.model.state_dict().items():
             expected[name] = keep * expected[name] + (1 - keep) * array
     trainer.close()
