@@ -147,13 +147,17 @@ void register_bench(py::module_& m) {
       },
       "Names and levels of the convolution kernels, best first.");
   py::class_<StepAndPeak>(module, "TrainingStep", "A training step to be timed; see floodtide.bench_step.")
-      .def(py::init([](int depth, const Vec3& fov, int features, std::int64_t batch) {
+      .def(py::init([](int depth, const Vec3& fov, int features, std::int64_t batch, const std::string& compute) {
              const py::gil_scoped_release unlocked;
-             return std::make_unique<StepAndPeak>(StepAndPeak{
-                 bench::TrainingStep({.depth = depth, .fov = fov, .deltas = {0, 0, 0}, .features = features}, batch),
-                 bench::Peak(active_isa())});
+             return std::make_unique<StepAndPeak>(StepAndPeak{bench::TrainingStep({.depth = depth,
+                                                                                   .fov = fov,
+                                                                                   .deltas = {0, 0, 0},
+                                                                                   .features = features,
+                                                                                   .compute = kernels::compute_named(compute)},
+                                                                                  batch),
+                                                              bench::Peak(active_isa())});
            }),
-           py::arg("depth"), py::arg("fov"), py::arg("features"), py::arg("batch"))
+           py::arg("depth"), py::arg("fov"), py::arg("features"), py::arg("batch"), py::arg("compute"))
       .def(
           "run", [](StepAndPeak& self) { return self.step.run(); }, py::call_guard<py::gil_scoped_release>())
       .def(

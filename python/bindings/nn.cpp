@@ -72,13 +72,21 @@ py::dict read_tensorflow_checkpoint(const std::string& prefix, const std::string
 
 void register_nn(py::module_& m) {
   py::class_<Ffn>(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.")
-      .def(py::init([](int depth, const Vec3& fov, const Vec3& deltas, int features, std::uint64_t seed) {
-             return Ffn({.depth = depth, .fov = fov, .deltas = deltas, .features = features, .seed = seed});
+      .def(py::init([](int depth, const Vec3& fov, const Vec3& deltas, int features, std::uint64_t seed,
+                       const std::string& compute) {
+             return Ffn({.depth = depth,
+                         .fov = fov,
+                         .deltas = deltas,
+                         .features = features,
+                         .seed = seed,
+                         .compute = kernels::compute_named(compute)});
            }),
-           py::arg("depth"), py::arg("fov"), py::arg("deltas"), py::arg("features"), py::arg("seed"))
+           py::arg("depth"), py::arg("fov"), py::arg("deltas"), py::arg("features"), py::arg("seed"), py::arg("compute"))
       .def_property_readonly("depth", [](const Ffn& network) { return network.options().depth; })
       .def_property_readonly("fov", [](const Ffn& network) { return py::tuple(py::cast(network.options().fov)); })
       .def_property_readonly("deltas", [](const Ffn& network) { return py::tuple(py::cast(network.options().deltas)); })
+      .def_property_readonly("compute",
+                             [](const Ffn& network) { return std::string(kernels::name(network.options().compute)); })
       .def_property_readonly("features", [](const Ffn& network) { return network.options().features; })
       .def("layout", &layout_of)
       .def(

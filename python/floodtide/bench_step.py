@@ -25,6 +25,7 @@ def step(
     thread_counts: Sequence[int] = (1,),
     seconds: float = 1.0,
     against: str = "",
+    compute: str = "fp32",
 ) -> Iterator[Row]:
     """Time forward, backward, clipping and Adam, after checking the gradient.
 
@@ -41,6 +42,7 @@ def step(
         thread_counts: Numbers of threads, one set of rows for each.
         seconds: Least time to spend on each step; at least 20 samples are taken.
         against: "torch" for the same step in PyTorch, or empty.
+        compute: As for `floodtide.nn.FFN`.
 
     Raises:
         InvalidArgumentError: If an argument is out of range or `against` is unknown.
@@ -60,7 +62,7 @@ def step(
     before = _core.resident_bytes()
     for count in thread_counts:
         with threads(count):
-            yield from _rows(depth, fov, features, batch, count, seconds, against, before)
+            yield from _rows(depth, fov, features, batch, compute, count, seconds, against, before)
 
 
 def _rows(
@@ -68,12 +70,13 @@ def _rows(
     fov: tuple[int, int, int],
     features: int,
     batch: int,
+    compute: str,
     count: int,
     seconds: float,
     against: str,
     before: int,
 ) -> Iterator[Row]:
-    ours = _core.bench.TrainingStep(depth, fov, features, batch)
+    ours = _core.bench.TrainingStep(depth, fov, features, batch, compute)
     ours.run()
     ours.run()
     memory = {

@@ -52,6 +52,11 @@ class RunConfig:
         0.0,
         "Seconds of training after which the run stops with a checkpoint; 0: only after training.steps",
     )
+    compute: str = option(
+        "fp32",
+        "Convolutions: fp32 may use Winograd's transforms, fp32-direct does not",
+        choices=("fp32", "fp32-direct"),
+    )
     keep_checkpoints: int = option(3, "Newest checkpoints that are kept")
 
 

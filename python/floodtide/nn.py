@@ -29,6 +29,7 @@ class FFN:
         deltas: Step between fields of view (z, y, x) in voxels, at most (fov - 1) / 2.
         features: Channels between the convolutions.
         seed: Of the Glorot-uniform weights; biases start at zero.
+        compute: "fp32", or "fp32-direct" for convolutions without Winograd's transforms.
 
     Raises:
         InvalidArgumentError: If an argument is out of range.
@@ -43,8 +44,9 @@ class FFN:
         deltas: Sequence[int] = (8, 8, 8),
         features: int = 32,
         seed: int = 0,
+        compute: str = "fp32",
     ) -> None:
-        self._adopt(_core.Ffn(depth, list(fov), list(deltas), features, seed))
+        self._adopt(_core.Ffn(depth, list(fov), list(deltas), features, seed, compute))
 
     def _adopt(self, core: Any) -> None:
         self.core = core
@@ -60,6 +62,11 @@ class FFN:
     def features(self) -> int:
         """Channels between the convolutions."""
         return int(self.core.features)
+
+    @property
+    def compute(self) -> str:
+        """How convolutions compute: "fp32" or "fp32-direct"."""
+        return str(self.core.compute)
 
     @property
     def fov(self) -> tuple[int, int, int]:
@@ -191,7 +198,10 @@ class FFN:
 
 
 def load(
-    path: str | Path, fov: Sequence[int] | None = None, deltas: Sequence[int] | None = None
+    path: str | Path,
+    fov: Sequence[int] | None = None,
+    deltas: Sequence[int] | None = None,
+    compute: str = "fp32",
 ) -> FFN:
     """Read a network from a checkpoint of ours or from a TensorFlow checkpoint of google/ffn.
 
@@ -201,6 +211,7 @@ def load(
         fov: Field of view (z, y, x) in voxels; None: the file's, or 33 for TensorFlow checkpoints,
             which do not know it.
         deltas: Step (z, y, x) in voxels; None: the file's, or 8 for TensorFlow checkpoints.
+        compute: As for `FFN`.
 
     Raises:
         InvalidFileError: If the file is missing, damaged, or holds another kind of network.
@@ -208,19 +219,23 @@ def load(
     text = str(path)
     prefix = text.removesuffix(".index")
     if text.endswith(".index") or (not Path(text).is_file() and Path(f"{text}.index").is_file()):
-        return _load_tensorflow(prefix, fov or _TENSORFLOW_FOV, deltas or _TENSORFLOW_DELTAS)
+        return _load_tensorflow(
+            prefix, fov or _TENSORFLOW_FOV, deltas or _TENSORFLOW_DELTAS, compute
+        )
     if not Path(text).is_file():
         raise InvalidFileError(
             f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
         )
     core = _core.load_network(text)
-    network = FFN(core.depth, fov or core.fov, deltas or core.deltas, core.features)
+    network = FFN(
+        core.depth, fov or core.fov, deltas or core.deltas, core.features, compute=compute
+    )
     network.core.parameters()[...] = core.parameters()
     network.core.parameters_changed()
     return network
 
 
-def _load_tensorflow(prefix: str, fov: Sequence[int], deltas: Sequence[int]) -> FFN:
+def _load_tensorflow(prefix: str, fov: Sequence[int], deltas: Sequence[int], compute: str) -> FFN:
     state = _core.read_tensorflow_checkpoint(prefix, "seed_update/")
     head = state.get("seed_update/conv_lom/weights")
     depth = sum(name.endswith("_a/weights") for name in state)
@@ -229,7 +244,7 @@ def _load_tensorflow(prefix: str, fov: Sequence[int], deltas: Sequence[int]) -> 
             f"load: {prefix} is not a checkpoint of google/ffn's convstack_3d: it has no "
             "seed_update/conv0_a/weights or no seed_update/conv_lom/weights of rank 5"
         )
-    network = FFN(depth, fov, deltas, features=head.shape[3])
+    network = FFN(depth, fov, deltas, features=head.shape[3], compute=compute)
     try:
         network.load_state_dict(state)
     except InvalidArgumentError as error:

@@ -273,6 +273,7 @@ def build_model(config: Config) -> nn.FFN:
         deltas=section.deltas,
         features=section.features,
         seed=config.run.seed,
+        compute=config.run.compute,
     )
     if section.initial_weights:
         start = nn.load(section.initial_weights, fov=section.fov, deltas=section.deltas)

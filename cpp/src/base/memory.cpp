@@ -52,6 +52,15 @@ void* allocate_bytes(std::size_t bytes) {
 
 void release_bytes(void* pointer) noexcept { std::free(pointer); }
 
+float* thread_scratch(std::int64_t count) {
+  thread_local AlignedBuffer<float> scratch;
+  if (scratch.size() < count) {
+    scratch = {};  // before the new one is made: both at once would need twice the memory
+    scratch = AlignedBuffer<float>(count);
+  }
+  return scratch.data();
+}
+
 std::int64_t allocation_count() noexcept { return counter().load(std::memory_order_relaxed); }
 
 std::size_t peak_resident_bytes() { return status_field("VmHWM:"); }

@@ -17,6 +17,8 @@ void set_num_threads(int count) {
 
 int num_threads() { return omp_get_max_threads(); }
 
+int worker_index() { return omp_get_thread_num(); }
+
 int available_cores() { return omp_get_num_procs(); }
 
 namespace detail {

@@ -8,6 +8,8 @@
 namespace floodtide::nn {
 namespace {
 
+using kernels::Passes;
+
 void check(const FfnOptions& options) {
   FLOODTIDE_REQUIRE(options.depth >= 1, invalid_argument, "ffn: depth is ", options.depth, ", expected at least 1");
   FLOODTIDE_REQUIRE(options.features >= 1, invalid_argument, "ffn: features is ", options.features, ", expected at least 1");
@@ -47,16 +49,20 @@ struct Ffn::State {
   ParameterLayout layout;
   AlignedBuffer<float> parameters;
   std::unique_ptr<FfnPlan> plan;
-  bool stale = true;  // the plan's packed weights are not those of `parameters`
+  bool stale = true;           // the plan's weights are not those of `parameters`,
+  Passes ready = Passes::all;  // or else they are ready for these passes
 
   /// The plan for that size, with the current parameters.
-  FfnPlan& planned(const Vec3& size) {
+  FfnPlan& planned(const Vec3& size, Passes passes) {
     if (!plan || plan->size() != size) {
       plan.reset();  // before the new one is made: both at once would need twice the memory
-      plan = std::make_unique<FfnPlan>(size, options.depth, options.features);
+      plan = std::make_unique<FfnPlan>(size, options.depth, options.features, options.compute);
       stale = true;
     }
-    if (stale) plan->set_parameters(layout, parameters.span());
+    if (stale || (passes == Passes::all && ready == Passes::forward)) {
+      plan->set_parameters(layout, parameters.span(), passes);
+      ready = passes;
+    }
     stale = false;
     return *plan;
   }
@@ -84,7 +90,7 @@ void Ffn::forward(View<const float, 3> image, View<const float, 3> logits, View<
                     ", expected at least one voxel");
   check_shapes("logits", image.shape(), logits.shape());
   check_shapes("output", image.shape(), out_logits.shape());
-  state_->planned(image.shape()).forward(image.data(), logits.data(), out_logits.data());
+  state_->planned(image.shape(), Passes::forward).forward(image.data(), logits.data(), out_logits.data());
 }
 
 double Ffn::loss_and_gradients(View<const float, 3> image, View<const float, 3> logits, View<const float, 3> labels,
@@ -98,7 +104,7 @@ double Ffn::loss_and_gradients(View<const float, 3> image, View<const float, 3> 
   check_shapes("output", image.shape(), out_logits.shape());
   FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "ffn: room for ", gradients.size(),
                     " gradients, expected ", layout().size());
-  return state_->planned(image.shape())
+  return state_->planned(image.shape(), Passes::all)
       .loss_and_gradients(image.data(), logits.data(), labels.data(), weights.empty() ? nullptr : weights.data(), layout(),
                           gradients, scale, out_logits.data());
 }
@@ -112,7 +118,7 @@ std::size_t Ffn::workspace_bytes() const noexcept { return state_->plan ? state_
 
 std::string Ffn::kernel_names() const {
   if (state_->plan) return state_->plan->kernel_names();
-  return FfnPlan(options().fov, 1, options().features).kernel_names();
+  return FfnPlan(options().fov, 1, options().features, options().compute).kernel_names();
 }
 
 double Ffn::step_flops(const Vec3& size) const noexcept {

@@ -12,10 +12,12 @@ using kernels::Conv3dShape;
 
 constexpr std::int64_t kInputChannels = 2;  // image, logits
 
-std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, int depth, int features) {
+std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, int depth, int features, kernels::Compute compute) {
   std::vector<kernels::Conv3d> convolutions;
   convolutions.reserve(static_cast<std::size_t>(2 * depth));
-  for (int number = 0; number < 2 * depth; ++number) convolutions.emplace_back(convolution_shape(size, features, number));
+  for (int number = 0; number < 2 * depth; ++number) {
+    convolutions.emplace_back(convolution_shape(size, features, number), active_isa(), "", compute);
+  }
   return convolutions;
 }
 
@@ -26,23 +28,21 @@ std::int64_t floats(const Conv3dShape& shape, std::int64_t channels) {
 }  // namespace
 
 Conv3dShape convolution_shape(const Vec3& size, int features, int number) {
-  return {size[0], size[1], size[2], kernels::padded_channels(number == 0 ? kInputChannels : features),
-          kernels::padded_channels(features)};
+  return {size[0], size[1], size[2], number == 0 ? kInputChannels : features, features};
 }
 
-FfnPlan::FfnPlan(const Vec3& size, int depth, int features)
+FfnPlan::FfnPlan(const Vec3& size, int depth, int features, kernels::Compute compute)
     : size_(size),
       depth_(depth),
       features_(features),
-      convolutions_(make_convolutions(size, depth, features)),
+      convolutions_(make_convolutions(size, depth, features, compute)),
       head_(convolution_shape(size, features, 1)),
-      input_(floats(convolutions_[0].shape(), convolutions_[0].shape().in_channels)) {}
+      input_(floats(convolutions_[0].shape(), convolutions_[0].shape().stored_in())) {}
 
-void FfnPlan::set_parameters(const ParameterLayout& layout, std::span<const float> parameters) {
+void FfnPlan::set_parameters(const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes) {
   for (std::size_t i = 0; i < convolutions_.size(); ++i) {
-    const ParameterLayout::Entry& weights = layout.entry(2 * i);
-    convolutions_[i].set_weights(part(parameters, weights).data(), weights.shape[3], weights.shape[4],
-                                 part(parameters, layout.entry(2 * i + 1)).data());
+    convolutions_[i].set_weights(part(parameters, layout.entry(2 * i)).data(), part(parameters, layout.entry(2 * i + 1)).data(),
+                                 passes);
   }
   const std::size_t head = 2 * convolutions_.size();
   head_.set_weights(part(parameters, layout.entry(head)), part(parameters, layout.entry(head + 1))[0]);
@@ -50,7 +50,7 @@ void FfnPlan::set_parameters(const ParameterLayout& layout, std::span<const floa
 
 void FfnPlan::reserve(std::size_t activations) {
   const Conv3dShape& shape = convolutions_[0].shape();
-  while (activations_.size() < activations) activations_.emplace_back(floats(shape, shape.out_channels));
+  while (activations_.size() < activations) activations_.emplace_back(floats(shape, shape.stored_out()));
 }
 
 void FfnPlan::load_input(const float* image, const float* logits) {
@@ -60,10 +60,10 @@ void FfnPlan::load_input(const float* image, const float* logits) {
   parallel_for(chunks, [&](std::int64_t chunk) {
     const Range range = chunk_range(rows, chunks, chunk);
     for (std::int64_t row = range.begin; row < range.end; ++row) {
-      float* out = input_.data() + kernels::activation_offset(shape, shape.in_channels, row / shape.y, row % shape.y, 0);
+      float* out = input_.data() + kernels::activation_offset(shape, shape.stored_in(), row / shape.y, row % shape.y, 0);
       for (std::int64_t x = 0; x < shape.x; ++x) {
-        out[x * shape.in_channels] = image[row * shape.x + x];
-        out[x * shape.in_channels + 1] = logits[row * shape.x + x];
+        out[x * shape.stored_in()] = image[row * shape.x + x];
+        out[x * shape.stored_in() + 1] = logits[row * shape.x + x];
       }
     }
   });
@@ -123,10 +123,10 @@ Tensor<std::uint8_t, 5> FfnPlan::relu_masks() const {
   for (std::int64_t i = 0; i < std::ssize(activations_); ++i) {
     const float* const activation = activations_[static_cast<std::size_t>(i)].data();
     for (std::int64_t row = 0; row < shape.z * shape.y; ++row) {
-      const float* in = activation + kernels::activation_offset(shape, shape.out_channels, row / shape.y, row % shape.y, 0);
+      const float* in = activation + kernels::activation_offset(shape, shape.stored_out(), row / shape.y, row % shape.y, 0);
       std::uint8_t* out = &masks.view()(i, row / shape.y, row % shape.y, 0, 0);
       for (std::int64_t x = 0; x < shape.x; ++x) {
-        for (std::int64_t c = 0; c < features_; ++c) out[x * features_ + c] = in[x * shape.out_channels + c] > 0 ? 1 : 0;
+        for (std::int64_t c = 0; c < features_; ++c) out[x * features_ + c] = in[x * shape.stored_out() + c] > 0 ? 1 : 0;
       }
     }
   }

@@ -22,11 +22,11 @@ namespace floodtide::nn {
 /// activations.
 class FfnPlan {
  public:
-  FfnPlan(const Vec3& size, int depth, int features);
+  FfnPlan(const Vec3& size, int depth, int features, kernels::Compute compute);
 
   [[nodiscard]] const Vec3& size() const noexcept { return size_; }
   /// Packs the parameters (in the layout's order: weights and biases of the convolutions, then of the head).
-  void set_parameters(const ParameterLayout& layout, std::span<const float> parameters);
+  void set_parameters(const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes);
 
   void forward(const float* image, const float* logits, float* out_logits);
   [[nodiscard]] double loss_and_gradients(const float* image, const float* logits, const float* labels, const float* weights,
@@ -52,7 +52,7 @@ class FfnPlan {
   bool trained_ = false;  // activations_ belong to a whole training pass
 };
 
-/// Extents of convolution `number` (conv0_a, conv0_b, ...), with channels as stored.
+/// Extents of convolution `number` (conv0_a, conv0_b, ...).
 [[nodiscard]] kernels::Conv3dShape convolution_shape(const Vec3& size, int features, int number);
 
 }  // namespace floodtide::nn

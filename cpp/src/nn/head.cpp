@@ -41,9 +41,9 @@ void voxel_backward(const float* __restrict stream, const float* __restrict weig
 Head::Head(const kernels::Conv3dShape& shape)
     : shape_(shape),
       chunks_(std::min<std::int64_t>(shape.z * shape.y, 64)),
-      weights_(shape.out_channels),
-      sums_(chunks_ * (shape.out_channels + 2)),
-      scratch_(chunks_ * (shape.out_channels + shape.x)) {}
+      weights_(shape.stored_out()),
+      sums_(chunks_ * (shape.stored_out() + 2)),
+      scratch_(chunks_ * (shape.stored_out() + shape.x)) {}
 
 void Head::set_weights(std::span<const float> weights, float bias) {
   std::ranges::copy(weights, weights_.data());
@@ -51,11 +51,11 @@ void Head::set_weights(std::span<const float> weights, float bias) {
 }
 
 std::int64_t Head::row_offset(std::int64_t row) const noexcept {
-  return kernels::activation_offset(shape_, shape_.out_channels, row / shape_.y, row % shape_.y, 0);
+  return kernels::activation_offset(shape_, shape_.stored_out(), row / shape_.y, row % shape_.y, 0);
 }
 
 void Head::forward(const float* stream, const float* logits, float* out_logits) const {
-  const std::int64_t channels = shape_.out_channels;
+  const std::int64_t channels = shape_.stored_out();
   parallel_for(chunks_, [&](std::int64_t chunk) {
     const Range rows = chunk_range(shape_.z * shape_.y, chunks_, chunk);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -70,7 +70,7 @@ void Head::forward(const float* stream, const float* logits, float* out_logits) 
 
 double Head::backward(const float* stream, const float* logits, const float* labels, const float* weights, double scale,
                       float* out_logits, float* out_stream_grad, std::span<float> out_weight_grad, float& out_bias_grad) {
-  const std::int64_t channels = shape_.out_channels;
+  const std::int64_t channels = shape_.stored_out();
   const auto voxels = static_cast<double>(shape_.z * shape_.y * shape_.x);
   parallel_for(chunks_, [&](std::int64_t chunk) {
     double* const sums = sums_.data() + chunk * (channels + 2);

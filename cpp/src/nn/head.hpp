@@ -12,7 +12,7 @@ namespace floodtide::nn {
 /// bound by reading the stream and writing its gradient once.
 class Head {
  public:
-  /// @param shape extents; out_channels are the stream's channels as stored.
+  /// @param shape extents; out_channels are the stream's channels.
   explicit Head(const kernels::Conv3dShape& shape);
 
   /// @param weights [features], bias: one number

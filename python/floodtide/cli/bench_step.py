@@ -29,6 +29,13 @@ from floodtide.cli.bench import (
 @click.option(
     "--against", default="", help="'torch': the same step in PyTorch, run in turn with ours."
 )
+@click.option(
+    "--compute",
+    type=click.Choice(["fp32", "fp32-direct"]),
+    default="fp32",
+    show_default=True,
+    help="How convolutions compute.",
+)
 @threads_option
 @seconds_option
 @row_options
@@ -38,6 +45,7 @@ def command(
     features: int,
     batch: int,
     against: str,
+    compute: str,
     thread_counts: tuple[int, ...],
     seconds: float,
 ) -> Iterable[dict[str, Any]]:
@@ -55,4 +63,5 @@ def command(
         thread_counts=counts_or_default(thread_counts),
         seconds=seconds,
         against=against,
+        compute=compute,
     )

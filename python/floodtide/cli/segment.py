@@ -68,7 +68,12 @@ def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict
     check_writable(out)
     if settings.run.threads > 0:
         _core.set_num_threads(settings.run.threads)
-    model = nn.load(options.checkpoint, fov=options.fov, deltas=options.deltas)
+    model = nn.load(
+        options.checkpoint,
+        fov=options.fov,
+        deltas=options.deltas,
+        compute=settings.run.compute,
+    )
     volume = Volume(options.image)
     start_s = time.monotonic()
     with bar("seeds", "segment") as progress:

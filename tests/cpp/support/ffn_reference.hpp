@@ -38,11 +38,11 @@ struct FfnReference {
     for (int i = 0; i < convolutions; ++i) {
       const kernels::Conv3dShape shape = shape_of(size, i);
       std::vector<double> out(
-          static_cast<std::size_t>(kernels::activation_size(size[0], size[1], size[2], shape.out_channels)));
+          static_cast<std::size_t>(kernels::activation_size(size[0], size[1], size[2], shape.stored_out())));
       const double* residual = i % 2 == 1 && i > 1 ? outputs[static_cast<std::size_t>(i - 2)].data() : nullptr;
-      kernels::reference::conv3d_forward<double>(shape, in_of(i), options.features,
-                                                 i == 0 ? input.data() : rectified.back().data(), kernels::Activation::none,
-                                                 weights_of(2 * i), weights_of(2 * i + 1), residual, false, out.data());
+      kernels::reference::conv3d_forward<double>(shape, i == 0 ? input.data() : rectified.back().data(),
+                                                 kernels::Activation::none, weights_of(2 * i), weights_of(2 * i + 1), residual,
+                                                 false, out.data());
       std::vector<double> relu = out;
       for_features(size, i,
                    [&](std::int64_t offset, std::int64_t mask) { relu[offset] = open(out[offset], mask) ? out[offset] : 0; });
@@ -58,8 +58,7 @@ struct FfnReference {
     return parameters.data() + layout->entry(static_cast<std::size_t>(entry)).offset;
   }
   kernels::Conv3dShape shape_of(const Vec3& size, int convolution) const {
-    return {size[0], size[1], size[2], kernels::padded_channels(in_of(convolution)),
-            kernels::padded_channels(options.features)};
+    return {size[0], size[1], size[2], in_of(convolution), options.features};
   }
   bool open(double value, std::int64_t mask) const {
     return masks.empty() ? value > 0 : masks[static_cast<std::size_t>(mask)] != 0;
@@ -78,7 +77,7 @@ struct FfnReference {
   template <class Body>
   void for_features(const Vec3& size, int convolution, const Body& body) const {
     const std::int64_t first = convolution * volume<3>(size) * options.features;
-    for_voxels(size, kernels::padded_channels(options.features), [&](std::int64_t voxel, std::int64_t offset) {
+    for_voxels(size, kernels::stored_channels(options.features), [&](std::int64_t voxel, std::int64_t offset) {
       for (std::int64_t c = 0; c < options.features; ++c) body(offset + c, first + voxel * options.features + c);
     });
   }
@@ -94,7 +93,7 @@ struct FfnReference {
       return result.gradients.data() + layout->entry(static_cast<std::size_t>(entry)).offset;
     };
     std::vector<double> stream_grad(outputs.back().size());
-    for_voxels(size, kernels::padded_channels(options.features), [&](std::int64_t voxel, std::int64_t offset) {
+    for_voxels(size, kernels::stored_channels(options.features), [&](std::int64_t voxel, std::int64_t offset) {
       double& logit = result.logits[voxel];
       logit += *weights_of(2 * convolutions + 1);
       for (std::int64_t c = 0; c < options.features; ++c) logit += rectified.back()[offset + c] * head[c];
@@ -117,21 +116,18 @@ struct FfnReference {
     close(stream_grad, convolutions - 1);
     for (int i = convolutions - 1; i > 0; i -= 2) {
       std::vector<double> inner_grad(stream_grad.size()), before_grad(stream_grad.size());
-      kernels::reference::conv3d_backward_weights<double>(
-          shape_of(size, i), options.features, options.features, rectified[static_cast<std::size_t>(i - 1)].data(),
-          kernels::Activation::none, stream_grad.data(), grad_of(2 * i), grad_of(2 * i + 1));
-      kernels::reference::conv3d_backward_data<double>(shape_of(size, i), options.features, options.features,
-                                                       stream_grad.data(), weights_of(2 * i), nullptr, false,
+      kernels::reference::conv3d_backward_weights<double>(shape_of(size, i), rectified[static_cast<std::size_t>(i - 1)].data(),
+                                                          kernels::Activation::none, stream_grad.data(), grad_of(2 * i),
+                                                          grad_of(2 * i + 1));
+      kernels::reference::conv3d_backward_data<double>(shape_of(size, i), stream_grad.data(), weights_of(2 * i), nullptr, false,
                                                        inner_grad.data());
       close(inner_grad, i - 1);
       kernels::reference::conv3d_backward_weights<double>(
-          shape_of(size, i - 1), in_of(i - 1), options.features,
-          i == 1 ? input.data() : rectified[static_cast<std::size_t>(i - 2)].data(), kernels::Activation::none,
-          inner_grad.data(), grad_of(2 * i - 2), grad_of(2 * i - 1));
+          shape_of(size, i - 1), i == 1 ? input.data() : rectified[static_cast<std::size_t>(i - 2)].data(),
+          kernels::Activation::none, inner_grad.data(), grad_of(2 * i - 2), grad_of(2 * i - 1));
       if (i == 1) break;
-      kernels::reference::conv3d_backward_data<double>(shape_of(size, i - 1), options.features, options.features,
-                                                       inner_grad.data(), weights_of(2 * i - 2), nullptr, false,
-                                                       before_grad.data());
+      kernels::reference::conv3d_backward_data<double>(shape_of(size, i - 1), inner_grad.data(), weights_of(2 * i - 2), nullptr,
+                                                       false, before_grad.data());
       close(before_grad, i - 2);
       for (std::size_t k = 0; k < stream_grad.size(); ++k) stream_grad[k] += before_grad[k];
     }

@@ -16,6 +16,11 @@ inline constexpr std::size_t kAlignment = 64;  ///< bytes; one cache line and on
 [[nodiscard]] void* allocate_bytes(std::size_t bytes);
 void release_bytes(void* pointer) noexcept;
 
+/// Memory of the calling thread for what a pass needs only while it runs: at least `count` floats, aligned, of undefined
+/// content. A later call may return the same memory. It grows on demand (asking in a constructor saves the pass from
+/// allocating) and lives as long as the thread.
+[[nodiscard]] float* thread_scratch(std::int64_t count);
+
 /// Number of calls of allocate_bytes since the start of the process: a test proves with it that a step allocates nothing.
 [[nodiscard]] std::int64_t allocation_count() noexcept;
 

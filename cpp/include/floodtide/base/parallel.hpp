@@ -11,6 +11,8 @@ namespace floodtide {
 /// number.
 void set_num_threads(int count);
 [[nodiscard]] int num_threads();
+/// Number of the thread that runs a chunk of parallel_for, from 0 to num_threads() - 1; 0 outside of it.
+[[nodiscard]] int worker_index();
 /// Cores that this process may run on (its affinity mask).
 [[nodiscard]] int available_cores();
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "floodtide/kernels/dispatch.hpp"
 #include "floodtide/tensor/parameters.hpp"
 #include "floodtide/tensor/view.hpp"
 
@@ -18,6 +19,7 @@ struct FfnOptions {
   Vec3 deltas{8, 8, 8};    ///< step between fields of view in voxels, from 0 to (fov - 1) / 2
   int features = 32;       ///< channels between the convolutions; at least 1
   std::uint64_t seed = 0;  ///< of the initial weights
+  kernels::Compute compute = kernels::Compute::fp32;
 };
 
 /// A flood-filling network: reads an image and the object map of the same box (as logits), returns updated logits.

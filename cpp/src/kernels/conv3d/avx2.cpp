@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/conv3d/direct_body.hpp"
+#include "kernels/conv3d/winograd_body.hpp"
 
 #if !defined(__AVX2__) || !defined(__FMA__)
 #error "compile this file for its instruction set"
@@ -11,3 +12,10 @@ namespace floodtide::kernels::direct {
 const DirectKernels kAvx2 = kernels_of<Blocks<8, 1, 11, 2, 2, 4, false>>;
 
 }  // namespace floodtide::kernels::direct
+
+namespace floodtide::kernels::winograd {
+
+// 12 of 16 registers hold sums.
+const Kernels kAvx2 = kernels_of<Blocks<8, 2, 6, 6>>;
+
+}  // namespace floodtide::kernels::winograd

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/conv3d/direct_body.hpp"
+#include "kernels/conv3d/winograd_body.hpp"
 
 #if !defined(__AVX512F__) && !defined(FLOODTIDE_EMULATED)
 #error "compile this file for its instruction set"
@@ -11,3 +12,10 @@ namespace floodtide::kernels::direct {
 const DirectKernels kAvx512 = kernels_of<Blocks<16, 2, 11, 2, 3, 8, true>>;
 
 }  // namespace floodtide::kernels::direct
+
+namespace floodtide::kernels::winograd {
+
+// 28 and 22 of 32 registers hold sums.
+const Kernels kAvx512 = kernels_of<Blocks<16, 2, 14, 11>>;
+
+}  // namespace floodtide::kernels::winograd

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "kernels/conv3d/direct.hpp"
+#include "kernels/conv3d/simd.hpp"
 
 // The direct kernels, written once with GCC's vector extensions and instantiated by each instruction-set file.
 //
@@ -15,19 +13,11 @@
 // multiply-add.
 // Backward-weights keeps input channels x kernel_x x vectors of sums in registers over a few rows that stay in L1.
 // Both read the input through a rectified copy of a few rows, on the stack, where a ReLU is asked for.
-//
-// No std headers and no external linkage here: code compiled for AVX-512 must not be picked by the linker for other files.
 namespace floodtide::kernels::direct {
 namespace {
 
-using Index = std::int64_t;
-
 constexpr Index kSmallestGroup = 16;  // stored channels are multiples of it
 constexpr Index kLine = 16;           // floats in a cache line
-
-#define FLOODTIDE_INLINE inline __attribute__((always_inline))
-// A register block inlined into its caller loses registers to it.
-#define FLOODTIDE_BLOCK __attribute__((noinline))
 
 /// Sizes of the register blocks: `Lanes` floats a vector; forward: Voxels x ForwardVectors; backward-weights: Channels3 input
 /// channels for kernel_x = 3, Channels1 for kernel_x = 1, times Vectors. Ring: three gradients fit registers as well.
@@ -40,33 +30,13 @@ struct Blocks {
   static constexpr int Channels3 = Channels3_;
   static constexpr int Channels1 = Channels1_;
   static constexpr bool Ring = Ring_;
-  typedef float Vector __attribute__((vector_size(sizeof(float) * Lanes_), may_alias));
+  using Vector = typename kernels::Lanes<Lanes_>::Vector;
 };
 
-template <class B>
-FLOODTIDE_INLINE const typename B::Vector& load(const float* p) {
-  return *reinterpret_cast<const typename B::Vector*>(p);
-}
-template <class B>
-FLOODTIDE_INLINE typename B::Vector& slot(float* p) {
-  return *reinterpret_cast<typename B::Vector*>(p);
-}
-
-FLOODTIDE_INLINE Index smaller(Index a, Index b) { return a < b ? a : b; }
-FLOODTIDE_INLINE Index larger(Index a, Index b) { return a > b ? a : b; }
-
-/// Begin of part `part` of `parts` nearly equal ones.
-FLOODTIDE_INLINE Index part_begin(Index total, Index parts, Index part) {
-  return part * (total / parts) + smaller(part, total % parts);
-}
-
-/// Rectifies `count` floats (a multiple of 16). NaN stays NaN, as in the reference.
+/// Rectifies `count` floats (a multiple of 16).
 template <class B>
 FLOODTIDE_INLINE void rectify(const float* from, Index count, float* to) {
-  for (Index i = 0; i < count; i += B::Lanes) {
-    const typename B::Vector value = load<B>(from + i);
-    slot<B>(to + i) = value < 0.0F ? typename B::Vector{} : value;
-  }
+  for (Index i = 0; i < count; i += B::Lanes) slot<B>(to + i) = rectified<B>(load<B>(from + i));
 }
 
 /// What the next row will touch first. Streaming prefetchers lose track of rows that are read a few channels at a time, so
@@ -141,7 +111,7 @@ FLOODTIDE_BLOCK void forward_block(const ForwardTask& task, const float* const* 
       Vector value = sums[voxel][vector];
       if (task.mask != nullptr) value = load<B>(task.mask + position) > 0.0F ? value : Vector{};
       if (task.residual != nullptr) value += load<B>(task.residual + position);
-      if (task.relu_output) value = value < 0.0F ? Vector{} : value;
+      if (task.relu_output) value = rectified<B>(value);
       slot<B>(task.out + position) = value;
     }
   }

@@ -21,29 +21,31 @@ class DirectPlan final : public Conv3dPlan {
   DirectPlan(const Conv3dShape& shape, const direct::DirectKernels& kernels)
       : shape_(shape),
         kernels_(kernels),
-        taps_(shape.kernel_z * shape.kernel_y * shape.kernel_x),
+        taps_(shape.taps()),
         rows_(shape.z * shape.y),
-        forward_weights_(taps_ * shape.in_channels * shape.out_channels),
-        backward_weights_(taps_ * shape.in_channels * shape.out_channels),
-        bias_(shape.out_channels),
-        zero_bias_(shape.in_channels),
-        weight_sums_(std::min(kWeightsChunks, rows_) * taps_ * shape.in_channels * shape.out_channels),
-        bias_sums_(std::min(kWeightsChunks, rows_) * shape.out_channels) {}
+        in_(shape.stored_in()),
+        out_(shape.stored_out()),
+        forward_weights_(taps_ * in_ * out_),
+        backward_weights_(taps_ * in_ * out_),
+        bias_(out_),
+        zero_bias_(in_) {
+    static_cast<void>(thread_scratch(sums_floats()));
+  }
 
-  void set_weights(const float* weights, std::int64_t in, std::int64_t out, const float* bias) override {
-    real_in_ = in;
-    real_out_ = out;
-    std::fill_n(std::copy_n(bias, out, bias_.data()), shape_.out_channels - out, 0.0F);
-    pack(shape_.out_channels, in, forward_weights_.data(), [=](std::int64_t tap, std::int64_t from, std::int64_t to) {
+  void set_weights(const float* weights, const float* bias, Passes passes) override {
+    const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
+    std::copy_n(bias, out, bias_.data());
+    pack(out_, in, forward_weights_.data(), [=](std::int64_t tap, std::int64_t from, std::int64_t to) {
       return to < out ? weights[(tap * in + from) * out + to] : 0.0F;
     });
-    pack(shape_.in_channels, out, backward_weights_.data(), [=, this](std::int64_t tap, std::int64_t from, std::int64_t to) {
+    if (passes == Passes::forward) return;
+    pack(in_, out, backward_weights_.data(), [=, this](std::int64_t tap, std::int64_t from, std::int64_t to) {
       return to < in ? weights[((taps_ - 1 - tap) * in + to) * out + from] : 0.0F;
     });
   }
 
   void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
-    direct::ForwardTask task = task_template(shape_.in_channels, real_in_, shape_.out_channels);
+    direct::ForwardTask task = task_template(in_, shape_.in_channels, out_);
     task.input = input;
     task.weights = forward_weights_.data();
     task.bias = bias_.data();
@@ -55,7 +57,7 @@ class DirectPlan final : public Conv3dPlan {
   }
 
   void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) override {
-    direct::ForwardTask task = task_template(shape_.out_channels, real_out_, shape_.in_channels);
+    direct::ForwardTask task = task_template(out_, shape_.out_channels, in_);
     task.input = output_grad;
     task.weights = backward_weights_.data();
     task.bias = zero_bias_.data();
@@ -68,15 +70,18 @@ class DirectPlan final : public Conv3dPlan {
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
                         float* out_bias_grad) override {
     const std::int64_t chunks = std::min(kWeightsChunks, rows_);
-    const std::int64_t weight_count = taps_ * real_in_ * shape_.out_channels;
+    const std::int64_t in = shape_.in_channels;
+    const std::int64_t weight_count = taps_ * in * out_;
+    float* const weight_sums = thread_scratch(sums_floats());      // [chunk][tap][in][out_]
+    float* const bias_sums = weight_sums + chunks * weight_count;  // [chunk][out_]
     parallel_for(chunks, [&](std::int64_t chunk) {
       const Range rows = chunk_range(rows_, chunks, chunk);
       direct::WeightsTask task{};
       task.y = shape_.y;
       task.x = shape_.x;
-      task.in_channels = shape_.in_channels;
-      task.out_channels = shape_.out_channels;
-      task.used_in = real_in_;
+      task.in_channels = in_;
+      task.out_channels = out_;
+      task.used_in = in;
       task.kernel_z = shape_.kernel_z;
       task.kernel_y = shape_.kernel_y;
       task.kernel_x = shape_.kernel_x;
@@ -84,18 +89,18 @@ class DirectPlan final : public Conv3dPlan {
       task.row_end = rows.end;
       task.input = input;
       task.output_grad = output_grad;
-      task.weight_grad = weight_sums_.data() + chunk * weight_count;
-      task.bias_grad = bias_sums_.data() + chunk * shape_.out_channels;
+      task.weight_grad = weight_sums + chunk * weight_count;
+      task.bias_grad = bias_sums + chunk * out_;
       task.relu_input = on_input == Activation::relu;
       std::fill_n(task.weight_grad, weight_count, 0.0F);
-      std::fill_n(task.bias_grad, shape_.out_channels, 0.0F);
+      std::fill_n(task.bias_grad, out_, 0.0F);
       kernels_.weights(task);
     });
     parallel_for(taps_, [&](std::int64_t tap) {
-      add_in_chunk_order(weight_sums_.data() + tap * real_in_ * shape_.out_channels, weight_count, chunks, real_in_,
-                         out_weight_grad + tap * real_in_ * real_out_);
+      add_in_chunk_order(weight_sums + tap * in * out_, weight_count, chunks, in,
+                         out_weight_grad + tap * in * shape_.out_channels);
     });
-    add_in_chunk_order(bias_sums_.data(), shape_.out_channels, chunks, 1, out_bias_grad);
+    add_in_chunk_order(bias_sums, out_, chunks, 1, out_bias_grad);
   }
 
  private:
@@ -139,18 +144,23 @@ class DirectPlan final : public Conv3dPlan {
     });
   }
 
-  /// Adds `chunks` arrays [rows, out_channels] that lie `distance` apart to one of [rows, real_out].
+  [[nodiscard]] std::int64_t sums_floats() const {
+    return std::min(kWeightsChunks, rows_) * (taps_ * shape_.in_channels + 1) * out_;
+  }
+
+  /// Adds `chunks` arrays [rows, stored channels] that lie `distance` apart to one of [rows, channels].
   void add_in_chunk_order(const float* sums, std::int64_t distance, std::int64_t chunks, std::int64_t rows, float* out) const {
     std::array<float, direct::kMaxChannels> total;
     for (std::int64_t row = 0; row < rows; ++row) {
       total.fill(0.0F);
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {  // whole rows: the arrays' distance maps to one cache set
-        const float* part = sums + chunk * distance + row * shape_.out_channels;
-        for (std::int64_t channel = 0; channel < real_out_; ++channel)
+        const float* part = sums + chunk * distance + row * out_;
+        for (std::int64_t channel = 0; channel < shape_.out_channels; ++channel) {
           total[static_cast<std::size_t>(channel)] += part[channel];
+        }
       }
-      for (std::int64_t channel = 0; channel < real_out_; ++channel) {
-        out[row * real_out_ + channel] += total[static_cast<std::size_t>(channel)];
+      for (std::int64_t channel = 0; channel < shape_.out_channels; ++channel) {
+        out[row * shape_.out_channels + channel] += total[static_cast<std::size_t>(channel)];
       }
     }
   }
@@ -159,14 +169,11 @@ class DirectPlan final : public Conv3dPlan {
   const direct::DirectKernels& kernels_;
   std::int64_t taps_;
   std::int64_t rows_;
-  std::int64_t real_in_ = 0;
-  std::int64_t real_out_ = 0;
+  std::int64_t in_, out_;  // channels as stored
   AlignedBuffer<float> forward_weights_;
   AlignedBuffer<float> backward_weights_;
   AlignedBuffer<float> bias_;
   AlignedBuffer<float> zero_bias_;
-  AlignedBuffer<float> weight_sums_;  // [chunk][tap][real_in][out_channels]
-  AlignedBuffer<float> bias_sums_;    // [chunk][out_channels]
 };
 
 }  // namespace

@@ -13,8 +13,13 @@ std::function<void(std::string_view)>& dispatch_listener() {
   return listener;
 }
 
-std::string accepts_everything(const Conv3dShape&) { return ""; }
+std::string never(const Conv3dShape&) { return ""; }
+std::string a_yardstick(const Conv3dShape&) { return "a yardstick; its sums depend on the number of threads"; }
 
+template <const winograd::Kernels* kernels>
+std::unique_ptr<Conv3dPlan> make_winograd(const Conv3dShape& shape) {
+  return make_winograd_plan(shape, *kernels);
+}
 template <const direct::DirectKernels* kernels>
 std::unique_ptr<Conv3dPlan> make_direct(const Conv3dShape& shape) {
   return make_direct_plan(shape, *kernels);
@@ -29,8 +34,7 @@ void check(const Conv3dShape& shape) {
   FLOODTIDE_REQUIRE(shape.z >= 1 && shape.y >= 1 && shape.x >= 1, invalid_argument, describe(shape),
                     ": expected at least one voxel");
   for (const std::int64_t channels : {shape.in_channels, shape.out_channels}) {
-    FLOODTIDE_REQUIRE(channels >= 1 && channels % kChannelMultiple == 0, invalid_argument, describe(shape),
-                      ": expected multiples of ", kChannelMultiple, " channels");
+    FLOODTIDE_REQUIRE(channels >= 1, invalid_argument, describe(shape), ": expected at least one channel");
   }
   for (const std::int64_t extent : {shape.kernel_z, shape.kernel_y, shape.kernel_x}) {
     FLOODTIDE_REQUIRE(extent == 1 || extent == 3, invalid_argument, describe(shape), ": expected kernel extents of 1 or 3");
@@ -43,15 +47,16 @@ std::string refusal(const Conv3dCandidate& candidate, const Conv3dShape& shape, 
   return candidate.unsupported(shape);
 }
 
-Conv3dCandidate choose(const Conv3dShape& shape, Isa level, std::string_view kernel) {
+Conv3dCandidate choose(const Conv3dShape& shape, Isa level, std::string_view kernel, Compute compute) {
   const std::vector<Conv3dCandidate> candidates = conv3d_candidates();
   std::string refusals;
   std::string names;
   for (const Conv3dCandidate& candidate : candidates) {
     names += str_cat(names.empty() ? "" : ", ", candidate.name);
     if (!kernel.empty() && candidate.name != kernel) continue;
-    const bool left_out = kernel.empty() && !candidate.by_name_only.empty();
-    const std::string reason = left_out ? std::string(candidate.by_name_only) : refusal(candidate, shape, level);
+    std::string reason = refusal(candidate, shape, level);
+    if (reason.empty() && kernel.empty() && candidate.compute < compute) reason = str_cat("compute is ", name(compute));
+    if (reason.empty() && kernel.empty()) reason = candidate.avoided(shape);
     if (reason.empty()) {
       if (dispatch_listener()) dispatch_listener()(str_cat(describe(shape), ": ", candidate.name, refusals));
       return candidate;
@@ -64,16 +69,29 @@ Conv3dCandidate choose(const Conv3dShape& shape, Isa level, std::string_view ker
 
 }  // namespace
 
+Compute compute_named(std::string_view name) {
+  for (const Compute compute : {Compute::fp32, Compute::fp32_direct}) {
+    if (kernels::name(compute) == name) return compute;
+  }
+  raise(ErrorCode::invalid_argument, "compute is '", name, "', expected fp32 or fp32-direct");
+}
+
+std::string_view name(Compute compute) noexcept { return compute == Compute::fp32 ? "fp32" : "fp32-direct"; }
+
 std::vector<Conv3dCandidate> conv3d_candidates() {
+  constexpr Compute transformed = Compute::fp32, direct = Compute::fp32_direct;
   return {
 #if defined(__x86_64__)
-      {"avx512_direct", Isa::avx512, &direct_unsupported, &make_direct<&direct::kAvx512>},
-      {"avx2_direct", Isa::avx2, &direct_unsupported, &make_direct<&direct::kAvx2>},
+      {"avx512_winograd", Isa::avx512, transformed, &winograd_unsupported, &winograd_avoided,
+       &make_winograd<&winograd::kAvx512>},
+      {"avx512_direct", Isa::avx512, direct, &direct_unsupported, &never, &make_direct<&direct::kAvx512>},
+      {"avx2_winograd", Isa::avx2, transformed, &winograd_unsupported, &winograd_avoided, &make_winograd<&winograd::kAvx2>},
+      {"avx2_direct", Isa::avx2, direct, &direct_unsupported, &never, &make_direct<&direct::kAvx2>},
 #endif
-      {"generic_direct", Isa::generic, &direct_unsupported, &make_direct<&direct::kGeneric>},
-      {"onednn", Isa::generic, &dnnl_unsupported, &make_dnnl_plan, "a yardstick; its sums depend on the number of threads"},
-      {"eigen", Isa::generic, &accepts_everything, &make_eigen_plan},
-      {"reference", Isa::reference, &accepts_everything, &make_reference_plan},
+      {"generic_direct", Isa::generic, direct, &direct_unsupported, &never, &make_direct<&direct::kGeneric>},
+      {"onednn", Isa::generic, direct, &dnnl_unsupported, &a_yardstick, &make_dnnl_plan},
+      {"eigen", Isa::generic, direct, &never, &never, &make_eigen_plan},
+      {"reference", Isa::reference, direct, &never, &never, &make_reference_plan},
   };
 }
 
@@ -85,9 +103,9 @@ std::vector<KernelName> conv3d_kernel_names() {
 
 void set_dispatch_listener(std::function<void(std::string_view)> listener) { dispatch_listener() = std::move(listener); }
 
-Conv3d::Conv3d(const Conv3dShape& shape, Isa level, std::string_view kernel) : shape_(shape) {
+Conv3d::Conv3d(const Conv3dShape& shape, Isa level, std::string_view kernel, Compute compute) : shape_(shape) {
   check(shape);
-  const Conv3dCandidate candidate = choose(shape, level, kernel);
+  const Conv3dCandidate candidate = choose(shape, level, kernel, compute);
   kernel_ = candidate.name;
   plan_ = candidate.make(shape);
 }
@@ -95,34 +113,29 @@ Conv3d::~Conv3d() = default;
 Conv3d::Conv3d(Conv3d&&) noexcept = default;
 Conv3d& Conv3d::operator=(Conv3d&&) noexcept = default;
 
-void Conv3d::set_weights(const float* weights, std::int64_t in, std::int64_t out, const float* bias) {
-  FLOODTIDE_REQUIRE(in >= 1 && in <= shape_.in_channels && out >= 1 && out <= shape_.out_channels, shape_mismatch,
-                    describe(shape_), ": weights have ", in, " input and ", out, " output channels, expected at most the ",
-                    "stored ones");
-  real_in_ = in;
-  real_out_ = out;
-  plan_->set_weights(weights, in, out, bias);
+void Conv3d::set_weights(const float* weights, const float* bias, Passes passes) {
+  passes_ = passes;
+  has_weights_ = true;
+  plan_->set_weights(weights, bias, passes);
 }
 
 void Conv3d::forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) const {
-  FLOODTIDE_ASSERT(real_in_ > 0);
+  FLOODTIDE_ASSERT(has_weights_);
   plan_->forward(input, on_input, residual, relu_output, out);
 }
 
 void Conv3d::backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) const {
-  FLOODTIDE_ASSERT(real_in_ > 0);
+  FLOODTIDE_ASSERT(has_weights_ && passes_ == Passes::all);
   plan_->backward_data(output_grad, relu_mask, accumulate, out_input_grad);
 }
 
 void Conv3d::backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
                               float* out_bias_grad) const {
-  FLOODTIDE_ASSERT(real_in_ > 0);
   plan_->backward_weights(input, on_input, output_grad, out_weight_grad, out_bias_grad);
 }
 
 double Conv3d::flops() const noexcept {
-  return 2.0 * static_cast<double>(shape_.z * shape_.y * shape_.x) *
-         static_cast<double>(shape_.kernel_z * shape_.kernel_y * shape_.kernel_x) * static_cast<double>(real_in_ * real_out_);
+  return 2.0 * static_cast<double>(shape_.z * shape_.y * shape_.x) * static_cast<double>(shape_.weight_count());
 }
 
 std::string Conv3d::kernel_names() const {

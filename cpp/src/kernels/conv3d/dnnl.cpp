@@ -17,21 +17,21 @@ constexpr std::int64_t kChunks = 64;
 
 class DnnlPlan final : public Conv3dPlan {
  public:
-  explicit DnnlPlan(const Conv3dShape& shape) : shape_(shape), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+  explicit DnnlPlan(const Conv3dShape& shape)
+      : shape_(shape), in_(shape.in_channels), out_(shape.out_channels), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
+    plan();
+  }
 
-  void set_weights(const float* weights, std::int64_t in, std::int64_t out, const float* bias) override {
-    if (in != in_ || out != out_) plan(in, out);
-    in_ = in;
-    out_ = out;
+  void set_weights(const float* weights, const float* bias, Passes) override {
     const memory source(user_weights_, engine_, const_cast<float*>(weights));
     copy(source, forward_weights_);
     copy(source, backward_weights_);
-    std::copy_n(bias, out, static_cast<float*>(bias_.get_data_handle()));
+    std::copy_n(bias, out_, static_cast<float*>(bias_.get_data_handle()));
     stream_.wait();
   }
 
   void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
-    gather(input, shape_.in_channels, in_, on_input, input_);
+    gather(input, shape_.stored_in(), in_, on_input, input_);
     copy(input_, forward_input_);
     forward_.execute(stream_, {{DNNL_ARG_SRC, forward_input_},
                                {DNNL_ARG_WEIGHTS, forward_weights_},
@@ -39,21 +39,21 @@ class DnnlPlan final : public Conv3dPlan {
                                {DNNL_ARG_DST, forward_output_}});
     copy(forward_output_, output_);
     stream_.wait();
-    scatter(output_, shape_.out_channels, out_, [=](std::int64_t at, float sum) {
+    scatter(output_, shape_.stored_out(), out_, [=](std::int64_t at, float sum) {
       if (residual != nullptr) sum += residual[at];
       out[at] = relu_output && sum < 0.0F ? 0.0F : sum;
     });
   }
 
   void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) override {
-    gather(output_grad, shape_.out_channels, out_, Activation::none, output_);
+    gather(output_grad, shape_.stored_out(), out_, Activation::none, output_);
     copy(output_, data_output_grad_);
     backward_data_.execute(
         stream_,
         {{DNNL_ARG_DIFF_DST, data_output_grad_}, {DNNL_ARG_WEIGHTS, backward_weights_}, {DNNL_ARG_DIFF_SRC, data_input_grad_}});
     copy(data_input_grad_, input_);
     stream_.wait();
-    scatter(input_, shape_.in_channels, in_, [=](std::int64_t at, float sum) {
+    scatter(input_, shape_.stored_in(), in_, [=](std::int64_t at, float sum) {
       if (relu_mask != nullptr && !(relu_mask[at] > 0.0F)) sum = 0.0F;
       out_input_grad[at] = accumulate ? out_input_grad[at] + sum : sum;
     });
@@ -61,9 +61,9 @@ class DnnlPlan final : public Conv3dPlan {
 
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
                         float* out_bias_grad) override {
-    gather(input, shape_.in_channels, in_, on_input, input_);
+    gather(input, shape_.stored_in(), in_, on_input, input_);
     copy(input_, weights_input_);
-    gather(output_grad, shape_.out_channels, out_, Activation::none, output_);
+    gather(output_grad, shape_.stored_out(), out_, Activation::none, output_);
     copy(output_, weights_output_grad_);
     backward_weights_pass_.execute(stream_, {{DNNL_ARG_SRC, weights_input_},
                                              {DNNL_ARG_DIFF_DST, weights_output_grad_},
@@ -76,17 +76,17 @@ class DnnlPlan final : public Conv3dPlan {
   }
 
  private:
-  /// Makes the primitives and every buffer for these channel counts.
-  void plan(std::int64_t in, std::int64_t out) {
+  /// Makes the primitives and every buffer.
+  void plan() {
     const auto any = memory::format_tag::any;
     const auto f32 = memory::data_type::f32;
-    const memory::dims input{1, in, shape_.z, shape_.y, shape_.x};
-    const memory::dims output{1, out, shape_.z, shape_.y, shape_.x};
-    const memory::dims weights{out, in, shape_.kernel_z, shape_.kernel_y, shape_.kernel_x};
+    const memory::dims input{1, in_, shape_.z, shape_.y, shape_.x};
+    const memory::dims output{1, out_, shape_.z, shape_.y, shape_.x};
+    const memory::dims weights{out_, in_, shape_.kernel_z, shape_.kernel_y, shape_.kernel_x};
     const memory::dims strides{1, 1, 1};
     const memory::dims padding{shape_.kernel_z / 2, shape_.kernel_y / 2, shape_.kernel_x / 2};
     const memory::desc in_any(input, f32, any), out_any(output, f32, any), weights_any(weights, f32, any);
-    const memory::desc bias({out}, f32, memory::format_tag::x);
+    const memory::desc bias({out_}, f32, memory::format_tag::x);
     const auto algorithm = dnnl::algorithm::convolution_direct;
     const dnnl::convolution_forward::primitive_desc forward(engine_, dnnl::prop_kind::forward_training, algorithm, in_any,
                                                             weights_any, bias, out_any, strides, padding, padding);
@@ -161,10 +161,9 @@ class DnnlPlan final : public Conv3dPlan {
   }
 
   Conv3dShape shape_;
+  std::int64_t in_, out_;
   dnnl::engine engine_;
   dnnl::stream stream_;
-  std::int64_t in_ = 0;
-  std::int64_t out_ = 0;
   memory::desc user_weights_;
   dnnl::convolution_forward forward_;
   dnnl::convolution_backward_data backward_data_;
@@ -181,8 +180,8 @@ class GuardedPlan final : public Conv3dPlan {
   explicit GuardedPlan(const Conv3dShape& shape) {
     guarded([&] { plan_ = std::make_unique<DnnlPlan>(shape); });
   }
-  void set_weights(const float* weights, std::int64_t in, std::int64_t out, const float* bias) override {
-    guarded([&] { plan_->set_weights(weights, in, out, bias); });
+  void set_weights(const float* weights, const float* bias, Passes passes) override {
+    guarded([&] { plan_->set_weights(weights, bias, passes); });
   }
   void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
     guarded([&] { plan_->forward(input, on_input, residual, relu_output, out); });

@@ -25,19 +25,19 @@ class EigenPlan final : public Conv3dPlan {
  public:
   explicit EigenPlan(const Conv3dShape& shape)
       : shape_(shape),
-        taps_(shape.kernel_z * shape.kernel_y * shape.kernel_x),
-        weights_(taps_ * shape.in_channels * shape.out_channels),
-        flipped_(taps_ * shape.in_channels * shape.out_channels),
+        taps_(shape.taps()),
+        weights_(shape.weight_count()),
+        flipped_(shape.weight_count()),
         bias_(shape.out_channels),
         zero_bias_(shape.in_channels),
         rows_scratch_(kForwardChunks * (shape.x + 2) * (shape.in_channels + shape.out_channels)),
         rectified_scratch_(taps_ * channel_blocks(shape.in_channels) * shape.x * kChannelBlock) {}
 
-  void set_weights(const float* weights, std::int64_t in, std::int64_t out, const float* bias) override {
-    real_in_ = in;
-    real_out_ = out;
+  void set_weights(const float* weights, const float* bias, Passes passes) override {
+    const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
     std::copy_n(weights, taps_ * in * out, weights_.data());
     std::copy_n(bias, out, bias_.data());
+    if (passes == Passes::forward) return;
     for (std::int64_t tap = 0; tap < taps_; ++tap) {
       const ConstRows source(weights + (taps_ - 1 - tap) * in * out, in, out, Stride(out));
       Rows(flipped_.data() + tap * in * out, out, in, Stride(in)) = source.transpose();
@@ -45,16 +45,16 @@ class EigenPlan final : public Conv3dPlan {
   }
 
   void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
-    correlate(input, shape_.in_channels, real_in_, on_input, weights_.data(), bias_.data(), shape_.out_channels, real_out_,
-              [=](std::int64_t at, float sum) {
+    correlate(input, shape_.stored_in(), shape_.in_channels, on_input, weights_.data(), bias_.data(), shape_.stored_out(),
+              shape_.out_channels, [=](std::int64_t at, float sum) {
                 if (residual != nullptr) sum += residual[at];
                 out[at] = relu_output && sum < 0.0F ? 0.0F : sum;
               });
   }
 
   void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) override {
-    correlate(output_grad, shape_.out_channels, real_out_, Activation::none, flipped_.data(), zero_bias_.data(),
-              shape_.in_channels, real_in_, [=](std::int64_t at, float sum) {
+    correlate(output_grad, shape_.stored_out(), shape_.out_channels, Activation::none, flipped_.data(), zero_bias_.data(),
+              shape_.stored_in(), shape_.in_channels, [=](std::int64_t at, float sum) {
                 if (relu_mask != nullptr && !(relu_mask[at] > 0.0F)) sum = 0.0F;
                 out_input_grad[at] = accumulate ? out_input_grad[at] + sum : sum;
               });
@@ -62,18 +62,19 @@ class EigenPlan final : public Conv3dPlan {
 
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
                         float* out_bias_grad) override {
-    const std::int64_t blocks = channel_blocks(real_in_);
+    const std::int64_t blocks = channel_blocks(shape_.in_channels);
     parallel_for(taps_ * blocks, [&](std::int64_t chunk) {
       const std::int64_t tap = chunk / blocks;
       const std::int64_t first = chunk % blocks * kChannelBlock;
-      const std::int64_t channels = std::min(kChannelBlock, real_in_ - first);
+      const std::int64_t channels = std::min(kChannelBlock, shape_.in_channels - first);
       float* scratch = rectified_scratch_.data() + chunk * shape_.x * kChannelBlock;
-      Rows sums(out_weight_grad + (tap * real_in_ + first) * real_out_, channels, real_out_, Stride(real_out_));
+      Rows sums(out_weight_grad + (tap * shape_.in_channels + first) * shape_.out_channels, channels, shape_.out_channels,
+                Stride(shape_.out_channels));
       for_each_row(0, shape_.z * shape_.y, [&](std::int64_t z, std::int64_t y) {
-        const float* from = input + neighbour(tap, z, y) * shape_.in_channels + first;
-        ConstRows rows(from, shape_.x, channels, Stride(shape_.in_channels));
-        const ConstRows grads(output_grad + activation_offset(shape_, shape_.out_channels, z, y, 0), shape_.x, real_out_,
-                              Stride(shape_.out_channels));
+        const float* from = input + neighbour(tap, z, y) * shape_.stored_in() + first;
+        ConstRows rows(from, shape_.x, channels, Stride(shape_.stored_in()));
+        const ConstRows grads(output_grad + activation_offset(shape_, shape_.stored_out(), z, y, 0), shape_.x,
+                              shape_.out_channels, Stride(shape_.stored_out()));
         if (on_input == Activation::relu) {
           rectify(rows, scratch, channels);
           new (&rows) ConstRows(scratch, shape_.x, channels, Stride(channels));
@@ -82,10 +83,10 @@ class EigenPlan final : public Conv3dPlan {
       });
     });
     for_each_row(0, shape_.z * shape_.y, [&](std::int64_t z, std::int64_t y) {
-      const float* row = output_grad + activation_offset(shape_, shape_.out_channels, z, y, 0);
+      const float* row = output_grad + activation_offset(shape_, shape_.stored_out(), z, y, 0);
       for (std::int64_t x = 0; x < shape_.x; ++x) {
-        for (std::int64_t channel = 0; channel < real_out_; ++channel) {
-          out_bias_grad[channel] += row[x * shape_.out_channels + channel];
+        for (std::int64_t channel = 0; channel < shape_.out_channels; ++channel) {
+          out_bias_grad[channel] += row[x * shape_.stored_out() + channel];
         }
       }
     });
@@ -147,8 +148,6 @@ class EigenPlan final : public Conv3dPlan {
 
   Conv3dShape shape_;
   std::int64_t taps_;
-  std::int64_t real_in_ = 0;
-  std::int64_t real_out_ = 0;
   AlignedBuffer<float> weights_;  // [tap][real_in][real_out]
   AlignedBuffer<float> flipped_;  // [tap][real_out][real_in], taps in reverse
   AlignedBuffer<float> bias_;

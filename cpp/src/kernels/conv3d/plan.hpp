@@ -6,6 +6,7 @@
 
 #include "kernels/conv3d/conv3d.hpp"
 #include "kernels/conv3d/direct.hpp"
+#include "kernels/conv3d/winograd.hpp"
 
 namespace floodtide::kernels {
 
@@ -14,7 +15,7 @@ namespace floodtide::kernels {
 class Conv3dPlan {
  public:
   virtual ~Conv3dPlan() = default;
-  virtual void set_weights(const float* weights, std::int64_t in, std::int64_t out, const float* bias) = 0;
+  virtual void set_weights(const float* weights, const float* bias, Passes passes) = 0;
   virtual void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) = 0;
   virtual void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) = 0;
   virtual void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
@@ -23,6 +24,11 @@ class Conv3dPlan {
 
 [[nodiscard]] std::string direct_unsupported(const Conv3dShape& shape);
 [[nodiscard]] std::unique_ptr<Conv3dPlan> make_direct_plan(const Conv3dShape& shape, const direct::DirectKernels& kernels);
+
+[[nodiscard]] std::string winograd_unsupported(const Conv3dShape& shape);
+/// Why direct convolution is faster, empty where it is not.
+[[nodiscard]] std::string winograd_avoided(const Conv3dShape& shape);
+[[nodiscard]] std::unique_ptr<Conv3dPlan> make_winograd_plan(const Conv3dShape& shape, const winograd::Kernels& kernels);
 
 [[nodiscard]] std::unique_ptr<Conv3dPlan> make_eigen_plan(const Conv3dShape& shape);
 [[nodiscard]] std::unique_ptr<Conv3dPlan> make_reference_plan(const Conv3dShape& shape);

@@ -35,14 +35,15 @@ T applied(T value, Activation activation) {
 }  // namespace
 
 template <class T>
-void conv3d_forward(const Conv3dShape& shape, std::int64_t in, std::int64_t out, const T* input, Activation on_input,
-                    const T* weights, const T* bias, const T* residual, bool relu_output, T* result) {
+void conv3d_forward(const Conv3dShape& shape, const T* input, Activation on_input, const T* weights, const T* bias,
+                    const T* residual, bool relu_output, T* result) {
+  const std::int64_t in = shape.in_channels, out = shape.out_channels;
   for_each_voxel(shape, [&](std::int64_t z, std::int64_t y, std::int64_t x) {
-    const std::int64_t voxel = activation_offset(shape, shape.out_channels, z, y, x);
+    const std::int64_t voxel = activation_offset(shape, shape.stored_out(), z, y, x);
     for (std::int64_t o = 0; o < out; ++o) {
       T sum = bias[o];
       for_each_tap(shape, [&](std::int64_t tap, std::int64_t dz, std::int64_t dy, std::int64_t dx) {
-        const T* source = input + activation_offset(shape, shape.in_channels, z + dz, y + dy, x + dx);
+        const T* source = input + activation_offset(shape, shape.stored_in(), z + dz, y + dy, x + dx);
         for (std::int64_t i = 0; i < in; ++i) sum += applied(source[i], on_input) * weights[(tap * in + i) * out + o];
       });
       if (residual != nullptr) sum += residual[voxel + o];
@@ -52,14 +53,15 @@ void conv3d_forward(const Conv3dShape& shape, std::int64_t in, std::int64_t out,
 }
 
 template <class T>
-void conv3d_backward_data(const Conv3dShape& shape, std::int64_t in, std::int64_t out, const T* output_grad, const T* weights,
-                          const T* relu_mask, bool accumulate, T* out_input_grad) {
+void conv3d_backward_data(const Conv3dShape& shape, const T* output_grad, const T* weights, const T* relu_mask, bool accumulate,
+                          T* out_input_grad) {
+  const std::int64_t in = shape.in_channels, out = shape.out_channels;
   for_each_voxel(shape, [&](std::int64_t z, std::int64_t y, std::int64_t x) {
-    const std::int64_t voxel = activation_offset(shape, shape.in_channels, z, y, x);
+    const std::int64_t voxel = activation_offset(shape, shape.stored_in(), z, y, x);
     for (std::int64_t i = 0; i < in; ++i) {
       T sum = T(0);
       for_each_tap(shape, [&](std::int64_t tap, std::int64_t dz, std::int64_t dy, std::int64_t dx) {
-        const T* source = output_grad + activation_offset(shape, shape.out_channels, z - dz, y - dy, x - dx);
+        const T* source = output_grad + activation_offset(shape, shape.stored_out(), z - dz, y - dy, x - dx);
         for (std::int64_t o = 0; o < out; ++o) sum += source[o] * weights[(tap * in + i) * out + o];
       });
       if (relu_mask != nullptr && !(relu_mask[voxel + i] > T(0))) sum = T(0);
@@ -69,12 +71,13 @@ void conv3d_backward_data(const Conv3dShape& shape, std::int64_t in, std::int64_
 }
 
 template <class T>
-void conv3d_backward_weights(const Conv3dShape& shape, std::int64_t in, std::int64_t out, const T* input, Activation on_input,
-                             const T* output_grad, T* out_weight_grad, T* out_bias_grad) {
+void conv3d_backward_weights(const Conv3dShape& shape, const T* input, Activation on_input, const T* output_grad,
+                             T* out_weight_grad, T* out_bias_grad) {
+  const std::int64_t in = shape.in_channels, out = shape.out_channels;
   for_each_tap(shape, [&](std::int64_t tap, std::int64_t dz, std::int64_t dy, std::int64_t dx) {
     for_each_voxel(shape, [&](std::int64_t z, std::int64_t y, std::int64_t x) {
-      const T* source = input + activation_offset(shape, shape.in_channels, z + dz, y + dy, x + dx);
-      const T* grad = output_grad + activation_offset(shape, shape.out_channels, z, y, x);
+      const T* source = input + activation_offset(shape, shape.stored_in(), z + dz, y + dy, x + dx);
+      const T* grad = output_grad + activation_offset(shape, shape.stored_out(), z, y, x);
       for (std::int64_t i = 0; i < in; ++i) {
         for (std::int64_t o = 0; o < out; ++o) {
           out_weight_grad[(tap * in + i) * out + o] += applied(source[i], on_input) * grad[o];
@@ -83,18 +86,15 @@ void conv3d_backward_weights(const Conv3dShape& shape, std::int64_t in, std::int
     });
   });
   for_each_voxel(shape, [&](std::int64_t z, std::int64_t y, std::int64_t x) {
-    const T* grad = output_grad + activation_offset(shape, shape.out_channels, z, y, x);
+    const T* grad = output_grad + activation_offset(shape, shape.stored_out(), z, y, x);
     for (std::int64_t o = 0; o < out; ++o) out_bias_grad[o] += grad[o];
   });
 }
 
-#define FLOODTIDE_INSTANTIATE(T)                                                                                               \
-  template void conv3d_forward<T>(const Conv3dShape&, std::int64_t, std::int64_t, const T*, Activation, const T*, const T*,    \
-                                  const T*, bool, T*);                                                                         \
-  template void conv3d_backward_data<T>(const Conv3dShape&, std::int64_t, std::int64_t, const T*, const T*, const T*, bool,    \
-                                        T*);                                                                                   \
-  template void conv3d_backward_weights<T>(const Conv3dShape&, std::int64_t, std::int64_t, const T*, Activation, const T*, T*, \
-                                           T*);
+#define FLOODTIDE_INSTANTIATE(T)                                                                                     \
+  template void conv3d_forward<T>(const Conv3dShape&, const T*, Activation, const T*, const T*, const T*, bool, T*); \
+  template void conv3d_backward_data<T>(const Conv3dShape&, const T*, const T*, const T*, bool, T*);                 \
+  template void conv3d_backward_weights<T>(const Conv3dShape&, const T*, Activation, const T*, T*, T*);
 FLOODTIDE_INSTANTIATE(float)
 FLOODTIDE_INSTANTIATE(double)
 #undef FLOODTIDE_INSTANTIATE

@@ -4,19 +4,19 @@
 #include "kernels/conv3d/conv3d.hpp"
 
 /// The definition of the convolution's passes: plain loops, float and double, one thread. Arrays as in Conv3d, with
-/// weights unpacked: [kernel_z, kernel_y, kernel_x, in, out] for the real channel counts `in` and `out`.
+/// weights unpacked: [kernel_z, kernel_y, kernel_x, in, out].
 namespace floodtide::kernels::reference {
 
 template <class T>
-void conv3d_forward(const Conv3dShape& shape, std::int64_t in, std::int64_t out, const T* input, Activation on_input,
-                    const T* weights, const T* bias, const T* residual, bool relu_output, T* result);
+void conv3d_forward(const Conv3dShape& shape, const T* input, Activation on_input, const T* weights, const T* bias,
+                    const T* residual, bool relu_output, T* result);
 
 template <class T>
-void conv3d_backward_data(const Conv3dShape& shape, std::int64_t in, std::int64_t out, const T* output_grad, const T* weights,
-                          const T* relu_mask, bool accumulate, T* out_input_grad);
+void conv3d_backward_data(const Conv3dShape& shape, const T* output_grad, const T* weights, const T* relu_mask, bool accumulate,
+                          T* out_input_grad);
 
 template <class T>
-void conv3d_backward_weights(const Conv3dShape& shape, std::int64_t in, std::int64_t out, const T* input, Activation on_input,
-                             const T* output_grad, T* out_weight_grad, T* out_bias_grad);
+void conv3d_backward_weights(const Conv3dShape& shape, const T* input, Activation on_input, const T* output_grad,
+                             T* out_weight_grad, T* out_bias_grad);
 
 }  // namespace floodtide::kernels::reference

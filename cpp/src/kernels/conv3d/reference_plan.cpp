@@ -12,32 +12,27 @@ namespace {
 class ReferencePlan final : public Conv3dPlan {
  public:
   explicit ReferencePlan(const Conv3dShape& shape) : shape_(shape) {
-    weights_.reserve(
-        static_cast<std::size_t>(shape.kernel_z * shape.kernel_y * shape.kernel_x * shape.in_channels * shape.out_channels));
-    bias_.reserve(static_cast<std::size_t>(shape.out_channels));
+    weights_.resize(static_cast<std::size_t>(shape.weight_count()));
+    bias_.resize(static_cast<std::size_t>(shape.out_channels));
   }
 
-  void set_weights(const float* weights, std::int64_t in, std::int64_t out, const float* bias) override {
-    in_ = in;
-    out_ = out;
-    weights_.assign(weights, weights + shape_.kernel_z * shape_.kernel_y * shape_.kernel_x * in * out);
-    bias_.assign(bias, bias + out);
+  void set_weights(const float* weights, const float* bias, Passes) override {
+    std::copy_n(weights, weights_.size(), weights_.begin());
+    std::copy_n(bias, bias_.size(), bias_.begin());
   }
   void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
-    reference::conv3d_forward(shape_, in_, out_, input, on_input, weights_.data(), bias_.data(), residual, relu_output, out);
+    reference::conv3d_forward(shape_, input, on_input, weights_.data(), bias_.data(), residual, relu_output, out);
   }
   void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) override {
-    reference::conv3d_backward_data(shape_, in_, out_, output_grad, weights_.data(), relu_mask, accumulate, out_input_grad);
+    reference::conv3d_backward_data(shape_, output_grad, weights_.data(), relu_mask, accumulate, out_input_grad);
   }
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
                         float* out_bias_grad) override {
-    reference::conv3d_backward_weights(shape_, in_, out_, input, on_input, output_grad, out_weight_grad, out_bias_grad);
+    reference::conv3d_backward_weights(shape_, input, on_input, output_grad, out_weight_grad, out_bias_grad);
   }
 
  private:
   Conv3dShape shape_;
-  std::int64_t in_ = 0;
-  std::int64_t out_ = 0;
   std::vector<float> weights_;
   std::vector<float> bias_;
 };

@@ -15,13 +15,11 @@ namespace floodtide::kernels::test {
 /// Arrays of one convolution: float for the candidates, and the same values in double for the reference.
 struct Conv3dCase {
   Conv3dShape shape;
-  std::int64_t in, out;  ///< real channels
   AlignedBuffer<float> input, residual, output_grad, input_grad;
   std::vector<float> weights, bias;
 
-  [[nodiscard]] std::int64_t taps() const { return shape.kernel_z * shape.kernel_y * shape.kernel_x; }
-  [[nodiscard]] std::int64_t input_size() const { return activation_size(shape.z, shape.y, shape.x, shape.in_channels); }
-  [[nodiscard]] std::int64_t output_size() const { return activation_size(shape.z, shape.y, shape.x, shape.out_channels); }
+  [[nodiscard]] std::int64_t input_size() const { return activation_size(shape.z, shape.y, shape.x, shape.stored_in()); }
+  [[nodiscard]] std::int64_t output_size() const { return activation_size(shape.z, shape.y, shape.x, shape.stored_out()); }
 };
 
 /// An activation with normal numbers in the interior's real channels, zero elsewhere.
@@ -41,18 +39,17 @@ inline AlignedBuffer<float> random_activation(const Conv3dShape& shape, std::int
   return buffer;
 }
 
-inline Conv3dCase make_case(const Conv3dShape& shape, std::int64_t in, std::int64_t out) {
+inline Conv3dCase make_case(const Conv3dShape& shape) {
+  const std::int64_t in = shape.in_channels, out = shape.out_channels;
   Conv3dCase c{shape,
-               in,
-               out,
-               random_activation(shape, shape.in_channels, in, 1),
-               random_activation(shape, shape.out_channels, out, 2),
-               random_activation(shape, shape.out_channels, out, 3),
-               random_activation(shape, shape.in_channels, in, 4),
+               random_activation(shape, shape.stored_in(), in, 1),
+               random_activation(shape, shape.stored_out(), out, 2),
+               random_activation(shape, shape.stored_out(), out, 3),
+               random_activation(shape, shape.stored_in(), in, 4),
                {},
                {}};
   Philox random(7, 5);
-  c.weights.resize(static_cast<std::size_t>(c.taps() * in * out));
+  c.weights.resize(static_cast<std::size_t>(shape.weight_count()));
   c.bias.resize(static_cast<std::size_t>(out));
   for (float& weight : c.weights) weight = static_cast<float>(random.normal());
   for (float& bias : c.bias) bias = static_cast<float>(random.normal());

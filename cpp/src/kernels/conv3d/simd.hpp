@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <cstdint>
+
+// What the kernels of one instruction-set file share: vectors by GCC's extensions, of B::Lanes floats.
+//
+// No std functions and no external linkage here: code compiled for AVX-512 must not be picked by the linker for other files.
+namespace floodtide::kernels {
+namespace {
+
+using Index = std::int64_t;
+
+#define FLOODTIDE_INLINE inline __attribute__((always_inline))
+// A register block inlined into its caller loses registers to it.
+#define FLOODTIDE_BLOCK __attribute__((noinline))
+#define FLOODTIDE_LAMBDA __attribute__((always_inline))
+
+/// A vector of `Count` floats.
+template <int Count>
+struct Lanes {
+  typedef float Vector __attribute__((vector_size(sizeof(float) * Count), may_alias));
+  typedef float Unaligned __attribute__((vector_size(sizeof(float) * Count), may_alias, aligned(sizeof(float))));
+};
+
+template <class B>
+FLOODTIDE_INLINE const typename B::Vector& load(const float* p) {
+  return *reinterpret_cast<const typename B::Vector*>(p);
+}
+template <class B>
+FLOODTIDE_INLINE typename B::Vector& slot(float* p) {
+  return *reinterpret_cast<typename B::Vector*>(p);
+}
+
+/// The same for addresses that are not those of a vector.
+template <class B>
+FLOODTIDE_INLINE typename B::Vector load_unaligned(const float* p) {
+  return *reinterpret_cast<const typename Lanes<B::Lanes>::Unaligned*>(p);
+}
+template <class B>
+FLOODTIDE_INLINE void store_unaligned(float* p, typename B::Vector value) {
+  *reinterpret_cast<typename Lanes<B::Lanes>::Unaligned*>(p) = value;
+}
+
+FLOODTIDE_INLINE Index smaller(Index a, Index b) { return a < b ? a : b; }
+FLOODTIDE_INLINE Index larger(Index a, Index b) { return a > b ? a : b; }
+
+/// Begin of part `part` of `parts` nearly equal ones.
+FLOODTIDE_INLINE Index part_begin(Index total, Index parts, Index part) {
+  return part * (total / parts) + smaller(part, total % parts);
+}
+
+/// NaN stays NaN, as in the reference: the instructions' maximum returns its second operand then, which GCC does not use.
+template <class B>
+FLOODTIDE_INLINE typename B::Vector rectified(typename B::Vector value) {
+#if defined(__AVX512F__)
+  if constexpr (B::Lanes == 16) return typename B::Vector(_mm512_maskz_max_ps(0xFFFF, __m512{}, __m512(value)));
+#elif defined(__AVX2__)
+  if constexpr (B::Lanes == 8) return typename B::Vector(_mm256_max_ps(__m256{}, __m256(value)));
+#endif
+  return value < 0.0F ? typename B::Vector{} : value;
+}
+
+}  // namespace
+}  // namespace floodtide::kernels

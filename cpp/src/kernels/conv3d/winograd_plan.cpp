@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/memory.hpp"
+#include "floodtide/base/parallel.hpp"
+#include "kernels/conv3d/plan.hpp"
+#include "kernels/conv3d/winograd.hpp"
+
+namespace floodtide::kernels {
+namespace {
+
+using winograd::Tiling;
+
+constexpr std::int64_t kChannelBlock = 16;   // stored channels, and input channels of a chunk of a weight transform
+constexpr std::int64_t kMostChannels = 256;  // of the copy that a product makes of its input
+// Parts of the volume whose weight gradients are summed separately, then added in order (CONVENTIONS K6).
+constexpr std::int64_t kWeightsChunks = 8;
+
+std::int64_t tiles_along(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
+
+/// The tile extent with the least products along one axis; F(4) costs accuracy and is left out.
+std::int64_t tile_extent(std::int64_t extent, std::int64_t kernel) {
+  if (kernel == 1) return 1;
+  const auto products = [&](std::int64_t tile) { return tiles_along(extent, tile) * winograd::points(tile); };
+  return products(2) <= products(3) ? 2 : 3;
+}
+
+Tiling tiling_of(const Conv3dShape& shape) {
+  Tiling t{};
+  t.z = shape.z;
+  t.y = shape.y;
+  t.x = shape.x;
+  t.tile_z = tile_extent(shape.z, shape.kernel_z);
+  t.tile_y = tile_extent(shape.y, shape.kernel_y);
+  t.tile_x = tile_extent(shape.x, shape.kernel_x);
+  t.tiles_z = tiles_along(t.z, t.tile_z);
+  t.tiles_y = tiles_along(t.y, t.tile_y);
+  t.tiles_x = tiles_along(t.x, t.tile_x);
+  return t;
+}
+
+std::int64_t tiles(const Tiling& t) { return t.tiles_z * t.tiles_y * t.tiles_x; }
+
+/// Convolution by Winograd's minimal filtering.
+class WinogradPlan final : public Conv3dPlan {
+ public:
+  WinogradPlan(const Conv3dShape& shape, const winograd::Kernels& kernels)
+      : shape_(shape),
+        kernels_(kernels),
+        tiling_(tiling_of(shape)),
+        products_(winograd::points(tiling_) * shape.in_channels * shape.out_channels),
+        forward_weights_(products_),
+        bias_(shape.out_channels),
+        zero_bias_(shape.in_channels) {
+    static_cast<void>(thread_scratch(std::max(num_threads() * forward_floats(), weights_floats())));
+  }
+
+  void set_weights(const float* weights, const float* bias, Passes passes) override {
+    const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
+    std::copy_n(bias, out, bias_.data());
+    transform(weights, in, out, forward_weights_.data());
+    if (passes == Passes::forward) return;
+    if (backward_weights_.size() == 0) backward_weights_ = AlignedBuffer<float>(products_);
+    float* const flipped = thread_scratch(shape_.weight_count());  // [tap, in reverse][out][in]
+    parallel_for(shape_.taps(), [&](std::int64_t tap) {
+      const float* const from = weights + (shape_.taps() - 1 - tap) * in * out;
+      float* const to = flipped + tap * in * out;
+      for (std::int64_t i = 0; i < in; ++i) {
+        for (std::int64_t o = 0; o < out; ++o) to[o * in + i] = from[i * out + o];
+      }
+    });
+    transform(flipped, out, in, backward_weights_.data());
+  }
+
+  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
+    winograd::ForwardTask task{};
+    task.in_channels = shape_.in_channels;
+    task.out_channels = shape_.out_channels;
+    task.input = input;
+    task.weights = forward_weights_.data();
+    task.bias = bias_.data();
+    task.residual = residual;
+    task.out = out;
+    task.relu_input = on_input == Activation::relu;
+    task.relu_output = relu_output;
+    run(task);
+  }
+
+  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) override {
+    winograd::ForwardTask task{};
+    task.in_channels = shape_.out_channels;
+    task.out_channels = shape_.in_channels;
+    task.input = output_grad;
+    task.weights = backward_weights_.data();
+    task.bias = zero_bias_.data();
+    task.mask = relu_mask;
+    task.residual = accumulate ? out_input_grad : nullptr;
+    task.out = out_input_grad;
+    run(task);
+  }
+
+  void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
+                        float* out_bias_grad) override {
+    const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
+    const std::int64_t chunks = weights_chunks();
+    const std::int64_t chunk_floats = products_ + out;
+    float* const sums = thread_scratch(weights_floats());  // [chunk][point][in][out] with biases after each chunk's
+    float* const scratch = sums + chunks * chunk_floats;
+    const std::int64_t scratch_floats = winograd::weights_scratch_floats(tiling_, in, out);
+    parallel_for(chunks, [&](std::int64_t chunk) {
+      const Range range = chunk_range(tiles(tiling_), chunks, chunk);
+      winograd::WeightsTask task{};
+      task.tiling = tiling_;
+      task.in_channels = in;
+      task.out_channels = out;
+      task.tile_begin = range.begin;
+      task.tile_end = range.end;
+      task.input = input;
+      task.output_grad = output_grad;
+      task.products = sums + chunk * chunk_floats;
+      task.bias_grad = task.products + products_;
+      task.relu_input = on_input == Activation::relu;
+      task.scratch = scratch + worker_index() * scratch_floats;
+      kernels_.weights(task);
+    });
+    parallel_for(in / kChannelBlock, [&](std::int64_t block) {
+      const std::int64_t begin = block * kChannelBlock, end = begin + kChannelBlock;
+      const std::int64_t points = winograd::points(tiling_);
+      for (std::int64_t point = 0; point < points; ++point) {
+        float* const total = sums + (point * in + begin) * out;
+        for (std::int64_t chunk = 1; chunk < chunks; ++chunk) {
+          const float* const part = total + chunk * chunk_floats;
+          for (std::int64_t i = 0; i < kChannelBlock * out; ++i) total[i] += part[i];
+        }
+      }
+      kernels_.transform_products(tiling_, sums, in, out, begin, end, out_weight_grad);
+    });
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const float* const bias_grad = sums + chunk * chunk_floats + products_;
+      for (std::int64_t channel = 0; channel < out; ++channel) out_bias_grad[channel] += bias_grad[channel];
+    }
+  }
+
+ private:
+  [[nodiscard]] std::int64_t weights_chunks() const {
+    return std::min(kWeightsChunks, tiles_along(tiles(tiling_), winograd::kWeightsTiles));
+  }
+  [[nodiscard]] std::int64_t forward_floats() const {
+    return winograd::forward_scratch_floats(tiling_, shape_.in_channels, shape_.out_channels);
+  }
+  [[nodiscard]] std::int64_t weights_floats() const {
+    return weights_chunks() * (products_ + shape_.out_channels) +
+           num_threads() * winograd::weights_scratch_floats(tiling_, shape_.in_channels, shape_.out_channels);
+  }
+
+  void transform(const float* weights, std::int64_t in, std::int64_t out, float* transformed) const {
+    parallel_for(in / kChannelBlock, [&](std::int64_t block) {
+      const std::int64_t begin = block * kChannelBlock;
+      kernels_.transform_weights(tiling_, weights, in, out, begin, begin + kChannelBlock, transformed);
+    });
+  }
+
+  void run(const winograd::ForwardTask& whole) const {
+    float* const scratch = thread_scratch(num_threads() * forward_floats());
+    parallel_for(tiles_along(tiles(tiling_), winograd::kForwardTiles), [&](std::int64_t chunk) {
+      winograd::ForwardTask task = whole;
+      task.tiling = tiling_;
+      task.tile_begin = chunk * winograd::kForwardTiles;
+      task.tile_end = std::min(task.tile_begin + winograd::kForwardTiles, tiles(tiling_));
+      task.scratch = scratch + worker_index() * forward_floats();
+      kernels_.forward(task);
+    });
+  }
+
+  Conv3dShape shape_;
+  const winograd::Kernels& kernels_;
+  Tiling tiling_;
+  std::int64_t products_;  // floats of transformed weights
+  AlignedBuffer<float> forward_weights_;
+  AlignedBuffer<float> backward_weights_;  // allocated when they are first asked for
+  AlignedBuffer<float> bias_;
+  AlignedBuffer<float> zero_bias_;
+};
+
+}  // namespace
+
+std::string winograd_unsupported(const Conv3dShape& shape) {
+  if (shape.in_channels % kChannelBlock != 0 || shape.out_channels % kChannelBlock != 0) {
+    return str_cat("channels are not multiples of ", kChannelBlock);
+  }
+  if (std::max(shape.in_channels, shape.out_channels) > kMostChannels) return str_cat("more than ", kMostChannels, " channels");
+  if ((shape.kernel_z == 3) + (shape.kernel_y == 3) + (shape.kernel_x == 3) < 2) return "fewer than two kernel extents are 3";
+  return "";
+}
+
+std::string winograd_avoided(const Conv3dShape& shape) {
+  // In multiply-adds: the transforms of a tile cost about 16 a point and channel, those of the weights about 25 a weight of
+  // every point (measured; docs/performance.md).
+  const Tiling t = tiling_of(shape);
+  const auto in = static_cast<double>(shape.in_channels), out = static_cast<double>(shape.out_channels);
+  const auto points = static_cast<double>(winograd::points(t));
+  const double here = points * (static_cast<double>(tiles(t)) * (in * out + 16 * (in + out)) + 25 * in * out);
+  const double direct = static_cast<double>(shape.z * shape.y * shape.x * shape.taps()) * in * out;
+  return here > direct ? "its transforms would cost more than it saves" : "";
+}
+
+std::unique_ptr<Conv3dPlan> make_winograd_plan(const Conv3dShape& shape, const winograd::Kernels& kernels) {
+  return std::make_unique<WinogradPlan>(shape, kernels);
+}
+
+}  // namespace floodtide::kernels
