@@ -16,34 +16,57 @@ View<const float, 3> optional_view(const py::object& object, const std::string& 
   return object.is_none() ? View<const float, 3>() : view_of<const float, 3>(object, what);
 }
 
+/// Example `i` of a batch [n, z, y, x]; none of an empty view.
+template <class T>
+View<T, 3> example_of(const View<T, 4>& batch, std::int64_t i) {
+  if (batch.empty()) return {};
+  const Shape<3> shape{batch.shape(1), batch.shape(2), batch.shape(3)};
+  return {batch.data() + i * volume<3>(shape), shape};
+}
+
+/// Throws unless as many examples are given as there are images.
+View<const float, 4> batch_of(const py::object& object, const std::string& what, std::int64_t count) {
+  const auto view = view_of<const float, 4>(object, what);
+  FLOODTIDE_REQUIRE(view.shape(0) == count, shape_mismatch, what, ": ", view.shape(0), " examples, expected ", count);
+  return view;
+}
+
 py::array_t<float> forward(Ffn& network, const py::object& image, const py::object& logits) {
-  const auto image_view = view_of<const float, 3>(image, "image");
-  const auto logits_view = view_of<const float, 3>(logits, "logits");
-  Tensor<float, 3> out;
+  const auto images = view_of<const float, 4>(image, "image");
+  const auto seeds = batch_of(logits, "logits", images.shape(0));
+  Tensor<float, 4> out;
   {
     const py::gil_scoped_release unlocked;
-    out = Tensor<float, 3>(image_view.shape());
-    network.forward(image_view, logits_view, out.view());
+    out = Tensor<float, 4>(images.shape());
+    std::vector<nn::FfnExample> batch;
+    for (std::int64_t i = 0; i < images.shape(0); ++i) {
+      batch.push_back({example_of(images, i), example_of(seeds, i), example_of(out.view(), i), {}, {}});
+    }
+    network.forward(batch);
   }
   return to_numpy(std::move(out));
 }
 
-py::tuple loss_and_gradients(Ffn& network, const py::object& image, const py::object& logits, const py::object& labels,
-                             const py::object& weights, const py::object& gradients, double scale) {
-  const auto image_view = view_of<const float, 3>(image, "image");
-  const auto logits_view = view_of<const float, 3>(logits, "logits");
-  const auto labels_view = view_of<const float, 3>(labels, "labels");
-  const auto weights_view = optional_view(weights, "weights");
+py::list loss_and_gradients(Ffn& network, const py::object& image, const py::object& logits, const py::object& labels,
+                            const py::object& weights, const py::object& gradients, double scale) {
+  const auto images = view_of<const float, 4>(image, "image");
+  const auto seeds = batch_of(logits, "logits", images.shape(0));
+  const auto targets = batch_of(labels, "labels", images.shape(0));
+  const auto voxel_weights = weights.is_none() ? View<const float, 4>() : batch_of(weights, "weights", images.shape(0));
   const auto gradients_view = view_of<float, 1>(gradients, "gradients");
-  Tensor<float, 3> out;
-  double loss = 0;
+  std::vector<nn::FfnExample> batch;
   {
     const py::gil_scoped_release unlocked;
-    out = Tensor<float, 3>(image_view.shape());
-    loss = network.loss_and_gradients(image_view, logits_view, labels_view, weights_view, gradients_view.span(), scale,
-                                      out.view());
+    Tensor<float, 4> out(images.shape());
+    for (std::int64_t i = 0; i < images.shape(0); ++i) {
+      batch.push_back({example_of(images, i), example_of(seeds, i), example_of(out.view(), i), example_of(targets, i),
+                       example_of(voxel_weights, i)});
+    }
+    network.loss_and_gradients(batch, gradients_view.span(), scale);
   }
-  return py::make_tuple(loss, to_numpy(std::move(out)));
+  py::list losses;
+  for (const nn::FfnExample& example : batch) losses.append(example.loss);
+  return losses;
 }
 
 /// (name, shape, offset) of each array in the flat buffer of parameters.
@@ -73,15 +96,17 @@ py::dict read_tensorflow_checkpoint(const std::string& prefix, const std::string
 void register_nn(py::module_& m) {
   py::class_<Ffn>(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.")
       .def(py::init([](int depth, const Vec3& fov, const Vec3& deltas, int features, std::uint64_t seed,
-                       const std::string& compute) {
+                       const std::string& compute, const std::string& parallel) {
              return Ffn({.depth = depth,
                          .fov = fov,
                          .deltas = deltas,
                          .features = features,
                          .seed = seed,
-                         .compute = kernels::compute_named(compute)});
+                         .compute = kernels::compute_named(compute),
+                         .parallel = nn::parallel_named(parallel)});
            }),
-           py::arg("depth"), py::arg("fov"), py::arg("deltas"), py::arg("features"), py::arg("seed"), py::arg("compute"))
+           py::arg("depth"), py::arg("fov"), py::arg("deltas"), py::arg("features"), py::arg("seed"), py::arg("compute"),
+           py::arg("parallel"))
       .def_property_readonly("depth", [](const Ffn& network) { return network.options().depth; })
       .def_property_readonly("fov", [](const Ffn& network) { return py::tuple(py::cast(network.options().fov)); })
       .def_property_readonly("deltas", [](const Ffn& network) { return py::tuple(py::cast(network.options().deltas)); })
@@ -100,7 +125,7 @@ void register_nn(py::module_& m) {
       .def("forward", &forward, py::arg("image"), py::arg("logits"))
       .def("loss_and_gradients", &loss_and_gradients, py::arg("image"), py::arg("logits"), py::arg("labels"),
            py::arg("weights"), py::arg("gradients"), py::arg("scale"),
-           "(loss, updated logits); adds scale times the gradient to `gradients`.")
+           "The examples' losses; adds scale times the gradient of their sum to `gradients`.")
       .def(
           "relu_masks", [](const Ffn& network) { return to_numpy(network.relu_masks()); },
           "Which ReLU inputs of the last loss_and_gradients were positive: (2 * depth, z, y, x, features) of 0 and 1.")

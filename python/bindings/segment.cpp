@@ -34,7 +34,8 @@ segment::Predictor predictor_of(const py::object& model) {
   if (py::isinstance<nn::Ffn>(model)) {
     return [owner = std::move(owner), network = model.cast<nn::Ffn*>()](View<const float, 3> image, View<const float, 3> logits,
                                                                         View<float, 3> out_logits) {
-      network->forward(image, logits, out_logits);
+      const nn::FfnExample field{image, logits, out_logits, {}, {}};
+      network->forward({&field, 1});
     };
   }
   return [owner = std::move(owner)](View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits) {

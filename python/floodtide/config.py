@@ -57,6 +57,12 @@ class RunConfig:
         "Convolutions: fp32 may use Winograd's transforms, fp32-direct does not",
         choices=("fp32", "fp32-direct"),
     )
+    parallel: str = option(
+        "fovs",
+        "What a rank's threads share: whole fields of view (where it has at least as many walkers as threads), or the"
+        " voxels of each, which takes less memory",
+        choices=("fovs", "voxels"),
+    )
     keep_checkpoints: int = option(3, "Newest checkpoints that are kept")
 
 

@@ -30,6 +30,8 @@ class FFN:
         features: Channels between the convolutions.
         seed: Of the Glorot-uniform weights; biases start at zero.
         compute: "fp32", or "fp32-direct" for convolutions without Winograd's transforms.
+        parallel: What threads share: "fovs", whole examples of a batch if there are as many as threads, or
+            "voxels", the voxels of each example.
 
     Raises:
         InvalidArgumentError: If an argument is out of range.
@@ -45,8 +47,9 @@ class FFN:
         features: int = 32,
         seed: int = 0,
         compute: str = "fp32",
+        parallel: str = "fovs",
     ) -> None:
-        self._adopt(_core.Ffn(depth, list(fov), list(deltas), features, seed, compute))
+        self._adopt(_core.Ffn(depth, list(fov), list(deltas), features, seed, compute, parallel))
 
     def _adopt(self, core: Any) -> None:
         self.core = core
@@ -100,9 +103,10 @@ class FFN:
         with self._lock:
             self._refresh()
             if image.ndim == 3:
-                result: Array = self.core.forward(image, logits)
-                return result
-            return np.stack([self.core.forward(*pair) for pair in zip(image, logits, strict=True)])
+                result: Array = self.core.forward(image[None], logits[None])[0]
+            else:
+                result = self.core.forward(image, logits)
+            return result
 
     def loss_and_gradients(
         self, image: Array, logits: Array, labels: Array, weights: Array | None = None
@@ -125,17 +129,14 @@ class FFN:
         if weights is not None:
             others["weights"] = weights
         _check_batch(image, others)
-        batch = image[None] if image.ndim == 3 else image
-        rows = [array[None] if array.ndim == 3 else array for array in others.values()]
+        arrays = [array[None] if array.ndim == 3 else array for array in (image, *others.values())]
+        if weights is None:
+            arrays.append(None)
         gradients = np.zeros(self.core.parameters().size, np.float32)
-        loss = 0.0
         with self._lock:
             self._refresh()
-            for i, example in enumerate(batch):
-                given = [row[i] for row in rows] + ([None] if weights is None else [])
-                part, _ = self.core.loss_and_gradients(example, *given, gradients, 1 / len(batch))
-                loss += part / len(batch)
-        return loss, self._named(gradients)
+            losses = self.core.loss_and_gradients(*arrays, gradients, 1 / len(arrays[0]))
+        return float(np.mean(losses)), self._named(gradients)
 
     def parameters(self) -> dict[str, Array]:
         """Return {name: array} that share memory with the network: writing changes it."""

@@ -274,6 +274,7 @@ def build_model(config: Config) -> nn.FFN:
         features=section.features,
         seed=config.run.seed,
         compute=config.run.compute,
+        parallel=config.run.parallel,
     )
     if section.initial_weights:
         start = nn.load(section.initial_weights, fov=section.fov, deltas=section.deltas)

@@ -37,8 +37,8 @@ class Step {
 
   void run(bool with_others) {
     std::ranges::fill(gradients_.span(), 0.0F);
-    static_cast<void>(network_.loss_and_gradients(image_.view(), logits_.view(), labels_.view(), {}, gradients_.span(), 1.0,
-                                                  updated_.view()));
+    nn::FfnExample example{image_.view(), logits_.view(), updated_.view(), labels_.view(), {}};
+    network_.loss_and_gradients({&example, 1}, gradients_.span(), 1.0);
     if (with_others) comm::allreduce(communicator_, gradients_.span(), comm::ReduceOp::sum, algorithm_);
     optim::clip_entries(gradients_.span(), kClip);
     optimizer_->step(network_.parameters(), gradients_.span(), kLearningRate);

@@ -35,9 +35,10 @@ void check_gradient(nn::FfnOptions options) {
   for (float& value : labels.span()) value = random.uniform() < 0.5 ? kOn : kOff;
   std::vector<float> gradients(network.parameters().size()), unused(gradients.size());
   const auto loss = [&](std::vector<float>& out) {
-    const Tensor<float, 3>& whole = image;
-    return network.loss_and_gradients(whole.view(), View<const float, 3>(logits.view()), View<const float, 3>(labels.view()),
-                                      {}, out, 1, Tensor<float, 3>(options.fov).view());
+    Tensor<float, 3> updated(options.fov);
+    nn::FfnExample example{image.view(), logits.view(), updated.view(), labels.view(), {}};
+    network.loss_and_gradients({&example, 1}, out, 1);
+    return example.loss;
   };
   static_cast<void>(loss(gradients));
   double square = 0;
@@ -67,28 +68,32 @@ TrainingStep::TrainingStep(const nn::FfnOptions& options, std::int64_t batch) : 
   images_ = Tensor<float, 4>({batch, fov[0], fov[1], fov[2]});
   seeds_ = Tensor<float, 4>(images_.shape());
   labels_ = Tensor<float, 4>(images_.shape());
-  logits_ = Tensor<float, 3>(fov);
+  logits_ = Tensor<float, 4>(images_.shape());
   gradients_.resize(network_.parameters().size());
   Philox random(1, 0);
   for (float& value : images_.span()) value = static_cast<float>(random.normal());
   for (float& value : labels_.span()) value = random.uniform() < 0.4 ? kOn : kOff;
   std::ranges::fill(seeds_.span(), kPad);
-  for (std::int64_t i = 0; i < batch; ++i) example_of<float>(seeds_, i)(fov[0] / 2, fov[1] / 2, fov[2] / 2) = -kPad;
+  for (std::int64_t i = 0; i < batch; ++i) {
+    example_of<float>(seeds_, i)(fov[0] / 2, fov[1] / 2, fov[2] / 2) = -kPad;
+    examples_.push_back({example_of<const float>(images_, i),
+                         example_of<const float>(seeds_, i),
+                         example_of<float>(logits_, i),
+                         example_of<const float>(labels_, i),
+                         {}});
+  }
 }
 
 double TrainingStep::run() {
-  const std::int64_t batch = images_.shape()[0];
+  const auto batch = static_cast<double>(examples_.size());
   std::ranges::fill(gradients_, 0.0F);
+  network_.loss_and_gradients(examples_, gradients_, 1.0 / batch);
   double loss = 0;
-  for (std::int64_t i = 0; i < batch; ++i) {
-    loss += network_.loss_and_gradients(example_of<const float>(images_, i), example_of<const float>(seeds_, i),
-                                        example_of<const float>(labels_, i), {}, gradients_, 1.0 / static_cast<double>(batch),
-                                        logits_.view());
-  }
+  for (const nn::FfnExample& example : examples_) loss += example.loss;
   optim::clip_entries(gradients_, kClip);
   optimizer_->step(network_.parameters(), gradients_, kLr);
   network_.parameters_changed();
-  return loss / static_cast<double>(batch);
+  return loss / batch;
 }
 
 double TrainingStep::flops() const noexcept {

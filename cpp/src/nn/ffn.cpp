@@ -42,7 +42,25 @@ void check_shapes(const char* what, const Shape<3>& expected, const Shape<3>& sh
                     Show{expected});
 }
 
+void check_example(const FfnExample& example, const Shape<3>& expected) {
+  FLOODTIDE_REQUIRE(!example.image.empty(), shape_mismatch, "ffn: image has shape ", Show{example.image.shape()},
+                    ", expected at least one voxel");
+  FLOODTIDE_REQUIRE(example.image.shape() == expected, shape_mismatch, "ffn: an image has shape ", Show{example.image.shape()},
+                    ", expected the batch's ", Show{expected});
+  check_shapes("logits", example.image.shape(), example.logits.shape());
+  check_shapes("output", example.image.shape(), example.out_logits.shape());
+}
+
 }  // namespace
+
+Parallel parallel_named(std::string_view name) {
+  for (const Parallel parallel : {Parallel::fovs, Parallel::voxels}) {
+    if (nn::name(parallel) == name) return parallel;
+  }
+  raise(ErrorCode::invalid_argument, "parallel is '", name, "', expected fovs or voxels");
+}
+
+std::string_view name(Parallel parallel) noexcept { return parallel == Parallel::fovs ? "fovs" : "voxels"; }
 
 struct Ffn::State {
   FfnOptions options;
@@ -56,7 +74,7 @@ struct Ffn::State {
   FfnPlan& planned(const Vec3& size, Passes passes) {
     if (!plan || plan->size() != size) {
       plan.reset();  // before the new one is made: both at once would need twice the memory
-      plan = std::make_unique<FfnPlan>(size, options.depth, options.features, options.compute);
+      plan = std::make_unique<FfnPlan>(size, options);
       stale = true;
     }
     if (stale || (passes == Passes::all && ready == Passes::forward)) {
@@ -85,28 +103,21 @@ std::span<float> Ffn::parameters() noexcept { return state_->parameters.span(); 
 std::span<const float> Ffn::parameters() const noexcept { return std::as_const(state_->parameters).span(); }
 void Ffn::parameters_changed() noexcept { state_->stale = true; }
 
-void Ffn::forward(View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits) {
-  FLOODTIDE_REQUIRE(!image.empty(), shape_mismatch, "ffn: image has shape ", Show{image.shape()},
-                    ", expected at least one voxel");
-  check_shapes("logits", image.shape(), logits.shape());
-  check_shapes("output", image.shape(), out_logits.shape());
-  state_->planned(image.shape(), Passes::forward).forward(image.data(), logits.data(), out_logits.data());
+void Ffn::forward(std::span<const FfnExample> batch) {
+  for (const FfnExample& example : batch) check_example(example, batch[0].image.shape());
+  if (!batch.empty()) state_->planned(batch[0].image.shape(), Passes::forward).forward(batch);
 }
 
-double Ffn::loss_and_gradients(View<const float, 3> image, View<const float, 3> logits, View<const float, 3> labels,
-                               View<const float, 3> weights, std::span<float> gradients, double scale,
-                               View<float, 3> out_logits) {
-  FLOODTIDE_REQUIRE(!image.empty(), shape_mismatch, "ffn: image has shape ", Show{image.shape()},
-                    ", expected at least one voxel");
-  check_shapes("logits", image.shape(), logits.shape());
-  check_shapes("labels", image.shape(), labels.shape());
-  if (!weights.empty()) check_shapes("weights", image.shape(), weights.shape());
-  check_shapes("output", image.shape(), out_logits.shape());
+void Ffn::loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradients, double scale) {
+  for (const FfnExample& example : batch) {
+    check_example(example, batch[0].image.shape());
+    check_shapes("labels", example.image.shape(), example.labels.shape());
+    if (!example.weights.empty()) check_shapes("weights", example.image.shape(), example.weights.shape());
+  }
   FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "ffn: room for ", gradients.size(),
                     " gradients, expected ", layout().size());
-  return state_->planned(image.shape(), Passes::all)
-      .loss_and_gradients(image.data(), logits.data(), labels.data(), weights.empty() ? nullptr : weights.data(), layout(),
-                          gradients, scale, out_logits.data());
+  if (batch.empty()) return;
+  state_->planned(batch[0].image.shape(), Passes::all).loss_and_gradients(batch, layout(), gradients, scale);
 }
 
 Tensor<std::uint8_t, 5> Ffn::relu_masks() const {
@@ -118,7 +129,9 @@ std::size_t Ffn::workspace_bytes() const noexcept { return state_->plan ? state_
 
 std::string Ffn::kernel_names() const {
   if (state_->plan) return state_->plan->kernel_names();
-  return FfnPlan(options().fov, 1, options().features, options().compute).kernel_names();
+  FfnOptions shallow = options();
+  shallow.depth = 1;
+  return FfnPlan(shallow.fov, shallow).kernel_names();
 }
 
 double Ffn::step_flops(const Vec3& size) const noexcept {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/ffn_plan.hpp"
 
+#include <algorithm>
+
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
 
@@ -12,11 +14,11 @@ using kernels::Conv3dShape;
 
 constexpr std::int64_t kInputChannels = 2;  // image, logits
 
-std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, int depth, int features, kernels::Compute compute) {
+std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, const FfnOptions& options) {
   std::vector<kernels::Conv3d> convolutions;
-  convolutions.reserve(static_cast<std::size_t>(2 * depth));
-  for (int number = 0; number < 2 * depth; ++number) {
-    convolutions.emplace_back(convolution_shape(size, features, number), active_isa(), "", compute);
+  convolutions.reserve(static_cast<std::size_t>(2 * options.depth));
+  for (int number = 0; number < 2 * options.depth; ++number) {
+    convolutions.emplace_back(convolution_shape(size, options.features, number), active_isa(), "", options.compute);
   }
   return convolutions;
 }
@@ -31,13 +33,14 @@ Conv3dShape convolution_shape(const Vec3& size, int features, int number) {
   return {size[0], size[1], size[2], number == 0 ? kInputChannels : features, features};
 }
 
-FfnPlan::FfnPlan(const Vec3& size, int depth, int features, kernels::Compute compute)
+FfnPlan::Lane::Lane(const kernels::Conv3dShape& first, const kernels::Conv3dShape& other)
+    : head(other), input(floats(first, first.stored_in())) {}
+
+FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options)
     : size_(size),
-      depth_(depth),
-      features_(features),
-      convolutions_(make_convolutions(size, depth, features, compute)),
-      head_(convolution_shape(size, features, 1)),
-      input_(floats(convolutions_[0].shape(), convolutions_[0].shape().stored_in())) {}
+      options_(options),
+      convolutions_(make_convolutions(size, options)),
+      head_weights_(static_cast<std::size_t>(options.features)) {}
 
 void FfnPlan::set_parameters(const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes) {
   for (std::size_t i = 0; i < convolutions_.size(); ++i) {
@@ -45,88 +48,133 @@ void FfnPlan::set_parameters(const ParameterLayout& layout, std::span<const floa
                                  passes);
   }
   const std::size_t head = 2 * convolutions_.size();
-  head_.set_weights(part(parameters, layout.entry(head)), part(parameters, layout.entry(head + 1))[0]);
+  std::ranges::copy(part(parameters, layout.entry(head)), head_weights_.begin());
+  head_bias_ = part(parameters, layout.entry(head + 1))[0];
 }
 
-void FfnPlan::reserve(std::size_t activations) {
-  const Conv3dShape& shape = convolutions_[0].shape();
-  while (activations_.size() < activations) activations_.emplace_back(floats(shape, shape.stored_out()));
+template <class Example, class Body, class After>
+void FfnPlan::for_each_example(std::span<Example> batch, Body body, After after) {
+  const auto threads = static_cast<std::size_t>(num_threads());
+  const std::size_t at_once = options_.parallel == Parallel::fovs && batch.size() >= threads ? threads : 1;
+  while (lanes_.size() < at_once) lanes_.emplace_back(convolutions_[0].shape(), convolutions_[1].shape());
+  for (std::size_t begin = 0; begin < batch.size();) {
+    const std::size_t count = batch.size() - begin >= at_once ? at_once : 1;  // the last ones have all threads, one by one
+    const auto run = [&](std::int64_t i) {
+      Lane& lane = lanes_[static_cast<std::size_t>(i)];
+      lane.head.set_weights(head_weights_, head_bias_);
+      body(lane, batch[begin + static_cast<std::size_t>(i)]);
+    };
+    if (count == 1) {
+      run(0);  // no parallel region around the ones of the passes
+    } else {
+      parallel_for(static_cast<std::int64_t>(count), run);
+    }
+    for (std::size_t i = 0; i < count; ++i) after(lanes_[i]);
+    begin += count;
+  }
 }
 
-void FfnPlan::load_input(const float* image, const float* logits) {
+void FfnPlan::reserve(Lane& lane, std::size_t activations) const {
   const Conv3dShape& shape = convolutions_[0].shape();
+  while (lane.activations.size() < activations) lane.activations.emplace_back(floats(shape, shape.stored_out()));
+}
+
+void FfnPlan::load_input(Lane& lane, const FfnExample& example) const {
+  const Conv3dShape& shape = convolutions_[0].shape();
+  const std::int64_t channels = shape.stored_in();
   const std::int64_t rows = shape.z * shape.y;
   const std::int64_t chunks = std::min<std::int64_t>(rows, 32);
   parallel_for(chunks, [&](std::int64_t chunk) {
     const Range range = chunk_range(rows, chunks, chunk);
     for (std::int64_t row = range.begin; row < range.end; ++row) {
-      float* out = input_.data() + kernels::activation_offset(shape, shape.stored_in(), row / shape.y, row % shape.y, 0);
+      float* out = lane.input.data() + kernels::activation_offset(shape, channels, row / shape.y, row % shape.y, 0);
       for (std::int64_t x = 0; x < shape.x; ++x) {
-        out[x * shape.stored_in()] = image[row * shape.x + x];
-        out[x * shape.stored_in() + 1] = logits[row * shape.x + x];
+        out[x * channels] = example.image.data()[row * shape.x + x];
+        out[x * channels + 1] = example.logits.data()[row * shape.x + x];
       }
     }
   });
 }
 
-void FfnPlan::forward(const float* image, const float* logits, float* out_logits) {
-  reserve(2);
-  trained_ = false;
-  load_input(image, logits);
-  float* const inner = activations_[0].data();
-  float* const stream = activations_[1].data();
-  for (std::size_t i = 0; i < convolutions_.size(); i += 2) {
-    const bool first = i == 0;
-    convolutions_[i].forward(first ? input_.data() : stream, first ? Activation::none : Activation::relu, nullptr, true, inner);
-    convolutions_[i + 1].forward(inner, Activation::none, first ? nullptr : stream, false, stream);
-  }
-  head_.forward(stream, logits, out_logits);
+void FfnPlan::forward(std::span<const FfnExample> batch) {
+  for_each_example(batch, [this](Lane& lane, const FfnExample& example) { forward(lane, example); }, [](Lane&) {});
 }
 
-double FfnPlan::loss_and_gradients(const float* image, const float* logits, const float* labels, const float* weights,
-                                   const ParameterLayout& layout, std::span<float> gradients, double scale, float* out_logits) {
-  reserve(convolutions_.size());
-  if (stream_grad_.size() == 0) {
-    stream_grad_ = AlignedBuffer<float>(activations_[0].size());
-    inner_grad_ = AlignedBuffer<float>(activations_[0].size());
-  }
-  load_input(image, logits);
+void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
+  reserve(lane, 2);
+  lane.trained = false;
+  load_input(lane, example);
+  float* const inner = lane.activations[0].data();
+  float* const stream = lane.activations[1].data();
   for (std::size_t i = 0; i < convolutions_.size(); i += 2) {
-    const float* const before = i == 0 ? input_.data() : activations_[i - 1].data();
-    float* const inner = activations_[i].data();
-    convolutions_[i].forward(before, i == 0 ? Activation::none : Activation::relu, nullptr, true, inner);
-    convolutions_[i + 1].forward(inner, Activation::none, i == 0 ? nullptr : before, false, activations_[i + 1].data());
+    const bool first = i == 0;
+    convolutions_[i].forward(first ? lane.input.data() : stream, first ? Activation::none : Activation::relu, nullptr, true,
+                             inner);
+    convolutions_[i + 1].forward(inner, Activation::none, first ? nullptr : stream, false, stream);
   }
-  const auto grad_of = [&](std::size_t entry) { return part(gradients, layout.entry(entry)); };
+  lane.head.forward(stream, example.logits.data(), example.out_logits.data());
+}
+
+void FfnPlan::loss_and_gradients(std::span<FfnExample> batch, const ParameterLayout& layout, std::span<float> gradients,
+                                 double scale) {
+  // Each example's gradients apart, then added in order: the sum does not depend on how many are made at once.
+  for_each_example(
+      batch, [&](Lane& lane, FfnExample& example) { train(lane, example, layout, scale); },
+      [&](const Lane& lane) {
+        for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] += lane.gradients.span()[i];
+      });
+}
+
+void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale) const {
+  reserve(lane, convolutions_.size());
+  std::vector<AlignedBuffer<float>>& activations = lane.activations;
+  if (lane.stream_grad.size() == 0) {
+    lane.stream_grad = AlignedBuffer<float>(activations[0].size());
+    lane.inner_grad = AlignedBuffer<float>(activations[0].size());
+    lane.gradients = AlignedBuffer<float>(layout.size());
+  }
+  std::ranges::fill(lane.gradients.span(), 0.0F);
+  load_input(lane, example);
+  for (std::size_t i = 0; i < convolutions_.size(); i += 2) {
+    const float* const before = i == 0 ? lane.input.data() : activations[i - 1].data();
+    float* const inner = activations[i].data();
+    convolutions_[i].forward(before, i == 0 ? Activation::none : Activation::relu, nullptr, true, inner);
+    convolutions_[i + 1].forward(inner, Activation::none, i == 0 ? nullptr : before, false, activations[i + 1].data());
+  }
+  const auto grad_of = [&](std::size_t entry) { return part(lane.gradients.span(), layout.entry(entry)); };
   const std::size_t head = 2 * convolutions_.size();
-  const double loss = head_.backward(activations_.back().data(), logits, labels, weights, scale, out_logits,
-                                     stream_grad_.data(), grad_of(head), grad_of(head + 1)[0]);
+  float* const stream_grad = lane.stream_grad.data();
+  float* const inner_grad = lane.inner_grad.data();
+  example.loss = lane.head.backward(activations.back().data(), example.logits.data(), example.labels.data(),
+                                    example.weights.empty() ? nullptr : example.weights.data(), scale,
+                                    example.out_logits.data(), stream_grad, grad_of(head), grad_of(head + 1)[0]);
   for (std::size_t i = convolutions_.size(); i > 0; i -= 2) {
     const std::size_t a = i - 2, b = i - 1;
-    const float* const inner = activations_[a].data();
-    convolutions_[b].backward_weights(inner, Activation::none, stream_grad_.data(), grad_of(2 * b).data(),
-                                      grad_of(2 * b + 1).data());
-    convolutions_[b].backward_data(stream_grad_.data(), inner, false, inner_grad_.data());
-    const float* const before = a == 0 ? input_.data() : activations_[a - 1].data();
-    convolutions_[a].backward_weights(before, a == 0 ? Activation::none : Activation::relu, inner_grad_.data(),
-                                      grad_of(2 * a).data(), grad_of(2 * a + 1).data());
-    if (a > 0) convolutions_[a].backward_data(inner_grad_.data(), before, true, stream_grad_.data());
+    const float* const inner = activations[a].data();
+    convolutions_[b].backward_weights(inner, Activation::none, stream_grad, grad_of(2 * b).data(), grad_of(2 * b + 1).data());
+    convolutions_[b].backward_data(stream_grad, inner, false, inner_grad);
+    const float* const before = a == 0 ? lane.input.data() : activations[a - 1].data();
+    convolutions_[a].backward_weights(before, a == 0 ? Activation::none : Activation::relu, inner_grad, grad_of(2 * a).data(),
+                                      grad_of(2 * a + 1).data());
+    if (a > 0) convolutions_[a].backward_data(inner_grad, before, true, stream_grad);
   }
-  trained_ = true;
-  return loss;
+  lane.trained = true;
 }
 
 Tensor<std::uint8_t, 5> FfnPlan::relu_masks() const {
-  FLOODTIDE_REQUIRE(trained_, invalid_argument, "ffn: ReLU masks are those of loss_and_gradients, which was not the last pass");
+  FLOODTIDE_REQUIRE(!lanes_.empty() && lanes_[0].trained, invalid_argument,
+                    "ffn: ReLU masks are those of loss_and_gradients, which was not the last pass");
   const Conv3dShape& shape = convolutions_[0].shape();
-  Tensor<std::uint8_t, 5> masks({std::ssize(activations_), shape.z, shape.y, shape.x, features_});
-  for (std::int64_t i = 0; i < std::ssize(activations_); ++i) {
-    const float* const activation = activations_[static_cast<std::size_t>(i)].data();
+  const std::vector<AlignedBuffer<float>>& activations = lanes_[0].activations;
+  Tensor<std::uint8_t, 5> masks({std::ssize(activations), shape.z, shape.y, shape.x, options_.features});
+  for (std::int64_t i = 0; i < std::ssize(activations); ++i) {
+    const float* const activation = activations[static_cast<std::size_t>(i)].data();
     for (std::int64_t row = 0; row < shape.z * shape.y; ++row) {
       const float* in = activation + kernels::activation_offset(shape, shape.stored_out(), row / shape.y, row % shape.y, 0);
       std::uint8_t* out = &masks.view()(i, row / shape.y, row % shape.y, 0, 0);
       for (std::int64_t x = 0; x < shape.x; ++x) {
-        for (std::int64_t c = 0; c < features_; ++c) out[x * features_ + c] = in[x * shape.stored_out() + c] > 0 ? 1 : 0;
+        for (std::int64_t c = 0; c < options_.features; ++c)
+          out[x * options_.features + c] = in[x * shape.stored_out() + c] > 0 ? 1 : 0;
       }
     }
   }
@@ -134,9 +182,13 @@ Tensor<std::uint8_t, 5> FfnPlan::relu_masks() const {
 }
 
 std::size_t FfnPlan::bytes() const noexcept {
-  std::int64_t count = input_.size() + stream_grad_.size() + inner_grad_.size();
-  for (const AlignedBuffer<float>& activation : activations_) count += activation.size();
-  return static_cast<std::size_t>(count) * sizeof(float) + head_.bytes();
+  std::size_t total = 0;
+  for (const Lane& lane : lanes_) {
+    std::int64_t count = lane.input.size() + lane.stream_grad.size() + lane.inner_grad.size() + lane.gradients.size();
+    for (const AlignedBuffer<float>& activation : lane.activations) count += activation.size();
+    total += static_cast<std::size_t>(count) * sizeof(float) + lane.head.bytes();
+  }
+  return total;
 }
 
 std::string FfnPlan::kernel_names() const {

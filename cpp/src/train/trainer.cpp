@@ -39,6 +39,13 @@ std::uint64_t parameter_hash(std::span<const float> parameters) noexcept {
   return hash;
 }
 
+/// A walker's next field of view.
+struct Field {
+  explicit Field(const Vec3& fov) : image(fov), logits(fov), labels(fov), weights(fov) {}
+  Box box{};
+  Tensor<float, 3> image, logits, labels, weights;
+};
+
 struct Trainer::Impl {
   nn::Ffn& network;
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -48,9 +55,10 @@ struct Trainer::Impl {
   TrainerOptions options;
   std::vector<Walker> walkers;  // of this rank, ascending
   std::unique_ptr<data::Prefetcher> prefetcher;
-  AlignedBuffer<float> message;  // gradients in the layout's order, then the flags
-  AlignedBuffer<float> average;  // of the parameters; empty without
-  Tensor<float, 3> image, logits, labels, weights;
+  AlignedBuffer<float> message;       // gradients in the layout's order, then the flags
+  AlignedBuffer<float> average;       // of the parameters; empty without
+  std::vector<Field> fields;          // a field of view for each walker of this rank
+  std::vector<nn::FfnExample> batch;  // of the fields
   std::int64_t step = 0;
   Metrics metrics;
 
@@ -66,10 +74,9 @@ struct Trainer::Impl {
                              {net.options().fov, net.options().deltas, trainer_options.seed_pad, trainer_options.threshold})),
         message(net.layout().size() + static_cast<std::int64_t>(kFlags)),
         average(trainer_options.average > 0 ? net.layout().size() : 0),
-        image(net.options().fov),
-        logits(net.options().fov),
-        labels(net.options().fov),
-        weights(net.options().fov) {}
+        batch(walkers.size()) {
+    for (std::size_t slot = 0; slot < walkers.size(); ++slot) fields.emplace_back(net.options().fov);
+  }
 
   std::span<float> gradients() { return message.span().first(static_cast<std::size_t>(network.layout().size())); }
   std::span<float> flags() { return message.span().last(kFlags); }
@@ -93,9 +100,10 @@ struct Trainer::Impl {
     prefetcher = std::make_unique<data::Prefetcher>(examples, std::move(cursors), options.prefetch);
   }
 
-  // Forward and backward of the walker's next field of view; its gradient is added to the message.
-  double run_walker(std::size_t slot) {
+  // Cuts out the walker's next field of view.
+  void prepare(std::size_t slot) {
     Walker& walker = walkers[slot];
+    Field& field = fields[slot];
     std::optional<Box> box;
     while (!(box = walker.advance())) {
       const ScopedTimer timer(metrics.data_s);
@@ -103,19 +111,36 @@ struct Trainer::Impl {
       ++metrics.examples;
     }
     const ScopedTimer timer(metrics.compute_s);
-    const bool weighted = walker.crop(*box, image.view(), logits.view(), labels.view(), weights.view());
-    const double loss =
-        network.loss_and_gradients(image.view(), logits.view(), labels.view(), weighted ? weights.view() : View<float, 3>(),
-                                   gradients(), 1.0 / static_cast<double>(options.walkers), logits.view());
+    field.box = *box;
+    const bool weighted = walker.crop(*box, field.image.view(), field.logits.view(), field.labels.view(), field.weights.view());
+    batch[slot] = {field.image.view(), field.logits.view(), field.logits.view(), field.labels.view(),
+                   weighted ? field.weights.view() : View<float, 3>()};
+  }
+
+  // Updates the walker's canvas; returns the loss.
+  double finish(std::size_t slot) {
+    Walker& walker = walkers[slot];
+    const Field& field = fields[slot];
+    const double loss = batch[slot].loss;
     if (!std::isfinite(loss)) {
       raise(ErrorCode::numerical, "train: the loss is ", loss, " at step ", step, ", walker ", walker.number(), ", ",
-            walker.describe(*box, examples));
+            walker.describe(field.box, examples));
     }
-    walker.update(*box, logits.view());
-    count(labels.view(), logits.view());
+    walker.update(field.box, field.logits.view());
+    count(field.labels.view(), field.logits.view());
     ++metrics.fovs;
     metrics.loss_sum += loss;
     return loss;
+  }
+
+  // Forward and backward of the next field of view of every walker; the gradients are added to the message.
+  double run_walkers() {
+    for (std::size_t slot = 0; slot < walkers.size(); ++slot) prepare(slot);
+    const ScopedTimer timer(metrics.compute_s);
+    network.loss_and_gradients(batch, gradients(), 1.0 / static_cast<double>(options.walkers));
+    double loss_sum = 0;
+    for (std::size_t slot = 0; slot < walkers.size(); ++slot) loss_sum += finish(slot);
+    return loss_sum;
   }
 
   void count(View<const float, 3> truth, View<const float, 3> predicted) {
@@ -169,7 +194,7 @@ StepReport Trainer::step(std::uint32_t requests) {
   double loss_sum = 0;
   std::ranges::fill(t.message.span(), 0.0F);
   try {
-    for (std::size_t slot = 0; slot < t.walkers.size(); ++slot) loss_sum += t.run_walker(slot);
+    loss_sum = t.run_walkers();
     for (std::size_t i = 0; i < std::size(kRequests); ++i) t.flags()[1 + i] = (requests & kRequests[i]) != 0 ? 1.0F : 0.0F;
   } catch (...) {
     // The other ranks are on their way into the allreduce: this one joins them, tells, and all fail together.

@@ -55,7 +55,8 @@ class CentreRunner {
     while (const std::optional<Box> box = flood_.advance()) {
       copy_box<float>(example.image.view(), *box, image_.view());
       copy_box<float>(flood_.canvas(), *box, logits_.view());
-      network_.forward(image_.view(), logits_.view(), logits_.view());
+      const nn::FfnExample field{image_.view(), logits_.view(), logits_.view(), {}, {}};
+      network_.forward({&field, 1});
       paste_box<float>(logits_.view(), flood_.canvas(), *box);
       ++result.moves_made;
       if (first) {

@@ -31,8 +31,8 @@ class TrainingStep {
  private:
   nn::Ffn network_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  Tensor<float, 4> images_, seeds_, labels_;  // [batch, z, y, x]
-  Tensor<float, 3> logits_;
+  Tensor<float, 4> images_, seeds_, labels_, logits_;  // [batch, z, y, x]
+  std::vector<nn::FfnExample> examples_;
   std::vector<float> gradients_;
 };
 

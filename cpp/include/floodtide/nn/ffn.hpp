@@ -6,12 +6,22 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "floodtide/kernels/dispatch.hpp"
 #include "floodtide/tensor/parameters.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::nn {
+
+/// What the threads of a rank share. Results are the same, bit for bit.
+enum class Parallel {
+  fovs,   ///< whole fields of view, where a batch has at least as many as there are threads: no thread waits within one
+  voxels  ///< the voxels of each field of view: less memory
+};
+/// "fovs" or "voxels". Throws Error(invalid_argument) for another name.
+[[nodiscard]] Parallel parallel_named(std::string_view name);
+[[nodiscard]] std::string_view name(Parallel parallel) noexcept;
 
 struct FfnOptions {
   int depth = 9;           ///< input module and depth - 1 residual modules of two convolutions each; at least 1
@@ -20,6 +30,17 @@ struct FfnOptions {
   int features = 32;       ///< channels between the convolutions; at least 1
   std::uint64_t seed = 0;  ///< of the initial weights
   kernels::Compute compute = kernels::Compute::fp32;
+  Parallel parallel = Parallel::fovs;
+};
+
+/// One example of a batch. Arrays are [z, y, x], all of the same shape.
+struct FfnExample {
+  View<const float, 3> image;    ///< normalised intensities
+  View<const float, 3> logits;   ///< object map before
+  View<float, 3> out_logits;     ///< object map after; may be `logits`
+  View<const float, 3> labels;   ///< soft labels in [0, 1]; for training
+  View<const float, 3> weights;  ///< of the voxels' losses; empty for ones
+  double loss = 0;               ///< set by training
 };
 
 /// A flood-filling network: reads an image and the object map of the same box (as logits), returns updated logits.
@@ -27,8 +48,8 @@ struct FfnOptions {
 /// conv0_a (3x3x3, 2 -> features), ReLU, conv0_b; then for i = 1 .. depth-1: s = s + conv_i_b(ReLU(conv_i_a(ReLU(s)))); then
 /// ReLU and conv_lom (1x1x1, features -> 1), whose output is added to the logits. Zero padding, biases everywhere.
 ///
-/// One example at a time, of any size (also other than the FOV). The first pass of a size plans its memory; further passes
-/// of that size allocate nothing. Passes run on num_threads() threads with bitwise the same result on any number of them.
+/// Batches of any size (also other than the FOV). The first pass of a size plans its memory; further passes of that size
+/// and number of examples allocate nothing. Passes run on num_threads() threads with bitwise the same result on any number.
 /// Not to be used by two threads at once.
 ///
 /// Source: Januszewski et al., Nature Methods 15 (2018), 605-610; google/ffn, training/models/convstack_3d.py.
@@ -48,25 +69,18 @@ class Ffn {
   [[nodiscard]] std::span<const float> parameters() const noexcept;
   void parameters_changed() noexcept;
 
-  /// @param image      [z, y, x] normalised intensities
-  /// @param logits     [z, y, x] object map before
-  /// @param out_logits [z, y, x] object map after; may be `logits`
-  /// Throws Error(shape_mismatch) unless all shapes are equal with extents of at least 1.
-  void forward(View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits);
+  /// Updates the logits of each example. Throws Error(shape_mismatch) unless all shapes are equal with extents of at least 1.
+  void forward(std::span<const FfnExample> batch);
 
-  /// Mean over voxels of weight times sigmoid cross-entropy between the updated logits and soft labels in [0, 1].
+  /// For each example the mean over voxels of weight times sigmoid cross-entropy between the updated logits and the labels.
   ///
-  /// @param weights    [z, y, x] or empty for ones
-  /// @param gradients  scale * d(loss)/d(parameters) is added, in the order of layout()
-  /// @param out_logits [z, y, x] updated logits; may be `logits`
+  /// @param gradients scale * d(sum of losses)/d(parameters) is added, in the order of layout()
   /// Throws Error(shape_mismatch) for unequal sizes. A loss that is not finite is returned as it is.
-  [[nodiscard]] double loss_and_gradients(View<const float, 3> image, View<const float, 3> logits, View<const float, 3> labels,
-                                          View<const float, 3> weights, std::span<float> gradients, double scale,
-                                          View<float, 3> out_logits);
+  void loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradients, double scale);
 
-  /// Which ReLU inputs were positive in the last loss_and_gradients: [2 * depth, z, y, x, features] of 0 and 1, the outputs
-  /// of conv0_a, conv0_b (with skip), conv1_a, ... A reference in double needs them, because a rounding error may flip a
-  /// ReLU, which changes gradients by far more than rounding. Throws Error(invalid_argument) if there was none.
+  /// Which ReLU inputs were positive in the last loss_and_gradients of one example: [2 * depth, z, y, x, features] of 0 and 1,
+  /// the outputs of conv0_a, conv0_b (with skip), conv1_a, ... A reference in double needs them, because a rounding error may
+  /// flip a ReLU, which changes gradients by far more than rounding. Throws Error(invalid_argument) if there was none.
   [[nodiscard]] Tensor<std::uint8_t, 5> relu_masks() const;
 
   /// Bytes of activations and gradients planned so far (without the convolutions' packed weights).

@@ -21,9 +21,9 @@ enum class Passes { forward, all };
 class Conv3dPlan;
 
 /// One planned convolution of one example: chosen kernels, packed weights, scratch memory. Passes run on num_threads()
-/// threads, allocate nothing, and give bitwise the same result on any number of threads. Arrays are activations as
-/// described at activation_size, aligned to 64 bytes; no pass writes a halo. Channels beyond the real ones are zero and stay
-/// zero.
+/// threads, allocate nothing, may run on several threads of the caller's at once (onednn's excepted), and give bitwise the same
+/// result on any number of threads. Arrays are activations as described at activation_size, aligned to 64 bytes; no pass writes
+/// a halo. Channels beyond the real ones are zero and stay zero.
 ///
 /// Source: docs/algorithms.md, "Convolution".
 class Conv3d {

@@ -29,9 +29,9 @@ class EigenPlan final : public Conv3dPlan {
         weights_(shape.weight_count()),
         flipped_(shape.weight_count()),
         bias_(shape.out_channels),
-        zero_bias_(shape.in_channels),
-        rows_scratch_(kForwardChunks * (shape.x + 2) * (shape.in_channels + shape.out_channels)),
-        rectified_scratch_(taps_ * channel_blocks(shape.in_channels) * shape.x * kChannelBlock) {}
+        zero_bias_(shape.in_channels) {
+    static_cast<void>(thread_scratch(std::max(rows_floats(), rectified_floats())));
+  }
 
   void set_weights(const float* weights, const float* bias, Passes passes) override {
     const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
@@ -63,11 +63,12 @@ class EigenPlan final : public Conv3dPlan {
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
                         float* out_bias_grad) override {
     const std::int64_t blocks = channel_blocks(shape_.in_channels);
+    float* const rectified = thread_scratch(rectified_floats());  // one row a chunk
     parallel_for(taps_ * blocks, [&](std::int64_t chunk) {
       const std::int64_t tap = chunk / blocks;
       const std::int64_t first = chunk % blocks * kChannelBlock;
       const std::int64_t channels = std::min(kChannelBlock, shape_.in_channels - first);
-      float* scratch = rectified_scratch_.data() + chunk * shape_.x * kChannelBlock;
+      float* scratch = rectified + chunk * shape_.x * kChannelBlock;
       Rows sums(out_weight_grad + (tap * shape_.in_channels + first) * shape_.out_channels, channels, shape_.out_channels,
                 Stride(shape_.out_channels));
       for_each_row(0, shape_.z * shape_.y, [&](std::int64_t z, std::int64_t y) {
@@ -95,6 +96,13 @@ class EigenPlan final : public Conv3dPlan {
  private:
   static std::int64_t channel_blocks(std::int64_t channels) { return (channels + kChannelBlock - 1) / kChannelBlock; }
 
+  [[nodiscard]] std::int64_t rows_floats() const {
+    return kForwardChunks * (shape_.x + 2) * (shape_.in_channels + shape_.out_channels);
+  }
+  [[nodiscard]] std::int64_t rectified_floats() const {
+    return taps_ * channel_blocks(shape_.in_channels) * shape_.x * kChannelBlock;
+  }
+
   template <class Body>
   void for_each_row(std::int64_t begin, std::int64_t end, Body body) const {
     for (std::int64_t row = begin; row < end; ++row) body(row / shape_.y, row % shape_.y);
@@ -119,9 +127,10 @@ class EigenPlan final : public Conv3dPlan {
                  const float* bias, std::int64_t out_channels, std::int64_t real_out, Store store) const {
     const std::int64_t rows_total = shape_.z * shape_.y;
     const std::int64_t chunks = std::min(kForwardChunks, rows_total);
-    const std::int64_t scratch_size = (shape_.x + 2) * (shape_.in_channels + shape_.out_channels);
+    const std::int64_t scratch_size = rows_floats() / kForwardChunks;
+    float* const all_scratch = thread_scratch(rows_floats());  // per chunk: sums of one row, one rectified row
     parallel_for(chunks, [&](std::int64_t chunk) {
-      float* scratch = rows_scratch_.data() + chunk * scratch_size;
+      float* scratch = all_scratch + chunk * scratch_size;
       Rows sums(scratch, shape_.x, real_out, Stride(real_out));
       float* rectified = scratch + shape_.x * real_out;
       const Range range = chunk_range(rows_total, chunks, chunk);
@@ -152,8 +161,6 @@ class EigenPlan final : public Conv3dPlan {
   AlignedBuffer<float> flipped_;  // [tap][real_out][real_in], taps in reverse
   AlignedBuffer<float> bias_;
   AlignedBuffer<float> zero_bias_;
-  mutable AlignedBuffer<float> rows_scratch_;  // per chunk: sums of one row, one rectified row
-  AlignedBuffer<float> rectified_scratch_;     // per chunk of backward-weights: one rectified row
 };
 
 }  // namespace

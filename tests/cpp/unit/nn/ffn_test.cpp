@@ -33,6 +33,9 @@ struct Example {
         labels(draw(volume<3>(extents), 3, false)),
         weights(draw(volume<3>(extents), 4, false)) {}
   View<const float, 3> view(const std::vector<float>& values) const { return {values.data(), size}; }
+  FfnExample into(std::vector<float>& out_logits) const {
+    return {view(image), view(logits), {out_logits.data(), size}, view(labels), view(weights)};
+  }
 
   Vec3 size;
   std::vector<float> image, logits, labels, weights;
@@ -45,10 +48,15 @@ struct Step {
 
 Step step(Ffn& network, const Example& example, double scale = 1) {
   Step result{0, std::vector<float>(example.image.size()), std::vector<float>(network.parameters().size())};
-  result.loss =
-      network.loss_and_gradients(example.view(example.image), example.view(example.logits), example.view(example.labels),
-                                 example.view(example.weights), result.gradients, scale, {result.logits.data(), example.size});
+  FfnExample one = example.into(result.logits);
+  network.loss_and_gradients({&one, 1}, result.gradients, scale);
+  result.loss = one.loss;
   return result;
+}
+
+void forward(Ffn& network, const Example& example, std::vector<float>& out_logits) {
+  const FfnExample one = example.into(out_logits);
+  network.forward({&one, 1});
 }
 
 /// Biases away from zero, so that their paths are tested too.
@@ -112,7 +120,8 @@ TEST_P(FfnSizes, ForwardGivesTheLogitsOfTheTrainingPass) {
   Ffn network = network_of(GetParam().depth, GetParam().features);
   const Step trained = step(network, example);
   std::vector<float> logits = example.logits;  // in place
-  network.forward(example.view(example.image), example.view(logits), {logits.data(), example.size});
+  const FfnExample one{example.view(example.image), example.view(logits), {logits.data(), example.size}, {}, {}};
+  network.forward({&one, 1});
   EXPECT_EQ(logits, trained.logits);
 }
 
@@ -135,10 +144,9 @@ TEST_P(FfnSizes, AllocatesNothingAfterTheFirstStep) {
   Step room = step(network, example);
   const std::int64_t before = allocation_count();
   network.parameters_changed();
-  static_cast<void>(network.loss_and_gradients(example.view(example.image), example.view(example.logits),
-                                               example.view(example.labels), {}, room.gradients, 1,
-                                               {room.logits.data(), example.size}));
-  network.forward(example.view(example.image), example.view(example.logits), {room.logits.data(), example.size});
+  FfnExample one = example.into(room.logits);
+  network.loss_and_gradients({&one, 1}, room.gradients, 1);
+  forward(network, example, room.logits);
   EXPECT_EQ(allocation_count(), before);
 }
 
@@ -206,15 +214,52 @@ TEST(Ffn, AddsScaledGradients) {
   Ffn network = network_of(2, 4);
   const Step once = step(network, example);
   Step twice = step(network, example);
-  static_cast<void>(network.loss_and_gradients(example.view(example.image), example.view(example.logits),
-                                               example.view(example.labels), example.view(example.weights), twice.gradients, 1,
-                                               {twice.logits.data(), example.size}));
+  FfnExample one = example.into(twice.logits);
+  network.loss_and_gradients({&one, 1}, twice.gradients, 1);
   for (std::size_t i = 0; i < once.gradients.size(); ++i) {
     EXPECT_NEAR(twice.gradients[i], 2 * once.gradients[i],
                 8 * std::numeric_limits<float>::epsilon() * (1 + std::abs(once.gradients[i])));
   }
   const Step half = step(network, example, 0.5);  // a power of two: exact
   for (std::size_t i = 0; i < once.gradients.size(); ++i) EXPECT_EQ(half.gradients[i], 0.5F * once.gradients[i]);
+}
+
+TEST(Ffn, ABatchIsItsExamplesWhateverThreadsShare) {
+  std::vector<Example> examples;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    examples.emplace_back(Vec3{5, 9, 12});
+    examples.back().image = draw(5 * 9 * 12, 10 + i, true);
+  }
+  std::vector<float> expected_gradients;
+  std::vector<std::vector<float>> expected_logits;
+  const int before = num_threads();
+  for (const Parallel parallel : {Parallel::voxels, Parallel::fovs}) {
+    for (const int threads : {1, 2, 3, 6}) {
+      set_num_threads(threads);
+      Ffn network({.depth = 3, .fov = {5, 5, 5}, .deltas = {1, 1, 1}, .features = 16, .parallel = parallel});
+      std::vector<std::vector<float>> logits(examples.size(), std::vector<float>(examples[0].image.size()));
+      std::vector<FfnExample> batch;
+      for (std::size_t i = 0; i < examples.size(); ++i) batch.push_back(examples[i].into(logits[i]));
+      std::vector<float> gradients(network.parameters().size());
+      network.loss_and_gradients(batch, gradients, 0.2);
+      if (expected_gradients.empty()) {
+        for (std::size_t i = 0; i < examples.size(); ++i) {
+          const Step alone = step(network, examples[i], 0.2);
+          EXPECT_EQ(alone.loss, batch[i].loss);
+          EXPECT_EQ(alone.logits, logits[i]);
+          expected_gradients.resize(gradients.size());
+          for (std::size_t k = 0; k < gradients.size(); ++k) expected_gradients[k] += alone.gradients[k];
+        }
+        expected_logits = logits;
+      }
+      EXPECT_EQ(gradients, expected_gradients) << threads << " threads";
+      EXPECT_EQ(logits, expected_logits) << threads << " threads";
+      for (FfnExample& example : batch) std::ranges::fill(example.out_logits.span(), 0.0F);
+      network.forward(batch);
+      EXPECT_EQ(logits, expected_logits) << threads << " threads, forward";
+    }
+  }
+  set_num_threads(before);
 }
 
 TEST(Ffn, SeesNewParametersAfterTheCall) {
@@ -241,10 +286,11 @@ TEST(Ffn, KeepsTwoActivationsForForwardAndTwoPerModuleForTraining) {
   EXPECT_EQ(network.workspace_bytes(), 0U);
   const std::size_t activation = sizeof(float) * 32 * 11 * 11 * 11;
   std::vector<float> room(example.image.size());
-  network.forward(example.view(example.image), example.view(example.logits), {room.data(), example.size});
+  forward(network, example, room);
   EXPECT_LT(network.workspace_bytes(), 3 * activation);  // the input is half an activation
   static_cast<void>(step(network, example));
-  EXPECT_LT(network.workspace_bytes(), (2 * 6 + 3) * activation);
+  const auto gradients = sizeof(float) * network.parameters().size();
+  EXPECT_LT(network.workspace_bytes(), (2 * 6 + 3) * activation + gradients);
 }
 
 TEST(Ffn, RefusesWhatDoesNotFit) {
@@ -255,12 +301,17 @@ TEST(Ffn, RefusesWhatDoesNotFit) {
   Ffn network = network_of(1, 2);
   std::vector<float> room(64), gradients(network.parameters().size());
   const View<float, 3> a{room.data(), {2, 3, 4}}, b{room.data(), {2, 4, 3}};
-  EXPECT_THROW(network.forward(a, b, a), Error);
-  EXPECT_THROW(network.forward(a, a, b), Error);
-  EXPECT_THROW(network.forward({}, {}, {}), Error);
-  EXPECT_THROW(static_cast<void>(network.loss_and_gradients(a, a, b, {}, gradients, 1, a)), Error);
-  EXPECT_THROW(static_cast<void>(network.loss_and_gradients(a, a, a, b, gradients, 1, a)), Error);
-  EXPECT_THROW(static_cast<void>(network.loss_and_gradients(a, a, a, {}, std::span(gradients).first(3), 1, a)), Error);
+  const auto forward_all = [&](std::vector<FfnExample> batch) { network.forward(batch); };
+  const auto train_all = [&](std::vector<FfnExample> batch, std::size_t room_for) {
+    network.loss_and_gradients(batch, std::span(gradients).first(room_for), 1);
+  };
+  EXPECT_THROW(forward_all({{a, b, a, {}, {}}}), Error);
+  EXPECT_THROW(forward_all({{a, a, b, {}, {}}}), Error);
+  EXPECT_THROW(forward_all({{{}, {}, {}, {}, {}}}), Error);
+  EXPECT_THROW(forward_all({{a, a, a, {}, {}}, {b, b, b, {}, {}}}), Error);
+  EXPECT_THROW(train_all({{a, a, a, b, {}}}, gradients.size()), Error);
+  EXPECT_THROW(train_all({{a, a, a, a, b}}, gradients.size()), Error);
+  EXPECT_THROW(train_all({{a, a, a, a, {}}}, 3), Error);
   EXPECT_THROW(static_cast<void>(network.relu_masks()), Error);
 }
 
