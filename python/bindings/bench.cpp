@@ -65,9 +65,9 @@ py::dict scaling_row(const bench::Scaling& scaling, int ranks, const bench::Samp
   return result;
 }
 
-/// A training step with the peak loop of the same threads beside it.
-struct StepAndPeak {
-  bench::TrainingStep step;
+/// A network's passes with the peak loop of the same threads beside them.
+struct PassesAndPeak {
+  bench::NetworkPasses passes;
   bench::Peak peak;
 };
 
@@ -146,32 +146,38 @@ void register_bench(py::module_& m) {
         return result;
       },
       "Names and levels of the convolution kernels, best first.");
-  py::class_<StepAndPeak>(module, "TrainingStep", "A training step to be timed; see floodtide.bench_step.")
-      .def(py::init([](int depth, const Vec3& fov, int features, std::int64_t batch, const std::string& compute) {
+  py::class_<PassesAndPeak>(module, "NetworkPasses", "A network's passes to be timed; see floodtide.bench_step.")
+      .def(py::init([](int depth, const Vec3& fov, int features, std::int64_t batch, const std::string& compute,
+                       const std::string& parallel) {
              const py::gil_scoped_release unlocked;
-             return std::make_unique<StepAndPeak>(StepAndPeak{bench::TrainingStep({.depth = depth,
-                                                                                   .fov = fov,
-                                                                                   .deltas = {0, 0, 0},
-                                                                                   .features = features,
-                                                                                   .compute = kernels::compute_named(compute)},
-                                                                                  batch),
-                                                              bench::Peak(active_isa())});
+             return std::make_unique<PassesAndPeak>(
+                 PassesAndPeak{bench::NetworkPasses({.depth = depth,
+                                                     .fov = fov,
+                                                     .deltas = {0, 0, 0},
+                                                     .features = features,
+                                                     .compute = kernels::compute_named(compute),
+                                                     .parallel = nn::parallel_named(parallel)},
+                                                    batch),
+                               bench::Peak(active_isa())});
            }),
-           py::arg("depth"), py::arg("fov"), py::arg("features"), py::arg("batch"), py::arg("compute"))
+           py::arg("depth"), py::arg("fov"), py::arg("features"), py::arg("batch"), py::arg("compute"), py::arg("parallel"))
       .def(
-          "run", [](StepAndPeak& self) { return self.step.run(); }, py::call_guard<py::gil_scoped_release>())
+          "step", [](PassesAndPeak& self) { return self.passes.step(); }, py::call_guard<py::gil_scoped_release>())
+      .def(
+          "forward", [](PassesAndPeak& self) { self.passes.forward(); }, py::call_guard<py::gil_scoped_release>())
       .def(
           "sample_peak",
-          [](StepAndPeak& self) {
+          [](PassesAndPeak& self) {
             const double before_s = self.peak.samples().total_s();
             self.peak.sample();
             return self.peak.samples().total_s() - before_s;
           },
           py::call_guard<py::gil_scoped_release>(), "Seconds of one run of the peak loop.")
-      .def("flops", [](const StepAndPeak& self) { return self.step.flops(); })
-      .def("peak_flops", [](const StepAndPeak& self) { return self.peak.flops(); })
-      .def("kernel_names", [](const StepAndPeak& self) { return self.step.kernel_names(); })
-      .def("workspace_bytes", [](const StepAndPeak& self) { return self.step.network().workspace_bytes(); });
+      .def("step_flops", [](const PassesAndPeak& self) { return self.passes.step_flops(); })
+      .def("forward_flops", [](const PassesAndPeak& self) { return self.passes.forward_flops(); })
+      .def("peak_flops", [](const PassesAndPeak& self) { return self.peak.flops(); })
+      .def("kernel_names", [](const PassesAndPeak& self) { return self.passes.kernel_names(); })
+      .def("workspace_bytes", [](const PassesAndPeak& self) { return self.passes.network().workspace_bytes(); });
 }
 
 }  // namespace floodtide::bindings

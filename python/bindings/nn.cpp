@@ -131,7 +131,8 @@ void register_nn(py::module_& m) {
           "Which ReLU inputs of the last loss_and_gradients were positive: (2 * depth, z, y, x, features) of 0 and 1.")
       .def("workspace_bytes", &Ffn::workspace_bytes)
       .def("kernel_names", &Ffn::kernel_names)
-      .def("step_flops", &Ffn::step_flops, py::arg("size"));
+      .def("step_flops", &Ffn::step_flops, py::arg("size"))
+      .def("forward_flops", &Ffn::forward_flops, py::arg("size"));
   m.def("read_tensorflow_checkpoint", &read_tensorflow_checkpoint, py::arg("prefix"), py::arg("scope"),
         "{name: array} of the float32 arrays of a TensorFlow checkpoint whose names begin with `scope`.");
   m.def(

@@ -1,31 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training step of one rank, timed beside the multiply-add peak and, on request, PyTorch."""
+"""A network's training step and forward pass, timed beside the multiply-add peak and, on request, PyTorch."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from floodtide import _core
 from floodtide.bench import Row, stamped, threads
-from floodtide.errors import InvalidArgumentError
+from floodtide.errors import InvalidArgumentError, UnsupportedError
 
 LEAST_SAMPLES = 20
 MIB = 2**20
 
 
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """The network and batch that a benchmark times.
+
+    Attributes:
+        depth: Modules of the network.
+        fov: Field of view (z, y, x) in voxels.
+        features: Channels.
+        batch: Examples of a pass.
+        compute, parallel: As for `floodtide.nn.FFN`.
+    """
+
+    depth: int = 9
+    fov: tuple[int, int, int] = (33, 33, 33)
+    features: int = 32
+    batch: int = 1
+    compute: str = "fp32"
+    parallel: str = "fovs"
+
+    def __str__(self) -> str:
+        z, y, x = self.fov
+        return f"depth {self.depth}, fov {z}x{y}x{x}, {self.features} features, batch {self.batch}"
+
+
 def step(
+    network: Network,
     *,
-    depth: int = 9,
-    fov: tuple[int, int, int] = (33, 33, 33),
-    features: int = 32,
-    batch: int = 1,
     thread_counts: Sequence[int] = (1,),
     seconds: float = 1.0,
     against: str = "",
-    compute: str = "fp32",
 ) -> Iterator[Row]:
     """Time forward, backward, clipping and Adam, after checking the gradient.
 
@@ -35,106 +57,114 @@ def step(
     `gflops` count direct convolution.
 
     Args:
-        depth: Modules of the network.
-        fov: Field of view (z, y, x) in voxels.
-        features: Channels.
-        batch: Examples of a step.
+        network: What to time.
         thread_counts: Numbers of threads, one set of rows for each.
         seconds: Least time to spend on each step; at least 20 samples are taken.
-        against: "torch" for the same step in PyTorch, or empty.
-        compute: As for `floodtide.nn.FFN`.
+        against: "torch" for the same step in PyTorch, "torch-bf16" for that under autocast to
+            bfloat16, or empty.
 
     Raises:
         InvalidArgumentError: If an argument is out of range or `against` is unknown.
         UnsupportedError: If PyTorch is asked for and not installed.
     """
-    if against not in ("", "torch"):
-        raise InvalidArgumentError(f"step: --against is '{against}', expected 'torch'")
+    yield from _benchmark("step", network, thread_counts, seconds, against)
+
+
+def forward(
+    network: Network,
+    *,
+    thread_counts: Sequence[int] = (1,),
+    seconds: float = 1.0,
+    against: str = "",
+) -> Iterator[Row]:
+    """Time the forward pass, as segmentation runs it; arguments, rows and errors as for `step`."""
+    yield from _benchmark("forward", network, thread_counts, seconds, against)
+
+
+def _benchmark(
+    name: str, network: Network, thread_counts: Sequence[int], seconds: float, against: str
+) -> Iterator[Row]:
+    if against not in ("", "torch", "torch-bf16"):
+        raise InvalidArgumentError(
+            f"{name}: --against is '{against}', expected 'torch' or 'torch-bf16'"
+        )
     if against:
         import importlib.util
 
-        from floodtide.errors import UnsupportedError
-
         if importlib.util.find_spec("torch") is None:
             raise UnsupportedError(
-                "step: --against torch needs PyTorch, which is not installed (pip install torch)"
+                f"{name}: --against {against} needs PyTorch, which is not installed (pip install torch)"
             )
     before = _core.resident_bytes()
     for count in thread_counts:
         with threads(count):
-            yield from _rows(depth, fov, features, batch, compute, count, seconds, against, before)
+            yield from _rows(name, network, count, seconds, against, before)
 
 
 def _rows(
-    depth: int,
-    fov: tuple[int, int, int],
-    features: int,
-    batch: int,
-    compute: str,
-    count: int,
-    seconds: float,
-    against: str,
-    before: int,
+    name: str, network: Network, count: int, seconds: float, against: str, before: int
 ) -> Iterator[Row]:
-    ours = _core.bench.TrainingStep(depth, fov, features, batch, compute)
-    ours.run()
-    ours.run()
+    ours = _core.bench.NetworkPasses(
+        network.depth,
+        network.fov,
+        network.features,
+        network.batch,
+        network.compute,
+        network.parallel,
+    )
+    run: Callable[[], Any] = getattr(ours, name)
+    flops: float = getattr(ours, f"{name}_flops")()
+    run()
+    run()
     memory = {
         "peak_memory_mib": _core.peak_resident_bytes() / MIB,
         "step_memory_mib": (_core.peak_resident_bytes() - before) / MIB,
     }
-    bodies = {"floodtide": ours.run}
+    bodies = {"floodtide": run}
     if against:
-        from floodtide._torch_step import LAYOUTS, TorchStep
+        from floodtide._torch_step import LAYOUTS, TorchPasses
 
         for layout in LAYOUTS:
-            bodies[f"torch {layout}"] = TorchStep(
-                depth=depth,
-                features=features,
-                fov=fov,
-                batch=batch,
-                threads=count,
-                layout=layout,
-            ).run
-    samples: dict[str, list[float]] = {name: [] for name in (*bodies, "peak")}
+            passes = TorchPasses(
+                network, threads=count, layout=layout, bfloat16=against == "torch-bf16"
+            )
+            bodies[f"{against} {layout}"] = getattr(passes, name)
+    samples: dict[str, list[float]] = {body: [] for body in (*bodies, "peak")}
     for body in bodies.values():
         body()
     while len(samples["peak"]) < LEAST_SAMPLES or sum(samples["floodtide"]) < seconds:
         samples["peak"].append(ours.sample_peak())
-        for name, body in bodies.items():
+        for key, body in bodies.items():
             start = time.perf_counter()
             body()
-            samples[name].append(time.perf_counter() - start)
-    shape = f"depth {depth}, fov {fov[0]}x{fov[1]}x{fov[2]}, {features} features, batch {batch}"
-    medians = {name: float(np.median(samples[name])) for name in bodies}
-    others = [median for name, median in medians.items() if name != "floodtide"]
-    for name in bodies:
-        own = name == "floodtide"
+            samples[key].append(time.perf_counter() - start)
+    medians = {key: float(np.median(samples[key])) for key in bodies}
+    others = [median for key, median in medians.items() if key != "floodtide"]
+    for key in bodies:
+        own = key == "floodtide"
         row: Row = {
-            "name": "step" if own else f"step {name}",
-            "kernel": ours.kernel_names() if own else name,
+            "name": name if own else f"{name} {key}",
+            "kernel": ours.kernel_names() if own else key,
             "level": _core.active_isa(),
-            "shape": shape,
+            "shape": str(network),
             "threads": count,
             "ranks": 1,
-            "samples": len(samples[name]),
-            "median_s": medians[name],
-            "p10_s": float(np.quantile(samples[name], 0.1)),
-            "p90_s": float(np.quantile(samples[name], 0.9)),
-            "min_s": min(samples[name]),
-            "gflops": ours.flops() / medians[name] * 1e-9,
+            "samples": len(samples[key]),
+            "median_s": medians[key],
+            "p10_s": float(np.quantile(samples[key], 0.1)),
+            "p90_s": float(np.quantile(samples[key], 0.9)),
+            "min_s": min(samples[key]),
+            "gflops": flops / medians[key] * 1e-9,
             "peak_gflops": ours.peak_flops() / float(np.median(samples["peak"])) * 1e-9,
-            "fovs_per_s": batch / medians[name],
+            "fovs_per_s": network.batch / medians[key],
         }
         row["ratio"] = row["gflops"] / row["peak_gflops"]
-        row["best_ratio"] = (ours.flops() / row["min_s"]) / (
-            ours.peak_flops() / min(samples["peak"])
-        )
+        row["best_ratio"] = (flops / row["min_s"]) / (ours.peak_flops() / min(samples["peak"]))
         if own:
             row |= memory
             if others:
-                row["speedup"] = min(others) / medians[name]
-                row["best_speedup"] = min(min(samples[n]) for n in bodies if n != name) / min(
-                    samples[name]
+                row["speedup"] = min(others) / medians[key]
+                row["best_speedup"] = (
+                    min(min(samples[n]) for n in bodies if n != key) / row["min_s"]
                 )
         yield stamped(row)

@@ -129,7 +129,7 @@ class FFN:
         if weights is not None:
             others["weights"] = weights
         _check_batch(image, others)
-        arrays = [array[None] if array.ndim == 3 else array for array in (image, *others.values())]
+        arrays: list[Any] = [a[None] if a.ndim == 3 else a for a in (image, *others.values())]
         if weights is None:
             arrays.append(None)
         gradients = np.zeros(self.core.parameters().size, np.float32)

@@ -60,7 +60,7 @@ void check_gradient(nn::FfnOptions options) {
 
 }  // namespace
 
-TrainingStep::TrainingStep(const nn::FfnOptions& options, std::int64_t batch) : network_(options) {
+NetworkPasses::NetworkPasses(const nn::FfnOptions& options, std::int64_t batch) : network_(options) {
   FLOODTIDE_REQUIRE(batch >= 1, invalid_argument, "bench step: the batch is ", batch, ", expected at least 1");
   check_gradient(options);
   const Vec3& fov = options.fov;
@@ -84,7 +84,7 @@ TrainingStep::TrainingStep(const nn::FfnOptions& options, std::int64_t batch) : 
   }
 }
 
-double TrainingStep::run() {
+double NetworkPasses::step() {
   const auto batch = static_cast<double>(examples_.size());
   std::ranges::fill(gradients_, 0.0F);
   network_.loss_and_gradients(examples_, gradients_, 1.0 / batch);
@@ -96,8 +96,14 @@ double TrainingStep::run() {
   return loss / batch;
 }
 
-double TrainingStep::flops() const noexcept {
-  return static_cast<double>(images_.shape()[0]) * network_.step_flops(network_.options().fov);
+void NetworkPasses::forward() { network_.forward(examples_); }
+
+double NetworkPasses::step_flops() const noexcept {
+  return static_cast<double>(examples_.size()) * network_.step_flops(network_.options().fov);
+}
+
+double NetworkPasses::forward_flops() const noexcept {
+  return static_cast<double>(examples_.size()) * network_.forward_flops(network_.options().fov);
 }
 
 }  // namespace floodtide::bench

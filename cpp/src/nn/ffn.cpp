@@ -10,6 +10,8 @@ namespace {
 
 using kernels::Passes;
 
+constexpr double kTapFlops = 27 * 2;  // multiply and add, per voxel and pair of channels
+
 void check(const FfnOptions& options) {
   FLOODTIDE_REQUIRE(options.depth >= 1, invalid_argument, "ffn: depth is ", options.depth, ", expected at least 1");
   FLOODTIDE_REQUIRE(options.features >= 1, invalid_argument, "ffn: features is ", options.features, ", expected at least 1");
@@ -135,10 +137,12 @@ std::string Ffn::kernel_names() const {
 }
 
 double Ffn::step_flops(const Vec3& size) const noexcept {
+  return 3 * forward_flops(size) - kTapFlops * static_cast<double>(volume<3>(size)) * 2 * options().features;
+}
+
+double Ffn::forward_flops(const Vec3& size) const noexcept {
   const double features = options().features;
-  const double taps = 27 * 2 * static_cast<double>(volume<3>(size));  // multiply and add
-  const double others = taps * features * features * (2 * options().depth - 1);
-  return 3 * others + 2 * taps * 2 * features;
+  return kTapFlops * static_cast<double>(volume<3>(size)) * (2 * features + features * features * (2 * options().depth - 1));
 }
 
 }  // namespace floodtide::nn

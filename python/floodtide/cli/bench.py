@@ -24,7 +24,8 @@ BENCHMARKS = {
     "peak": ("floodtide.cli.bench:peak", "Multiply-add peak of each instruction set."),
     "conv": ("floodtide.cli.bench:conv", "The three passes of a convolution."),
     "scaling": ("floodtide.cli.bench_scaling:command", "Training steps of one rank and of all."),
-    "step": ("floodtide.cli.bench_step:command", "A training step of one rank."),
+    "step": ("floodtide.cli.bench_step:step", "A training step of one rank."),
+    "forward": ("floodtide.cli.bench_step:forward", "A forward pass, as in segmentation."),
     "allreduce": ("floodtide.cli.bench_allreduce:command", "Sums of gradients over ranks."),
 }
 

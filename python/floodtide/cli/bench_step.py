@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench step`: a training step of one rank, without data and communication."""
+"""`floodtide bench step` and `forward`: a network's passes, without data and communication."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -17,37 +17,61 @@ from floodtide.cli.bench import (
 )
 
 
+def _network_options(depth: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a benchmark the fields of `floodtide.bench_step.Network`, and `--against`."""
+    options = (
+        click.option(
+            "--depth", type=click.IntRange(min=1), default=depth, show_default=True, help="Modules."
+        ),
+        click.option(
+            "--fov", type=Numbers(3), default="33", show_default=True, help="Field of view, z,y,x."
+        ),
+        click.option(
+            "--features",
+            type=click.IntRange(min=1),
+            default=32,
+            show_default=True,
+            help="Channels.",
+        ),
+        click.option(
+            "--batch", type=click.IntRange(min=1), default=1, show_default=True, help="Examples."
+        ),
+        click.option(
+            "--compute",
+            type=click.Choice(["fp32", "fp32-direct"]),
+            default="fp32",
+            show_default=True,
+            help="How convolutions compute.",
+        ),
+        click.option(
+            "--parallel",
+            type=click.Choice(["fovs", "voxels"]),
+            default="fovs",
+            show_default=True,
+            help="What threads share: whole fields of view of the batch, or their voxels.",
+        ),
+        click.option(
+            "--against",
+            default="",
+            help="'torch' or 'torch-bf16': the same in PyTorch, run in turn with ours.",
+        ),
+    )
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 @click.command()
-@click.option("--depth", type=click.IntRange(min=1), default=9, show_default=True, help="Modules.")
-@click.option(
-    "--fov", type=Numbers(3), default="33", show_default=True, help="Field of view, z,y,x."
-)
-@click.option(
-    "--features", type=click.IntRange(min=1), default=32, show_default=True, help="Channels."
-)
-@click.option("--batch", type=click.IntRange(min=1), default=1, show_default=True, help="Examples.")
-@click.option(
-    "--against", default="", help="'torch': the same step in PyTorch, run in turn with ours."
-)
-@click.option(
-    "--compute",
-    type=click.Choice(["fp32", "fp32-direct"]),
-    default="fp32",
-    show_default=True,
-    help="How convolutions compute.",
-)
+@_network_options(depth=9)
 @threads_option
 @seconds_option
 @row_options
-def command(
-    depth: int,
-    fov: tuple[int, int, int],
-    features: int,
-    batch: int,
-    against: str,
-    compute: str,
-    thread_counts: tuple[int, ...],
-    seconds: float,
+def step(
+    against: str, thread_counts: tuple[int, ...], seconds: float, **network: Any
 ) -> Iterable[dict[str, Any]]:
     """Time forward, backward, clipping and Adam of a network, and its memory.
 
@@ -56,12 +80,30 @@ def command(
     from floodtide import bench_step
 
     return bench_step.step(
-        depth=depth,
-        fov=fov,
-        features=features,
-        batch=batch,
+        bench_step.Network(**network),
         thread_counts=counts_or_default(thread_counts),
         seconds=seconds,
         against=against,
-        compute=compute,
+    )
+
+
+@click.command()
+@_network_options(depth=12)
+@threads_option
+@seconds_option
+@row_options
+def forward(
+    against: str, thread_counts: tuple[int, ...], seconds: float, **network: Any
+) -> Iterable[dict[str, Any]]:
+    """Time the forward pass of a network, as segmentation runs it, and its memory.
+
+    Example: floodtide bench forward --depth 12 --fov 33 --threads 2 --against torch
+    """
+    from floodtide import bench_step
+
+    return bench_step.forward(
+        bench_step.Network(**network),
+        thread_counts=counts_or_default(thread_counts),
+        seconds=seconds,
+        against=against,
     )

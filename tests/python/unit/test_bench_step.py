@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from floodtide import bench_step, errors, nn
 from floodtide.cli.bench import command
 
-SMALL = {"depth": 2, "fov": (5, 5, 5), "features": 4, "seconds": 0.0}
+SMALL = bench_step.Network(depth=2, fov=(5, 5, 5), features=4, batch=2)
 
 
 def test_a_row_has_the_promised_fields_and_they_agree() -> None:
@@ -32,6 +32,17 @@ def test_a_row_has_the_promised_fields_and_they_agree() -> None:
     assert 0 < row["step_memory_mib"] < row["peak_memory_mib"]
 
 
+def test_forward_is_a_benchmark_of_its_own() -> None:
+    arguments = "forward --depth 2 --fov 3,5,7 --features 16 --threads 1 --seconds 0 --json"
+    result = CliRunner().invoke(command, arguments.split(), standalone_mode=False)
+    assert result.exception is None, result.output
+    (row,) = (json.loads(line) for line in result.output.splitlines())
+    assert row["name"] == "forward"
+    flops = nn.FFN(2, features=16).core.forward_flops([3, 5, 7])
+    assert flops == 2 * 27 * 3 * 5 * 7 * (2 * 16 + 3 * 16 * 16)
+    assert row["gflops"] == pytest.approx(flops / row["median_s"] * 1e-9)
+
+
 def test_flops_of_a_step_are_three_passes_less_the_first_backward_data() -> None:
     voxels, features = 3 * 5 * 7, 4
     first, other = 2 * features, features * features
@@ -44,19 +55,25 @@ def test_flops_of_a_step_are_three_passes_less_the_first_backward_data() -> None
     reason="PyTorch, what this compares with, is not installed (dependency group `oracle`)",
 )
 def test_against_torch_has_a_row_for_each_memory_format() -> None:
-    ours, *others = bench_step.step(**SMALL, against="torch")
-    assert [row["kernel"] for row in others] == ["torch contiguous", "torch channels_last_3d"]
-    best = min(row["median_s"] for row in others)
-    assert ours["speedup"] == pytest.approx(best / ours["median_s"])
+    for benchmark in (bench_step.step, bench_step.forward):
+        ours, *others = benchmark(SMALL, seconds=0, against="torch")
+        assert [row["kernel"] for row in others] == ["torch contiguous", "torch channels_last_3d"]
+        best = min(row["median_s"] for row in others)
+        assert ours["speedup"] == pytest.approx(best / ours["median_s"])
+    ours, *others = bench_step.step(SMALL, seconds=0, against="torch-bf16")
+    assert [row["kernel"] for row in others] == [
+        "torch-bf16 contiguous",
+        "torch-bf16 channels_last_3d",
+    ]
 
 
 def test_what_cannot_be_compared_with_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="'caffe', expected 'torch'"):
-        list(bench_step.step(**SMALL, against="caffe"))
+    with pytest.raises(errors.InvalidArgumentError, match="'caffe', expected 'torch' or"):
+        list(bench_step.step(SMALL, against="caffe"))
 
     def find_nothing(name: str) -> Any:
         return None
 
     monkeypatch.setattr(importlib.util, "find_spec", find_nothing)
     with pytest.raises(errors.UnsupportedError, match="PyTorch, which is not installed"):
-        list(bench_step.step(**SMALL, against="torch"))
+        list(bench_step.step(SMALL, against="torch"))

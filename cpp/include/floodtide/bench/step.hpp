@@ -12,19 +12,22 @@
 
 namespace floodtide::bench {
 
-/// A training step of a flood-filling network without data and ranks: forward, backward, entry-wise clipping and Adam, on
-/// one field of view for each example of the batch. Timed from outside, in turn with what it is compared with.
-class TrainingStep {
+/// A flood-filling network's passes without data and ranks, on one field of view for each example of the batch. Timed from
+/// outside, in turn with what they are compared with.
+class NetworkPasses {
  public:
   /// Compares the gradient with a central difference of the loss first. Throws Error(internal) if it is wrong and
   /// Error(invalid_argument) for a batch below 1.
-  TrainingStep(const nn::FfnOptions& options, std::int64_t batch);
+  NetworkPasses(const nn::FfnOptions& options, std::int64_t batch);
 
-  /// One step; returns the mean loss before it. Allocates nothing after the first call.
-  double run();
+  /// Forward, backward, entry-wise clipping and Adam; returns the mean loss before the update. Allocates nothing after the
+  /// first call, nor does the next.
+  double step();
+  void forward();
 
-  /// Floating-point operations of a step, as direct convolution.
-  [[nodiscard]] double flops() const noexcept;
+  /// Floating-point operations, as direct convolution.
+  [[nodiscard]] double step_flops() const noexcept;
+  [[nodiscard]] double forward_flops() const noexcept;
   [[nodiscard]] std::string kernel_names() const { return network_.kernel_names(); }
   [[nodiscard]] const nn::Ffn& network() const noexcept { return network_; }
 

@@ -89,6 +89,8 @@ class Ffn {
   [[nodiscard]] std::string kernel_names() const;
   /// Floating-point operations of one training step as direct convolution: three passes, less the first backward-data.
   [[nodiscard]] double step_flops(const Vec3& size) const noexcept;
+  /// The same for a forward pass.
+  [[nodiscard]] double forward_flops(const Vec3& size) const noexcept;
 
  private:
   struct State;
