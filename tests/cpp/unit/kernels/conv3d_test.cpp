@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
@@ -254,30 +255,81 @@ double relative_rms(const Values& got, const std::vector<double>& expected) {
   return std::sqrt(difference / total);
 }
 
-TEST(Conv3dKernels, ErrorsOfTransformedProductsAreThoseOfFloats) {
-  const Conv3dCase c = make_case({9, 10, 12, 32, 32});
-  std::vector<double> out(static_cast<std::size_t>(c.output_size())), input_grad(static_cast<std::size_t>(c.input_size()));
-  std::vector<double> weight_grad(c.weights.size()), bias_grad(c.bias.size());
+/// What the passes give, apart: output, input gradient, weight gradient, bias gradient.
+struct Passes64 {
+  std::vector<double> out, input_grad, weight_grad, bias_grad;
+};
+
+Passes64 reference_passes(const Conv3dCase& c) {
+  Passes64 result{std::vector<double>(static_cast<std::size_t>(c.output_size())),
+                  std::vector<double>(static_cast<std::size_t>(c.input_size())), std::vector<double>(c.weights.size()),
+                  std::vector<double>(c.bias.size())};
   const double* none = nullptr;
   reference::conv3d_forward<double>(c.shape, widened(c.input).data(), Activation::none, widened(c.weights).data(),
-                                    widened(c.bias).data(), none, false, out.data());
+                                    widened(c.bias).data(), none, false, result.out.data());
   reference::conv3d_backward_data<double>(c.shape, widened(c.output_grad).data(), widened(c.weights).data(), none, false,
-                                          input_grad.data());
+                                          result.input_grad.data());
   reference::conv3d_backward_weights<double>(c.shape, widened(c.input).data(), Activation::none, widened(c.output_grad).data(),
-                                             weight_grad.data(), bias_grad.data());
-  for_each_kernel_of(c.shape, [&](const Conv3dCandidate& kernel) {
-    const auto conv = planned(c, kernel);
-    AlignedBuffer<float> got(c.output_size()), got_grad(c.input_size());
-    std::vector<float> got_weights(c.weights.size()), got_bias(c.bias.size());
-    conv->forward(c.input.data(), Activation::none, nullptr, false, got.data());
-    conv->backward_data(c.output_grad.data(), nullptr, false, got_grad.data());
-    conv->backward_weights(c.input.data(), Activation::none, c.output_grad.data(), got_weights.data(), got_bias.data());
-    // Measured with F(3, 3): 7e-7, 7e-7 and 2e-6.
-    EXPECT_LT(relative_rms(got, out), 1.5e-6);
-    EXPECT_LT(relative_rms(got_grad, input_grad), 1.5e-6);
-    EXPECT_LT(relative_rms(got_weights, weight_grad), 4e-6);
-    EXPECT_LT(relative_rms(got_bias, bias_grad), 4e-6);
-  });
+                                             result.weight_grad.data(), result.bias_grad.data());
+  return result;
+}
+
+Passes64 passes_of(const Conv3dCase& c, const Conv3dCandidate& kernel) {
+  const auto conv = planned(c, kernel);
+  AlignedBuffer<float> out(c.output_size()), input_grad(c.input_size());
+  std::vector<float> weight_grad(c.weights.size()), bias_grad(c.bias.size());
+  conv->forward(c.input.data(), Activation::none, nullptr, false, out.data());
+  conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data());
+  conv->backward_weights(c.input.data(), Activation::none, c.output_grad.data(), weight_grad.data(), bias_grad.data());
+  return {widened(out), widened(input_grad), widened(weight_grad), widened(bias_grad)};
+}
+
+void expect_alike(const Passes64& got, const Passes64& expected, double most) {
+  EXPECT_LT(relative_rms(got.out, expected.out), most);
+  EXPECT_LT(relative_rms(got.input_grad, expected.input_grad), most);
+  // Sums over voxels, with more terms.
+  EXPECT_LT(relative_rms(got.weight_grad, expected.weight_grad), 3 * most);
+  EXPECT_LT(relative_rms(got.bias_grad, expected.bias_grad), 3 * most);
+}
+
+constexpr double kFloatErrors = 1.5e-6;  // measured with F(3, 3): 7e-7, 7e-7 and, for weights, 2e-6
+
+TEST(Conv3dKernels, ErrorsOfTransformedProductsAreThoseOfFloats) {
+  const Conv3dCase c = make_case({9, 10, 12, 32, 32});
+  const Passes64 expected = reference_passes(c);
+  for_each_kernel_of(c.shape,
+                     [&](const Conv3dCandidate& kernel) { expect_alike(passes_of(c, kernel), expected, kFloatErrors); });
+}
+
+TEST(Conv3dKernels, TilesCoverAnyExtent) {
+  for (std::int64_t extent = 1; extent <= 40; ++extent) {
+    for (const Conv3dShape& shape :
+         {Conv3dShape{extent, 3, 4, 16, 16}, {3, extent, 2, 16, 16}, {4, 3, extent, 16, 16}, {2, extent, 5, 16, 16, 1, 3, 3}}) {
+      const Conv3dCase c = make_case(shape);
+      const Passes64 expected = reference_passes(c);
+      for_each_kernel_of(shape, [&](const Conv3dCandidate& kernel) {
+        if (is_winograd(kernel)) expect_alike(passes_of(c, kernel), expected, 2 * kFloatErrors);
+      });
+    }
+  }
+}
+
+TEST(Conv3dKernels, LargeFieldsOfViewAgreeWithDirectConvolution) {
+  for (const Conv3dShape& shape : {Conv3dShape{49, 49, 49, 16, 16}, {41, 41, 21, 32, 16}, {65, 65, 65, 16, 16}}) {
+    const Conv3dCase c = make_case(shape);
+    std::optional<Passes64> direct;
+    for (const Conv3dCandidate& kernel : conv3d_candidates()) {
+      if (kernel.name.ends_with("direct") && kernel.level <= processor_isa() && !direct) direct = passes_of(c, kernel);
+    }
+    for (const Conv3dCandidate& kernel : conv3d_candidates()) {
+      if (!is_winograd(kernel) || kernel.level > processor_isa()) continue;
+      SCOPED_TRACE(label(shape, kernel.name));
+      const Passes64 got = passes_of(c, kernel);
+      EXPECT_LT(relative_rms(got.out, direct->out), 2 * kFloatErrors);
+      EXPECT_LT(relative_rms(got.input_grad, direct->input_grad), 2 * kFloatErrors);
+      EXPECT_LT(relative_rms(got.weight_grad, direct->weight_grad), 10 * kFloatErrors);  // direct sums 1e5 terms in a row
+    }
+  }
 }
 
 TEST(Conv3dKernels, ResultsDoNotDependOnTheNumberOfThreads) {
