@@ -53,9 +53,10 @@ struct Kernels {
   /// To [point][group of outputs][in][channels of the group], some input channels.
   void (*transform_weights)(const Tiling& tiling, const float* weights, std::int64_t in, std::int64_t out,
                             std::int64_t in_begin, std::int64_t in_end, float* out_transformed);
-  /// From [points][in][out], some input channels: weight_grad is added to.
-  void (*transform_products)(const Tiling& tiling, const float* products, std::int64_t in, std::int64_t out,
-                             std::int64_t in_begin, std::int64_t in_end, float* out_weight_grad);
+  /// From the sum of `parts` arrays [points][in][out], `part_floats` apart, some input channels: weight_grad is added to.
+  void (*transform_products)(const Tiling& tiling, const float* products, std::int64_t parts, std::int64_t part_floats,
+                             std::int64_t in, std::int64_t out, std::int64_t in_begin, std::int64_t in_end,
+                             float* out_weight_grad);
   void (*forward)(const ForwardTask& task);
   void (*weights)(const WeightsTask& task);
 };

@@ -519,16 +519,22 @@ void weights(const WeightsTask& task) {
 
 // ---- Transforms of weights --------------------------------------------------------------------------------------------
 
-/// `from` is [kernel_z, kernel_y, kernel_x] vectors `from_step` floats apart (or their points), `to` likewise.
+/// `from` is a sum of `parts` cubes [z, y, x] of vectors, `part_step` floats apart, their vectors `from_step` floats apart;
+/// `to` is one cube, added to if `Add`.
 template <class B, class Z, class Y, class X, bool Add>
-FLOODTIDE_BLOCK void transform_cube(const float* from, Index from_step, float* to, Index to_step) {
+FLOODTIDE_BLOCK void transform_cube(const float* from, Index from_step, Index parts, Index part_step, float* to,
+                                    Index to_step) {
   using Vector = typename B::Vector;
   Vector middle[Z::rows * Y::rows][X::columns];
 #pragma GCC unroll 8
   for (int x = 0; x < X::columns; ++x) {
     transform_plane<B, Z, Y>(
-        [=](int z, int y)
-            FLOODTIDE_LAMBDA { return load_unaligned<B>(from + ((z * Y::columns + y) * X::columns + x) * from_step); },
+        [=](int z, int y) FLOODTIDE_LAMBDA {
+          const float* at = from + ((z * Y::columns + y) * X::columns + x) * from_step;
+          Vector sum = load_unaligned<B>(at);
+          for (Index part = 1; part < parts; ++part) sum += load_unaligned<B>(at + part * part_step);
+          return sum;
+        },
         [&](int z, int y, Vector value) FLOODTIDE_LAMBDA { middle[z * Y::rows + y][x] = value; });
   }
   for (int plane = 0; plane < Z::rows * Y::rows; ++plane) {
@@ -542,7 +548,7 @@ FLOODTIDE_BLOCK void transform_cube(const float* from, Index from_step, float* t
   }
 }
 
-using TransformCube = void (*)(const float*, Index, float*, Index);
+using TransformCube = void (*)(const float*, Index, Index, Index, float*, Index);
 template <class B, template <int> class Transform, bool Add>
 FLOODTIDE_INLINE TransformCube transform_cube_of(const Tiling& t) {
   return with_tile<1>(t.tile_z, [&]<int Z>() {
@@ -562,19 +568,19 @@ void transform_weights(const Tiling& t, const float* weights, Index in, Index ou
     const Index group_begin = channel / group * group;
     const Index width = smaller(group, out - group_begin);
     for (Index k = in_begin; k < in_end; ++k) {
-      transform(weights + k * out + channel, in * out, transformed + group_begin * in + k * width + (channel - group_begin),
-                in * out);
+      transform(weights + k * out + channel, in * out, 1, 0,
+                transformed + group_begin * in + k * width + (channel - group_begin), in * out);
     }
   }
 }
 
 template <class B>
-void transform_products(const Tiling& t, const float* products, Index in, Index out, Index in_begin, Index in_end,
-                        float* weight_grad) {
+void transform_products(const Tiling& t, const float* products, Index parts, Index part_floats, Index in, Index out,
+                        Index in_begin, Index in_end, float* weight_grad) {
   const TransformCube transform = transform_cube_of<B, WeightsGradTransform, true>(t);
   for (Index k = in_begin; k < in_end; ++k) {
     for (Index channel = 0; channel < out; channel += B::Lanes) {
-      transform(products + k * out + channel, in * out, weight_grad + k * out + channel, in * out);
+      transform(products + k * out + channel, in * out, parts, part_floats, weight_grad + k * out + channel, in * out);
     }
   }
 }

@@ -15,7 +15,7 @@ using winograd::Tiling;
 constexpr std::int64_t kChannelBlock = 16;   // stored channels, and input channels of a chunk of a weight transform
 constexpr std::int64_t kMostChannels = 256;  // of the copy that a product makes of its input
 // Parts of the volume whose weight gradients are summed separately, then added in order (CONVENTIONS K6).
-constexpr std::int64_t kWeightsChunks = 8;
+constexpr std::int64_t kWeightsChunks = 4;
 
 std::int64_t tiles_along(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
 
@@ -125,16 +125,8 @@ class WinogradPlan final : public Conv3dPlan {
       kernels_.weights(task);
     });
     parallel_for(in / kChannelBlock, [&](std::int64_t block) {
-      const std::int64_t begin = block * kChannelBlock, end = begin + kChannelBlock;
-      const std::int64_t points = winograd::points(tiling_);
-      for (std::int64_t point = 0; point < points; ++point) {
-        float* const total = sums + (point * in + begin) * out;
-        for (std::int64_t chunk = 1; chunk < chunks; ++chunk) {
-          const float* const part = total + chunk * chunk_floats;
-          for (std::int64_t i = 0; i < kChannelBlock * out; ++i) total[i] += part[i];
-        }
-      }
-      kernels_.transform_products(tiling_, sums, in, out, begin, end, out_weight_grad);
+      const std::int64_t begin = block * kChannelBlock;
+      kernels_.transform_products(tiling_, sums, chunks, chunk_floats, in, out, begin, begin + kChannelBlock, out_weight_grad);
     });
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
       const float* const bias_grad = sums + chunk * chunk_floats + products_;
