@@ -16,6 +16,6 @@ const DirectKernels kAvx2 = kernels_of<Blocks<8, 1, 11, 2, 2, 4, false>>;
 namespace floodtide::kernels::winograd {
 
 // 12 of 16 registers hold sums.
-const Kernels kAvx2 = kernels_of<Blocks<8, 2, 6, 6>>;
+const Kernels kAvx2 = kernels_of<Blocks<8, 2, 6, 6, 12, 28>>;
 
 }  // namespace floodtide::kernels::winograd

@@ -16,6 +16,6 @@ const DirectKernels kAvx512 = kernels_of<Blocks<16, 2, 11, 2, 3, 8, true>>;
 namespace floodtide::kernels::winograd {
 
 // 28 and 22 of 32 registers hold sums.
-const Kernels kAvx512 = kernels_of<Blocks<16, 2, 14, 11>>;
+const Kernels kAvx512 = kernels_of<Blocks<16, 2, 14, 11, 14, 28>>;
 
 }  // namespace floodtide::kernels::winograd

@@ -49,7 +49,8 @@ struct WeightsTask {
 
 /// What an instruction-set file exports. Weights are [kernel_z, kernel_y, kernel_x][in][out].
 struct Kernels {
-  std::int64_t group;  ///< output channels multiplied together
+  std::int64_t forward_tiles;  ///< tiles that forward transforms and multiplies together: a few register blocks
+  std::int64_t weights_tiles;  ///< and backward-weights, which adds up over them: many spare loads and stores of sums
   /// To [point][group of outputs][in][channels of the group], some input channels.
   void (*transform_weights)(const Tiling& tiling, const float* weights, std::int64_t in, std::int64_t out,
                             std::int64_t in_begin, std::int64_t in_end, float* out_transformed);
@@ -64,10 +65,6 @@ struct Kernels {
 extern const Kernels kAvx2;
 extern const Kernels kAvx512;
 
-/// Tiles that are transformed and multiplied together. Forward: what one register block takes. The weights' products are sums
-/// over the tiles of a block: long ones spare loads and stores.
-inline constexpr std::int64_t kForwardTiles = 14, kWeightsTiles = 28;
-
 /// Floats from one point's products to the next in the scratch memory: an odd number of cache lines, because a power of two
 /// would map all points to few sets of the cache.
 constexpr std::int64_t point_stride(std::int64_t tiles, std::int64_t channels) {
@@ -79,11 +76,11 @@ constexpr std::int64_t transformed_floats(const Tiling& t, std::int64_t tiles, s
 }
 /// One vector of 16 channels of every point of a tile: the ring of positions that a transform along x reads.
 constexpr std::int64_t ring_floats(const Tiling& t) { return points(t) * 16; }
-constexpr std::int64_t forward_scratch_floats(const Tiling& t, std::int64_t in, std::int64_t out) {
-  return ring_floats(t) + transformed_floats(t, kForwardTiles, in > out ? in : out);
+constexpr std::int64_t forward_scratch_floats(const Tiling& t, const Kernels& kernels, std::int64_t in, std::int64_t out) {
+  return ring_floats(t) + transformed_floats(t, kernels.forward_tiles, in > out ? in : out);
 }
-constexpr std::int64_t weights_scratch_floats(const Tiling& t, std::int64_t in, std::int64_t out) {
-  return ring_floats(t) + transformed_floats(t, kWeightsTiles, in) + transformed_floats(t, kWeightsTiles, out);
+constexpr std::int64_t weights_scratch_floats(const Tiling& t, const Kernels& kernels, std::int64_t in, std::int64_t out) {
+  return ring_floats(t) + transformed_floats(t, kernels.weights_tiles, in) + transformed_floats(t, kernels.weights_tiles, out);
 }
 
 }  // namespace floodtide::kernels::winograd

@@ -16,12 +16,15 @@ namespace floodtide::kernels::winograd {
 namespace {
 
 /// Register blocks: `Lanes` floats a vector; a product keeps up to Tiles x Vectors sums, the weights' one Channels x Vectors.
-template <int Lanes_, int Vectors_, int Tiles_, int Channels_>
+/// ForwardTiles and WeightsTiles: see Kernels.
+template <int Lanes_, int Vectors_, int Tiles_, int Channels_, int ForwardTiles_, int WeightsTiles_>
 struct Blocks {
   static constexpr int Lanes = Lanes_;
   static constexpr int Vectors = Vectors_;
   static constexpr int Tiles = Tiles_;
   static constexpr int Channels = Channels_;
+  static constexpr int ForwardTiles = ForwardTiles_;
+  static constexpr int WeightsTiles = WeightsTiles_;
   using Vector = typename kernels::Lanes<Lanes_>::Vector;
 };
 
@@ -472,9 +475,9 @@ void forward(const ForwardTask& task) {
   const Source input = input_source(t, task.input, task.in_channels);
   float* const transformed = task.scratch + ring_floats(t);
   const Index step = larger(task.in_channels, task.out_channels);
-  const Index stride = point_stride(kForwardTiles, step);
-  for (Index begin = task.tile_begin; begin < task.tile_end; begin += kForwardTiles) {
-    const Index end = smaller(begin + kForwardTiles, task.tile_end);
+  const Index stride = point_stride(B::ForwardTiles, step);
+  for (Index begin = task.tile_begin; begin < task.tile_end; begin += B::ForwardTiles) {
+    const Index end = smaller(begin + B::ForwardTiles, task.tile_end);
     for_each_segment(t, begin, end, [&](const Segment& segment) {
       gather<B>(t, input, segment, plane, line, task.scratch, transformed, stride, step);
     });
@@ -495,15 +498,15 @@ void weights(const WeightsTask& task) {
   const Source input = input_source(t, task.input, task.in_channels);
   const Source grad = grad_source(t, task.output_grad, task.out_channels);
   float* const x = task.scratch + ring_floats(t);
-  float* const g = x + transformed_floats(t, kWeightsTiles, task.in_channels);
-  const Index x_stride = point_stride(kWeightsTiles, task.in_channels);
-  const Index g_stride = point_stride(kWeightsTiles, task.out_channels);
+  float* const g = x + transformed_floats(t, B::WeightsTiles, task.in_channels);
+  const Index x_stride = point_stride(B::WeightsTiles, task.in_channels);
+  const Index g_stride = point_stride(B::WeightsTiles, task.out_channels);
   // At the interpolation point 1 along each axis a tile's products are the sum of its gradients.
   const Index ones_x = points(t.tile_x) > 1, ones_y = points(t.tile_y) > 1, ones_z = points(t.tile_z) > 1;
   const Index ones = (ones_z * points(t.tile_y) + ones_y) * points(t.tile_x) + ones_x;
   for (Index channel = 0; channel < task.out_channels; ++channel) task.bias_grad[channel] = 0;
-  for (Index begin = task.tile_begin; begin < task.tile_end; begin += kWeightsTiles) {
-    const Index end = smaller(begin + kWeightsTiles, task.tile_end);
+  for (Index begin = task.tile_begin; begin < task.tile_end; begin += B::WeightsTiles) {
+    const Index end = smaller(begin + B::WeightsTiles, task.tile_end);
     for_each_segment(t, begin, end, [&](const Segment& segment) {
       gather<B>(t, input, segment, x_plane, x_line, task.scratch, x, x_stride, task.in_channels);
       gather<B>(t, grad, segment, grad_plane, grad_line, task.scratch, g, g_stride, task.out_channels);
@@ -586,8 +589,8 @@ void transform_products(const Tiling& t, const float* products, Index parts, Ind
 }
 
 template <class B>
-inline constexpr Kernels kernels_of{B::Lanes * B::Vectors, &transform_weights<B>, &transform_products<B>, &forward<B>,
-                                    &weights<B>};
+inline constexpr Kernels kernels_of{B::ForwardTiles,        B::WeightsTiles, &transform_weights<B>,
+                                    &transform_products<B>, &forward<B>,     &weights<B>};
 
 }  // namespace
 }  // namespace floodtide::kernels::winograd

@@ -107,7 +107,7 @@ class WinogradPlan final : public Conv3dPlan {
     const std::int64_t chunk_floats = products_ + out;
     float* const sums = thread_scratch(weights_floats());  // [chunk][point][in][out] with biases after each chunk's
     float* const scratch = sums + chunks * chunk_floats;
-    const std::int64_t scratch_floats = winograd::weights_scratch_floats(tiling_, in, out);
+    const std::int64_t scratch_floats = winograd::weights_scratch_floats(tiling_, kernels_, in, out);
     parallel_for(chunks, [&](std::int64_t chunk) {
       const Range range = chunk_range(tiles(tiling_), chunks, chunk);
       winograd::WeightsTask task{};
@@ -136,14 +136,14 @@ class WinogradPlan final : public Conv3dPlan {
 
  private:
   [[nodiscard]] std::int64_t weights_chunks() const {
-    return std::min(kWeightsChunks, tiles_along(tiles(tiling_), winograd::kWeightsTiles));
+    return std::min(kWeightsChunks, tiles_along(tiles(tiling_), kernels_.weights_tiles));
   }
   [[nodiscard]] std::int64_t forward_floats() const {
-    return winograd::forward_scratch_floats(tiling_, shape_.in_channels, shape_.out_channels);
+    return winograd::forward_scratch_floats(tiling_, kernels_, shape_.in_channels, shape_.out_channels);
   }
   [[nodiscard]] std::int64_t weights_floats() const {
     return weights_chunks() * (products_ + shape_.out_channels) +
-           num_threads() * winograd::weights_scratch_floats(tiling_, shape_.in_channels, shape_.out_channels);
+           num_threads() * winograd::weights_scratch_floats(tiling_, kernels_, shape_.in_channels, shape_.out_channels);
   }
 
   void transform(const float* weights, std::int64_t in, std::int64_t out, float* transformed) const {
@@ -155,11 +155,11 @@ class WinogradPlan final : public Conv3dPlan {
 
   void run(const winograd::ForwardTask& whole) const {
     float* const scratch = thread_scratch(num_threads() * forward_floats());
-    parallel_for(tiles_along(tiles(tiling_), winograd::kForwardTiles), [&](std::int64_t chunk) {
+    parallel_for(tiles_along(tiles(tiling_), kernels_.forward_tiles), [&](std::int64_t chunk) {
       winograd::ForwardTask task = whole;
       task.tiling = tiling_;
-      task.tile_begin = chunk * winograd::kForwardTiles;
-      task.tile_end = std::min(task.tile_begin + winograd::kForwardTiles, tiles(tiling_));
+      task.tile_begin = chunk * kernels_.forward_tiles;
+      task.tile_end = std::min(task.tile_begin + kernels_.forward_tiles, tiles(tiling_));
       task.scratch = scratch + worker_index() * forward_floats();
       kernels_.forward(task);
     });
