@@ -62,6 +62,14 @@ def test_average_goes_on_after_a_resumed_checkpoint(folder: Path) -> None:
     assert same_parameters(whole.result, parts.result)
 
 
+def test_threads_share_fields_of_view_or_voxels_with_the_same_bits(folder: Path) -> None:
+    sections = {"training": {"steps": 20, "walkers": 5}}
+    alone = trained(folder, "one-thread", **sections, run={"threads": 1})
+    for parallel in ("fovs", "voxels"):
+        shared = trained(folder, parallel, **sections, run={"threads": 2, "parallel": parallel})
+        assert same_parameters(alone.model, shared.model)
+
+
 def test_run_directory_holds_configuration_log_events_and_checkpoint(folder: Path) -> None:
     trainer = trained(folder, "whole", training={"steps": 40})
     directory = folder / "whole"
