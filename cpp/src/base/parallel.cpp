@@ -15,7 +15,7 @@ void set_num_threads(int count) {
   omp_set_num_threads(count);
 }
 
-int num_threads() { return omp_get_max_threads(); }
+int num_threads() { return omp_in_parallel() != 0 ? 1 : omp_get_max_threads(); }
 
 int worker_index() { return omp_get_thread_num(); }
 

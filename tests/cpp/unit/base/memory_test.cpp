@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <thread>
 
 #include "floodtide/base/error.hpp"
 
@@ -35,6 +36,21 @@ TEST(AlignedBuffer, RefusesSizesThatOverflow) {
 }
 
 TEST(Memory, PeakIsAtLeastTheResidentSize) { EXPECT_GE(peak_resident_bytes(), resident_bytes()); }
+
+TEST(ThreadScratch, GrowsAndIsKept) {
+  float* const small = thread_scratch(10);
+  ASSERT_NE(small, nullptr);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(small) % kAlignment, 0U);
+  float* const large = thread_scratch(100'000);
+  large[99'999] = 1;
+  const std::int64_t before = allocation_count();
+  EXPECT_EQ(thread_scratch(50'000), large);
+  EXPECT_EQ(thread_scratch(100'000), large);
+  EXPECT_EQ(allocation_count(), before);
+  float* of_another = nullptr;
+  std::thread([&] { of_another = thread_scratch(10); }).join();
+  EXPECT_NE(of_another, large);
+}
 
 }  // namespace
 }  // namespace floodtide

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
 #include "floodtide/base/error.hpp"
@@ -28,6 +29,23 @@ TEST(ParallelFor, RethrowsTheFailureOfAChunk) {
                               if (chunk == 5) raise(ErrorCode::numerical, "chunk 5");
                             }),
                Error);
+}
+
+TEST(ParallelFor, RunsOnOneThreadInsideOfAnother) {
+  const int before = num_threads();
+  set_num_threads(3);
+  std::array<int, 6> threads{};
+  std::array<std::array<int, 4>, 6> workers{};
+  parallel_for(6, [&](std::int64_t outer) {
+    threads[static_cast<std::size_t>(outer)] = num_threads();
+    parallel_for(4, [&](std::int64_t inner) {
+      workers[static_cast<std::size_t>(outer)][static_cast<std::size_t>(inner)] = worker_index();
+    });
+  });
+  EXPECT_EQ(num_threads(), 3);
+  for (const int count : threads) EXPECT_EQ(count, 1);
+  for (const auto& row : workers) EXPECT_EQ(row, (std::array<int, 4>{}));
+  set_num_threads(before);
 }
 
 TEST(ChunkRange, CoversEverythingWithSizesThatDifferByOne) {
