@@ -21,8 +21,12 @@ def folder(tmp_path, monkeypatch):
     """A small volume and a configuration whose checkpoint is MODEL."""
     real_load = nn.load
 
-    def load(path, fov=None, deltas=None):
-        return MODEL if path.endswith("model.h5") else real_load(path, fov=fov, deltas=deltas)
+    def load(path, fov=None, deltas=None, compute="fp32"):
+        return (
+            MODEL
+            if path.endswith("model.h5")
+            else real_load(path, fov=fov, deltas=deltas, compute=compute)
+        )
 
     monkeypatch.setattr(nn, "load", load)
     rng = np.random.default_rng(0)

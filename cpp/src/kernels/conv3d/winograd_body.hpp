@@ -12,6 +12,10 @@
 // The transform along (z, y) of one x position happens in registers; positions wait in a ring in L1 for the one along x,
 // because neighbouring tiles share them.
 // Sources: Lavin and Gray, arXiv 1509.09308; Budden et al., ICML 2017; Jia et al., PPoPP 2018.
+// Weights are transformed in vectors wider than a register. Nothing outside of this file calls what takes them, so that
+// their ABI does not matter.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 namespace floodtide::kernels::winograd {
 namespace {
 
@@ -30,6 +34,9 @@ struct Blocks {
 
 // ---- Transforms -----------------------------------------------------------------------------------------------------
 
+template <class V>
+using Scalar = __typeof__(V{}[0]);
+
 /// Where a row's sum starts: at a factor of one if there is any, which saves a multiplication.
 template <class T>
 constexpr int first_term(int row) {
@@ -46,7 +53,7 @@ FLOODTIDE_INLINE V add_terms(const V (&in)[T::columns], V sum) {
   if constexpr (Column == T::columns) {
     return sum;
   } else {
-    constexpr float factor = T::at(Row, Column);
+    constexpr auto factor = static_cast<Scalar<V>>(T::at(Row, Column));
     if constexpr (Column == first_term<T>(Row) || factor == 0) return add_terms<T, Row, Column + 1>(in, sum);
     if constexpr (factor == 1) return add_terms<T, Row, Column + 1>(in, sum + in[Column]);
     if constexpr (factor == -1) return add_terms<T, Row, Column + 1>(in, sum - in[Column]);
@@ -59,7 +66,7 @@ template <class T, int Row = 0, class V>
 FLOODTIDE_INLINE void apply(const V (&in)[T::columns], V (&out)[T::rows]) {
   if constexpr (Row < T::rows) {
     constexpr int first = first_term<T>(Row);
-    constexpr float factor = T::at(Row, first);
+    constexpr auto factor = static_cast<Scalar<V>>(T::at(Row, first));
     out[Row] = add_terms<T, Row, 0>(in, factor == 1 ? in[first] : factor * in[first]);
     apply<T, Row + 1>(in, out);
   }
@@ -398,9 +405,7 @@ FLOODTIDE_BLOCK void weights_block(const float* x, Index x_step, const float* gr
 #pragma GCC unroll 16
   for (int channel = 0; channel < Channels; ++channel) {
 #pragma GCC unroll 4
-    for (int vector = 0; vector < Vectors; ++vector) {
-      sum[channel][vector] = first ? Vector{} : load<B>(sums + channel * sums_step + vector * B::Lanes);
-    }
+    for (int vector = 0; vector < Vectors; ++vector) sum[channel][vector] = Vector{};
   }
   for (Index tile = 0; tile < tiles; ++tile, x += x_step, grad += grad_step) {
     Vector gradient[Vectors];
@@ -416,7 +421,9 @@ FLOODTIDE_BLOCK void weights_block(const float* x, Index x_step, const float* gr
   for (int channel = 0; channel < Channels; ++channel) {
 #pragma GCC unroll 4
     for (int vector = 0; vector < Vectors; ++vector) {
-      slot<B>(sums + channel * sums_step + vector * B::Lanes) = sum[channel][vector];
+      // A block's sum apart, then added to those before: rounds less than one long sum.
+      float* const at = sums + channel * sums_step + vector * B::Lanes;
+      slot<B>(at) = first ? sum[channel][vector] : load<B>(at) + sum[channel][vector];
     }
   }
 }
@@ -522,20 +529,32 @@ void weights(const WeightsTask& task) {
 
 // ---- Transforms of weights --------------------------------------------------------------------------------------------
 
+/// Vectors of as many doubles.
+template <class B>
+struct Wide {
+  static constexpr int Lanes = B::Lanes;
+  typedef double Vector __attribute__((vector_size(sizeof(double) * B::Lanes)));
+};
+template <class B>
+FLOODTIDE_INLINE typename Wide<B>::Vector widened(typename B::Vector value) {
+  return __builtin_convertvector(value, typename Wide<B>::Vector);
+}
+
 /// `from` is a sum of `parts` cubes [z, y, x] of vectors, `part_step` floats apart, their vectors `from_step` floats apart;
 /// `to` is one cube, added to if `Add`.
+/// In double precision: what the transformed weights lack, every tile lacks.
 template <class B, class Z, class Y, class X, bool Add>
 FLOODTIDE_BLOCK void transform_cube(const float* from, Index from_step, Index parts, Index part_step, float* to,
                                     Index to_step) {
-  using Vector = typename B::Vector;
+  using Vector = typename Wide<B>::Vector;
   Vector middle[Z::rows * Y::rows][X::columns];
 #pragma GCC unroll 8
   for (int x = 0; x < X::columns; ++x) {
-    transform_plane<B, Z, Y>(
+    transform_plane<Wide<B>, Z, Y>(
         [=](int z, int y) FLOODTIDE_LAMBDA {
           const float* at = from + ((z * Y::columns + y) * X::columns + x) * from_step;
-          Vector sum = load_unaligned<B>(at);
-          for (Index part = 1; part < parts; ++part) sum += load_unaligned<B>(at + part * part_step);
+          Vector sum = widened<B>(load_unaligned<B>(at));
+          for (Index part = 1; part < parts; ++part) sum += widened<B>(load_unaligned<B>(at + part * part_step));
           return sum;
         },
         [&](int z, int y, Vector value) FLOODTIDE_LAMBDA { middle[z * Y::rows + y][x] = value; });
@@ -546,7 +565,8 @@ FLOODTIDE_BLOCK void transform_cube(const float* from, Index from_step, Index pa
 #pragma GCC unroll 8
     for (int x = 0; x < X::rows; ++x) {
       float* const at = to + (plane * X::rows + x) * to_step;
-      store_unaligned<B>(at, Add ? load_unaligned<B>(at) + result[x] : result[x]);
+      const auto narrow = __builtin_convertvector(result[x], typename B::Vector);
+      store_unaligned<B>(at, Add ? load_unaligned<B>(at) + narrow : narrow);
     }
   }
 }

@@ -11,9 +11,9 @@ namespace floodtide::kernels::winograd {
 template <int Kernel, int Tile>
 struct Matrices {
   static constexpr int points = Tile + Kernel - 1;
-  float input[points][points]{};
-  float output[Tile][points]{};
-  float weights[points][Kernel]{};
+  double input[points][points]{};
+  double output[Tile][points]{};
+  double weights[points][Kernel]{};
 
   constexpr Matrices() {
     constexpr double of_4[] = {0, 1, -1};
@@ -31,11 +31,11 @@ struct Matrices {
         for (int k = degree; k >= 0; --k) polynomial[k] = (k > 0 ? polynomial[k - 1] : 0) - a[l] * polynomial[k];
         if (j < finite) scale *= a[j] - a[l];
       }
-      for (int k = 0; k < points; ++k) input[j][k] = static_cast<float>(polynomial[k]);
+      for (int k = 0; k < points; ++k) input[j][k] = polynomial[k];
       double power = 1;
       for (int k = 0; k < (Tile > Kernel ? Tile : Kernel); ++k) {
-        if (j < finite && k < Tile) output[k][j] = static_cast<float>(power);
-        if (j < finite && k < Kernel) weights[j][k] = static_cast<float>(power / scale);
+        if (j < finite && k < Tile) output[k][j] = power;
+        if (j < finite && k < Kernel) weights[j][k] = power / scale;
         if (j < finite) power *= a[j];
       }
     }
@@ -56,23 +56,23 @@ constexpr int points_of(int tile) { return tile + kernel_of(tile) - 1; }
 template <int Tile>
 struct InputTransform {
   static constexpr int rows = points_of(Tile), columns = points_of(Tile);
-  static constexpr float at(int row, int column) { return kMatrices<kernel_of(Tile), Tile>.input[row][column]; }
+  static constexpr double at(int row, int column) { return kMatrices<kernel_of(Tile), Tile>.input[row][column]; }
 };
 template <int Tile>
 struct OutputTransform {
   static constexpr int rows = Tile, columns = points_of(Tile);
-  static constexpr float at(int row, int column) { return kMatrices<kernel_of(Tile), Tile>.output[row][column]; }
+  static constexpr double at(int row, int column) { return kMatrices<kernel_of(Tile), Tile>.output[row][column]; }
 };
 template <int Tile>
 struct WeightsTransform {
   static constexpr int rows = points_of(Tile), columns = kernel_of(Tile);
-  static constexpr float at(int row, int column) { return kMatrices<kernel_of(Tile), Tile>.weights[row][column]; }
+  static constexpr double at(int row, int column) { return kMatrices<kernel_of(Tile), Tile>.weights[row][column]; }
 };
 /// The gradient of what `Transform` makes, back to what it was made from.
 template <class Transform>
 struct Transposed {
   static constexpr int rows = Transform::columns, columns = Transform::rows;
-  static constexpr float at(int row, int column) { return Transform::at(column, row); }
+  static constexpr double at(int row, int column) { return Transform::at(column, row); }
 };
 template <int Tile>
 using OutputGradTransform = Transposed<OutputTransform<Tile>>;

@@ -15,7 +15,7 @@ using winograd::Tiling;
 constexpr std::int64_t kChannelBlock = 16;   // stored channels, and input channels of a chunk of a weight transform
 constexpr std::int64_t kMostChannels = 256;  // of the copy that a product makes of its input
 // Parts of the volume whose weight gradients are summed separately, then added in order (CONVENTIONS K6).
-constexpr std::int64_t kWeightsChunks = 4;
+constexpr std::int64_t kWeightsChunks = 8;
 
 std::int64_t tiles_along(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
 
