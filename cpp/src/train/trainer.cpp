@@ -22,6 +22,13 @@ constexpr std::size_t kFailed = 0;
 constexpr std::uint32_t kRequests[] = {kLog, kCheckpoint, kStop};
 constexpr std::size_t kFlags = 1 + std::size(kRequests);
 
+/// A walker's next field of view.
+struct Field {
+  explicit Field(const Vec3& fov) : image(fov), logits(fov), labels(fov), weights(fov) {}
+  Box box{};
+  Tensor<float, 3> image, logits, labels, weights;
+};
+
 std::vector<Walker> make_walkers(const comm::Communicator& communicator, const TrainerOptions& options,
                                  const flood::TrainingFloodOptions& flood) {
   std::vector<Walker> walkers;
@@ -38,13 +45,6 @@ std::uint64_t parameter_hash(std::span<const float> parameters) noexcept {
   }
   return hash;
 }
-
-/// A walker's next field of view.
-struct Field {
-  explicit Field(const Vec3& fov) : image(fov), logits(fov), labels(fov), weights(fov) {}
-  Box box{};
-  Tensor<float, 3> image, logits, labels, weights;
-};
 
 struct Trainer::Impl {
   nn::Ffn& network;
