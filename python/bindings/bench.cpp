@@ -148,7 +148,7 @@ void register_bench(py::module_& m) {
       "Names and levels of the convolution kernels, best first.");
   py::class_<PassesAndPeak>(module, "NetworkPasses", "A network's passes to be timed; see floodtide.bench_step.")
       .def(py::init([](int depth, const Vec3& fov, int features, std::int64_t batch, const std::string& compute,
-                       const std::string& parallel) {
+                       const std::string& parallel, const std::string& kernel) {
              const py::gil_scoped_release unlocked;
              return std::make_unique<PassesAndPeak>(
                  PassesAndPeak{bench::NetworkPasses({.depth = depth,
@@ -156,11 +156,13 @@ void register_bench(py::module_& m) {
                                                      .deltas = {0, 0, 0},
                                                      .features = features,
                                                      .compute = kernels::compute_named(compute),
-                                                     .parallel = nn::parallel_named(parallel)},
+                                                     .parallel = nn::parallel_named(parallel),
+                                                     .kernel = kernel},
                                                     batch),
                                bench::Peak(active_isa())});
            }),
-           py::arg("depth"), py::arg("fov"), py::arg("features"), py::arg("batch"), py::arg("compute"), py::arg("parallel"))
+           py::arg("depth"), py::arg("fov"), py::arg("features"), py::arg("batch"), py::arg("compute"), py::arg("parallel"),
+           py::arg("kernel") = "")
       .def(
           "step", [](PassesAndPeak& self) { return self.passes.step(); }, py::call_guard<py::gil_scoped_release>())
       .def(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network's training step and forward pass, timed beside the multiply-add peak and, on request, PyTorch."""
+"""A network's training step and forward pass, timed beside the multiply-add peak and, on request,
+PyTorch or another convolution kernel."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from floodtide.bench import Row, stamped, threads
 from floodtide.errors import InvalidArgumentError, UnsupportedError
 
 LEAST_SAMPLES = 20
+TORCH = ("torch", "torch-bf16")
 MIB = 2**20
 
 
@@ -52,8 +54,9 @@ def step(
     """Time forward, backward, clipping and Adam, after checking the gradient.
 
     Rows have the fields of `floodtide.bench` and `fovs_per_s`; ours also `peak_memory_mib` (of the
-    whole process before PyTorch is imported), `step_memory_mib` (what of it came after the start of
-    the benchmark) and, beside PyTorch, `speedup` (its better memory format's median over ours).
+    whole process before the other contestant is made), `step_memory_mib` (what of it came after the
+    start of the benchmark) and, beside another, `speedup` (its median over ours; of PyTorch's two
+    memory formats the better one's).
     `gflops` count direct convolution.
 
     Args:
@@ -61,11 +64,13 @@ def step(
         thread_counts: Numbers of threads, one set of rows for each.
         seconds: Least time to spend on each step; at least 20 samples are taken.
         against: "torch" for the same step in PyTorch, "torch-bf16" for that under autocast to
-            bfloat16, or empty.
+            bfloat16, the name of a convolution kernel for the same step with it ("onednn": its
+            times include the copies between our layout and its own), or empty.
 
     Raises:
         InvalidArgumentError: If an argument is out of range or `against` is unknown.
-        UnsupportedError: If PyTorch is asked for and not installed.
+        UnsupportedError: If PyTorch is asked for and not installed, or the kernel needs another
+            processor or build.
     """
     yield from _benchmark("step", network, thread_counts, seconds, against)
 
@@ -84,11 +89,12 @@ def forward(
 def _benchmark(
     name: str, network: Network, thread_counts: Sequence[int], seconds: float, against: str
 ) -> Iterator[Row]:
-    if against not in ("", "torch", "torch-bf16"):
+    kernels = [kernel for kernel, _ in _core.bench.conv_kernels()]
+    if against not in ("", *TORCH, *kernels):
         raise InvalidArgumentError(
-            f"{name}: --against is '{against}', expected 'torch' or 'torch-bf16'"
+            f"{name}: --against is '{against}', expected one of {', '.join((*TORCH, *kernels))}"
         )
-    if against:
+    if against in TORCH:
         import importlib.util
 
         if importlib.util.find_spec("torch") is None:
@@ -101,17 +107,24 @@ def _benchmark(
             yield from _rows(name, network, count, seconds, against, before)
 
 
-def _rows(
-    name: str, network: Network, count: int, seconds: float, against: str, before: int
-) -> Iterator[Row]:
-    ours = _core.bench.NetworkPasses(
+def _passes(network: Network, kernel: str = "") -> Any:
+    # A oneDNN primitive serves one caller at a time.
+    parallel = "voxels" if kernel == "onednn" else network.parallel
+    return _core.bench.NetworkPasses(
         network.depth,
         network.fov,
         network.features,
         network.batch,
         network.compute,
-        network.parallel,
+        parallel,
+        kernel,
     )
+
+
+def _rows(
+    name: str, network: Network, count: int, seconds: float, against: str, before: int
+) -> Iterator[Row]:
+    ours = _passes(network)
     run: Callable[[], Any] = getattr(ours, name)
     flops: float = getattr(ours, f"{name}_flops")()
     run()
@@ -121,7 +134,7 @@ def _rows(
         "step_memory_mib": (_core.peak_resident_bytes() - before) / MIB,
     }
     bodies = {"floodtide": run}
-    if against:
+    if against in TORCH:
         from floodtide._torch_step import LAYOUTS, TorchPasses
 
         for layout in LAYOUTS:
@@ -129,6 +142,8 @@ def _rows(
                 network, threads=count, layout=layout, bfloat16=against == "torch-bf16"
             )
             bodies[f"{against} {layout}"] = getattr(passes, name)
+    elif against:
+        bodies[against] = getattr(_passes(network, against), name)
     samples: dict[str, list[float]] = {body: [] for body in (*bodies, "peak")}
     for body in bodies.values():
         body()

@@ -18,7 +18,7 @@ std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, const FfnOption
   std::vector<kernels::Conv3d> convolutions;
   convolutions.reserve(static_cast<std::size_t>(2 * options.depth));
   for (int number = 0; number < 2 * options.depth; ++number) {
-    convolutions.emplace_back(convolution_shape(size, options.features, number), active_isa(), "", options.compute);
+    convolutions.emplace_back(convolution_shape(size, options.features, number), active_isa(), options.kernel, options.compute);
   }
   return convolutions;
 }

@@ -53,7 +53,8 @@ def _network_options(depth: int) -> Callable[[Callable[..., Any]], Callable[...,
         click.option(
             "--against",
             default="",
-            help="'torch' or 'torch-bf16': the same in PyTorch, run in turn with ours.",
+            help="Run in turn with ours: the same in PyTorch ('torch'; 'torch-bf16' under autocast), or "
+            "with a convolution kernel given by name, such as 'onednn'.",
         ),
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from floodtide import bench_step, errors, nn
+from floodtide import _core, bench_step, errors, nn
 from floodtide.cli.bench import command
 
 SMALL = bench_step.Network(depth=2, fov=(5, 5, 5), features=4, batch=2)
@@ -67,8 +67,28 @@ def test_against_torch_has_a_row_for_each_memory_format() -> None:
     ]
 
 
+def test_against_a_kernel_runs_the_same_network_with_it() -> None:
+    for benchmark in (bench_step.step, bench_step.forward):
+        ours, other = benchmark(SMALL, seconds=0, against="eigen")
+        assert other["kernel"] == "eigen"
+        assert other["name"] == f"{ours['name']} eigen"
+        assert ours["speedup"] == pytest.approx(other["median_s"] / ours["median_s"])
+        assert other["gflops"] * other["median_s"] == pytest.approx(
+            ours["gflops"] * ours["median_s"]
+        )
+
+
+def test_a_network_uses_the_kernel_that_is_named() -> None:
+    names = _core.bench.NetworkPasses(2, [5, 5, 5], 4, 1, "fp32", "fovs", "eigen").kernel_names()
+    assert names.count("eigen") == 6  # three passes of the first and of the other convolutions
+    with pytest.raises(errors.InvalidArgumentError, match="kernel 'abacus' is unknown"):
+        _core.bench.NetworkPasses(2, [5, 5, 5], 4, 1, "fp32", "fovs", "abacus")
+
+
 def test_what_cannot_be_compared_with_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="'caffe', expected 'torch' or"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match="'caffe', expected one of torch, torch-bf16, "
+    ):
         list(bench_step.step(SMALL, against="caffe"))
 
     def find_nothing(name: str) -> Any:

@@ -31,6 +31,7 @@ struct FfnOptions {
   std::uint64_t seed = 0;  ///< of the initial weights
   kernels::Compute compute = kernels::Compute::fp32;
   Parallel parallel = Parallel::fovs;
+  std::string kernel = {};  ///< of all convolutions, by name, for comparisons; empty for the usual choice
 };
 
 /// One example of a batch. Arrays are [z, y, x], all of the same shape.

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/conv3d/simd.hpp"
+#include "kernels/conv3d/winograd.hpp"
+
+// The products of transformed tiles with transformed weights, and of transformed inputs with transformed gradients.
+namespace floodtide::kernels::winograd {
+namespace {
+
+/// out[tile][0 .. Vectors) = sum over k of x[tile][k] * weights[k]: one point, Tiles tiles.
+template <class B, int Tiles, int Vectors>
+FLOODTIDE_BLOCK void product_block(const float* x, Index step, Index depth, const float* weights, float* out) {
+  using Vector = typename B::Vector;
+  Vector sums[Tiles][Vectors];
+#pragma GCC unroll 16
+  for (int tile = 0; tile < Tiles; ++tile) {
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) sums[tile][vector] = Vector{};
+  }
+  // One pointer for three tiles: x86 addresses reach base, base + step and base + 2 * step.
+  const float* base[(Tiles + 2) / 3];
+#pragma GCC unroll 8
+  for (int i = 0; i < (Tiles + 2) / 3; ++i) base[i] = x + 3 * i * step;
+#pragma GCC unroll 4
+  for (Index k = 0; k < depth; ++k, weights += Vectors * B::Lanes) {
+    Vector weight[Vectors];
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) weight[vector] = load<B>(weights + vector * B::Lanes);
+#pragma GCC unroll 16
+    for (int tile = 0; tile < Tiles; ++tile) {
+      const float value = base[tile / 3][tile % 3 * step + k];
+#pragma GCC unroll 4
+      for (int vector = 0; vector < Vectors; ++vector) sums[tile][vector] += weight[vector] * value;
+    }
+  }
+#pragma GCC unroll 16
+  for (int tile = 0; tile < Tiles; ++tile) {
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) slot<B>(out + tile * step + vector * B::Lanes) = sums[tile][vector];
+  }
+}
+
+template <class B, int Tiles, int Vectors>
+FLOODTIDE_INLINE void product_tiles(Index count, const float* x, Index step, Index depth, const float* weights, float* out) {
+  if constexpr (Tiles > 1) {
+    if (count < Tiles) return product_tiles<B, Tiles - 1, Vectors>(count, x, step, depth, weights, out);
+  }
+  product_block<B, Tiles, Vectors>(x, step, depth, weights, out);
+}
+
+/// All points' products in place: [tile][in] becomes [tile][out], tiles `step` floats apart.
+template <class B>
+void products(const ForwardTask& task, Index tiles, float* transformed, Index stride, Index step) {
+  constexpr Index group = B::Lanes * B::Vectors;
+  alignas(64) float copy[B::Tiles * 256];
+  const Index count = points(task.tiling);
+  const Index blocks = (tiles + B::Tiles - 1) / B::Tiles;
+  const float* weights = task.weights;
+  for (Index point = 0; point < count; ++point, weights += task.in_channels * task.out_channels) {
+    for (Index block = 0; block < blocks; ++block) {
+      const Index begin = part_begin(tiles, blocks, block);
+      const Index here = part_begin(tiles, blocks, block + 1) - begin;
+      float* const at = transformed + point * stride + begin * step;
+      const float* from = at;
+      if (task.out_channels > group) {  // the first group's results overwrite what the others read
+        for (Index i = 0; i < here * step; i += B::Lanes) slot<B>(copy + i) = load<B>(at + i);
+        from = copy;
+      }
+      const float* group_weights = weights;
+      for (Index channel = 0; channel < task.out_channels; channel += group) {
+        if (group <= 16 || task.out_channels - channel >= group) {
+          product_tiles<B, B::Tiles, B::Vectors>(here, from, step, task.in_channels, group_weights, at + channel);
+        } else {
+          product_tiles<B, B::Tiles, 16 / B::Lanes>(here, from, step, task.in_channels, group_weights, at + channel);
+        }
+        group_weights += task.in_channels * group;
+      }
+    }
+  }
+}
+
+/// sums[channel][0 .. Vectors) (+)= over tiles x[tile][channel] * grad[tile]: one point, Channels input channels.
+template <class B, int Channels, int Vectors>
+FLOODTIDE_BLOCK void weights_block(const float* x, Index x_step, const float* grad, Index grad_step, Index tiles, bool first,
+                                   float* sums, Index sums_step) {
+  using Vector = typename B::Vector;
+  Vector sum[Channels][Vectors];
+#pragma GCC unroll 16
+  for (int channel = 0; channel < Channels; ++channel) {
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) sum[channel][vector] = Vector{};
+  }
+  for (Index tile = 0; tile < tiles; ++tile, x += x_step, grad += grad_step) {
+    Vector gradient[Vectors];
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) gradient[vector] = load<B>(grad + vector * B::Lanes);
+#pragma GCC unroll 16
+    for (int channel = 0; channel < Channels; ++channel) {
+#pragma GCC unroll 4
+      for (int vector = 0; vector < Vectors; ++vector) sum[channel][vector] += gradient[vector] * x[channel];
+    }
+  }
+#pragma GCC unroll 16
+  for (int channel = 0; channel < Channels; ++channel) {
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) {
+      // A block's sum apart, then added to those before: rounds less than one long sum.
+      float* const at = sums + channel * sums_step + vector * B::Lanes;
+      slot<B>(at) = first ? sum[channel][vector] : load<B>(at) + sum[channel][vector];
+    }
+  }
+}
+
+template <class B, int Channels, int Vectors>
+FLOODTIDE_INLINE void weights_channels(Index count, const float* x, Index x_step, const float* grad, Index grad_step,
+                                       Index tiles, bool first, float* sums, Index sums_step) {
+  if constexpr (Channels > 1) {
+    if (count < Channels) {
+      return weights_channels<B, Channels - 1, Vectors>(count, x, x_step, grad, grad_step, tiles, first, sums, sums_step);
+    }
+  }
+  weights_block<B, Channels, Vectors>(x, x_step, grad, grad_step, tiles, first, sums, sums_step);
+}
+
+/// One point: sums[in][out] (+)= x^T * grad.
+template <class B, int Vectors>
+FLOODTIDE_INLINE void weights_group(const WeightsTask& task, const float* x, const float* grad, Index tiles, bool first,
+                                    float* sums) {
+  const Index blocks = (task.in_channels + B::Channels - 1) / B::Channels;
+  for (Index block = 0; block < blocks; ++block) {
+    const Index begin = part_begin(task.in_channels, blocks, block);
+    const Index count = part_begin(task.in_channels, blocks, block + 1) - begin;
+    weights_channels<B, B::Channels, Vectors>(count, x + begin, task.in_channels, grad, task.out_channels, tiles, first,
+                                              sums + begin * task.out_channels, task.out_channels);
+  }
+}
+
+template <class B>
+void weight_products(const WeightsTask& task, Index tiles, const float* x, Index x_stride, const float* grad, Index grad_stride,
+                     bool first) {
+  constexpr Index group = B::Lanes * B::Vectors;
+  const Index count = points(task.tiling);
+  float* sums = task.products;
+  for (Index point = 0; point < count; ++point, sums += task.in_channels * task.out_channels) {
+    for (Index channel = 0; channel < task.out_channels; channel += group) {
+      const float* const from = grad + point * grad_stride + channel;
+      if (group <= 16 || task.out_channels - channel >= group) {
+        weights_group<B, B::Vectors>(task, x + point * x_stride, from, tiles, first, sums + channel);
+      } else {
+        weights_group<B, 16 / B::Lanes>(task, x + point * x_stride, from, tiles, first, sums + channel);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace floodtide::kernels::winograd
