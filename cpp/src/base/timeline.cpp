@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/base/timeline.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "floodtide/base/error.hpp"
+
+namespace floodtide {
+namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c));
+      out += code;
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string arguments(const Timeline::Event& event) {
+  std::string out;
+  const auto add = [&](std::string_view name, std::int64_t value) {
+    if (value >= 0) out += str_cat(out.empty() ? "" : ", ", quoted(name), ": ", value);
+  };
+  add("step", event.step);
+  add("bucket", event.bucket);
+  add("bytes", event.bytes);
+  return str_cat('{', out, '}');
+}
+
+std::string microseconds(std::int64_t ns) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%lld.%03d", static_cast<long long>(ns / 1000), static_cast<int>(ns % 1000));
+  return text;
+}
+
+/// A file that is closed with its owner.
+class File {
+ public:
+  File(const std::string& path, int flags) : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+    FLOODTIDE_REQUIRE(descriptor_ >= 0, io, path, ": cannot be opened for writing: ", std::strerror(errno));
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  File(File&&) = delete;
+  File& operator=(File&&) = delete;
+  ~File() { ::close(descriptor_); }
+
+  /// In one call if the system allows: nobody sees half of it.
+  void write_at(std::int64_t offset, std::string_view text) const {
+    while (!text.empty()) {
+      const ssize_t written = ::pwrite(descriptor_, text.data(), text.size(), offset);
+      FLOODTIDE_REQUIRE(written > 0, io, path_, ": cannot be written: ", std::strerror(errno));
+      text.remove_prefix(static_cast<std::size_t>(written));
+      offset += written;
+    }
+  }
+
+ private:
+  std::string path_;
+  int descriptor_;
+};
+
+constexpr std::string_view kEnd = "\n]\n";
+
+}  // namespace
+
+struct Timeline::State {
+  explicit State(std::size_t remembered) : ring(remembered) {}
+
+  mutable std::mutex mutex;
+  std::vector<Event> ring;
+  std::uint64_t begun = 0;  // number of the next event; event n lies in ring[n % size]
+  std::vector<Event> finished;
+  std::unique_ptr<File> file;
+  std::int64_t file_end = 0;  // where kEnd begins
+  int rank = 0;
+  std::int64_t offset_ns = 0;
+
+  [[nodiscard]] std::uint64_t oldest() const { return begun > ring.size() ? begun - ring.size() : 0; }
+  Event& slot(std::uint64_t number) { return ring[number % ring.size()]; }
+  [[nodiscard]] const Event& slot(std::uint64_t number) const { return ring[number % ring.size()]; }
+
+  [[nodiscard]] std::string line(const Event& event) const {
+    return str_cat("{\"name\": ", quoted(event.name), ", \"ph\": \"X\", \"pid\": ", rank, ", \"tid\": ", quoted(event.track),
+                   ", \"ts\": ", microseconds(event.start_ns + offset_ns),
+                   ", \"dur\": ", microseconds(event.end_ns - event.start_ns), ", \"args\": ", arguments(event), '}');
+  }
+};
+
+Timeline::Timeline(std::size_t remembered) : state_(std::make_unique<State>(remembered)) {
+  FLOODTIDE_REQUIRE(remembered >= 1, invalid_argument, "timeline: remembers ", remembered, " events, expected at least 1");
+}
+
+Timeline::~Timeline() {
+  try {
+    flush();
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a destructor must not throw; flush() tells those who ask
+  }
+}
+
+std::uint64_t Timeline::begin(const Event& event) {
+  const std::lock_guard lock(state_->mutex);
+  const std::uint64_t number = state_->begun++;
+  Event& slot = state_->slot(number);
+  slot = event;
+  slot.start_ns = now_ns();
+  slot.end_ns = -1;
+  return number;
+}
+
+void Timeline::end(std::uint64_t number) {
+  const std::lock_guard lock(state_->mutex);
+  if (number < state_->oldest()) return;  // so many have begun since that it is forgotten
+  Event& event = state_->slot(number);
+  event.end_ns = now_ns();
+  if (state_->file) state_->finished.push_back(event);
+}
+
+std::vector<Timeline::Event> Timeline::last() const {
+  const std::lock_guard lock(state_->mutex);
+  std::vector<Event> events;
+  for (std::uint64_t number = state_->oldest(); number < state_->begun; ++number) events.push_back(state_->slot(number));
+  return events;
+}
+
+std::optional<Timeline::Event> Timeline::current(std::string_view track) const {
+  const std::lock_guard lock(state_->mutex);
+  for (std::uint64_t number = state_->begun; number > state_->oldest(); --number) {
+    const Event& event = state_->slot(number - 1);
+    if (event.end_ns < 0 && event.track == track) return event;
+  }
+  return std::nullopt;
+}
+
+void Timeline::open(const std::string& path, int rank, std::int64_t offset_ns) {
+  const std::lock_guard lock(state_->mutex);
+  auto file = std::make_unique<File>(path, O_WRONLY | O_CREAT | O_TRUNC);
+  const std::string begin =
+      str_cat("[\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": ", rank, ", \"args\": {\"name\": \"rank ", rank, "\"}}");
+  file->write_at(0, begin + std::string(kEnd));
+  state_->file = std::move(file);
+  state_->file_end = static_cast<std::int64_t>(begin.size());
+  state_->rank = rank;
+  state_->offset_ns = offset_ns;
+}
+
+void Timeline::flush() {
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->file || state_->finished.empty()) return;
+  std::string text;
+  for (const Event& event : state_->finished) text += ",\n" + state_->line(event);
+  state_->finished.clear();
+  state_->file->write_at(state_->file_end, text + std::string(kEnd));
+  state_->file_end += static_cast<std::int64_t>(text.size());
+}
+
+void Timeline::dump(const std::string& path, int rank, std::string_view reason) const {
+  const std::int64_t now = now_ns();
+  std::string text = str_cat("{\"rank\": ", rank, ", \"reason\": ", quoted(reason), ", \"events\": [");
+  bool first = true;
+  for (const Event& event : last()) {
+    const std::int64_t end = event.end_ns < 0 ? now : event.end_ns;
+    text += str_cat(first ? "\n" : ",\n", "{\"name\": ", quoted(event.name), ", \"track\": ", quoted(event.track),
+                    ", \"ago_us\": ", microseconds(now - event.start_ns), ", \"took_us\": ", microseconds(end - event.start_ns),
+                    ", \"done\": ", event.end_ns < 0 ? "false" : "true", ", \"about\": ", arguments(event), '}');
+    first = false;
+  }
+  const std::string temporary = path + ".part";
+  File(temporary, O_WRONLY | O_CREAT | O_TRUNC).write_at(0, text + "\n]}\n");
+  FLOODTIDE_REQUIRE(std::rename(temporary.c_str(), path.c_str()) == 0, io, path, ": cannot be written: ", std::strerror(errno));
+}
+
+}  // namespace floodtide
