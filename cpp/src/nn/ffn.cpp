@@ -110,7 +110,7 @@ void Ffn::forward(std::span<const FfnExample> batch) {
   if (!batch.empty()) state_->planned(batch[0].image.shape(), Passes::forward).forward(batch);
 }
 
-void Ffn::loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradients, double scale) {
+void Ffn::loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradients, double scale, const OnReady& on_ready) {
   for (const FfnExample& example : batch) {
     check_example(example, batch[0].image.shape());
     check_shapes("labels", example.image.shape(), example.labels.shape());
@@ -119,7 +119,7 @@ void Ffn::loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradi
   FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "ffn: room for ", gradients.size(),
                     " gradients, expected ", layout().size());
   if (batch.empty()) return;
-  state_->planned(batch[0].image.shape(), Passes::all).loss_and_gradients(batch, layout(), gradients, scale);
+  state_->planned(batch[0].image.shape(), Passes::all).loss_and_gradients(batch, layout(), gradients, scale, on_ready);
 }
 
 Tensor<std::uint8_t, 5> Ffn::relu_masks() const {

@@ -62,14 +62,14 @@ void FfnPlan::for_each_example(std::span<Example> batch, Body body, After after)
     const auto run = [&](std::int64_t i) {
       Lane& lane = lanes_[static_cast<std::size_t>(i)];
       lane.head.set_weights(head_weights_, head_bias_);
-      body(lane, batch[begin + static_cast<std::size_t>(i)]);
+      body(lane, begin + static_cast<std::size_t>(i), count == 1);
     };
     if (count == 1) {
       run(0);  // no parallel region around the ones of the passes
     } else {
       parallel_for(static_cast<std::int64_t>(count), run);
     }
-    for (std::size_t i = 0; i < count; ++i) after(lanes_[i]);
+    for (std::size_t i = 0; i < count; ++i) after(lanes_[i], begin + i);
     begin += count;
   }
 }
@@ -97,7 +97,8 @@ void FfnPlan::load_input(Lane& lane, const FfnExample& example) const {
 }
 
 void FfnPlan::forward(std::span<const FfnExample> batch) {
-  for_each_example(batch, [this](Lane& lane, const FfnExample& example) { forward(lane, example); }, [](Lane&) {});
+  for_each_example(
+      batch, [&](Lane& lane, std::size_t number, bool) { forward(lane, batch[number]); }, [](Lane&, std::size_t) {});
 }
 
 void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
@@ -116,16 +117,35 @@ void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
 }
 
 void FfnPlan::loss_and_gradients(std::span<FfnExample> batch, const ParameterLayout& layout, std::span<float> gradients,
-                                 double scale) {
+                                 double scale, const OnReady& on_ready) {
   // Each example's gradients apart, then added in order: the sum does not depend on how many are made at once.
+  const auto add = [&](const Lane& lane, std::size_t entry) {
+    const std::span<float> to = part(gradients, layout.entry(entry));
+    const std::span<const float> from = part(lane.gradients.span(), layout.entry(entry));
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+  };
+  bool added = false;  // the last example's, entry by entry
   for_each_example(
-      batch, [&](Lane& lane, FfnExample& example) { train(lane, example, layout, scale); },
-      [&](const Lane& lane) {
-        for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] += lane.gradients.span()[i];
+      batch,
+      [&](Lane& lane, std::size_t number, bool alone) {
+        const auto finish = [&](std::size_t entry) {
+          add(lane, entry);
+          if (on_ready) on_ready(entry);
+        };
+        const bool last = alone && number + 1 == batch.size();
+        if (last) added = true;
+        train(lane, batch[number], layout, scale, last ? OnReady(std::cref(finish)) : OnReady());
+      },
+      [&](const Lane& lane, std::size_t number) {
+        if (number + 1 == batch.size() && added) return;
+        for (std::size_t entry = 0; entry < layout.entries().size(); ++entry) add(lane, entry);
       });
+  if (added || !on_ready) return;
+  for (std::size_t entry = layout.entries().size(); entry > 0; --entry) on_ready(entry - 1);
 }
 
-void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale) const {
+void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale,
+                    const OnReady& on_ready) const {
   reserve(lane, convolutions_.size());
   std::vector<AlignedBuffer<float>>& activations = lane.activations;
   if (lane.stream_grad.size() == 0) {
@@ -148,14 +168,22 @@ void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layo
   example.loss = lane.head.backward(activations.back().data(), example.logits.data(), example.labels.data(),
                                     example.weights.empty() ? nullptr : example.weights.data(), scale,
                                     example.out_logits.data(), stream_grad, grad_of(head), grad_of(head + 1)[0]);
+  const auto ready = [&](std::size_t weights_entry) {
+    if (!on_ready) return;
+    on_ready(weights_entry + 1);  // biases
+    on_ready(weights_entry);
+  };
+  ready(head);
   for (std::size_t i = convolutions_.size(); i > 0; i -= 2) {
     const std::size_t a = i - 2, b = i - 1;
     const float* const inner = activations[a].data();
     convolutions_[b].backward_weights(inner, Activation::none, stream_grad, grad_of(2 * b).data(), grad_of(2 * b + 1).data());
+    ready(2 * b);
     convolutions_[b].backward_data(stream_grad, inner, false, inner_grad);
     const float* const before = a == 0 ? lane.input.data() : activations[a - 1].data();
     convolutions_[a].backward_weights(before, a == 0 ? Activation::none : Activation::relu, inner_grad, grad_of(2 * a).data(),
                                       grad_of(2 * a + 1).data());
+    ready(2 * a);
     if (a > 0) convolutions_[a].backward_data(inner_grad, before, true, stream_grad);
   }
   lane.trained = true;

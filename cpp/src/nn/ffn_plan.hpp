@@ -22,7 +22,8 @@ class FfnPlan {
   void set_parameters(const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes);
 
   void forward(std::span<const FfnExample> batch);
-  void loss_and_gradients(std::span<FfnExample> batch, const ParameterLayout& layout, std::span<float> gradients, double scale);
+  void loss_and_gradients(std::span<FfnExample> batch, const ParameterLayout& layout, std::span<float> gradients, double scale,
+                          const OnReady& on_ready);
 
   [[nodiscard]] Tensor<std::uint8_t, 5> relu_masks() const;
   [[nodiscard]] std::size_t bytes() const noexcept;
@@ -46,13 +47,15 @@ class FfnPlan {
     bool trained = false;            // `activations` belong to a whole training pass
   };
 
-  /// Calls body(lane, example) for all, several at a time if `options_.parallel` says so, then after(lane) in their order.
+  /// Calls body(lane, example, alone) for all, several at a time if `options_.parallel` says so (not alone), then
+  /// after(lane, number of the example) in their order.
   template <class Example, class Body, class After>
   void for_each_example(std::span<Example> batch, Body body, After after);
   void reserve(Lane& lane, std::size_t activations) const;
   void load_input(Lane& lane, const FfnExample& example) const;
   void forward(Lane& lane, const FfnExample& example) const;
-  void train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale) const;
+  /// Calls on_ready for each entry of lane.gradients that is final.
+  void train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale, const OnReady& on_ready) const;
 
   Vec3 size_;
   FfnOptions options_;

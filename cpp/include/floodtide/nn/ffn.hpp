@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -44,6 +45,9 @@ struct FfnExample {
   double loss = 0;               ///< set by training
 };
 
+/// Is told the number of an entry of a ParameterLayout.
+using OnReady = std::function<void(std::size_t entry)>;
+
 /// A flood-filling network: reads an image and the object map of the same box (as logits), returns updated logits.
 ///
 /// conv0_a (3x3x3, 2 -> features), ReLU, conv0_b; then for i = 1 .. depth-1: s = s + conv_i_b(ReLU(conv_i_a(ReLU(s)))); then
@@ -76,8 +80,10 @@ class Ffn {
   /// For each example the mean over voxels of weight times sigmoid cross-entropy between the updated logits and the labels.
   ///
   /// @param gradients scale * d(sum of losses)/d(parameters) is added, in the order of layout()
+  /// @param on_ready called with each entry of layout() as soon as its gradient is final, so that it can be sent while the
+  ///        rest is computed: the last layer's first, where the last example has the threads to itself
   /// Throws Error(shape_mismatch) for unequal sizes. A loss that is not finite is returned as it is.
-  void loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradients, double scale);
+  void loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradients, double scale, const OnReady& on_ready = {});
 
   /// Which ReLU inputs were positive in the last loss_and_gradients of one example: [2 * depth, z, y, x, features] of 0 and 1,
   /// the outputs of conv0_a, conv0_b (with skip), conv1_a, ... A reference in double needs them, because a rounding error may

@@ -145,7 +145,9 @@ TEST_P(FfnSizes, AllocatesNothingAfterTheFirstStep) {
   const std::int64_t before = allocation_count();
   network.parameters_changed();
   FfnExample one = example.into(room.logits);
-  network.loss_and_gradients({&one, 1}, room.gradients, 1);
+  std::size_t ready = 0;
+  network.loss_and_gradients({&one, 1}, room.gradients, 1, [&ready](std::size_t) { ++ready; });
+  EXPECT_EQ(ready, network.layout().entries().size());
   forward(network, example, room.logits);
   EXPECT_EQ(allocation_count(), before);
 }
@@ -260,6 +262,32 @@ TEST(Ffn, ABatchIsItsExamplesWhateverThreadsShare) {
     }
   }
   set_num_threads(before);
+}
+
+TEST(Ffn, SaysWhichGradientsAreFinalTheLastLayersFirst) {
+  const Example example({5, 5, 5});
+  for (const Parallel parallel : {Parallel::fovs, Parallel::voxels}) {
+    Ffn network({.depth = 2, .fov = {5, 5, 5}, .deltas = {2, 2, 2}, .features = 4, .parallel = parallel});
+    for (const std::size_t batch_size : {1U, 2U, 3U}) {
+      set_num_threads(2);
+      std::vector<std::vector<float>> logits(batch_size, std::vector<float>(example.image.size()));
+      std::vector<FfnExample> batch;
+      for (std::vector<float>& out : logits) batch.push_back(example.into(out));
+      std::vector<float> gradients(network.parameters().size());
+      std::vector<float> when_ready(gradients.size());
+      std::vector<std::size_t> order;
+      network.loss_and_gradients(batch, gradients, 0.5, [&](std::size_t entry) {
+        order.push_back(entry);
+        std::ranges::copy(part(std::span(gradients), network.layout().entry(entry)),
+                          part(std::span(when_ready), network.layout().entry(entry)).begin());
+      });
+      set_num_threads(1);
+      std::vector<std::size_t> expected(network.layout().entries().size());
+      std::iota(expected.rbegin(), expected.rend(), 0U);
+      EXPECT_EQ(order, expected) << batch_size << ' ' << name(parallel);
+      EXPECT_EQ(when_ready, gradients) << batch_size << ' ' << name(parallel);
+    }
+  }
 }
 
 TEST(Ffn, SeesNewParametersAfterTheCall) {
