@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/comm/reducer.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "comm/backoff.hpp"
+#include "floodtide/base/clock.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/comm/collectives.hpp"
+
+namespace floodtide::comm {
+namespace {
+
+constexpr std::int64_t kFloatBytes = sizeof(float);
+
+/// One bucket's values and how far it is.
+struct Slot {
+  Range range;
+  std::vector<std::size_t> parts;
+  std::size_t waiting_for = 0;  // parts that are not ready
+  Operation operation;
+  bool under_way = false;
+  std::uint64_t event = 0;
+};
+
+std::vector<Slot> cut(const std::vector<Range>& parts, std::int64_t bucket_bytes) {
+  std::vector<Slot> slots;
+  for (std::size_t part = parts.size(); part > 0; --part) {
+    const Range& range = parts[part - 1];
+    const bool full = !slots.empty() && (slots.back().range.end - slots.back().range.begin) * kFloatBytes >= bucket_bytes;
+    if (slots.empty() || full) {
+      slots.emplace_back();
+      slots.back().range = range;
+    }
+    slots.back().range.begin = range.begin;
+    slots.back().parts.insert(slots.back().parts.begin(), part - 1);
+  }
+  return slots;
+}
+
+void check(std::span<float> values, const std::vector<Range>& parts, const ReducerOptions& options) {
+  FLOODTIDE_REQUIRE(options.bucket_bytes >= kFloatBytes, invalid_argument, "reducer: buckets of ", options.bucket_bytes,
+                    " bytes, expected at least ", kFloatBytes);
+  std::int64_t end = 0;
+  for (const Range& part : parts) {
+    FLOODTIDE_REQUIRE(part.begin == end && part.end >= part.begin, invalid_argument, "reducer: a part is ", part.begin, " to ",
+                      part.end, ", expected it to begin at ", end);
+    end = part.end;
+  }
+  FLOODTIDE_REQUIRE(end == std::ssize(values), invalid_argument, "reducer: the parts end at ", end, ", expected ",
+                    values.size());
+}
+
+}  // namespace
+
+struct Reducer::Impl {
+  Communicator& comm;
+  std::span<float> values;
+  ReducerOptions options;
+  Timeline* timeline;
+  std::vector<Slot> slots;             // from the array's end
+  std::vector<std::size_t> slot_of;    // by part
+  std::vector<std::size_t> order;      // in which slots are sent
+  std::vector<std::size_t> completed;  // slots in the order in which their parts were ready, of the first step
+  bool ordered = false;                // after the first step
+  BucketHook hook;
+  std::int64_t step = -1;
+  std::size_t sent = 0;  // slots of `order`
+  double exposed_s = 0;
+
+  std::mutex mutex;  // guards what follows, and the operations
+  std::condition_variable changed;
+  std::size_t under_way = 0;
+  std::exception_ptr failure;
+  bool over = false;
+  std::thread driver;
+
+  Impl(Communicator& ranks, std::span<float> array, const std::vector<Range>& parts, const ReducerOptions& given, Timeline* events)
+      : comm(ranks),
+        values(array),
+        options(given),
+        timeline(events),
+        slots(cut(parts, given.bucket_bytes)),
+        slot_of(parts.size()),
+        order(slots.size()) {
+    for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+      for (const std::size_t part : slots[slot].parts) slot_of[part] = slot;
+    }
+    std::iota(order.begin(), order.end(), 0U);
+    completed.reserve(slots.size());
+  }
+
+  [[nodiscard]] std::span<float> values_of(const Slot& slot) const {
+    return values.subspan(static_cast<std::size_t>(slot.range.begin), static_cast<std::size_t>(slot.range.end - slot.range.begin));
+  }
+
+  // Starts the next slots in order whose parts are ready.
+  void send() {
+    for (; sent < order.size() && slots[order[sent]].waiting_for == 0; ++sent) {
+      Slot& slot = slots[order[sent]];
+      const std::span<float> part = values_of(slot);
+      if (part.empty()) continue;
+      const Timeline::Event event{"allreduce", "communication", step, static_cast<std::int64_t>(sent),
+                                  static_cast<std::int64_t>(part.size_bytes())};
+      if (hook) {
+        const ScopedEvent scope(timeline, event);
+        hook({sent, part, slot.parts, sent + 1 == order.size()});
+        continue;
+      }
+      if (timeline != nullptr) slot.event = timeline->begin(event);
+      const ReduceBuffer buffer{std::as_writable_bytes(part).data(), std::ssize(part), ElementType::float32};
+      Operation operation = start_allreduce(comm, buffer, ReduceOp::sum, {options.algorithm, options.wire});
+      {
+        const std::lock_guard lock(mutex);
+        slot.operation = std::move(operation);
+        slot.under_way = true;
+        ++under_way;
+      }
+      changed.notify_all();
+    }
+  }
+
+  // Looks once after everything under way; true if an operation was completed. To be called with the mutex held.
+  bool look() {
+    bool moved = false;
+    for (Slot& slot : slots) {
+      if (!slot.under_way || !slot.operation.test()) continue;
+      slot.under_way = false;
+      --under_way;
+      moved = true;
+      if (timeline != nullptr) timeline->end(slot.event);
+    }
+    return moved;
+  }
+
+  void drive() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [this] { return over || (under_way > 0 && !failure); });
+      if (over) return;
+      const std::function<void()> nothing;
+      Backoff backoff(nothing);
+      try {
+        while (!over && under_way > 0) {
+          if (look()) backoff.reset();
+          lock.unlock();  // finish() may want to look, too
+          backoff.pause();
+          lock.lock();
+        }
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      changed.notify_all();
+    }
+  }
+
+  void wait() {
+    const ScopedTimer timer(exposed_s);
+    Backoff backoff(comm.on_wait());
+    while (true) {
+      {
+        const std::lock_guard lock(mutex);
+        if (failure) std::rethrow_exception(failure);
+        if (look()) backoff.reset();
+        if (under_way == 0) return;
+      }
+      backoff.pause();
+    }
+  }
+
+  // All ranks send as rank 0's parts became ready.
+  void agree_on_order() {
+    std::vector<std::int64_t> numbers(completed.begin(), completed.end());
+    broadcast(comm, std::as_writable_bytes(std::span(numbers)), 0);
+    order.assign(numbers.begin(), numbers.end());
+    ordered = true;
+  }
+};
+
+Reducer::Reducer(Communicator& comm, std::span<float> values, std::vector<Range> parts, const ReducerOptions& options,
+                 Timeline* timeline) {
+  check(values, parts, options);
+  impl_ = std::make_unique<Impl>(comm, values, parts, options, timeline);
+  if (comm.size() == 1) return;  // nothing will be under way
+  if (options.algorithm == kAutoAllreduce) static_cast<void>(allreduce_table(comm));  // measured now, not in the first step
+  impl_->driver = std::thread([impl = impl_.get()] { impl->drive(); });
+}
+
+Reducer::~Reducer() {
+  if (!impl_->driver.joinable()) return;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->over = true;
+  }
+  impl_->changed.notify_all();
+  impl_->driver.join();
+}
+
+void Reducer::set_hook(BucketHook hook) { impl_->hook = std::move(hook); }
+
+void Reducer::begin(std::int64_t step) {
+  Impl& r = *impl_;
+  r.step = step;
+  r.sent = 0;
+  r.completed.clear();
+  for (Slot& slot : r.slots) slot.waiting_for = slot.parts.size();
+}
+
+void Reducer::ready(std::size_t part) {
+  Impl& r = *impl_;
+  const std::size_t number = r.slot_of[part];
+  FLOODTIDE_ASSERT(r.slots[number].waiting_for > 0);
+  if (--r.slots[number].waiting_for > 0) return;
+  r.completed.push_back(number);
+  r.send();
+}
+
+void Reducer::finish() {
+  Impl& r = *impl_;
+  for (std::size_t number = 0; number < r.slots.size(); ++number) {
+    if (r.slots[number].waiting_for == 0) continue;
+    r.slots[number].waiting_for = 0;
+    r.completed.push_back(number);
+  }
+  r.send();
+  r.wait();
+  if (!r.ordered) r.agree_on_order();
+}
+
+std::size_t Reducer::buckets() const noexcept { return impl_->slots.size(); }
+
+double Reducer::take_exposed_s() { return std::exchange(impl_->exposed_s, 0.0); }
+
+}  // namespace floodtide::comm
