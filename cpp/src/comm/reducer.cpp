@@ -81,7 +81,8 @@ struct Reducer::Impl {
   bool over = false;
   std::thread driver;
 
-  Impl(Communicator& ranks, std::span<float> array, const std::vector<Range>& parts, const ReducerOptions& given, Timeline* events)
+  Impl(Communicator& ranks, std::span<float> array, const std::vector<Range>& parts, const ReducerOptions& given,
+       Timeline* events)
       : comm(ranks),
         values(array),
         options(given),
@@ -97,7 +98,8 @@ struct Reducer::Impl {
   }
 
   [[nodiscard]] std::span<float> values_of(const Slot& slot) const {
-    return values.subspan(static_cast<std::size_t>(slot.range.begin), static_cast<std::size_t>(slot.range.end - slot.range.begin));
+    return values.subspan(static_cast<std::size_t>(slot.range.begin),
+                          static_cast<std::size_t>(slot.range.end - slot.range.begin));
   }
 
   // Starts the next slots in order whose parts are ready.
@@ -187,7 +189,7 @@ Reducer::Reducer(Communicator& comm, std::span<float> values, std::vector<Range>
                  Timeline* timeline) {
   check(values, parts, options);
   impl_ = std::make_unique<Impl>(comm, values, parts, options, timeline);
-  if (comm.size() == 1) return;  // nothing will be under way
+  if (comm.size() == 1) return;                                                       // nothing will be under way
   if (options.algorithm == kAutoAllreduce) static_cast<void>(allreduce_table(comm));  // measured now, not in the first step
   impl_->driver = std::thread([impl = impl_.get()] { impl->drive(); });
 }

@@ -18,14 +18,14 @@
 namespace floodtide::comm {
 
 struct ReducerOptions {
-  std::int64_t bucket_bytes = 256 * 1024;              ///< least size of a bucket, but for the last
+  std::int64_t bucket_bytes = 256 * 1024;               ///< least size of a bucket, but for the last
   std::string algorithm = std::string(kAutoAllreduce);  ///< as in AllreduceOptions
   Wire wire = Wire::native;
 };
 
 /// A part of the array that is summed in one operation.
 struct Bucket {
-  std::size_t index;       ///< in the order in which buckets are sent
+  std::size_t index;  ///< in the order in which buckets are sent
   std::span<float> values;
   std::span<const std::size_t> parts;  ///< that it holds, ascending
   bool last;                           ///< of the step

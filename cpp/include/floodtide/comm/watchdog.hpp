@@ -21,8 +21,9 @@ struct WatchdogOptions {
 
 /// A thread on every rank that tells rank 0 a few times per timeout what its rank does, as the timeline has it (tracks
 /// `communication` and `step`). Rank 0 ends the job when a rank has not been heard of for the timeout: stopped, or its machine
-/// lost; and when ranks wait for longer than that in a collective, naming those that are not in it, or that left. Rank 1 watches
-/// rank 0. Before the end all ranks that still can write their records. Costs one message of 64 bytes a rank and period.
+/// lost; and when ranks wait for longer than that in a collective, naming those that are not in it, or that left. Rank 1
+/// watches rank 0. Before the end all ranks that still can write their records. Costs one message of 64 bytes a rank and
+/// period.
 class Watchdog {
  public:
   /// Collective (makes a communicator of its own). References must outlive the watchdog. One rank: watches nothing.
