@@ -53,6 +53,14 @@ void check_example(const FfnExample& example, const Shape<3>& expected) {
   check_shapes("output", example.image.shape(), example.out_logits.shape());
 }
 
+void check_training(std::span<const FfnExample> batch) {
+  for (const FfnExample& example : batch) {
+    check_example(example, batch[0].image.shape());
+    check_shapes("labels", example.image.shape(), example.labels.shape());
+    if (!example.weights.empty()) check_shapes("weights", example.image.shape(), example.weights.shape());
+  }
+}
+
 }  // namespace
 
 Parallel parallel_named(std::string_view name) {
@@ -111,15 +119,19 @@ void Ffn::forward(std::span<const FfnExample> batch) {
 }
 
 void Ffn::loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradients, double scale, const OnReady& on_ready) {
-  for (const FfnExample& example : batch) {
-    check_example(example, batch[0].image.shape());
-    check_shapes("labels", example.image.shape(), example.labels.shape());
-    if (!example.weights.empty()) check_shapes("weights", example.image.shape(), example.weights.shape());
-  }
+  check_training(batch);
   FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "ffn: room for ", gradients.size(),
                     " gradients, expected ", layout().size());
   if (batch.empty()) return;
   state_->planned(batch[0].image.shape(), Passes::all).loss_and_gradients(batch, layout(), gradients, scale, on_ready);
+}
+
+void Ffn::loss_and_each_gradients(std::span<FfnExample> batch, std::span<float> out_gradients, double scale) {
+  check_training(batch);
+  FLOODTIDE_REQUIRE(std::ssize(out_gradients) == std::ssize(batch) * layout().size(), shape_mismatch, "ffn: room for ",
+                    out_gradients.size(), " gradients, expected ", layout().size(), " for each of ", batch.size(), " examples");
+  if (batch.empty()) return;
+  state_->planned(batch[0].image.shape(), Passes::all).loss_and_each_gradients(batch, layout(), out_gradients, scale);
 }
 
 Tensor<std::uint8_t, 5> Ffn::relu_masks() const {

@@ -144,6 +144,16 @@ void FfnPlan::loss_and_gradients(std::span<FfnExample> batch, const ParameterLay
   for (std::size_t entry = layout.entries().size(); entry > 0; --entry) on_ready(entry - 1);
 }
 
+void FfnPlan::loss_and_each_gradients(std::span<FfnExample> batch, const ParameterLayout& layout,
+                                      std::span<float> out_gradients, double scale) {
+  const auto parameters = static_cast<std::size_t>(layout.size());
+  for_each_example(
+      batch, [&](Lane& lane, std::size_t number, bool) { train(lane, batch[number], layout, scale, {}); },
+      [&](const Lane& lane, std::size_t number) {
+        std::ranges::copy(lane.gradients.span(), out_gradients.subspan(number * parameters, parameters).begin());
+      });
+}
+
 void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale,
                     const OnReady& on_ready) const {
   reserve(lane, convolutions_.size());

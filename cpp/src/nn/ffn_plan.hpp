@@ -24,6 +24,8 @@ class FfnPlan {
   void forward(std::span<const FfnExample> batch);
   void loss_and_gradients(std::span<FfnExample> batch, const ParameterLayout& layout, std::span<float> gradients, double scale,
                           const OnReady& on_ready);
+  void loss_and_each_gradients(std::span<FfnExample> batch, const ParameterLayout& layout, std::span<float> out_gradients,
+                               double scale);
 
   [[nodiscard]] Tensor<std::uint8_t, 5> relu_masks() const;
   [[nodiscard]] std::size_t bytes() const noexcept;

@@ -84,6 +84,8 @@ class Ffn {
   ///        rest is computed: the last layer's first, where the last example has the threads to itself
   /// Throws Error(shape_mismatch) for unequal sizes. A loss that is not finite is returned as it is.
   void loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradients, double scale, const OnReady& on_ready = {});
+  /// The same, but each example's gradients apart: replaces `out_gradients`, [examples, parameters] one after another.
+  void loss_and_each_gradients(std::span<FfnExample> batch, std::span<float> out_gradients, double scale);
 
   /// Which ReLU inputs were positive in the last loss_and_gradients of one example: [2 * depth, z, y, x, features] of 0 and 1,
   /// the outputs of conv0_a, conv0_b (with skip), conv1_a, ... A reference in double needs them, because a rounding error may

@@ -255,6 +255,10 @@ TEST(Ffn, ABatchIsItsExamplesWhateverThreadsShare) {
         expected_logits = logits;
       }
       EXPECT_EQ(gradients, expected_gradients) << threads << " threads";
+      std::vector<float> each(examples.size() * gradients.size(), 7.0F), sum(gradients.size());
+      network.loss_and_each_gradients(batch, each, 0.2);
+      for (std::size_t i = 0; i < each.size(); ++i) sum[i % sum.size()] += each[i];
+      EXPECT_EQ(sum, expected_gradients) << threads << " threads, each apart";
       EXPECT_EQ(logits, expected_logits) << threads << " threads";
       for (FfnExample& example : batch) std::ranges::fill(example.out_logits.span(), 0.0F);
       network.forward(batch);
