@@ -21,8 +21,8 @@ struct LocalWalkersOptions {
   std::uint64_t seed = 0;
   double seed_pad = 0.05;
   double threshold = 0.9;
-  int prefetch = 2;          ///< examples that each walker has ready in advance
-  std::int64_t epochs = 0;   ///< passes through its shard after which a walker has no more fields of view; 0: never
+  int prefetch = 2;         ///< examples that each walker has ready in advance
+  std::int64_t epochs = 0;  ///< passes through its shard after which a walker has no more fields of view; 0: never
 };
 
 /// The walkers of one rank: cuts out their next fields of view, has the network work on them, and moves them on. Knows nothing

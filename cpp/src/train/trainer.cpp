@@ -9,31 +9,65 @@
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
-#include "floodtide/base/random.hpp"
+#include "floodtide/base/timeline.hpp"
+#include "floodtide/comm/clock_offset.hpp"
 #include "floodtide/comm/collectives.hpp"
+#include "floodtide/comm/exact_sum.hpp"
+#include "floodtide/comm/watchdog.hpp"
 #include "train/checkpoint.hpp"
-#include "train/walker.hpp"
+#include "train/local_walkers.hpp"
 
 namespace floodtide::train {
 namespace {
 
-// What travels behind the gradients in the same message: the number of ranks that failed, and one number a request.
-constexpr std::size_t kFailed = 0;
+// What travels with the gradients: how many fields of view they are from, whether this rank failed, and one number a request.
+constexpr std::size_t kFovs = 0;
+constexpr std::size_t kFailed = 1;
+constexpr std::size_t kFirstRequest = 2;
 constexpr std::uint32_t kRequests[] = {kLog, kCheckpoint, kStop};
-constexpr std::size_t kFlags = 1 + std::size(kRequests);
+constexpr std::size_t kFlags = 16;  // a cache line, so that the gradients behind them are aligned
+static_assert(kFirstRequest + std::size(kRequests) <= kFlags);
 
-/// A walker's next field of view.
-struct Field {
-  explicit Field(const Vec3& fov) : image(fov), logits(fov), labels(fov), weights(fov) {}
-  Box box{};
-  Tensor<float, 3> image, logits, labels, weights;
-};
+/// The message's parts: flags, then the parameters' gradients. The flags lie in front because backward finishes the first
+/// layers last: what is at the end of the message can leave first.
+std::vector<Range> message_parts(const ParameterLayout& layout) {
+  std::vector<Range> parts = {{0, static_cast<std::int64_t>(kFlags)}};
+  for (const ParameterLayout::Entry& entry : layout.entries()) {
+    const std::int64_t begin = parts.back().end;
+    parts.push_back({begin, begin + entry.size});
+  }
+  return parts;
+}
 
-std::vector<Walker> make_walkers(const comm::Communicator& communicator, const TrainerOptions& options,
-                                 const flood::TrainingFloodOptions& flood) {
-  std::vector<Walker> walkers;
-  for (std::int64_t w = communicator.rank(); w < options.walkers; w += communicator.size()) walkers.emplace_back(w, flood);
-  return walkers;
+std::vector<Range> gradient_parts(const ParameterLayout& layout) {
+  std::vector<Range> parts;
+  for (const ParameterLayout::Entry& entry : layout.entries()) parts.push_back({entry.offset, entry.offset + entry.size});
+  return parts;
+}
+
+LocalWalkersOptions local_options(const TrainerOptions& options, const comm::Communicator& communicator) {
+  return {.walkers = options.walkers,
+          .rank = communicator.rank(),
+          .ranks = communicator.size(),
+          .seed = options.seed,
+          .seed_pad = options.seed_pad,
+          .threshold = options.threshold,
+          .prefetch = options.prefetch,
+          .epochs = options.on_exhausted == OnExhausted::cycle ? 0 : options.epochs};
+}
+
+void check(const TrainerOptions& options, const comm::Communicator& communicator) {
+  FLOODTIDE_REQUIRE(options.walkers >= communicator.size(), invalid_argument, "train: ", options.walkers, " walkers for ",
+                    communicator.size(), " ranks, expected at least one a rank");
+  FLOODTIDE_REQUIRE(options.clip > 0, invalid_argument, "train: clip is ", options.clip, ", expected a positive number");
+  FLOODTIDE_REQUIRE(options.average >= 0 && options.average < 1, invalid_argument, "train: average is ", options.average,
+                    ", expected at least 0 and below 1");
+  FLOODTIDE_REQUIRE(options.prefetch >= 1, invalid_argument, "train: prefetch is ", options.prefetch, ", expected at least 1");
+  FLOODTIDE_REQUIRE(options.accumulate >= 1, invalid_argument, "train: accumulate is ", options.accumulate,
+                    ", expected at least 1");
+  FLOODTIDE_REQUIRE(options.epochs >= 1, invalid_argument, "train: epochs is ", options.epochs, ", expected at least 1");
+  FLOODTIDE_REQUIRE(options.timeout_s >= 0, invalid_argument, "train: timeout_s is ", options.timeout_s,
+                    ", expected a positive number, or 0 for no watchdog");
 }
 
 }  // namespace
@@ -46,6 +80,19 @@ std::uint64_t parameter_hash(std::span<const float> parameters) noexcept {
   return hash;
 }
 
+Exactness exactness_named(std::string_view name) {
+  if (name == "run") return Exactness::run;
+  if (name == "workers") return Exactness::workers;
+  raise(ErrorCode::invalid_argument, "exactness is '", name, "', expected run or workers");
+}
+
+OnExhausted on_exhausted_named(std::string_view name) {
+  if (name == "cycle") return OnExhausted::cycle;
+  if (name == "join") return OnExhausted::join;
+  if (name == "stop") return OnExhausted::stop;
+  raise(ErrorCode::invalid_argument, "on_exhausted is '", name, "', expected cycle, join or stop");
+}
+
 struct Trainer::Impl {
   nn::Ffn& network;
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -53,14 +100,16 @@ struct Trainer::Impl {
   const data::ExampleSource& examples;
   comm::Communicator& communicator;
   TrainerOptions options;
-  std::vector<Walker> walkers;  // of this rank, ascending
-  std::unique_ptr<data::Prefetcher> prefetcher;
-  AlignedBuffer<float> message;       // gradients in the layout's order, then the flags
-  AlignedBuffer<float> average;       // of the parameters; empty without
-  std::vector<Field> fields;          // a field of view for each walker of this rank
-  std::vector<nn::FfnExample> batch;  // of the fields
+  LocalWalkers walkers;
+  Timeline timeline;
+  AlignedBuffer<float> message;  // see message_parts
+  AlignedBuffer<float> average;  // of the parameters; empty without
+  AlignedBuffer<float> each;     // gradients of each walker of this rank; for Exactness::workers
   std::int64_t step = 0;
-  Metrics metrics;
+  // Exactly one of them sums the gradients.
+  std::optional<comm::Reducer> reducer;
+  std::optional<comm::ExactSum> exact_sum;
+  std::optional<comm::Watchdog> watchdog;  // last, so that its thread ends first
 
   Impl(nn::Ffn& net, std::unique_ptr<optim::Optimizer> opt, std::unique_ptr<optim::Schedule> rates,
        const data::ExampleSource& source, comm::Communicator& ranks, const TrainerOptions& trainer_options)
@@ -70,16 +119,30 @@ struct Trainer::Impl {
         examples(source),
         communicator(ranks),
         options(trainer_options),
-        walkers(make_walkers(ranks, trainer_options,
-                             {net.options().fov, net.options().deltas, trainer_options.seed_pad, trainer_options.threshold})),
-        message(net.layout().size() + static_cast<std::int64_t>(kFlags)),
-        average(trainer_options.average > 0 ? net.layout().size() : 0),
-        batch(walkers.size()) {
-    for (std::size_t slot = 0; slot < walkers.size(); ++slot) fields.emplace_back(net.options().fov);
+        walkers(net, source, local_options(trainer_options, ranks)),
+        message(static_cast<std::int64_t>(kFlags) + net.layout().size()),
+        average(trainer_options.average > 0 ? net.layout().size() : 0) {
+    if (options.exactness == Exactness::workers) {
+      each = AlignedBuffer<float>(std::ssize(walkers.walkers()) * options.accumulate * net.layout().size());
+    }
   }
 
-  std::span<float> gradients() { return message.span().first(static_cast<std::size_t>(network.layout().size())); }
-  std::span<float> flags() { return message.span().last(kFlags); }
+  // Collective.
+  void connect() {
+    if (options.exactness == Exactness::workers) {
+      exact_sum.emplace(communicator, gradient_parts(network.layout()), options.walkers * options.accumulate,
+                        options.algorithm);
+    } else {
+      reducer.emplace(communicator, message.span(), message_parts(network.layout()),
+                      comm::ReducerOptions{options.bucket_bytes, options.algorithm, options.wire}, &timeline);
+    }
+    if (options.timeout_s > 0) {
+      watchdog.emplace(communicator, timeline, comm::WatchdogOptions{options.timeout_s, options.report, options.record_path});
+    }
+  }
+
+  std::span<float> gradients() { return message.span().subspan(kFlags); }
+  std::span<float> flags() { return message.span().first(kFlags); }
 
   [[nodiscard]] CheckpointState state() { return {network, average.span(), *optimizer, step, options.seed, options.walkers}; }
 
@@ -93,63 +156,59 @@ struct Trainer::Impl {
     }
   }
 
-  void start_prefetcher() {
-    std::vector<data::Cursor> cursors;
-    for (const Walker& walker : walkers) cursors.push_back(walker.next_cursor(examples));
-    prefetcher.reset();  // the old reader ends before the new one starts
-    prefetcher = std::make_unique<data::Prefetcher>(examples, std::move(cursors), options.prefetch);
-  }
-
-  // Cuts out the walker's next field of view.
-  void prepare(std::size_t slot) {
-    Walker& walker = walkers[slot];
-    Field& field = fields[slot];
-    std::optional<Box> box;
-    while (!(box = walker.advance())) {
-      const ScopedTimer timer(metrics.data_s);
-      walker.begin(prefetcher->next(static_cast<std::int64_t>(slot)), options.seed);
-      ++metrics.examples;
-    }
-    const ScopedTimer timer(metrics.compute_s);
-    field.box = *box;
-    const bool weighted = walker.crop(*box, field.image.view(), field.logits.view(), field.labels.view(), field.weights.view());
-    batch[slot] = {field.image.view(), field.logits.view(), field.logits.view(), field.labels.view(),
-                   weighted ? field.weights.view() : View<float, 3>()};
-  }
-
-  // Updates the walker's canvas; returns the loss.
-  double finish(std::size_t slot) {
-    Walker& walker = walkers[slot];
-    const Field& field = fields[slot];
-    const double loss = batch[slot].loss;
-    if (!std::isfinite(loss)) {
-      raise(ErrorCode::numerical, "train: the loss is ", loss, " at step ", step, ", walker ", walker.number(), ", ",
-            walker.describe(field.box, examples));
-    }
-    walker.update(field.box, field.logits.view());
-    count(field.labels.view(), field.logits.view());
-    ++metrics.fovs;
-    metrics.loss_sum += loss;
-    return loss;
-  }
-
-  // Forward and backward of the next field of view of every walker; the gradients are added to the message.
-  double run_walkers() {
-    for (std::size_t slot = 0; slot < walkers.size(); ++slot) prepare(slot);
-    const ScopedTimer timer(metrics.compute_s);
-    network.loss_and_gradients(batch, gradients(), 1.0 / static_cast<double>(options.walkers));
+  /// What a rank has done in a step.
+  struct Local {
     double loss_sum = 0;
-    for (std::size_t slot = 0; slot < walkers.size(); ++slot) loss_sum += finish(slot);
-    return loss_sum;
+    std::int64_t fovs = 0;
+  };
+
+  // Forward and backward of the next fields of view of this rank's walkers.
+  Local run_walkers() {
+    const double scale = 1.0 / static_cast<double>(options.walkers * options.accumulate);
+    const auto parameters = static_cast<std::size_t>(network.layout().size());
+    Local local;
+    for (int round = 0; round < options.accumulate; ++round) {
+      std::int64_t fovs = 0;
+      {
+        const ScopedEvent event(&timeline, {"data", "step", step});
+        fovs = walkers.prepare();
+      }
+      const ScopedEvent event(&timeline, {"compute", "step", step});
+      if (exact_sum) {
+        walkers.compute_each(
+            each.span().subspan(static_cast<std::size_t>(local.fovs) * parameters, static_cast<std::size_t>(fovs) * parameters),
+            scale);
+      } else if (round + 1 < options.accumulate) {
+        walkers.compute(gradients(), scale, {});
+      } else {
+        walkers.compute(gradients(), scale, [this](std::size_t entry) { reducer->ready(1 + entry); });
+      }
+      local.fovs += fovs;
+      local.loss_sum += walkers.finish(step);
+    }
+    return local;
   }
 
-  void count(View<const float, 3> truth, View<const float, 3> predicted) {
-    std::int64_t counts[2][2] = {};
-    for (std::int64_t i = 0; i < truth.size(); ++i) ++counts[truth.data()[i] > 0.5F][predicted.data()[i] >= 0.0F];
-    metrics.true_positive += counts[1][1];
-    metrics.false_positive += counts[0][1];
-    metrics.false_negative += counts[1][0];
-    metrics.true_negative += counts[0][0];
+  // Sums message, or each walker's gradients, over ranks.
+  void sum(const Local& local) {
+    if (reducer) {
+      reducer->finish();
+      walkers.metrics().reduce_s += reducer->take_exposed_s();
+      return;
+    }
+    const ScopedTimer timer(walkers.metrics().reduce_s);
+    const ScopedEvent event(&timeline, {"exact sum", "communication", step});
+    comm::allreduce(communicator, flags(), comm::ReduceOp::sum, options.algorithm);
+    if (flags()[kFailed] > 0) return;
+    exact_sum->run(each.span().first(static_cast<std::size_t>(local.fovs * network.layout().size())), gradients());
+  }
+
+  // Fields of view that were left out because their walkers are through: the rest weighs more.
+  void weigh(double fovs) {
+    const double wanted = static_cast<double>(options.walkers * options.accumulate);
+    if (fovs == wanted) return;
+    const auto factor = static_cast<float>(wanted / fovs);
+    for (float& gradient : gradients()) gradient *= factor;
   }
 
   void require_finite_gradients() {
@@ -167,23 +226,18 @@ Trainer::Trainer(nn::Ffn& network, std::unique_ptr<optim::Optimizer> optimizer, 
                  const data::ExampleSource& examples, comm::Communicator& communicator, const TrainerOptions& options) {
   std::exception_ptr failure;
   try {
-    FLOODTIDE_REQUIRE(options.walkers >= communicator.size(), invalid_argument, "train: ", options.walkers, " walkers for ",
-                      communicator.size(), " ranks, expected at least one a rank");
-    FLOODTIDE_REQUIRE(options.clip > 0, invalid_argument, "train: clip is ", options.clip, ", expected a positive number");
-    FLOODTIDE_REQUIRE(options.average >= 0 && options.average < 1, invalid_argument, "train: average is ", options.average,
-                      ", expected at least 0 and below 1");
-    FLOODTIDE_REQUIRE(options.prefetch >= 1, invalid_argument, "train: prefetch is ", options.prefetch,
-                      ", expected at least 1");
+    check(options, communicator);
     impl_ = std::make_unique<Impl>(network, std::move(optimizer), std::move(schedule), examples, communicator, options);
   } catch (...) {
     failure = std::current_exception();
   }
   comm::agree(communicator, failure);
+  impl_->connect();
   comm::broadcast(communicator, std::as_writable_bytes(network.parameters()), 0);
   network.parameters_changed();
   if (!impl_->average.span().empty()) std::ranges::copy(network.parameters(), impl_->average.span().begin());
   check_replicas();
-  impl_->start_prefetcher();
+  impl_->walkers.start_prefetcher();
 }
 
 Trainer::~Trainer() = default;
@@ -191,32 +245,40 @@ Trainer::~Trainer() = default;
 StepReport Trainer::step(std::uint32_t requests) {
   Impl& t = *impl_;
   std::exception_ptr failure;
-  double loss_sum = 0;
+  Impl::Local local;
   std::ranges::fill(t.message.span(), 0.0F);
+  if (t.reducer) t.reducer->begin(t.step);
   try {
-    loss_sum = t.run_walkers();
-    for (std::size_t i = 0; i < std::size(kRequests); ++i) t.flags()[1 + i] = (requests & kRequests[i]) != 0 ? 1.0F : 0.0F;
+    local = t.run_walkers();
+    if (t.options.on_exhausted == OnExhausted::stop && t.walkers.exhausted()) requests |= kStop;
+    for (std::size_t i = 0; i < std::size(kRequests); ++i) {
+      t.flags()[kFirstRequest + i] = (requests & kRequests[i]) != 0 ? 1.0F : 0.0F;
+    }
+    t.flags()[kFovs] = static_cast<float>(local.fovs);
   } catch (...) {
-    // The other ranks are on their way into the allreduce: this one joins them, tells, and all fail together.
+    // The other ranks are on their way into the sum: this one joins them, tells, and all fail together.
     failure = std::current_exception();
-    std::ranges::fill(t.message.span(), 0.0F);
     t.flags()[kFailed] = 1.0F;
   }
-  {
-    const ScopedTimer timer(t.metrics.reduce_s);
-    comm::allreduce(t.communicator, t.message.span(), comm::ReduceOp::sum, t.options.algorithm);
-  }
+  t.sum(local);
   if (t.flags()[kFailed] > 0) comm::agree(t.communicator, failure);
 
-  const ScopedTimer timer(t.metrics.update_s);
-  t.require_finite_gradients();  // all ranks hold the same sums, so all throw or none
   StepReport report;
   report.step = t.step;
-  report.loss = loss_sum / static_cast<double>(t.walkers.size());
+  report.loss = local.loss_sum / static_cast<double>(std::max<std::int64_t>(local.fovs, 1));
   report.lr = t.schedule->at(t.step);
   for (std::size_t i = 0; i < std::size(kRequests); ++i) {
-    if (t.flags()[1 + i] > 0) report.requests |= kRequests[i];
+    if (t.flags()[kFirstRequest + i] > 0) report.requests |= kRequests[i];
   }
+  const double fovs = t.flags()[kFovs];
+  if (fovs == 0) {  // every walker is through
+    report.requests |= kStop;
+    return report;
+  }
+  const ScopedTimer timer(t.walkers.metrics().update_s);
+  const ScopedEvent event(&t.timeline, {"update", "step", t.step});
+  t.weigh(fovs);
+  t.require_finite_gradients();  // all ranks hold the same sums, so all throw or none
   optim::clip_entries(t.gradients(), static_cast<float>(t.options.clip));
   t.optimizer->step(t.network.parameters(), t.gradients(), report.lr);
   t.network.parameters_changed();
@@ -226,6 +288,31 @@ StepReport Trainer::step(std::uint32_t requests) {
 }
 
 std::int64_t Trainer::steps_done() const noexcept { return impl_->step; }
+
+void Trainer::set_bucket_hook(comm::BucketHook hook) {
+  FLOODTIDE_REQUIRE(impl_->reducer, unsupported,
+                    "train: a hook on buckets needs exactness 'run', which sums gradients in buckets");
+  impl_->reducer->set_hook(std::move(hook));
+}
+
+void Trainer::trace(const std::string& path) {
+  std::exception_ptr failure;
+  const std::int64_t offset_ns = comm::clock_offset_ns(impl_->communicator);
+  try {
+    impl_->timeline.open(path, impl_->communicator.rank(), offset_ns);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  comm::agree(impl_->communicator, failure);
+}
+
+void Trainer::flush_trace() { impl_->timeline.flush(); }
+
+void Trainer::record_failure(const std::string& reason) const {
+  if (!impl_->options.record_path.empty()) {
+    impl_->timeline.dump(impl_->options.record_path, impl_->communicator.rank(), reason);
+  }
+}
 
 void Trainer::copy_average(nn::Ffn& network) const {
   const std::span<const float> average = impl_->average.span();
@@ -237,7 +324,8 @@ void Trainer::copy_average(nn::Ffn& network) const {
 }
 
 Metrics Trainer::take_metrics() {
-  Metrics sum = std::exchange(impl_->metrics, {});
+  Metrics sum = std::exchange(impl_->walkers.metrics(), {});
+  const ScopedEvent event(&impl_->timeline, {"metrics", "communication", impl_->step});
   std::int64_t counts[] = {sum.fovs,           sum.examples,       sum.true_positive,
                            sum.false_positive, sum.false_negative, sum.true_negative};
   double sums[] = {sum.loss_sum, sum.data_s, sum.compute_s, sum.reduce_s, sum.update_s};
@@ -248,21 +336,22 @@ Metrics Trainer::take_metrics() {
 
 void Trainer::save(const std::string& path, const std::string& configuration) {
   Impl& t = *impl_;
-  save_checkpoint(path, configuration, t.state(), t.walkers, t.communicator);
+  const ScopedEvent event(&t.timeline, {"checkpoint", "step", t.step});
+  save_checkpoint(path, configuration, t.state(), t.walkers.walkers(), t.communicator);
 }
 
 void Trainer::load(const std::string& path) {
   Impl& t = *impl_;
   std::exception_ptr failure;
   try {
-    t.step = load_checkpoint(path, t.state(), t.walkers, t.examples);
+    t.step = load_checkpoint(path, t.state(), t.walkers.walkers(), t.examples);
     t.network.parameters_changed();
   } catch (...) {
     failure = std::current_exception();
   }
   comm::agree(t.communicator, failure);
   check_replicas();
-  t.start_prefetcher();
+  t.walkers.start_prefetcher();
 }
 
 void Trainer::check_replicas() {

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
+#include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/communicator.hpp"
+#include "floodtide/comm/reducer.hpp"
 #include "floodtide/data/examples.hpp"
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/optim/optimizer.hpp"
@@ -15,15 +19,41 @@
 
 namespace floodtide::train {
 
+/// What the bits of a run depend on, beside configuration and build.
+enum class Exactness {
+  run,     ///< on the number of ranks: the same run gives the same bits
+  workers  ///< on the number of walkers only: gradients are summed as fixed-point numbers (comm::ExactSum), after backward
+};
+/// "run" or "workers". Throws Error(invalid_argument) for another name.
+[[nodiscard]] Exactness exactness_named(std::string_view name);
+
+/// What happens when a walker has been through its shard.
+enum class OnExhausted {
+  cycle,  ///< it begins its next epoch
+  join,   ///< it leaves; gradients are averaged over those that are left; training ends with the last one
+  stop    ///< training ends after this step
+};
+/// "cycle", "join" or "stop". Throws Error(invalid_argument) for another name.
+[[nodiscard]] OnExhausted on_exhausted_named(std::string_view name);
+
 struct TrainerOptions {
   std::int64_t walkers = 1;  ///< over all ranks; rank r of N owns the walkers w with w mod N = r
   std::uint64_t seed = 0;
   double seed_pad = 0.05;
   double threshold = 0.9;
   double clip = 0.7;
-  double average = 0;              ///< decay of a moving average of the parameters; 0: none
-  std::string algorithm = "ring";  ///< allreduce
-  int prefetch = 2;                ///< examples that each walker has ready in advance
+  double average = 0;                                            ///< decay of a moving average of the parameters; 0: none
+  std::string algorithm = std::string(comm::kDefaultAllreduce);  ///< as in comm::AllreduceOptions
+  int prefetch = 2;                                              ///< examples that each walker has ready in advance
+  int accumulate = 1;  ///< fields of view of each walker whose gradients make one update
+  OnExhausted on_exhausted = OnExhausted::cycle;
+  std::int64_t epochs = 1;  ///< passes through its shard that exhaust a walker, but for OnExhausted::cycle
+  Exactness exactness = Exactness::run;
+  std::int64_t bucket_bytes = 256 * 1024;  ///< least size of the parts in which gradients are summed while backward goes on
+  comm::Wire wire = comm::Wire::native;    ///< of the gradients; Exactness::run only
+  double timeout_s = 0;                    ///< of the watchdog (comm::Watchdog); 0: none
+  std::function<void(const std::string& reason)> report;  ///< as in comm::WatchdogOptions
+  std::string record_path;                                ///< where this rank records its last events when the job fails
 };
 
 /// What a rank asks all ranks to do after a step. Times and signals differ between ranks, so requests travel with the
@@ -32,15 +62,15 @@ enum Request : std::uint32_t { kNone = 0, kLog = 1, kCheckpoint = 2, kStop = 4 }
 
 struct StepReport {
   std::int64_t step = 0;       ///< number of this step, counted from 0
-  double loss = 0;             ///< mean over this rank's walkers
+  double loss = 0;             ///< mean over this rank's fields of view
   double lr = 0;               ///< rate of this update
   std::uint32_t requests = 0;  ///< union of what all ranks asked for
 };
 
 /// Synchronous data-parallel training of a flood-filling network. Every rank holds a full replica, works on the fields of
-/// view of its walkers, averages gradients with the others and applies the same update. Optimizer updates per FOV move, as
-/// google/ffn trains. The order of summation is fixed (walkers of a rank ascending, then the allreduce's order), so a run
-/// with the same ranks repeats bit for bit, whatever the number of threads.
+/// view of its walkers, averages gradients with the others, bucket by bucket while backward goes on, and applies the same
+/// update. Optimizer updates per FOV move, as google/ffn trains. The order of summation is fixed (walkers of a rank ascending,
+/// then the allreduce's order), so a run with the same ranks repeats bit for bit, whatever the number of threads.
 ///
 /// References must outlive the trainer. All functions marked Collective are called by all ranks in the same order.
 class Trainer {
@@ -62,6 +92,18 @@ class Trainer {
 
   /// Updates done so far, also those before a resumed checkpoint.
   [[nodiscard]] std::int64_t steps_done() const noexcept;
+
+  /// Has the hook sum the gradients' buckets instead of an allreduce. On all ranks. Throws Error(unsupported) for
+  /// Exactness::workers.
+  void set_bucket_hook(comm::BucketHook hook);
+
+  /// Writes what this rank does to a file of its own from now on (Timeline::open), in rank 0's time. Collective. Throws
+  /// Error(io) on all ranks.
+  void trace(const std::string& path);
+  /// Brings that file up to date. Throws Error(io).
+  void flush_trace();
+  /// Writes this rank's last events to options.record_path, if there is one. Throws Error(io).
+  void record_failure(const std::string& reason) const;
 
   /// Copies the moving average of the parameters, the same on all ranks, into a network of the same architecture. Throws
   /// Error(invalid_argument) if the trainer keeps none.

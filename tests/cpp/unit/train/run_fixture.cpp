@@ -51,14 +51,16 @@ data::SourceOptions RunFixture::source_options() const {
   return {"slabs", path("image.h5:raw"), path("labels.h5:stack"), path("partitions.h5:af"), std::nullopt, 128, 33};
 }
 
-data::ExampleSource RunFixture::examples(std::int64_t walkers) const {
+data::ExampleSource RunFixture::examples(std::int64_t walkers, std::optional<Box> box) const {
   data::ExampleOptions options;
   options.patch_size = flood::patch_size(kFov, kDeltas);
   options.seed = 3;
   options.walkers = walkers;
   options.permutable_axes = {0, 1, 2};
   options.reflectable_axes = {0, 1, 2};
-  return data::ExampleSource({source_options()}, options);
+  data::SourceOptions source = source_options();
+  source.box = box;
+  return data::ExampleSource({source}, options);
 }
 
 nn::Ffn RunFixture::network(int depth) {
@@ -73,21 +75,21 @@ nn::Ffn RunFixture::network(int depth) {
 
 std::unique_ptr<Trainer> RunFixture::trainer(nn::Ffn& network, const data::ExampleSource& examples,
                                              comm::Communicator& communicator, std::int64_t walkers,
-                                             const std::string& optimizer) {
-  TrainerOptions options;
+                                             const std::string& optimizer, TrainerOptions options) {
   options.walkers = walkers;
   options.seed = 3;
   return std::make_unique<Trainer>(network, optim::make_optimizer(optimizer, {}, network.layout().size()),
                                    optim::make_schedule("constant", {{"base_lr", 2e-3}}, 1.0), examples, communicator, options);
 }
 
-std::vector<float> RunFixture::run(int ranks, std::int64_t walkers, const std::function<void(Trainer&)>& body) const {
+std::vector<float> RunFixture::run(int ranks, std::int64_t walkers, const std::function<void(Trainer&)>& body,
+                                   const TrainerOptions& options) const {
   std::vector<float> parameters;
   comm::run_threads(ranks, [&](comm::Communicator& communicator) {
     set_num_threads(1);
     const data::ExampleSource source = examples(walkers);
     nn::Ffn net = network();
-    const auto one = trainer(net, source, communicator, walkers);
+    const auto one = trainer(net, source, communicator, walkers, "adam", options);
     body(*one);
     one->check_replicas();
     if (communicator.rank() == 0) parameters.assign(net.parameters().begin(), net.parameters().end());

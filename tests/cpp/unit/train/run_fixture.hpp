@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,14 +28,15 @@ class RunFixture : public testing::Test {
 
   [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
   [[nodiscard]] data::SourceOptions source_options() const;
-  [[nodiscard]] data::ExampleSource examples(std::int64_t walkers) const;
+  [[nodiscard]] data::ExampleSource examples(std::int64_t walkers, std::optional<Box> box = std::nullopt) const;
   [[nodiscard]] static nn::Ffn network(int depth = 2);
   [[nodiscard]] static std::unique_ptr<Trainer> trainer(nn::Ffn& network, const data::ExampleSource& examples,
                                                         comm::Communicator& communicator, std::int64_t walkers,
-                                                        const std::string& optimizer = "adam");
+                                                        const std::string& optimizer = "adam", TrainerOptions options = {});
 
   /// Trains on `ranks` threads: `body(trainer)` on every rank; returns rank 0's parameters at the end.
-  std::vector<float> run(int ranks, std::int64_t walkers, const std::function<void(Trainer&)>& body) const;
+  std::vector<float> run(int ranks, std::int64_t walkers, const std::function<void(Trainer&)>& body,
+                         const TrainerOptions& options = {}) const;
 
  private:
   std::filesystem::path folder_;

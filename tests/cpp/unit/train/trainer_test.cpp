@@ -2,11 +2,18 @@
 #include "floodtide/train/trainer.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <mutex>
+#include <sstream>
+#include <thread>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
+#include "floodtide/comm/collectives.hpp"
 #include "unit/train/run_fixture.hpp"
 
 namespace floodtide::train {
@@ -122,6 +129,137 @@ TEST_F(TrainerTest, ReplicasThatDifferAreFound) {
                                    one->check_replicas();
                                  }),
                Error);
+}
+
+TEST_F(TrainerTest, WithExactnessOfWorkersBitsDependOnWalkersOnly) {
+  TrainerOptions options;
+  options.exactness = Exactness::workers;
+  const auto one = run(1, 4, [](Trainer& trainer) { steps(trainer, 50); }, options);
+  for (const int ranks : {2, 3, 4}) {
+    for (const char* algorithm : {"ring", "rabenseifner", "recursive_doubling", "two_level"}) {
+      options.algorithm = algorithm;
+      EXPECT_EQ(run(ranks, 4, [](Trainer& trainer) { steps(trainer, 50); }, options), one) << ranks << ' ' << algorithm;
+    }
+  }
+  const auto usual = run(1, 4, [](Trainer& trainer) { steps(trainer, 1); });
+  const auto exact = run(1, 4, [](Trainer& trainer) { steps(trainer, 1); }, options);
+  for (std::size_t i = 0; i < usual.size(); ++i) EXPECT_NEAR(usual[i], exact[i], 1e-4) << "the same training";
+}
+
+TEST_F(TrainerTest, SumsDoNotDependOnBucketsWithTwoRanks) {
+  TrainerOptions options;
+  const auto whole = run(2, 3, [](Trainer& trainer) { steps(trainer, 10); }, options);
+  for (const std::int64_t bytes : {4, 1000, 5000}) {
+    options.bucket_bytes = bytes;
+    EXPECT_EQ(run(2, 3, [](Trainer& trainer) { steps(trainer, 10); }, options), whole) << bytes;
+  }
+}
+
+TEST_F(TrainerTest, AccumulatedFieldsOfViewMakeOneUpdate) {
+  TrainerOptions options;
+  options.accumulate = 3;
+  for (const Exactness exactness : {Exactness::run, Exactness::workers}) {
+    options.exactness = exactness;
+    run(
+        2, 2,
+        [](Trainer& trainer) {
+          steps(trainer, 4);
+          EXPECT_EQ(trainer.steps_done(), 4);
+          EXPECT_EQ(trainer.take_metrics().fovs, 4 * 2 * 3);
+        },
+        options);
+  }
+}
+
+TEST_F(TrainerTest, WalkersThatAreThroughLeaveTheOthersTheirWeight) {
+  for (const OnExhausted on_exhausted : {OnExhausted::join, OnExhausted::stop}) {
+    TrainerOptions options;
+    options.on_exhausted = on_exhausted;
+    std::vector<std::int64_t> examples_begun;
+    std::atomic<std::int64_t> wanted = 0;
+    for (const int ranks : {1, 2}) {
+      comm::run_threads(ranks, [&](comm::Communicator& communicator) {
+        const data::ExampleSource source = examples(2, Box{{0, 0, 0}, {15, 11, 11}});  // few centres
+        wanted = source.examples();
+        ASSERT_LT(wanted, 16);
+        nn::Ffn net = network();
+        const auto one = trainer(net, source, communicator, 2, "adam", options);
+        std::int64_t done = 0;
+        while (!(one->step().requests & kStop)) ASSERT_LT(++done, 1000);
+        const Metrics sums = one->take_metrics();
+        one->check_replicas();
+        if (communicator.rank() == 0) examples_begun.push_back(sums.examples);
+      });
+    }
+    EXPECT_EQ(examples_begun[0], examples_begun[1]);
+    if (on_exhausted == OnExhausted::join) {
+      EXPECT_EQ(examples_begun[0], wanted) << "each example once";
+    } else {
+      EXPECT_GE(examples_begun[0], wanted / 2);
+      EXPECT_LE(examples_begun[0], wanted);
+    }
+  }
+}
+
+TEST_F(TrainerTest, AHookOnBucketsSeesEveryGradientOnce) {
+  const auto usual = run(2, 2, [](Trainer& trainer) { steps(trainer, 5); });
+  std::mutex mutex;
+  std::int64_t values = 0;
+  comm::run_threads(2, [&](comm::Communicator& communicator) {
+    const data::ExampleSource source = examples(2);
+    nn::Ffn net = network();
+    const auto one = trainer(net, source, communicator, 2);
+    one->set_bucket_hook([&](const comm::Bucket& bucket) {
+      comm::allreduce(communicator, bucket.values, comm::ReduceOp::sum);
+      const std::lock_guard lock(mutex);
+      values += std::ssize(bucket.values);
+    });
+    steps(*one, 5);
+    if (communicator.rank() == 0) {
+      EXPECT_EQ(std::vector<float>(net.parameters().begin(), net.parameters().end()), usual);
+    }
+  });
+  EXPECT_EQ(values, 2 * 5 * (network().layout().size() + 16));
+}
+
+TEST_F(TrainerTest, TracesWhatItDoes) {
+  run(2, 2, [&](Trainer& trainer) {
+    trainer.trace(path("trace.json"));  // both ranks the same file: only its beginning matters here
+    steps(trainer, 3);
+    trainer.flush_trace();
+  });
+  std::ostringstream text;
+  text << std::ifstream(path("trace.json")).rdbuf();
+  for (const char* name : {"\"data\"", "\"compute\"", "\"allreduce\"", "\"update\""}) {
+    EXPECT_NE(text.str().find(name), std::string::npos) << name;
+  }
+}
+
+TEST_F(TrainerTest, AStuckRankIsNamedAndAllLeaveRecords) {
+  TrainerOptions options;
+  options.timeout_s = 0.5;
+  std::mutex mutex;
+  std::string reason;
+  EXPECT_THROW(comm::run_threads(2,
+                                 [&](comm::Communicator& communicator) {
+                                   const data::ExampleSource source = examples(2);
+                                   nn::Ffn net = network();
+                                   TrainerOptions own = options;
+                                   own.record_path = path("flight-" + std::to_string(communicator.rank()) + ".json");
+                                   own.report = [&](const std::string& why) {
+                                     const std::lock_guard lock(mutex);
+                                     reason = why;
+                                   };
+                                   const auto one = trainer(net, source, communicator, 2, "adam", own);
+                                   steps(*one, 2);
+                                   if (communicator.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
+                                   steps(*one, 1);
+                                 }),
+               Error);
+  EXPECT_NE(reason.find("of step 2"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("rank 1"), std::string::npos) << reason;
+  EXPECT_TRUE(std::filesystem::exists(path("flight-0.json")));
+  EXPECT_TRUE(std::filesystem::exists(path("flight-1.json")));
 }
 
 TEST_F(TrainerTest, RefusesFewerWalkersThanRanks) {
