@@ -3,6 +3,8 @@
 
 #include <pybind11/stl.h>
 
+#include <cstdio>
+#include <memory>
 #include <optional>
 #include <tuple>
 
@@ -129,17 +131,42 @@ void register_train(py::module_& m) {
                        const std::string& schedule, const ParameterValues& schedule_values, const std::string& scale,
                        const data::ExampleSource& examples, comm::Communicator& communicator, std::int64_t walkers,
                        std::uint64_t seed, double seed_pad, double threshold, double clip, double average,
-                       const std::string& algorithm, int prefetch) {
+                       const std::string& algorithm, int prefetch, int accumulate, const std::string& on_exhausted,
+                       std::int64_t epochs, const std::string& exactness, std::int64_t bucket_bytes, const std::string& wire,
+                       double timeout_s, const std::string& record_path) {
              const py::gil_scoped_release unlock;
+             train::TrainerOptions options;
+             options.walkers = walkers;
+             options.seed = seed;
+             options.seed_pad = seed_pad;
+             options.threshold = threshold;
+             options.clip = clip;
+             options.average = average;
+             options.algorithm = algorithm;
+             options.prefetch = prefetch;
+             options.accumulate = accumulate;
+             options.on_exhausted = train::on_exhausted_named(on_exhausted);
+             options.epochs = epochs;
+             options.exactness = train::exactness_named(exactness);
+             options.bucket_bytes = bucket_bytes;
+             options.wire = comm::wire_named(wire);
+             options.timeout_s = timeout_s;
+             options.record_path = record_path;
+             options.report = [rank = communicator.rank()](const std::string& reason) {
+               // Python may be what hangs: no call into it.
+               static_cast<void>(std::fprintf(stderr, "rank %d: %s\n", rank, reason.c_str()));
+             };
              return std::make_unique<train::Trainer>(
                  network, optim::make_optimizer(optimizer, optimizer_values, network.layout().size()),
                  optim::make_schedule(schedule, schedule_values, optim::scale_factor(scale, walkers)), examples, communicator,
-                 train::TrainerOptions{walkers, seed, seed_pad, threshold, clip, average, algorithm, prefetch});
+                 options);
            }),
            py::arg("network"), py::kw_only(), py::arg("optimizer"), py::arg("optimizer_values"), py::arg("schedule"),
            py::arg("schedule_values"), py::arg("scale"), py::arg("examples"), py::arg("communicator"), py::arg("walkers"),
            py::arg("seed"), py::arg("seed_pad"), py::arg("threshold"), py::arg("clip"), py::arg("average"),
-           py::arg("algorithm"), py::arg("prefetch"), py::keep_alive<1, 2>(), py::keep_alive<1, 8>(), py::keep_alive<1, 9>())
+           py::arg("algorithm"), py::arg("prefetch"), py::arg("accumulate"), py::arg("on_exhausted"), py::arg("epochs"),
+           py::arg("exactness"), py::arg("bucket_bytes"), py::arg("wire"), py::arg("timeout_s"), py::arg("record_path"),
+           py::keep_alive<1, 2>(), py::keep_alive<1, 8>(), py::keep_alive<1, 9>())
       .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("steps_done", &train::Trainer::steps_done)
       .def("copy_average", &train::Trainer::copy_average, py::arg("network"))
@@ -154,6 +181,31 @@ void register_train(py::module_& m) {
            })
       .def("save", &train::Trainer::save, py::arg("path"), py::arg("configuration"), py::call_guard<py::gil_scoped_release>())
       .def("load", &train::Trainer::load, py::arg("path"), py::call_guard<py::gil_scoped_release>())
+      .def("trace", &train::Trainer::trace, py::arg("path"), py::call_guard<py::gil_scoped_release>())
+      .def("begin_activity", &train::Trainer::begin_activity, py::arg("name"))
+      .def("end_activity", &train::Trainer::end_activity, py::arg("number"))
+      .def("flush_trace", &train::Trainer::flush_trace)
+      .def("record_failure", &train::Trainer::record_failure, py::arg("reason"))
+      .def(
+          "set_bucket_hook",
+          [](train::Trainer& trainer, const py::object& hook) {
+            if (hook.is_none()) {
+              trainer.set_bucket_hook({});
+              return;
+            }
+            // Freed with the lock held, wherever the trainer lets go of it.
+            const std::shared_ptr<py::object> kept(new py::object(hook), [](py::object* object) {
+              const py::gil_scoped_acquire lock;
+              delete object;
+            });
+            trainer.set_bucket_hook([kept](const comm::Bucket& bucket) {
+              const py::gil_scoped_acquire lock;
+              const py::array_t<float> values(static_cast<py::ssize_t>(bucket.values.size()), bucket.values.data(),
+                                              py::capsule(bucket.values.data(), [](void*) {}));
+              (*kept)(bucket.index, values, std::vector<std::size_t>(bucket.parts.begin(), bucket.parts.end()), bucket.last);
+            });
+          },
+          py::arg("hook"), "hook(index, values, parts, last), or None; see floodtide.train.Trainer.register_comm_hook.")
       .def("check_replicas", &train::Trainer::check_replicas, py::call_guard<py::gil_scoped_release>());
 
   py::class_<train::ValidationResult>(m, "ValidationResult")

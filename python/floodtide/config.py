@@ -64,6 +64,9 @@ class RunConfig:
         choices=("fovs", "voxels"),
     )
     keep_checkpoints: int = option(3, "Newest checkpoints that are kept")
+    trace: bool = option(
+        False, "Record what each rank does, and when, in trace.json (Chrome trace, Perfetto)"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +144,14 @@ class TrainingConfig:
         "Decay of an exponential moving average of the parameters, which validation and readers of"
         " the checkpoints use instead of the last ones; 0: none",
     )
+    accumulate: int = option(1, "FOVs of each walker whose gradients make one update")
+    on_exhausted: str = option(
+        "cycle",
+        "When a walker has been through its shard: cycle begins it anew, join lets it leave and the others go on"
+        " until the last one, stop ends the training",
+        choices=("cycle", "join", "stop"),
+    )
+    epochs: int = option(1, "Passes through its shard that exhaust a walker, for join and stop")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,12 +183,29 @@ class ScheduleConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CommConfig:
-    """How ranks average gradients."""
+    """How ranks average gradients, and how long they wait for each other."""
 
     algorithm: str = option(
-        "ring",
-        "Allreduce: our ring over point-to-point messages, or the MPI library's",
-        choices=("ring", "mpi"),
+        _core.comm.default_allreduce,
+        "Allreduce: ring, rabenseifner, recursive_doubling, two_level, mpi (the library's), a table "
+        "name:first-last,... by bytes, or auto (measured at the start: another run may choose otherwise)",
+    )
+    bucket_mib: float = option(
+        0.25, "Least size (MiB) of the parts in which gradients are summed while backward goes on"
+    )
+    wire: str = option(
+        "native",
+        "How gradients travel: native (float32), or bf16 (half the bytes, sums in float32)",
+        choices=("native", "bf16"),
+    )
+    exactness: str = option(
+        "run",
+        "Bits depend on the run, or only on its walkers: any number of ranks gives the same (twice "
+        "the bytes, no overlap)",
+        choices=("run", "workers"),
+    )
+    timeout_s: float = option(
+        300.0, "A rank that is silent or waited for so long (s) ends the job, by name; 0: never"
     )
 
 

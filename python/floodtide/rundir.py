@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run directory: config.toml, log.jsonl, TensorBoard events, checkpoints/. Only the writing rank touches it."""
+"""The run directory: config.toml, log.jsonl, TensorBoard events, checkpoints/, which only the writing rank touches;
+and what every rank leaves on request or when the job fails."""
 
 from __future__ import annotations
 
@@ -56,6 +57,32 @@ class RunDirectory:
             for path in self.checkpoints()[: -max(keep, 1)]:
                 path.unlink(missing_ok=True)
 
+    def trace_path(self, rank: int) -> Path:
+        """Where a rank traces what it does, in traces/."""
+        return self.path / "traces" / f"rank-{rank}.json"
+
+    def failure_path(self, rank: int) -> Path:
+        """Where a rank records its last events when the job fails."""
+        return self.path / f"failure-rank-{rank}.json"
+
+    def merge_traces(self) -> None:
+        """Put all ranks' traces into trace.json: one file for chrome://tracing or Perfetto.
+
+        Raises:
+            StorageError: If it cannot be written.
+        """
+        if not self._writer:
+            return
+        events: list[Any] = []
+        try:
+            for path in sorted((self.path / "traces").glob("rank-*.json")):
+                events += json.loads(path.read_text())
+            temporary = self.path / "trace.tmp"
+            temporary.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+            os.replace(temporary, self.path / "trace.json")
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot write trace.json: {error.strerror}") from None
+
     def start(self, config: Any, step: int) -> None:
         """Make the directory, write the resolved configuration, open the log.
 
@@ -69,6 +96,13 @@ class RunDirectory:
         path = self.path / "log.jsonl"
         try:
             (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
+            for stale in (
+                *(self.path / "traces").glob("rank-*.json"),
+                *self.path.glob("failure-rank-*.json"),
+            ):
+                stale.unlink()
+            if config.run.trace:
+                (self.path / "traces").mkdir(exist_ok=True)
             configuration.save(config, self.path / "config.toml")
             kept = [record for record in read_log(path) if record["step"] <= step] if step else []
             temporary = path.with_suffix(".tmp")

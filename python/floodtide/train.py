@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from floodtide import _comm, _core, nn
 from floodtide import config as configuration
@@ -29,6 +33,28 @@ class Step:
     number: int
     loss: float
     lr: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradBucket:
+    """Neighbouring gradients that are summed over ranks together.
+
+    Attributes:
+        index: Place among the step's buckets, from 0 in the order in which they are sent.
+        buffer: float32 (n,), the gradients; written in place.
+        parameters: Names of the parameters that it holds, in the buffer's order. The last bucket also has a few
+            numbers by which ranks tell each other what to do next, under the name "flags".
+        is_last: Whether it is the step's last one.
+    """
+
+    index: int
+    buffer: NDArray[np.float32]
+    parameters: tuple[str, ...]
+    is_last: bool
+
+
+CommHook = Callable[[Any, GradBucket], None]
+_FLAGS = "flags"
 
 
 class Trainer:
@@ -91,6 +117,14 @@ class Trainer:
             average=config.training.average,
             algorithm=config.comm.algorithm,
             prefetch=config.data.prefetch,
+            accumulate=config.training.accumulate,
+            on_exhausted=config.training.on_exhausted,
+            epochs=config.training.epochs,
+            exactness=config.comm.exactness,
+            bucket_bytes=round(config.comm.bucket_mib * 2**20),
+            wire=config.comm.wire,
+            timeout_s=config.comm.timeout_s,
+            record_path=str(self._directory.failure_path(self._comm.rank)),
         )
         self._average = build_model(config) if config.training.average > 0 else None
         checkpoint = _comm.broadcast_object(self._directory.newest_checkpoint())
@@ -98,6 +132,8 @@ class Trainer:
             self._trainer.load(checkpoint)
         with _comm.agreed():
             self._directory.start(config, self.steps_done)
+        if config.run.trace:
+            self._trainer.trace(str(self._directory.trace_path(self._comm.rank)))
         self._record(
             {
                 "kind": "start",
@@ -146,12 +182,18 @@ class Trainer:
                 requests |= _core.REQUEST_CHECKPOINT
             if run.stop_after_s and now - self._start_s >= run.stop_after_s:
                 requests |= _core.REQUEST_STOP
-        report = self._trainer.step(requests)
+        try:
+            report = self._trainer.step(requests)
+        except Exception as error:
+            self._trainer.record_failure(str(error))
+            raise
         self._stopped = bool(report.requests & _core.REQUEST_STOP) or (
             self.steps_done >= self.config.training.steps
         )
         if report.requests & _core.REQUEST_LOG or self._stopped:
-            self._log_training(report.lr)
+            with self._activity("log"):
+                self._trainer.flush_trace()
+                self._log_training(report.lr)
         if report.requests & _core.REQUEST_CHECKPOINT or self._stopped:
             self.save()
         every = self.config.validation.every
@@ -170,8 +212,44 @@ class Trainer:
         self.close()
 
     def close(self) -> None:
-        """Close log and events; `run` does so at its end."""
+        """Close log and events, and merge the ranks' traces; `run` does so at its end. Collective."""
+        self._trainer.flush_trace()
+        if self.config.run.trace:
+            self._comm.barrier()  # all ranks' files are up to date
+            with _comm.agreed():
+                self._directory.merge_traces()
         self._directory.close()
+
+    def register_comm_hook(self, state: Any, hook: CommHook | None) -> None:
+        """Sum gradients by a function of yours instead of an allreduce. On all ranks, before `run`.
+
+        Args:
+            state: Handed to the hook as its first argument.
+            hook: Called as hook(state, bucket) on every rank for the same buckets in the same order, as soon as
+                their gradients are computed. It must leave the sum over ranks in `bucket.buffer`, in place;
+                `floodtide.allreduce` and its kin may be used. None: the allreduce again.
+
+        Raises:
+            UnsupportedError: With `comm.exactness = "workers"`, which sums no buckets.
+        """
+        if hook is None:
+            self._trainer.set_bucket_hook(None)
+            return
+        names = [_FLAGS, *self.model.state_dict()]
+        call = hook
+
+        def adapted(index: int, buffer: Any, parts: Sequence[int], is_last: bool) -> None:
+            call(
+                state,
+                GradBucket(
+                    index=index,
+                    buffer=buffer,
+                    parameters=tuple(names[part] for part in parts),
+                    is_last=is_last,
+                ),
+            )
+
+        self._trainer.set_bucket_hook(adapted)
 
     def save(self) -> Path:
         """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective."""
@@ -187,10 +265,20 @@ class Trainer:
             raise ConfigurationError(
                 "validate: validation.box is empty, expected the held-out part"
             )
-        result = self._validation.run(self.result)
-        record = {"kind": "validation", "step": self.steps_done, **result.summary()}
-        self._record(record)
+        with self._activity("validation"):
+            result = self._validation.run(self.result)
+            record = {"kind": "validation", "step": self.steps_done, **result.summary()}
+            self._record(record)
         return record
+
+    @contextlib.contextmanager
+    def _activity(self, name: str) -> Iterator[None]:
+        """Show in traces, and to the watchdog, what this rank does between steps."""
+        number = self._trainer.begin_activity(name)
+        try:
+            yield
+        finally:
+            self._trainer.end_activity(number)
 
     def _log_training(self, lr: float) -> None:
         sums = self._trainer.take_metrics()

@@ -66,6 +66,7 @@ void check(const TrainerOptions& options, const comm::Communicator& communicator
   FLOODTIDE_REQUIRE(options.accumulate >= 1, invalid_argument, "train: accumulate is ", options.accumulate,
                     ", expected at least 1");
   FLOODTIDE_REQUIRE(options.epochs >= 1, invalid_argument, "train: epochs is ", options.epochs, ", expected at least 1");
+  if (options.algorithm != comm::kAutoAllreduce) static_cast<void>(comm::AllreduceTable::parse(options.algorithm));
   FLOODTIDE_REQUIRE(options.timeout_s >= 0, invalid_argument, "train: timeout_s is ", options.timeout_s,
                     ", expected a positive number, or 0 for no watchdog");
 }
@@ -232,7 +233,7 @@ Trainer::Trainer(nn::Ffn& network, std::unique_ptr<optim::Optimizer> optimizer, 
     failure = std::current_exception();
   }
   comm::agree(communicator, failure);
-  impl_->connect();
+  impl_->connect();  // what it may refuse all ranks refuse alike
   comm::broadcast(communicator, std::as_writable_bytes(network.parameters()), 0);
   network.parameters_changed();
   if (!impl_->average.span().empty()) std::ranges::copy(network.parameters(), impl_->average.span().begin());
@@ -305,6 +306,15 @@ void Trainer::trace(const std::string& path) {
   }
   comm::agree(impl_->communicator, failure);
 }
+
+std::uint64_t Trainer::begin_activity(std::string_view name) {
+  for (const std::string_view activity : {"log", "validation"}) {  // the timeline keeps views of names
+    if (activity == name) return impl_->timeline.begin({activity, "step", impl_->step});
+  }
+  raise(ErrorCode::invalid_argument, "activity is '", name, "', expected log or validation");
+}
+
+void Trainer::end_activity(std::uint64_t number) { impl_->timeline.end(number); }
 
 void Trainer::flush_trace() { impl_->timeline.flush(); }
 

@@ -224,3 +224,51 @@ def test_log_lines_are_json_objects(folder: Path) -> None:
     trained(folder, "json", training={"steps": 2})
     for line in (folder / "json" / "log.jsonl").read_text().splitlines():
         assert isinstance(json.loads(line), dict)
+
+
+def test_a_run_of_join_takes_each_example_once_and_stops(folder: Path) -> None:
+    sections = {"training": {"steps": 10**6, "walkers": 3, "on_exhausted": "join"}}
+    sections["run"] = {"dir": str(folder / "join")}
+    settings = document(folder, **sections)
+    settings["data"]["volumes"][0]["box"] = "2:15,2:15,2:15"  # few centres
+    trainer = Trainer(config.from_dict(settings))
+    trainer.run()
+    sums = [r for r in read_log(folder / "join" / "log.jsonl") if r["kind"] == "train"]
+    assert sum(r["examples"] for r in sums) == trainer._examples.examples
+
+
+def test_accumulated_fovs_and_traces(folder: Path) -> None:
+    trained(
+        folder,
+        "accumulated",
+        training={"steps": 4, "walkers": 2, "accumulate": 3},
+        run={"trace": True},
+    )
+    sums = [r for r in read_log(folder / "accumulated" / "log.jsonl") if r["kind"] == "train"]
+    assert sum(r["fovs"] for r in sums) == 4 * 2 * 3
+    trace = json.loads((folder / "accumulated" / "trace.json").read_text())
+    names = [event["name"] for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert names.count("compute") == 4 * 3
+    assert names.count("update") == 4
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("training.accumulate", 0, "accumulate is 0, expected at least 1"),
+        ("training.epochs", 0, "epochs is 0, expected at least 1"),
+        ("training.on_exhausted", "wait", "expected 'cycle', 'join' or 'stop'"),
+        ("comm.exactness", "bits", "expected 'run' or 'workers'"),
+        ("comm.wire", "fp8", "expected 'native' or 'bf16'"),
+        ("comm.timeout_s", -1.0, "timeout_s is -1, expected a positive number"),
+        ("comm.bucket_mib", 0.0, "buckets of 0 bytes"),
+        ("comm.algorithm", "star", "star"),
+    ],
+)
+def test_wrong_engine_settings_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], key: str, value: Any, message: str
+) -> None:
+    path = folder / "wrong.toml"
+    path.write_text(tomli_w.dumps(document(folder, run={"dir": str(folder / "wrong")})))
+    assert command_line(["train", str(path), "--set", f"{key}={json.dumps(value)}"]) == 2
+    assert message in capsys.readouterr().err

@@ -22,6 +22,8 @@ inline constexpr std::size_t kDefaultSegmentBytes = 256 * 1024;
 /// whenever they are sent. Own algorithms only.
 enum class Wire { native, bf16 };
 [[nodiscard]] std::string_view name(Wire wire) noexcept;
+/// "native" or "bf16". Throws Error(invalid_argument) for another name.
+[[nodiscard]] Wire wire_named(std::string_view name);
 
 /// A way to sum over ranks. See docs/algorithms.md for steps, bytes on the wire and order of summation.
 struct AllreduceRow {

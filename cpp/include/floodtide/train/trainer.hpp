@@ -100,6 +100,10 @@ class Trainer {
   /// Writes what this rank does to a file of its own from now on (Timeline::open), in rank 0's time. Collective. Throws
   /// Error(io) on all ranks.
   void trace(const std::string& path);
+  /// Notes what the caller does between steps, "log" or "validation", so that traces and records show it; the number ends it.
+  /// Throws Error(invalid_argument) for another name.
+  std::uint64_t begin_activity(std::string_view name);
+  void end_activity(std::uint64_t number);
   /// Brings that file up to date. Throws Error(io).
   void flush_trace();
   /// Writes this rank's last events to options.record_path, if there is one. Throws Error(io).

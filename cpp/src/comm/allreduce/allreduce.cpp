@@ -22,6 +22,13 @@ ReduceBuffer reducible(std::span<T> values, ElementType type) {
 
 std::string_view name(Wire wire) noexcept { return wire == Wire::bf16 ? "bf16" : "native"; }
 
+Wire wire_named(std::string_view name) {
+  for (const Wire wire : {Wire::native, Wire::bf16}) {
+    if (comm::name(wire) == name) return wire;
+  }
+  raise(ErrorCode::invalid_argument, "wire format is '", name, "', expected native or bf16");
+}
+
 Operation start_allreduce(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, const AllreduceOptions& options) {
   require_wire("allreduce", options.wire, buffer.type);
   const Payload payload{buffer.data, element_bytes(buffer.type), buffer.type, op, options.wire};

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The distributed engine as a user meets it: bits that do not depend on ranks, hanging ranks by name, traces."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch import ENVIRONMENT, MPIEXEC, mpiexec, skip_without_mpi
+from test_train_ranks import assert_equal, configuration, train
+from training_volume import write_volume
+
+pytestmark = pytest.mark.mpi
+
+TIMEOUT_S = 5.0
+GRACE_S = 5.0  # beyond the timeout, in which all ranks must be gone
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("engine")
+    write_volume(path)
+    return path
+
+
+def test_with_exactness_of_workers_bits_do_not_depend_on_ranks_or_algorithm(folder: Path) -> None:
+    sections: dict[str, Any] = {"training": {"steps": 50, "walkers": 4}}
+    one = train(folder, "exact1", 1, **sections, comm={"exactness": "workers"})
+    for ranks, algorithm in ((2, "ring"), (3, "rabenseifner"), (4, "recursive_doubling")):
+        comm = {"exactness": "workers", "algorithm": algorithm}
+        assert_equal(one, train(folder, f"exact{ranks}", ranks, **sections, comm=comm))
+
+
+def test_narrow_wire_and_small_buckets_train(folder: Path) -> None:
+    usual = train(folder, "usual", 2)
+    buckets = train(folder, "buckets", 2, comm={"bucket_mib": 0.001})
+    assert_equal(usual, buckets)  # two ranks: a sum of two terms has one order
+    narrow = train(folder, "narrow", 2, comm={"wire": "bf16"})
+    assert any((narrow[name] != values).any() for name, values in usual.items())
+
+
+def test_traces_of_all_ranks_are_merged(folder: Path) -> None:
+    train(folder, "traced", 2, run={"trace": True}, training={"steps": 12})
+    trace = json.loads((folder / "traced" / "trace.json").read_text())
+    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert {event["pid"] for event in events} == {0, 1}
+    for rank in (0, 1):
+        steps = [
+            event["args"]["step"]
+            for event in events
+            if event["pid"] == rank and event["name"] == "update"
+        ]
+        assert steps == list(range(12))
+    # In rank 0's time both ranks are in the same step's update within a moment.
+    last = [e["ts"] for e in events if e["name"] == "update" and e["args"]["step"] == 11]
+    assert abs(last[0] - last[1]) < 1e6
+
+
+def start(folder: Path, name: str) -> tuple[subprocess.Popen[str], dict[int, int]]:
+    """A long training on two ranks, and the process of each."""
+    skip_without_mpi()
+    path = configuration(
+        folder,
+        name,
+        training={"steps": 10**7, "walkers": 4},
+        run={"checkpoint_every_s": 1e6, "log_every_s": 0.1, "trace": True},
+        comm={"timeout_s": TIMEOUT_S},
+        validation={"every": 0},
+    )
+    text = (
+        "import os, pathlib, floodtide as ft; ft.init();"
+        f"pathlib.Path({str(folder)!r}, f'{name}-{{ft.rank()}}.pid').write_text(str(os.getpid()));"
+        f"from floodtide.cli import main; main(['train', {path!r}])"
+    )
+    process = subprocess.Popen(
+        [str(MPIEXEC), "-n", "2", sys.executable, "-c", text],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **ENVIRONMENT},
+        start_new_session=True,
+    )
+    log = folder / name / "log.jsonl"
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if log.exists() and log.read_text().count('"train"') >= 3:
+            break
+        time.sleep(0.1)
+    pids = {rank: int((folder / f"{name}-{rank}.pid").read_text()) for rank in range(2)}
+    return process, pids
+
+
+def end(process: subprocess.Popen[str], pids: dict[int, int], limit_s: float) -> tuple[int, str]:
+    """Exit status and standard error of a job that must end by itself; nobody is left."""
+    begin = time.monotonic()
+    try:
+        _, stderr = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        for pid in pids.values():
+            os.kill(pid, signal.SIGKILL)
+        pytest.fail(f"no end within {limit_s} s")
+    while any(Path(f"/proc/{pid}").exists() and _alive(pid) for pid in pids.values()):
+        assert time.monotonic() - begin < limit_s, "a rank is left"
+        time.sleep(0.1)
+    return process.returncode, stderr
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_stopped_rank_is_named_and_the_job_ends(folder: Path, rank: int) -> None:
+    name = f"stopped{rank}"
+    process, pids = start(folder, name)
+    os.kill(pids[rank], signal.SIGSTOP)
+    status, stderr = end(process, pids, TIMEOUT_S + GRACE_S)
+    assert status != 0
+    other = 1 - rank
+    assert f"rank {other}: rank {rank} has been silent for 5 s (last known: " in stderr
+    record = json.loads((folder / name / f"failure-rank-{other}.json").read_text())
+    assert record["rank"] == other
+    assert f"rank {rank} has been silent" in record["reason"]
+    assert any(not event["done"] for event in record["events"])
+
+
+def test_a_killed_rank_ends_the_job_and_leaves_valid_traces(folder: Path) -> None:
+    process, pids = start(folder, "killed")
+    os.kill(pids[1], signal.SIGKILL)
+    status, _ = end(process, pids, TIMEOUT_S + GRACE_S)
+    assert status != 0
+    for rank in (0, 1):
+        trace = json.loads((folder / "killed" / "traces" / f"rank-{rank}.json").read_text())
+        assert sum(event["ph"] == "X" for event in trace) > 10
+
+
+LEAVES = """
+import sys, floodtide as ft
+from floodtide import config
+from floodtide.train import Trainer
+trainer = Trainer(config.load({path!r}))
+for _ in range(3):
+    trainer.step()
+if ft.rank() == 1:
+    {then}
+trainer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        ("import time; time.sleep(60)", "for rank 1 ("),
+        ("trainer.validate()", "rank 1"),
+        ("del trainer; sys.exit(0)", "rank 1 (has left)"),
+    ],
+    ids=["sleeps", "another collective", "leaves"],
+)
+def test_a_rank_that_does_not_come_is_named(folder: Path, then: str, said: str) -> None:
+    path = configuration(
+        folder,
+        "absent",
+        training={"steps": 100},
+        comm={"timeout_s": TIMEOUT_S},
+        run={"log_every_s": 1e6},
+    )
+    result = mpiexec(2, ["-c", LEAVES.format(path=path, then=then)], timeout_s=30)
+    assert result.status != 0
+    assert said in result.stderr
+
+
+def test_a_hook_may_sum_gradients_itself(folder: Path) -> None:
+    path = configuration(folder, "hooked", training={"steps": 5})
+    text = f"""
+import numpy as np, floodtide as ft
+from floodtide import config
+from floodtide.train import Trainer
+trainer = Trainer(config.load({path!r}))
+seen = []
+def hook(state, bucket):
+    state.append((bucket.index, bucket.parameters, bucket.is_last))
+    bucket.buffer[:] = ft.allreduce(bucket.buffer, op=ft.Sum)
+trainer.register_comm_hook(seen, hook)
+trainer.run()
+names = [name for _, names, _ in seen[: sum(not last for _, _, last in seen[:99]) + 1] for name in names]
+assert set(trainer.model.state_dict()) < set(names), names
+assert [last for _, _, last in seen].count(True) == 5
+"""
+    usual = train(folder, "unhooked", 2, training={"steps": 5})
+    result = mpiexec(2, ["-c", text])
+    assert result.status == 0, result.stderr
+    from test_train_ranks import parameters
+
+    assert_equal(usual, parameters(folder / "hooked" / "checkpoints" / "step-5.h5"))
