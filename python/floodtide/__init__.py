@@ -57,6 +57,7 @@ __all__ = [
     "optim",
     "rank",
     "report",
+    "run",
     "segment",
     "shutdown",
     "size",
@@ -65,10 +66,14 @@ __all__ = [
 
 if TYPE_CHECKING:
     from floodtide import config, evaluate, report, segment, train
+    from floodtide._run import run
 else:
+    _FUNCTIONS = {"run": "_run"}
 
     def __getattr__(name):
-        """Import a submodule when it is first used: some need libraries that others do not."""
+        """Import a submodule when it is first used: start-up matters with a thousand ranks."""
         if name in ("config", "evaluate", "report", "segment", "train"):
             return importlib.import_module(f"floodtide.{name}")
+        if name in _FUNCTIONS:
+            return getattr(importlib.import_module(f"floodtide.{_FUNCTIONS[name]}"), name)
         raise AttributeError(f"module 'floodtide' has no attribute '{name}'")

@@ -56,5 +56,11 @@ class CommunicationError(Error):
     """A lost rank or a failed message."""
 
 
+class RankError(CommunicationError):
+    """A rank that `floodtide.run` started has failed; `rank` is its number."""
+
+    rank = -1
+
+
 class InternalError(Error):
     """A broken invariant of floodtide's own: please report it."""
