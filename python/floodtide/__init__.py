@@ -62,13 +62,15 @@ __all__ = [
     "shutdown",
     "size",
     "train",
+    "verify_gradients",
 ]
 
 if TYPE_CHECKING:
     from floodtide import config, evaluate, report, segment, train
     from floodtide._run import run
+    from floodtide._verify import verify_gradients
 else:
-    _FUNCTIONS = {"run": "_run"}
+    _FUNCTIONS = {"run": "_run", "verify_gradients": "_verify"}
 
     def __getattr__(name):
         """Import a submodule when it is first used: start-up matters with a thousand ranks."""
