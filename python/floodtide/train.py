@@ -310,13 +310,19 @@ def patch_size(config: Config) -> list[int]:
 
 
 def set_threads(threads: int) -> None:
-    """Set this rank's compute threads; 0: OMP_NUM_THREADS, else the cores it may use shared among the node's ranks."""
+    """Set this rank's compute threads, as thread_count says."""
+    _core.set_num_threads(thread_count(threads))
+
+
+def thread_count(threads: int) -> int:
+    """Threads of a rank with `run.threads` = threads; 0: OMP_NUM_THREADS, else the cores it may use shared among the
+    node's ranks."""
     if threads < 0:
         raise ConfigurationError(f"run.threads is {threads}, expected 0 or more")
     if not threads:
         wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
         threads = int(wanted) if wanted.isdigit() else 0
-    _core.set_num_threads(threads or max(1, _core.available_cores() // _comm.places()[1]))
+    return threads or max(1, _core.available_cores() // _comm.places()[1])
 
 
 def source(volume: VolumeConfig, index: int) -> tuple[Any, ...]:
