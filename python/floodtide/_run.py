@@ -111,9 +111,12 @@ def environment(np: int) -> dict[str, str]:
         if name.startswith(_SETTINGS) or not name.startswith(_LAUNCHERS)
     }
     kept.setdefault("OMP_NUM_THREADS", str(max(1, _core.available_cores() // np)))
-    # Open MPI 4 and 5 refuse more ranks than cores otherwise; others do not look at these.
+    # Open MPI 4 and 5 refuse more ranks than cores otherwise, and bind a rank with all its threads to one core; others
+    # do not look at these.
     kept.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")
     kept.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+    kept.setdefault("OMPI_MCA_hwloc_base_binding_policy", "none")
+    kept.setdefault("PRTE_MCA_hwloc_default_binding_policy", "none")
     kept["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     kept["PYTHONUNBUFFERED"] = "1"
     return kept

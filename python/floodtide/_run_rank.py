@@ -26,9 +26,7 @@ from floodtide import _comm
 
 def main(folder: Path) -> int:
     """Do the rank's task; returns the exit status. An exception on this rank alone ends the job."""
-    rank = (
-        _comm.rank()
-    )  # as the launcher says: there may be no communicator yet when something fails
+    rank = _comm.rank()  # as the launcher says, in case init fails
     try:
         _comm.init()
         rank = _comm.rank()

@@ -58,6 +58,18 @@ def test_results_come_by_rank_and_rank_0_is_heard(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == "rank 0 of 2\n"
 
 
+def test_threads_of_a_rank_have_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    cores = os.sched_getaffinity(0)
+
+    [(mask, threads)] = ft.run(
+        lambda: (os.sched_getaffinity(0), os.environ["OMP_NUM_THREADS"]), np=1
+    )
+
+    assert mask == cores
+    assert int(threads) == len(cores)
+
+
 def raises() -> None:
     if ft.rank() == 1:
         raise ValueError("no such volume")

@@ -353,8 +353,8 @@ def test_process_start_is_known_to_the_clock_tick() -> None:
         [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True
     ).stdout
     start, passed = map(float, out.split())
-    assert start > 0.29
-    assert passed == pytest.approx(0.5, abs=0.4)
+    assert start >= 0.28  # a clock tick less
+    assert 0.48 <= passed < 30
 
 
 def test_single_rank_knows_its_clock() -> None:
