@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from floodtide import _comm, _core, config, data, evaluate, nn, report
 from floodtide.cli.progress import bar
 from floodtide.cli.train import print_record
+from floodtide.errors import Error
 from floodtide.segment import MEAN, STD, Segmentation, Segmenter, SegmentOptions
 from floodtide.train import Trainer
 
@@ -60,6 +61,10 @@ def run(directory: Path, *, steps: int, seed: int) -> Path | None:
         trainer = Trainer(settings, callbacks=[print_record])
         with bar("steps", f"train at rate {lr:g}") as progress:
             trainer.run(progress)
+        if not trainer.complete:
+            stopped = Error(f"stopped at step {trainer.steps_done}: the same command goes on")
+            stopped.agreed = True  # the signal that ended the training did so on all ranks
+            raise stopped
     page = None
     if _comm.rank() == 0:
         _core.set_num_threads(_core.available_cores())  # the other ranks sleep at the barrier

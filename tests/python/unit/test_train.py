@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +226,28 @@ def test_log_lines_are_json_objects(folder: Path) -> None:
     trained(folder, "json", training={"steps": 2})
     for line in (folder / "json" / "log.jsonl").read_text().splitlines():
         assert isinstance(json.loads(line), dict)
+
+
+def test_signal_saves_after_the_step_and_gives_the_handler_back(folder: Path) -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))
+    sections = {"run": {"dir": str(folder / "signal")}, "training": {"steps": 30}}
+    trainer = Trainer(config.from_dict(document(folder, **sections)))
+
+    def interrupt(done: int, _: int) -> None:
+        if done == 7:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    try:
+        trainer.run(interrupt)
+        assert (trainer.steps_done, trainer.complete, seen) == (8, False, [])
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert seen == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    kinds = [record["kind"] for record in read_log(folder / "signal" / "log.jsonl")]
+    assert "validation" not in kinds
+    resumed = trained(folder, "signal", training={"steps": 30})
+    assert same_parameters(
+        resumed.model, trained(folder, "no-signal", training={"steps": 30}).model
+    )
