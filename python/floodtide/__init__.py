@@ -57,18 +57,25 @@ __all__ = [
     "optim",
     "rank",
     "report",
+    "run",
     "segment",
     "shutdown",
     "size",
     "train",
+    "verify_gradients",
 ]
 
 if TYPE_CHECKING:
     from floodtide import config, evaluate, report, segment, train
+    from floodtide._run import run
+    from floodtide._verify import verify_gradients
 else:
+    _FUNCTIONS = {"run": "_run", "verify_gradients": "_verify"}
 
     def __getattr__(name):
-        """Import a submodule when it is first used: some need libraries that others do not."""
+        """Import a submodule when it is first used: start-up matters with a thousand ranks."""
         if name in ("config", "evaluate", "report", "segment", "train"):
             return importlib.import_module(f"floodtide.{name}")
+        if name in _FUNCTIONS:
+            return getattr(importlib.import_module(f"floodtide.{_FUNCTIONS[name]}"), name)
         raise AttributeError(f"module 'floodtide' has no attribute '{name}'")

@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 from floodtide import _comm, _core, config, data, evaluate, nn, report
 from floodtide.cli.progress import bar
 from floodtide.cli.train import print_record
+from floodtide.errors import Error
 from floodtide.segment import MEAN, STD, Segmentation, Segmenter, SegmentOptions
 from floodtide.train import Trainer
 
 Array = NDArray[Any]
 
-SHAPE = (128, 160, 160)  # z, y, x
-TRAINING_BOX = "0:64,0:160,0:160"
-HELD_OUT_BOX = "72:128,0:160,0:160"  # further from the training box than half a field of view
+SHAPE = (256, 160, 160)  # z, y, x
+TRAINING_BOX = "0:192,0:160,0:160"
+TUNING_BOX = "136:192,0:160,0:160"  # of the training box: as large as the held-out one
+HELD_OUT_BOX = "200:256,0:160,0:160"  # further from the training box than half a field of view
 # What is scored: nearer to a box's faces no field of view has its centre.
 INNER = (slice(8, -8),) * 3
 LOM_RADIUS = (8, 8, 8)
@@ -31,8 +33,9 @@ WALKERS = 8
 AVERAGE = 0.995  # the last parameters alone swing between too bold and too shy
 PHASES = ((0.75, 1e-3), (1.0, 3e-4))  # share of the steps, learning rate
 MIN_SEGMENT_VOXELS = 200
-# Candidates, of which the best on the training part is used: low ones merge cells, high ones split or miss them.
-MOVE_THRESHOLDS = (0.94, 0.95, 0.96, 0.97)
+# Candidates, of which the best on the tuning box is used: low ones merge cells, high ones split or miss them. Targets
+# inside objects are 0.95.
+MOVE_THRESHOLDS = (0.92, 0.93, 0.94, 0.95, 0.96)
 GREY_LEVELS = tuple(range(80, 150, 5))
 
 
@@ -58,6 +61,10 @@ def run(directory: Path, *, steps: int, seed: int) -> Path | None:
         trainer = Trainer(settings, callbacks=[print_record])
         with bar("steps", f"train at rate {lr:g}") as progress:
             trainer.run(progress)
+        if not trainer.complete:
+            stopped = Error(f"stopped at step {trainer.steps_done}: the same command goes on")
+            stopped.agreed = True  # the signal that ended the training did so on all ranks
+            raise stopped
     page = None
     if _comm.rank() == 0:
         _core.set_num_threads(_core.available_cores())  # the other ranks sleep at the barrier
@@ -94,8 +101,8 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
 def _segment_and_score(trainer: Trainer, image_name: str, labels_name: str) -> list[dict[str, Any]]:
     """Scores of the trained network beside an untrained one's and trivial answers'; leaves the pictures' data."""
     image, labels = data.Volume(image_name), data.Volume(labels_name)
-    training, held_out = data.parse_box(TRAINING_BOX), data.parse_box(HELD_OUT_BOX)
-    known, truth = labels.read(training), labels.read(held_out)
+    tuning, held_out = data.parse_box(TUNING_BOX), data.parse_box(HELD_OUT_BOX)
+    known, truth = labels.read(tuning), labels.read(held_out)
     model = trainer.result
 
     def segment(what: str, network: nn.FFN, threshold: float, box: data.Box | None) -> Segmentation:
@@ -105,10 +112,10 @@ def _segment_and_score(trainer: Trainer, image_name: str, labels_name: str) -> l
     threshold = min(
         MOVE_THRESHOLDS,
         key=lambda value: _error(
-            segment("training part", model, value, training).segmentation, known
+            segment("tuning box", model, value, tuning).segmentation, known
         ),
     )
-    click.echo(f"move threshold {threshold:g}: the best of {MOVE_THRESHOLDS} on the training part")
+    click.echo(f"move threshold {threshold:g}: the best of {MOVE_THRESHOLDS} on the tuning box")
     result = segment("held-out part", model, threshold, held_out)
     result.save(f"{trainer.directory / 'segmentation.h5'}:segmentation")
     largest = max(result.origins, key=lambda origin: origin.voxels, default=None)
@@ -120,7 +127,7 @@ def _segment_and_score(trainer: Trainer, image_name: str, labels_name: str) -> l
     untrained = nn.FFN(
         depth=model.depth, fov=model.fov, deltas=model.deltas, features=model.features
     )
-    smooth = _smoothed(image.read(training))
+    smooth = _smoothed(image.read(tuning))
     level = min(GREY_LEVELS, key=lambda value: _error(_pieces_above(value, smooth), known))
     answers = {
         "trained network": result.segmentation,

@@ -52,8 +52,18 @@ class NumericalError(Error, ArithmeticError):
     """A loss or gradient that is not finite."""
 
 
+class GradientError(NumericalError):
+    """An average of gradients that is not the gradient of all samples, or a gradient that is none."""
+
+
 class CommunicationError(Error):
     """A lost rank or a failed message."""
+
+
+class RankError(CommunicationError):
+    """A rank that `floodtide.run` started has failed; `rank` is its number."""
+
+    rank = -1
 
 
 class InternalError(Error):

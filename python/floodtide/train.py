@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from floodtide import _comm, _core, nn
 from floodtide import config as configuration
+from floodtide._signals import StopRequest
 from floodtide.config import Config, VolumeConfig
 from floodtide.data import parse_box
 from floodtide.errors import ConfigurationError
@@ -149,12 +150,18 @@ class Trainer:
             }
         )
         self._start_s = self._logged_s = self._saved_s = time.monotonic()
-        self._stopped = self.steps_done >= config.training.steps
+        self._signal = StopRequest()
+        self._stopped = self.complete
 
     @property
     def steps_done(self) -> int:
         """Optimizer updates so far, those before a resumed checkpoint included."""
         return int(self._trainer.steps_done)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of `training.steps` are done; False after `run` if time or a signal has ended it."""
+        return self.steps_done >= self.config.training.steps
 
     @property
     def directory(self) -> Path:
@@ -182,14 +189,14 @@ class Trainer:
                 requests |= _core.REQUEST_CHECKPOINT
             if run.stop_after_s and now - self._start_s >= run.stop_after_s:
                 requests |= _core.REQUEST_STOP
+        if self._signal:  # on whichever ranks it came
+            requests |= _core.REQUEST_STOP
         try:
             report = self._trainer.step(requests)
         except Exception as error:
             self._trainer.record_failure(str(error))
             raise
-        self._stopped = bool(report.requests & _core.REQUEST_STOP) or (
-            self.steps_done >= self.config.training.steps
-        )
+        self._stopped = bool(report.requests & _core.REQUEST_STOP) or self.complete
         if report.requests & _core.REQUEST_LOG or self._stopped:
             with self._activity("log"):
                 self._trainer.flush_trace()
@@ -197,18 +204,24 @@ class Trainer:
         if report.requests & _core.REQUEST_CHECKPOINT or self._stopped:
             self.save()
         every = self.config.validation.every
-        if self._validation and ((every and self.steps_done % every == 0) or self._stopped):
+        due = self._stopped or (every and self.steps_done % every == 0)
+        if self._validation and due and not (self._stopped and self._time_is_short()):
             self.validate()
         return Step(number=report.step, loss=report.loss, lr=report.lr)
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Train until `training.steps` or `run.stop_after_s`; calls `progress(done, total)` after
-        each step. Collective."""
+        each step. Collective.
+
+        When SIGTERM or SIGUSR1 comes to any rank, all ranks stop after the step that they are in, save a checkpoint,
+        leave out the validation at the end, and return.
+        """
         total = self.config.training.steps
-        while not self._stopped:
-            self.step()
-            if progress:
-                progress(self.steps_done, total)
+        with self._signal.watched():
+            while not self._stopped:
+                self.step()
+                if progress:
+                    progress(self.steps_done, total)
         self.close()
 
     def close(self) -> None:
@@ -279,6 +292,10 @@ class Trainer:
             yield
         finally:
             self._trainer.end_activity(number)
+
+    def _time_is_short(self) -> bool:
+        """Whether a signal has ended the run, on any rank, before its last step. Collective."""
+        return not self.complete and any(_comm.allgather_bytes(self._signal.name.encode()))
 
     def _log_training(self, lr: float) -> None:
         sums = self._trainer.take_metrics()
@@ -381,13 +398,19 @@ def patch_size(config: Config) -> list[int]:
 
 
 def set_threads(threads: int) -> None:
-    """Set this rank's compute threads; 0: OMP_NUM_THREADS, else the cores it may use shared among the node's ranks."""
+    """Set this rank's compute threads, as thread_count says."""
+    _core.set_num_threads(thread_count(threads))
+
+
+def thread_count(threads: int) -> int:
+    """Threads of a rank with `run.threads` = threads; 0: OMP_NUM_THREADS, else the cores it may use shared among the
+    node's ranks."""
     if threads < 0:
         raise ConfigurationError(f"run.threads is {threads}, expected 0 or more")
     if not threads:
         wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
         threads = int(wanted) if wanted.isdigit() else 0
-    _core.set_num_threads(threads or max(1, _core.available_cores() // _comm.places()[1]))
+    return threads or max(1, _core.available_cores() // _comm.places()[1])
 
 
 def source(volume: VolumeConfig, index: int) -> tuple[Any, ...]:

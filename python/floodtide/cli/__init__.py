@@ -25,6 +25,8 @@ COMMANDS = {
     "evaluate": "Compare a segmentation with the truth.",
     "convert": "Convert checkpoints.",
     "report": "Write report.html for one or more runs.",
+    "job": "Write a batch script for Slurm or PBS.",
+    "doctor": "Examine launcher, threads, memory, file system and clocks before a long job.",
     "bench": "Time kernels, steps and scaling on this machine.",
 }
 

@@ -12,7 +12,7 @@ from floodtide import _comm
 
 @click.command()
 @click.option("--out", default="runs/demo", show_default=True, help="Run directory.")
-@click.option("--steps", default=2400, show_default=True, help="Optimizer updates.")
+@click.option("--steps", default=7200, show_default=True, help="Optimizer updates.")
 @click.option("--seed", default=1, show_default=True, help="Seed of volume, weights and examples.")
 def command(out: str, steps: int, seed: int) -> None:
     """Make a synthetic EM volume, train a small network on it, segment held-out voxels, score and report.

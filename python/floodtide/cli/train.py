@@ -19,6 +19,8 @@ from floodtide.cli import options as shared
 def command(file: str, overrides: tuple[str, ...], box: str | None) -> None:
     """Train a network as CONFIG.toml says; resumes from the newest checkpoint of its run directory.
 
+    SIGTERM or SIGUSR1 stops the run after the current step with a checkpoint, and exit status 0.
+
     \b
     Example:
       mpiexec -n 2 floodtide train fib25.toml --set training.steps=5000
@@ -33,6 +35,12 @@ def command(file: str, overrides: tuple[str, ...], box: str | None) -> None:
     trainer = Trainer(settings, callbacks=[print_record])
     with bar("steps", "train") as progress:
         trainer.run(progress)
+    if not trainer.complete and _comm.rank() == 0:
+        click.echo(
+            f"stopped at step {trainer.steps_done} of {settings.training.steps} with a checkpoint: "
+            "the same command goes on",
+            err=True,
+        )
 
 
 def print_record(_: Any, record: Any) -> None:

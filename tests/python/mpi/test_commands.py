@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands under mpiexec that belong to no other test: info and bench allreduce."""
+"""Commands under mpiexec that belong to no other test: info, doctor and bench allreduce."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 
 import pytest
 from launch import mpiexec, run, skip_without_mpi
@@ -44,3 +46,45 @@ def test_launcher_of_another_family_is_one_line_from_a_command_and_exit_status_2
         assert result.stdout == ""
         assert "mpiexec started 2 ranks, but" in result.stderr
         assert len(result.stderr.splitlines()) == 1
+
+
+def test_doctor_gathers_all_ranks_and_prints_once(tmp_path: Path) -> None:
+    result = mpiexec(2, ["-m", "floodtide", "doctor", "--json", "--dir", str(tmp_path)])
+
+    printed = json.loads(result.stdout)  # one object: rank 0 alone prints
+    assert result.status == (0 if printed["ok"] else 1)
+    assert [facts["rank"] for facts in printed["ranks"]] == [0, 1]
+    assert {facts["thread_level"] for facts in printed["ranks"]} <= {"serialized", "multiple"}
+    for facts in printed["ranks"]:
+        low, high = facts["clock"]
+        assert low <= 0 <= high  # one host has one clock
+    checks = {finding["check"] for finding in printed["findings"]}
+    assert {"thread level", "clock", "locks", "speed", "start-up"} <= checks
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_names_oversubscription_over_ranks_and_all_exit_1(tmp_path: Path) -> None:
+    threads = str(os.cpu_count() or 1)  # of each of the two ranks
+    result = mpiexec(
+        2,
+        ["-m", "floodtide", "doctor", "--dir", str(tmp_path)],
+        env={"OMP_NUM_THREADS": threads},
+    )
+
+    assert result.status == 1
+    assert f"{2 * int(threads)} threads of 2 ranks on" in result.stdout
+    assert result.stdout.count("over-subscribed") == 1
+
+
+def test_doctor_says_that_the_launcher_does_not_fit() -> None:
+    skip_without_mpi()
+
+    for variables in (
+        {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
+        {"PMI_SIZE": "2", "PMI_RANK": "0"},
+    ):
+        result = run([sys.executable, "-m", "floodtide", "doctor"], env=variables)
+
+        assert result.status == 1
+        assert result.stdout.startswith("problem  launcher")
+        assert "mpiexec started 2 ranks, but" in result.stdout

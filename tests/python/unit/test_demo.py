@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from floodtide import _core, demo
+from floodtide import _core, demo, errors
 
 
 @pytest.mark.parametrize("share", [0.2, 0.35, 0.6])
@@ -45,6 +45,23 @@ def test_error_rises_with_mergers_and_with_what_is_left_out():
     assert right == 0
     assert merged > 0.3
     assert missing > 0.1
+
+
+def test_training_that_a_signal_has_ended_is_not_segmented(tmp_path, monkeypatch):
+    class Stopped:
+        complete, steps_done = False, 7
+
+        def __init__(self, *_, **__):
+            pass
+
+        def run(self, _):
+            pass
+
+    monkeypatch.setattr(demo, "Trainer", Stopped)
+    monkeypatch.setattr(demo, "SHAPE", (24, 24, 24))
+    with pytest.raises(errors.Error, match="stopped at step 7: the same command goes on") as caught:
+        demo.run(tmp_path, steps=4, seed=1)
+    assert caught.value.agreed
 
 
 @pytest.mark.slow

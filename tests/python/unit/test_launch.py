@@ -83,6 +83,21 @@ assert not mpi()
     subprocess.run([sys.executable, "-c", program], check=True, env=environ, timeout=60)
 
 
+def test_training_starts_without_libraries_that_it_does_not_use() -> None:
+    """Each module is some ten calls to the file system, and a thousand ranks make them at once."""
+    program = """
+import sys
+import floodtide.train, floodtide.cli.train
+heavy = {"h5py", "matplotlib", "scipy", "jinja2", "tensorboardX", "mpi4py", "cloudpickle", "asyncio"}
+loaded = {name.split(".")[0] for name in sys.modules}
+assert not heavy & loaded, heavy & loaded
+assert len(sys.modules) < 350, len(sys.modules)
+"""
+    environ = {**os.environ, "PYTHONPATH": str(Path(ft.__file__).parents[1])}
+
+    subprocess.run([sys.executable, "-c", program], check=True, env=environ, timeout=60)
+
+
 def test_collectives_before_init_say_what_to_call() -> None:
     _comm.shutdown()
 

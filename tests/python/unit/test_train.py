@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +274,28 @@ def test_wrong_engine_settings_are_refused(
     path.write_text(tomli_w.dumps(document(folder, run={"dir": str(folder / "wrong")})))
     assert command_line(["train", str(path), "--set", f"{key}={json.dumps(value)}"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_signal_saves_after_the_step_and_gives_the_handler_back(folder: Path) -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))
+    sections = {"run": {"dir": str(folder / "signal")}, "training": {"steps": 30}}
+    trainer = Trainer(config.from_dict(document(folder, **sections)))
+
+    def interrupt(done: int, _: int) -> None:
+        if done == 7:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    try:
+        trainer.run(interrupt)
+        assert (trainer.steps_done, trainer.complete, seen) == (8, False, [])
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert seen == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    kinds = [record["kind"] for record in read_log(folder / "signal" / "log.jsonl")]
+    assert "validation" not in kinds
+    resumed = trained(folder, "signal", training={"steps": 30})
+    assert same_parameters(
+        resumed.model, trained(folder, "no-signal", training={"steps": 30}).model
+    )

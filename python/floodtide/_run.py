@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide.run`: ranks from a notebook cell.
+
+The function travels to the ranks in a file of a temporary folder, and so do the results. A rank's program is
+`_run_rank`; the launcher is the mpiexec beside this Python, as MPI's wheels install it, else the one on the path.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import fcntl
+import json
+import os
+import pickle
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from floodtide import _comm, _core, _launch
+from floodtide.errors import InvalidArgumentError, RankError, UnsupportedError
+
+GRACE_S = 5.0  # between asking the ranks to end and killing them
+
+# What a launcher tells its processes: a rank that starts a job of its own must not hand it on.
+_LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "HYDI_", "MPI_LOCAL")
+_SETTINGS = ("OMPI_ALLOW_RUN_AS_ROOT",)
+
+
+def run(
+    function: Callable[..., Any],
+    np: int,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> list[Any]:
+    """Call `function(*args, **kwargs)` on `np` new ranks of this machine, and return the results in the order of ranks.
+
+    Each rank is a process that mpiexec starts; floodtide.init() is done there. What rank 0 prints appears here. Each
+    rank computes with OMP_NUM_THREADS threads, by default its share of the cores.
+
+    Args:
+        function: Of a notebook, a script or a lambda: travels by value, with what it refers to. Of an importable
+            module: travels by name.
+        np: Number of ranks.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+
+    Returns:
+        A list of np results; results have to be picklable.
+
+    Raises:
+        RankError: If a rank fails: an exception, a signal, a result that cannot be pickled. All ranks have ended then.
+        UnsupportedError: Without cloudpickle, mpiexec or MPI plug-in, or in a rank of a job.
+        InvalidArgumentError: If np is below 1, or function or arguments cannot be pickled.
+    """
+    cloudpickle = _cloudpickle()
+    if isinstance(np, bool) or not isinstance(np, int) or np < 1:
+        raise InvalidArgumentError(f"run: np is {np!r}, expected a number of ranks of at least 1")
+    if _comm.size() > 1:
+        raise UnsupportedError(f"run: called by one of {_comm.size()} ranks, expected one process")
+    try:
+        task = cloudpickle.dumps((function, tuple(args), dict(kwargs or {})))
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise InvalidArgumentError(
+            f"run: the function or its arguments cannot be sent to other processes: {error}"
+        ) from error
+    mpiexec = _mpiexec()
+    with tempfile.TemporaryDirectory(prefix="floodtide-run-") as name:
+        folder = Path(name)
+        (folder / "task").write_bytes(task)
+        command = [mpiexec, "-n", str(np), sys.executable, "-m", "floodtide._run_rank", name]
+        with (folder / "caller").open("wb") as alive:
+            fcntl.flock(alive, fcntl.LOCK_EX)  # the ranks end when the system takes it back
+            output, status = _watch(command, folder, np)
+        return _results(folder, np, output, status)
+
+
+def _cloudpickle() -> Any:
+    try:
+        import cloudpickle
+    except ModuleNotFoundError:
+        raise UnsupportedError(
+            "run: cloudpickle is missing; install it with: pip install 'floodtide[notebook]'"
+        ) from None
+    return cloudpickle
+
+
+def _mpiexec() -> str:
+    beside = Path(sys.executable).with_name("mpiexec")
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if found is None or not _launch.plugins():
+        what = "this build has no MPI plug-in" if found else "there is no mpiexec"
+        raise UnsupportedError(
+            f"run: {what}; expected one beside {sys.executable} or on the path: "
+            "pip install 'floodtide[mpi]', or load the site's MPI and install floodtide again"
+        )
+    return found
+
+
+def environment(np: int) -> dict[str, str]:
+    """The environment of a new job's mpiexec: this process's without what a launcher has put there."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_SETTINGS) or not name.startswith(_LAUNCHERS)
+    }
+    kept.setdefault("OMP_NUM_THREADS", str(max(1, _core.available_cores() // np)))
+    # Open MPI 4 and 5 refuse more ranks than cores otherwise, and bind a rank with all its threads to one core; others
+    # do not look at these.
+    kept.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")
+    kept.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+    kept.setdefault("OMPI_MCA_hwloc_base_binding_policy", "none")
+    kept.setdefault("PRTE_MCA_hwloc_default_binding_policy", "none")
+    kept["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    kept["PYTHONUNBUFFERED"] = "1"
+    return kept
+
+
+def _watch(command: list[str], folder: Path, np: int) -> tuple[str, int]:
+    """Run the job, show its output; returns the output's end and the launcher's exit status."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment(np),
+        start_new_session=True,  # Ctrl-C in a terminal comes to this process, which then ends the job
+    )
+    assert process.stdout is not None
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    tail = ""
+    try:
+        while data := os.read(process.stdout.fileno(), 65536):
+            text = decoder.decode(data)
+            tail = (tail + text)[-10_000:]
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        return tail, process.wait()
+    finally:
+        _end(process, folder)
+
+
+def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """See to it that neither launcher nor ranks are left."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for started in folder.glob("started-*"):
+        _kill_rank(int(started.read_text() or 0), folder)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _kill_rank(pid: int, folder: Path) -> None:
+    with contextlib.suppress(OSError):  # it is gone
+        if str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+
+
+def _results(folder: Path, np: int, output: str, status: int) -> list[Any]:
+    failures = [json.loads(path.read_text()) for path in folder.glob("failure-*")]
+    if failures:
+        _raise(min(failures, key=lambda failure: float(failure["time_s"])))
+    missing = [rank for rank in range(np) if not (folder / f"result-{rank}").exists()]
+    if missing:
+        raise _lost(folder, missing, output, status)
+    return [pickle.loads((folder / f"result-{rank}").read_bytes()) for rank in range(np)]
+
+
+def _raise(failure: Mapping[str, Any]) -> NoReturn:
+    error = RankError(f"run: rank {failure['rank']} failed: {failure['message']}")
+    error.rank = failure["rank"]
+    raise error from _RemoteTraceback(failure["traceback"])
+
+
+class _RemoteTraceback(Exception):
+    """The rank's own traceback, shown as the cause."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def _lost(folder: Path, missing: list[int], output: str, status: int) -> RankError:
+    """A rank that could not say anything: launchers tell the process id of the one that ended first."""
+    ranks = {path.read_text(): int(path.name.split("-")[1]) for path in folder.glob("started-*")}
+    named = [ranks[pid] for pid in re.findall(r"PID (\d+)", output) if pid in ranks]
+    which = f"rank {named[0]}" if named else f"one of the ranks {', '.join(map(str, missing))}"
+    error = RankError(
+        f"run: {which} ended without a result (killed or crashed; mpiexec's exit status is {status})"
+    )
+    error.rank = named[0] if named else missing[0]
+    return error

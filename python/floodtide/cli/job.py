@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide job slurm` and `floodtide job pbs`: batch scripts."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from floodtide.cli import options as shared
+
+
+@click.group()
+def command() -> None:
+    """Write a batch script that trains as CONFIG.toml says, job after job until all steps are done.
+
+    It gives each rank its cores, sets the environment, has the training save before the time limit, and submits
+    itself again while steps are left. docs/clusters.md explains it.
+
+    \b
+    Example:
+      floodtide job slurm fib25.toml --nodes 64 --time 06:00:00 --environment env.tar.gz
+      sbatch fib25.slurm
+    """
+
+
+def _options(function: Callable[..., Any]) -> Callable[..., Any]:
+    at_least_1 = click.IntRange(min=1)
+    for option in reversed(
+        [
+            click.argument("file", metavar="CONFIG.toml"),
+            shared.overrides,
+            click.option("--nodes", type=at_least_1, required=True, help="Nodes."),
+            click.option(
+                "--time", required=True, help="Time limit of one job, HH:MM:SS or D-HH:MM:SS."
+            ),
+            click.option(
+                "--ranks-per-node",
+                type=at_least_1,
+                default=1,
+                show_default=True,
+                help="Ranks on each node: one a socket or NUMA domain.",
+            ),
+            click.option(
+                "--cores-per-node",
+                type=at_least_1,
+                help="Cores of a node, shared among its ranks [default, Slurm only: counted by the job].",
+            ),
+            click.option(
+                "--margin",
+                "margin_s",
+                type=at_least_1,
+                default=120,
+                show_default=True,
+                help="Seconds before the limit at which the training saves and stops.",
+            ),
+            click.option(
+                "--max-jobs",
+                type=at_least_1,
+                default=20,
+                show_default=True,
+                help="Jobs in a row at most; 1: it does not submit itself again.",
+            ),
+            click.option("--name", default="", help="Name of the job [default: floodtide-CONFIG]."),
+            click.option(
+                "--environment",
+                default="",
+                metavar="PATH",
+                help="Folder of a Python environment, archive of one (.tar.gz, ...) to unpack on each node, or "
+                "Apptainer image (.sif, ...) [default: floodtide is on the path].",
+            ),
+            click.option(
+                "--launcher",
+                default="",
+                metavar="COMMAND",
+                help="Command that starts the ranks, with its options [default: srun, mpiexec].",
+            ),
+            click.option(
+                "--option",
+                "scheduler_options",
+                multiple=True,
+                metavar="TEXT",
+                help="Option of the scheduler, such as --partition=long; repeatable.",
+            ),
+            click.option(
+                "--setup",
+                multiple=True,
+                metavar="LINE",
+                help="Shell line before the training, such as 'module load mpich'; repeatable.",
+            ),
+            click.option("--out", help="Script to write [default: CONFIG.slurm, CONFIG.pbs]."),
+            click.option("--force", is_flag=True, help="Replace a script that exists."),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+@command.command()
+@_options
+def slurm(**options: Any) -> None:
+    """Write a script for Slurm's sbatch.
+
+    \b
+    Example:
+      floodtide job slurm fib25.toml --nodes 64 --time 06:00:00
+    """
+    _write("slurm", "sbatch", **options)
+
+
+@command.command()
+@_options
+def pbs(**options: Any) -> None:
+    """Write a script for PBS's qsub.
+
+    \b
+    Example:
+      floodtide job pbs fib25.toml --nodes 64 --cores-per-node 64 --time 06:00:00
+    """
+    _write("pbs", "qsub", **options)
+
+
+def _write(
+    scheduler: str,
+    submit: str,
+    *,
+    file: str,
+    overrides: tuple[str, ...],
+    time: str,
+    cores_per_node: int | None,
+    scheduler_options: tuple[str, ...],
+    out: str | None,
+    force: bool,
+    **numbers: Any,
+) -> None:
+    from floodtide import config
+    from floodtide.errors import InvalidArgumentError, StorageError
+    from floodtide.job import Job, parse_time, render
+
+    settings = config.load(file, overrides)
+    job = Job(
+        time_s=parse_time(time),
+        cores_per_node=cores_per_node or 0,
+        options=scheduler_options,
+        **numbers,
+    )
+    target = Path(out or f"{Path(file).stem}.{scheduler}")
+    text = render(scheduler, job, settings, file, overrides, str(target))
+    if target.exists() and not force:
+        raise InvalidArgumentError(
+            f"{target} exists, expected a new name (--out) or --force to replace it"
+        )
+    try:
+        target.write_text(text)
+        target.chmod(0o755)
+    except OSError as error:
+        raise StorageError(f"{target}: cannot write the script: {error.strerror}") from None
+    threads = f" of {job.threads} threads" if job.threads else ""
+    click.echo(
+        f"{target}: {job.ranks} ranks{threads} on {job.nodes} nodes; submit it from this folder: {submit} "
+        f"{shlex.quote(str(target))}"
+    )

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the file system of a run directory can do: rank 0 tries it, one rank of every other host looks."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from floodtide import _comm, data
+from floodtide.errors import Error
+
+PROBE_BYTES = 16 * 2**20
+
+
+def existing(directory: Path) -> Path:
+    """The directory, or the nearest one above it that exists."""
+    path = directory.absolute()
+    while not path.is_dir() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def examine(directory: Path) -> dict[str, Any]:
+    """Facts about the directory. Collective: rank 0's probes are on its own host, `seen` is on each rank's.
+
+    Returns:
+        `path`, `type`, `seen` (whether this host shows rank 0's file; None on ranks that did not look) and on rank 0
+        `error`, or `free_bytes`, `write_bytes_per_s`, `rename`, `locks` and `hdf5` (each empty if all is well).
+    """
+    name = _comm.broadcast_object(f".floodtide-doctor-{uuid.uuid4().hex}")
+    probe = directory / name
+    facts: dict[str, Any] = {"path": str(directory), "type": _type(directory), "seen": None}
+    if _comm.rank() == 0:
+        facts |= _try(probe)
+    _comm.current().barrier()
+    if _comm.places()[0] == 0:
+        facts["seen"] = (probe / "target").exists() or bool(facts.get("error"))
+    _comm.current().barrier()
+    if _comm.rank() == 0:
+        shutil.rmtree(probe, ignore_errors=True)
+    return facts
+
+
+def _try(probe: Path) -> dict[str, Any]:
+    try:
+        free = shutil.disk_usage(probe.parent).free
+        probe.mkdir()
+        return {
+            "free_bytes": free,
+            "write_bytes_per_s": _write_speed(probe / "data"),
+            "rename": _rename(probe),
+            "locks": _locks(probe / "lock"),
+            "hdf5": _hdf5(probe / "volume.h5"),
+        }
+    except OSError as error:
+        return {"error": error.strerror or str(error)}
+
+
+def _write_speed(path: Path) -> float:
+    """Bytes per second of writing a file of PROBE_BYTES and waiting until it is on the disk."""
+    block = os.urandom(2**20)
+    start = time.monotonic()
+    with path.open("wb", buffering=0) as file:
+        for _ in range(PROBE_BYTES // len(block)):
+            file.write(block)
+        os.fsync(file.fileno())
+    speed = PROBE_BYTES / (time.monotonic() - start)
+    path.unlink()
+    return speed
+
+
+def _rename(folder: Path) -> str:
+    """What is wrong with renaming over a file that somebody reads; empty if nothing is."""
+    target, other = folder / "target", folder / "other"
+    target.write_text("old")
+    other.write_text("new")
+    with target.open() as reader:
+        try:
+            os.replace(other, target)
+        except OSError as error:
+            return f"renaming over a file fails: {error.strerror}"
+        old = reader.read()
+    if target.read_text() != "new" or other.exists():
+        return "the renamed file is not there"
+    if old != "old":
+        return "a reader of the file before does not keep its contents"
+    return ""
+
+
+def _locks(path: Path) -> str:
+    """What is wrong with the locks that HDF5 takes on its files (flock); empty if nothing is."""
+    path.touch()
+    with path.open("rb") as one, path.open("rb") as other:
+        try:
+            fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return f"{errno.errorcode.get(error.errno or 0, 'error')}: {error.strerror}"
+        try:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return ""
+        return "two holders get the same lock"
+
+
+def _hdf5(path: Path) -> str:
+    """Why an HDF5 file cannot be written and read as floodtide does; empty if it can."""
+    values = np.arange(27, dtype=np.float32).reshape(3, 3, 3)
+    try:
+        data.write_volume(path, {"raw": values})
+        if not np.array_equal(data.Volume(str(path), "raw").read(), values):
+            return "an HDF5 file comes back with other values"
+    except Error as error:
+        return str(error)
+    return ""
+
+
+def _type(directory: Path) -> str:
+    """Type of the file system ("ext4", "nfs4", "lustre"), empty if unknown."""
+    best = ("", "")
+    try:
+        lines = Path("/proc/self/mounts").read_text().splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        _, point, kind = line.split()[:3]
+        point = point.encode().decode("unicode_escape")  # a space is \040 there
+        inside = directory.is_relative_to(point)
+        if inside and len(point) >= len(best[0]):
+            best = (point, kind)
+    return best[1]

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a finding is, and words for numbers and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Facts = Mapping[str, Any]
+Ranks = Sequence[Facts]
+
+OK, ADVICE, PROBLEM = "ok", "advice", "problem"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One line of the examination: `level` is "ok", "advice" or "problem"; `advice` says what to do if it is not ok."""
+
+    check: str
+    level: str
+    text: str
+    advice: str = ""
+
+
+def names_of(ranks: Ranks) -> str:
+    """Some ranks in words: "rank 3 (node7)" or "ranks 1, 2 and 5 more (node1, ...)"."""
+    numbers = [str(facts["rank"]) for facts in ranks]
+    hosts = list(dict.fromkeys(facts["host"] for facts in ranks))
+    shown = ", ".join(hosts[:3]) + (", ..." if len(hosts) > 3 else "")
+    if len(numbers) == 1:
+        return f"rank {numbers[0]} ({shown})"
+    more = f" and {len(numbers) - 4} more" if len(numbers) > 4 else ""
+    return f"ranks {', '.join(numbers[:4])}{more} ({shown})"
+
+
+def count_of(number: float, what: str) -> str:
+    """ "1 core", "2 cores"."""
+    return f"{number:g} {what}{'' if number == 1 else 's'}"
+
+
+def gib(count: float) -> str:
+    """Bytes in words."""
+    return f"{count / 2**30:.1f} GiB"

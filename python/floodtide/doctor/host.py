@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts about this process and its host. Everything is plain values, to be sent to the other ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from floodtide import _comm, _core, _launch
+from floodtide.config import Config
+from floodtide.errors import UnsupportedError
+from floodtide.train import patch_size, thread_count
+
+CLOCK_ROUNDS = 20
+PEAK_S = 0.1  # of the multiply-add loop
+
+# Settings that change what threads do.
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "OMP_PLACES",
+    "OMP_WAIT_POLICY",
+    "OMP_DYNAMIC",
+    "OMP_THREAD_LIMIT",
+    "GOMP_CPU_AFFINITY",
+    "GOMP_SPINCOUNT",
+    "KMP_AFFINITY",
+    "KMP_BLOCKTIME",
+    "HDF5_USE_FILE_LOCKING",
+)
+
+_FIND_MPI4PY = """
+import mpi4py
+mpi4py.rc.initialize = False
+from mpi4py import MPI
+print(mpi4py.__version__, MPI.Get_library_version().rstrip("\\0").splitlines()[0].strip(), sep="\\t")
+"""
+
+
+def since_process_start_s() -> float | None:
+    """Seconds since the kernel started this process, to about 10 ms; None where /proc does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
+        after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        started_s = int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
+    return None
+
+
+def mpi_facts() -> dict[str, Any]:
+    """Launcher and MPI library, without starting MPI."""
+    launched = _launch.launcher()
+    facts: dict[str, Any] = {
+        "launcher": None if launched is None else launched.name,
+        "plugins": _launch.plugins(),
+        "library": None,
+    }
+    try:
+        library = _comm.library()
+    except UnsupportedError as error:
+        return facts | {"no_library": str(error)}
+    return facts | {
+        "library": library.library,
+        "family": library.family,
+        "library_version": _first_line(library.version),
+    }
+
+
+def mpi4py_version() -> str:
+    """mpi4py's version and, after a tab, the version of the MPI library that it loads; empty without mpi4py.
+
+    Found out in a process of its own: in this one a second MPI library could be loaded.
+    """
+    if importlib.util.find_spec("mpi4py") is None:
+        return ""
+    done = subprocess.run(
+        [sys.executable, "-c", _FIND_MPI4PY], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        return f"?\t{reason[0]}"
+    return done.stdout.strip()
+
+
+def facts(config: Config) -> dict[str, Any]:
+    """What this rank is, may use and would use. Collective."""
+    threads = thread_count(config.run.threads)
+    ranks = _comm.current().size
+    return {
+        "rank": _comm.rank(),
+        "host": socket.gethostname(),
+        "local_rank": _comm.places()[0],
+        "thread_level": _comm.library().start() if ranks > 1 else None,
+        "cores": _core.available_cores(),
+        "host_cores": os.cpu_count() or 1,
+        "affinity": sorted(os.sched_getaffinity(0)),
+        "quota": cpu_quota(),
+        "threads": threads,
+        "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "isa": _core.active_isa(),
+        "processor_isa": _core.processor_isa(),
+        "processor": _core.processor_name(),
+        "gflops": _gflops(threads),
+        "memory_available_bytes": available_bytes(),
+        "memory_needed_bytes": needed_bytes(config, ranks, threads),
+        "checkpoint_bytes": checkpoint_bytes(config, ranks),
+        "checkpoints": config.run.keep_checkpoints + 1,
+    }
+
+
+def _gflops(threads: int) -> float:
+    """The multiply-add peak of this rank's threads while the other ranks run theirs. Collective."""
+    before = _core.num_threads()
+    _core.set_num_threads(threads)
+    try:
+        _comm.current().barrier()
+        row = _core.bench.peak(_core.active_isa(), PEAK_S)
+    finally:
+        _core.set_num_threads(before)
+    return float(row["gflops"])
+
+
+def clock_offset() -> tuple[float, float]:
+    """Bounds in seconds of how far this rank's clock is ahead of rank 0's. Collective.
+
+    Rank 0 reads its clock, sends a message to all, gets every rank's reading, and reads its clock again: each reading
+    was taken in between, so the bounds hold whatever the network does. The narrowest of some rounds counts.
+    """
+    comm = _comm.current()
+    low, high = -math.inf, math.inf
+    for _ in range(CLOCK_ROUNDS):
+        before = time.time()
+        _comm.broadcast_object(None)
+        here = time.time()
+        comm.allgather(b"")
+        before, after = _comm.broadcast_object((before, time.time()))
+        low, high = max(low, here - after), min(high, here - before)
+    return low, high
+
+
+def cpu_quota(proc: Path = Path("/proc/self"), root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Processors that the control groups of this process grant it, None if they set no limit."""
+    quotas = []
+    for folder in _groups("cpu", proc, root):
+        with contextlib.suppress(OSError, ValueError):
+            quota, period = (folder / "cpu.max").read_text().split()
+            if quota != "max":
+                quotas.append(int(quota) / int(period))
+        with contextlib.suppress(OSError, ValueError):
+            quota_us = int((folder / "cpu.cfs_quota_us").read_text())
+            if quota_us > 0:
+                quotas.append(quota_us / int((folder / "cpu.cfs_period_us").read_text()))
+    return min(quotas, default=None)
+
+
+def available_bytes(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Memory that this process could still get: what the host has free, or less by its control groups."""
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = (proc / "meminfo").read_text().splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    for folder in _groups("memory", proc / "self", root):
+        for limit, used in (
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
+            with contextlib.suppress(OSError, ValueError):
+                bound = int((folder / limit).read_text())  # "max" is no number
+                found.append(max(0, bound - int((folder / used).read_text())))
+    return min(found, default=None)
+
+
+def _groups(controller: str, proc: Path, root: Path) -> list[Path]:
+    """Folders of this process's control group and the groups around it, for version 1 and version 2."""
+    folders = []
+    with contextlib.suppress(OSError):
+        for line in (proc / "cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "":
+                base = root
+            elif controller in controllers.split(","):
+                base = root / controller
+            else:
+                continue
+            inner = base / path.strip("/")
+            folders += [inner, *(p for p in inner.parents if p.is_relative_to(base))]
+    return folders
+
+
+def needed_bytes(config: Config, ranks: int, threads: int) -> int:
+    """Memory of one rank of a training: this process now, network, examples read ahead.
+
+    The network's passes keep about two activations a module and four more, with channels padded to 16 and a rim of one
+    voxel; as many times as fields of view are computed at once.
+    """
+    model, parameters = config.model, parameter_count(config)
+    mine = walkers_per_rank(config, ranks)
+    channels = -(-model.features // 16) * 16
+    voxels = math.prod(f + 2 for f in model.fov)
+    at_once = threads if config.run.parallel == "fovs" and mine >= threads else 1
+    passes = at_once * (2 * model.depth + 4) * channels * voxels * 4
+    examples = mine * (config.data.prefetch + 1) * 3 * math.prod(patch_size(config)) * 4
+    return int(_core.resident_bytes() + passes + examples + 6 * 4 * parameters)
+
+
+def checkpoint_bytes(config: Config, ranks: int) -> int:
+    """Size of a checkpoint: parameters with the optimizer's two arrays and the average, and the walkers' canvases."""
+    walkers = config.training.walkers or ranks
+    return 4 * (4 * parameter_count(config) + walkers * math.prod(patch_size(config)))
+
+
+def walkers_per_rank(config: Config, ranks: int) -> int:
+    """Walkers of the rank that has most."""
+    return -(-(config.training.walkers or ranks) // ranks)
+
+
+def parameter_count(config: Config) -> int:
+    """Parameters of the network (docs/algorithms.md, "Network")."""
+    depth, features = config.model.depth, config.model.features
+    return 55 * features + (27 * features**2 + features) * (2 * depth - 1) + features + 1
+
+
+def _first_line(text: str) -> str:
+    return " ".join(text.replace("\0", "").splitlines()[0].split()) if text else ""

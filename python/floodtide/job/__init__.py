@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batch scripts for clusters: the head is the scheduler's, the rest is one template for all (`script.sh`).
+
+What the script does, and why, is in its comments and in docs/clusters.md.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from floodtide._core import __version__
+from floodtide.config import Config
+from floodtide.errors import ConfigurationError, InvalidArgumentError
+
+SCHEDULERS = ("slurm", "pbs")
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst")
+IMAGES = (".sif", ".sqsh", ".squashfs")
+LEAST_TRAINING_S = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a batch script asks for.
+
+    Attributes:
+        nodes: Nodes.
+        time_s: Time limit of one job in seconds.
+        ranks_per_node: Ranks on each node.
+        cores_per_node: Cores of a node; 0, with Slurm only: counted when the job runs.
+        margin_s: Seconds before the limit at which the training is asked to save and stop.
+        max_jobs: Jobs in a row at most.
+        name: Of the job; empty: floodtide- and the configuration's name.
+        environment: A folder with bin/floodtide, an archive of one, or an image for Apptainer; empty: `floodtide` is on
+            the path.
+        launcher: Command that starts the ranks; empty: srun, or mpiexec.
+        options: Further options of the scheduler, each a line of the head.
+        setup: Shell lines before the training, such as `module load`.
+    """
+
+    nodes: int
+    time_s: int
+    ranks_per_node: int = 1
+    cores_per_node: int = 0
+    margin_s: int = 120
+    max_jobs: int = 20
+    name: str = ""
+    environment: str = ""
+    launcher: str = ""
+    options: Sequence[str] = ()
+    setup: Sequence[str] = ()
+
+    @property
+    def ranks(self) -> int:
+        """All ranks."""
+        return self.nodes * self.ranks_per_node
+
+    @property
+    def threads(self) -> int:
+        """Threads of a rank, 0 if the cores are not known yet."""
+        return self.cores_per_node // self.ranks_per_node
+
+
+def parse_time(text: str) -> int:
+    """Seconds of a time limit: HH:MM:SS or D-HH:MM:SS.
+
+    Raises:
+        InvalidArgumentError: For anything else.
+    """
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)", text)
+    if match is None:
+        raise InvalidArgumentError(f"--time is '{text}', expected HH:MM:SS or D-HH:MM:SS")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((24 * days + hours) * 60 + minutes) * 60 + seconds
+
+
+def render(
+    scheduler: str, job: Job, config: Config, config_file: str, overrides: Sequence[str], out: str
+) -> str:
+    """The batch script.
+
+    Args:
+        scheduler: One of SCHEDULERS.
+        job: What it asks for.
+        config: The configuration, overrides included.
+        config_file: Its path as the training will get it.
+        overrides: `a.b=value`, for the training's command line.
+        out: Path of the script as it will be submitted: it submits itself again.
+
+    Raises:
+        InvalidArgumentError: If the numbers do not fit each other.
+        ConfigurationError: If there are more ranks than walkers.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    _check(scheduler, job, config)
+    templates = Environment(
+        loader=PackageLoader("floodtide", "job"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # a shell script: values go through `quote`
+    )
+    templates.filters["quote"] = shlex.quote
+    arguments = [config_file, *(part for text in overrides for part in ("--set", text))]
+    return templates.get_template("script.sh").render(
+        head=f"{scheduler}.sh",
+        version=__version__,
+        job=job,
+        name=job.name or re.sub(r"[^\w.-]", "-", f"floodtide-{Path(config_file).stem}"),
+        time=_time(job.time_s),
+        steps=config.training.steps,
+        run_dir=config.run.dir,
+        arguments=arguments,
+        script=out,
+        kind=_environment_kind(job.environment),
+    )
+
+
+def _check(scheduler: str, job: Job, config: Config) -> None:
+    if scheduler == "pbs" and not job.cores_per_node:
+        raise InvalidArgumentError(
+            "--cores-per-node is missing: PBS reserves the cores that a job names"
+        )
+    if job.cores_per_node and job.threads < 1:
+        raise InvalidArgumentError(
+            f"--ranks-per-node is {job.ranks_per_node}, expected at most the {job.cores_per_node} cores of a node"
+        )
+    if job.time_s < job.margin_s + LEAST_TRAINING_S:
+        raise InvalidArgumentError(
+            f"--time is {job.time_s} s, expected at least {LEAST_TRAINING_S} s more than the margin of {job.margin_s} s"
+        )
+    for text in (job.name, *job.options, *job.setup):
+        if "\n" in text:
+            raise InvalidArgumentError(
+                f"--name, --option and --setup are one line each, got {text!r}"
+            )
+    if not re.fullmatch(r"[\w.-]*", job.name):
+        raise InvalidArgumentError(
+            f"--name is '{job.name}', expected letters, digits, '_', '-' and '.'"
+        )
+    walkers = config.training.walkers
+    if walkers and walkers < job.ranks:
+        raise ConfigurationError(
+            f"training.walkers is {walkers} for {job.ranks} ranks ({job.nodes} nodes with {job.ranks_per_node}), "
+            "expected at least one a rank"
+        )
+
+
+def _environment_kind(path: str) -> str:
+    if not path:
+        return "path"
+    if path.endswith(ARCHIVES):
+        return "archive"
+    return "image" if path.endswith(IMAGES) else "folder"
+
+
+def _time(seconds: int) -> str:
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
