@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/comm/communicator.hpp"
 
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "comm/engine.hpp"
 #include "comm/tags.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/comm/collectives.hpp"
 
 namespace floodtide::comm {
 namespace {
@@ -10,6 +16,16 @@ namespace {
 void require_peer(const char* operation, int peer, int tag, int size) {
   FLOODTIDE_REQUIRE(peer >= 0 && peer < size, out_of_range, operation, ": rank ", peer, " is outside 0 to ", size - 1);
   FLOODTIDE_REQUIRE(tag >= 0 && tag <= kLastTag, out_of_range, operation, ": tag ", tag, " is outside 0 to ", kLastTag);
+}
+
+/// FLOODTIDE_RANKS_PER_NODE, or 0 where it is not set.
+int ranks_per_node_of_environment() {
+  const char* const text = std::getenv("FLOODTIDE_RANKS_PER_NODE");
+  if (text == nullptr || *text == '\0') return 0;
+  const int ranks = std::atoi(text);
+  FLOODTIDE_REQUIRE(ranks >= 1 && std::to_string(ranks) == text, invalid_argument, "FLOODTIDE_RANKS_PER_NODE is '", text,
+                    "', expected a number of ranks from 1");
+  return ranks;
 }
 
 }  // namespace
@@ -23,11 +39,31 @@ std::string_view name(ReduceOp op) noexcept {
   return "unknown";
 }
 
+std::string_view name(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::float32: return "float32";
+    case ElementType::float64: return "float64";
+    case ElementType::int64: return "int64";
+  }
+  return "unknown";
+}
+
 std::size_t element_bytes(ElementType type) noexcept { return type == ElementType::float32 ? 4 : 8; }
+
+Communicator::Communicator(int rank, int size) : rank_(rank), size_(size), engine_(std::make_unique<Engine>(*this)) {}
+
+Communicator::~Communicator() = default;
 
 std::unique_ptr<Request> Communicator::send(int to, int tag, std::span<const std::byte> data) {
   require_peer("send", to, tag, size_);
+  messages_.fetch_add(1, std::memory_order_relaxed);
+  bytes_.fetch_add(static_cast<std::int64_t>(data.size()), std::memory_order_relaxed);
   return start_send(to, tag, data);
+}
+
+std::unique_ptr<Request> Communicator::send_notice(int to, std::span<const std::byte> data) {
+  notices_.fetch_add(1, std::memory_order_relaxed);
+  return start_send(to, kNoticeTag, data);
 }
 
 std::unique_ptr<Request> Communicator::receive(int from, int tag, std::span<std::byte> out_data) {
@@ -35,22 +71,44 @@ std::unique_ptr<Request> Communicator::receive(int from, int tag, std::span<std:
   return start_receive(from, tag, out_data);
 }
 
-void Communicator::barrier() {
-  for (int distance = 1; distance < size_; distance *= 2) {
-    const auto arrival = receive((rank_ - distance + size_) % size_, kBarrierTag, {});
-    const auto signal = send((rank_ + distance) % size_, kBarrierTag, {});
-    arrival->wait();
-    signal->wait();
-  }
-}
+void Communicator::barrier() { start_barrier(*this).wait(); }
 
-void Communicator::library_allreduce(const ReduceBuffer&, ReduceOp) {
+std::unique_ptr<Request> Communicator::start_library_allreduce(const ReduceBuffer&, ReduceOp) {
   raise(ErrorCode::unsupported, "allreduce 'mpi': the transport ", description(), " has no allreduce of its own; use 'ring'");
 }
 
-std::span<std::byte> Communicator::scratch(std::size_t bytes) {
-  if (static_cast<std::size_t>(scratch_.size()) < bytes) scratch_ = AlignedBuffer<std::byte>(static_cast<std::int64_t>(bytes));
-  return scratch_.span().first(bytes);
+Traffic Communicator::traffic() const noexcept { return {messages_, bytes_, notices_}; }
+
+std::vector<std::string> Communicator::pending() const { return engine_->pending(); }
+
+void Communicator::set_ranks_per_node(int ranks) {
+  FLOODTIDE_REQUIRE(ranks >= 1, invalid_argument, "set_ranks_per_node: ", ranks, " ranks, expected at least 1");
+  ranks_per_node_ = ranks;
+  nodes_.clear();
+}
+
+std::span<const int> Communicator::nodes() {
+  if (!nodes_.empty()) return nodes_;
+  std::vector<std::string> names;
+  const int ranks_per_node = ranks_per_node_ > 0 ? ranks_per_node_ : ranks_per_node_of_environment();
+  if (ranks_per_node > 0) {
+    for (int rank = 0; rank < size_; ++rank) names.push_back(std::to_string(rank / ranks_per_node));
+  } else {
+    engine_->start_service(Collective::locate).wait();
+    const std::string own = node_name();
+    for (const auto& bytes : allgather(*this, std::as_bytes(std::span(own)))) {
+      names.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+  }
+  std::vector<std::string> known;
+  std::vector<int> nodes;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(known, name);
+    nodes.push_back(static_cast<int>(found - known.begin()));
+    if (found == known.end()) known.push_back(name);
+  }
+  nodes_ = std::move(nodes);
+  return nodes_;
 }
 
 }  // namespace floodtide::comm

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/backoff.hpp"
 #include "comm/mpi/table.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/mpi.hpp"
@@ -16,17 +17,11 @@
 namespace floodtide::comm {
 namespace {
 
-using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// A waiting rank looks often at first, because its peer is usually about to send, then ever more rarely: a blocking MPI wait
-// keeps a core busy that computing threads could use (docs/decisions/20261121-mpi-plugins.md has the figures).
-constexpr microseconds kSpin{1000};
-constexpr microseconds kShortestSleep{20};
-constexpr microseconds kLongestSleep{200};
-constexpr milliseconds kOnWaitPeriod{50};
-constexpr milliseconds kGiveUp{2000};
+constexpr std::chrono::microseconds kCancelPeriod{20};
+constexpr milliseconds kGiveUp{500};
 
 using Message = std::array<char, kFloodtideMpiMessageBytes>;
 
@@ -118,7 +113,7 @@ class MpiRequest final : public Request {
       table_.cancel(part, message.data());
       int done = 0;
       while (table_.test(part, &done, message.data()) == 0 && done == 0 && !(unwinding && steady_clock::now() > deadline)) {
-        std::this_thread::sleep_for(kShortestSleep);
+        std::this_thread::sleep_for(kCancelPeriod);
       }
       if (done != 0) table_.release_request(part);
     }
@@ -142,23 +137,7 @@ class MpiRequest final : public Request {
   }
 
   void wait() override {
-    if (test()) return;
-    const auto start = steady_clock::now();
-    auto next_call = start + kOnWaitPeriod;
-    auto sleep = kShortestSleep;
-    while (!test()) {
-      const auto now = steady_clock::now();
-      if (now - start < kSpin) {
-        std::this_thread::yield();
-        continue;
-      }
-      if (now >= next_call) {
-        if (owner_.on_wait()) owner_.on_wait()();
-        next_call = now + kOnWaitPeriod;
-      }
-      std::this_thread::sleep_for(sleep);
-      sleep = std::min(sleep * 2, kLongestSleep);
-    }
+    for (Backoff backoff(owner_.on_wait()); !test();) backoff.pause();
   }
 
  private:
@@ -201,21 +180,21 @@ class MpiCommunicator final : public Communicator {
     return std::make_unique<MpiCommunicator>(table_, version_, max_message_bytes_, opened);
   }
 
-  void library_allreduce(const ReduceBuffer& buffer, ReduceOp op) override {
+  std::unique_ptr<Request> start_library_allreduce(const ReduceBuffer& buffer, ReduceOp op) override {
     constexpr int kTypes[] = {kFloodtideMpiFloat32, kFloodtideMpiFloat64, kFloodtideMpiInt64};
     constexpr int kOps[] = {kFloodtideMpiSum, kFloodtideMpiMin, kFloodtideMpiMax};
     const auto limit = static_cast<std::int64_t>(max_message_bytes_ / element_bytes(buffer.type));
+    auto request = std::make_unique<MpiRequest>(table_, *this);
     for (std::int64_t first = 0; first < buffer.count; first += limit) {
       const ReduceBuffer part = buffer.part(first, std::min(limit, buffer.count - first));
-      MpiRequest request(table_, *this);
       Message message{};
       FloodtideMpiRequest* started = nullptr;
       check(table_.allreduce(comm_, part.data, static_cast<int>(part.count), kTypes[static_cast<int>(part.type)],
                              kOps[static_cast<int>(op)], &started, message.data()),
             message);
-      request.add(started);
-      request.wait();
+      request->add(started);
     }
+    return request;
   }
 
   void abort(int status, std::string_view reason) override {
@@ -243,6 +222,13 @@ class MpiCommunicator final : public Communicator {
       done += part.size();
     } while (done < data.size());
     return request;
+  }
+
+  std::string node_name() const override {
+    std::array<char, 1024> name{};
+    Message message{};
+    check(table_.processor_name(name.data(), static_cast<int>(name.size()), message.data()), message);
+    return name.data();
   }
 
   std::unique_ptr<Request> start_send(int to, int tag, std::span<const std::byte> data) override {

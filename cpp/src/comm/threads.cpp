@@ -139,6 +139,8 @@ class ThreadCommunicator final : public Communicator {
   }
 
  private:
+  std::string node_name() const override { return "this process"; }
+
   std::unique_ptr<Request> start_send(int to, int tag, std::span<const std::byte> data) override {
     const std::lock_guard lock(hub_->job->mutex);
     hub_->job->require_alive();

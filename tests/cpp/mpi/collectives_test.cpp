@@ -23,6 +23,16 @@ TEST(Mpi, VersionNamesTheFamilyOfThePlugin) {
 }
 
 TEST(MpiCollectives, AllreduceAgreesWithWiderSumsAndOnAllRanks) { check_allreduce(mpi_world(), true); }
+TEST(MpiCollectives, AllreduceOfFiveMillionValues) { check_long_allreduce(mpi_world(), true, 5000000); }
+TEST(MpiCollectives, NarrowWireHalvesTheBytes) { check_narrow_wire(mpi_world()); }
+TEST(MpiCollectives, TrafficIsWhatTheSchedulesSay) { check_traffic(mpi_world()); }
+TEST(MpiCollectives, TwoLevelsWithEmulatedNodes) { check_two_levels(*mpi_world().split(0, 0)); }
+TEST(MpiCollectives, ManyOperationsInFlight) { check_concurrent_operations(mpi_world(), true); }
+TEST(MpiCollectives, ReduceScatterOfAnyBlocks) { check_reduce_scatter(mpi_world()); }
+TEST(MpiCollectives, RanksThatDisagreeLearnIt) { check_mismatches(mpi_world()); }
+TEST(MpiCollectives, JoinedRanksAnswerTheOthers) { check_join(mpi_world()); }
+TEST(MpiCollectives, MeasuredTableIsTheSameOnAllRanks) { check_measured_table(*mpi_world().split(0, 0)); }
+TEST(MpiCollectives, WaitingLeavesTheCore) { check_waiting_is_cheap(mpi_world()); }
 TEST(MpiCollectives, MessagesKeepTheirOrder) { check_messages(mpi_world()); }
 TEST(MpiCollectives, BroadcastFromEveryRoot) { check_broadcast(mpi_world()); }
 TEST(MpiCollectives, AllgatherOfDifferentLengths) { check_allgather(mpi_world()); }

@@ -8,8 +8,30 @@
 namespace floodtide::test {
 
 /// Every algorithm that the transport has x float, double, int64 x sum, min, max x lengths from 0 over the number of ranks and
-/// a prime to one of several segments, against sums in a wider type; and all ranks hold the same bits.
+/// primes, in many segments, and 472,353 floats, against sums in a wider type; and all ranks hold the same bits. Sums of whole
+/// numbers are exact.
 void check_allreduce(comm::Communicator& comm, bool has_library_allreduce);
+/// One long array by every algorithm.
+void check_long_allreduce(comm::Communicator& comm, bool has_library_allreduce, std::int64_t length);
+/// bf16 on the wire: errors within the bound of as many roundings as the algorithm makes, all ranks the same bits, and exactly
+/// half the bytes of float32.
+void check_narrow_wire(comm::Communicator& comm);
+/// What an allreduce sends is what its schedule says.
+void check_traffic(comm::Communicator& comm);
+/// Every algorithm with emulated nodes of 1, 2, 3 ranks; other ranks per node must not have been asked for before.
+void check_two_levels(comm::Communicator& comm);
+/// Many operations of several kinds in flight, completed in another random order on each rank.
+void check_concurrent_operations(comm::Communicator& comm, bool has_library_allreduce);
+/// Blocks cut evenly, unevenly and empty.
+void check_reduce_scatter(comm::Communicator& comm);
+/// Lengths, operations and collectives that differ are errors on every rank which name a rank, and none hangs.
+void check_mismatches(comm::Communicator& comm);
+/// Ranks that join at different times: the others' collectives go on without them.
+void check_join(comm::Communicator& comm);
+/// The measured table is the same on all ranks, quickly made, and used by "auto".
+void check_measured_table(comm::Communicator& comm);
+/// A rank that waits for a late one leaves its core to others.
+void check_waiting_is_cheap(comm::Communicator& comm);
 /// Messages of one tag keep their order, other tags do not disturb them, and empty messages arrive.
 void check_messages(comm::Communicator& comm);
 /// From every root, several lengths.

@@ -10,42 +10,45 @@
 #include <vector>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/communicator.hpp"
+#include "floodtide/comm/operation.hpp"
 
 namespace floodtide::comm {
 
-inline constexpr std::string_view kDefaultAllreduce = "ring";
-/// Message size of the ring: large enough to hide the cost of a message, small enough that sending and adding overlap.
-inline constexpr std::size_t kDefaultSegmentBytes = 256 * 1024;
-
-/// A way to sum over ranks. See docs/algorithms.md for steps and bytes on the wire.
-struct AllreduceRow {
-  std::string_view name;
-  std::string_view help;
-  void (*run)(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, std::size_t segment_bytes);
-};
-
-/// The registry: all algorithms, in the order in which help texts show them.
-[[nodiscard]] std::span<const AllreduceRow> allreduce_rows();
-/// Throws Error(invalid_argument) naming the known ones.
-[[nodiscard]] const AllreduceRow& allreduce_row(std::string_view name);
-
-/// Collective: replaces the values by their sum, minimum or maximum over ranks. Same length, op and algorithm on all ranks.
-/// Afterwards all ranks hold the same bits; with `ring` they depend only on the values, the length and the number of ranks.
-/// A NaN on any rank gives NaN. One rank: nothing to do. Throws Error(unsupported) for `mpi` on other transports with several
-/// ranks, and Error(communication).
-void allreduce(Communicator& comm, std::span<float> values, ReduceOp op, std::string_view algorithm = kDefaultAllreduce,
-               std::size_t segment_bytes = kDefaultSegmentBytes);
-void allreduce(Communicator& comm, std::span<double> values, ReduceOp op, std::string_view algorithm = kDefaultAllreduce,
-               std::size_t segment_bytes = kDefaultSegmentBytes);
-void allreduce(Communicator& comm, std::span<std::int64_t> values, ReduceOp op, std::string_view algorithm = kDefaultAllreduce,
-               std::size_t segment_bytes = kDefaultSegmentBytes);
-
-/// Collective: copies root's bytes to all ranks (binomial tree). Same length on all ranks.
+/// Collective: copies root's bytes to all ranks (binomial tree). Same length and root on all ranks.
+[[nodiscard]] Operation start_broadcast(Communicator& comm, std::span<std::byte> data, int root);
 void broadcast(Communicator& comm, std::span<std::byte> data, int root);
 
-/// Collective: every rank's bytes, in rank order, on every rank (ring). Lengths may differ.
+/// Collective: completes when all ranks have started it (dissemination, ceil(log2 size) rounds). See Communicator::barrier.
+[[nodiscard]] Operation start_barrier(Communicator& comm);
+
+/// Where each rank's block of an array of all ranks begins: size + 1 element numbers, ascending from 0, the last one the
+/// length. Blocks of `count` elements cut as evenly as possible, the longer ones first.
+[[nodiscard]] std::vector<std::int64_t> even_blocks(std::int64_t count, int ranks);
+
+/// Collective: afterwards this rank's block of the array holds the sum, minimum or maximum over ranks of that block (ring, in
+/// the order of ranks r + 1, r + 2, ..., r for the block of rank r); the other blocks hold partial results. Same array length
+/// and blocks on all ranks. Throws as start_allreduce, and Error(shape_mismatch) for blocks that do not fit the array.
+[[nodiscard]] Operation start_reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op,
+                                             std::span<const std::int64_t> blocks, Wire wire = Wire::native);
+void reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, std::span<const std::int64_t> blocks,
+                    Wire wire = Wire::native);
+
+/// Collective: afterwards the array holds every rank's block (ring). Offsets in bytes; same ones on all ranks.
+[[nodiscard]] Operation start_allgather(Communicator& comm, std::span<std::byte> data, std::span<const std::int64_t> blocks);
+void allgather(Communicator& comm, std::span<std::byte> data, std::span<const std::int64_t> blocks);
+
+/// Collective: every rank's bytes, in rank order, on every rank. Lengths may differ.
 [[nodiscard]] std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<const std::byte> own);
+
+/// Collective with whatever the other ranks do: this rank has no more work of its own and takes part in their allreduces with
+/// values that change nothing (zeros in sums), and in their barriers and broadcasts, until all ranks have joined. Returns the
+/// last rank to join (of several at once the highest). Costs one small message for each of the others' collectives, and no
+/// thread: what to take part in is read from the notice that every rank passes on when it starts a collective. Throws
+/// Error(unsupported) when another rank starts a collective that needs values of this one (allgather, reduce_scatter,
+/// broadcast from here), and what start_allreduce throws.
+[[nodiscard]] int join(Communicator& comm);
 
 /// Collective: true if `ok` is true on all ranks.
 [[nodiscard]] bool all_ok(Communicator& comm, bool ok);

@@ -3,6 +3,7 @@
 // transport gets them: `self` (one rank), `threads` (ranks as threads of one process) and `mpi` (mpi.hpp).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "floodtide/base/memory.hpp"
-
 namespace floodtide::comm {
+
+class Engine;
 
 /// A message under way. Its buffer must stay valid and untouched until test() has returned true, wait() has returned or the
 /// request is destroyed: the destructor completes a send and takes back a receive that nobody waited for. The communicator
@@ -38,6 +39,7 @@ enum class ReduceOp { sum, min, max };
 enum class ElementType { float32, float64, int64 };
 
 [[nodiscard]] std::string_view name(ReduceOp op) noexcept;
+[[nodiscard]] std::string_view name(ElementType type) noexcept;
 [[nodiscard]] std::size_t element_bytes(ElementType type) noexcept;
 
 /// An array whose element type is known only at run time.
@@ -58,14 +60,22 @@ struct ReduceBuffer {
 inline constexpr int kFirstCollectiveTag = 16384;
 inline constexpr int kLastTag = 32767;  ///< what every MPI library accepts
 
-/// A group of ranks. Used by one thread of a rank at a time.
+/// What this rank has sent through a communicator. Notices are the 64 bytes by which neighbours compare what collective they
+/// are in; they are counted apart, because they carry nobody's values.
+struct Traffic {
+  std::int64_t messages = 0;
+  std::int64_t bytes = 0;
+  std::int64_t notices = 0;
+};
+
+/// A group of ranks. Used by one thread of a rank at a time, but for what Operation allows.
 class Communicator {
  public:
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   Communicator(Communicator&&) = delete;
   Communicator& operator=(Communicator&&) = delete;
-  virtual ~Communicator() = default;
+  virtual ~Communicator();
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
@@ -78,12 +88,12 @@ class Communicator {
   /// Expects a message of exactly that many bytes; another length is an Error(communication) when it is waited for.
   [[nodiscard]] std::unique_ptr<Request> receive(int from, int tag, std::span<std::byte> out_data);
 
-  /// Collective: returns when all ranks have called it (dissemination, ceil(log2 size) rounds).
+  /// Collective: returns when all ranks have called it.
   void barrier();
   /// Collective: a communicator of the ranks that give the same color (>= 0), ordered by key, then by rank here.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
-  /// Collective: the transport's own allreduce. Throws Error(unsupported) where it has none (only `mpi` has one).
-  virtual void library_allreduce(const ReduceBuffer& buffer, ReduceOp op);
+  /// Collective: starts the transport's own allreduce. Throws Error(unsupported) where it has none (only `mpi` has one).
+  [[nodiscard]] virtual std::unique_ptr<Request> start_library_allreduce(const ReduceBuffer& buffer, ReduceOp op);
   /// Ends the job, from any one rank: `mpi` ends all processes with this exit status; `threads` and `self` make all waiting
   /// and later calls on every rank fail with Error(communication) naming this rank and the reason, here too.
   [[noreturn]] virtual void abort(int status, std::string_view reason) = 0;
@@ -92,20 +102,39 @@ class Communicator {
   void set_on_wait(std::function<void()> on_wait) { on_wait_ = std::move(on_wait); }
   [[nodiscard]] const std::function<void()>& on_wait() const noexcept { return on_wait_; }
 
-  /// `bytes` of memory for the collectives, kept from call to call.
-  [[nodiscard]] std::span<std::byte> scratch(std::size_t bytes);
+  [[nodiscard]] Traffic traffic() const noexcept;
+  /// A line for each collective in flight: what it is, its step, and the rank that it waits for. From any thread.
+  [[nodiscard]] std::vector<std::string> pending() const;
+
+  /// Collective the first time: the number of the node of each rank, from 0 in the order of the first ranks there. Ranks of one
+  /// machine are on one node, unless FLOODTIDE_RANKS_PER_NODE or set_ranks_per_node says how many consecutive ranks make one.
+  [[nodiscard]] std::span<const int> nodes();
+  /// Same value on all ranks, before nodes() is needed. Throws Error(invalid_argument) below 1.
+  void set_ranks_per_node(int ranks);
+
+  /// For the collectives alone: what they keep for this communicator.
+  [[nodiscard]] Engine& engine() noexcept { return *engine_; }
+  /// For the collectives alone: a notice, see Traffic.
+  [[nodiscard]] std::unique_ptr<Request> send_notice(int to, std::span<const std::byte> data);
 
  protected:
-  Communicator(int rank, int size) noexcept : rank_(rank), size_(size) {}
+  Communicator(int rank, int size);
 
  private:
+  /// What ranks of one node have in common and others have not.
+  [[nodiscard]] virtual std::string node_name() const = 0;
   virtual std::unique_ptr<Request> start_send(int to, int tag, std::span<const std::byte> data) = 0;
   virtual std::unique_ptr<Request> start_receive(int from, int tag, std::span<std::byte> out_data) = 0;
 
   int rank_;
   int size_;
   std::function<void()> on_wait_;
-  AlignedBuffer<std::byte> scratch_;
+  std::unique_ptr<Engine> engine_;
+  std::atomic<std::int64_t> messages_ = 0;
+  std::atomic<std::int64_t> bytes_ = 0;
+  std::atomic<std::int64_t> notices_ = 0;
+  int ranks_per_node_ = 0;  // 0: as the machines are
+  std::vector<int> nodes_;
 };
 
 /// One rank, for itself.

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 
+#include "comm/allreduce/rabenseifner.hpp"
+#include "comm/allreduce/recursive_doubling.hpp"
 #include "comm/allreduce/ring.hpp"
-#include "floodtide/comm/collectives.hpp"
+#include "comm/allreduce/two_level.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/comm/allreduce.hpp"
 
 namespace floodtide::comm {
 namespace {
 
-void library(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, std::size_t) {
-  if (comm.size() > 1 && buffer.count > 0) comm.library_allreduce(buffer, op);
-}
-
 constexpr std::array kRows = {
-    AllreduceRow{"ring",
-                 "our ring over point-to-point messages: the order of summation depends on nothing but length and ranks",
-                 &ring_allreduce},
-    AllreduceRow{"mpi", "the MPI library's own allreduce, with the algorithm that it chooses", &library},
+    AllreduceRow{"ring", "chunks go round: least bytes, most steps; for long arrays on few ranks", &ring_schedule},
+    AllreduceRow{"rabenseifner", "recursive halving and doubling: least bytes in few steps", &rabenseifner_schedule},
+    AllreduceRow{"recursive_doubling", "whole arrays in fewest steps: for short arrays", &recursive_doubling_schedule},
+    AllreduceRow{"two_level", "inside of each node first, then across nodes: several ranks a node", &two_level_schedule},
+    AllreduceRow{"mpi", "the MPI library's own allreduce, with the algorithm that it chooses", nullptr},
 };
 
 }  // namespace

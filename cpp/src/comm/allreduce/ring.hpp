@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 
-#include "floodtide/comm/communicator.hpp"
+#include "floodtide/comm/schedule.hpp"
 
 namespace floodtide::comm {
 
-/// Collective: ring allreduce, in place. Messages of at most segment_bytes (at least one element).
-void ring_allreduce(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, std::size_t segment_bytes);
+/// Ring allreduce: 2 (p - 1) steps, 2 n (p - 1) / p bytes.
+[[nodiscard]] Schedule ring_schedule(const Place& place, std::int64_t count);
 
 }  // namespace floodtide::comm

@@ -28,6 +28,15 @@ int library_version(char* out_text, int capacity, char* out_message) {
   return 0;
 }
 
+int processor_name(char* out_text, int capacity, char* out_message) {
+  const std::lock_guard lock(call_mutex());
+  char text[MPI_MAX_PROCESSOR_NAME] = "";
+  int length = 0;
+  FLOODTIDE_MPI_TRY(MPI_Get_processor_name(text, &length));
+  std::snprintf(out_text, static_cast<std::size_t>(capacity), "%s", text);
+  return 0;
+}
+
 int describe(std::unique_ptr<FloodtideMpiComm> comm, FloodtideMpiComm** out_comm, int* out_rank, int* out_size,
              char* out_message) {
   FLOODTIDE_MPI_TRY(MPI_Comm_set_errhandler(comm->comm, MPI_ERRORS_RETURN));
@@ -103,7 +112,17 @@ int allreduce(FloodtideMpiComm* comm, void* inout_data, int count, int type, int
 int test(FloodtideMpiRequest* request, int* out_done, char* out_message) {
   const std::lock_guard lock(call_mutex());
   MPI_Status status;
-  FLOODTIDE_MPI_TRY(MPI_Test(&request->request, out_done, &status));
+  if (const int error = MPI_Test(&request->request, out_done, &status); error != MPI_SUCCESS) {
+    char text[kFloodtideMpiMessageBytes] = "";
+    checked(error, "MPI_Test", text);
+    if (request->from < 0) {
+      std::snprintf(out_message, kFloodtideMpiMessageBytes, "%s", text);
+    } else {
+      std::snprintf(out_message, kFloodtideMpiMessageBytes, "message from rank %d with tag %d, %d bytes expected: %.900s",
+                    request->from, request->tag, request->bytes, text);
+    }
+    return -1;
+  }
   if (*out_done == 0 || request->from < 0 || request->cancelled) return 0;
   int bytes = 0;
   FLOODTIDE_MPI_TRY(MPI_Get_count(&status, MPI_BYTE, &bytes));
@@ -136,6 +155,7 @@ constexpr FloodtideMpiTable kTable = {kFloodtideMpiTableVersion,
                                       &start,
                                       &finalized,
                                       &finish,
+                                      &processor_name,
                                       &world,
                                       &duplicate,
                                       &split,

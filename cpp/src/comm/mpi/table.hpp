@@ -9,7 +9,7 @@
 extern "C" {
 
 /// Changes with every change of FloodtideMpiTable; the core refuses a plug-in of another version.
-enum { kFloodtideMpiTableVersion = 1, kFloodtideMpiMessageBytes = 1024 };
+enum { kFloodtideMpiTableVersion = 2, kFloodtideMpiMessageBytes = 1024 };
 
 enum FloodtideMpiType { kFloodtideMpiFloat32, kFloodtideMpiFloat64, kFloodtideMpiInt64 };
 enum FloodtideMpiOp { kFloodtideMpiSum, kFloodtideMpiMin, kFloodtideMpiMax };
@@ -30,6 +30,8 @@ struct FloodtideMpiTable {
   int (*finalized)(int* out_finalized, char* out_message);
   int (*finish)(char* out_message);
 
+  /// Equal on ranks that share a node.
+  int (*processor_name)(char* out_text, int capacity, char* out_message);
   int (*world)(std::uint64_t* out_handle, char* out_message);
   /// Collective over `handle`. The new communicator returns errors.
   int (*duplicate)(std::uint64_t handle, FloodtideMpiComm** out_comm, int* out_rank, int* out_size, char* out_message);

@@ -29,6 +29,15 @@ class ThreadRanks : public testing::TestWithParam<int> {
 TEST_P(ThreadRanks, AllreduceAgreesWithWiderSumsAndOnAllRanks) {
   run([](Communicator& comm) { test::check_allreduce(comm, false); });
 }
+TEST_P(ThreadRanks, NarrowWireHalvesTheBytes) { run(test::check_narrow_wire); }
+TEST_P(ThreadRanks, TrafficIsWhatTheSchedulesSay) { run(test::check_traffic); }
+TEST_P(ThreadRanks, TwoLevelsWithEmulatedNodes) { run(test::check_two_levels); }
+TEST_P(ThreadRanks, ManyOperationsInFlight) {
+  run([](Communicator& comm) { test::check_concurrent_operations(comm, false); });
+}
+TEST_P(ThreadRanks, ReduceScatterOfAnyBlocks) { run(test::check_reduce_scatter); }
+TEST_P(ThreadRanks, RanksThatDisagreeLearnIt) { run(test::check_mismatches); }
+TEST_P(ThreadRanks, JoinedRanksAnswerTheOthers) { run(test::check_join); }
 TEST_P(ThreadRanks, MessagesKeepTheirOrder) { run(test::check_messages); }
 TEST_P(ThreadRanks, BroadcastFromEveryRoot) { run(test::check_broadcast); }
 TEST_P(ThreadRanks, AllgatherOfDifferentLengths) { run(test::check_allgather); }
@@ -40,7 +49,9 @@ TEST_P(ThreadRanks, RingSumsInTheDocumentedOrder) {
   // Chunk c is summed from rank c onwards: with values whose sum depends on the order, only that order gives these bits.
   run([](Communicator& comm) {
     const int size = comm.size();
-    const auto of_rank = [](int rank) { return std::vector<float>{1e8F, 1.0F, -1e8F, 0.3F}[static_cast<std::size_t>(rank)]; };
+    const auto of_rank = [](int rank) {
+      return std::vector<float>{1e8F, 1.0F, -1e8F, 0.3F, 3e7F, -1.7F, 2e6F, 0.1F}[static_cast<std::size_t>(rank)];
+    };
     std::vector<float> values(static_cast<std::size_t>(size), of_rank(comm.rank()));  // one element a chunk
     comm::allreduce(comm, std::span(values), comm::ReduceOp::sum, "ring");
     for (int chunk = 0; chunk < size; ++chunk) {
@@ -79,7 +90,22 @@ TEST_P(ThreadRanks, NanOnAnyRankReachesAll) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, ThreadRanks, testing::Values(1, 2, 3, 4), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Sizes, ThreadRanks, testing::Range(1, 9), testing::PrintToStringParamName());
+
+TEST(Threads, AllreduceOfFiveMillionValues) {
+  const test::Watchdog watchdog(std::chrono::seconds(100));
+  comm::run_threads(3, [](Communicator& comm) { test::check_long_allreduce(comm, false, 5000000); });
+}
+
+TEST(Threads, MeasuredTableIsTheSameOnAllRanks) {
+  const test::Watchdog watchdog(std::chrono::seconds(100));
+  comm::run_threads(2, test::check_measured_table);
+}
+
+TEST(Threads, WaitingLeavesTheCore) {
+  const test::Watchdog watchdog(std::chrono::seconds(100));
+  comm::run_threads(2, test::check_waiting_is_cheap);
+}
 
 TEST(Threads, FailureOfOneRankWakesTheOthersWithItsName) {
   const test::Watchdog watchdog(std::chrono::seconds(20));
@@ -154,7 +180,9 @@ TEST(Allreduce, UnknownAlgorithmNamesTheKnownOnes) {
     static_cast<void>(comm::allreduce_row("torus"));
     FAIL() << "an unknown algorithm was found";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "allreduce: unknown algorithm 'torus', expected one of ring, mpi");
+    EXPECT_STREQ(
+        error.what(),
+        "allreduce: unknown algorithm 'torus', expected one of ring, rabenseifner, recursive_doubling, two_level, mpi");
   }
 }
 

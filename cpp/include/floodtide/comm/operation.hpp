@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+namespace floodtide::comm {
+
+class Communicator;
+class Engine;
+struct OperationState;
+
+/// A collective under way. It moves when a rank of it calls test(), wait() or progress(): each drives everything that is in
+/// flight on the communicator, so operations may be completed in any order, another one on every rank. Its array must stay
+/// alive and untouched until it is done. The destructor completes it; while an exception unwinds it is given up instead, and
+/// later calls on the communicator fail. Two threads may drive operations of one communicator at a time; collectives are
+/// started by one thread at a time, in the same order on all ranks. The communicator outlives its operations.
+class Operation {
+ public:
+  Operation() noexcept = default;  ///< one that is done
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  Operation(Operation&& other) noexcept = default;
+  Operation& operator=(Operation&& other) noexcept;
+  ~Operation();
+
+  /// True when it is done. Throws Error(communication) when it failed, or another collective on this communicator did.
+  [[nodiscard]] bool test();
+  /// Returns when it is done; calls the communicator's on_wait meanwhile. Throws what test() and on_wait throw.
+  void wait();
+
+ private:
+  friend class Engine;
+  Operation(Engine& engine, std::shared_ptr<OperationState> state) noexcept : engine_(&engine), state_(std::move(state)) {}
+  void complete() noexcept;
+
+  Engine* engine_ = nullptr;
+  std::shared_ptr<OperationState> state_;
+};
+
+/// Drives everything in flight on a communicator, without waiting. True if something moved.
+bool progress(Communicator& comm);
+
+}  // namespace floodtide::comm

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/comm/allreduce.hpp"
+
+#include "comm/allreduce/wire.hpp"
+#include "comm/engine.hpp"
+
+namespace floodtide::comm {
+namespace {
+
+const AllreduceRow& choose(Communicator& comm, std::string_view algorithm, std::int64_t bytes) {
+  if (algorithm == kAutoAllreduce) return allreduce_row(allreduce_table(comm).algorithm(bytes));
+  if (algorithm.find(':') == std::string_view::npos) return allreduce_row(algorithm);
+  return allreduce_row(AllreduceTable::parse(algorithm).algorithm(bytes));
+}
+
+template <class T>
+ReduceBuffer reducible(std::span<T> values, ElementType type) {
+  return {std::as_writable_bytes(values).data(), static_cast<std::int64_t>(values.size()), type};
+}
+
+}  // namespace
+
+std::string_view name(Wire wire) noexcept { return wire == Wire::bf16 ? "bf16" : "native"; }
+
+Operation start_allreduce(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, const AllreduceOptions& options) {
+  require_wire("allreduce", options.wire, buffer.type);
+  const Payload payload{buffer.data, element_bytes(buffer.type), buffer.type, op, options.wire};
+  const AllreduceRow& row = choose(comm, options.algorithm, buffer.count * static_cast<std::int64_t>(payload.wire_bytes()));
+  FLOODTIDE_REQUIRE(options.wire == Wire::native || row.schedule != nullptr, invalid_argument, "allreduce: the algorithm ",
+                    row.name, " has no wire format ", name(options.wire));
+  const Notice notice{.collective = Collective::allreduce,
+                      .algorithm = static_cast<std::int32_t>(&row - allreduce_rows().data()),
+                      .type = buffer.type,
+                      .op = op,
+                      .wire = options.wire,
+                      .count = buffer.count,
+                      .segment_bytes = static_cast<std::int64_t>(options.segment_bytes)};
+  Engine& engine = comm.engine();
+  if (row.schedule == nullptr) return engine.start_library(notice, buffer);
+  return engine.start(notice, engine.allreduce_schedule(row, buffer.count), payload);
+}
+
+void allreduce(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, const AllreduceOptions& options) {
+  start_allreduce(comm, buffer, op, options).wait();
+}
+
+void allreduce(Communicator& comm, std::span<float> values, ReduceOp op, std::string_view algorithm,
+               std::size_t segment_bytes) {
+  allreduce(comm, reducible(values, ElementType::float32), op, {.algorithm = algorithm, .segment_bytes = segment_bytes});
+}
+
+void allreduce(Communicator& comm, std::span<double> values, ReduceOp op, std::string_view algorithm,
+               std::size_t segment_bytes) {
+  allreduce(comm, reducible(values, ElementType::float64), op, {.algorithm = algorithm, .segment_bytes = segment_bytes});
+}
+
+void allreduce(Communicator& comm, std::span<std::int64_t> values, ReduceOp op, std::string_view algorithm,
+               std::size_t segment_bytes) {
+  allreduce(comm, reducible(values, ElementType::int64), op, {.algorithm = algorithm, .segment_bytes = segment_bytes});
+}
+
+}  // namespace floodtide::comm

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recursive halving and doubling (Rabenseifner, ICCS 2004; Thakur, Rabenseifner & Gropp, IJHPCA 19 (2005)). Reduce-scatter:
+// in each round partners exchange halves of the range that they are still summing, and go on with a half each. Allgather: the
+// same rounds backwards. Partners differ in the lowest bit first: the longest messages go to near ranks, and the sums are the
+// tree of recursive doubling, bit for bit.
+//
+// With p = 2^k + r ranks the first 2 r make pairs that act as one of 2^k members. A pair shares the work: its even rank sums
+// the lower half of the array for both and its odd rank the upper half, so that neither ever needs the other's half. In the
+// first round a member gives one half away and keeps one; of a pair, the rank that holds the half given away sends it, then
+// waits for the result, and the other goes on. At the end the two exchange the halves of the result. Whole arrays never travel.
+#include "comm/allreduce/rabenseifner.hpp"
+
+#include <bit>
+#include <numeric>
+#include <vector>
+
+#include "comm/allreduce/steps.hpp"
+
+namespace floodtide::comm {
+namespace {
+
+Range half_of(const Range& range, int upper) {
+  const std::int64_t middle = range.begin + (range.end - range.begin + 1) / 2;
+  return upper == 0 ? Range{range.begin, middle} : Range{middle, range.end};
+}
+
+class Rabenseifner {
+ public:
+  Rabenseifner(Schedule& schedule, const Group& group, const Range& range)
+      : schedule_(schedule),
+        group_(group),
+        range_(range),
+        members_(static_cast<int>(std::bit_floor(static_cast<unsigned>(group.size())))),
+        pairs_(group.size() - members_),
+        paired_(group.own < 2 * pairs_),
+        member_(paired_ ? group.own / 2 : group.own - pairs_),
+        kept_(member_ % 2) {}
+
+  void append() {
+    if (paired_) exchange_in_pair(true);
+    first_round(true);
+    if (holds(kept_)) halve(half_of(range_, kept_), 2);
+    first_round(false);
+    if (paired_) exchange_in_pair(false);
+  }
+
+ private:
+  /// Whether this rank works on that half of the array.
+  [[nodiscard]] bool holds(int upper) const { return !paired_ || group_.own % 2 == upper; }
+
+  /// The rank that works on a half for a member.
+  [[nodiscard]] int holder(int member, int upper) const {
+    return group_.rank(member < pairs_ ? 2 * member + upper : member + pairs_);
+  }
+
+  /// The even rank takes the lower half's values and gives the upper half's; after the reduction each passes its half on.
+  void exchange_in_pair(bool reduce) {
+    const int mine = group_.own % 2;
+    const int other = group_.rank(group_.own ^ 1);
+    add_step(schedule_, {.send_to = other,
+                         .sent = half_of(range_, reduce ? 1 - mine : mine),
+                         .receive_from = other,
+                         .received = half_of(range_, reduce ? mine : 1 - mine),
+                         .reduce = reduce,
+                         .arriving_first = reduce && mine == 1,
+                         .keep = !reduce});
+  }
+
+  /// Members whose numbers differ in the lowest bit exchange halves of the array.
+  void first_round(bool reduce) {
+    const int partner = member_ ^ 1;
+    const int sent = reduce ? 1 - kept_ : kept_;
+    Step step{.sent = half_of(range_, sent),
+              .received = half_of(range_, 1 - sent),
+              .reduce = reduce,
+              .arriving_first = reduce && kept_ == 1,
+              .keep = !reduce};
+    if (holds(sent)) step.send_to = holder(partner, sent);
+    if (holds(1 - sent)) step.receive_from = holder(partner, 1 - sent);
+    add_step(schedule_, step);
+  }
+
+  /// The other rounds, on a range that this rank alone works on for its member: out and back again.
+  void halve(const Range& range, int bit) {
+    if (bit >= members_) return;
+    const int partner = holder(member_ ^ bit, kept_);
+    const int upper = (member_ & bit) != 0 ? 1 : 0;
+    const Range own = half_of(range, upper);
+    const Range others = half_of(range, 1 - upper);
+    add_step(schedule_, {.send_to = partner,
+                         .sent = others,
+                         .receive_from = partner,
+                         .received = own,
+                         .reduce = true,
+                         .arriving_first = upper == 1});
+    halve(own, 2 * bit);
+    add_step(schedule_, {.send_to = partner, .sent = own, .receive_from = partner, .received = others, .keep = true});
+  }
+
+  Schedule& schedule_;
+  Group group_;
+  Range range_;
+  int members_;  // a power of two; members act as ranks do in the plain algorithm
+  int pairs_;
+  bool paired_;
+  int member_;
+  int kept_;  // the half of the array that this member keeps in the first round
+};
+
+}  // namespace
+
+void append_rabenseifner(Schedule& schedule, const Group& group, const Range& range) {
+  if (group.size() > 1 && !empty(range)) Rabenseifner(schedule, group, range).append();
+}
+
+Schedule rabenseifner_schedule(const Place& place, std::int64_t count) {
+  std::vector<int> ranks(static_cast<std::size_t>(place.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  Schedule schedule;
+  append_rabenseifner(schedule, {ranks, place.rank}, {0, count});
+  return schedule;
+}
+
+}  // namespace floodtide::comm

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recursive doubling: in round k ranks whose numbers differ in bit k exchange whole arrays and add. Both compute the same sum
+// from the same operands in the same order (the lower rank's first), so all ranks hold the same bits. With p = 2^k + r ranks
+// the first 2 r make pairs: the even one hands its values to the odd one, which takes part for both and hands the result back.
+#include "comm/allreduce/recursive_doubling.hpp"
+
+#include <bit>
+
+#include "comm/allreduce/steps.hpp"
+
+namespace floodtide::comm {
+
+Schedule recursive_doubling_schedule(const Place& place, std::int64_t count) {
+  const Range all{0, count};
+  const int survivors = static_cast<int>(std::bit_floor(static_cast<unsigned>(place.size)));
+  const int pairs = place.size - survivors;
+  const auto rank_of = [&](int survivor) { return survivor < pairs ? 2 * survivor + 1 : survivor + pairs; };
+
+  Schedule schedule;
+  if (place.rank < 2 * pairs && place.rank % 2 == 0) {
+    add_step(schedule, {.send_to = place.rank + 1, .sent = all});
+    add_step(schedule, {.receive_from = place.rank + 1, .received = all});
+    return schedule;
+  }
+  const bool paired = place.rank < 2 * pairs;
+  const int own = paired ? place.rank / 2 : place.rank - pairs;
+  if (paired) {
+    add_step(schedule, {.receive_from = place.rank - 1, .received = all, .reduce = true, .arriving_first = true});
+  }
+  for (int bit = 1; bit < survivors; bit *= 2) {
+    const int partner = own ^ bit;
+    add_step(schedule, {.send_to = rank_of(partner),
+                        .sent = all,
+                        .receive_from = rank_of(partner),
+                        .received = all,
+                        .reduce = true,
+                        .arriving_first = partner < own,
+                        .keep = true});
+  }
+  // The results that go back to the even ranks are rounded by a narrow wire: then all survivors round theirs, also those
+  // without a partner, which send to nobody.
+  if (pairs > 0) {
+    Step last{.sent = all, .keep = true};
+    if (paired) last.send_to = place.rank - 1;
+    if (!empty(all)) schedule.steps.push_back(last);
+  }
+  return schedule;
+}
+
+}  // namespace floodtide::comm

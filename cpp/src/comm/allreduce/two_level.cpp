@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two levels: the array is cut into g shards, g being the ranks of the smallest node. In every node the first g ranks own a
+// shard each: all ranks of the node send it to its owner (at distance d, rank l sends to l + d and hears from l - d, so that no
+// two send to one at a time), the owners of a shard reduce it across nodes, and hand it to all ranks of their node. Nodes of
+// different sizes are served alike: ranks without a shard only send and listen. With one rank on some node g is 1 and the owner
+// is what others call the node's leader. No communicators are split: the steps name ranks, and a collective's tag is its own.
+#include "comm/allreduce/two_level.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "comm/allreduce/steps.hpp"
+
+namespace floodtide::comm {
+namespace {
+
+/// Ranks by node, ascending.
+std::vector<std::vector<int>> members_of_nodes(const Place& place) {
+  const auto node = [&](int rank) { return place.nodes.empty() ? 0 : place.nodes[static_cast<std::size_t>(rank)]; };
+  std::vector<std::vector<int>> members;
+  for (int rank = 0; rank < place.size; ++rank) {
+    const auto number = static_cast<std::size_t>(node(rank));
+    if (members.size() <= number) members.resize(number + 1);
+    members[number].push_back(rank);
+  }
+  return members;
+}
+
+}  // namespace
+
+Schedule two_level_schedule(const Place& place, std::int64_t count) {
+  const auto nodes = members_of_nodes(place);
+  const auto is_here = [&](const std::vector<int>& members) { return std::ranges::count(members, place.rank) > 0; };
+  const std::vector<int>& here = *std::ranges::find_if(nodes, is_here);
+  const int ranks = static_cast<int>(here.size());
+  const int own = static_cast<int>(std::ranges::find(here, place.rank) - here.begin());
+  int shards = place.size;
+  for (const auto& members : nodes) shards = std::min(shards, static_cast<int>(members.size()));
+  const auto shard = [&](int owner) { return owner < shards ? chunk_range(count, shards, owner) : Range{0, 0}; };
+
+  Schedule schedule;
+  for (int distance = 1; distance < ranks; ++distance) {
+    const int to = (own + distance) % ranks;
+    const int from = (own + ranks - distance) % ranks;
+    add_step(schedule, {.send_to = here[static_cast<std::size_t>(to)],
+                        .sent = shard(to),
+                        .receive_from = here[static_cast<std::size_t>(from)],
+                        .received = shard(own),
+                        .reduce = true});
+  }
+  if (own < shards) {
+    std::vector<int> owners;
+    int place_among_owners = 0;
+    for (const auto& members : nodes) {
+      if (&members == &here) place_among_owners = static_cast<int>(owners.size());
+      owners.push_back(members[static_cast<std::size_t>(own)]);
+    }
+    append_rabenseifner(schedule, {owners, place_among_owners}, shard(own));
+  }
+  for (int distance = 1; distance < ranks; ++distance) {
+    const int to = (own + distance) % ranks;
+    const int from = (own + ranks - distance) % ranks;
+    add_step(schedule, {.send_to = here[static_cast<std::size_t>(to)],
+                        .sent = shard(own),
+                        .receive_from = here[static_cast<std::size_t>(from)],
+                        .received = shard(from),
+                        .keep = true});
+  }
+  return schedule;
+}
+
+}  // namespace floodtide::comm

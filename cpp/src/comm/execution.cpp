@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/execution.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/reduce.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/memory.hpp"
+
+namespace floodtide::comm {
+namespace {
+
+bool overlap(const Range& a, const Range& b) { return a.begin < b.end && b.begin < a.end; }
+
+bool empty(const Range& range) { return range.begin == range.end; }
+
+std::int64_t length(const Range& range) { return range.end - range.begin; }
+
+Range part_of(const Range& range, std::int64_t part, std::int64_t segment) {
+  const std::int64_t begin = std::min(range.begin + part * segment, range.end);
+  return {begin, std::min(begin + segment, range.end)};
+}
+
+/// Messages that a range travels in: an empty range is one empty message.
+std::int64_t parts(int peer, const Range& range, std::int64_t segment) {
+  return peer == kNobody ? 0 : std::max<std::int64_t>(1, (length(range) + segment - 1) / segment);
+}
+
+std::int64_t parts(const Step& step, std::int64_t segment) {
+  const std::int64_t rounded = (length(step.sent) + segment - 1) / segment;  // of a step that only rounds
+  return std::max({std::int64_t{1}, parts(step.send_to, step.sent, segment), parts(step.receive_from, step.received, segment),
+                   step.keep ? rounded : 0});
+}
+
+}  // namespace
+
+Execution::Execution(Communicator& comm, std::shared_ptr<const Schedule> schedule, const Payload& payload, std::int64_t segment,
+                     int tag, std::span<std::byte> scratch)
+    : comm_(comm),
+      schedule_(std::move(schedule)),
+      payload_(payload),
+      segment_(segment),
+      tag_(tag),
+      scratch_(scratch),
+      slot_bytes_(scratch.size() / (payload.wire == Wire::bf16 ? 2 * kWindow : kWindow) / kAlignment * kAlignment) {}
+
+std::int64_t Execution::segment_elements(const Payload& payload, std::size_t segment_bytes) {
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(segment_bytes / payload.wire_bytes()));
+}
+
+std::size_t Execution::scratch_bytes(const Schedule& schedule, const Payload& payload, std::int64_t segment) {
+  const bool narrow = payload.wire != Wire::native;
+  std::int64_t longest = 0;
+  for (const Step& step : schedule.steps) {
+    if (step.reduce || narrow) longest = std::max(longest, length(step.received));
+    if (narrow) longest = std::max(longest, length(step.sent));
+  }
+  const std::size_t bytes = static_cast<std::size_t>(std::min(longest, segment)) * payload.wire_bytes();
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment * (narrow ? 2 * kWindow : kWindow);
+}
+
+std::span<std::byte> Execution::slot(std::size_t index, const Range& range) {
+  return scratch_.subspan(index * slot_bytes_, static_cast<std::size_t>(length(range)) * payload_.wire_bytes());
+}
+
+std::span<std::byte> Execution::landing(std::int64_t number, const Range& range) {
+  return slot(static_cast<std::size_t>(number) % kWindow, range);
+}
+
+std::span<std::byte> Execution::values(const Range& range) const {
+  return {payload_.data + static_cast<std::size_t>(range.begin) * payload_.element_bytes,
+          static_cast<std::size_t>(length(range)) * payload_.element_bytes};
+}
+
+std::span<float> Execution::floats(const Range& range) const {
+  return {reinterpret_cast<float*>(payload_.data) + range.begin, static_cast<std::size_t>(length(range))};
+}
+
+bool Execution::advance() {
+  bool moved = false;
+  for (bool again = true; again;) {
+    again = fill();
+    // In order, and never past one that has to wait: messages between two ranks match in the order of the calls.
+    for (bool going = true; going && next_sent_ < tail_;) again = (going = depart()) || again;
+    for (bool going = true; going && next_expected_ < tail_;) again = (going = expect()) || again;
+    again = take() || again;
+    moved = moved || again;
+  }
+  if (head_ == tail_ && all_planned()) {
+    for (Departure& departure : departures_) moved = (departure.request && has_left(departure)) || moved;
+  }
+  return moved;
+}
+
+bool Execution::fill() {
+  bool moved = false;
+  while (!all_planned() && tail_ - head_ < static_cast<std::int64_t>(kWindow)) {
+    const Step& step = schedule_->steps[next_step_];
+    Segment& next = segment(tail_);
+    next.step = step;
+    next.step_number = next_step_;
+    next.step.sent = part_of(step.sent, next_part_, segment_);
+    next.step.received = part_of(step.received, next_part_, segment_);
+    if (next_part_ >= parts(step.send_to, step.sent, segment_)) next.step.send_to = kNobody;
+    if (next_part_ >= parts(step.receive_from, step.received, segment_)) next.step.receive_from = kNobody;
+    if (++next_part_ == parts(step, segment_)) {
+      next_part_ = 0;
+      ++next_step_;
+    }
+    ++tail_;
+    moved = true;
+  }
+  return moved;
+}
+
+/// Whether no segment before `number` has still to write into the range, or (also_sent) to read from it.
+bool Execution::untouched_before(std::int64_t number, const Range& range, bool also_sent) {
+  for (std::int64_t earlier = head_; earlier < number; ++earlier) {
+    const Segment& other = segment(earlier);
+    if (other.step.receive_from != kNobody && overlap(other.step.received, range)) return false;
+    if (also_sent && earlier >= next_sent_ && overlap(other.step.sent, range)) return false;
+  }
+  return true;
+}
+
+bool Execution::has_left(Departure& departure) {
+  if (departure.request && departure.request->test()) {
+    departure.request.reset();
+    --departing_;
+  }
+  return !departure.request;
+}
+
+/// Whether all messages that were sent from the range have left it. A narrow wire sends copies.
+bool Execution::is_free(const Range& range) {
+  if (narrow()) return true;
+  return std::ranges::all_of(departures_, [&](Departure& departure) {
+    return !departure.request || !overlap(departure.range, range) || has_left(departure);
+  });
+}
+
+/// Sends the next segment if it can be sent.
+bool Execution::depart() {
+  const std::int64_t number = next_sent_;
+  const Step& step = segment(number).step;
+  const bool rounds = narrow() && step.keep && length(step.sent) > 0;
+  if (step.send_to != kNobody || rounds) {
+    Departure& departure = departures_[static_cast<std::size_t>(number) % kWindow];
+    // An empty message is a signal: that all before it has happened.
+    if (empty(step.sent) && number != head_) return false;
+    if (!untouched_before(number, step.sent, rounds) || !has_left(departure)) return false;
+    std::span<const std::byte> message = values(step.sent);
+    if (narrow()) {
+      const std::span<std::byte> staging = slot(kWindow + static_cast<std::size_t>(number) % kWindow, step.sent);
+      auto* const words = reinterpret_cast<std::uint16_t*>(staging.data());
+      if (step.keep) {
+        encode_bf16_and_round(floats(step.sent), words);
+      } else {
+        encode_bf16(floats(step.sent), words);
+      }
+      message = staging;
+    }
+    if (step.send_to != kNobody) {
+      departure.range = step.sent;
+      departure.request = comm_.send(step.send_to, tag_, message);
+      ++departing_;
+    }
+  }
+  ++next_sent_;
+  return true;
+}
+
+/// Posts the receive of the next segment if its memory is free.
+bool Execution::expect() {
+  const std::int64_t number = next_expected_;
+  Segment& next = segment(number);
+  const Step& step = next.step;
+  if (step.receive_from != kNobody) {
+    const bool in_place = lands_in_place(step);
+    if (in_place && !(untouched_before(number, step.received, true) && is_free(step.received))) return false;
+    next.arrival = comm_.receive(step.receive_from, tag_, in_place ? values(step.received) : landing(number, step.received));
+  }
+  ++next_expected_;
+  return true;
+}
+
+/// Uses what has arrived for the first segment of the window, and moves the window on.
+bool Execution::take() {
+  if (head_ == tail_ || next_sent_ == head_ || next_expected_ == head_) return false;
+  Segment& first = segment(head_);
+  if (first.step.receive_from != kNobody) {
+    if (first.arrival && first.arrival->test()) first.arrival.reset();
+    if (first.arrival) return false;
+    if (!lands_in_place(first.step)) {
+      if (!is_free(first.step.received)) return false;
+      apply(first.step, landing(head_, first.step.received));
+    }
+  }
+  ++head_;
+  return true;
+}
+
+void Execution::apply(const Step& step, std::span<const std::byte> arrived) {
+  if (narrow()) {
+    const auto* const words = reinterpret_cast<const std::uint16_t*>(arrived.data());
+    if (step.reduce) {
+      reduce_bf16_into(floats(step.received), words, payload_.op, step.arriving_first);
+    } else {
+      decode_bf16(words, floats(step.received));
+    }
+    return;
+  }
+  const ReduceBuffer part{values(step.received).data(), length(step.received), payload_.type};
+  reduce_into(part, arrived.data(), payload_.op, step.arriving_first);
+}
+
+std::string Execution::position() const {
+  if (head_ == tail_) return str_cat("all ", schedule_->steps.size(), " steps done");
+  const Segment& first = window_[static_cast<std::size_t>(head_) % kWindow];
+  const int peer = first.arrival ? first.step.receive_from : first.step.send_to;
+  return str_cat("step ", first.step_number + 1, " of ", schedule_->steps.size(), ", waiting for rank ", peer);
+}
+
+}  // namespace floodtide::comm

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/comm/schedule.hpp"
+
+#include <algorithm>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/comm/allreduce.hpp"
+
+namespace floodtide::comm {
+
+ScheduleCost cost(const Schedule& schedule, std::size_t element_bytes, std::size_t segment_bytes) {
+  const std::int64_t segment = std::max<std::int64_t>(1, static_cast<std::int64_t>(segment_bytes / element_bytes));
+  ScheduleCost total;
+  for (const Step& step : schedule.steps) {
+    ++total.steps;
+    if (step.send_to != kNobody) {
+      const std::int64_t count = step.sent.end - step.sent.begin;
+      total.messages += std::max<std::int64_t>(1, (count + segment - 1) / segment);
+      total.bytes += count * static_cast<std::int64_t>(element_bytes);
+    }
+    if (step.receive_from != kNobody && step.reduce) total.reductions += step.received.end - step.received.begin;
+  }
+  return total;
+}
+
+Schedule allreduce_schedule(std::string_view algorithm, const Place& place, std::int64_t count) {
+  const AllreduceRow& row = allreduce_row(algorithm);
+  FLOODTIDE_REQUIRE(row.schedule != nullptr, unsupported, "allreduce_schedule: the steps of '", algorithm,
+                    "' are the library's");
+  FLOODTIDE_REQUIRE(place.size >= 1 && place.rank >= 0 && place.rank < place.size && count >= 0, out_of_range,
+                    "allreduce_schedule: rank ", place.rank, " of ", place.size, " with ", count, " elements");
+  FLOODTIDE_REQUIRE(place.nodes.empty() || place.nodes.size() == static_cast<std::size_t>(place.size), shape_mismatch,
+                    "allreduce_schedule: nodes of ", place.nodes.size(), " ranks, expected ", place.size);
+  return row.schedule(place, count);
+}
+
+}  // namespace floodtide::comm
