@@ -14,6 +14,7 @@ from floodtide._collectives import (
     Sum,
     allgather,
     allreduce,
+    allreduce_async,
     barrier,
     broadcast,
     broadcast_object,
@@ -21,22 +22,28 @@ from floodtide._collectives import (
     broadcast_parameters,
     cross_rank,
     cross_size,
+    join,
     local_rank,
     local_size,
+    poll,
     rank,
+    reduce_scatter,
     size,
+    synchronize,
 )
-from floodtide._comm import init, is_initialized, shutdown
+from floodtide._comm import ProcessSet, init, is_initialized, shutdown
 from floodtide._core import __version__
 
 __all__ = [
     "Average",
     "Max",
     "Min",
+    "ProcessSet",
     "Sum",
     "__version__",
     "allgather",
     "allreduce",
+    "allreduce_async",
     "barrier",
     "broadcast",
     "broadcast_object",
@@ -50,16 +57,20 @@ __all__ = [
     "evaluate",
     "init",
     "is_initialized",
+    "join",
     "local_rank",
     "local_size",
     "lr",
     "nn",
     "optim",
+    "poll",
     "rank",
+    "reduce_scatter",
     "report",
     "segment",
     "shutdown",
     "size",
+    "synchronize",
     "train",
 ]
 

@@ -176,8 +176,8 @@ class CommConfig:
 
     algorithm: str = option(
         "ring",
-        "Allreduce: our ring over point-to-point messages, or the MPI library's",
-        choices=("ring", "mpi"),
+        "Allreduce, of our own over point-to-point messages or the MPI library's (docs/algorithms.md)",
+        choices=("ring", "rabenseifner", "recursive_doubling", "two_level", "mpi"),
     )
 
 
