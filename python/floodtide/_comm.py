@@ -11,11 +11,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import operator
 import pickle
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -184,19 +185,108 @@ def allgather_bytes(own: bytes) -> list[bytes]:
     return gathered
 
 
-def broadcast_object(value: Any, root_rank: int = 0) -> Any:
+def broadcast_object(value: Any, root_rank: int = 0, comm: Any = None) -> Any:
     """root_rank's value on every rank; it travels as a pickle between ranks of one job. Collective.
+
+    Args:
+        value: What to send; of consequence on root_rank alone.
+        root_rank: Rank in `comm`.
+        comm: The core's communicator; None for all ranks.
 
     Raises:
         OutOfRangeError: If root_rank is no rank.
     """
-    comm = current()
+    comm = comm or current()
     data = pickle.dumps(value) if comm.rank == root_rank else b""
     length = np.array([len(data)], dtype=np.int64)
     comm.broadcast(length, root_rank)
     buffer = np.frombuffer(data.ljust(int(length[0]), b"\0"), dtype=np.uint8).copy()
     comm.broadcast(buffer, root_rank)
     return value if comm.rank == root_rank else pickle.loads(buffer.tobytes())
+
+
+class ProcessSet:
+    """Some ranks that communicate among themselves, so that several trainings share one job.
+
+    Making one is Collective: all ranks with the same list (also those outside of it), or all ranks
+    of the mpi4py communicator. Then `process_set=` of every collective takes it, on its members.
+    """
+
+    def __init__(self, ranks: Iterable[int] | Any) -> None:
+        """Make a communicator of these ranks.
+
+        Args:
+            ranks: Rank numbers, of which the order counts; or an mpi4py communicator (every rank
+                may pass another one, and those outside of all pass MPI.COMM_NULL).
+
+        Raises:
+            InvalidArgumentError: For ranks that do not exist or appear twice; on all ranks, if
+                their lists differ.
+        """
+        everyone = current()
+        mpi4py = _launch.mpi4py()
+        self._comm: Any = None
+        self.ranks: tuple[int, ...] = ()
+        """The members, by their rank among all ranks; empty outside of an mpi4py communicator."""
+        if mpi4py is not None and isinstance(ranks, mpi4py.Comm):
+            if ranks != mpi4py.COMM_NULL:
+                self._comm = _adopt(ranks)
+                members = self._comm.allgather(str(everyone.rank).encode())
+                self.ranks = tuple(int(member) for member in members)
+            return
+        self.ranks = tuple(map(operator.index, ranks))
+        self._require_ranks(everyone)
+        included = everyone.rank in self.ranks
+        key = self.ranks.index(everyone.rank) if included else 0
+        comm = everyone.split(0 if included else 1, key)
+        self._comm = comm if included else None
+
+    def _require_ranks(self, everyone: Any) -> None:
+        lists = [json.loads(t) for t in everyone.allgather(json.dumps(self.ranks).encode())]
+        for other, members in enumerate(lists):
+            if members != lists[0]:
+                problem = f"other ranks than on rank 0, which has {lists[0]}"
+            elif not members or len(set(members)) < len(members):
+                problem = "expected at least one rank, and none twice"
+            elif not all(0 <= member < everyone.size for member in members):
+                problem = f"expected ranks from 0 to {everyone.size - 1}"
+            else:
+                continue
+            error = errors.InvalidArgumentError(f"ProcessSet on rank {other}: {members}: {problem}")
+            error.agreed = True
+            raise error
+
+    def included(self) -> bool:
+        """Whether this rank is a member."""
+        return self._comm is not None
+
+    def rank(self) -> int:
+        """This rank's place in the set.
+
+        Raises:
+            InvalidArgumentError: If it is not a member.
+        """
+        return int(self.communicator().rank)
+
+    def size(self) -> int:
+        """Number of members.
+
+        Raises:
+            InvalidArgumentError: If this rank is not a member.
+        """
+        return int(self.communicator().size)
+
+    def communicator(self) -> Any:
+        """The core's communicator of the members.
+
+        Raises:
+            InvalidArgumentError: If this rank is not a member.
+        """
+        if self._comm is None:
+            raise errors.InvalidArgumentError(
+                f"rank {rank()} is not in the process set of ranks {list(self.ranks)}"
+            )
+        return self._comm
 
 
 @contextlib.contextmanager

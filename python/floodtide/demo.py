@@ -111,9 +111,7 @@ def _segment_and_score(trainer: Trainer, image_name: str, labels_name: str) -> l
 
     threshold = min(
         MOVE_THRESHOLDS,
-        key=lambda value: _error(
-            segment("tuning box", model, value, tuning).segmentation, known
-        ),
+        key=lambda value: _error(segment("tuning box", model, value, tuning).segmentation, known),
     )
     click.echo(f"move threshold {threshold:g}: the best of {MOVE_THRESHOLDS} on the tuning box")
     result = segment("held-out part", model, threshold, held_out)

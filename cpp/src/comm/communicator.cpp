@@ -77,6 +77,10 @@ std::unique_ptr<Request> Communicator::start_library_allreduce(const ReduceBuffe
   raise(ErrorCode::unsupported, "allreduce 'mpi': the transport ", description(), " has no allreduce of its own; use 'ring'");
 }
 
+void Communicator::blocking_library_allreduce(const ReduceBuffer& buffer, ReduceOp op) {
+  start_library_allreduce(buffer, op)->wait();
+}
+
 Traffic Communicator::traffic() const noexcept { return {messages_, bytes_, notices_}; }
 
 std::vector<std::string> Communicator::pending() const { return engine_->pending(); }

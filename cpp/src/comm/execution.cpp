@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/reduce.hpp"
+#include "comm/reduce/reduce.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/memory.hpp"
 
@@ -46,7 +46,7 @@ Execution::Execution(Communicator& comm, std::shared_ptr<const Schedule> schedul
       slot_bytes_(scratch.size() / (payload.wire == Wire::bf16 ? 2 * kWindow : kWindow) / kAlignment * kAlignment) {}
 
 std::int64_t Execution::segment_elements(const Payload& payload, std::size_t segment_bytes) {
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(segment_bytes / payload.wire_bytes()));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(segment_bytes / payload.element_bytes));
 }
 
 std::size_t Execution::scratch_bytes(const Schedule& schedule, const Payload& payload, std::int64_t segment) {

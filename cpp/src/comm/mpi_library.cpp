@@ -181,20 +181,23 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Request> start_library_allreduce(const ReduceBuffer& buffer, ReduceOp op) override {
-    constexpr int kTypes[] = {kFloodtideMpiFloat32, kFloodtideMpiFloat64, kFloodtideMpiInt64};
-    constexpr int kOps[] = {kFloodtideMpiSum, kFloodtideMpiMin, kFloodtideMpiMax};
-    const auto limit = static_cast<std::int64_t>(max_message_bytes_ / element_bytes(buffer.type));
     auto request = std::make_unique<MpiRequest>(table_, *this);
-    for (std::int64_t first = 0; first < buffer.count; first += limit) {
-      const ReduceBuffer part = buffer.part(first, std::min(limit, buffer.count - first));
+    for_library_parts(buffer, op, [&](const ReduceBuffer& part, int type, int operation) {
       Message message{};
       FloodtideMpiRequest* started = nullptr;
-      check(table_.allreduce(comm_, part.data, static_cast<int>(part.count), kTypes[static_cast<int>(part.type)],
-                             kOps[static_cast<int>(op)], &started, message.data()),
+      check(table_.allreduce(comm_, part.data, static_cast<int>(part.count), type, operation, &started, message.data()),
             message);
       request->add(started);
-    }
+    });
     return request;
+  }
+
+  void blocking_library_allreduce(const ReduceBuffer& buffer, ReduceOp op) override {
+    for_library_parts(buffer, op, [&](const ReduceBuffer& part, int type, int operation) {
+      Message message{};
+      check(table_.blocking_allreduce(comm_, part.data, static_cast<int>(part.count), type, operation, message.data()),
+            message);
+    });
   }
 
   void abort(int status, std::string_view reason) override {
@@ -206,6 +209,18 @@ class MpiCommunicator final : public Communicator {
  private:
   void check(int status, const Message& message) const {
     if (status != 0) raise(ErrorCode::communication, "rank ", rank(), ": ", message.data());
+  }
+
+  /// Calls body(part, type, operation) for parts that an int can count.
+  template <class Body>
+  void for_library_parts(const ReduceBuffer& buffer, ReduceOp op, Body&& body) const {
+    constexpr int kTypes[] = {kFloodtideMpiFloat32, kFloodtideMpiFloat64, kFloodtideMpiInt64};
+    constexpr int kOps[] = {kFloodtideMpiSum, kFloodtideMpiMin, kFloodtideMpiMax};
+    const auto limit = static_cast<std::int64_t>(max_message_bytes_ / element_bytes(buffer.type));
+    for (std::int64_t first = 0; first < buffer.count; first += limit) {
+      body(buffer.part(first, std::min(limit, buffer.count - first)), kTypes[static_cast<int>(buffer.type)],
+           kOps[static_cast<int>(op)]);
+    }
   }
 
   /// Calls start(part) for the parts of at most max_message_bytes_; an empty message is one empty part.

@@ -8,15 +8,15 @@
 
 namespace floodtide::comm {
 
-ScheduleCost cost(const Schedule& schedule, std::size_t element_bytes, std::size_t segment_bytes) {
-  const std::int64_t segment = std::max<std::int64_t>(1, static_cast<std::int64_t>(segment_bytes / element_bytes));
+ScheduleCost cost(const Schedule& schedule, std::size_t wire_bytes, std::int64_t segment) {
+  FLOODTIDE_REQUIRE(segment >= 1, out_of_range, "cost: segments of ", segment, " elements, expected at least 1");
   ScheduleCost total;
   for (const Step& step : schedule.steps) {
     ++total.steps;
     if (step.send_to != kNobody) {
       const std::int64_t count = step.sent.end - step.sent.begin;
       total.messages += std::max<std::int64_t>(1, (count + segment - 1) / segment);
-      total.bytes += count * static_cast<std::int64_t>(element_bytes);
+      total.bytes += count * static_cast<std::int64_t>(wire_bytes);
     }
     if (step.receive_from != kNobody && step.reduce) total.reductions += step.received.end - step.received.begin;
   }

@@ -103,13 +103,14 @@ def row_options(function: Callable[..., Iterable[dict[str, Any]]]) -> Callable[.
 
 EXTRA_COLUMNS = (
     "best_ratio",
+    "sent_bytes",
     "gb_per_s",
     "fovs_per_s",
     "speedup",
     "share_of_peak_speedup",
     "peak_memory_mib",
 )
-WIDTHS = {"name": 22, "kernel": 16, "threads": 7, "ranks": 5}
+WIDTHS = {"name": 22, "kernel": 23, "threads": 7, "ranks": 5}
 
 
 def _cell(key: str, value: Any) -> str:

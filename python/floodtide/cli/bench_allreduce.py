@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench allreduce`: every allreduce algorithm in turn, on the ranks of the job."""
+"""`floodtide bench allreduce`: every allreduce algorithm and wire format in turn, on the ranks of the job."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
@@ -16,6 +16,7 @@ from floodtide.errors import Error, InvalidArgumentError
 
 LEAST_SAMPLES = 20
 FFN_PARAMETERS = 472353  # of the published network: 1.89 MB of gradients
+YARDSTICK = "mpi blocking"  # MPI_Allreduce as any program would call it
 
 
 @click.command()
@@ -29,7 +30,10 @@ FFN_PARAMETERS = 472353  # of the published network: 1.89 MB of gradients
 @seconds_option
 @row_options
 def command(elements: int, seconds: float) -> Iterable[dict[str, Any]]:
-    """Time the sum of an array over ranks, by each algorithm in turn, after checking it.
+    """Time the sum of an array over ranks, by each algorithm and wire format in turn.
+
+    Each is checked first. The ratio is its median time by that of the MPI library's blocking
+    allreduce in the same run: below 1 is faster.
 
     Example: floodtide bench allreduce --json (started by mpiexec -n 2)
     """
@@ -47,51 +51,54 @@ def command(elements: int, seconds: float) -> Iterable[dict[str, Any]]:
 
 
 def rows(comm: Any, *, elements: int, seconds: float) -> Iterator[dict[str, Any]]:
-    """One row an algorithm. Collective.
+    """One row an algorithm and wire format. Collective.
 
     Args:
         comm: The core's communicator, of several ranks.
         elements: Length of the float32 array.
-        seconds: Least time to spend on an algorithm; at least LEAST_SAMPLES samples are taken.
+        seconds: Least time to spend on a row; at least LEAST_SAMPLES samples are taken.
 
     Yields:
-        Rows as in `floodtide.bench`, and `gb_per_s`: bytes that a ring sends from each rank,
-        2 n (p - 1) / p, by the median time, for all algorithms. A sample is the slowest rank's.
+        Rows as in `floodtide.bench`, with `wire`, `sent_bytes` (by this rank in one allreduce; None
+        where the library sends), `gb_per_s` (bytes that a ring sends from each rank in float32,
+        2 n (p - 1) / p, by the median time, for all rows) and `ratio` (median time by the MPI
+        library's blocking allreduce's). A sample is the slowest rank's. Rows are timed in turn.
     """
-    from floodtide import _core
     from floodtide.bench import stamped
 
-    algorithms = [row["name"] for row in _core.comm.allreduce_rows()]
+    calls = _calls(comm)
     values = (np.arange(elements) % 1000 + comm.rank).astype(np.float32)
-    expected = np.float32(comm.size) * (np.arange(elements) % 1000) + sum(range(comm.size))
     work = values.copy()
-    for algorithm in algorithms:
+    sent_bytes = {}
+    for name, (call, wire) in calls.items():
         np.copyto(work, values)
-        comm.allreduce(work, "sum", algorithm)
-        if not np.array_equal(work, expected):
-            raise Error(f"bench allreduce: {algorithm} gave a wrong sum on rank {comm.rank}")
+        call(work)
+        _check(name, wire, work, comm)
+        before = comm.traffic["bytes"]
+        call(work)
+        sent_bytes[name] = comm.traffic["bytes"] - before if "mpi" not in name else None
 
-    samples: dict[str, list[float]] = {algorithm: [] for algorithm in algorithms}
+    samples: dict[str, list[float]] = {name: [] for name in calls}
     spent_s = 0.0
-    while len(samples[algorithms[0]]) < LEAST_SAMPLES or spent_s < seconds * len(algorithms):
-        for algorithm in algorithms:
+    while len(samples[YARDSTICK]) < LEAST_SAMPLES or spent_s < seconds * len(calls):
+        for name, (call, _) in calls.items():
             np.copyto(work, values)
             comm.barrier()
             start_s = time.perf_counter()
-            comm.allreduce(work, "sum", algorithm)
+            call(work)
             slowest = np.array([time.perf_counter() - start_s])
-            comm.allreduce(slowest, "max", "ring")
-            samples[algorithm].append(float(slowest[0]))
+            comm.allreduce(slowest, "max", "recursive_doubling")
+            samples[name].append(float(slowest[0]))
             spent_s += float(slowest[0])
 
-    for algorithm in algorithms:
-        times_s = sorted(samples[algorithm])
+    for name, (_, wire) in calls.items():
+        times_s = sorted(samples[name])
         median_s = statistics.median(times_s)
-        sent_bytes = 2 * elements * 4 * (comm.size - 1) / comm.size
         yield stamped(
             {
-                "name": f"allreduce {algorithm}",
-                "kernel": algorithm,
+                "name": f"allreduce {wire}",
+                "kernel": name,
+                "wire": wire,
                 "shape": f"{elements} float32",
                 "threads": 1,
                 "ranks": comm.size,
@@ -101,6 +108,32 @@ def rows(comm: Any, *, elements: int, seconds: float) -> Iterator[dict[str, Any]
                 "p10_s": times_s[len(times_s) // 10],
                 "p90_s": times_s[-1 - len(times_s) // 10],
                 "min_s": times_s[0],
-                "gb_per_s": sent_bytes / median_s * 1e-9,
+                "ratio": median_s / statistics.median(samples[YARDSTICK]),
+                "sent_bytes": sent_bytes[name],
+                "gb_per_s": 2 * elements * 4 * (comm.size - 1) / comm.size / median_s * 1e-9,
             }
         )
+
+
+def _calls(comm: Any) -> dict[str, tuple[Callable[[Any], None], str]]:
+    """What is timed: name, the call, its wire format."""
+    from floodtide import _core
+
+    def own(algorithm: str, wire: str) -> Callable[[Any], None]:
+        return lambda work: comm.allreduce(work, "sum", algorithm, wire)
+
+    calls: dict[str, tuple[Callable[[Any], None], str]] = {
+        YARDSTICK: (lambda work: comm.blocking_library_allreduce(work, "sum"), "native")
+    }
+    for row in _core.comm.allreduce_rows():
+        calls[row["name"]] = own(row["name"], "native"), "native"
+        if row["wires"] > 1:
+            calls[f"{row['name']} bf16"] = own(row["name"], "bf16"), "bf16"
+    return calls
+
+
+def _check(name: str, wire: str, work: Any, comm: Any) -> None:
+    expected = comm.size * (np.arange(len(work)) % 1000) + sum(range(comm.size))
+    roundings = comm.size + 3 if wire == "bf16" else 0  # the sums themselves are whole numbers
+    if not (np.abs(work - expected) <= ((1 + 2.0**-8) ** roundings - 1) * expected).all():
+        raise Error(f"bench allreduce: {name} gave a wrong sum on rank {comm.rank}")

@@ -39,7 +39,9 @@ from floodtide.errors import UnsupportedError
 @click.option(
     "--features", type=click.IntRange(min=1), default=32, show_default=True, help="Feature maps."
 )
-@click.option("--algorithm", default="ring", show_default=True, help="Allreduce: ring or mpi.")
+@click.option(
+    "--algorithm", default="ring", show_default=True, help="Allreduce, as `comm.algorithm`."
+)
 @seconds_option
 @row_options
 def command(

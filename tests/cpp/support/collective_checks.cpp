@@ -205,7 +205,7 @@ void check_traffic(Communicator& comm) {
     if (row.schedule == nullptr) continue;
     for (const std::int64_t length : {0, 1, 5, 1009}) {
       const comm::ScheduleCost cost =
-          comm::cost(comm::allreduce_schedule(row.name, place, length), sizeof(float), kSmallSegmentBytes);
+          comm::cost(comm::allreduce_schedule(row.name, place, length), sizeof(float), kSmallSegmentBytes / sizeof(float));
       std::vector<float> values(static_cast<std::size_t>(length), 1.0F);
       const comm::Traffic before = comm.traffic();
       comm::allreduce(comm, std::span(values), ReduceOp::sum, row.name, kSmallSegmentBytes);

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from launch import check
+from launch import check, script
 
 pytestmark = pytest.mark.mpi
 
@@ -38,7 +38,9 @@ def test_allreduce_agrees_with_numpy_and_on_all_ranks() -> None:
             values = [generator.normal(size=length).astype(np.float32) for generator in generators]
             exact = np.sum(np.float64(values), axis=0)
             bound = 2 * np.finfo(np.float32).eps * np.abs(values).sum(axis=0, dtype=np.float64)
-            for algorithm in (None, "ring", "mpi"):
+            table = "recursive_doubling:0-8192,ring:8193-"
+            names = ("ring", "rabenseifner", "recursive_doubling", "two_level", "mpi")
+            for algorithm in (None, "auto", table, *names):
                 own = values[ft.rank()].copy()
                 total = ft.allreduce(own, op=ft.Sum, algorithm=algorithm)
                 assert total.dtype == np.float32
@@ -52,6 +54,190 @@ def test_allreduce_agrees_with_numpy_and_on_all_ranks() -> None:
         assert (ft.allreduce(counts, op=ft.Min) == np.arange(6).reshape(2, 3)).all()
         """,
     )
+
+
+def test_narrow_wire_halves_the_bytes_within_its_bound() -> None:
+    check(
+        3,
+        """
+        import numpy as np
+        import floodtide as ft
+        from floodtide import _comm
+        ft.init()
+        def sent(*arguments):
+            before = _comm.current().traffic["bytes"]
+            total = ft.allreduce(*arguments)
+            return total, _comm.current().traffic["bytes"] - before
+        values = [np.random.default_rng(r).normal(size=1009).astype(np.float32) for r in range(3)]
+        exact = np.sum(np.float64(values), axis=0)
+        magnitude = np.abs(values).sum(axis=0, dtype=np.float64)
+        for algorithm in ("ring", "rabenseifner", "recursive_doubling", "two_level"):
+            ft.allreduce(values[0], ft.Sum, algorithm)  # two_level asks for the nodes once
+            _, full = sent(values[ft.rank()], ft.Sum, algorithm)
+            total, half = sent(values[ft.rank()], ft.Sum, algorithm, "bf16")
+            assert full == 2 * half > 0
+            assert (np.abs(total - exact) <= ((1 + 2.0**-8) ** 4 - 1) * magnitude).all()
+            assert len({a.tobytes() for a in np.split(ft.allgather(total), 3)}) == 1
+        """,
+    )
+
+
+def test_asynchronous_allreduces_complete_in_any_order() -> None:
+    check(
+        3,
+        """
+        import random
+        import numpy as np
+        import floodtide as ft
+        ft.init()
+        me = ft.rank()
+        arrays = [np.arange(1 + 1000 * i, dtype=np.float32) + me for i in range(10)]
+        algorithms = ["ring", "rabenseifner", "recursive_doubling", "two_level", "mpi"]
+        handles = [
+            ft.allreduce_async(a, ft.Sum if i % 2 else ft.Average, algorithms[i % 5])
+            for i, a in enumerate(arrays)
+        ]
+        order = list(range(10))
+        random.Random(me).shuffle(order)
+        for i in order:
+            while me == 0 and not ft.poll(handles[i]):
+                pass
+            total = ft.synchronize(handles[i])
+            expected = np.arange(1 + 1000 * i, dtype=np.float32) + 1
+            assert (total == expected * (3 if i % 2 else 1)).all(), i
+            assert ft.poll(handles[i]) and ft.synchronize(handles[i]) is total
+        del handles[:]
+        ft.allreduce_async(arrays[1])  # nobody waits: its end does
+        ft.barrier()
+        """,
+    )
+
+
+def test_reduce_scatter_gives_each_rank_its_rows() -> None:
+    check(
+        3,
+        """
+        import numpy as np
+        import floodtide as ft
+        ft.init()
+        rows = np.arange(14, dtype=np.float64).reshape(7, 2)
+        shares = [slice(0, 3), slice(3, 5), slice(5, 7)]
+        assert (ft.reduce_scatter(rows + ft.rank()) == rows[shares[ft.rank()]] + 1).all()
+        counts = np.arange(2) * ft.rank()
+        assert ft.reduce_scatter(counts, op=ft.Max).tolist() == [[0], [2], []][ft.rank()]
+        assert ft.reduce_scatter(np.zeros((0, 3))).shape == (0, 3)
+        """,
+    )
+
+
+def test_rank_that_joined_answers_the_others() -> None:
+    check(
+        3,
+        """
+        import numpy as np
+        import floodtide as ft
+        ft.init()
+        steps = [5, 2, 3][ft.rank()]
+        for step in range(steps):
+            active = [r for r in range(3) if step < [5, 2, 3][r]]
+            average = ft.allreduce(np.float32([ft.rank(), 1]), algorithm="auto" if step > 2 else None)
+            assert average.tolist() == [np.float32(sum(active)) / np.float32(len(active)), 1], step
+            assert ft.allreduce(np.int64([ft.rank()]), op=ft.Min) == min(active)
+            assert ft.broadcast_object("x", 0) == "x"
+        assert ft.join() == 0
+        assert ft.allreduce(np.float32([1]), op=ft.Sum) == 3
+        assert ft.join() == 2
+        """,
+    )
+
+
+def test_joined_rank_refuses_what_needs_its_values() -> None:
+    result = script(
+        2,
+        """
+        import floodtide as ft
+        ft.init()
+        if ft.rank() == 1:
+            ft.join()
+        else:
+            ft.allgather([1])
+        """,
+    )
+
+    assert result.status != 0
+    assert "rank 1: rank 1 has joined and has no values for allgather" in result.stderr
+
+
+def test_process_sets_reduce_apart_from_each_other() -> None:
+    check(
+        4,
+        """
+        import numpy as np
+        import floodtide as ft
+        ft.init()
+        pairs = [ft.ProcessSet([0, 3]), ft.ProcessSet([2, 1])]
+        own, other = pairs if ft.rank() in (0, 3) else pairs[::-1]
+        assert own.included() and not other.included() and own.size() == 2
+        assert own.rank() == own.ranks.index(ft.rank())
+        handle = ft.allreduce_async(np.float32([ft.rank()]), op=ft.Sum, process_set=own)
+        assert ft.allreduce(np.float32([1]), op=ft.Sum) == 4
+        assert ft.synchronize(handle) == sum(own.ranks)
+        assert ft.allgather([ft.rank()], process_set=own).tolist() == list(own.ranks)
+        assert ft.broadcast([ft.rank()], own.ranks[1], process_set=own) == own.ranks[1]
+        assert ft.broadcast_object(ft.rank(), own.ranks[0], process_set=own) == own.ranks[0]
+        assert ft.reduce_scatter(np.ones(2), process_set=own).tolist() == [1]
+        if own.rank() == 1:
+            ft.allreduce(np.ones(1), process_set=own)
+        assert ft.join(process_set=own) == own.ranks[1]
+        ft.barrier(process_set=own)
+        for call in (lambda: ft.barrier(process_set=other), other.rank):
+            try:
+                call()
+            except ft.errors.InvalidArgumentError as error:
+                assert f"rank {ft.rank()} is not in the process set" in str(error)
+            else:
+                raise SystemExit("no error")
+        try:
+            ft.broadcast([1], other.ranks[0], process_set=own)
+        except ft.errors.OutOfRangeError as error:
+            assert "is not in the process set" in str(error)
+        else:
+            raise SystemExit("no error")
+        """,
+    )
+
+
+def test_process_sets_that_differ_are_an_error_on_all_ranks() -> None:
+    check(
+        2,
+        """
+        import floodtide as ft
+        ft.init()
+        try:
+            ft.ProcessSet([ft.rank()])
+        except ft.errors.InvalidArgumentError as error:
+            assert str(error) == "ProcessSet on rank 1: [1]: other ranks than on rank 0, which has [0]"
+        else:
+            raise SystemExit("no error")
+        """,
+    )
+
+
+def test_arrays_of_different_length_name_a_rank_instead_of_hanging() -> None:
+    result = script(
+        2,
+        """
+        import numpy as np
+        import floodtide as ft
+        ft.init()
+        ft.allreduce(np.ones(5 + ft.rank(), np.float32), op=ft.Sum, algorithm="ring")
+        """,
+    )
+
+    assert result.status != 0
+    assert "sum of 6 float32" in result.stderr
+    assert "sum of 5 float32" in result.stderr
+    assert "on rank" in result.stderr
 
 
 def test_broadcasts_reach_every_rank() -> None:

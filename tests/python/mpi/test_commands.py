@@ -29,8 +29,15 @@ def test_bench_allreduce_has_a_row_for_each_algorithm() -> None:
 
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.status == 0
-    assert [row["kernel"] for row in rows] == ["ring", "mpi"]
+    own = ["ring", "rabenseifner", "recursive_doubling", "two_level"]
+    kernels = [f"{name}{wire}" for name in own for wire in ("", " bf16")]
+    assert [row["kernel"] for row in rows] == ["mpi blocking", *kernels, "mpi"]
     assert all(row["ranks"] == 2 and row["samples"] >= 20 and row["gb_per_s"] > 0 for row in rows)
+    sent = {row["kernel"]: row["sent_bytes"] for row in rows}
+    assert sent["ring"] == sent["rabenseifner"] == sent["two_level"] == 4000
+    assert sent["recursive_doubling"] == 4000
+    assert all(sent[name] == 2 * sent[f"{name} bf16"] for name in own)
+    assert {row["kernel"]: row["ratio"] for row in rows}["mpi blocking"] == 1
 
 
 def test_launcher_of_another_family_is_one_line_from_a_command_and_exit_status_2() -> None:

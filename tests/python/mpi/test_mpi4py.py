@@ -45,6 +45,24 @@ def test_split_communicator_makes_ranks_of_its_own() -> None:
     )
 
 
+def test_split_communicator_makes_a_process_set() -> None:
+    check(
+        3,
+        """
+        from mpi4py import MPI
+        import floodtide as ft
+        ft.init()
+        world = MPI.COMM_WORLD
+        pair = ft.ProcessSet(world.Split(0 if world.rank != 1 else MPI.UNDEFINED, -world.rank))
+        assert pair.included() == (world.rank != 1)
+        assert pair.ranks == (() if world.rank == 1 else (2, 0))
+        if pair.included():
+            assert ft.allgather([ft.rank()], process_set=pair).tolist() == [2, 0]
+        ft.barrier()
+        """,
+    )
+
+
 @pytest.mark.parametrize("first", ["floodtide", "mpi4py"])
 def test_whoever_starts_mpi_first_ends_it(first: str) -> None:
     starts = ["ft.init()", "from mpi4py import MPI"]

@@ -117,12 +117,53 @@ def _one_rank() -> None:
         ({"array": np.ones(3, np.int64)}, "Average of int64, expected floating point"),
         ({"array": np.ones(3, np.float16)}, "expected float32, float64 or int64, got float16"),
         ({"array": np.ones(3), "op": "sum"}, "expected Sum, Average, Min or Max, got 'sum'"),
-        ({"array": np.ones(3), "algorithm": "tree"}, "expected one of ring, mpi"),
+        ({"array": np.ones(3), "algorithm": "tree"}, "expected one of ring, rabenseifner"),
+        ({"array": np.ones(3), "algorithm": "ring:5-"}, "a range that begins at 0"),
+        ({"array": np.ones(3), "wire": "bf16"}, "bf16 is for float32, got float64"),
+        ({"array": np.ones(3), "wire": "fp8"}, "expected native or bf16"),
     ],
 )
 def test_allreduce_rejects(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ft.errors.InvalidArgumentError, match=message):
         ft.allreduce(**arguments)
+
+
+@pytest.mark.usefixtures("_one_rank")
+def test_one_rank_has_all_collectives() -> None:
+    values = np.float32([[1, 2], [3, 4], [5, 6]])
+
+    handle = ft.allreduce_async(values, wire="bf16")
+
+    assert ft.poll(handle)
+    assert (ft.synchronize(handle) == values).all()
+    assert (ft.reduce_scatter(values, op=ft.Sum) == values).all()
+    assert (ft.allgather(values[:0]) == values[:0]).all()
+    assert ft.join() == 0
+    assert ft.ProcessSet([0]).size() == 1
+
+
+@pytest.mark.usefixtures("_one_rank")
+@pytest.mark.parametrize(
+    ("ranks", "message"),
+    [([], "at least one rank"), ([0, 0], "none twice"), ([1], "expected ranks from 0 to 0")],
+)
+def test_process_set_rejects(ranks: list[int], message: str) -> None:
+    with pytest.raises(ft.errors.InvalidArgumentError, match=message):
+        ft.ProcessSet(ranks)
+
+
+@pytest.mark.usefixtures("_one_rank")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"array": np.float64(3)}, "at least one axis"),
+        ({"array": np.ones(3, np.int64)}, "Average of int64"),
+        ({"array": np.ones(3), "op": "sum"}, "expected Sum, Average"),
+    ],
+)
+def test_reduce_scatter_rejects(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ft.errors.InvalidArgumentError, match=message):
+        ft.reduce_scatter(**arguments)
 
 
 @pytest.mark.usefixtures("_one_rank")

@@ -15,8 +15,8 @@
 
 namespace floodtide::comm {
 
-/// Message size: large enough to hide the cost of a message, small enough that sending and adding overlap.
-inline constexpr std::size_t kDefaultSegmentBytes = 256 * 1024;
+/// Bytes of the array in one message: enough to hide the cost of a message, few enough that sending and adding overlap.
+inline constexpr std::size_t kDefaultSegmentBytes = 128 * 1024;
 
 /// How values travel. `bf16` halves the bytes of float32: sums are made in float32 and rounded (to nearest, ties to even)
 /// whenever they are sent. Own algorithms only.

@@ -94,6 +94,9 @@ class Communicator {
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
   /// Collective: starts the transport's own allreduce. Throws Error(unsupported) where it has none (only `mpi` has one).
   [[nodiscard]] virtual std::unique_ptr<Request> start_library_allreduce(const ReduceBuffer& buffer, ReduceOp op);
+  /// Collective: the same, blocking. A waiting rank keeps its core busy, cannot be interrupted and holds up every other call of
+  /// the library in its process: what benchmarks compare with, and of no other use. Throws as start_library_allreduce.
+  virtual void blocking_library_allreduce(const ReduceBuffer& buffer, ReduceOp op);
   /// Ends the job, from any one rank: `mpi` ends all processes with this exit status; `threads` and `self` make all waiting
   /// and later calls on every rank fail with Error(communication) naming this rank and the reason, here too.
   [[noreturn]] virtual void abort(int status, std::string_view reason) = 0;

@@ -46,8 +46,8 @@ struct ScheduleCost {
   std::int64_t reductions = 0;  ///< elements combined with arriving ones
 };
 
-/// element_bytes as they travel (2 for bf16); messages of at most segment_bytes (at least one element).
-[[nodiscard]] ScheduleCost cost(const Schedule& schedule, std::size_t element_bytes, std::size_t segment_bytes);
+/// wire_bytes of an element as it travels (2 for bf16); messages of at most segment elements (at least one).
+[[nodiscard]] ScheduleCost cost(const Schedule& schedule, std::size_t wire_bytes, std::int64_t segment);
 
 /// The schedule of a rank for an allreduce of `count` elements. Throws Error(invalid_argument) for an unknown algorithm and
 /// Error(unsupported) for `mpi`, whose steps are the library's.

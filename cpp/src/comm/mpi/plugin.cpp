@@ -98,14 +98,21 @@ int receive(FloodtideMpiComm* comm, int from, int tag, void* out_data, int bytes
   return 0;
 }
 
+const MPI_Datatype kTypes[] = {MPI_FLOAT, MPI_DOUBLE, MPI_INT64_T};
+const MPI_Op kOps[] = {MPI_SUM, MPI_MIN, MPI_MAX};
+
 int allreduce(FloodtideMpiComm* comm, void* inout_data, int count, int type, int op, FloodtideMpiRequest** out_request,
               char* out_message) {
-  const MPI_Datatype types[] = {MPI_FLOAT, MPI_DOUBLE, MPI_INT64_T};
-  const MPI_Op ops[] = {MPI_SUM, MPI_MIN, MPI_MAX};
   auto request = std::make_unique<FloodtideMpiRequest>();
   const std::lock_guard lock(call_mutex());
-  FLOODTIDE_MPI_TRY(MPI_Iallreduce(MPI_IN_PLACE, inout_data, count, types[type], ops[op], comm->comm, &request->request));
+  FLOODTIDE_MPI_TRY(MPI_Iallreduce(MPI_IN_PLACE, inout_data, count, kTypes[type], kOps[op], comm->comm, &request->request));
   *out_request = request.release();
+  return 0;
+}
+
+int blocking_allreduce(FloodtideMpiComm* comm, void* inout_data, int count, int type, int op, char* out_message) {
+  const std::lock_guard lock(call_mutex());
+  FLOODTIDE_MPI_TRY(MPI_Allreduce(MPI_IN_PLACE, inout_data, count, kTypes[type], kOps[op], comm->comm));
   return 0;
 }
 
@@ -164,6 +171,7 @@ constexpr FloodtideMpiTable kTable = {kFloodtideMpiTableVersion,
                                       &send,
                                       &receive,
                                       &allreduce,
+                                      &blocking_allreduce,
                                       &test,
                                       &cancel,
                                       &release_request};

@@ -46,6 +46,7 @@ struct FloodtideMpiTable {
                  char* out_message);
   int (*allreduce)(FloodtideMpiComm* comm, void* inout_data, int count, int type, int op, FloodtideMpiRequest** out_request,
                    char* out_message);
+  int (*blocking_allreduce)(FloodtideMpiComm* comm, void* inout_data, int count, int type, int op, char* out_message);
   int (*test)(FloodtideMpiRequest* request, int* out_done, char* out_message);
   /// Takes back a receive: test() then becomes true whether or not the message came. Sends are left alone.
   int (*cancel)(FloodtideMpiRequest* request, char* out_message);

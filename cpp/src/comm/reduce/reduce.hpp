@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops that collectives run over values: reductions, and the bf16 wire format. Compiled with vectorisation.
+// What collectives do to values: reductions, and the bf16 wire format.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/reduce/body.hpp"
+
+namespace floodtide::comm {
+
+const ReduceLoops kReduceAvx512 = kLoops;
+
+}  // namespace floodtide::comm

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/reduce/reduce.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "floodtide/base/isa.hpp"
+
+namespace floodtide {
+namespace {
+
+using comm::ElementType;
+using comm::ReduceOp;
+
+/// Runs a body at every level that the processor has.
+template <class Body>
+void at_every_level(Body&& body) {
+  for (const Isa level : {Isa::generic, Isa::avx2, Isa::avx512}) {
+    if (level > processor_isa()) continue;
+    ASSERT_EQ(::setenv("FLOODTIDE_ISA", std::string(name(level)).c_str(), 1), 0);
+    body(std::string(name(level)));
+  }
+  ASSERT_EQ(::unsetenv("FLOODTIDE_ISA"), 0);
+}
+
+/// Floats of all kinds: every exponent, both signs, zeros, infinities, subnormals, ties of the rounding.
+std::vector<float> all_kinds(std::size_t count, unsigned seed) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> values = {0.0F, -0.0F, kInfinity, -kInfinity, 1.00390625F, 1.01171875F, 3.4e38F, -3.4e38F, 1e-45F};
+  std::mt19937 random(seed);
+  while (values.size() < count) {
+    const auto value = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
+    if (!std::isnan(value)) values.push_back(value);
+  }
+  values.resize(count);
+  return values;
+}
+
+/// Round to nearest with ties to even, by arithmetic on the neighbours.
+float nearest_bf16(float value) {
+  if (!std::isfinite(value)) return value;
+  const std::uint32_t low = std::bit_cast<std::uint32_t>(value) & 0xFFFF0000U;
+  const double down = std::bit_cast<float>(low);
+  const float next = std::bit_cast<float>(low + 0x10000U);
+  const double up = std::isinf(next) ? std::copysign(std::ldexp(1.0, 128), value) : static_cast<double>(next);
+  const double to_down = std::abs(value - down);
+  const double to_up = std::abs(value - up);
+  if (to_down < to_up || (to_down == to_up && ((low >> 16U) & 1U) == 0)) return static_cast<float>(down);
+  return next;
+}
+
+bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
+
+TEST(Bf16, IsTheNearestAtEveryLevelAndLength) {
+  at_every_level([](const std::string& level) {
+    for (const std::size_t count : {0U, 1U, 15U, 16U, 17U, 63U, 4099U}) {
+      const std::vector<float> values = all_kinds(count, 3);
+      std::vector<std::uint16_t> words(count + 1, 0xABCD);
+      std::vector<float> decoded(count + 1, 7.0F);
+      comm::encode_bf16(values, words.data());
+      comm::decode_bf16(words.data(), std::span(decoded).first(count));
+      std::vector<float> rounded = values;
+      std::vector<std::uint16_t> again(count);
+      comm::encode_bf16_and_round(rounded, again.data());
+      for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_TRUE(same_bits(decoded[i], nearest_bf16(values[i]))) << level << " " << values[i] << " " << decoded[i];
+        ASSERT_TRUE(same_bits(rounded[i], decoded[i]));
+        ASSERT_EQ(again[i], words[i]);
+      }
+      EXPECT_EQ(words[count], 0xABCD);
+      EXPECT_EQ(decoded[count], 7.0F);
+    }
+  });
+}
+
+TEST(Bf16, KeepsNan) {
+  at_every_level([](const std::string& level) {
+    for (const std::uint32_t bits : {0x7F800001U, 0xFFFFFFFFU, 0x7FFFFFFFU, 0x7FC00000U}) {
+      std::vector<float> values(33, std::bit_cast<float>(bits));
+      std::vector<std::uint16_t> words(33);
+      comm::encode_bf16(values, words.data());
+      comm::decode_bf16(words.data(), values);
+      for (const float value : values) EXPECT_TRUE(std::isnan(value)) << level;
+    }
+  });
+}
+
+template <class T>
+T expected(ReduceOp op, T first, T second) {
+  if (op == ReduceOp::sum) {
+    if constexpr (std::is_integral_v<T>) {
+      T sum{};
+      static_cast<void>(__builtin_add_overflow(first, second, &sum));
+      return sum;
+    } else {
+      return first + second;
+    }
+  }
+  if (first != first) return first;
+  return (op == ReduceOp::min ? first < second : first > second) ? first : second;
+}
+
+template <class T>
+void check_reduce(ElementType type, const std::vector<T>& mine, const std::vector<T>& theirs, const std::string& level) {
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max}) {
+    for (const bool other_first : {false, true}) {
+      std::vector<T> inout = mine;
+      comm::reduce_into({reinterpret_cast<std::byte*>(inout.data()), static_cast<std::int64_t>(inout.size()), type},
+                        reinterpret_cast<const std::byte*>(theirs.data()), op, other_first);
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        const T right = other_first ? expected(op, theirs[i], mine[i]) : expected(op, mine[i], theirs[i]);
+        const bool both_nan = inout[i] != inout[i] && right != right;
+        ASSERT_TRUE(both_nan || std::memcmp(&inout[i], &right, sizeof(T)) == 0) << level << " " << comm::name(op);
+      }
+    }
+  }
+}
+
+TEST(Reduce, GivesTheSameBitsAtEveryLevel) {
+  at_every_level([](const std::string& level) {
+    for (const std::size_t count : {0U, 1U, 7U, 8U, 9U, 4099U}) {
+      std::vector<float> mine = all_kinds(count, 5);
+      std::vector<float> theirs = all_kinds(count, 6);
+      std::ranges::reverse(theirs);
+      if (count > 8) mine[3] = theirs[5] = std::numeric_limits<float>::quiet_NaN();
+      if (count > 8) theirs[0] = -mine[0];  // zeros of both signs
+      check_reduce<float>(ElementType::float32, mine, theirs, level);
+      check_reduce<double>(ElementType::float64, {mine.begin(), mine.end()}, {theirs.begin(), theirs.end()}, level);
+      std::mt19937_64 random(count);
+      std::vector<std::int64_t> integers(count);
+      std::vector<std::int64_t> others(count);
+      for (auto& value : integers) value = static_cast<std::int64_t>(random());
+      for (auto& value : others) value = static_cast<std::int64_t>(random());
+      check_reduce<std::int64_t>(ElementType::int64, integers, others, level);
+    }
+  });
+}
+
+TEST(Reduce, OfWordsIsTheReductionOfWhatTheyMean) {
+  at_every_level([](const std::string& level) {
+    const std::vector<float> mine = all_kinds(1009, 8);
+    std::vector<std::uint16_t> words(mine.size());
+    comm::encode_bf16(all_kinds(1009, 9), words.data());
+    std::vector<float> theirs(mine.size());
+    comm::decode_bf16(words.data(), theirs);
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max}) {
+      for (const bool words_first : {false, true}) {
+        std::vector<float> inout = mine;
+        comm::reduce_bf16_into(inout, words.data(), op, words_first);
+        for (std::size_t i = 0; i < mine.size(); ++i) {
+          const float right = words_first ? expected(op, theirs[i], mine[i]) : expected(op, mine[i], theirs[i]);
+          ASSERT_TRUE(same_bits(inout[i], right) || (std::isnan(inout[i]) && std::isnan(right))) << level;
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace floodtide
