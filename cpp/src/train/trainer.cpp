@@ -15,18 +15,12 @@
 #include "floodtide/comm/exact_sum.hpp"
 #include "floodtide/comm/watchdog.hpp"
 #include "train/checkpoint.hpp"
+#include "train/exchange.hpp"
 #include "train/local_walkers.hpp"
+#include "train/updates.hpp"
 
 namespace floodtide::train {
 namespace {
-
-// What travels with the gradients: how many fields of view they are from, whether this rank failed, and one number a request.
-constexpr std::size_t kFovs = 0;
-constexpr std::size_t kFailed = 1;
-constexpr std::size_t kFirstRequest = 2;
-constexpr std::uint32_t kRequests[] = {kLog, kCheckpoint, kStop};
-constexpr std::size_t kFlags = 16;  // a cache line, so that the gradients behind them are aligned
-static_assert(kFirstRequest + std::size(kRequests) <= kFlags);
 
 /// The message's parts: flags, then the parameters' gradients. The flags lie in front because backward finishes the first
 /// layers last: what is at the end of the message can leave first.
@@ -63,6 +57,10 @@ void check(const TrainerOptions& options, const comm::Communicator& communicator
   FLOODTIDE_REQUIRE(options.average >= 0 && options.average < 1, invalid_argument, "train: average is ", options.average,
                     ", expected at least 0 and below 1");
   FLOODTIDE_REQUIRE(options.prefetch >= 1, invalid_argument, "train: prefetch is ", options.prefetch, ", expected at least 1");
+  FLOODTIDE_REQUIRE(options.mode == Mode::synchronous || options.exactness == Exactness::run, invalid_argument,
+                    "train: exactness 'workers' needs the synchronous mode, in which every update has all walkers' gradients");
+  FLOODTIDE_REQUIRE(options.mode == Mode::synchronous || options.wire == comm::Wire::native, invalid_argument,
+                    "train: a wire format needs the synchronous mode");
   FLOODTIDE_REQUIRE(options.accumulate >= 1, invalid_argument, "train: accumulate is ", options.accumulate,
                     ", expected at least 1");
   FLOODTIDE_REQUIRE(options.epochs >= 1, invalid_argument, "train: epochs is ", options.epochs, ", expected at least 1");
@@ -87,6 +85,19 @@ Exactness exactness_named(std::string_view name) {
   raise(ErrorCode::invalid_argument, "exactness is '", name, "', expected run or workers");
 }
 
+Mode mode_named(std::string_view name) {
+  if (name == "synchronous") return Mode::synchronous;
+  if (name == "partial") return Mode::partial;
+  if (name == "asynchronous") return Mode::asynchronous;
+  raise(ErrorCode::invalid_argument, "mode is '", name, "', expected synchronous, partial or asynchronous");
+}
+
+Late late_named(std::string_view name) {
+  if (name == "drop") return Late::drop;
+  if (name == "carry") return Late::carry;
+  raise(ErrorCode::invalid_argument, "late is '", name, "', expected drop or carry");
+}
+
 OnExhausted on_exhausted_named(std::string_view name) {
   if (name == "cycle") return OnExhausted::cycle;
   if (name == "join") return OnExhausted::join;
@@ -96,33 +107,34 @@ OnExhausted on_exhausted_named(std::string_view name) {
 
 struct Trainer::Impl {
   nn::Ffn& network;
-  std::unique_ptr<optim::Optimizer> optimizer;
-  std::unique_ptr<optim::Schedule> schedule;
   const data::ExampleSource& examples;
   comm::Communicator& communicator;
   TrainerOptions options;
   LocalWalkers walkers;
   Timeline timeline;
-  AlignedBuffer<float> message;  // see message_parts
-  AlignedBuffer<float> average;  // of the parameters; empty without
-  AlignedBuffer<float> each;     // gradients of each walker of this rank; for Exactness::workers
+  AlignedBuffer<float> message;     // see message_parts
+  AlignedBuffer<float> parameters;  // where updates happen while the network computes; only if an exchange does them
+  AlignedBuffer<float> each;        // gradients of each walker of this rank; for Exactness::workers
+  ParameterUpdates updates;
   std::int64_t step = 0;
-  // Exactly one of them sums the gradients.
+  bool met = true;  // all ranks are at the same step, and nothing is under way
+  // Exactly one of them takes the gradients.
   std::optional<comm::Reducer> reducer;
   std::optional<comm::ExactSum> exact_sum;
+  std::unique_ptr<Exchange> exchange;
   std::optional<comm::Watchdog> watchdog;  // last, so that its thread ends first
 
-  Impl(nn::Ffn& net, std::unique_ptr<optim::Optimizer> opt, std::unique_ptr<optim::Schedule> rates,
+  Impl(nn::Ffn& net, std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,
        const data::ExampleSource& source, comm::Communicator& ranks, const TrainerOptions& trainer_options)
       : network(net),
-        optimizer(std::move(opt)),
-        schedule(std::move(rates)),
         examples(source),
         communicator(ranks),
         options(trainer_options),
         walkers(net, source, local_options(trainer_options, ranks)),
         message(static_cast<std::int64_t>(kFlags) + net.layout().size()),
-        average(trainer_options.average > 0 ? net.layout().size() : 0) {
+        parameters(trainer_options.mode == Mode::synchronous ? 0 : net.layout().size()),
+        updates(trainer_options.mode == Mode::synchronous ? net.parameters() : parameters.span(), net.layout(),
+                std::move(optimizer), std::move(schedule), options) {
     if (options.exactness == Exactness::workers) {
       each = AlignedBuffer<float>(std::ssize(walkers.walkers()) * options.accumulate * net.layout().size());
     }
@@ -130,7 +142,12 @@ struct Trainer::Impl {
 
   // Collective.
   void connect() {
-    if (options.exactness == Exactness::workers) {
+    const ExchangeOptions apart{message.span().size(), options.contributors, options.late, options.algorithm};
+    if (options.mode == Mode::partial) {
+      exchange = make_partial_exchange(communicator, updates, apart);
+    } else if (options.mode == Mode::asynchronous) {
+      exchange = make_parameter_server(communicator, updates, apart);
+    } else if (options.exactness == Exactness::workers) {
       exact_sum.emplace(communicator, gradient_parts(network.layout()), options.walkers * options.accumulate,
                         options.algorithm);
     } else {
@@ -142,19 +159,17 @@ struct Trainer::Impl {
     }
   }
 
+  // The network's parameters are new: of the start, or read from a file.
+  void take_parameters() {
+    network.parameters_changed();
+    std::ranges::copy(network.parameters().first(parameters.span().size()), parameters.span().begin());
+  }
+
   std::span<float> gradients() { return message.span().subspan(kFlags); }
   std::span<float> flags() { return message.span().first(kFlags); }
 
-  [[nodiscard]] CheckpointState state() { return {network, average.span(), *optimizer, step, options.seed, options.walkers}; }
-
-  // The first steps count more: an average that remembers the initial parameters for 1 / (1 - decay) steps is of no use.
-  void update_average() {
-    const auto done = static_cast<double>(step);
-    const auto keep = static_cast<float>(std::min(options.average, (1 + done) / (10 + done)));
-    const std::span<const float> parameters = network.parameters();
-    for (std::size_t i = 0; i < average.span().size(); ++i) {
-      average.span()[i] = keep * average.span()[i] + (1 - keep) * parameters[i];
-    }
+  [[nodiscard]] CheckpointState state() {
+    return {network, updates.average(), updates.optimizer(), step, options.seed, options.walkers};
   }
 
   /// What a rank has done in a step.
@@ -166,7 +181,7 @@ struct Trainer::Impl {
   // Forward and backward of the next fields of view of this rank's walkers.
   Local run_walkers() {
     const double scale = 1.0 / static_cast<double>(options.walkers * options.accumulate);
-    const auto parameters = static_cast<std::size_t>(network.layout().size());
+    const auto length = static_cast<std::size_t>(network.layout().size());
     Local local;
     for (int round = 0; round < options.accumulate; ++round) {
       std::int64_t fovs = 0;
@@ -177,9 +192,8 @@ struct Trainer::Impl {
       const ScopedEvent event(&timeline, {"compute", "step", step});
       if (exact_sum) {
         walkers.compute_each(
-            each.span().subspan(static_cast<std::size_t>(local.fovs) * parameters, static_cast<std::size_t>(fovs) * parameters),
-            scale);
-      } else if (round + 1 < options.accumulate) {
+            each.span().subspan(static_cast<std::size_t>(local.fovs) * length, static_cast<std::size_t>(fovs) * length), scale);
+      } else if (round + 1 < options.accumulate || !reducer) {
         walkers.compute(gradients(), scale, {});
       } else {
         walkers.compute(gradients(), scale, [this](std::size_t entry) { reducer->ready(1 + entry); });
@@ -204,22 +218,82 @@ struct Trainer::Impl {
     exact_sum->run(each.span().first(static_cast<std::size_t>(local.fovs * network.layout().size())), gradients());
   }
 
-  // Fields of view that were left out because their walkers are through: the rest weighs more.
-  void weigh(double fovs) {
-    const double wanted = static_cast<double>(options.walkers * options.accumulate);
-    if (fovs == wanted) return;
-    const auto factor = static_cast<float>(wanted / fovs);
-    for (float& gradient : gradients()) gradient *= factor;
+  StepReport report_of(const Local& local) {
+    StepReport report;
+    report.step = step;
+    report.loss = local.loss_sum / static_cast<double>(std::max<std::int64_t>(local.fovs, 1));
+    report.lr = updates.rate(step);
+    return report;
   }
 
-  void require_finite_gradients() {
-    for (const ParameterLayout::Entry& entry : network.layout().entries()) {
-      const auto values = part(gradients(), entry);
-      if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); })) {
-        throw comm::AgreedError(ErrorCode::numerical,
-                                str_cat("train: the averaged gradient of '", entry.name, "' is not finite at step ", step), 0);
+  // Fills the message; what fails here is thrown once the others know.
+  Local fill_message(std::uint32_t requests, std::exception_ptr& out_failure) {
+    Local local;
+    std::ranges::fill(message.span(), 0.0F);
+    if (reducer) reducer->begin(step);
+    try {
+      local = run_walkers();
+      if (options.on_exhausted == OnExhausted::stop && walkers.exhausted()) requests |= kStop;
+      for (std::size_t i = 0; i < std::size(kRequests); ++i) {
+        flags()[kFirstRequest + i] = (requests & kRequests[i]) != 0 ? 1.0F : 0.0F;
       }
+      flags()[kFovs] = static_cast<float>(local.fovs);
+    } catch (...) {
+      // The other ranks are on their way into the sum: this one joins them, tells, and all fail together.
+      out_failure = std::current_exception();
+      flags()[kFailed] = 1.0F;
     }
+    return local;
+  }
+
+  // All ranks wait for each other.
+  StepReport step_together(std::uint32_t requests) {
+    std::exception_ptr failure;
+    const Local local = fill_message(requests, failure);
+    sum(local);
+    if (flags()[kFailed] > 0) comm::agree(communicator, failure);
+    StepReport report = report_of(local);
+    report.requests = requests_of(flags());
+    if (flags()[kFovs] == 0) {  // every walker is through
+      report.requests |= kStop;
+      return report;
+    }
+    const ScopedTimer timer(walkers.metrics().update_s);
+    const ScopedEvent event(&timeline, {"update", "step", step});
+    updates.update(message.span(), step);  // all ranks hold the same sums, so all throw or none
+    network.parameters_changed();
+    ++step;
+    return report;
+  }
+
+  // This rank gives its gradients away and goes on with what parameters there are.
+  StepReport step_apart(std::uint32_t requests) {
+    if (met) exchange->resume(step);
+    std::exception_ptr failure;
+    const Local local = fill_message(requests, failure);
+    StepReport report = report_of(local);
+    ExchangeReport given;
+    {
+      const ScopedTimer timer(walkers.metrics().reduce_s);
+      const ScopedEvent event(&timeline, {"exchange", "communication", step});
+      given = exchange->give(message.span(), step, network.parameters());
+    }
+    network.parameters_changed();
+    step = given.step;
+    met = report.met = given.meet;
+    report.requests = given.requests;
+    if (given.failed) comm::agree(communicator, failure);
+    if (failure) std::rethrow_exception(failure);  // the others met before they could know
+    if (given.used) {
+      walkers.metrics().staleness_sum += given.staleness * local.fovs;
+    } else {
+      walkers.metrics().dropped += local.fovs;
+    }
+    // Only rank 0 averages the parameters of a server.
+    if (met && options.mode == Mode::asynchronous && !updates.average().empty()) {
+      comm::broadcast(communicator, std::as_writable_bytes(updates.average()), 0);
+    }
+    return report;
   }
 };
 
@@ -235,8 +309,8 @@ Trainer::Trainer(nn::Ffn& network, std::unique_ptr<optim::Optimizer> optimizer, 
   comm::agree(communicator, failure);
   impl_->connect();  // what it may refuse all ranks refuse alike
   comm::broadcast(communicator, std::as_writable_bytes(network.parameters()), 0);
-  network.parameters_changed();
-  if (!impl_->average.span().empty()) std::ranges::copy(network.parameters(), impl_->average.span().begin());
+  impl_->take_parameters();
+  std::ranges::copy(network.parameters().first(impl_->updates.average().size()), impl_->updates.average().begin());
   check_replicas();
   impl_->walkers.start_prefetcher();
 }
@@ -244,48 +318,7 @@ Trainer::Trainer(nn::Ffn& network, std::unique_ptr<optim::Optimizer> optimizer, 
 Trainer::~Trainer() = default;
 
 StepReport Trainer::step(std::uint32_t requests) {
-  Impl& t = *impl_;
-  std::exception_ptr failure;
-  Impl::Local local;
-  std::ranges::fill(t.message.span(), 0.0F);
-  if (t.reducer) t.reducer->begin(t.step);
-  try {
-    local = t.run_walkers();
-    if (t.options.on_exhausted == OnExhausted::stop && t.walkers.exhausted()) requests |= kStop;
-    for (std::size_t i = 0; i < std::size(kRequests); ++i) {
-      t.flags()[kFirstRequest + i] = (requests & kRequests[i]) != 0 ? 1.0F : 0.0F;
-    }
-    t.flags()[kFovs] = static_cast<float>(local.fovs);
-  } catch (...) {
-    // The other ranks are on their way into the sum: this one joins them, tells, and all fail together.
-    failure = std::current_exception();
-    t.flags()[kFailed] = 1.0F;
-  }
-  t.sum(local);
-  if (t.flags()[kFailed] > 0) comm::agree(t.communicator, failure);
-
-  StepReport report;
-  report.step = t.step;
-  report.loss = local.loss_sum / static_cast<double>(std::max<std::int64_t>(local.fovs, 1));
-  report.lr = t.schedule->at(t.step);
-  for (std::size_t i = 0; i < std::size(kRequests); ++i) {
-    if (t.flags()[kFirstRequest + i] > 0) report.requests |= kRequests[i];
-  }
-  const double fovs = t.flags()[kFovs];
-  if (fovs == 0) {  // every walker is through
-    report.requests |= kStop;
-    return report;
-  }
-  const ScopedTimer timer(t.walkers.metrics().update_s);
-  const ScopedEvent event(&t.timeline, {"update", "step", t.step});
-  t.weigh(fovs);
-  t.require_finite_gradients();  // all ranks hold the same sums, so all throw or none
-  optim::clip_entries(t.gradients(), static_cast<float>(t.options.clip));
-  t.optimizer->step(t.network.parameters(), t.gradients(), report.lr);
-  t.network.parameters_changed();
-  t.update_average();
-  ++t.step;
-  return report;
+  return impl_->exchange ? impl_->step_apart(requests) : impl_->step_together(requests);
 }
 
 std::int64_t Trainer::steps_done() const noexcept { return impl_->step; }
@@ -325,7 +358,7 @@ void Trainer::record_failure(const std::string& reason) const {
 }
 
 void Trainer::copy_average(nn::Ffn& network) const {
-  const std::span<const float> average = impl_->average.span();
+  const std::span<const float> average = impl_->updates.average();
   FLOODTIDE_REQUIRE(!average.empty(), invalid_argument, "copy_average: this trainer keeps no average");
   FLOODTIDE_REQUIRE(average.size() == network.parameters().size(), shape_mismatch, "copy_average: the network has ",
                     network.parameters().size(), " parameters, expected ", average.size());
@@ -336,12 +369,13 @@ void Trainer::copy_average(nn::Ffn& network) const {
 Metrics Trainer::take_metrics() {
   Metrics sum = std::exchange(impl_->walkers.metrics(), {});
   const ScopedEvent event(&impl_->timeline, {"metrics", "communication", impl_->step});
-  std::int64_t counts[] = {sum.fovs,           sum.examples,       sum.true_positive,
-                           sum.false_positive, sum.false_negative, sum.true_negative};
+  std::int64_t counts[] = {sum.fovs,          sum.examples,       sum.dropped,        sum.staleness_sum,
+                           sum.true_positive, sum.false_positive, sum.false_negative, sum.true_negative};
   double sums[] = {sum.loss_sum, sum.data_s, sum.compute_s, sum.reduce_s, sum.update_s};
   comm::allreduce(impl_->communicator, std::span<std::int64_t>(counts), comm::ReduceOp::sum, impl_->options.algorithm);
   comm::allreduce(impl_->communicator, std::span<double>(sums), comm::ReduceOp::sum, impl_->options.algorithm);
-  return {counts[0], counts[1], counts[2], counts[3], counts[4], counts[5], sums[0], sums[1], sums[2], sums[3], sums[4]};
+  return {counts[0], counts[1], counts[2], counts[3], counts[4], counts[5], counts[6],
+          counts[7], sums[0],   sums[1],   sums[2],   sums[3],   sums[4]};
 }
 
 void Trainer::save(const std::string& path, const std::string& configuration) {
@@ -355,7 +389,7 @@ void Trainer::load(const std::string& path) {
   std::exception_ptr failure;
   try {
     t.step = load_checkpoint(path, t.state(), t.walkers.walkers(), t.examples);
-    t.network.parameters_changed();
+    t.take_parameters();
   } catch (...) {
     failure = std::current_exception();
   }

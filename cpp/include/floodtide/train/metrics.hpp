@@ -9,6 +9,8 @@ namespace floodtide::train {
 struct Metrics {
   std::int64_t fovs = 0;           ///< fields of view: one a walker and step
   std::int64_t examples = 0;       ///< examples begun
+  std::int64_t dropped = 0;        ///< fields of view whose gradients came too late for any update
+  std::int64_t staleness_sum = 0;  ///< of the fields of view used: updates since the parameters they saw
   std::int64_t true_positive = 0;  ///< voxels, updated logits against labels at probability 0.5
   std::int64_t false_positive = 0;
   std::int64_t false_negative = 0;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,6 +37,23 @@ enum class OnExhausted {
 /// "cycle", "join" or "stop". Throws Error(invalid_argument) for another name.
 [[nodiscard]] OnExhausted on_exhausted_named(std::string_view name);
 
+/// Whose gradients make an update.
+enum class Mode {
+  synchronous,  ///< all ranks': they wait for each other
+  partial,      ///< those of the first `contributors` ranks that are ready; the others are not waited for
+  asynchronous  ///< each rank's, as soon as they are there, at a parameter server on rank 0: what synchronous is compared with
+};
+/// "synchronous", "partial" or "asynchronous". Throws Error(invalid_argument) for another name.
+[[nodiscard]] Mode mode_named(std::string_view name);
+
+/// What becomes of gradients that come after the update that they were for was made without them.
+enum class Late {
+  drop,  ///< nothing
+  carry  ///< they go into the next one
+};
+/// "drop" or "carry". Throws Error(invalid_argument) for another name.
+[[nodiscard]] Late late_named(std::string_view name);
+
 struct TrainerOptions {
   std::int64_t walkers = 1;  ///< over all ranks; rank r of N owns the walkers w with w mod N = r
   std::uint64_t seed = 0;
@@ -49,6 +67,13 @@ struct TrainerOptions {
   OnExhausted on_exhausted = OnExhausted::cycle;
   std::int64_t epochs = 1;  ///< passes through its shard that exhaust a walker, but for OnExhausted::cycle
   Exactness exactness = Exactness::run;
+  Mode mode = Mode::synchronous;
+  int contributors = 1;  ///< ranks; Mode::partial only
+  Late late = Late::drop;
+  /// All ranks meet after that many updates, and every meet_every ones (0: not); in other modes than Mode::synchronous they
+  /// do not at every step.
+  std::int64_t steps = std::numeric_limits<std::int64_t>::max();
+  std::int64_t meet_every = 0;
   std::int64_t bucket_bytes = 256 * 1024;  ///< least size of the parts in which gradients are summed while backward goes on
   comm::Wire wire = comm::Wire::native;    ///< of the gradients; Exactness::run only
   double timeout_s = 0;                    ///< of the watchdog (comm::Watchdog); 0: none
@@ -65,6 +90,7 @@ struct StepReport {
   double loss = 0;             ///< mean over this rank's fields of view
   double lr = 0;               ///< rate of this update
   std::uint32_t requests = 0;  ///< union of what all ranks asked for
+  bool met = true;             ///< all ranks are at the same step: only then may collectives follow, or requests be set
 };
 
 /// Synchronous data-parallel training of a flood-filling network. Every rank holds a full replica, works on the fields of

@@ -84,13 +84,18 @@ std::unique_ptr<Trainer> RunFixture::trainer(nn::Ffn& network, const data::Examp
 
 std::vector<float> RunFixture::run(int ranks, std::int64_t walkers, const std::function<void(Trainer&)>& body,
                                    const TrainerOptions& options) const {
+  return run_ranks(ranks, walkers, [&](Trainer& trainer, int) { body(trainer); }, options);
+}
+
+std::vector<float> RunFixture::run_ranks(int ranks, std::int64_t walkers, const std::function<void(Trainer&, int)>& body,
+                                         const TrainerOptions& options) const {
   std::vector<float> parameters;
   comm::run_threads(ranks, [&](comm::Communicator& communicator) {
     set_num_threads(1);
     const data::ExampleSource source = examples(walkers);
     nn::Ffn net = network();
     const auto one = trainer(net, source, communicator, walkers, "adam", options);
-    body(*one);
+    body(*one, communicator.rank());
     one->check_replicas();
     if (communicator.rank() == 0) parameters.assign(net.parameters().begin(), net.parameters().end());
   });

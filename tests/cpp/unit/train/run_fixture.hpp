@@ -37,6 +37,9 @@ class RunFixture : public testing::Test {
   /// Trains on `ranks` threads: `body(trainer)` on every rank; returns rank 0's parameters at the end.
   std::vector<float> run(int ranks, std::int64_t walkers, const std::function<void(Trainer&)>& body,
                          const TrainerOptions& options = {}) const;
+  /// The same, with body(trainer, rank).
+  std::vector<float> run_ranks(int ranks, std::int64_t walkers, const std::function<void(Trainer&, int)>& body,
+                               const TrainerOptions& options) const;
 
  private:
   std::filesystem::path folder_;

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/comm/collectives.hpp"
@@ -198,6 +199,129 @@ TEST_F(TrainerTest, WalkersThatAreThroughLeaveTheOthersTheirWeight) {
       EXPECT_GE(examples_begun[0], wanted / 2);
       EXPECT_LE(examples_begun[0], wanted);
     }
+  }
+}
+
+/// Steps until all ranks meet after `total` updates; returns this rank's steps.
+int steps_until(Trainer& trainer, std::int64_t total) {
+  for (int done = 1;; ++done) {
+    const StepReport report = trainer.step();
+    if (report.met && trainer.steps_done() >= total) return done;
+  }
+}
+
+TEST_F(TrainerTest, APartialAverageOfAllRanksIsTheSynchronousOne) {
+  const auto expected = run(3, 3, [](Trainer& trainer) { steps(trainer, 20); });
+  TrainerOptions options;
+  options.mode = Mode::partial;
+  options.contributors = 3;
+  options.steps = 20;
+  const auto partial = run(
+      3, 3,
+      [](Trainer& trainer) {
+        EXPECT_EQ(steps_until(trainer, 20), 20);
+        EXPECT_EQ(trainer.take_metrics().dropped, 0);
+      },
+      options);
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(partial[i], expected[i], 1e-3);
+}
+
+TEST_F(TrainerTest, APartialAverageDoesNotWaitForASlowRank) {
+  for (const Late late : {Late::drop, Late::carry}) {
+    TrainerOptions options;
+    options.mode = Mode::partial;
+    options.contributors = 3;
+    options.late = late;
+    options.steps = 60;
+    options.meet_every = 20;
+    constexpr auto slow = std::chrono::milliseconds(20);
+    const double start = now_s();
+    run_ranks(
+        4, 4,
+        [&](Trainer& trainer, int rank) {
+          std::int64_t met = 0;
+          int done = 0;
+          while (trainer.steps_done() < 60) {
+            if (rank == 3) std::this_thread::sleep_for(slow);
+            met += trainer.step().met ? 1 : 0;
+            ++done;
+          }
+          EXPECT_EQ(met, 3);
+          const Metrics sums = trainer.take_metrics();
+          // Every field of view was used or is known to have been dropped.
+          if (late == Late::drop) {
+            EXPECT_GE(sums.fovs - sums.dropped, 3 * 60);
+            EXPECT_LE(sums.fovs - sums.dropped, 4 * 60);
+            EXPECT_EQ(sums.staleness_sum, 0);
+          } else {
+            EXPECT_LE(sums.dropped, 3);
+            EXPECT_GT(sums.staleness_sum, 0);
+          }
+        },
+        options);
+    EXPECT_LT(now_s() - start, 60 * 0.02) << "as slow as the slow rank";
+  }
+}
+
+TEST_F(TrainerTest, AParameterServerAppliesEachRanksGradientsAsTheyCome) {
+  TrainerOptions options;
+  options.mode = Mode::asynchronous;
+  options.average = 0.9;
+  options.steps = 200;
+  options.meet_every = 50;
+  double first = 0, last = 0;
+  run_ranks(
+      3, 3,
+      [&](Trainer& trainer, int rank) {
+        double sum = 0;
+        std::int64_t count = 0;
+        while (trainer.steps_done() < 200) {
+          const StepReport report = trainer.step();
+          sum += report.loss;
+          ++count;
+          if (!report.met) continue;
+          trainer.check_replicas();
+          nn::Ffn averaged = network();
+          trainer.copy_average(averaged);
+          if (rank == 0) (report.step < 60 ? first : last) = sum / static_cast<double>(count);
+          sum = 0;
+          count = 0;
+        }
+        const Metrics sums = trainer.take_metrics();
+        EXPECT_EQ(sums.fovs - sums.dropped, 200);
+        EXPECT_GT(sums.staleness_sum, 0);
+        EXPECT_LE(sums.staleness_sum, 200 * 20);
+      },
+      options);
+  EXPECT_LT(last, first);
+}
+
+TEST_F(TrainerTest, InEveryModeAFailureEndsAllRanks) {
+  for (const Mode mode : {Mode::partial, Mode::asynchronous}) {
+    TrainerOptions options;
+    options.mode = mode;
+    options.contributors = 2;
+    std::atomic<int> failed = 0;
+    EXPECT_THROW(comm::run_threads(3,
+                                   [&](comm::Communicator& communicator) {
+                                     const data::ExampleSource source = examples(3);
+                                     nn::Ffn net = network();
+                                     const auto one = trainer(net, source, communicator, 3, "adam", options);
+                                     try {
+                                       for (int i = 0; i < 1000; ++i) {
+                                         if (i == 3 && communicator.rank() == 1) {
+                                           net.parameters().back() = std::numeric_limits<float>::quiet_NaN();
+                                           net.parameters_changed();
+                                         }
+                                         static_cast<void>(one->step());
+                                       }
+                                     } catch (const Error& error) {
+                                       if (std::string(error.what()).find("walker 1") != std::string::npos) ++failed;
+                                       throw;
+                                     }
+                                   }),
+                 Error);
+    EXPECT_EQ(failed, 3) << static_cast<int>(mode);
   }
 }
 

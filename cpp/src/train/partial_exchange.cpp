@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Three messages make an update. A rank with gradients tells rank 0 (`Ready`); when enough are ready, rank 0 tells all whose
+// gradients are in (the close, a broadcast); then all ranks' threads sum. Under Late::drop, gradients of parameters older than
+// the update being collected are worth nothing, which rank 0 and their owner both see from the step alone.
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/memory.hpp"
+#include "floodtide/comm/collectives.hpp"
+#include "train/exchange.hpp"
+
+namespace floodtide::train {
+namespace {
+
+constexpr int kReadyTag = 1;
+constexpr std::chrono::milliseconds kSignalPeriod{50};
+constexpr std::chrono::microseconds kShortestPause{50}, kLongestPause{1000};
+
+/// A rank's gradients wait.
+struct Ready {
+  std::int64_t base = 0;     // updates that their parameters had seen
+  std::int64_t meeting = 0;  // number of meetings before: what was told before the last one is void
+  std::int64_t failed = 0;
+};
+
+class PartialExchange final : public Exchange {
+ public:
+  PartialExchange(comm::Communicator& comm, Updates& updates, const ExchangeOptions& options)
+      : on_wait_(comm.on_wait()),
+        comm_(comm.split(0, comm.rank())),
+        updates_(updates),
+        options_(options),
+        message_(static_cast<std::int64_t>(options.length)),
+        in_(static_cast<std::size_t>(comm.size())),
+        peers_(static_cast<std::size_t>(comm.size())),
+        pending_(static_cast<std::int64_t>(options.length)) {
+    FLOODTIDE_REQUIRE(options.contributors >= 1 && options.contributors <= comm.size(), invalid_argument,
+                      "train: ", options.contributors, " contributors, expected 1 to ", comm.size(), ", the number of ranks");
+    thread_ = std::thread([this] { run(); });
+  }
+  PartialExchange(const PartialExchange&) = delete;
+  PartialExchange& operator=(const PartialExchange&) = delete;
+  PartialExchange(PartialExchange&&) = delete;
+  PartialExchange& operator=(PartialExchange&&) = delete;
+
+  ~PartialExchange() override {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void resume(std::int64_t step) override {
+    const std::lock_guard lock(mutex_);
+    step_ = step;
+    ++meetings_;
+    meeting_ = false;
+    announced_ = false;
+    changed_.notify_all();
+  }
+
+  ExchangeReport give(std::span<const float> message, std::int64_t base_step, std::span<float> out_parameters) override {
+    std::unique_lock lock(mutex_);
+    wait(lock, [this] { return !waiting_ || meeting_; });  // for what an earlier meeting left
+    ExchangeReport report;
+    const bool stale = options_.late == Late::drop && base_step < step_;
+    if (waiting_ || (stale && message[kFailed] == 0)) {
+      report.used = false;
+    } else {
+      std::ranges::copy(message, pending_.span().begin());
+      pending_base_ = base_step;
+      waiting_ = true;
+      announced_ = false;
+      changed_.notify_all();
+      wait(lock, [this] { return !waiting_ || meeting_; });
+      report.used = waiting_ ? options_.late == Late::carry : used_;
+      if (waiting_ && options_.late == Late::drop) waiting_ = false;
+    }
+    report.step = step_;
+    report.staleness = std::max<std::int64_t>(0, step_ - 1 - base_step);
+    report.meet = meeting_;
+    if (meeting_) {
+      report.failed = failed_;
+      report.requests = requests_;
+    }
+    std::ranges::copy(updates_.parameters(), out_parameters.begin());
+    return report;
+  }
+
+ private:
+  /// What rank 0 knows of a rank.
+  struct Peer {
+    Ready incoming;
+    std::unique_ptr<comm::Request> request;
+    std::optional<Ready> ready;
+  };
+
+  template <class Condition>
+  void wait(std::unique_lock<std::mutex>& lock, Condition condition) {
+    while (true) {
+      if (failure_) std::rethrow_exception(failure_);
+      if (condition()) return;
+      if (changed_.wait_for(lock, kSignalPeriod) == std::cv_status::timeout && on_wait_) {
+        lock.unlock();
+        on_wait_();
+        lock.lock();
+      }
+    }
+  }
+
+  void run() {
+    try {
+      while (true) {
+        {
+          std::unique_lock lock(mutex_);
+          changed_.wait(lock, [this] { return over_ || (step_ >= 0 && !meeting_); });
+          if (over_) return;
+        }
+        if (!collect()) return;
+        update();
+      }
+    } catch (...) {
+      {
+        const std::lock_guard lock(mutex_);
+        failure_ = std::current_exception();
+      }
+      changed_.notify_all();
+    }
+  }
+
+  // Until it is known whose gradients are in the next update; false when it is over.
+  bool collect() {
+    const bool decides = comm_->rank() == 0;
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(in_));
+    std::optional<comm::Operation> close;
+    if (!decides) close = comm::start_broadcast(*comm_, bytes, 0);
+    std::chrono::microseconds pause = kShortestPause;
+    while (true) {
+      {
+        std::unique_lock lock(mutex_);
+        if (over_) return false;
+        if (waiting_ && !announced_) announce();
+      }
+      if (decides && enough()) {
+        comm::broadcast(*comm_, bytes, 0);
+        return true;
+      }
+      if (close && close->test()) return true;
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, kLongestPause);
+    }
+  }
+
+  // Tells rank 0 of the pending gradients. With the mutex held.
+  void announce() {
+    const Ready ready{pending_base_, meetings_, pending_.data()[kFailed] > 0 ? 1 : 0};
+    if (comm_->rank() == 0) {
+      peers_[0].ready = ready;
+    } else {
+      if (told_) told_->wait();  // the one before: rank 0 has taken it, because it closed an update since
+      telling_ = ready;
+      told_ = comm_->send(0, kReadyTag, std::as_bytes(std::span(&telling_, 1)));
+    }
+    announced_ = true;
+  }
+
+  // Of rank 0: whether the update can be closed; `in_` then says for whom.
+  bool enough() {
+    const std::lock_guard lock(mutex_);
+    int count = 0;
+    bool failed = false;
+    for (int rank = 0; rank < comm_->size(); ++rank) {
+      Peer& peer = peers_[static_cast<std::size_t>(rank)];
+      if (rank > 0) listen(peer, rank);
+      if (peer.ready && !counts(*peer.ready)) peer.ready.reset();
+      in_[static_cast<std::size_t>(rank)] = peer.ready ? 1 : 0;
+      if (!peer.ready) continue;
+      ++count;
+      failed = failed || peer.ready->failed != 0;
+    }
+    if (count < options_.contributors && !failed) return false;
+    for (Peer& peer : peers_) peer.ready.reset();
+    return true;
+  }
+
+  void listen(Peer& peer, int rank) {
+    while (true) {
+      if (!peer.request) peer.request = comm_->receive(rank, kReadyTag, std::as_writable_bytes(std::span(&peer.incoming, 1)));
+      if (!peer.request->test()) return;
+      peer.request.reset();
+      peer.ready = peer.incoming;
+    }
+  }
+
+  [[nodiscard]] bool counts(const Ready& ready) const {
+    if (ready.meeting != meetings_) return false;
+    return ready.failed != 0 || options_.late == Late::carry || ready.base == step_;
+  }
+
+  void update() {
+    const bool in = in_[static_cast<std::size_t>(comm_->rank())] != 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (in) {
+        std::ranges::copy(pending_.span(), message_.span().begin());
+      } else {
+        std::ranges::fill(message_.span(), 0.0F);
+      }
+    }
+    comm::allreduce(*comm_, message_.span(), comm::ReduceOp::sum, options_.algorithm);
+    const std::lock_guard lock(mutex_);
+    failed_ = message_.data()[kFailed] > 0;
+    requests_ = requests_of(message_.span());
+    if (!failed_ && message_.data()[kFovs] > 0) {
+      updates_.update(message_.span(), step_);
+      ++step_;
+    } else {
+      requests_ |= kStop;  // no walker of those that count has a field of view left
+    }
+    if (in || (options_.late == Late::drop && waiting_ && pending_base_ < step_)) {
+      used_ = in;
+      waiting_ = false;
+    }
+    meeting_ = failed_ || requests_ != kNone || updates_.meet_after(step_);
+    changed_.notify_all();
+  }
+
+  std::function<void()> on_wait_;
+  std::unique_ptr<comm::Communicator> comm_;  // of the thread
+  Updates& updates_;
+  ExchangeOptions options_;
+  AlignedBuffer<float> message_;
+  std::vector<std::uint8_t> in_;  // by rank: whether its gradients are in the update
+  std::vector<Peer> peers_;       // of rank 0
+  Ready telling_;
+  std::unique_ptr<comm::Request> told_;
+
+  std::mutex mutex_;  // guards what follows, and the updates
+  std::condition_variable changed_;
+  AlignedBuffer<float> pending_;
+  std::int64_t pending_base_ = 0;
+  bool waiting_ = false;    // `pending_` holds gradients
+  bool announced_ = false;  // and rank 0 was told
+  bool used_ = false;       // the last ones were in an update
+  std::int64_t step_ = -1;  // updates so far; -1 before the first resume
+  std::int64_t meetings_ = 0;
+  bool meeting_ = false;
+  bool failed_ = false;
+  std::uint32_t requests_ = 0;
+  std::exception_ptr failure_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_partial_exchange(comm::Communicator& comm, Updates& updates, const ExchangeOptions& options) {
+  return std::make_unique<PartialExchange>(comm, updates, options);
+}
+
+}  // namespace floodtide::train
