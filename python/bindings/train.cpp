@@ -89,6 +89,8 @@ py::dict metrics_dict(const train::Metrics& sums) {
   py::dict result;
   result["fovs"] = sums.fovs;
   result["examples"] = sums.examples;
+  result["dropped"] = sums.dropped;
+  result["staleness_sum"] = sums.staleness_sum;
   result["tp"] = sums.true_positive;
   result["fp"] = sums.false_positive;
   result["fn"] = sums.false_negative;
@@ -124,7 +126,8 @@ void register_train(py::module_& m) {
       .def_readonly("step", &train::StepReport::step)
       .def_readonly("loss", &train::StepReport::loss)
       .def_readonly("lr", &train::StepReport::lr)
-      .def_readonly("requests", &train::StepReport::requests);
+      .def_readonly("requests", &train::StepReport::requests)
+      .def_readonly("met", &train::StepReport::met);
 
   py::class_<train::Trainer>(m, "Trainer", "The step loop; see floodtide.train.Trainer.")
       .def(py::init([](nn::Ffn& network, const std::string& optimizer, const ParameterValues& optimizer_values,
@@ -133,7 +136,8 @@ void register_train(py::module_& m) {
                        std::uint64_t seed, double seed_pad, double threshold, double clip, double average,
                        const std::string& algorithm, int prefetch, int accumulate, const std::string& on_exhausted,
                        std::int64_t epochs, const std::string& exactness, std::int64_t bucket_bytes, const std::string& wire,
-                       double timeout_s, const std::string& record_path) {
+                       const std::string& mode, int contributors, const std::string& late, std::int64_t steps,
+                       std::int64_t meet_every, double timeout_s, const std::string& record_path) {
              const py::gil_scoped_release unlock;
              train::TrainerOptions options;
              options.walkers = walkers;
@@ -150,6 +154,11 @@ void register_train(py::module_& m) {
              options.exactness = train::exactness_named(exactness);
              options.bucket_bytes = bucket_bytes;
              options.wire = comm::wire_named(wire);
+             options.mode = train::mode_named(mode);
+             options.contributors = contributors;
+             options.late = train::late_named(late);
+             options.steps = steps;
+             options.meet_every = meet_every;
              options.timeout_s = timeout_s;
              options.record_path = record_path;
              options.report = [rank = communicator.rank()](const std::string& reason) {
@@ -165,7 +174,8 @@ void register_train(py::module_& m) {
            py::arg("schedule_values"), py::arg("scale"), py::arg("examples"), py::arg("communicator"), py::arg("walkers"),
            py::arg("seed"), py::arg("seed_pad"), py::arg("threshold"), py::arg("clip"), py::arg("average"),
            py::arg("algorithm"), py::arg("prefetch"), py::arg("accumulate"), py::arg("on_exhausted"), py::arg("epochs"),
-           py::arg("exactness"), py::arg("bucket_bytes"), py::arg("wire"), py::arg("timeout_s"), py::arg("record_path"),
+           py::arg("exactness"), py::arg("bucket_bytes"), py::arg("wire"), py::arg("mode"), py::arg("contributors"),
+           py::arg("late"), py::arg("steps"), py::arg("meet_every"), py::arg("timeout_s"), py::arg("record_path"),
            py::keep_alive<1, 2>(), py::keep_alive<1, 8>(), py::keep_alive<1, 9>())
       .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("steps_done", &train::Trainer::steps_done)

@@ -204,6 +204,19 @@ class CommConfig:
         "the bytes, no overlap)",
         choices=("run", "workers"),
     )
+    mode: str = option(
+        "synchronous",
+        "Whose gradients make an update: all ranks' (synchronous), those of the first comm.contributors ranks"
+        " that are ready (partial), or each rank's as they come at a parameter server (asynchronous, the method"
+        " that synchronous training is compared with)",
+        choices=("synchronous", "partial", "asynchronous"),
+    )
+    contributors: int = option(0, "Ranks whose gradients make an update in mode partial; 0: all")
+    late: str = option(
+        "drop",
+        "Gradients that come after their update, in mode partial: drop, or carry into the next one",
+        choices=("drop", "carry"),
+    )
     timeout_s: float = option(
         300.0, "A rank that is silent or waited for so long (s) ends the job, by name; 0: never"
     )

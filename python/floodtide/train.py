@@ -124,6 +124,11 @@ class Trainer:
             exactness=config.comm.exactness,
             bucket_bytes=round(config.comm.bucket_mib * 2**20),
             wire=config.comm.wire,
+            mode=config.comm.mode,
+            contributors=config.comm.contributors or self._comm.size,
+            late=config.comm.late,
+            steps=config.training.steps,
+            meet_every=config.validation.every if self._validation else 0,
             timeout_s=config.comm.timeout_s,
             record_path=str(self._directory.failure_path(self._comm.rank)),
         )
@@ -204,7 +209,7 @@ class Trainer:
         if report.requests & _core.REQUEST_CHECKPOINT or self._stopped:
             self.save()
         every = self.config.validation.every
-        due = self._stopped or (every and self.steps_done % every == 0)
+        due = self._stopped or (report.met and every and self.steps_done % every == 0)
         if self._validation and due and not (self._stopped and self._time_is_short()):
             self.validate()
         return Step(number=report.step, loss=report.loss, lr=report.lr)
@@ -315,6 +320,8 @@ class Trainer:
                 "compute_s": sums["compute_s"] / self._comm.size,
                 "wait_comm_s": sums["reduce_s"] / self._comm.size,
                 "update_s": sums["update_s"] / self._comm.size,
+                "dropped": sums["dropped"],
+                "staleness": sums["staleness_sum"] / max(sums["fovs"] - sums["dropped"], 1),
                 **counts,
             }
         )

@@ -42,8 +42,6 @@ class PartialExchange final : public Exchange {
         in_(static_cast<std::size_t>(comm.size())),
         peers_(static_cast<std::size_t>(comm.size())),
         pending_(static_cast<std::int64_t>(options.length)) {
-    FLOODTIDE_REQUIRE(options.contributors >= 1 && options.contributors <= comm.size(), invalid_argument,
-                      "train: ", options.contributors, " contributors, expected 1 to ", comm.size(), ", the number of ranks");
     thread_ = std::thread([this] { run(); });
   }
   PartialExchange(const PartialExchange&) = delete;

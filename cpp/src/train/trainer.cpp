@@ -61,6 +61,11 @@ void check(const TrainerOptions& options, const comm::Communicator& communicator
                     "train: exactness 'workers' needs the synchronous mode, in which every update has all walkers' gradients");
   FLOODTIDE_REQUIRE(options.mode == Mode::synchronous || options.wire == comm::Wire::native, invalid_argument,
                     "train: a wire format needs the synchronous mode");
+  FLOODTIDE_REQUIRE(options.mode != Mode::partial || (options.contributors >= 1 && options.contributors <= communicator.size()),
+                    invalid_argument, "train: ", options.contributors, " contributors, expected 1 to ", communicator.size(),
+                    ", the number of ranks");
+  FLOODTIDE_REQUIRE(options.bucket_bytes >= static_cast<std::int64_t>(sizeof(float)), invalid_argument, "train: buckets of ",
+                    options.bucket_bytes, " bytes, expected at least ", sizeof(float));
   FLOODTIDE_REQUIRE(options.accumulate >= 1, invalid_argument, "train: accumulate is ", options.accumulate,
                     ", expected at least 1");
   FLOODTIDE_REQUIRE(options.epochs >= 1, invalid_argument, "train: epochs is ", options.epochs, ", expected at least 1");

@@ -203,3 +203,45 @@ assert [last for _, _, last in seen].count(True) == 5
     from test_train_ranks import parameters
 
     assert_equal(usual, parameters(folder / "hooked" / "checkpoints" / "step-5.h5"))
+
+
+@pytest.mark.parametrize(
+    "comm",
+    [
+        {"mode": "partial", "contributors": 1},
+        {"mode": "partial", "contributors": 1, "late": "carry"},
+        {"mode": "asynchronous"},
+    ],
+    ids=["drop", "carry", "server"],
+)
+def test_ranks_that_do_not_wait_meet_to_validate_and_to_end(
+    folder: Path, comm: dict[str, Any]
+) -> None:
+    from floodtide.rundir import read_log
+
+    name = "-".join(str(value) for value in comm.values())
+    train(
+        folder,
+        name,
+        2,
+        training={"steps": 60, "walkers": 2},
+        validation={"every": 20},
+        run={"log_every_s": 1e6},
+        comm=comm,
+    )
+    records = read_log(folder / name / "log.jsonl")
+    validated = [record["step"] for record in records if record["kind"] == "validation"]
+    assert validated == [20, 40, 60]
+    (sums,) = [record for record in records if record["kind"] == "train"]
+    assert sums["step"] == 60
+    assert sums["fovs"] - sums["dropped"] >= 60
+    if comm["mode"] == "asynchronous":
+        assert sums["fovs"] - sums["dropped"] == 60
+
+
+def test_more_contributors_than_ranks_is_one_line(folder: Path) -> None:
+    path = configuration(folder, "many", comm={"mode": "partial", "contributors": 3})
+    result = mpiexec(2, ["-m", "floodtide", "train", path])
+    assert result.status == 2
+    assert "3 contributors, expected 1 to 2, the number of ranks" in result.stderr
+    assert result.stderr.count("contributors") == 1
