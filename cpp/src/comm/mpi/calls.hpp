@@ -32,6 +32,15 @@ inline int checked(int status, const char* call, char* out_message) {
   return -1;
 }
 
+/// 0, or -1 with a message once MPI has ended: the threads of objects that outlive it must not call it any more. To be called
+/// with the mutex held.
+inline int require_running(char* out_message) {
+  int over = 0;
+  if (MPI_Finalized(&over) == MPI_SUCCESS && over == 0) return 0;
+  std::snprintf(out_message, kFloodtideMpiMessageBytes, "MPI has ended in this process");
+  return -1;
+}
+
 int start(int* out_started_here, const char** out_thread_level, char* out_message);
 int finalized(int* out_finalized, char* out_message);
 int finish(char* out_message);

@@ -81,6 +81,7 @@ int send(FloodtideMpiComm* comm, int to, int tag, const void* data, int bytes, F
          char* out_message) {
   auto request = std::make_unique<FloodtideMpiRequest>();
   const std::lock_guard lock(call_mutex());
+  if (require_running(out_message) != 0) return -1;
   FLOODTIDE_MPI_TRY(MPI_Isend(data, bytes, MPI_BYTE, to, tag, comm->comm, &request->request));
   *out_request = request.release();
   return 0;
@@ -93,6 +94,7 @@ int receive(FloodtideMpiComm* comm, int from, int tag, void* out_data, int bytes
   request->tag = tag;
   request->bytes = bytes;
   const std::lock_guard lock(call_mutex());
+  if (require_running(out_message) != 0) return -1;
   FLOODTIDE_MPI_TRY(MPI_Irecv(out_data, bytes, MPI_BYTE, from, tag, comm->comm, &request->request));
   *out_request = request.release();
   return 0;
@@ -118,6 +120,7 @@ int blocking_allreduce(FloodtideMpiComm* comm, void* inout_data, int count, int 
 
 int test(FloodtideMpiRequest* request, int* out_done, char* out_message) {
   const std::lock_guard lock(call_mutex());
+  if (require_running(out_message) != 0) return -1;
   MPI_Status status;
   if (const int error = MPI_Test(&request->request, out_done, &status); error != MPI_SUCCESS) {
     char text[kFloodtideMpiMessageBytes] = "";
@@ -142,6 +145,7 @@ int test(FloodtideMpiRequest* request, int* out_done, char* out_message) {
 int cancel(FloodtideMpiRequest* request, char* out_message) {
   if (request->from < 0) return 0;
   const std::lock_guard lock(call_mutex());
+  if (require_running(out_message) != 0) return -1;
   request->cancelled = true;
   FLOODTIDE_MPI_TRY(MPI_Cancel(&request->request));
   return 0;
