@@ -168,6 +168,9 @@ void check_allreduce(Communicator& comm, bool has_library_allreduce) {
     check_allreduce_of<std::int64_t>(comm, has_library_allreduce, length, kSmallSegmentBytes);
   }
   check_allreduce_of<float>(comm, has_library_allreduce, kFfnParameters, comm::kDefaultSegmentBytes, {ReduceOp::sum});
+  for (const std::size_t segment_bytes : {std::size_t{0}, std::numeric_limits<std::size_t>::max()}) {
+    check_allreduce_of<double>(comm, has_library_allreduce, 97, segment_bytes, {ReduceOp::sum});
+  }
   check_whole_numbers(comm, has_library_allreduce);
 }
 
