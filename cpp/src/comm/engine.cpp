@@ -5,7 +5,6 @@
 #include <chrono>
 #include <exception>
 #include <functional>
-#include <limits>
 #include <thread>
 
 #include "comm/backoff.hpp"
@@ -90,9 +89,7 @@ Operation Engine::start(Notice notice, std::shared_ptr<const Schedule> schedule,
   auto state = std::make_shared<OperationState>();
   notice.number = next_number_;
   state->notice = notice;
-  const std::int64_t segment = notice.segment_bytes > 0
-                                   ? Execution::segment_elements(payload, static_cast<std::size_t>(notice.segment_bytes))
-                                   : std::numeric_limits<std::int64_t>::max();
+  const std::int64_t segment = Execution::segment_elements(payload, static_cast<std::size_t>(notice.segment_bytes));
   state->scratch = borrow(Execution::scratch_bytes(*schedule, payload, segment));
   state->execution = std::make_unique<Execution>(comm_, std::move(schedule), payload, segment, operation_tag(next_number_),
                                                  state->scratch.span());

@@ -46,7 +46,8 @@ Execution::Execution(Communicator& comm, std::shared_ptr<const Schedule> schedul
       slot_bytes_(scratch.size() / (payload.wire == Wire::bf16 ? 2 * kWindow : kWindow) / kAlignment * kAlignment) {}
 
 std::int64_t Execution::segment_elements(const Payload& payload, std::size_t segment_bytes) {
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(segment_bytes / payload.element_bytes));
+  constexpr std::size_t kMost = std::size_t{1} << 40U;  // longer than any array, and sums with it do not overflow
+  return static_cast<std::int64_t>(std::clamp<std::size_t>(segment_bytes / payload.element_bytes, 1, kMost));
 }
 
 std::size_t Execution::scratch_bytes(const Schedule& schedule, const Payload& payload, std::int64_t segment) {

@@ -168,6 +168,9 @@ void check_allreduce(Communicator& comm, bool has_library_allreduce) {
     check_allreduce_of<std::int64_t>(comm, has_library_allreduce, length, kSmallSegmentBytes);
   }
   check_allreduce_of<float>(comm, has_library_allreduce, kFfnParameters, comm::kDefaultSegmentBytes, {ReduceOp::sum});
+  for (const std::size_t segment_bytes : {std::size_t{0}, std::numeric_limits<std::size_t>::max()}) {
+    check_allreduce_of<double>(comm, has_library_allreduce, 97, segment_bytes, {ReduceOp::sum});
+  }
   check_whole_numbers(comm, has_library_allreduce);
 }
 
@@ -366,20 +369,24 @@ void check_measured_table(Communicator& comm) {
 }
 
 void check_waiting_is_cheap(Communicator& comm) {
-  constexpr int kLateMs = 400;
+  constexpr int kLateMs = 300;
   const auto cpu_seconds = [] {
     timespec time{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   };
-  comm.barrier();
-  const double start_s = cpu_seconds();
-  if (comm.rank() == 0) sleep_ms(kLateMs);
-  std::vector<float> values(1000, 1.0F);
-  comm::allreduce(comm, std::span(values), ReduceOp::sum);
+  double least_s = 1;  // of three: on a busy machine waking up can cost several times as much
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    comm.barrier();
+    const double start_s = cpu_seconds();
+    if (comm.rank() == 0) sleep_ms(kLateMs);
+    std::vector<float> values(1000, 1.0F);
+    comm::allreduce(comm, std::span(values), ReduceOp::sum);
+    least_s = std::min(least_s, cpu_seconds() - start_s);
+  }
+  // 5 % of the wait, and the first millisecond of looking closely.
   if (comm.rank() != 0) {
-    // 5 % of the wait, 1 ms of looking closely at its begin, and as much again for the clock's grain on a busy machine.
-    EXPECT_LT(cpu_seconds() - start_s, 0.05 * 1e-3 * kLateMs + 2 * 1e-3);
+    EXPECT_LT(least_s, 0.05 * 1e-3 * kLateMs + 1e-3);
   }
 }
 

@@ -147,6 +147,12 @@ def test_rank_that_joined_answers_the_others() -> None:
         assert ft.join() == 0
         assert ft.allreduce(np.float32([1]), op=ft.Sum) == 3
         assert ft.join() == 2
+        fresh = ft.ProcessSet([2, 1, 0])  # neither measured nor located yet
+        if ft.rank() != 1:
+            for algorithm in ("auto", "two_level", "mpi"):
+                ones = np.ones(1000, np.float32)
+                assert (ft.allreduce(ones, ft.Sum, algorithm, process_set=fresh) == 2).all()
+        assert ft.join(fresh) == 0
         """,
     )
 

@@ -66,7 +66,7 @@ struct AllreduceOptions {
   /// A row's name, a table's text, or "auto": the table of allreduce_table().
   std::string_view algorithm = kDefaultAllreduce;
   Wire wire = Wire::native;
-  std::size_t segment_bytes = kDefaultSegmentBytes;
+  std::size_t segment_bytes = kDefaultSegmentBytes;  ///< of the array in a message; at least one element
 };
 
 /// Collective the first time: the table behind "auto". It is the environment variable FLOODTIDE_ALLREDUCE (a name or a table)

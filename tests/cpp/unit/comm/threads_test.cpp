@@ -6,6 +6,8 @@
 #include <cmath>
 #include <mutex>
 #include <stdexcept>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "floodtide/base/error.hpp"
@@ -105,6 +107,70 @@ TEST(Threads, MeasuredTableIsTheSameOnAllRanks) {
 TEST(Threads, WaitingLeavesTheCore) {
   const test::Watchdog watchdog(std::chrono::seconds(100));
   comm::run_threads(2, test::check_waiting_is_cheap);
+}
+
+TEST(Threads, AnotherThreadMayDriveOperations) {
+  const test::Watchdog watchdog(std::chrono::seconds(100));
+  comm::run_threads(3, [](Communicator& comm) {
+    std::atomic<bool> over = false;
+    std::thread driver([&] {
+      while (!over) {
+        if (!comm::progress(comm)) std::this_thread::yield();
+      }
+    });
+    for (int round = 0; round < 20; ++round) {
+      std::vector<std::vector<double>> arrays(4, std::vector<double>(5000, comm.rank() + 1.0));
+      std::vector<comm::Operation> operations;
+      for (auto& array : arrays) {
+        const comm::ReduceBuffer buffer{std::as_writable_bytes(std::span(array)).data(), 5000, comm::ElementType::float64};
+        operations.push_back(comm::start_allreduce(comm, buffer, comm::ReduceOp::sum, {.segment_bytes = 4096}));
+      }
+      while (round % 2 == 0 && !operations.back().test()) std::this_thread::yield();
+      operations.clear();  // their ends complete them
+      for (const auto& array : arrays) EXPECT_EQ(array, std::vector<double>(5000, 6.0));
+    }
+    over = true;
+    driver.join();
+  });
+}
+
+TEST(Threads, PendingNamesTheStepAndTheRankWaitedFor) {
+  const test::Watchdog watchdog(std::chrono::seconds(100));
+  comm::run_threads(2, [](Communicator& comm) {
+    std::vector<float> values(10);
+    const comm::ReduceBuffer buffer{std::as_writable_bytes(std::span(values)).data(), 10, comm::ElementType::float32};
+    if (comm.rank() == 0) {
+      auto operation = comm::start_allreduce(comm, buffer, comm::ReduceOp::sum, {.algorithm = "ring"});
+      EXPECT_EQ(comm.pending(),
+                std::vector<std::string>{"collective 0, allreduce (ring, sum of 10 float32 in segments of 131072 bytes): "
+                                         "step 1 of 2, waiting for rank 1"});
+      comm.send(1, 0, {})->wait();
+      operation.wait();
+    } else {
+      comm.receive(0, 0, {})->wait();
+      comm::allreduce(comm, buffer, comm::ReduceOp::sum, {.algorithm = "ring"});
+    }
+    EXPECT_TRUE(comm.pending().empty());
+  });
+}
+
+TEST(Threads, AbandonedCollectiveMakesTheCommunicatorUnusable) {
+  const test::Watchdog watchdog(std::chrono::seconds(100));
+  comm::run_threads(2, [](Communicator& comm) {
+    const auto group = comm.split(0, comm.rank());
+    if (comm.rank() == 0) {
+      group->set_on_wait([] { throw std::runtime_error("interrupted"); });
+      EXPECT_THROW(group->barrier(), std::runtime_error);
+      group->set_on_wait({});
+      try {
+        group->barrier();
+        ADD_FAILURE() << "a barrier after one that was abandoned";
+      } catch (const Error& error) {
+        EXPECT_STREQ(error.what(), "rank 0: barrier was abandoned");
+      }
+    }
+    comm.barrier();
+  });
 }
 
 TEST(Threads, FailureOfOneRankWakesTheOthersWithItsName) {
