@@ -59,16 +59,17 @@ __all__ = [
     "report",
     "segment",
     "shutdown",
+    "simulate",
     "size",
     "train",
 ]
 
 if TYPE_CHECKING:
-    from floodtide import config, evaluate, report, segment, train
+    from floodtide import config, evaluate, report, segment, simulate, train
 else:
 
     def __getattr__(name):
         """Import a submodule when it is first used: some need libraries that others do not."""
-        if name in ("config", "evaluate", "report", "segment", "train"):
+        if name in ("config", "evaluate", "report", "segment", "simulate", "train"):
             return importlib.import_module(f"floodtide.{name}")
         raise AttributeError(f"module 'floodtide' has no attribute '{name}'")

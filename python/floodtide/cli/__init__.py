@@ -25,6 +25,7 @@ COMMANDS = {
     "evaluate": "Compare a segmentation with the truth.",
     "convert": "Convert checkpoints.",
     "report": "Write report.html for one or more runs.",
+    "simulate": "Forecast throughput against the number of ranks.",
     "bench": "Time kernels, steps and scaling on this machine.",
 }
 
