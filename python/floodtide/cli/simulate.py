@@ -18,6 +18,7 @@ COLUMNS = (
     ("ranks", 6, "{}"),
     ("paid_ranks", 11, "{}"),
     ("step_s", 9, "{:.4f}"),
+    ("comm_s", 9, "{:.5f}"),
     ("fovs_per_s", 11, "{:.4g}"),
     ("efficiency", 11, "{:.1%}"),
     ("paid_efficiency", 16, "{:.1%}"),

@@ -144,7 +144,7 @@ def test_the_table_has_a_line_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["scenario", "network", "ranks"]
     assert [line.split()[:3] for line in lines] == [["forecast", "10gbe", r] for r in ("1", "4")]
-    assert lines[0].split()[4:] == ["0.2500", "4", "100.0%", "100.0%", "none"]
+    assert lines[0].split()[4:] == ["0.2500", "0.00000", "4", "100.0%", "100.0%", "none"]
 
 
 @pytest.mark.parametrize(

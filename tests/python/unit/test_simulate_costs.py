@@ -36,12 +36,12 @@ def test_costs_are_the_alpha_beta_gamma_formulas(ranks: int, links: simulate.Lin
     gamma, n, p = links.add_s_per_byte, GRADIENT, ranks
     rounds = int(math.log2(p))
     q = 2**rounds
-    extra = 0 if p == q else 1  # ranks beyond a power of two: one message there, one back
+    extra = 0 if p == q else 1  # ranks beyond a power of two: a message (or half) there, one back
     formulas = {
         "ring": 2 * (p - 1) * alpha + (p - 1) / p * n * (2 * beta + gamma),
         "rabenseifner": (2 * rounds + 2 * extra) * alpha
-        + (2 * (q - 1) / q + 2 * extra) * n * beta
-        + ((q - 1) / q + extra) * n * gamma,
+        + (2 * (q - 1) / q + extra) * n * beta
+        + ((q - 1) / q + extra / 2) * n * gamma,
         "recursive_doubling": (rounds + 2 * extra) * alpha
         + (rounds + 2 * extra) * n * beta
         + (rounds + extra) * n * gamma,
