@@ -76,7 +76,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         raise InvalidFileError(
             f"{folder} has none of {', '.join(parts)}; expected a run directory of floodtide train"
         )
-    config_text = parts["config.toml"].read_text("utf-8") if "config.toml" in present else ""
+    config_text = _text(parts["config.toml"]) if "config.toml" in present else ""
     records = _read_log(parts["log.jsonl"]) if "log.jsonl" in present else []
     train = _series(records, "train")
     validation = _series(records, "validation")
@@ -99,6 +99,13 @@ def read_run(folder: Path, name: str | None = None) -> Run:
     )
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidFileError(f"{path} cannot be read: {error}") from error
+
+
 def _parse_toml(text: str, path: Path) -> Record:
     try:
         return tomllib.loads(text)
@@ -108,7 +115,7 @@ def _parse_toml(text: str, path: Path) -> Record:
 
 def _read_scores(path: Path) -> list[Record]:
     try:
-        rows = json.loads(path.read_text("utf-8"))
+        rows = json.loads(_text(path))
     except ValueError as error:
         raise InvalidFileError(f"{path} is not JSON: {error}") from error
     if isinstance(rows, dict):
@@ -122,7 +129,7 @@ def _read_scores(path: Path) -> list[Record]:
 
 def _read_log(path: Path) -> list[Record]:
     """All records; a last line without its end is a write in progress and is left out."""
-    lines = path.read_text("utf-8").split("\n")
+    lines = _text(path).split("\n")
     records: list[Record] = []
     for number, line in enumerate(lines[:-1], start=1):
         if not line.strip():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -68,41 +68,33 @@ def _draw(left: Axes, right: Axes, rows: Sequence[Row]) -> None:
     series: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         series.setdefault((row.scenario, row.network), []).append(row)
-    with_paper = any(scenario in _PAPER_LINES for scenario, _ in series)
-    own = [key for key in series if key[0] not in _PAPER_LINES]
-    if with_paper:
+    present = {scenario for scenario, _ in series}
+    if not present.isdisjoint(_PAPER_LINES):
         _draw_anchors(left, right, max(row.ranks for row in rows))
-    for key, points in series.items():
-        label = key[0] if key[0] in _PAPER_LINES else f"{key[0]}, {key[1]}".removesuffix(", -")
-        colour, line = _look(key, own)
-        marker = "o" if len(points) == 1 else None
-        ranks = [row.paid_ranks for row in points]
-        left.plot(
-            ranks,
-            [row.fovs_per_s for row in points],
-            color=colour,
-            ls=line,
-            marker=marker,
-            label=label,
-        )
-        known = [
-            (row.paid_ranks, 100 * row.paid_efficiency)
-            for row in points
-            if row.paid_efficiency is not None
-        ]
-        if known:
-            right.plot(*zip(*known, strict=True), color=colour, ls=line)
+    networks = list(dict.fromkeys(network for name, network in series if name not in _PAPER_LINES))
+    for (scenario, network), points in series.items():
+        is_paper = scenario in _PAPER_LINES
+        if is_paper:
+            colour, line = _PAPER_LINES[scenario]
+        else:
+            colour = _OWN_COLOURS[networks.index(network) % len(_OWN_COLOURS)]
+            line = ":" if scenario == scenarios.ASYNCHRONOUS else "-"
+        _draw_series(left, right, points, color=colour, ls=line)
+        name = scenario if is_paper or network == "-" else f"{scenario}, {network}"
+        left.lines[-1].set_label(name)
     _finish(left, right)
-    if {scenarios.STALL, scenarios.STRAGGLER} <= {scenario for scenario, _ in series}:
+    if {scenarios.STALL, scenarios.STRAGGLER} <= present:
         right.text(0.03, 0.04, _TOLD_APART, transform=right.transAxes, color="#374151", va="bottom")
 
 
-def _look(key: tuple[str, str], own: list[tuple[str, str]]) -> tuple[str, str]:
-    scenario, _ = key
-    if scenario in _PAPER_LINES:
-        return _PAPER_LINES[scenario]
-    colour = _OWN_COLOURS[own.index(key) % len(_OWN_COLOURS)]
-    return colour, ":" if scenario == scenarios.ASYNCHRONOUS else "-"
+def _draw_series(left: Axes, right: Axes, points: Sequence[Row], **look: Any) -> None:
+    marker = "o" if len(points) == 1 else None
+    ranks = [row.paid_ranks for row in points]
+    left.plot(ranks, [row.fovs_per_s for row in points], marker=marker, **look)
+    known = [row for row in points if row.paid_efficiency is not None]
+    if known:
+        shares = [100 * (row.paid_efficiency or 0.0) for row in known]
+        right.plot([row.paid_ranks for row in known], shares, marker=marker, **look)
 
 
 def _draw_anchors(left: Axes, right: Axes, most: int) -> None:

@@ -2,8 +2,8 @@
 """The model of synchronous training: ranks compute, wait for patches, and leave a step together.
 
 Time goes by in events of whole steps: when a rank has its patch, its gradient, the slowest rank's
-bucket, its sum. All ranks of all replicas (independent copies of the run, which give the mean) are
-handled at once, in arrays (ranks, replicas).
+bucket, its sum. All ranks of all replicas (copies of the run, which give the mean) are handled at
+once, in arrays (ranks, replicas).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from floodtide.simulate.workload import Compute, Draws, Loading, Patches, Times
 Mask = NDArray[np.bool_]
 
 REPLICAS = 64
+MOST_PLACES = 2**18  # walkers' places for patches, of all ranks: half a GB for the replicas
 LATE = ("abandon", "finish")
 LOSSES = ("input", "straggler", "comm", "update")
 
@@ -122,9 +123,10 @@ def simulate(
     Raises:
         InvalidArgumentError: If a number is out of range.
     """
-    if ranks < 1 or steps < 1 or seed < 0 or (warmup is not None and warmup < 0):
+    if ranks < 1 or steps < 1 or not 0 <= seed < 2**64 or (warmup is not None and warmup < 0):
         raise InvalidArgumentError(
-            f"simulate: {ranks} ranks, {steps} steps, seed {seed}; expected at least 1, 1 and 0"
+            f"simulate: {ranks} ranks, {steps} steps, seed {seed}; expected at least 1, 1 and 0 "
+            "(and a seed below 2^64)"
         )
     run = _Run(job, ranks, Draws(seed))
     if warmup is None:
@@ -195,6 +197,13 @@ class _Run:
         self._ranks = ranks
         self._draws = draws
         self.paid = ranks + round(job.backup * ranks)
+        prefetch = job.loading.prefetch if job.loading else 0
+        places = self.paid * job.walkers_per_rank * (1 + prefetch)
+        if places > MOST_PLACES:
+            raise InvalidArgumentError(
+                f"simulate: {self.paid} ranks with {job.walkers_per_rank} walkers and prefetch "
+                f"{prefetch} make {places} places, expected at most {MOST_PLACES}"
+            )
         self._shape = (self.paid, REPLICAS)
         self._costs = [job.allreduce_s(bucket.bytes, self.paid) for bucket in job.buckets]
         self._patches = (

@@ -37,7 +37,8 @@ class Compute:
 
     Attributes:
         mean_s: Mean, positive.
-        sigma: Spread of the lognormal factor (mean 1) that each rank draws in each step; 0: none.
+        sigma: Spread of the lognormal factor (mean 1) that each rank draws in each step, 0 (none)
+            to 5.
         samples: Measured seconds (n,) to draw from instead; scaled to mean_s. Empty: none.
     """
 
@@ -48,8 +49,8 @@ class Compute:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.mean_s) and self.mean_s > 0):
             raise InvalidArgumentError(f"compute: {self.mean_s} s, expected a positive number")
-        if not (math.isfinite(self.sigma) and self.sigma >= 0):
-            raise InvalidArgumentError(f"compute: sigma is {self.sigma}, expected at least 0")
+        if not 0 <= self.sigma <= 5:
+            raise InvalidArgumentError(f"compute: sigma is {self.sigma}, expected 0 to 5")
         if self.samples and self.sigma:
             raise InvalidArgumentError("compute: both samples and sigma, expected one of them")
         if not all(math.isfinite(sample) and sample > 0 for sample in self.samples):
@@ -83,7 +84,7 @@ class Loading:
 
     Attributes:
         load_s: Seconds to read one.
-        moves: Fields of view on a patch, at least 1; between two whole numbers, patches have the
+        moves: Fields of view on a patch, 1 to 10,000; between two whole numbers, patches have the
             one or the other so that this is their mean. Every walker starts somewhere within a patch.
         prefetch: Patches that a reader of the rank's own keeps ready for each walker, one after
             the other; 0: read when needed, inside of the step.
@@ -96,8 +97,8 @@ class Loading:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.load_s) and self.load_s >= 0):
             raise InvalidArgumentError(f"loading: {self.load_s} s, expected at least 0")
-        if not (math.isfinite(self.moves) and self.moves >= 1):
-            raise InvalidArgumentError(f"loading: {self.moves} moves a patch, expected at least 1")
+        if not 1 <= self.moves <= 10_000:
+            raise InvalidArgumentError(f"loading: {self.moves} moves a patch, expected 1 to 10,000")
         if self.prefetch < 0:
             raise InvalidArgumentError(f"loading: prefetch is {self.prefetch}, expected at least 0")
 

@@ -177,6 +177,7 @@ def test_a_figure_that_cannot_be_written_is_a_failure(
         ("--paper --network 10gbe", "options of a forecast without RUN"),
         ("--paper --asynchronous", "options of a forecast without RUN"),
         ("absent", "no run directory at absent"),
+        ("binary", "log.jsonl cannot be read"),
         ("--compute-s x", "'x' is not a valid float"),
         ("--compute-s 0", "compute: 0.0 s, expected a positive number"),
         ("--compute-s 1 --ranks 0", "'0': expected positive integers"),
@@ -226,6 +227,8 @@ def test_wrong_input_is_one_line_and_status_2(
     (tmp_path / "empty.txt").write_text("\n")
     (tmp_path / "words.txt").write_text("one two\n")
     (tmp_path / "seconds.txt").write_text("1.0 2.0\n")
+    (tmp_path / "binary").mkdir()
+    (tmp_path / "binary" / "log.jsonl").write_bytes(b"\xff\xfe")
     measured_file(tmp_path / "rows.jsonl")
     defaults = [] if "--ranks" in arguments else ["--ranks", "1,4"]
     assert cli.run(["simulate", *defaults, *arguments.split()]) == 2

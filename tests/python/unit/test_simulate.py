@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from training_volume import document, write_volume
 
-from floodtide import simulate
+from floodtide import config, simulate
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.simulate import Bucket, Compute, Job, Loading, closed_forms, paper, scenarios
 from floodtide.simulate.model import REPLICAS
+from floodtide.train import Trainer
 
 ONE_BUCKET = (Bucket(bytes=1, ready=1.0),)
 SIGMA, RATIO, MOVES = 0.107, 0.431, 27
@@ -247,6 +249,9 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: Compute(mean_s=1.0, samples=(1.0, -1.0)), "not a positive number"),
     (lambda: Loading(load_s=-1.0, moves=2), "-1.0 s"),
     (lambda: Loading(load_s=1.0, moves=0.5), "0.5 moves"),
+    (lambda: Loading(load_s=1.0, moves=math.inf), "inf moves"),
+    (lambda: simulate.simulate(job(), 2**19), "524288 ranks .* expected at most"),
+    (lambda: simulate.simulate(job(), 1, seed=2**64), "seed below 2"),
     (lambda: Loading(load_s=1.0, moves=2, prefetch=-1), "prefetch is -1"),
     (lambda: job(walkers_per_rank=0), "0 walkers"),
     (lambda: job(update_s=-1.0), "update of -1.0"),
@@ -355,3 +360,18 @@ def test_a_run_without_training_is_an_error(tmp_path: Path) -> None:
         simulate.calibrate(folder)
     with pytest.raises(InvalidFileError, match="no run directory"):
         simulate.calibrate(tmp_path / "absent")
+
+
+def test_the_log_of_a_training_run_is_understood(tmp_path: Path) -> None:
+    write_volume(tmp_path)
+    steps, walkers = 30, 2
+    sections = {"training": {"steps": steps, "walkers": walkers}, "validation": {"box": ""}}
+    trainer = Trainer(config.from_dict(document(tmp_path, **sections)))
+    trainer.run()
+    found = simulate.calibrate(tmp_path / "run")
+    assert (found.ranks, found.walkers_per_rank, found.depth, found.features) == (1, 2, 2, 4)
+    assert len(found.samples) == steps - 1
+    assert found.compute_s == pytest.approx(float(np.mean(found.samples)), rel=1e-9)
+    assert 1 <= found.moves <= 27
+    assert walkers * found.compute_s + found.reduce_s + found.update_s <= found.step_s
+    assert found.fovs_per_s == pytest.approx(walkers / found.step_s, rel=1e-9)

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.mpi
 
 COMPUTE_S, SIGMA, LOAD_S, MOVES, STEPS = 0.08, 0.25, 0.06, 5, 40
 
-# Ranks that sleep instead of computing and reading, so that four of them need no four cores; their waits for each other are
-# real. What they sum is short, or its time would be that of whatever else runs on the cores.
+# Ranks that sleep instead of computing and reading, so that four need no four cores; they wait for
+# each other in earnest. What they sum is short, or its time would be that of what else runs here.
 RANKS = f"""
     import json, time
     import numpy as np
