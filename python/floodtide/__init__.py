@@ -70,6 +70,7 @@ __all__ = [
     "run",
     "segment",
     "shutdown",
+    "simulate",
     "size",
     "synchronize",
     "train",
@@ -77,7 +78,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from floodtide import config, evaluate, report, segment, train
+    from floodtide import config, evaluate, report, segment, simulate, train
     from floodtide._run import run
     from floodtide._verify import verify_gradients
 else:
@@ -85,7 +86,7 @@ else:
 
     def __getattr__(name):
         """Import a submodule when it is first used: start-up matters with a thousand ranks."""
-        if name in ("config", "evaluate", "report", "segment", "train"):
+        if name in ("config", "evaluate", "report", "segment", "simulate", "train"):
             return importlib.import_module(f"floodtide.{name}")
         if name in _FUNCTIONS:
             return getattr(importlib.import_module(f"floodtide.{_FUNCTIONS[name]}"), name)

@@ -27,6 +27,7 @@ COMMANDS = {
     "report": "Write report.html for one or more runs.",
     "job": "Write a batch script for Slurm or PBS.",
     "doctor": "Examine launcher, threads, memory, file system and clocks before a long job.",
+    "simulate": "Forecast throughput against the number of ranks.",
     "bench": "Time kernels, steps and scaling on this machine.",
 }
 

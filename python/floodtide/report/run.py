@@ -69,15 +69,14 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         InvalidFileError: If the folder is no run directory or one of its files is malformed.
     """
     if not folder.is_dir():
-        raise InvalidFileError(f"report: no run directory at {folder}")
+        raise InvalidFileError(f"no run directory at {folder}")
     parts = {part: folder / part for part in ("config.toml", "log.jsonl", "scores.json")}
     present = {part for part, path in parts.items() if path.is_file()}
     if not present:
         raise InvalidFileError(
-            f"report: {folder} has none of {', '.join(parts)}; "
-            "expected a run directory of floodtide train"
+            f"{folder} has none of {', '.join(parts)}; expected a run directory of floodtide train"
         )
-    config_text = parts["config.toml"].read_text("utf-8") if "config.toml" in present else ""
+    config_text = _text(parts["config.toml"]) if "config.toml" in present else ""
     records = _read_log(parts["log.jsonl"]) if "log.jsonl" in present else []
     train = _series(records, "train")
     validation = _series(records, "validation")
@@ -100,30 +99,37 @@ def read_run(folder: Path, name: str | None = None) -> Run:
     )
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidFileError(f"{path} cannot be read: {error}") from error
+
+
 def _parse_toml(text: str, path: Path) -> Record:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidFileError(f"report: {path} is not TOML: {error}") from error
+        raise InvalidFileError(f"{path} is not TOML: {error}") from error
 
 
 def _read_scores(path: Path) -> list[Record]:
     try:
-        rows = json.loads(path.read_text("utf-8"))
+        rows = json.loads(_text(path))
     except ValueError as error:
-        raise InvalidFileError(f"report: {path} is not JSON: {error}") from error
+        raise InvalidFileError(f"{path} is not JSON: {error}") from error
     if isinstance(rows, dict):
         rows = [{"name": "segmentation", **rows}]  # as `floodtide evaluate --json` prints it
     if not isinstance(rows, list) or not all(
         isinstance(row, dict) and "name" in row for row in rows
     ):
-        raise InvalidFileError(f"report: {path}: expected a list of objects with a name each")
+        raise InvalidFileError(f"{path}: expected a list of objects with a name each")
     return rows
 
 
 def _read_log(path: Path) -> list[Record]:
     """All records; a last line without its end is a write in progress and is left out."""
-    lines = path.read_text("utf-8").split("\n")
+    lines = _text(path).split("\n")
     records: list[Record] = []
     for number, line in enumerate(lines[:-1], start=1):
         if not line.strip():
@@ -131,9 +137,9 @@ def _read_log(path: Path) -> list[Record]:
         try:
             record = json.loads(line)
         except ValueError as error:
-            raise InvalidFileError(f"report: {path}, line {number} is not JSON: {error}") from error
+            raise InvalidFileError(f"{path}, line {number} is not JSON: {error}") from error
         if not isinstance(record, dict):
-            raise InvalidFileError(f"report: {path}, line {number} is no object")
+            raise InvalidFileError(f"{path}, line {number} is no object")
         records.append(record)
     return records
 

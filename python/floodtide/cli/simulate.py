@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide simulate`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from floodtide.cli.bench import Numbers
+
+COLUMNS = (
+    ("scenario", 36, "{}"),
+    ("network", 11, "{}"),
+    ("ranks", 6, "{}"),
+    ("paid_ranks", 11, "{}"),
+    ("step_s", 9, "{:.4f}"),
+    ("comm_s", 9, "{:.5f}"),
+    ("fovs_per_s", 11, "{:.4g}"),
+    ("efficiency", 11, "{:.1%}"),
+    ("paid_efficiency", 16, "{:.1%}"),
+    ("largest_loss", 13, "{}"),
+)
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("run", required=False, type=_FILE)
+@click.option(
+    "--paper", is_flag=True, help="The paper's machine, under two explanations of its loss."
+)
+@click.option("--compute-s", type=float, help="Seconds of a field of view, forward and backward.")
+@click.option("--sigma", type=float, help="Spread of a lognormal factor on it.  [default: 0]")
+@click.option("--samples", type=_FILE, help="Measured seconds to draw from, one a line.")
+@click.option("--update-s", type=float, help="Seconds of an update.  [default: 0]")
+@click.option("--depth", type=int, help="Modules of the network.  [default: 9]")
+@click.option("--features", type=int, help="Its feature maps.  [default: 32]")
+@click.option("--walkers-per-rank", type=int, help="Fields of view a rank and step.  [default: 1]")
+@click.option("--load-s", type=float, help="Seconds to read a patch.")
+@click.option("--moves", type=float, help="Fields of view on a patch.")
+@click.option("--prefetch", type=int, default=0, show_default=True, help="Patches read ahead.")
+@click.option("--backup", type=float, default=0.0, help="Backup ranks, as a share.  [default: 0]")
+@click.option(
+    "--late",
+    type=click.Choice(["abandon", "finish"]),
+    default="abandon",
+    show_default=True,
+    help="What a rank does whose gradient comes too late.",
+)
+@click.option(
+    "--network", "networks", multiple=True, help="10gbe, 100gbe, dragonfly.  [default: all]"
+)
+@click.option("--alpha-us", type=float, help="Latency of a network of your own, microseconds.")
+@click.option("--gb-per-s", type=float, help="Its bandwidth, 1e9 bytes a second.")
+@click.option("--ranks-per-node", type=int, default=1, show_default=True, help="Share an adapter.")
+@click.option(
+    "--algorithm",
+    default="best",
+    show_default=True,
+    help="Allreduce: ring, rabenseifner, recursive_doubling, two_level, or the cheapest of them.",
+)
+@click.option("--allreduce", type=_FILE, help="Measured allreduce times instead of a network.")
+@click.option(
+    "--bucket-mib",
+    type=float,
+    default=0.0,
+    help="Largest bucket summed during backward; 0: one message after it.  [default: 0]",
+)
+@click.option("--asynchronous", is_flag=True, help="Also with one parameter server.")
+@click.option("--fovs-per-s", type=float, help="Also find the least ranks that reach this.")
+@click.option(
+    "--ranks",
+    type=Numbers(),
+    default="1,2,4,8,16,32,64,128,256,512,1024",
+    show_default=True,
+    help="Numbers of ranks.",
+)
+@click.option("--steps", type=int, default=2000, show_default=True, help="Steps of a row.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Chooses the draws.")
+@click.option("--out", type=_FILE, help="Draw the rows: a .png, .svg or .pdf.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a row.")
+def command(
+    run: Path | None,
+    paper: bool,
+    asynchronous: bool,
+    fovs_per_s: float | None,
+    ranks: tuple[int, ...],
+    steps: int,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Throughput of synchronous training against the number of ranks.
+
+    A forecast takes its times from RUN, a run directory, or from options, which come before it.
+    docs/scaling.md says what is modelled. Efficiencies are relative to as many single ranks.
+
+    \b
+    Examples:
+      floodtide simulate --paper --out figure3.png
+      floodtide simulate runs/fib25 --network 10gbe --fovs-per-s 523
+    """
+    from floodtide.simulate import calibration, figure, forecast, model, scenarios
+
+    if out is not None:
+        figure.check_name(out)  # before the work
+    settings = forecast.Options(**options)
+    measured = calibration.calibrate(run) if run else None
+    own = measured is not None or settings.compute_s is not None or settings.samples is not None
+    if not own:
+        _refuse_without_forecast(settings, paper, asynchronous or fovs_per_s is not None)
+    jobs = forecast.forecast_jobs(settings, measured) if own else []
+
+    unsynchronised = forecast.asynchronous_rows(settings, jobs, ranks) if asynchronous else []
+    rows: list[scenarios.Row] = []
+    for named in (scenarios.paper_jobs() if paper else []) + jobs:
+        rows += scenarios.sweep(named, ranks, steps=steps, seed=seed)
+    if measured:
+        rows.append(forecast.measured_row(measured))
+    rows += unsynchronised
+    targets: list[tuple[str, int | None]] = []
+    if fovs_per_s is not None:
+        for named in jobs:
+            found = model.least_ranks(named.job, fovs_per_s, steps=steps, seed=seed)
+            targets.append((named.network, found))
+    _print_rows(rows, as_json)
+    for network, found in targets:
+        _print_target(network, fovs_per_s, found, as_json)
+    if out is not None:
+        figure.save(rows, out)
+
+
+def _refuse_without_forecast(settings: Any, paper: bool, wants_forecast: bool) -> None:
+    """Options of a forecast that nothing would use are an error."""
+    from floodtide.simulate.forecast import Options
+
+    if not paper:
+        raise click.UsageError(
+            "nothing to simulate: expected RUN, --compute-s, --samples or --paper"
+        )
+    if wants_forecast or settings != Options():
+        raise click.UsageError("options of a forecast without RUN, --compute-s or --samples")
+
+
+def _print_rows(rows: list[Any], as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(dataclasses.asdict(row)))
+        return
+    click.echo("".join(name.ljust(width) for name, width, _ in COLUMNS).rstrip())
+    for row in rows:
+        cells = [(getattr(row, name), width, form) for name, width, form in COLUMNS]
+        click.echo(
+            "".join(
+                ("-" if v is None else form.format(v)).ljust(w) for v, w, form in cells
+            ).rstrip()
+        )
+
+
+def _print_target(network: str, fovs_per_s: float | None, ranks: int | None, as_json: bool) -> None:
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "scenario": "target",
+                    "network": network,
+                    "target_fovs_per_s": fovs_per_s,
+                    "ranks": ranks,
+                }
+            )
+        )
+        return
+    answer = "not reached" if ranks is None else f"{ranks} ranks"
+    click.echo(f"{fovs_per_s:g} fields of view / s on {network}: {answer}")

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sum over ranks costs: latency and bytes of every algorithm's steps, or measured times.
+
+Sources: Thakur, Rabenseifner and Gropp (2005) for halving, doubling and counts of ranks that are no
+power of two; Patarasuk and Yuan (2009) for the ring; docs/scaling.md has the formulas.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.simulate.networks import MEMORY, Network
+
+BEST = "best"
+ADD_BYTES_PER_S = 8e9  # one core adds this many bytes a second of what arrives: an assumption
+
+
+@dataclass(frozen=True, kw_only=True)
+class Links:
+    """What messages travel on.
+
+    Attributes:
+        network: Between nodes.
+        ranks_per_node: Consecutive ranks that share a node and its adapter.
+        memory: Between ranks of a node.
+        add_s_per_byte: Seconds to add a byte of what arrives to what is there.
+    """
+
+    network: Network
+    ranks_per_node: int = 1
+    memory: Network = MEMORY
+    add_s_per_byte: float = 1 / ADD_BYTES_PER_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Rounds of messages that every rank takes part in.
+
+    Attributes:
+        count: How many.
+        bytes: That a rank sends in one, float: chunks are not rounded.
+        added: Whether what arrives is added.
+        lanes: Ranks of a node whose messages leave it at once; 0: the messages stay within nodes.
+    """
+
+    count: int
+    bytes: float
+    added: bool
+    lanes: int
+
+
+def allreduce_cost_s(algorithm: str, size_bytes: int, ranks: int, links: Links) -> float:
+    """Seconds to sum `size_bytes` over `ranks` ranks.
+
+    Args:
+        algorithm: A name of ALGORITHMS, or BEST: the cheapest of them.
+
+    Raises:
+        InvalidArgumentError: For an unknown algorithm or a number out of range.
+    """
+    if ranks < 1 or size_bytes < 0 or links.ranks_per_node < 1:
+        raise InvalidArgumentError(
+            f"allreduce: {size_bytes} bytes on {ranks} ranks, {links.ranks_per_node} a node; "
+            "expected at least 0, 1 and 1"
+        )
+    if algorithm == BEST:
+        return min(allreduce_cost_s(name, size_bytes, ranks, links) for name in ALGORITHMS)
+    if algorithm not in ALGORITHMS:
+        known = ", ".join((*ALGORITHMS, BEST))
+        raise InvalidArgumentError(
+            f"allreduce: no cost formula for '{algorithm}', expected one of {known}"
+        )
+    if ranks == 1:
+        return 0.0
+    node = min(links.ranks_per_node, ranks)
+    return sum(_step_s(step, links) for step in ALGORITHMS[algorithm](size_bytes, ranks, node))
+
+
+def _step_s(step: Step, links: Links) -> float:
+    way = links.network if step.lanes else links.memory
+    seconds = way.alpha_s + step.bytes * way.beta_s_per_byte * max(step.lanes, 1)
+    if step.added:
+        seconds += step.bytes * links.add_s_per_byte
+    return step.count * seconds
+
+
+def _ring(size: float, ranks: int, node: int) -> Iterator[Step]:
+    """Chunks go round twice; one rank of a node sends to the next node."""
+    lanes = 1 if ranks > node else 0
+    yield Step(count=ranks - 1, bytes=size / ranks, added=True, lanes=lanes)
+    yield Step(count=ranks - 1, bytes=size / ranks, added=False, lanes=lanes)
+
+
+def _rabenseifner(size: float, ranks: int, node: int) -> Iterator[Step]:
+    """Halving, nearest rank first, then doubling.
+
+    Beyond a power of two, pairs of ranks act as one: each sums one half for both before and passes
+    it on after (a whole array handed over and back, as MPICH has it, costs twice that).
+    """
+    power = 1 << (ranks.bit_length() - 1)
+    if power < ranks:
+        yield Step(count=1, bytes=size / 2, added=True, lanes=_lanes(1, ranks, node))
+        yield Step(count=1, bytes=size / 2, added=False, lanes=_lanes(1, ranks, node))
+    for round_ in range(power.bit_length() - 1):
+        part, lanes = size / 2 ** (round_ + 1), _lanes(1 << round_, ranks, node)
+        yield Step(count=1, bytes=part, added=True, lanes=lanes)
+        yield Step(count=1, bytes=part, added=False, lanes=lanes)
+
+
+def _recursive_doubling(size: float, ranks: int, node: int) -> Iterator[Step]:
+    """Everything is exchanged with the rank at distance 1, 2, 4, ..."""
+    power = 1 << (ranks.bit_length() - 1)
+    if power < ranks:
+        yield Step(count=1, bytes=size, added=True, lanes=_lanes(1, ranks, node))
+        yield Step(count=1, bytes=size, added=False, lanes=_lanes(1, ranks, node))
+    for round_ in range(power.bit_length() - 1):
+        yield Step(count=1, bytes=size, added=True, lanes=_lanes(1 << round_, ranks, node))
+
+
+def _two_level(size: float, ranks: int, node: int) -> Iterator[Step]:
+    """Reduce-scatter within nodes, each local rank's share between nodes, allgather within nodes."""
+    nodes = math.ceil(ranks / node)
+    if node > 1:
+        yield Step(count=node - 1, bytes=size / node, added=True, lanes=0)
+        yield Step(count=node - 1, bytes=size / node, added=False, lanes=0)
+    if nodes > 1:
+        for step in _rabenseifner(size / node, nodes, 1):
+            yield Step(count=step.count, bytes=step.bytes, added=step.added, lanes=node)
+
+
+def _lanes(distance: int, ranks: int, node: int) -> int:
+    """Ranks of a node that send to another one when each sends to the rank whose number differs in one bit.
+
+    All or none where the ranks of a node are a power of two; otherwise some, and all are counted.
+    """
+    within = ranks <= node or node % (2 * distance) == 0
+    return 0 if within else node
+
+
+ALGORITHMS: dict[str, Callable[[float, int, int], Iterator[Step]]] = {
+    "ring": _ring,
+    "rabenseifner": _rabenseifner,
+    "recursive_doubling": _recursive_doubling,
+    "two_level": _two_level,
+}
+
+
+@dataclass(frozen=True)
+class MeasuredAllreduce:
+    """Times from a file of JSON lines, as `floodtide bench allreduce --json` and examples/simgrid print them.
+
+    Between measured rank counts and sizes times are interpolated, in the logarithm of the ranks and in the bytes;
+    beyond them there is no answer. One rank needs no time.
+
+    Attributes:
+        path: The file.
+        times_s: By algorithm, then ranks, then bytes.
+    """
+
+    path: Path
+    times_s: Mapping[str, Mapping[int, Mapping[int, float]]] = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> MeasuredAllreduce:
+        """Read a file; rows of other benchmarks are left out.
+
+        Raises:
+            InvalidFileError: If the file is not there, a line is no such row, or there is none.
+        """
+        times: dict[str, dict[int, dict[int, float]]] = {}
+        try:
+            lines = path.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidFileError(f"{path}: cannot be read: {error}") from None
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                _add_row(times, line, f"{path}, line {number}")
+        if not times:
+            raise InvalidFileError(f"{path}: no row of floodtide bench allreduce in it")
+        return cls(path, times)
+
+    def cost_s(self, algorithm: str, size_bytes: int, ranks: int) -> float:
+        """Seconds to sum `size_bytes` over `ranks` ranks.
+
+        Raises:
+            InvalidArgumentError: If that lies outside of what was measured.
+        """
+        if ranks == 1:
+            return 0.0
+        by_ranks = self.times_s.get(algorithm)
+        if by_ranks is None:
+            known = ", ".join(sorted(self.times_s))
+            raise InvalidArgumentError(
+                f"{self.path}: nothing about '{algorithm}', expected one of {known}"
+            )
+        counts = sorted(by_ranks)
+        if not counts[0] <= ranks <= counts[-1]:
+            raise InvalidArgumentError(
+                f"{self.path}: {algorithm} was measured on {counts[0]} to {counts[-1]} ranks, "
+                f"not on {ranks}"
+            )
+        below = max(count for count in counts if count <= ranks)
+        above = min(count for count in counts if count >= ranks)
+        ends = [self._at(algorithm, count, size_bytes) for count in (below, above)]
+        return float(np.interp(math.log(ranks), [math.log(below), math.log(above)], ends))
+
+    def _at(self, algorithm: str, ranks: int, size_bytes: int) -> float:
+        by_size = self.times_s[algorithm][ranks]
+        sizes = sorted(by_size)
+        if not sizes[0] <= size_bytes <= sizes[-1]:
+            raise InvalidArgumentError(
+                f"{self.path}: {algorithm} was measured with {sizes[0]} to {sizes[-1]} bytes on "
+                f"{ranks} ranks, not with {size_bytes}"
+            )
+        return float(np.interp(size_bytes, sizes, [by_size[size] for size in sizes]))
+
+
+def _add_row(times: dict[str, dict[int, dict[int, float]]], line: str, where: str) -> None:
+    try:
+        row: Any = json.loads(line)
+        if not row["name"].startswith("allreduce "):
+            return
+        count, kind = row["shape"].split()
+        size = int(count) * {"float32": 4, "float64": 8, "int64": 8}[kind]
+        seconds, ranks = float(row["median_s"]), int(row["ranks"])
+        if not (math.isfinite(seconds) and seconds > 0 and ranks > 1 and size >= 0):
+            raise ValueError
+        times.setdefault(row["kernel"], {}).setdefault(ranks, {})[size] = seconds
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InvalidFileError(
+            f'{where}: expected {{"name": "allreduce ...", "kernel": ALGORITHM, "ranks": ..., '
+            f'"shape": "N float32", "median_s": ...}}'
+        ) from None

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Throughput and efficiency against the number of ranks, beside the paper's anchors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from floodtide.errors import InvalidArgumentError, StorageError
+from floodtide.report import style
+from floodtide.simulate import paper, scenarios
+from floodtide.simulate.scenarios import Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FORMATS = (".png", ".svg", ".pdf")
+
+# Colour and line of the paper's scenarios: an explanation and its remedy share the colour.
+_PAPER_LINES = {
+    scenarios.STALL: (style.SERIES[1], "-"),
+    scenarios.STALL_PREFETCH: (style.SERIES[1], "--"),
+    scenarios.STRAGGLER: (style.SERIES[3], "-"),
+    scenarios.STRAGGLER_PARTIAL: (style.SERIES[3], "--"),
+}
+# What smaller runs of the paper would show; its text has only the largest.
+_TOLD_APART = (
+    "Below the largest run the explanations part:\n"
+    "stalls cost little on few ranks, then all at once,\n"
+    "and no more beyond; stragglers cost ever more."
+)
+_OWN_COLOURS = (style.SERIES[0], style.SERIES[2], style.SERIES[5], style.SERIES[4])
+
+
+def check_name(path: Path) -> None:
+    """Raise InvalidArgumentError unless the name ends in one of FORMATS."""
+    if path.suffix not in FORMATS:
+        raise InvalidArgumentError(
+            f"{path}: ends in '{path.suffix}', expected one of {', '.join(FORMATS)}"
+        )
+
+
+def save(rows: Sequence[Row], path: Path) -> None:
+    """Draw the rows and write the file; its ending chooses the format.
+
+    Raises:
+        InvalidArgumentError: If the ending is not one of FORMATS.
+        StorageError: If the file cannot be written.
+    """
+    check_name(path)
+    with style.figure(11.0, 4.8) as drawn:
+        left, right = drawn.subplots(1, 2)
+        _draw(left, right, rows)
+        drawn.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        beside = path.with_name(f"{path.name}.partial")
+        try:
+            drawn.savefig(beside, format=path.suffix[1:], dpi=130)
+            os.replace(beside, path)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _draw(left: Axes, right: Axes, rows: Sequence[Row]) -> None:
+    series: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        series.setdefault((row.scenario, row.network), []).append(row)
+    present = {scenario for scenario, _ in series}
+    if not present.isdisjoint(_PAPER_LINES):
+        _draw_anchors(left, right, max(row.ranks for row in rows))
+    networks = list(dict.fromkeys(network for name, network in series if name not in _PAPER_LINES))
+    for (scenario, network), points in series.items():
+        is_paper = scenario in _PAPER_LINES
+        if is_paper:
+            colour, line = _PAPER_LINES[scenario]
+        else:
+            colour = _OWN_COLOURS[networks.index(network) % len(_OWN_COLOURS)]
+            line = ":" if scenario == scenarios.ASYNCHRONOUS else "-"
+        _draw_series(left, right, points, color=colour, ls=line)
+        name = scenario if is_paper or network == "-" else f"{scenario}, {network}"
+        left.lines[-1].set_label(name)
+    _finish(left, right)
+    if {scenarios.STALL, scenarios.STRAGGLER} <= present:
+        right.text(0.03, 0.04, _TOLD_APART, transform=right.transAxes, color="#374151", va="bottom")
+
+
+def _draw_series(left: Axes, right: Axes, points: Sequence[Row], **look: Any) -> None:
+    marker = "o" if len(points) == 1 else None
+    ranks = [row.paid_ranks for row in points]
+    left.plot(ranks, [row.fovs_per_s for row in points], marker=marker, **look)
+    known = [row for row in points if row.paid_efficiency is not None]
+    if known:
+        shares = [100 * (row.paid_efficiency or 0.0) for row in known]
+        right.plot([row.paid_ranks for row in known], shares, marker=marker, **look)
+
+
+def _draw_anchors(left: Axes, right: Axes, most: int) -> None:
+    """What the paper prints, and the line that it calls ideal."""
+    ranks = np.array([1, max(most, paper.NODES)])
+    left.plot(
+        ranks,
+        ranks / paper.ONE_NODE_STEP_S,
+        color="black",
+        ls=":",
+        lw=1.0,
+        zorder=2.5,
+        label="paper: ideal",
+    )
+    left.plot(
+        [1, paper.NODES],
+        [1 / paper.ONE_NODE_STEP_S, paper.FOVS_PER_S],
+        color="black",
+        ls="",
+        marker="*",
+        ms=9,
+        label="paper: one node (derived) and largest run",
+        zorder=3,
+    )
+    left.axhline(paper.FOVS_PER_S, color=style.GREY, lw=0.8)
+    right.plot([paper.NODES], [100 * paper.EFFICIENCY], color="black", marker="*", ms=9, zorder=3)
+
+
+def _finish(left: Axes, right: Axes) -> None:
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    for axes in (left, right):
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel("ranks (paper: nodes), backup ranks included")
+    left.set_yscale("log")
+    left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    left.set_title("Throughput")
+    left.set_ylabel("fields of view / s")
+    right.set_title("Efficiency")
+    right.set_ylabel("% of as many single ranks")
+    lowest = min((float(np.min(line.get_ydata())) for line in right.lines), default=0.0)
+    right.set_ylim(max(0.0, 10.0 * np.floor(lowest / 10.0 - 1.0)), 102.0)

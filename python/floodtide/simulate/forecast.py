@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forecasts of a job described by options: what `floodtide simulate` builds from its command line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.simulate import paper
+from floodtide.simulate.allreduce import (
+    ALGORITHMS,
+    BEST,
+    Links,
+    MeasuredAllreduce,
+    allreduce_cost_s,
+)
+from floodtide.simulate.asynchronous import simulate_asynchronous
+from floodtide.simulate.calibration import Calibration
+from floodtide.simulate.gradient import ffn_buckets
+from floodtide.simulate.model import Job
+from floodtide.simulate.networks import NETWORKS, Network
+from floodtide.simulate.scenarios import ASYNCHRONOUS, FORECAST, MEASURED, Named, Row
+from floodtide.simulate.workload import Compute, Loading
+
+OWN_NETWORK = "own"
+
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a forecast assumes; None: from the run, or the default named.
+
+    Attributes:
+        compute_s: Seconds of a field of view on a rank; must come from here or from a run.
+        sigma: Spread of the lognormal factor; None: the run's own samples if it has them, else 0.
+        samples: File of measured seconds, one a line.
+        update_s: Seconds of an update; 0.
+        depth: Modules of the network; 9.
+        features: Its feature maps; 32.
+        bucket_mib: Largest bucket of the gradient; 0: one message after backward.
+        walkers_per_rank: The run's, rounded; 1.
+        load_s: Seconds to read a patch. None: the run's waits for patches, if it has any.
+        moves: Fields of view on a patch; the run's.
+        prefetch: Patches ready for each walker.
+        backup: Share of backup ranks.
+        late: As in `Job`.
+        algorithm: Of the allreduce.
+        ranks_per_node: Consecutive ranks that share an adapter.
+        networks: Names of NETWORKS.
+        alpha_us: Latency of a network of one's own, in microseconds.
+        gb_per_s: Its bandwidth, in 1e9 bytes a second.
+        allreduce: File of measured allreduce times, used in place of networks and formulas.
+    """
+
+    compute_s: float | None = None
+    sigma: float | None = None
+    samples: Path | None = None
+    update_s: float | None = None
+    depth: int | None = None
+    features: int | None = None
+    bucket_mib: float = 0.0
+    walkers_per_rank: int | None = None
+    load_s: float | None = None
+    moves: float | None = None
+    prefetch: int = 0
+    backup: float = 0.0
+    late: str = "abandon"
+    algorithm: str = BEST
+    ranks_per_node: int = 1
+    networks: tuple[str, ...] = ()
+    alpha_us: float | None = None
+    gb_per_s: float | None = None
+    allreduce: Path | None = None
+
+
+def forecast_jobs(options: Options, run: Calibration | None) -> list[Named]:
+    """A job for each network, or one for a file of measured allreduce times.
+
+    Raises:
+        InvalidArgumentError: If options are missing, contradict each other or are out of range.
+        InvalidFileError: If a file is not what its option promises.
+    """
+    compute = _compute(options, run)
+    depth = _first(options.depth, run and run.depth, paper.DEPTH)
+    features = _first(options.features, run and run.features, paper.FEATURES)
+    walkers = _first(options.walkers_per_rank, run and max(1, round(run.walkers_per_rank)), 1)
+    loading = _loading(options, run)
+    update_s = _first(options.update_s, run and run.update_s, 0.0)
+    if not (math.isfinite(options.bucket_mib) and options.bucket_mib >= 0):
+        raise InvalidArgumentError(f"bucket of {options.bucket_mib} MiB, expected at least 0")
+    buckets = ffn_buckets(depth, features, round(options.bucket_mib * 2**20))
+    return [
+        Named(
+            scenario=FORECAST,
+            network=network,
+            algorithm=options.algorithm,
+            job=Job(
+                compute=compute,
+                walkers_per_rank=walkers,
+                loading=loading,
+                buckets=buckets,
+                allreduce_s=cost_s,
+                update_s=update_s,
+                backup=options.backup,
+                late=options.late,
+            ),
+        )
+        for network, cost_s in _costs(options)
+    ]
+
+
+def measured_row(run: Calibration) -> Row:
+    """What the run itself reached.
+
+    Its log does not part waiting for the slowest from sending: comm_s has both. input_s is the mean of the ranks.
+    """
+    steps = run.walkers_per_rank
+    return Row(
+        scenario=f"{MEASURED}: {run.name}",
+        network="-",
+        algorithm="-",
+        ranks=run.ranks,
+        paid_ranks=run.ranks,
+        step_s=run.step_s,
+        compute_s=run.compute_s * steps,
+        input_s=run.stall_s * steps / run.moves,
+        straggler_s=None,
+        comm_s=run.reduce_s,
+        update_s=run.update_s,
+        fovs_per_s=run.fovs_per_s,
+        efficiency=None,
+        paid_efficiency=None,
+        largest_loss=None,
+    )
+
+
+def asynchronous_rows(options: Options, jobs: Sequence[Named], ranks: Sequence[int]) -> list[Row]:
+    """The same ranks with one parameter server on each of the networks.
+
+    Raises:
+        InvalidArgumentError: If measured allreduce times stand for a network.
+    """
+    if options.allreduce:
+        raise InvalidArgumentError("--asynchronous needs a network, not --allreduce")
+    rows = []
+    by_name = {network.name: network for network in _networks(options)}
+    for named in jobs:
+        job = named.job
+        stall_s = (
+            job.loading.load_s / job.loading.moves
+            if job.loading and not job.loading.prefetch
+            else 0.0
+        )
+        work_s = job.walkers_per_rank * (job.compute.mean_s + stall_s)
+        size = sum(bucket.bytes for bucket in job.buckets)
+        network = by_name[named.network]
+        alone = job.walkers_per_rank / (work_s + job.update_s)  # without a server
+        for count in ranks:
+            estimate = simulate_asynchronous(
+                work_s,
+                size,
+                count,
+                network,
+                update_s=job.update_s,
+                walkers_per_rank=job.walkers_per_rank,
+            )
+            efficiency = estimate.fovs_per_s / (alone * count)
+            rows.append(
+                Row(
+                    scenario=ASYNCHRONOUS,
+                    network=named.network,
+                    algorithm="parameter server",
+                    ranks=count,
+                    paid_ranks=count,
+                    step_s=count * job.walkers_per_rank / estimate.fovs_per_s,
+                    compute_s=job.walkers_per_rank * job.compute.mean_s,
+                    input_s=job.walkers_per_rank * stall_s,
+                    straggler_s=None,
+                    comm_s=None,
+                    update_s=job.update_s,
+                    fovs_per_s=estimate.fovs_per_s,
+                    efficiency=efficiency,
+                    paid_efficiency=efficiency,
+                    largest_loss=None,
+                    staleness=estimate.staleness,
+                )
+            )
+    return rows
+
+
+def _first(given: Number | None, measured: Any, default: Number) -> Number:
+    """The option, else what the run measured, else the default."""
+    if given is not None:
+        return given
+    return default if measured is None else measured
+
+
+def _compute(options: Options, run: Calibration | None) -> Compute:
+    mean_s = options.compute_s if options.compute_s is not None or run is None else run.compute_s
+    samples: tuple[float, ...] = ()
+    if options.samples:
+        samples = _read_samples(options.samples)
+        mean_s = sum(samples) / len(samples) if mean_s is None else mean_s
+    elif run and options.sigma is None:
+        samples = run.samples
+    if mean_s is None:
+        raise InvalidArgumentError(
+            "no compute time: expected a run directory, --compute-s or --samples"
+        )
+    return Compute(mean_s=mean_s, sigma=options.sigma or 0.0, samples=samples)
+
+
+def _read_samples(path: Path) -> tuple[float, ...]:
+    try:
+        values = tuple(float(word) for word in path.read_text("utf-8").split())
+    except (OSError, ValueError) as error:
+        raise InvalidFileError(f"{path}: expected seconds, one a line: {error}") from None
+    if not values:
+        raise InvalidFileError(f"{path}: expected seconds, one a line; it is empty")
+    return values
+
+
+def _loading(options: Options, run: Calibration | None) -> Loading | None:
+    moves = options.moves if options.moves is not None or run is None else run.moves
+    if options.load_s is not None:
+        if moves is None:
+            raise InvalidArgumentError("--load-s needs --moves: fields of view on a patch")
+        return Loading(load_s=options.load_s, moves=moves, prefetch=options.prefetch)
+    if options.prefetch or (options.moves is not None and run is None):
+        raise InvalidArgumentError("--moves and --prefetch are for --load-s, which is not given")
+    if run and moves and run.stall_s > 0:
+        return Loading(load_s=run.stall_s, moves=moves)
+    return None
+
+
+def _networks(options: Options) -> list[Network]:
+    own = [options.alpha_us, options.gb_per_s]
+    if own.count(None) == 1:
+        raise InvalidArgumentError("--alpha-us and --gb-per-s describe a network together")
+    for name in options.networks:
+        if name not in NETWORKS:
+            raise InvalidArgumentError(
+                f"unknown network '{name}', expected one of {', '.join(NETWORKS)}; "
+                "--alpha-us and --gb-per-s describe another"
+            )
+    found = [NETWORKS[name] for name in options.networks]
+    if options.alpha_us is not None and options.gb_per_s is not None:
+        if not (0 <= options.alpha_us < math.inf and 0 < options.gb_per_s < math.inf):
+            raise InvalidArgumentError(
+                f"network with a latency of {options.alpha_us} us and {options.gb_per_s} GB/s, "
+                "expected at least 0 and more than 0"
+            )
+        found.append(
+            Network(
+                name=OWN_NETWORK,
+                alpha_s=options.alpha_us * 1e-6,
+                beta_s_per_byte=1e-9 / options.gb_per_s,
+                source="--alpha-us, --gb-per-s",
+            )
+        )
+    return found or list(NETWORKS.values())
+
+
+def _costs(options: Options) -> list[tuple[str, Callable[[int, int], float]]]:
+    """Names of networks, and what a sum of bytes over ranks costs there."""
+    algorithm = options.algorithm
+    if options.allreduce:
+        if options.networks or options.alpha_us is not None or options.gb_per_s is not None:
+            raise InvalidArgumentError("--allreduce takes the place of a network: give one of them")
+        measured = MeasuredAllreduce.read(options.allreduce)
+        if algorithm == BEST:
+            raise InvalidArgumentError(
+                f"--allreduce needs --algorithm: one of {', '.join(sorted(measured.times_s))}"
+            )
+        return [
+            (options.allreduce.stem, lambda size, ranks: measured.cost_s(algorithm, size, ranks))
+        ]
+    if algorithm not in (*ALGORITHMS, BEST):
+        raise InvalidArgumentError(
+            f"no cost formula for algorithm '{algorithm}', expected one of "
+            f"{', '.join((*ALGORITHMS, BEST))}; measured times of others come with --allreduce"
+        )
+
+    def formula(links: Links) -> Callable[[int, int], float]:
+        return lambda size, ranks: allreduce_cost_s(algorithm, size, ranks, links)
+
+    return [
+        (network.name, formula(Links(network=network, ranks_per_node=options.ranks_per_node)))
+        for network in _networks(options)
+    ]

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks as latency and bandwidth of one message between two nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """A message of n bytes takes alpha_s + n * beta_s_per_byte.
+
+    Attributes:
+        name: How rows and legends call it.
+        alpha_s: Seconds until the first byte has arrived: software, adapters and switches.
+        beta_s_per_byte: Seconds a byte, one direction of one node.
+        source: Where the two figures come from.
+    """
+
+    name: str
+    alpha_s: float
+    beta_s_per_byte: float
+    source: str
+
+
+# Bandwidths are the links' rates. Latencies depend on adapter, switch and software more than on the
+# standard: those here are assumptions of a usual size, to be replaced by measured ones.
+NETWORKS = {
+    network.name: network
+    for network in (
+        Network(
+            name="10gbe",
+            alpha_s=20e-6,
+            beta_s_per_byte=1 / 1.25e9,
+            source="10 Gbit/s (IEEE 802.3ae); 20 us assumed for MPI over TCP",
+        ),
+        Network(
+            name="100gbe",
+            alpha_s=10e-6,
+            beta_s_per_byte=1 / 12.5e9,
+            source="100 Gbit/s (IEEE 802.3ba); 10 us assumed for MPI over TCP, RDMA needs about 2",
+        ),
+        Network(
+            name="dragonfly",
+            alpha_s=2e-6,
+            beta_s_per_byte=1 / 9e9,
+            source="like Cray Aries: 14 Gbit/s lanes, an adapter of about 9 GB/s a node (Alverson "
+            "et al., Cray XC Series Network, 2012); 2 us assumed; not measured on the paper's machine",
+        ),
+    )
+}
+
+# Between ranks of one node, in shared memory: of the size that `floodtide bench allreduce` shows.
+MEMORY = Network(
+    name="memory",
+    alpha_s=1e-6,
+    beta_s_per_byte=1 / 4e9,
+    source="assumed; floodtide bench allreduce on the ranks of a node measures it",
+)

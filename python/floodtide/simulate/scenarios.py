@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The paper's machine under two explanations of its loss, each with its remedy; and rows of figures of any job."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from floodtide.simulate import closed_forms, paper
+from floodtide.simulate.allreduce import Links, allreduce_cost_s
+from floodtide.simulate.gradient import ffn_buckets
+from floodtide.simulate.model import Estimate, Job, simulate
+from floodtide.simulate.networks import NETWORKS
+from floodtide.simulate.workload import Compute, Loading
+
+STALL = "paper: input stall"
+STALL_PREFETCH = "paper: input stall, prefetch"
+STRAGGLER = "paper: stragglers"
+STRAGGLER_PARTIAL = "paper: stragglers, partial averages"
+FORECAST = "forecast"
+MEASURED = "measured"
+ASYNCHRONOUS = "forecast: asynchronous"
+
+# Shares of backup ranks among which the best is looked for.
+BACKUP_SHARES = (1 / 128, 1 / 64, 1 / 32, 3 / 64, 1 / 16, 3 / 32, 1 / 8)
+PAPER_NETWORK = "dragonfly"
+PAPER_ALGORITHM = "rabenseifner"  # what MPICH, which Cray MPI is built on, takes at this size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Figures of one job on one number of ranks; parts as in `Estimate`, None where a measured run does not tell.
+
+    Attributes:
+        efficiency: Throughput over that of as many single ranks as count.
+        paid_efficiency: Throughput over that of as many single ranks as there are, backup ranks included.
+        largest_loss: As in `Estimate`.
+        staleness: Of an asynchronous run; None otherwise.
+    """
+
+    scenario: str
+    network: str
+    algorithm: str
+    ranks: int
+    paid_ranks: int
+    step_s: float
+    compute_s: float | None
+    input_s: float | None
+    straggler_s: float | None
+    comm_s: float | None
+    update_s: float | None
+    fovs_per_s: float
+    efficiency: float | None
+    paid_efficiency: float | None
+    largest_loss: str | None
+    staleness: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """A job with what its rows are called."""
+
+    scenario: str
+    network: str
+    algorithm: str
+    job: Job
+
+
+def paper_jobs() -> list[Named]:
+    """The two explanations, fitted to the paper's efficiency on its nodes, and each with its remedy.
+
+    Both give the paper's step time on one node. The share of backup ranks is the one with the best throughput for
+    each paid node among BACKUP_SHARES.
+    """
+    links = Links(network=NETWORKS[PAPER_NETWORK], add_s_per_byte=1 / paper.ADD_BYTES_PER_S)
+    ratio = closed_forms.explaining_ratio(paper.EFFICIENCY, paper.MOVES_PER_PATCH, paper.NODES)
+    sigma = closed_forms.explaining_sigma(paper.EFFICIENCY, paper.NODES)
+    compute_s = paper.ONE_NODE_STEP_S / (1 + ratio / paper.MOVES_PER_PATCH)
+    loading = Loading(load_s=ratio * compute_s, moves=paper.MOVES_PER_PATCH)
+    stall = Job(
+        compute=Compute(mean_s=compute_s),
+        loading=loading,
+        buckets=ffn_buckets(paper.DEPTH, paper.FEATURES),
+        allreduce_s=lambda size, ranks: allreduce_cost_s(PAPER_ALGORITHM, size, ranks, links),
+    )
+    prefetch = dataclasses.replace(stall, loading=dataclasses.replace(loading, prefetch=1))
+    straggler = dataclasses.replace(
+        stall, loading=None, compute=Compute(mean_s=paper.ONE_NODE_STEP_S, sigma=sigma)
+    )
+    partial = dataclasses.replace(straggler, backup=best_backup(straggler, paper.NODES))
+    jobs = {
+        STALL: stall,
+        STALL_PREFETCH: prefetch,
+        STRAGGLER: straggler,
+        STRAGGLER_PARTIAL: partial,
+    }
+    return [
+        Named(scenario=name, network=PAPER_NETWORK, algorithm=PAPER_ALGORITHM, job=job)
+        for name, job in jobs.items()
+    ]
+
+
+def best_backup(job: Job, ranks: int, *, steps: int = 400) -> float:
+    """The share of backup ranks among BACKUP_SHARES with the best throughput for each paid rank."""
+
+    def worth(share: float) -> float:
+        estimate = simulate(dataclasses.replace(job, backup=share), ranks, steps=steps)
+        return estimate.fovs_per_s / estimate.paid_ranks
+
+    return max(BACKUP_SHARES, key=worth)
+
+
+def sweep(named: Named, ranks: Sequence[int], *, steps: int, seed: int) -> list[Row]:
+    """A row a number of ranks; efficiencies are relative to one rank of the same job."""
+    alone = simulate(named.job, 1, steps=steps, seed=seed).fovs_per_s
+    rows = []
+    for count in ranks:
+        estimate = simulate(named.job, count, steps=steps, seed=seed)
+        rows.append(_row(named, estimate, alone))
+    return rows
+
+
+def _row(named: Named, estimate: Estimate, alone: float) -> Row:
+    return Row(
+        scenario=named.scenario,
+        network=named.network,
+        algorithm=named.algorithm,
+        efficiency=estimate.fovs_per_s / (alone * estimate.ranks),
+        paid_efficiency=estimate.fovs_per_s / (alone * estimate.paid_ranks),
+        largest_loss=estimate.largest_loss,
+        **dataclasses.asdict(estimate),
+    )

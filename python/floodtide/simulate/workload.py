@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rank does between two sums of gradients: compute, and wait for the next patch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.errors import InvalidArgumentError
+
+Times = NDArray[np.float64]
+
+_COMPUTE, _LENGTH, _START, _FIRST_LENGTH = range(4)
+
+
+class Draws:
+    """Random numbers as a function of (seed, purpose, step): the first ranks' do not depend on how many follow.
+
+    Runs with more ranks then differ from those with fewer by what the additional ranks do, not by luck.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def at(self, purpose: int, step: int, walker: int = 0) -> np.random.Generator:
+        """The generator for one purpose of one step."""
+        counter = [0, step, walker, purpose]
+        return np.random.Generator(np.random.Philox(key=self._seed, counter=counter))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """Seconds of a rank's forward and backward pass on one field of view; ranks and steps are independent.
+
+    Attributes:
+        mean_s: Mean, positive.
+        sigma: Spread of the lognormal factor (mean 1) that each rank draws in each step, 0 (none)
+            to 5.
+        samples: Measured seconds (n,) to draw from instead; scaled to mean_s. Empty: none.
+    """
+
+    mean_s: float
+    sigma: float = 0.0
+    samples: tuple[float, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.mean_s) and self.mean_s > 0):
+            raise InvalidArgumentError(f"compute: {self.mean_s} s, expected a positive number")
+        if not 0 <= self.sigma <= 5:
+            raise InvalidArgumentError(f"compute: sigma is {self.sigma}, expected 0 to 5")
+        if self.samples and self.sigma:
+            raise InvalidArgumentError("compute: both samples and sigma, expected one of them")
+        if not all(math.isfinite(sample) and sample > 0 for sample in self.samples):
+            raise InvalidArgumentError("compute: a sample is not a positive number of seconds")
+
+    def draw(self, draws: Draws, step: int, shape: tuple[int, int]) -> Times:
+        """Seconds of a step for every rank of every replica, shape (ranks, replicas), replicas an even number.
+
+        The second half of the replicas mirrors the first (fast where that is slow), so that means settle sooner.
+        """
+        generator = draws.at(_COMPUTE, step)
+        half = (shape[0], shape[1] // 2)
+        if self.samples:
+            values = np.sort(self.samples)
+            place = generator.random(half)
+            index = np.floor(np.hstack([place, 1.0 - place]) * len(values)).astype(np.int64)
+            scaled: Times = values[np.minimum(index, len(values) - 1)] * (
+                self.mean_s / values.mean()
+            )
+            return scaled
+        if self.sigma:
+            normal = generator.standard_normal(half)
+            factor = np.exp(self.sigma * np.hstack([normal, -normal]) - 0.5 * self.sigma**2)
+            return self.mean_s * factor
+        return np.full(shape, self.mean_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loading:
+    """Reading of patches: a walker needs a new one when the moves on the last are done.
+
+    Attributes:
+        load_s: Seconds to read one.
+        moves: Fields of view on a patch, 1 to 10,000; between two whole numbers, patches have the
+            one or the other so that this is their mean. Every walker starts somewhere within a patch.
+        prefetch: Patches that a reader of the rank's own keeps ready for each walker, one after
+            the other; 0: read when needed, inside of the step.
+    """
+
+    load_s: float
+    moves: float
+    prefetch: int = 0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.load_s) and self.load_s >= 0):
+            raise InvalidArgumentError(f"loading: {self.load_s} s, expected at least 0")
+        if not 1 <= self.moves <= 10_000:
+            raise InvalidArgumentError(f"loading: {self.moves} moves a patch, expected 1 to 10,000")
+        if self.prefetch < 0:
+            raise InvalidArgumentError(f"loading: prefetch is {self.prefetch}, expected at least 0")
+
+
+class Patches:
+    """The walkers' patches of all ranks in all replicas, as time goes on.
+
+    Args:
+        loading: How they are read.
+        shape: (ranks, replicas).
+        walkers: Walkers of a rank.
+        draws: Where each walker starts within its first patch, and how many moves each patch has.
+    """
+
+    def __init__(
+        self,
+        loading: Loading,
+        shape: tuple[int, int],
+        walkers: int,
+        draws: Draws,
+    ) -> None:
+        self._loading = loading
+        self._draws = draws
+        self._left = [
+            np.floor(
+                draws.at(_START, 0, walker).random(shape)
+                * self._lengths(draws.at(_FIRST_LENGTH, 0, walker), shape)
+            )
+            for walker in range(walkers)
+        ]
+        # Patches that wait for each walker, next one first, by the time at which they are read: all are, at the start.
+        self._ready = [[np.zeros(shape) for _ in range(loading.prefetch)] for _ in range(walkers)]
+        self._reader_free = np.zeros(shape)
+
+    def take(self, walker: int, step: int, now: Times) -> Times:
+        """One move of a walker of every rank, which comes for it at `now`; returns when its patch is there."""
+        left = self._left[walker]
+        need = left == 0
+        lengths = self._lengths(self._draws.at(_LENGTH, step, walker), left.shape)
+        self._left[walker] = np.where(need, lengths, left) - 1
+        if not self._loading.prefetch:
+            return np.where(need, now + self._loading.load_s, now)
+        queue = self._ready[walker]
+        taken = np.where(need, np.maximum(now, queue[0]), now)
+        # The place that it leaves in the queue is filled as soon as the reader has done what was asked of it before.
+        read = np.maximum(self._reader_free, taken) + self._loading.load_s
+        self._reader_free = np.where(need, read, self._reader_free)
+        moved = [*queue[1:], read]
+        self._ready[walker] = [
+            np.where(need, new, old) for new, old in zip(moved, queue, strict=True)
+        ]
+        return taken
+
+    def _lengths(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Times:
+        """Moves on a new patch."""
+        whole = math.floor(self._loading.moves)
+        longer = self._loading.moves - whole
+        if not longer:
+            return np.full(shape, float(whole))
+        return whole + (generator.random(shape) < longer).astype(np.float64)
