@@ -97,7 +97,7 @@ class SimulatedCommunicator final : public comm::Communicator {
   std::string description() const override { return "mpi (SimGrid), " + node_name(); }
 
   /// The simulated host.
-  std::string node_name() const {
+  std::string node_name() const override {
     std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
     int length = 0;
     MPI_Get_processor_name(name.data(), &length);
