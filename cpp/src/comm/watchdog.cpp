@@ -171,26 +171,32 @@ class Watchdog::Implementation {
     }
     if (comm_->rank() != 0) return "";
     // Each rank as of now: this one, then the peers, whose beats may be a period old.
-    const Beat here = own(false);
-    std::vector<std::pair<int, Beat>> ranks = {{0, here}};
+    struct State {
+      int rank;
+      Beat beat;
+      double silent_s;
+    };
+    std::vector<State> ranks = {{0, own(false), 0}};
     for (const Peer& peer : peers_) {
-      if (peer.known) ranks.emplace_back(peer.rank, *peer.known);
+      if (peer.known) ranks.push_back({peer.rank, *peer.known, now - peer.heard_s});
     }
-    const auto stuck = [&](const std::pair<int, Beat>& rank) {
-      return rank.second.leaves == 0 && rank.second.waits != 0 && rank.second.for_s > options_.timeout_s - period_s_;
+    const auto stuck = [&](const State& state) {
+      return state.beat.leaves == 0 && state.beat.waits != 0 && state.beat.for_s > options_.timeout_s - period_s_;
     };
     const auto waiting = std::ranges::find_if(ranks, stuck);
     if (waiting == ranks.end()) return "";
     std::string blamed;
-    for (const auto& [rank, beat] : ranks) {
-      const bool behind = beat.leaves != 0 || beat.waits == 0 || beat.step < waiting->second.step ||
-                          (beat.step == waiting->second.step && beat.bucket < waiting->second.bucket);
+    for (const auto& [rank, beat, silent_s] : ranks) {
+      const bool silent = beat.leaves == 0 && silent_s > 2 * period_s_;  // what was known of it last may be over
+      const bool behind = silent || beat.leaves != 0 || beat.waits == 0 || beat.step < waiting->beat.step ||
+                          (beat.step == waiting->beat.step && beat.bucket < waiting->beat.bucket);
       if (!behind) continue;
-      blamed += str_cat(blamed.empty() ? "" : ", ", "rank ", rank, " (", beat.leaves != 0 ? "has left" : what(beat), ')');
+      blamed += str_cat(blamed.empty() ? "" : ", ", "rank ", rank, " (",
+                        beat.leaves != 0 ? "has left" : str_cat(silent ? "silent since: " : "", what(beat)), ')');
     }
     if (blamed.empty()) blamed = "all ranks are in it: a message is missing";
-    return str_cat("rank ", waiting->first, " has been waiting for ", options_.timeout_s, " s in ", what(waiting->second),
-                   " for ", blamed);
+    return str_cat("rank ", waiting->rank, " has been waiting for ", options_.timeout_s, " s in ", what(waiting->beat), " for ",
+                   blamed);
   }
 
   bool told_to_end() {

@@ -75,10 +75,12 @@ class Server final : public Exchange {
   Server(Server&&) = delete;
   Server& operator=(Server&&) = delete;
 
+  // Ranks that have yet to hear of the last meeting are told first, unless the job is falling apart.
   ~Server() override {
     {
       const std::lock_guard lock(mutex_);
       over_ = true;
+      abandoned_ = std::uncaught_exceptions() > 0;
     }
     changed_.notify_all();
     thread_.join();
@@ -108,7 +110,7 @@ class Server final : public Exchange {
         lock.lock();
       }
     }
-    std::ranges::copy(updates_.parameters(), out_parameters.begin());
+    std::ranges::copy(own.parameters, out_parameters.begin());
     return report_of(own.answer);
   }
 
@@ -119,7 +121,7 @@ class Server final : public Exchange {
     std::unique_ptr<comm::Request> header, gradients;  // on their way here
     std::unique_ptr<comm::Request> answer_header, answer_parameters;
     Header asked, answer;
-    std::vector<float> parameters;  // on their way back: they must not change meanwhile
+    std::vector<float> parameters;  // on their way back: those of the answer's step
     bool here = false;              // of rank 0's own: a message waits
     bool met = false;               // was told to meet
   };
@@ -131,7 +133,7 @@ class Server final : public Exchange {
         {
           std::unique_lock lock(mutex_);
           changed_.wait(lock, [this] { return over_ || (step_ >= 0 && !all_met()); });
-          if (over_) return;
+          if (over_ && (abandoned_ || !meeting_ || all_met())) return;
         }
         bool served = false;
         for (Peer& peer : peers_) served = serve(peer) || served;
@@ -161,13 +163,13 @@ class Server final : public Exchange {
     peer.answer.meet = peer.met = meeting_;
     peer.answer.failed = failed_ ? 1 : 0;
     peer.answer.requests = requests_;
+    const std::span<const float> newest = updates_.parameters();
+    peer.parameters.assign(newest.begin(), newest.end());
     if (peer.rank == 0) {
       peer.here = false;
       changed_.notify_all();
       return true;
     }
-    const std::span<const float> newest = updates_.parameters();
-    peer.parameters.assign(newest.begin(), newest.end());
     peer.answer_header = comm_->send(peer.rank, kHeaderTag, std::as_bytes(std::span(&peer.answer, 1)));
     peer.answer_parameters = comm_->send(peer.rank, kParametersTag, std::as_bytes(std::span(peer.parameters)));
     return true;
@@ -216,6 +218,7 @@ class Server final : public Exchange {
   std::uint32_t requests_ = kNone;
   std::exception_ptr failure_;
   bool over_ = false;
+  bool abandoned_ = false;
   std::thread thread_;
 };
 

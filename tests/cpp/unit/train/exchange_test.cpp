@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/exchange.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "floodtide/base/error.hpp"
+#include "support/watchdog.hpp"
+
+namespace floodtide::train {
+namespace {
+
+constexpr std::size_t kParameters = 3;
+constexpr std::int64_t kSteps = 20;
+
+/// One parameter that counts the gradients, which are ones; the ranks meet after kSteps.
+class Count final : public Updates {
+ public:
+  void update(std::span<float> message, std::int64_t) override {
+    for (std::size_t i = 0; i < kParameters; ++i) parameters_[i] += message[kFlags + i];
+    fovs_ += static_cast<std::int64_t>(message[kFovs]);
+  }
+  [[nodiscard]] std::span<const float> parameters() const override { return parameters_; }
+  [[nodiscard]] bool meet_after(std::int64_t steps) const override { return steps % kSteps == 0; }
+  [[nodiscard]] std::int64_t fovs() const { return fovs_; }
+
+ private:
+  std::vector<float> parameters_ = std::vector<float>(kParameters);
+  std::int64_t fovs_ = 0;
+};
+
+std::vector<float> ones() {
+  std::vector<float> message(kFlags + kParameters, 0.0F);
+  std::fill(message.begin() + static_cast<std::ptrdiff_t>(kFlags), message.end(), 1.0F);
+  message[kFovs] = 1;
+  return message;
+}
+
+class PartialAverage : public testing::TestWithParam<Late> {
+ private:
+  test::Watchdog watchdog_{std::chrono::seconds(60)};
+};
+
+TEST_P(PartialAverage, DoesNotWaitForASlowRank) {
+  // The slow rank gives its gradients when the others have met: if they waited for it, they would not get there.
+  std::atomic<int> others = 0;
+  comm::run_threads(4, [&](comm::Communicator& comm) {
+    Count count;
+    const auto exchange = make_partial_exchange(
+        comm, count, {.length = kFlags + kParameters, .contributors = 3, .late = GetParam(), .algorithm = "ring"});
+    std::vector<float> parameters(kParameters);
+    for (std::int64_t meeting = 1; meeting <= 3; ++meeting) {
+      exchange->resume((meeting - 1) * kSteps);
+      std::int64_t given = 0, used = 0, step = (meeting - 1) * kSteps;
+      ExchangeReport report;
+      if (comm.rank() == 3) {
+        while (others < 3 * meeting) std::this_thread::yield();
+      }
+      do {
+        report = exchange->give(ones(), step, parameters);
+        step = report.step;
+        ++given;
+        used += report.used ? 1 : 0;
+      } while (!report.meet);
+      if (comm.rank() < 3) ++others;
+      EXPECT_EQ(report.step, meeting * kSteps);
+      // Contributions are conserved: of the fast ranks' each was used, but for one that a carried one stood in for.
+      const std::int64_t carried = GetParam() == Late::carry ? meeting - 1 : 0;
+      EXPECT_EQ(count.fovs(), meeting * kSteps * 3 + (GetParam() == Late::carry ? count.fovs() - meeting * kSteps * 3 : 0));
+      EXPECT_LE(count.fovs() - meeting * kSteps * 3, carried);
+      EXPECT_EQ(parameters[0], static_cast<float>(count.fovs()));
+      if (comm.rank() == 3 && GetParam() == Late::carry) {
+        EXPECT_EQ(given, 1);
+        EXPECT_EQ(used, 1);
+        EXPECT_EQ(report.staleness, kSteps - 1);
+      } else if (comm.rank() == 3) {
+        EXPECT_LE(given, 2) << "its thread may be an update behind when it gives the first ones";
+        EXPECT_EQ(used, 0);
+      } else if (GetParam() == Late::drop) {
+        EXPECT_EQ(used, kSteps);
+      }
+      comm.barrier();
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Late, PartialAverage, testing::Values(Late::drop, Late::carry));
+
+TEST(ParameterServer, AppliesEveryRanksGradientsOnceAndSendsTheNewestParameters) {
+  const test::Watchdog watchdog(std::chrono::seconds(60));
+  std::atomic<std::int64_t> used = 0;
+  comm::run_threads(3, [&](comm::Communicator& comm) {
+    Count count;
+    const auto exchange = make_parameter_server(comm, count, {.length = kFlags + kParameters, .algorithm = "ring"});
+    std::vector<float> parameters(kParameters);
+    exchange->resume(0);
+    std::int64_t step = 0;
+    ExchangeReport report;
+    do {
+      report = exchange->give(ones(), step, parameters);
+      EXPECT_EQ(parameters[0], static_cast<float>(report.step));
+      EXPECT_GE(report.staleness, 0);
+      step = report.step;
+      used += report.used ? 1 : 0;
+    } while (!report.meet);
+    EXPECT_EQ(report.step, kSteps);
+  });
+  EXPECT_EQ(used, kSteps);
+}
+
+TEST(ParameterServer, ARequestOfOneRankReachesAllAtTheSameStep) {
+  const test::Watchdog watchdog(std::chrono::seconds(60));
+  std::vector<std::int64_t> steps(3);
+  comm::run_threads(3, [&](comm::Communicator& comm) {
+    Count count;
+    const auto exchange = make_parameter_server(comm, count, {.length = kFlags + kParameters, .algorithm = "ring"});
+    std::vector<float> parameters(kParameters), message = ones();
+    exchange->resume(0);
+    if (comm.rank() == 2) message[kFirstRequest + 1] = 1;  // a checkpoint
+    ExchangeReport report;
+    do {
+      report = exchange->give(message, report.step, parameters);
+    } while (!report.meet);
+    EXPECT_EQ(report.requests, kCheckpoint);
+    steps[static_cast<std::size_t>(comm.rank())] = report.step;
+  });
+  EXPECT_EQ(steps[0], steps[1]);
+  EXPECT_EQ(steps[0], steps[2]);
+}
+
+}  // namespace
+}  // namespace floodtide::train
