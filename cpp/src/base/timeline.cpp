@@ -5,20 +5,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <utility>
 
+#include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
 
 namespace floodtide {
 namespace {
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string quoted(std::string_view text) {
   std::string out = "\"";

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/comm/clock_offset.hpp"
 
-#include <chrono>
 #include <limits>
 #include <span>
+
+#include "floodtide/base/clock.hpp"
 
 namespace floodtide::comm {
 namespace {
 
 constexpr int kTag = 3;
 constexpr int kExchanges = 20;
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 

@@ -2,12 +2,18 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace floodtide {
 
 /// Seconds of a monotonic clock whose zero means nothing.
 [[nodiscard]] inline double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Nanoseconds of the same clock.
+[[nodiscard]] inline std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 /// Adds the time between its construction and destruction to a sum.

@@ -71,7 +71,7 @@ TEST_P(PartialAverage, DoesNotWaitForASlowRank) {
       EXPECT_EQ(report.step, meeting * kSteps);
       // Contributions are conserved: of the fast ranks' each was used, but for one that a carried one stood in for.
       const std::int64_t carried = GetParam() == Late::carry ? meeting - 1 : 0;
-      EXPECT_EQ(count.fovs(), meeting * kSteps * 3 + (GetParam() == Late::carry ? count.fovs() - meeting * kSteps * 3 : 0));
+      EXPECT_GE(count.fovs(), meeting * kSteps * 3);
       EXPECT_LE(count.fovs() - meeting * kSteps * 3, carried);
       EXPECT_EQ(parameters[0], static_cast<float>(count.fovs()));
       if (comm.rank() == 3 && GetParam() == Late::carry) {
