@@ -21,6 +21,7 @@ MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
+    "PYTHONUNBUFFERED": "",  # it writes a line and its end apart, and ranks' lines run into each other
     "PYTHONPATH": str(Path(floodtide.__file__).parents[1]),
     # Open MPI as root, and with more ranks than cores (version 4, version 5); others ignore these.
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
