@@ -3,13 +3,17 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <span>
 #include <tuple>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/train/flood_walkers.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "floodtide/train/validation.hpp"
 
@@ -103,6 +107,15 @@ py::dict metrics_dict(const train::Metrics& sums) {
   return result;
 }
 
+template <class Network>
+void copy_average(const train::Trainer& trainer, Network& network) {
+  const std::span<const float> average = trainer.average();
+  FLOODTIDE_REQUIRE(average.size() == network.parameters().size(), shape_mismatch, "copy_average: the network has ",
+                    network.parameters().size(), " parameters, expected ", average.size());
+  std::ranges::copy(average, network.parameters().begin());
+  network.parameters_changed();
+}
+
 constexpr int kFirstClass = 1, kLastClass = 13;  // of the partitions: all but background, DESIGN's validation protocol
 
 struct ValidationSet {
@@ -129,28 +142,35 @@ void register_train(py::module_& m) {
       .def_readonly("requests", &train::StepReport::requests)
       .def_readonly("met", &train::StepReport::met);
 
+  py::class_<train::Walkers, std::shared_ptr<train::Walkers>>(m, "Walkers", "The walkers of one rank and their network.");
+  m.def(
+      "flood_walkers",
+      [](nn::Ffn& network, const data::ExampleSource& examples, const comm::Communicator& communicator, std::int64_t walkers,
+         std::uint64_t seed, int prefetch, bool cycle, std::int64_t epochs, double seed_pad,
+         double threshold) -> std::shared_ptr<train::Walkers> {
+        return train::make_flood_walkers(network, examples,
+                                         {walkers, communicator.rank(), communicator.size(), seed, prefetch, cycle, epochs},
+                                         {seed_pad, threshold});
+      },
+      py::arg("network"), py::arg("examples"), py::arg("communicator"), py::kw_only(), py::arg("walkers"), py::arg("seed"),
+      py::arg("prefetch"), py::arg("cycle"), py::arg("epochs"), py::arg("seed_pad"), py::arg("threshold"),
+      py::keep_alive<0, 1>(), py::keep_alive<0, 2>());
+
   py::class_<train::Trainer>(m, "Trainer", "The step loop; see floodtide.train.Trainer.")
-      .def(py::init([](nn::Ffn& network, const std::string& optimizer, const ParameterValues& optimizer_values,
-                       const std::string& schedule, const ParameterValues& schedule_values, const std::string& scale,
-                       const data::ExampleSource& examples, comm::Communicator& communicator, std::int64_t walkers,
-                       std::uint64_t seed, double seed_pad, double threshold, double clip, double average,
-                       const std::string& algorithm, int prefetch, int accumulate, const std::string& on_exhausted,
-                       std::int64_t epochs, const std::string& exactness, std::int64_t bucket_bytes, const std::string& wire,
-                       const std::string& mode, int contributors, const std::string& late, std::int64_t steps,
-                       std::int64_t meet_every, double timeout_s, const std::string& record_path) {
+      .def(py::init([](const std::shared_ptr<train::Walkers>& walkers, const std::string& optimizer,
+                       const ParameterValues& optimizer_values, const std::string& schedule,
+                       const ParameterValues& schedule_values, const std::string& scale, comm::Communicator& communicator,
+                       double clip, double average, const std::string& algorithm, int accumulate,
+                       const std::string& on_exhausted, const std::string& exactness, std::int64_t bucket_bytes,
+                       const std::string& wire, const std::string& mode, int contributors, const std::string& late,
+                       std::int64_t steps, std::int64_t meet_every, double timeout_s, const std::string& record_path) {
              const py::gil_scoped_release unlock;
              train::TrainerOptions options;
-             options.walkers = walkers;
-             options.seed = seed;
-             options.seed_pad = seed_pad;
-             options.threshold = threshold;
              options.clip = clip;
              options.average = average;
              options.algorithm = algorithm;
-             options.prefetch = prefetch;
              options.accumulate = accumulate;
              options.on_exhausted = train::on_exhausted_named(on_exhausted);
-             options.epochs = epochs;
              options.exactness = train::exactness_named(exactness);
              options.bucket_bytes = bucket_bytes;
              options.wire = comm::wire_named(wire);
@@ -166,20 +186,18 @@ void register_train(py::module_& m) {
                static_cast<void>(std::fprintf(stderr, "rank %d: %s\n", rank, reason.c_str()));
              };
              return std::make_unique<train::Trainer>(
-                 network, optim::make_optimizer(optimizer, optimizer_values, network.layout().size()),
-                 optim::make_schedule(schedule, schedule_values, optim::scale_factor(scale, walkers)), examples, communicator,
-                 options);
+                 walkers, optim::make_optimizer(optimizer, optimizer_values, walkers->layout().trained_size()),
+                 optim::make_schedule(schedule, schedule_values, optim::scale_factor(scale, walkers->options().walkers)),
+                 communicator, options);
            }),
-           py::arg("network"), py::kw_only(), py::arg("optimizer"), py::arg("optimizer_values"), py::arg("schedule"),
-           py::arg("schedule_values"), py::arg("scale"), py::arg("examples"), py::arg("communicator"), py::arg("walkers"),
-           py::arg("seed"), py::arg("seed_pad"), py::arg("threshold"), py::arg("clip"), py::arg("average"),
-           py::arg("algorithm"), py::arg("prefetch"), py::arg("accumulate"), py::arg("on_exhausted"), py::arg("epochs"),
-           py::arg("exactness"), py::arg("bucket_bytes"), py::arg("wire"), py::arg("mode"), py::arg("contributors"),
-           py::arg("late"), py::arg("steps"), py::arg("meet_every"), py::arg("timeout_s"), py::arg("record_path"),
-           py::keep_alive<1, 2>(), py::keep_alive<1, 8>(), py::keep_alive<1, 9>())
+           py::arg("walkers"), py::kw_only(), py::arg("optimizer"), py::arg("optimizer_values"), py::arg("schedule"),
+           py::arg("schedule_values"), py::arg("scale"), py::arg("communicator"), py::arg("clip"), py::arg("average"),
+           py::arg("algorithm"), py::arg("accumulate"), py::arg("on_exhausted"), py::arg("exactness"), py::arg("bucket_bytes"),
+           py::arg("wire"), py::arg("mode"), py::arg("contributors"), py::arg("late"), py::arg("steps"), py::arg("meet_every"),
+           py::arg("timeout_s"), py::arg("record_path"), py::keep_alive<1, 2>(), py::keep_alive<1, 8>())
       .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("steps_done", &train::Trainer::steps_done)
-      .def("copy_average", &train::Trainer::copy_average, py::arg("network"))
+      .def("copy_average", &copy_average<nn::Ffn>, py::arg("network"))
       .def("take_metrics",
            [](train::Trainer& trainer) {
              train::Metrics sums;

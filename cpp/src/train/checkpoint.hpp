@@ -6,32 +6,26 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "floodtide/comm/communicator.hpp"
-#include "floodtide/data/examples.hpp"
-#include "floodtide/nn/ffn.hpp"
 #include "floodtide/optim/optimizer.hpp"
-#include "train/walker.hpp"
+#include "floodtide/train/walkers.hpp"
 
 namespace floodtide::train {
 
-/// What is saved beside the walkers.
+/// What is saved.
 struct CheckpointState {
-  nn::Ffn& network;
+  Walkers& walkers;
   std::span<float> average;  // of the parameters; empty without
   optim::Optimizer& optimizer;
   std::int64_t step;
-  std::uint64_t seed;
-  std::int64_t walkers;  // over all ranks
 };
 
 /// Gathers the walkers of all ranks, one canvas at a time, into a file that rank 0 writes. Collective; throws on all ranks.
 void save_checkpoint(const std::string& path, const std::string& configuration, const CheckpointState& state,
-                     const std::vector<Walker>& walkers, comm::Communicator& communicator);
+                     comm::Communicator& communicator);
 
 /// Reads parameters, optimizer state and this rank's walkers; returns the number of steps done. Not collective.
-[[nodiscard]] std::int64_t load_checkpoint(const std::string& path, const CheckpointState& state, std::vector<Walker>& walkers,
-                                           const data::ExampleSource& examples);
+[[nodiscard]] std::int64_t load_checkpoint(const std::string& path, const CheckpointState& state);
 
 }  // namespace floodtide::train

@@ -15,9 +15,9 @@
 namespace floodtide::train {
 
 /// Flags in front of the gradients of a message; summed with them.
-inline constexpr std::size_t kFlags = 16;  // a cache line, so that the gradients behind them are aligned
-inline constexpr std::size_t kFovs = 0;    // fields of view that the gradients are from
-inline constexpr std::size_t kFailed = 1;  // ranks that failed
+inline constexpr std::size_t kFlags = 16;    // a cache line, so that the gradients behind them are aligned
+inline constexpr std::size_t kExamples = 0;  // that the gradients are from
+inline constexpr std::size_t kFailed = 1;    // ranks that failed
 inline constexpr std::size_t kFirstRequest = 2;
 inline constexpr std::uint32_t kRequests[] = {kLog, kCheckpoint, kStop};
 static_assert(kFirstRequest + std::size(kRequests) <= kFlags);

@@ -194,7 +194,7 @@ class Server final : public Exchange {
     const std::span<float> message = peer.message.span();
     requests_ = requests_of(message);
     failed_ = message[kFailed] > 0;
-    if (!failed_ && message[kFovs] > 0) {
+    if (!failed_ && message[kExamples] > 0) {
       peer.answer.staleness = step_ - peer.asked.step;
       peer.answer.used = 1;
       updates_.update(message, step_);

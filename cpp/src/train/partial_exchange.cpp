@@ -219,7 +219,7 @@ class PartialExchange final : public Exchange {
     const std::lock_guard lock(mutex_);
     failed_ = message_.data()[kFailed] > 0;
     requests_ = requests_of(message_.span());
-    if (!failed_ && message_.data()[kFovs] > 0) {
+    if (!failed_ && message_.data()[kExamples] > 0) {
       updates_.update(message_.span(), step_);
       ++step_;
     } else {

@@ -16,7 +16,7 @@
 #include "floodtide/comm/watchdog.hpp"
 #include "train/checkpoint.hpp"
 #include "train/exchange.hpp"
-#include "train/local_walkers.hpp"
+#include "train/step_sums.hpp"
 #include "train/updates.hpp"
 
 namespace floodtide::train {
@@ -39,24 +39,10 @@ std::vector<Range> gradient_parts(const ParameterLayout& layout) {
   return parts;
 }
 
-LocalWalkersOptions local_options(const TrainerOptions& options, const comm::Communicator& communicator) {
-  return {.walkers = options.walkers,
-          .rank = communicator.rank(),
-          .ranks = communicator.size(),
-          .seed = options.seed,
-          .seed_pad = options.seed_pad,
-          .threshold = options.threshold,
-          .prefetch = options.prefetch,
-          .epochs = options.on_exhausted == OnExhausted::cycle ? 0 : options.epochs};
-}
-
 void check(const TrainerOptions& options, const comm::Communicator& communicator) {
-  FLOODTIDE_REQUIRE(options.walkers >= communicator.size(), invalid_argument, "train: ", options.walkers, " walkers for ",
-                    communicator.size(), " ranks, expected at least one a rank");
   FLOODTIDE_REQUIRE(options.clip > 0, invalid_argument, "train: clip is ", options.clip, ", expected a positive number");
   FLOODTIDE_REQUIRE(options.average >= 0 && options.average < 1, invalid_argument, "train: average is ", options.average,
                     ", expected at least 0 and below 1");
-  FLOODTIDE_REQUIRE(options.prefetch >= 1, invalid_argument, "train: prefetch is ", options.prefetch, ", expected at least 1");
   FLOODTIDE_REQUIRE(options.mode == Mode::synchronous || options.exactness == Exactness::run, invalid_argument,
                     "train: exactness 'workers' needs the synchronous mode, in which every update has all walkers' gradients");
   FLOODTIDE_REQUIRE(options.mode == Mode::synchronous || options.wire == comm::Wire::native, invalid_argument,
@@ -68,7 +54,6 @@ void check(const TrainerOptions& options, const comm::Communicator& communicator
                     options.bucket_bytes, " bytes, expected at least ", sizeof(float));
   FLOODTIDE_REQUIRE(options.accumulate >= 1, invalid_argument, "train: accumulate is ", options.accumulate,
                     ", expected at least 1");
-  FLOODTIDE_REQUIRE(options.epochs >= 1, invalid_argument, "train: epochs is ", options.epochs, ", expected at least 1");
   if (options.algorithm != comm::kAutoAllreduce) static_cast<void>(comm::AllreduceTable::parse(options.algorithm));
   FLOODTIDE_REQUIRE(options.timeout_s >= 0, invalid_argument, "train: timeout_s is ", options.timeout_s,
                     ", expected a positive number, or 0 for no watchdog");
@@ -111,37 +96,42 @@ OnExhausted on_exhausted_named(std::string_view name) {
 }
 
 struct Trainer::Impl {
-  nn::Ffn& network;
-  const data::ExampleSource& examples;
+  std::shared_ptr<Walkers> walkers;
   comm::Communicator& communicator;
   TrainerOptions options;
-  LocalWalkers walkers;
+  std::int64_t examples;  // of an update
   Timeline timeline;
   AlignedBuffer<float> message;     // see message_parts
   AlignedBuffer<float> parameters;  // where updates happen while the network computes; only if an exchange does them
   AlignedBuffer<float> each;        // gradients of each walker of this rank; for Exactness::workers
   ParameterUpdates updates;
+  StepSums sums;
   std::int64_t step = 0;
-  bool met = true;  // all ranks are at the same step, and nothing is under way
+  std::int64_t terms = 0;  // gradients in `each` now
+  bool met = true;         // all ranks are at the same step, and nothing is under way
   // Exactly one of them takes the gradients.
   std::optional<comm::Reducer> reducer;
   std::optional<comm::ExactSum> exact_sum;
   std::unique_ptr<Exchange> exchange;
   std::optional<comm::Watchdog> watchdog;  // last, so that its thread ends first
 
-  Impl(nn::Ffn& net, std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,
-       const data::ExampleSource& source, comm::Communicator& ranks, const TrainerOptions& trainer_options)
-      : network(net),
-        examples(source),
+  Impl(std::shared_ptr<Walkers> own, std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,
+       comm::Communicator& ranks, const TrainerOptions& trainer_options)
+      : walkers(std::move(own)),
         communicator(ranks),
         options(trainer_options),
-        walkers(net, source, local_options(trainer_options, ranks)),
-        message(static_cast<std::int64_t>(kFlags) + net.layout().size()),
-        parameters(trainer_options.mode == Mode::synchronous ? 0 : net.layout().size()),
-        updates(trainer_options.mode == Mode::synchronous ? net.parameters() : parameters.span(), net.layout(),
-                std::move(optimizer), std::move(schedule), options) {
+        examples(walkers->examples_per_pass() * options.accumulate),
+        message(static_cast<std::int64_t>(kFlags) + walkers->layout().size()),
+        parameters(options.mode == Mode::synchronous ? 0 : walkers->layout().size()),
+        updates(options.mode == Mode::synchronous ? walkers->parameters() : parameters.span(), walkers->layout(),
+                std::move(optimizer), std::move(schedule), examples, options),
+        sums(ranks, timeline, walkers->sums_per_pass() * options.accumulate, walkers->longest_sum(), options.algorithm) {
+    FLOODTIDE_REQUIRE(walkers->sums_per_pass() == 0 || options.mode == Mode::synchronous, invalid_argument,
+                      "train: a loss or statistics over the global batch need the synchronous mode");
+    FLOODTIDE_REQUIRE(walkers->sums_per_pass() == 0 || options.exactness == Exactness::run, invalid_argument,
+                      "train: a loss or statistics over the global batch need exactness 'run'");
     if (options.exactness == Exactness::workers) {
-      each = AlignedBuffer<float>(std::ssize(walkers.walkers()) * options.accumulate * net.layout().size());
+      each = AlignedBuffer<float>(walkers->local() * options.accumulate * walkers->layout().size());
     }
   }
 
@@ -153,10 +143,10 @@ struct Trainer::Impl {
     } else if (options.mode == Mode::asynchronous) {
       exchange = make_parameter_server(communicator, updates, apart);
     } else if (options.exactness == Exactness::workers) {
-      exact_sum.emplace(communicator, gradient_parts(network.layout()), options.walkers * options.accumulate,
+      exact_sum.emplace(communicator, gradient_parts(walkers->layout()), walkers->options().walkers * options.accumulate,
                         options.algorithm);
     } else {
-      reducer.emplace(communicator, message.span(), message_parts(network.layout()),
+      reducer.emplace(communicator, message.span(), message_parts(walkers->layout()),
                       comm::ReducerOptions{options.bucket_bytes, options.algorithm, options.wire}, &timeline);
     }
     if (options.timeout_s > 0) {
@@ -166,87 +156,90 @@ struct Trainer::Impl {
 
   // The network's parameters are new: of the start, or read from a file.
   void take_parameters() {
-    network.parameters_changed();
-    std::ranges::copy(network.parameters().first(parameters.span().size()), parameters.span().begin());
+    walkers->parameters_changed();
+    std::ranges::copy(walkers->parameters().first(parameters.span().size()), parameters.span().begin());
   }
 
   std::span<float> gradients() { return message.span().subspan(kFlags); }
   std::span<float> flags() { return message.span().first(kFlags); }
 
-  [[nodiscard]] CheckpointState state() {
-    return {network, updates.average(), updates.optimizer(), step, options.seed, options.walkers};
-  }
+  [[nodiscard]] CheckpointState state() { return {*walkers, updates.average(), updates.optimizer(), step}; }
 
-  /// What a rank has done in a step.
-  struct Local {
-    double loss_sum = 0;
-    std::int64_t fovs = 0;
-  };
-
-  // Forward and backward of the next fields of view of this rank's walkers.
-  Local run_walkers() {
-    const double scale = 1.0 / static_cast<double>(options.walkers * options.accumulate);
-    const auto length = static_cast<std::size_t>(network.layout().size());
-    Local local;
+  // Forward and backward of the next examples of this rank's walkers->
+  PassResult run_walkers() {
+    const double scale = 1.0 / static_cast<double>(examples);
+    const auto length = static_cast<std::size_t>(walkers->layout().size());
+    const nn::SumOverRanks sum = [this](std::span<double> numbers) { sums.add(numbers); };
+    PassResult local;
+    terms = 0;
     for (int round = 0; round < options.accumulate; ++round) {
-      std::int64_t fovs = 0;
+      std::int64_t ready = 0;
       {
         const ScopedEvent event(&timeline, {"data", "step", step});
-        fovs = walkers.prepare();
+        ready = walkers->prepare();
       }
       const ScopedEvent event(&timeline, {"compute", "step", step});
       if (exact_sum) {
-        walkers.compute_each(
-            each.span().subspan(static_cast<std::size_t>(local.fovs) * length, static_cast<std::size_t>(fovs) * length), scale);
+        walkers->compute_each(
+            each.span().subspan(static_cast<std::size_t>(terms) * length, static_cast<std::size_t>(ready) * length), scale);
       } else if (round + 1 < options.accumulate || !reducer) {
-        walkers.compute(gradients(), scale, {});
+        walkers->compute(gradients(), scale, {}, sum);
       } else {
-        walkers.compute(gradients(), scale, [this](std::size_t entry) { reducer->ready(1 + entry); });
+        walkers->compute(gradients(), scale, [this](std::size_t entry) { reducer->ready(1 + entry); }, sum);
       }
-      local.fovs += fovs;
-      local.loss_sum += walkers.finish(step);
+      terms += ready;
+      const PassResult pass = walkers->finish(step);
+      local.examples += pass.examples;
+      local.loss_sum += pass.loss_sum;
     }
     return local;
   }
 
   // Sums message, or each walker's gradients, over ranks.
-  void sum(const Local& local) {
+  void sum() {
+    const double within_s = sums.take_s();  // it was counted as computing
+    walkers->metrics().reduce_s += within_s;
+    walkers->metrics().compute_s -= within_s;
     if (reducer) {
       reducer->finish();
-      walkers.metrics().reduce_s += reducer->take_exposed_s();
+      walkers->metrics().reduce_s += reducer->take_exposed_s();
       return;
     }
-    const ScopedTimer timer(walkers.metrics().reduce_s);
+    const ScopedTimer timer(walkers->metrics().reduce_s);
     const ScopedEvent event(&timeline, {"exact sum", "communication", step});
     comm::allreduce(communicator, flags(), comm::ReduceOp::sum, options.algorithm);
     if (flags()[kFailed] > 0) return;
-    exact_sum->run(each.span().first(static_cast<std::size_t>(local.fovs * network.layout().size())), gradients());
+    exact_sum->run(each.span().first(static_cast<std::size_t>(terms * walkers->layout().size())), gradients());
   }
 
-  StepReport report_of(const Local& local) {
+  StepReport report_of(const PassResult& local) {
     StepReport report;
     report.step = step;
-    report.loss = local.loss_sum / static_cast<double>(std::max<std::int64_t>(local.fovs, 1));
+    report.loss = local.loss_sum / static_cast<double>(std::max<std::int64_t>(local.examples, 1));
     report.lr = updates.rate(step);
     return report;
   }
 
   // Fills the message; what fails here is thrown once the others know.
-  Local fill_message(std::uint32_t requests, std::exception_ptr& out_failure) {
-    Local local;
+  PassResult fill_message(std::uint32_t requests, std::exception_ptr& out_failure) {
+    PassResult local;
+    sums.begin(step);
     std::ranges::fill(message.span(), 0.0F);
     if (reducer) reducer->begin(step);
     try {
       local = run_walkers();
-      if (options.on_exhausted == OnExhausted::stop && walkers.exhausted()) requests |= kStop;
+      if (options.on_exhausted == OnExhausted::stop && walkers->exhausted()) requests |= kStop;
       for (std::size_t i = 0; i < std::size(kRequests); ++i) {
         flags()[kFirstRequest + i] = (requests & kRequests[i]) != 0 ? 1.0F : 0.0F;
       }
-      flags()[kFovs] = static_cast<float>(local.fovs);
+      flags()[kExamples] = static_cast<float>(local.examples);
+    } catch (const StepAbandoned&) {
+      flags()[kFailed] = 1.0F;
     } catch (...) {
-      // The other ranks are on their way into the sum: this one joins them, tells, and all fail together.
+      // The other ranks are on their way into the sums: this one joins them, tells, and all fail together.
       out_failure = std::current_exception();
       flags()[kFailed] = 1.0F;
+      sums.abandon();
     }
     return local;
   }
@@ -254,19 +247,19 @@ struct Trainer::Impl {
   // All ranks wait for each other.
   StepReport step_together(std::uint32_t requests) {
     std::exception_ptr failure;
-    const Local local = fill_message(requests, failure);
-    sum(local);
+    const PassResult local = fill_message(requests, failure);
+    sum();
     if (flags()[kFailed] > 0) comm::agree(communicator, failure);
     StepReport report = report_of(local);
     report.requests = requests_of(flags());
-    if (flags()[kFovs] == 0) {  // every walker is through
+    if (flags()[kExamples] == 0) {  // every walker is through
       report.requests |= kStop;
       return report;
     }
-    const ScopedTimer timer(walkers.metrics().update_s);
+    const ScopedTimer timer(walkers->metrics().update_s);
     const ScopedEvent event(&timeline, {"update", "step", step});
     updates.update(message.span(), step);  // all ranks hold the same sums, so all throw or none
-    network.parameters_changed();
+    walkers->parameters_changed();
     ++step;
     return report;
   }
@@ -275,24 +268,24 @@ struct Trainer::Impl {
   StepReport step_apart(std::uint32_t requests) {
     if (met) exchange->resume(step);
     std::exception_ptr failure;
-    const Local local = fill_message(requests, failure);
+    const PassResult local = fill_message(requests, failure);
     StepReport report = report_of(local);
     ExchangeReport given;
     {
-      const ScopedTimer timer(walkers.metrics().reduce_s);
+      const ScopedTimer timer(walkers->metrics().reduce_s);
       const ScopedEvent event(&timeline, {"exchange", "communication", step});
-      given = exchange->give(message.span(), step, network.parameters());
+      given = exchange->give(message.span(), step, walkers->parameters());
     }
-    network.parameters_changed();
+    walkers->parameters_changed();
     step = given.step;
     met = report.met = given.meet;
     report.requests = given.requests;
     if (given.failed) comm::agree(communicator, failure);
     if (failure) std::rethrow_exception(failure);  // the others met before they could know
     if (given.used) {
-      walkers.metrics().staleness_sum += given.staleness * local.fovs;
+      walkers->metrics().staleness_sum += given.staleness * local.examples;
     } else {
-      walkers.metrics().dropped += local.fovs;
+      walkers->metrics().dropped += local.examples;
     }
     // Only rank 0 averages the parameters of a server.
     if (met && options.mode == Mode::asynchronous && !updates.average().empty()) {
@@ -302,22 +295,22 @@ struct Trainer::Impl {
   }
 };
 
-Trainer::Trainer(nn::Ffn& network, std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,
-                 const data::ExampleSource& examples, comm::Communicator& communicator, const TrainerOptions& options) {
+Trainer::Trainer(std::shared_ptr<Walkers> walkers, std::unique_ptr<optim::Optimizer> optimizer,
+                 std::unique_ptr<optim::Schedule> schedule, comm::Communicator& communicator, const TrainerOptions& options) {
   std::exception_ptr failure;
   try {
     check(options, communicator);
-    impl_ = std::make_unique<Impl>(network, std::move(optimizer), std::move(schedule), examples, communicator, options);
+    impl_ = std::make_unique<Impl>(std::move(walkers), std::move(optimizer), std::move(schedule), communicator, options);
   } catch (...) {
     failure = std::current_exception();
   }
   comm::agree(communicator, failure);
   impl_->connect();  // what it may refuse all ranks refuse alike
-  comm::broadcast(communicator, std::as_writable_bytes(network.parameters()), 0);
+  comm::broadcast(communicator, std::as_writable_bytes(impl_->walkers->parameters()), 0);
   impl_->take_parameters();
-  std::ranges::copy(network.parameters().first(impl_->updates.average().size()), impl_->updates.average().begin());
+  std::ranges::copy(impl_->walkers->parameters().first(impl_->updates.average().size()), impl_->updates.average().begin());
   check_replicas();
-  impl_->walkers.start_prefetcher();
+  impl_->walkers->start_prefetcher();
 }
 
 Trainer::~Trainer() = default;
@@ -362,17 +355,14 @@ void Trainer::record_failure(const std::string& reason) const {
   }
 }
 
-void Trainer::copy_average(nn::Ffn& network) const {
+std::span<const float> Trainer::average() const {
   const std::span<const float> average = impl_->updates.average();
-  FLOODTIDE_REQUIRE(!average.empty(), invalid_argument, "copy_average: this trainer keeps no average");
-  FLOODTIDE_REQUIRE(average.size() == network.parameters().size(), shape_mismatch, "copy_average: the network has ",
-                    network.parameters().size(), " parameters, expected ", average.size());
-  std::ranges::copy(average, network.parameters().begin());
-  network.parameters_changed();
+  FLOODTIDE_REQUIRE(!average.empty(), invalid_argument, "average: this trainer keeps none");
+  return average;
 }
 
 Metrics Trainer::take_metrics() {
-  Metrics sum = std::exchange(impl_->walkers.metrics(), {});
+  Metrics sum = std::exchange(impl_->walkers->metrics(), {});
   const ScopedEvent event(&impl_->timeline, {"metrics", "communication", impl_->step});
   std::int64_t counts[] = {sum.fovs,          sum.examples,       sum.dropped,        sum.staleness_sum,
                            sum.true_positive, sum.false_positive, sum.false_negative, sum.true_negative};
@@ -386,25 +376,25 @@ Metrics Trainer::take_metrics() {
 void Trainer::save(const std::string& path, const std::string& configuration) {
   Impl& t = *impl_;
   const ScopedEvent event(&t.timeline, {"checkpoint", "step", t.step});
-  save_checkpoint(path, configuration, t.state(), t.walkers.walkers(), t.communicator);
+  save_checkpoint(path, configuration, t.state(), t.communicator);
 }
 
 void Trainer::load(const std::string& path) {
   Impl& t = *impl_;
   std::exception_ptr failure;
   try {
-    t.step = load_checkpoint(path, t.state(), t.walkers.walkers(), t.examples);
+    t.step = load_checkpoint(path, t.state());
     t.take_parameters();
   } catch (...) {
     failure = std::current_exception();
   }
   comm::agree(t.communicator, failure);
   check_replicas();
-  t.walkers.start_prefetcher();
+  t.walkers->start_prefetcher();
 }
 
 void Trainer::check_replicas() {
-  const std::uint64_t hash = parameter_hash(impl_->network.parameters());
+  const std::uint64_t hash = parameter_hash(impl_->walkers->parameters());
   const auto hashes = comm::allgather(impl_->communicator, std::as_bytes(std::span(&hash, 1)));
   for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
     if (hashes[rank] == hashes[0]) continue;

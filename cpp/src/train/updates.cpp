@@ -9,23 +9,31 @@
 #include "floodtide/comm/collectives.hpp"
 
 namespace floodtide::train {
+namespace {
+
+constexpr float kStatisticsDecay = 0.9F;  // PyTorch's default for batch normalisation
+
+}  // namespace
 
 ParameterUpdates::ParameterUpdates(std::span<float> parameters, const ParameterLayout& layout,
                                    std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,
-                                   const TrainerOptions& options)
+                                   std::int64_t examples, const TrainerOptions& options)
     : parameters_(parameters),
       layout_(layout),
       optimizer_(std::move(optimizer)),
       schedule_(std::move(schedule)),
+      examples_(examples),
       options_(options),
       average_(options.average > 0 ? layout.size() : 0) {}
 
 void ParameterUpdates::update(std::span<float> message, std::int64_t step) {
   const std::span<float> gradients = message.subspan(kFlags);
-  weigh(gradients, message[kFovs]);
+  weigh(gradients, message[kExamples]);
   require_finite(gradients, step);
-  optim::clip_entries(gradients, static_cast<float>(options_.clip));
-  optimizer_->step(parameters_, gradients, rate(step));
+  const auto trained = static_cast<std::size_t>(layout_.trained_size());
+  optim::clip_entries(gradients.first(trained), static_cast<float>(options_.clip));
+  optimizer_->step(parameters_.first(trained), gradients.first(trained), rate(step));
+  update_statistics(gradients.subspan(trained));
   update_average(step + 1);
 }
 
@@ -33,10 +41,10 @@ bool ParameterUpdates::meet_after(std::int64_t steps) const {
   return steps >= options_.steps || (options_.meet_every > 0 && steps % options_.meet_every == 0);
 }
 
-void ParameterUpdates::weigh(std::span<float> gradients, double fovs) const {
-  const auto wanted = static_cast<double>(options_.walkers * options_.accumulate);
-  if (fovs == wanted) return;
-  const auto factor = static_cast<float>(wanted / fovs);
+void ParameterUpdates::weigh(std::span<float> gradients, double examples) const {
+  const auto wanted = static_cast<double>(examples_);
+  if (examples == wanted) return;
+  const auto factor = static_cast<float>(wanted / examples);
   for (float& gradient : gradients) gradient *= factor;
 }
 
@@ -46,6 +54,11 @@ void ParameterUpdates::require_finite(std::span<const float> gradients, std::int
     throw comm::AgreedError(ErrorCode::numerical,
                             str_cat("train: the averaged gradient of '", entry.name, "' is not finite at step ", step), 0);
   }
+}
+
+void ParameterUpdates::update_statistics(std::span<const float> seen) {
+  const std::span<float> moving = parameters_.last(seen.size());
+  for (std::size_t i = 0; i < seen.size(); ++i) moving[i] = kStatisticsDecay * moving[i] + (1 - kStatisticsDecay) * seen[i];
 }
 
 // The first steps count more: an average that remembers the initial parameters for 1 / (1 - decay) steps is of no use.

@@ -17,11 +17,11 @@ namespace floodtide::train {
 /// Averages, clips and applies gradients; keeps the optimizer's state and the average of the parameters.
 class ParameterUpdates final : public Updates {
  public:
-  /// `parameters` are what is updated. References must outlive it.
+  /// `parameters` are what is updated, by sums over `examples` examples. References must outlive it.
   ParameterUpdates(std::span<float> parameters, const ParameterLayout& layout, std::unique_ptr<optim::Optimizer> optimizer,
-                   std::unique_ptr<optim::Schedule> schedule, const TrainerOptions& options);
+                   std::unique_ptr<optim::Schedule> schedule, std::int64_t examples, const TrainerOptions& options);
 
-  /// The gradients' weight is that of all walkers' fields of view: where fewer gave theirs, these weigh more. Throws
+  /// The gradients' weight is that of all examples that an update should have: where there are fewer, these weigh more. Throws
   /// AgreedError(numerical) if one is not finite; the parameters then stay as they are.
   void update(std::span<float> message, std::int64_t step) override;
   [[nodiscard]] std::span<const float> parameters() const override { return parameters_; }
@@ -33,14 +33,16 @@ class ParameterUpdates final : public Updates {
   [[nodiscard]] std::span<float> average() noexcept { return average_.span(); }
 
  private:
-  void weigh(std::span<float> gradients, double fovs) const;
+  void weigh(std::span<float> gradients, double examples) const;
   void require_finite(std::span<const float> gradients, std::int64_t step) const;
+  void update_statistics(std::span<const float> seen);
   void update_average(std::int64_t done);
 
   std::span<float> parameters_;
   const ParameterLayout& layout_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::Schedule> schedule_;
+  std::int64_t examples_;
   const TrainerOptions& options_;
   AlignedBuffer<float> average_;
 };

@@ -12,11 +12,10 @@
 #include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/comm/reducer.hpp"
-#include "floodtide/data/examples.hpp"
-#include "floodtide/nn/ffn.hpp"
 #include "floodtide/optim/optimizer.hpp"
 #include "floodtide/optim/schedule.hpp"
 #include "floodtide/train/metrics.hpp"
+#include "floodtide/train/walkers.hpp"
 
 namespace floodtide::train {
 
@@ -55,17 +54,11 @@ enum class Late {
 [[nodiscard]] Late late_named(std::string_view name);
 
 struct TrainerOptions {
-  std::int64_t walkers = 1;  ///< over all ranks; rank r of N owns the walkers w with w mod N = r
-  std::uint64_t seed = 0;
-  double seed_pad = 0.05;
-  double threshold = 0.9;
   double clip = 0.7;
   double average = 0;                                            ///< decay of a moving average of the parameters; 0: none
   std::string algorithm = std::string(comm::kDefaultAllreduce);  ///< as in comm::AllreduceOptions
-  int prefetch = 2;                                              ///< examples that each walker has ready in advance
-  int accumulate = 1;  ///< fields of view of each walker whose gradients make one update
-  OnExhausted on_exhausted = OnExhausted::cycle;
-  std::int64_t epochs = 1;  ///< passes through its shard that exhaust a walker, but for OnExhausted::cycle
+  int accumulate = 1;                                            ///< passes of each walker whose gradients make one update
+  OnExhausted on_exhausted = OnExhausted::cycle;                 ///< once Walkers::exhausted()
   Exactness exactness = Exactness::run;
   Mode mode = Mode::synchronous;
   int contributors = 1;  ///< ranks; Mode::partial only
@@ -87,33 +80,33 @@ enum Request : std::uint32_t { kNone = 0, kLog = 1, kCheckpoint = 2, kStop = 4 }
 
 struct StepReport {
   std::int64_t step = 0;       ///< number of this step, counted from 0
-  double loss = 0;             ///< mean over this rank's fields of view
+  double loss = 0;             ///< mean over this rank's examples
   double lr = 0;               ///< rate of this update
   std::uint32_t requests = 0;  ///< union of what all ranks asked for
   bool met = true;             ///< all ranks are at the same step: only then may collectives follow, or requests be set
 };
 
-/// Synchronous data-parallel training of a flood-filling network. Every rank holds a full replica, works on the fields of
-/// view of its walkers, averages gradients with the others, bucket by bucket while backward goes on, and applies the same
-/// update. Optimizer updates per FOV move, as google/ffn trains. The order of summation is fixed (walkers of a rank ascending,
-/// then the allreduce's order), so a run with the same ranks repeats bit for bit, whatever the number of threads.
+/// Data-parallel training. Every rank holds a full replica of the network, works on the examples of its walkers, averages
+/// gradients with the others, bucket by bucket while backward goes on, and applies the same update. The order of summation is
+/// fixed (walkers of a rank ascending, then the allreduce's order), so a run with the same ranks repeats bit for bit, whatever
+/// the number of threads.
 ///
 /// References must outlive the trainer. All functions marked Collective are called by all ranks in the same order.
 class Trainer {
  public:
   /// Broadcasts rank 0's parameters and checks that all ranks hold the same. Collective.
-  /// Throws Error(invalid_argument) if there are fewer walkers than ranks or more walkers than examples.
-  Trainer(nn::Ffn& network, std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,
-          const data::ExampleSource& examples, comm::Communicator& communicator, const TrainerOptions& options);
+  /// Throws Error(invalid_argument) for options outside their ranges.
+  Trainer(std::shared_ptr<Walkers> walkers, std::unique_ptr<optim::Optimizer> optimizer,
+          std::unique_ptr<optim::Schedule> schedule, comm::Communicator& communicator, const TrainerOptions& options);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   Trainer(Trainer&&) = delete;
   Trainer& operator=(Trainer&&) = delete;
   ~Trainer();
 
-  /// One field of view of every walker, one update. Collective. Throws Error(numerical) on all ranks if a loss or gradient is
-  /// not finite, naming step, walker and position, and the failing rank's error on all ranks if one of them fails. The
-  /// parameters are then those of the step before.
+  /// One pass of every walker (or `accumulate`), one update. Collective. Throws Error(numerical) on all ranks if a loss or
+  /// gradient is not finite, naming step, walker and position, and the failing rank's error on all ranks if one of them fails.
+  /// The parameters are then those of the step before.
   StepReport step(std::uint32_t requests = kNone);
 
   /// Updates done so far, also those before a resumed checkpoint.
@@ -135,9 +128,8 @@ class Trainer {
   /// Writes this rank's last events to options.record_path, if there is one. Throws Error(io).
   void record_failure(const std::string& reason) const;
 
-  /// Copies the moving average of the parameters, the same on all ranks, into a network of the same architecture. Throws
-  /// Error(invalid_argument) if the trainer keeps none.
-  void copy_average(nn::Ffn& network) const;
+  /// The moving average of the parameters, the same on all ranks. Throws Error(invalid_argument) if the trainer keeps none.
+  [[nodiscard]] std::span<const float> average() const;
 
   /// Counts and sums since the last call, over all ranks. Collective.
   [[nodiscard]] Metrics take_metrics();

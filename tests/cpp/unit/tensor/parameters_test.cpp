@@ -18,5 +18,15 @@ TEST(ParameterLayout, LaysArraysOutOneAfterAnother) {
   EXPECT_THROW(static_cast<void>(layout.find("x")), Error);
 }
 
+TEST(ParameterLayout, StatisticsComeAfterWhatIsTrained) {
+  ParameterLayout layout;
+  layout.add("weights", {2, 3});
+  EXPECT_EQ(layout.trained_size(), 6);
+  EXPECT_EQ(layout.add_statistic("mean", {3}), 1U);
+  EXPECT_EQ(layout.trained_size(), 6);
+  EXPECT_EQ(layout.size(), 9);
+  EXPECT_THROW(layout.add("bias", {3}), Error);
+}
+
 }  // namespace
 }  // namespace floodtide

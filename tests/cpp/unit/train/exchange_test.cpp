@@ -23,7 +23,7 @@ class Count final : public Updates {
  public:
   void update(std::span<float> message, std::int64_t) override {
     for (std::size_t i = 0; i < kParameters; ++i) parameters_[i] += message[kFlags + i];
-    fovs_ += static_cast<std::int64_t>(message[kFovs]);
+    fovs_ += static_cast<std::int64_t>(message[kExamples]);
   }
   [[nodiscard]] std::span<const float> parameters() const override { return parameters_; }
   [[nodiscard]] bool meet_after(std::int64_t steps) const override { return steps % kSteps == 0; }
@@ -37,7 +37,7 @@ class Count final : public Updates {
 std::vector<float> ones() {
   std::vector<float> message(kFlags + kParameters, 0.0F);
   std::fill(message.begin() + static_cast<std::ptrdiff_t>(kFlags), message.end(), 1.0F);
-  message[kFovs] = 1;
+  message[kExamples] = 1;
   return message;
 }
 

@@ -7,6 +7,7 @@
 #include "floodtide/base/random.hpp"
 #include "floodtide/data/hdf5.hpp"
 #include "floodtide/flood/training_flood.hpp"
+#include "floodtide/train/flood_walkers.hpp"
 
 namespace floodtide::train {
 namespace {
@@ -75,11 +76,15 @@ nn::Ffn RunFixture::network(int depth) {
 
 std::unique_ptr<Trainer> RunFixture::trainer(nn::Ffn& network, const data::ExampleSource& examples,
                                              comm::Communicator& communicator, std::int64_t walkers,
-                                             const std::string& optimizer, TrainerOptions options) {
-  options.walkers = walkers;
-  options.seed = 3;
-  return std::make_unique<Trainer>(network, optim::make_optimizer(optimizer, {}, network.layout().size()),
-                                   optim::make_schedule("constant", {{"base_lr", 2e-3}}, 1.0), examples, communicator, options);
+                                             const std::string& optimizer, const TrainerOptions& options) {
+  const WalkersOptions own{.walkers = walkers,
+                           .rank = communicator.rank(),
+                           .ranks = communicator.size(),
+                           .seed = 3,
+                           .cycle = options.on_exhausted == OnExhausted::cycle};
+  return std::make_unique<Trainer>(make_flood_walkers(network, examples, own, {}),
+                                   optim::make_optimizer(optimizer, {}, network.layout().trained_size()),
+                                   optim::make_schedule("constant", {{"base_lr", 2e-3}}, 1.0), communicator, options);
 }
 
 std::vector<float> RunFixture::run(int ranks, std::int64_t walkers, const std::function<void(Trainer&)>& body,

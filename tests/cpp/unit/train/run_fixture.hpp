@@ -32,7 +32,8 @@ class RunFixture : public testing::Test {
   [[nodiscard]] static nn::Ffn network(int depth = 2);
   [[nodiscard]] static std::unique_ptr<Trainer> trainer(nn::Ffn& network, const data::ExampleSource& examples,
                                                         comm::Communicator& communicator, std::int64_t walkers,
-                                                        const std::string& optimizer = "adam", TrainerOptions options = {});
+                                                        const std::string& optimizer = "adam",
+                                                        const TrainerOptions& options = {});
 
   /// Trains on `ranks` threads: `body(trainer)` on every rank; returns rank 0's parameters at the end.
   std::vector<float> run(int ranks, std::int64_t walkers, const std::function<void(Trainer&)>& body,

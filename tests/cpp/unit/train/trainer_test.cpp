@@ -243,7 +243,7 @@ TEST_F(TrainerTest, AParameterServerAppliesEachRanksGradientsAsTheyCome) {
           ++met;
           trainer.check_replicas();
           nn::Ffn averaged = network();
-          trainer.copy_average(averaged);
+          std::ranges::copy(trainer.average(), averaged.parameters().begin());
         }
         EXPECT_EQ(met, 4);
         const Metrics sums = trainer.take_metrics();

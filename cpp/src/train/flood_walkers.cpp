@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/train/flood_walkers.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "floodtide/base/clock.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/train/network_file.hpp"
+#include "train/walker.hpp"
+
+namespace floodtide::train {
+
+namespace {
+
+class FloodWalkers final : public Walkers {
+ public:
+  FloodWalkers(nn::Ffn& network, const data::ExampleSource& examples, const WalkersOptions& options, const FloodOptions& flood);
+
+  [[nodiscard]] const ParameterLayout& layout() const noexcept override { return network_.layout(); }
+  [[nodiscard]] std::span<float> parameters() noexcept override { return network_.parameters(); }
+  void parameters_changed() noexcept override { network_.parameters_changed(); }
+  void write_network(data::Hdf5File& file) const override { train::write_network(file, network_); }
+  void read_network(const data::Hdf5File& file) override { train::read_network(file, network_); }
+
+  void start_prefetcher() override;
+  std::int64_t prepare() override;
+  void compute(std::span<float> gradients, double scale, const nn::OnReady& on_ready, const nn::SumOverRanks& sum) override;
+  void compute_each(std::span<float> out_gradients, double scale) override;
+  PassResult finish(std::int64_t step) override;
+
+  [[nodiscard]] Vec3 canvas_shape() const noexcept override { return walkers_.front().flood().canvas().shape(); }
+  [[nodiscard]] Position position(std::int64_t slot) const override;
+  [[nodiscard]] View<const float, 3> canvas(std::int64_t slot) const override { return at(slot).flood().canvas(); }
+  void resume(std::int64_t slot, const Position& position, View<const float, 3> canvas) override;
+
+ private:
+  /// A walker's field of view.
+  struct Field {
+    explicit Field(const Vec3& fov) : image(fov), logits(fov), labels(fov), weights(fov) {}
+    Box box{};
+    Tensor<float, 3> image, logits, labels, weights;
+  };
+
+  /// The walker's next field of view; none if it is through.
+  bool prepare(std::size_t slot);
+  void count(View<const float, 3> truth, View<const float, 3> predicted);
+  [[nodiscard]] const Walker& at(std::int64_t slot) const { return walkers_.at(static_cast<std::size_t>(slot)); }
+
+  nn::Ffn& network_;
+  const data::ExampleSource& examples_;
+  std::vector<Walker> walkers_;  // ascending
+  std::unique_ptr<data::Prefetcher> prefetcher_;
+  std::vector<Field> fields_;          // one a walker
+  std::vector<std::size_t> prepared_;  // slots of the walkers that have a field of view now
+  std::vector<nn::FfnExample> batch_;  // theirs
+};
+
+FloodWalkers::FloodWalkers(nn::Ffn& network, const data::ExampleSource& examples, const WalkersOptions& options,
+                           const FloodOptions& flood)
+    : Walkers(options), network_(network), examples_(examples) {
+  const flood::TrainingFloodOptions own{network.options().fov, network.options().deltas, flood.seed_pad, flood.threshold};
+  for (std::int64_t slot = 0; slot < local(); ++slot) {
+    walkers_.emplace_back(number(slot), own);
+    fields_.emplace_back(network.options().fov);
+  }
+  prepared_.reserve(walkers_.size());
+  batch_.reserve(walkers_.size());
+}
+
+void FloodWalkers::start_prefetcher() {
+  std::vector<data::Cursor> cursors;
+  for (const Walker& walker : walkers_) cursors.push_back(walker.next_cursor(examples_));
+  prefetcher_.reset();  // the old reader ends before the new one starts
+  prefetcher_ = std::make_unique<data::Prefetcher>(examples_, std::move(cursors), options().prefetch);
+}
+
+std::int64_t FloodWalkers::prepare() {
+  prepared_.clear();
+  batch_.clear();
+  for (std::size_t slot = 0; slot < walkers_.size(); ++slot) {
+    if (prepare(slot)) prepared_.push_back(slot);
+  }
+  return std::ssize(prepared_);
+}
+
+bool FloodWalkers::prepare(std::size_t slot) {
+  Walker& walker = walkers_[slot];
+  Field& field = fields_[slot];
+  std::optional<Box> box;
+  while (!(box = walker.advance())) {
+    if (!options().cycle && walker.next_cursor(examples_).epoch >= options().epochs) {
+      set_exhausted();
+      return false;
+    }
+    const ScopedTimer timer(metrics().data_s);
+    walker.begin(prefetcher_->next(static_cast<std::int64_t>(slot)), options().seed);
+    ++metrics().examples;
+  }
+  const ScopedTimer timer(metrics().compute_s);
+  field.box = *box;
+  const bool weighted = walker.crop(*box, field.image.view(), field.logits.view(), field.labels.view(), field.weights.view());
+  batch_.push_back({field.image.view(), field.logits.view(), field.logits.view(), field.labels.view(),
+                    weighted ? field.weights.view() : View<float, 3>()});
+  return true;
+}
+
+void FloodWalkers::compute(std::span<float> gradients, double scale, const nn::OnReady& on_ready,
+                           const nn::SumOverRanks& /*sum*/) {
+  const ScopedTimer timer(metrics().compute_s);
+  network_.loss_and_gradients(batch_, gradients, scale, on_ready);
+}
+
+void FloodWalkers::compute_each(std::span<float> out_gradients, double scale) {
+  const ScopedTimer timer(metrics().compute_s);
+  network_.loss_and_each_gradients(batch_, out_gradients, scale);
+}
+
+PassResult FloodWalkers::finish(std::int64_t step) {
+  const ScopedTimer timer(metrics().compute_s);
+  PassResult result;
+  for (std::size_t i = 0; i < prepared_.size(); ++i) {
+    Walker& walker = walkers_[prepared_[i]];
+    const Field& field = fields_[prepared_[i]];
+    const double loss = batch_[i].loss;
+    if (!std::isfinite(loss)) {
+      raise(ErrorCode::numerical, "train: the loss is ", loss, " at step ", step, ", walker ", walker.number(), ", ",
+            walker.describe(field.box, examples_));
+    }
+    walker.update(field.box, field.logits.view());
+    count(field.labels.view(), field.logits.view());
+    ++result.examples;
+    result.loss_sum += loss;
+  }
+  metrics().fovs += result.examples;
+  metrics().loss_sum += result.loss_sum;
+  return result;
+}
+
+void FloodWalkers::count(View<const float, 3> truth, View<const float, 3> predicted) {
+  std::int64_t counts[2][2] = {};
+  for (std::int64_t i = 0; i < truth.size(); ++i) ++counts[truth.data()[i] > 0.5F][predicted.data()[i] >= 0.0F];
+  metrics().true_positive += counts[1][1];
+  metrics().false_positive += counts[0][1];
+  metrics().false_negative += counts[1][0];
+  metrics().true_negative += counts[0][0];
+}
+
+Walkers::Position FloodWalkers::position(std::int64_t slot) const {
+  const Walker& walker = at(slot);
+  return {walker.cursor().epoch, walker.cursor().index, walker.flood().move(), walker.active() ? 1 : 0};
+}
+
+void FloodWalkers::resume(std::int64_t slot, const Position& position, View<const float, 3> canvas) {
+  const data::Cursor cursor{number(slot), position[0], position[1]};
+  walkers_.at(static_cast<std::size_t>(slot)).resume(examples_.load(cursor), options().seed, position[2], canvas);
+}
+
+}  // namespace
+
+std::unique_ptr<Walkers> make_flood_walkers(nn::Ffn& network, const data::ExampleSource& examples,
+                                            const WalkersOptions& options, const FloodOptions& flood) {
+  return std::make_unique<FloodWalkers>(network, examples, options, flood);
+}
+
+}  // namespace floodtide::train
