@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "floodtide/base/random.hpp"
 #include "floodtide/tensor/view.hpp"
@@ -15,12 +17,17 @@ struct AxisMap {
   std::array<bool, 3> reversed{};
 };
 
+/// Throws Error(invalid_argument) unless both lists name different axes out of 0, 1, 2 and the permutable ones have equal
+/// patch sizes.
+void require_axes(const std::vector<int>& permutable_axes, const std::vector<int>& reflectable_axes, const Vec3& patch_size);
+
 /// One uniform permutation of the permutable axes, then each reflectable axis reversed with probability one half.
 /// Source: google/ffn ffn/training/augmentation.py, PermuteAndReflect.
 [[nodiscard]] AxisMap draw_axis_map(std::span<const int> permutable_axes, std::span<const int> reflectable_axes,
                                     Philox& random);
 
-/// The array under the map; allocates.
-[[nodiscard]] Tensor<float, 3> apply(const AxisMap& map, View<const float, 3> source);
+/// The array under the map; allocates. T is float or std::int64_t.
+template <class T>
+[[nodiscard]] Tensor<T, 3> apply(const AxisMap& map, View<const T, 3> source);
 
 }  // namespace floodtide::data

@@ -13,22 +13,8 @@
 namespace floodtide::data {
 namespace {
 
-void check_axes(const std::vector<int>& axes, const char* name) {
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    FLOODTIDE_REQUIRE(axes[i] >= 0 && axes[i] <= 2 && std::count(axes.begin(), axes.end(), axes[i]) == 1, invalid_argument,
-                      name, ": expected different axes out of 0 (z), 1 (y), 2 (x), got ", axes[i]);
-  }
-}
-
 void check(const ExampleOptions& options) {
-  check_axes(options.permutable_axes, "permutable_axes");
-  check_axes(options.reflectable_axes, "reflectable_axes");
-  for (const int axis : options.permutable_axes) {
-    const auto first = static_cast<std::size_t>(options.permutable_axes.front());
-    FLOODTIDE_REQUIRE(options.patch_size[static_cast<std::size_t>(axis)] == options.patch_size[first], invalid_argument,
-                      "permutable_axes: axes ", first, " and ", axis, " have different patch sizes in ",
-                      Show{options.patch_size});
-  }
+  require_axes(options.permutable_axes, options.reflectable_axes, options.patch_size);
   FLOODTIDE_REQUIRE(options.walkers >= 1, invalid_argument, "walkers: ", options.walkers, " given, expected at least 1");
 }
 
@@ -151,7 +137,7 @@ Example ExampleSource::load(const Cursor& cursor) const {
   Philox random(options.seed, stream_id(kAugmentationPurpose, static_cast<std::uint64_t>(cursor.epoch),
                                         static_cast<std::uint64_t>(impl_->position(cursor))));
   const AxisMap map = draw_axis_map(options.permutable_axes, options.reflectable_axes, random);
-  return {apply(map, patch.image.view()), apply(map, patch.labels.view()), {}, where, cursor};
+  return {apply<float>(map, patch.image.view()), apply<float>(map, patch.labels.view()), {}, where, cursor};
 }
 
 Cursor ExampleSource::next(const Cursor& cursor) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/data/patches.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "data/class_index.hpp"
@@ -55,17 +56,30 @@ Box Source::centres(const Vec3& patch_size) const {
   return centres;
 }
 
+Tensor<float, 3> Source::read_image(const Box& box) const {
+  Tensor<float, 3> image = image_.read_block<float>(box);
+  const auto mean = static_cast<float>(options_.mean);
+  const auto scale = static_cast<float>(1 / options_.std);
+  for (float& value : image.span()) value = (value - mean) * scale;
+  return image;
+}
+
+Tensor<std::int64_t, 3> Source::read_labels(const Box& box) const {
+  Tensor<std::int64_t, 3> labels = labels_.read_block<std::int64_t>(box);
+  if (labels_.type() != ElementType::uint64) {
+    for (std::int64_t& label : labels.span()) label = std::max<std::int64_t>(label, 0);
+  }
+  return labels;
+}
+
 Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, float on, float off) {
   const Box box = centred_box(centre, size);
-  Patch patch{source.image().read_block<float>(box), Tensor<float, 3>(size)};
-  const auto mean = static_cast<float>(source.options().mean);
-  const auto scale = static_cast<float>(1 / source.options().std);
-  for (float& value : patch.image.span()) value = (value - mean) * scale;
-
-  const Tensor<std::int64_t, 3> labels = source.labels().read_block<std::int64_t>(box);
+  Patch patch{source.read_image(box), Tensor<float, 3>(size)};
+  const Tensor<std::int64_t, 3> labels = source.read_labels(box);
   const std::int64_t object = labels.view()(size[0] / 2, size[1] / 2, size[2] / 2);
-  const bool is_object = source.labels().type() == ElementType::uint64 ? object != 0 : object > 0;
-  for (std::int64_t i = 0; i < labels.size(); ++i) patch.labels.data()[i] = is_object && labels.data()[i] == object ? on : off;
+  for (std::int64_t i = 0; i < labels.size(); ++i) {
+    patch.labels.data()[i] = object != 0 && labels.data()[i] == object ? on : off;
+  }
   return patch;
 }
 

@@ -8,18 +8,20 @@
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/data/examples.hpp"
+#include "floodtide/data/samples.hpp"
 
 namespace floodtide::data {
 
-struct Prefetcher::Impl {
+template <class Stream>
+struct BasicPrefetcher<Stream>::Impl {
   struct Slot {
-    Cursor deliver;             // of the example that next() returns
-    Cursor read;                // of the example to read next
-    std::deque<Example> ready;  // oldest first
+    Cursor deliver;          // of the item that next() returns
+    Cursor read;             // of the item to read next
+    std::deque<Item> ready;  // oldest first
     std::exception_ptr failure;
   };
 
-  const ExampleSource& source;
+  const Stream& source;
   std::size_t depth;
   std::deque<Slot> slots;  // a deque, because slots cannot be copied
   mutable std::mutex mutex;
@@ -28,12 +30,12 @@ struct Prefetcher::Impl {
   double waited_s = 0;
   std::thread reader;
 
-  Impl(const ExampleSource& examples, const std::vector<Cursor>& cursors, int depth_per_slot)
-      : source(examples), depth(static_cast<std::size_t>(depth_per_slot)) {
+  Impl(const Stream& items, const std::vector<Cursor>& cursors, int depth_per_slot)
+      : source(items), depth(static_cast<std::size_t>(depth_per_slot)) {
     for (const Cursor& cursor : cursors) slots.push_back({cursor, cursor, {}, nullptr});
   }
 
-  /// The slot with the fewest examples ready, null if all are full or failed. The mutex is held.
+  /// The slot with the fewest items ready, null if all are full or failed. The mutex is held.
   Slot* neediest() {
     Slot* result = nullptr;
     for (Slot& slot : slots) {
@@ -52,9 +54,9 @@ struct Prefetcher::Impl {
       const Cursor cursor = slot->read;
       lock.unlock();
       std::exception_ptr failure;
-      Example example;
+      Item item;
       try {
-        example = source.load(cursor);
+        item = source.load(cursor);
       } catch (...) {
         failure = std::current_exception();
       }
@@ -62,7 +64,7 @@ struct Prefetcher::Impl {
       if (failure) {
         slot->failure = failure;
       } else {
-        slot->ready.push_back(std::move(example));
+        slot->ready.push_back(std::move(item));
         slot->read = source.next(cursor);
       }
       changed.notify_all();
@@ -70,14 +72,16 @@ struct Prefetcher::Impl {
   }
 };
 
-Prefetcher::Prefetcher(const ExampleSource& source, std::vector<Cursor> cursors, int depth) {
+template <class Stream>
+BasicPrefetcher<Stream>::BasicPrefetcher(const Stream& source, std::vector<Cursor> cursors, int depth) {
   FLOODTIDE_REQUIRE(depth >= 1, invalid_argument, "prefetch: depth ", depth, " given, expected at least 1");
-  for (const Cursor& cursor : cursors) static_cast<void>(source.per_walker(cursor.walker));
+  for (const Cursor& cursor : cursors) static_cast<void>(source.next(cursor));  // throws for a walker that is none
   impl_ = std::make_unique<Impl>(source, cursors, depth);
   impl_->reader = std::thread([impl = impl_.get()] { impl->run(); });
 }
 
-Prefetcher::~Prefetcher() {
+template <class Stream>
+BasicPrefetcher<Stream>::~BasicPrefetcher() {
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->stopping = true;
@@ -86,28 +90,34 @@ Prefetcher::~Prefetcher() {
   impl_->reader.join();
 }
 
-Example Prefetcher::next(std::int64_t slot) {
-  Impl::Slot& wanted = impl_->slots.at(static_cast<std::size_t>(slot));
+template <class Stream>
+auto BasicPrefetcher<Stream>::next(std::int64_t slot) -> Item {
+  typename Impl::Slot& wanted = impl_->slots.at(static_cast<std::size_t>(slot));
   const double start_s = now_s();
   std::unique_lock lock(impl_->mutex);
   impl_->changed.wait(lock, [&] { return !wanted.ready.empty() || wanted.failure; });
   impl_->waited_s += now_s() - start_s;
   if (wanted.ready.empty()) std::rethrow_exception(wanted.failure);
-  Example example = std::move(wanted.ready.front());
+  Item item = std::move(wanted.ready.front());
   wanted.ready.pop_front();
-  wanted.deliver = impl_->source.next(example.cursor);
+  wanted.deliver = impl_->source.next(item.cursor);
   impl_->changed.notify_all();
-  return example;
+  return item;
 }
 
-Cursor Prefetcher::cursor(std::int64_t slot) const {
+template <class Stream>
+Cursor BasicPrefetcher<Stream>::cursor(std::int64_t slot) const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->slots.at(static_cast<std::size_t>(slot)).deliver;
 }
 
-double Prefetcher::wait_s() const {
+template <class Stream>
+double BasicPrefetcher<Stream>::wait_s() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->waited_s;
 }
+
+template class BasicPrefetcher<ExampleSource>;
+template class BasicPrefetcher<SampleSource>;
 
 }  // namespace floodtide::data

@@ -11,5 +11,7 @@ inline constexpr std::uint64_t kAugmentationPurpose = 0xDA7A0002;  ///< permutat
 inline constexpr std::uint64_t kCentresPurpose = 0xDA7A0003;       ///< validation centres
 inline constexpr std::uint64_t kCoordinatesPurpose = 0xDA7A0004;   ///< order of a coordinates file
 inline constexpr std::uint64_t kSynthPurpose = 0xDA7A0005;         ///< synthetic volumes
+inline constexpr std::uint64_t kSplitPurpose = 0xDA7A0006;         ///< which patients are held out
+inline constexpr std::uint64_t kPatchPurpose = 0xDA7A0007;         ///< where a random patch lies
 
 }  // namespace floodtide::data

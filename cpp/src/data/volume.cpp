@@ -4,27 +4,11 @@
 #include <cmath>
 #include <utility>
 
+#include "data/with_type.hpp"
 #include "floodtide/base/error.hpp"
 
 namespace floodtide::data {
 namespace {
-
-/// Calls visit(U{}) with the C++ type of `type`.
-template <class Visit>
-void with_type(ElementType type, const Visit& visit) {
-  switch (type) {
-    case ElementType::uint8: return visit(std::uint8_t{});
-    case ElementType::int8: return visit(std::int8_t{});
-    case ElementType::uint16: return visit(std::uint16_t{});
-    case ElementType::int16: return visit(std::int16_t{});
-    case ElementType::uint32: return visit(std::uint32_t{});
-    case ElementType::int32: return visit(std::int32_t{});
-    case ElementType::uint64: return visit(std::uint64_t{});
-    case ElementType::int64: return visit(std::int64_t{});
-    case ElementType::float32: return visit(float{});
-    case ElementType::float64: return visit(double{});
-  }
-}
 
 Vec3 vec3(const std::vector<std::int64_t>& values) { return {values[0], values[1], values[2]}; }
 

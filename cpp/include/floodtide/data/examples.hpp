@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "floodtide/base/progress.hpp"
@@ -81,22 +82,26 @@ class ExampleSource {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Reads examples ahead on one thread, so that a training step does not wait for files.
-class Prefetcher {
+/// Reads ahead on one thread, so that a training step does not wait for files. `Stream` is ExampleSource or SampleSource:
+/// what has load(cursor) and next(cursor).
+template <class Stream>
+class BasicPrefetcher {
  public:
-  /// One slot for each cursor, the first example that it delivers; `depth` examples are read ahead for each slot. `source`
-  /// must outlive the prefetcher.
-  Prefetcher(const ExampleSource& source, std::vector<Cursor> cursors, int depth);
-  /// Stops the reader after the example it is reading.
-  ~Prefetcher();
-  Prefetcher(Prefetcher&&) = delete;
-  Prefetcher& operator=(Prefetcher&&) = delete;
-  Prefetcher(const Prefetcher&) = delete;
-  Prefetcher& operator=(const Prefetcher&) = delete;
+  using Item = decltype(std::declval<const Stream&>().load(Cursor{}));
 
-  /// The next example of a slot; waits for it. Rethrows what reading it threw, every time it is asked for.
-  [[nodiscard]] Example next(std::int64_t slot);
-  /// The cursor of the example that next(slot) will return: what a checkpoint stores.
+  /// One slot for each cursor, the first item that it delivers; `depth` items are read ahead for each slot. `source` must
+  /// outlive the prefetcher.
+  BasicPrefetcher(const Stream& source, std::vector<Cursor> cursors, int depth);
+  /// Stops the reader after the item it is reading.
+  ~BasicPrefetcher();
+  BasicPrefetcher(BasicPrefetcher&&) = delete;
+  BasicPrefetcher& operator=(BasicPrefetcher&&) = delete;
+  BasicPrefetcher(const BasicPrefetcher&) = delete;
+  BasicPrefetcher& operator=(const BasicPrefetcher&) = delete;
+
+  /// The next item of a slot; waits for it. Rethrows what reading it threw, every time it is asked for.
+  [[nodiscard]] Item next(std::int64_t slot);
+  /// The cursor of the item that next(slot) will return: what a checkpoint stores.
   [[nodiscard]] Cursor cursor(std::int64_t slot) const;
   /// Seconds that next() has waited in all.
   [[nodiscard]] double wait_s() const;
@@ -105,5 +110,7 @@ class Prefetcher {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+using Prefetcher = BasicPrefetcher<ExampleSource>;
 
 }  // namespace floodtide::data

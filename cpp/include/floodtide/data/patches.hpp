@@ -37,6 +37,11 @@ class Source {
   /// Throws Error(invalid_argument) if the source has none.
   [[nodiscard]] const Volume& partitions() const;
   [[nodiscard]] const Box& box() const noexcept { return box_; }
+  /// Normalised intensities of a box. Thread-safe. Throws as Volume::read_block does.
+  [[nodiscard]] Tensor<float, 3> read_image(const Box& box) const;
+  /// Object ids of a box, 0 where there is no object (negative ids too, which unsigned ones of 2^63 and more are not).
+  /// Thread-safe. Throws as Volume::read_block does.
+  [[nodiscard]] Tensor<std::int64_t, 3> read_labels(const Box& box) const;
   /// The centres whose patch (odd sizes) lies inside the box. Throws Error(invalid_argument) if the patch is larger.
   [[nodiscard]] Box centres(const Vec3& patch_size) const;
 

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/data/slices.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/purposes.hpp"
+#include "data/slice_patients.hpp"
+#include "data/slice_transform.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/random.hpp"
+#include "floodtide/data/volume.hpp"
+
+namespace floodtide::data {
+namespace {
+
+constexpr std::size_t kCacheBytes = std::size_t{4} << 20;  // a dataset: slices come in random order, stacks may be many
+
+struct Stack {
+  Volume images;
+  Volume masks;
+};
+
+Stack open_stack(const SliceStack& names) {
+  Stack stack{Volume::open(names.images, kCacheBytes), Volume::open(names.masks, kCacheBytes)};
+  stack.images.require_type<float>();
+  stack.masks.require_type<std::int64_t>();
+  FLOODTIDE_REQUIRE(stack.images.shape() == stack.masks.shape(), shape_mismatch, names.masks, ": has shape ",
+                    Show{stack.masks.shape()}, ", the images ", names.images, " have ", Show{stack.images.shape()});
+  return stack;
+}
+
+void check(const SliceOptions& options) {
+  FLOODTIDE_REQUIRE(options.classes >= 2 && options.classes <= 255, invalid_argument, "classes: ", options.classes,
+                    " given, expected 2 to 255");
+  FLOODTIDE_REQUIRE(options.std > 0 && std::isfinite(options.std) && std::isfinite(options.mean), invalid_argument,
+                    "slices: mean ", options.mean, " and std ", options.std, ", expected finite ones, std above 0");
+  FLOODTIDE_REQUIRE(std::isfinite(options.outside), invalid_argument, "outside: ", options.outside,
+                    " given, expected a number");
+  const auto [y, x] = options.size;
+  FLOODTIDE_REQUIRE((y == 0 && x == 0) || (y > 0 && x > 0), invalid_argument, "size: ", Show{options.size},
+                    " (y, x) given, expected two numbers above 0, or (0, 0) for slices as they are stored");
+  require_valid(options.augmentation);
+}
+
+Shape<2> common_size(const std::vector<Stack>& stacks, const SliceOptions& options) {
+  if (options.size[0] > 0) return options.size;
+  const Vec3& first = stacks.front().images.shape();
+  for (const Stack& stack : stacks) {
+    const Vec3& shape = stack.images.shape();
+    FLOODTIDE_REQUIRE(shape[1] == first[1] && shape[2] == first[2], shape_mismatch, stack.images.name(), ": slices of ",
+                      shape[1], " x ", shape[2], ", ", stacks.front().images.name(), " has ", first[1], " x ", first[2],
+                      "; give a size to cut or pad them to");
+  }
+  return {first[1], first[2]};
+}
+
+}  // namespace
+
+struct SliceSource::Impl {
+  struct Slice {
+    Place place;
+    std::int64_t group;
+  };
+  std::vector<SliceStack> names;
+  std::vector<Stack> stacks;
+  SliceOptions options;
+  SampleFormat format;
+  std::vector<Patient> patients;  // sorted; a group is a place in this list
+  std::vector<Slice> slices;
+  std::optional<SampleOrder> order;  // set by the constructor
+
+  [[nodiscard]] std::string name(const Patient& patient) const {
+    return patient.stack < 0 ? std::to_string(patient.number) : names[static_cast<std::size_t>(patient.stack)].images;
+  }
+
+  [[nodiscard]] Tensor<std::int64_t, 3> read_mask(const Volume& masks, const Box& box) const {
+    Tensor<std::int64_t, 3> mask = masks.read_block<std::int64_t>(box);
+    const auto wrong = std::find_if(mask.data(), mask.data() + mask.size(),
+                                    [this](std::int64_t value) { return value < 0 || value >= options.classes; });
+    const std::int64_t flat = wrong - mask.data();
+    FLOODTIDE_REQUIRE(flat == mask.size(), invalid_file, masks.name(), ": slice ", box.start[0], " has class ", *wrong, " at ",
+                      flat / box.size[2], ", ", flat % box.size[2], " (y, x); expected 0 to ", options.classes - 1,
+                      " (classes = ", options.classes, ")");
+    return mask;
+  }
+
+  [[nodiscard]] Sample read(std::int64_t number, const SliceTransform& transform) const {
+    const Slice& slice = slices[static_cast<std::size_t>(number)];
+    const Stack& stack = stacks[static_cast<std::size_t>(slice.place.stack)];
+    const Vec3& shape = stack.images.shape();
+    const Box box{{slice.place.index, 0, 0}, {1, shape[1], shape[2]}};
+    const Tensor<float, 3> image = stack.images.read_block<float>(box);
+    const Tensor<std::int64_t, 3> mask = read_mask(stack.masks, box);
+    const Shape<2> stored{shape[1], shape[2]};
+    const Shape<2> size{format.shape[1], format.shape[2]};
+    Sample sample;
+    sample.group = slice.group;
+    sample.image = Tensor<float, 4>({1, size[0], size[1], 1});
+    sample.classes = Tensor<std::uint8_t, 3>(format.shape);
+    transform_image(transform, {image.data(), stored}, static_cast<float>(options.outside), {sample.image.data(), size});
+    transform_mask(transform, {mask.data(), stored}, {sample.classes.data(), size});
+    const auto mean = static_cast<float>(options.mean);
+    const auto scale = static_cast<float>(1 / options.std);
+    const auto gain = static_cast<float>(transform.gain);
+    const auto offset = static_cast<float>(transform.offset);
+    for (float& value : sample.image.span()) value = gain * ((value - mean) * scale) + offset;
+    return sample;
+  }
+};
+
+SliceSource::SliceSource(const std::vector<SliceStack>& stacks, const SliceOptions& options) : impl_(std::make_unique<Impl>()) {
+  check(options);
+  FLOODTIDE_REQUIRE(!stacks.empty(), invalid_argument, "slices: no stack given");
+  impl_->names = stacks;
+  impl_->options = options;
+  std::vector<Patient> patients;  // of every slice of all stacks
+  std::vector<Place> places;
+  for (const SliceStack& names : stacks) {
+    impl_->stacks.push_back(open_stack(names));
+    const std::int64_t slices = impl_->stacks.back().images.shape()[0];
+    const auto stack = static_cast<std::int64_t>(impl_->stacks.size()) - 1;
+    const std::vector<Patient> own = read_patients(names, stack, slices);
+    patients.insert(patients.end(), own.begin(), own.end());
+    for (std::int64_t index = 0; index < slices; ++index) places.push_back({stack, index});
+  }
+  const Shape<2> size = common_size(impl_->stacks, options);
+  impl_->format = {{1, size[0], size[1]}, options.classes, true};
+  impl_->patients = choose_patients(patients, options);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const auto found = std::lower_bound(impl_->patients.begin(), impl_->patients.end(), patients[i]);
+    if (found == impl_->patients.end() || *found != patients[i]) continue;
+    impl_->slices.push_back({places[i], found - impl_->patients.begin()});
+  }
+  impl_->order.emplace(static_cast<std::int64_t>(impl_->slices.size()), options.order,
+                       "slices of " + stacks.front().images + (stacks.size() > 1 ? " and other stacks" : ""));
+}
+
+SliceSource::~SliceSource() = default;
+
+const SliceOptions& SliceSource::options() const noexcept { return impl_->options; }
+const SampleFormat& SliceSource::format() const noexcept { return impl_->format; }
+const SampleOrder& SliceSource::order() const noexcept { return *impl_->order; }
+std::int64_t SliceSource::groups() const noexcept { return std::ssize(impl_->patients); }
+std::int64_t SliceSource::fixed_size() const noexcept { return std::ssize(impl_->slices); }
+
+std::string SliceSource::group_name(std::int64_t group) const {
+  FLOODTIDE_REQUIRE(group >= 0 && group < groups(), out_of_range, "patient ", group, " of ", groups());
+  return impl_->name(impl_->patients[static_cast<std::size_t>(group)]);
+}
+
+SliceSource::Place SliceSource::place(std::int64_t number) const {
+  FLOODTIDE_REQUIRE(number >= 0 && number < fixed_size(), out_of_range, "slice ", number, " of ", fixed_size());
+  return impl_->slices[static_cast<std::size_t>(number)].place;
+}
+
+Sample SliceSource::read_fixed(std::int64_t number) const { return impl_->read(number, {}); }
+
+Sample SliceSource::read_training(std::int64_t epoch, std::int64_t number) const {
+  const SliceAugmentation& augmentation = impl_->options.augmentation;
+  Philox random(impl_->options.order.seed,
+                stream_id(kAugmentationPurpose, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(number)));
+  Sample sample = impl_->read(number, draw_transform(augmentation, random));
+  if (augmentation.noise > 0) {
+    for (float& value : sample.image.span()) value += static_cast<float>(augmentation.noise * random.normal());
+  }
+  return sample;
+}
+
+void require_different_patients(const SliceSource& training, const SliceSource& validation) {
+  std::vector<std::string> names;
+  for (std::int64_t group = 0; group < training.groups(); ++group) names.push_back(training.group_name(group));
+  std::sort(names.begin(), names.end());
+  for (std::int64_t group = 0; group < validation.groups(); ++group) {
+    FLOODTIDE_REQUIRE(!std::binary_search(names.begin(), names.end(), validation.group_name(group)), invalid_argument,
+                      "validation: patient ", validation.group_name(group),
+                      " has slices in the training stacks too; expected different patients");
+  }
+}
+
+}  // namespace floodtide::data
