@@ -34,6 +34,31 @@ std::int64_t class_voxels(std::span<const std::int64_t> values, bool object) {
   return sum;
 }
 
+using Limits = std::array<float, kThresholdCount>;
+
+/// kThresholds as logits.
+Limits logit_limits() {
+  Limits limits{};
+  for (std::size_t i = 0; i < kThresholdCount; ++i) {
+    const double p = VoxelCounts::kThresholds[i];
+    limits[i] = static_cast<float>(std::log(p / (1.0 - p)));
+  }
+  return limits;
+}
+
+/// Counts voxel number `position` and returns its cross-entropy.
+double count_voxel(float logit, float label, std::size_t position, const Limits& limits, std::span<std::int64_t> values) {
+  FLOODTIDE_REQUIRE(!std::isnan(logit), numerical, "voxel metrics: logit ", position, " is not a number");
+  FLOODTIDE_REQUIRE(label >= 0.0F && label <= 1.0F, invalid_argument, "voxel metrics: label ", position, " is ", label,
+                    ", expected a probability in [0, 1]");
+  values[0] += std::llround(static_cast<double>(label) * kLabelUnits);
+  const std::size_t block = block_of(label > 0.5F);
+  for (std::size_t k = 0; k < kThresholdCount; ++k) values[block + k] += logit >= limits[k] ? 1 : 0;
+  ++values[block + kThresholdCount + bin_of(logit)];
+  const auto x = static_cast<double>(logit);
+  return std::max(x, 0.0) - x * static_cast<double>(label) + std::log1p(std::exp(-std::abs(x)));
+}
+
 }  // namespace
 
 BinaryScores BinaryCounts::scores() const {
@@ -51,24 +76,32 @@ VoxelCounts::VoxelCounts() : values_(kValues, 0) {}
 double VoxelCounts::add(View<const float, 3> logits, View<const float, 3> labels) {
   FLOODTIDE_REQUIRE(logits.shape() == labels.shape(), shape_mismatch, "voxel metrics: logits have shape ", Show{logits.shape()},
                     ", labels have shape ", Show{labels.shape()});
-  std::array<float, kThresholdCount> limits{};
-  for (std::size_t i = 0; i < kThresholdCount; ++i) {
-    limits[i] = static_cast<float>(std::log(kThresholds[i] / (1.0 - kThresholds[i])));
-  }
+  const Limits limits = logit_limits();
   double cross_entropy = 0.0;
   const std::span<const float> x = logits.span();
   const std::span<const float> y = labels.span();
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    FLOODTIDE_REQUIRE(!std::isnan(x[i]), numerical, "voxel metrics: logit ", i, " is not a number");
-    FLOODTIDE_REQUIRE(y[i] >= 0.0F && y[i] <= 1.0F, invalid_argument, "voxel metrics: label ", i, " is ", y[i],
+  for (std::size_t i = 0; i < x.size(); ++i) cross_entropy += count_voxel(x[i], y[i], i, limits, values_);
+  return cross_entropy;
+}
+
+double VoxelCounts::add_probabilities(View<const float, 4> probabilities, View<const float, 4> targets,
+                                      View<const float, 4> weights, std::int64_t channel) {
+  const bool alike = probabilities.shape() == targets.shape() && targets.shape() == weights.shape();
+  FLOODTIDE_REQUIRE(alike, shape_mismatch, "voxel metrics: probabilities have shape ", Show{probabilities.shape()},
+                    ", targets ", Show{targets.shape()}, ", weights ", Show{weights.shape()});
+  const std::int64_t channels = targets.shape(3);
+  FLOODTIDE_REQUIRE(channel >= 0 && channel < channels, out_of_range, "voxel metrics: channel ", channel, " of ", channels);
+  const Limits limits = logit_limits();
+  double cross_entropy = 0.0;
+  for (std::int64_t i = channel; i < targets.size(); i += channels) {
+    if (weights.data()[i] == 0.0F) continue;
+    const float p = probabilities.data()[i];
+    FLOODTIDE_REQUIRE(p >= 0.0F && p <= 1.0F, numerical, "voxel metrics: prediction ", i, " is ", p,
                       ", expected a probability in [0, 1]");
-    const auto logit = static_cast<double>(x[i]);
-    const auto label = static_cast<double>(y[i]);
-    cross_entropy += std::max(logit, 0.0) - logit * label + std::log1p(std::exp(-std::abs(logit)));
-    values_[0] += std::llround(label * kLabelUnits);
-    const std::size_t block = block_of(y[i] > 0.5F);
-    for (std::size_t k = 0; k < kThresholdCount; ++k) values_[block + k] += x[i] >= limits[k] ? 1 : 0;
-    ++values_[block + kThresholdCount + bin_of(x[i])];
+    const double logit = std::log(static_cast<double>(p)) - std::log1p(-static_cast<double>(p));
+    const auto range = static_cast<double>(kLogitRange);
+    cross_entropy += count_voxel(static_cast<float>(std::clamp(logit, -range, range)), targets.data()[i],
+                                 static_cast<std::size_t>(i), limits, values_);
   }
   return cross_entropy;
 }

@@ -52,6 +52,15 @@ class VoxelCounts {
   /// outside [0, 1].
   double add(View<const float, 3> logits, View<const float, 3> labels);
 
+  /// Counts one channel of a network that predicts probabilities (affinities), as their logits within +-kLogitRange.
+  ///
+  /// @param probabilities [z, y, x, channels] in [0, 1]
+  /// @param targets       [z, y, x, channels] in [0, 1]
+  /// @param weights       [z, y, x, channels] voxels of weight 0 are left out, all others count alike
+  /// @return as above, over the voxels counted. Throws as above, and Error(out_of_range) for another channel.
+  double add_probabilities(View<const float, 4> probabilities, View<const float, 4> targets, View<const float, 4> weights,
+                           std::int64_t channel);
+
   /// Everything counted, as one vector for a sum over ranks; assign() takes the sum back.
   [[nodiscard]] std::span<const std::int64_t> values() const noexcept { return values_; }
   /// Replaces all counts. Throws Error(shape_mismatch) if the number of values is not values().size().

@@ -82,6 +82,39 @@ TEST(VoxelCounts, PartsAddUpExactly) {
   EXPECT_EQ(copy.object_voxels(), 2);
 }
 
+TEST(VoxelCounts, CountsTheWeightedVoxelsOfOneChannel) {
+  const std::vector<float> probabilities{0.9F, 0.2F, 0.1F, 0.7F, 0.5F, 0.99F, 0.3F, 1.0F, 0.4F, 0.0F};
+  const std::vector<float> targets{0, 1, 1, 0, 0, 1, 1, 1, 0, 0};
+  const std::vector<float> weights{1, 1, 1, 0.25F, 1, 0, 1, 3, 1, 2};
+  const Shape<4> shape{1, 1, 5, 2};
+  VoxelCounts counts;
+  const double sum =
+      counts.add_probabilities({probabilities.data(), shape}, {targets.data(), shape}, {weights.data(), shape}, 1);
+  VoxelCounts expected;
+  const auto logit = [](double p) { return static_cast<float>(std::log(p / (1 - p))); };
+  const float end = VoxelCounts::kLogitRange;
+  const double expected_sum = expected.add(row({logit(0.2F), logit(0.7F), end, -end}), row({1.0F, 0.0F, 1.0F, 0.0F}));
+  EXPECT_TRUE(std::equal(counts.values().begin(), counts.values().end(), expected.values().begin()));
+  EXPECT_NEAR(sum, expected_sum, 1e-6);  // logits are floats of at most 16
+  EXPECT_EQ(counts.voxels(), 4);
+  EXPECT_EQ(counts.object_voxels(), 2);
+}
+
+TEST(VoxelCounts, RefusesProbabilitiesThatAreNone) {
+  const Shape<4> shape{1, 1, 1, 2};
+  const std::vector<float> zeros{0, 0};
+  const std::vector<float> ones{1, 1};
+  const auto refused = [&](const std::vector<float>& probabilities, std::int64_t channel) {
+    VoxelCounts counts;
+    EXPECT_THROW(static_cast<void>(counts.add_probabilities({probabilities.data(), shape}, {zeros.data(), shape},
+                                                            {ones.data(), shape}, channel)),
+                 Error);
+  };
+  refused({0.0F, 1.5F}, 1);
+  refused({std::numeric_limits<float>::quiet_NaN(), 0.5F}, 0);
+  refused({0.5F, 0.5F}, 2);
+}
+
 TEST(VoxelCounts, RefusesWhatIsNoProbabilityOrNumber) {
   VoxelCounts counts;
   EXPECT_THROW(static_cast<void>(counts.add(row({std::numeric_limits<float>::quiet_NaN()}), row({0.0F}))), Error);
