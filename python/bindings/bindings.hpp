@@ -16,6 +16,7 @@ void register_data(py::module_& m);
 void register_evaluate(py::module_& m);
 void register_segment(py::module_& m);
 void register_train(py::module_& m);
+void register_sample_training(py::module_& m);  // of U-Nets
 void register_bench(py::module_& m);
 
 }  // namespace floodtide::bindings

@@ -14,5 +14,6 @@ PYBIND11_MODULE(_core, m) {
   register_evaluate(m);
   register_segment(m);
   register_train(m);
+  register_sample_training(m);
   register_bench(m);
 }

@@ -13,6 +13,7 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/nn/unet.hpp"
 #include "floodtide/train/flood_walkers.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "floodtide/train/validation.hpp"
@@ -198,6 +199,7 @@ void register_train(py::module_& m) {
       .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("steps_done", &train::Trainer::steps_done)
       .def("copy_average", &copy_average<nn::Ffn>, py::arg("network"))
+      .def("copy_average", &copy_average<nn::UNet>, py::arg("network"))
       .def("take_metrics",
            [](train::Trainer& trainer) {
              train::Metrics sums;

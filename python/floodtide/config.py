@@ -8,19 +8,16 @@ Relative paths are relative to the working directory; `~` and `$NAME` are expand
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
-import re
 import types
-import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import tomli_w
 
-from floodtide import _core
+from floodtide import _config_reader, _core
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.options import REQUIRED, option
 from floodtide.segment import SegmentOptions
@@ -31,7 +28,7 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib  # type: ignore[import-not-found,no-redef]
 
 Vec3 = tuple[int, int, int]
-T = TypeVar("T")
+FLOOD, SLICES, PATCHES = "ffn", "unet2d", "unet3d"  # kinds of networks, by what they are trained on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +76,9 @@ class VolumeConfig:
         "", "Object ids, file:dataset; needed for training and validation", path=True
     )
     partitions: str = option(
-        "", "Partition volume of `floodtide partition`, file:dataset", path=True
+        "",
+        "Partition volume of `floodtide partition`, file:dataset; for flood-filling networks",
+        path=True,
     )
     box: str = option("", "Part to use, z0:z1,y0:y1,x0:x1 in voxels; empty: all of it")
     mean: float = option(128.0, "Image mean: the network sees (image - mean) / std")
@@ -90,29 +89,90 @@ class VolumeConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlicesConfig:
+    """One stack of slices with class masks."""
+
+    images: str = option(REQUIRED, "Images, file:dataset (HDF5, axes slice, y, x)", path=True)
+    masks: str = option(REQUIRED, "Classes from 0, file:dataset", path=True)
+    patients: str = option(
+        "",
+        "Patient numbers of the slices, file:dataset; empty: the stack is one patient",
+        path=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """Training volumes and augmentation."""
+    """What is trained on."""
 
     volumes: tuple[VolumeConfig, ...] = option(
-        (), "Training volumes, one [[data.volumes]] table each"
+        (), "Training volumes, one [[data.volumes]] table each", kinds=(FLOOD, PATCHES)
     )
     permutable_axes: tuple[int, ...] = option(
-        (1, 2), "Axes (0 z, 1 y, 2 x) that augmentation permutes among themselves"
+        (1, 2),
+        "Axes (0 z, 1 y, 2 x) that augmentation permutes among themselves",
+        kinds=(FLOOD, PATCHES),
     )
-    reflectable_axes: tuple[int, ...] = option((0, 1, 2), "Axes that augmentation reflects")
+    reflectable_axes: tuple[int, ...] = option(
+        (0, 1, 2), "Axes that augmentation reflects", kinds=(FLOOD, PATCHES)
+    )
     coordinates: str = option(
         "",
         "File of `floodtide coordinates` to take examples from, instead of drawing from the partitions",
         path=True,
+        kinds=(FLOOD,),
+    )
+    slices: tuple[SlicesConfig, ...] = option(
+        (), "Stacks of slices, one [[data.slices]] table each", kinds=(SLICES,)
+    )
+    size: tuple[int, int] = option(
+        (0, 0),
+        "Slices are cut or padded about their centre to this size (y, x); 0, 0: as stored",
+        kinds=(SLICES,),
+    )
+    mean: float = option(
+        0.0, "Mean of the slices: the network sees (value - mean) / std", kinds=(SLICES,)
+    )
+    std: float = option(1.0, "Standard deviation of the slices", kinds=(SLICES,))
+    outside: float = option(
+        0.0, "Stored value of what lies outside of a slice, where its class is 0", kinds=(SLICES,)
+    )
+    patch: Vec3 = option(
+        (16, 128, 128), "Size (z, y, x) of the patches, in voxels", kinds=(PATCHES,)
+    )
+    patches: int = option(
+        0, "Patches of an epoch; 0: as many as fill the volumes side by side", kinds=(PATCHES,)
+    )
+    zero_is_boundary: bool = option(
+        False,
+        "Voxels labelled 0 are boundary or background, with affinities 0; otherwise nobody labelled them and they"
+        " are not counted",
+        kinds=(PATCHES,),
+    )
+    balance: bool = option(
+        False, "Affinities of 0 and of 1 weigh alike in each patch", kinds=(PATCHES,)
     )
     prefetch: int = option(2, "Examples that each walker has ready in advance")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The network."""
+class AugmentationConfig:
+    """Random changes of training slices, others in each epoch; for `unet2d`."""
 
-    kind: str = option("ffn", "Network kind", choices=("ffn",))
+    flip_y: bool = option(False, "Reversed along y, with probability one half")
+    flip_x: bool = option(False, "Reversed along x, with probability one half")
+    rotation_deg: float = option(0.0, "Turned by at most this angle (degrees)")
+    scale: float = option(0.0, "Scaled by a factor from 1 / (1 + scale) to 1 + scale")
+    gain: float = option(0.0, "Normalised values times a factor from 1 - gain to 1 + gain")
+    offset: float = option(0.0, "Normalised values plus a number from -offset to offset")
+    noise: float = option(0.0, "Normalised values plus normal noise of this standard deviation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FfnConfig:
+    """A flood-filling network."""
+
+    kind: str = option(FLOOD, "Flood-filling network", choices=(FLOOD,))
     depth: int = option(9, "Modules: one input module and depth - 1 residual modules")
     features: int = option(32, "Feature maps of each convolution")
     fov: Vec3 = option((33, 33, 33), "Field of view (z, y, x) in voxels, odd")
@@ -125,18 +185,90 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UNet2DConfig:
+    """A U-Net that tells classes of pixels in slices."""
+
+    kind: str = option(SLICES, "U-Net of slices", choices=(SLICES,))
+    classes: int = option(2, "Classes, background included")
+    depth: int = option(5, "Levels of resolution, each half as fine as the one before")
+    features: int = option(
+        16, "Feature maps of the first level, a multiple of 16; twice as many each level"
+    )
+    batch_norm: bool = option(True, "Normalise each convolution's output over the batch")
+    synchronised: bool = option(
+        False, "Statistics of that over all walkers' batches, instead of each walker's own"
+    )
+    dropout: float = option(0.0, "Share of the lowest level's outputs that training leaves out")
+    initial_weights: str = option(
+        "", "Checkpoint to start from; empty: He-normal weights", path=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UNet3DConfig:
+    """A U-Net that predicts affinities: whether a voxel and the one before it along z, y, x are of the same object."""
+
+    kind: str = option(PATCHES, "U-Net of volumes", choices=(PATCHES,))
+    depth: int = option(4, "Levels of resolution")
+    features: int = option(
+        16, "Feature maps of the first level, a multiple of 16; twice as many each level"
+    )
+    kernels: tuple[Vec3, ...] = option(
+        ((3, 3, 3),), "Kernels (z, y, x) of 1 or 3: one for all levels, or one a level"
+    )
+    pools: tuple[Vec3, ...] = option(
+        ((2, 2, 2),), "Steps (z, y, x) from level to level: one for all, or depth - 1 of them"
+    )
+    batch_norm: bool = option(True, "Normalise each convolution's output over the batch")
+    synchronised: bool = option(
+        False, "Statistics of that over all walkers' batches, instead of each walker's own"
+    )
+    dropout: float = option(0.0, "Share of the lowest level's outputs that training leaves out")
+    initial_weights: str = option(
+        "", "Checkpoint to start from; empty: He-normal weights", path=True
+    )
+
+
+ModelConfig = FfnConfig | UNet2DConfig | UNet3DConfig
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """The training loop."""
 
-    steps: int = option(10_000, "Optimizer updates; each takes one FOV of every walker")
+    steps: int = option(
+        10_000, "Optimizer updates; each takes one FOV, or training.batch samples, of every walker"
+    )
     walkers: int = option(
         0, "Streams of examples over all ranks (the global batch); 0: one per rank"
     )
-    moves: str = option("fixed", "FOV moves within an example", choices=("fixed",))
-    seed_pad: float = option(0.05, "Probability that an unvisited voxel starts with")
-    threshold: float = option(0.9, "Probability at a FOV centre from which a move is made")
+    batch: int = option(
+        1, "Slices or patches that a walker takes in a step", kinds=(SLICES, PATCHES)
+    )
+    loss: str = option(
+        "dice+cross_entropy",
+        "What is minimised: 1 - soft Dice, cross-entropy, or the sum",
+        choices=("dice", "cross_entropy", "dice+cross_entropy"),
+        kinds=(SLICES, PATCHES),
+    )
+    dice: str = option(
+        "image",
+        "Soft Dice of each image, averaged, or one over the images of all walkers (batch): its sums then go around"
+        " in the middle of each step",
+        choices=("image", "batch"),
+        kinds=(SLICES, PATCHES),
+    )
+    background: bool = option(False, "Class 0 has part in the Dice", kinds=(SLICES,))
+    smooth: float = option(1.0, "Added above and below Dice's fraction", kinds=(SLICES, PATCHES))
+    moves: str = option("fixed", "FOV moves within an example", choices=("fixed",), kinds=(FLOOD,))
+    seed_pad: float = option(
+        0.05, "Probability that an unvisited voxel starts with", kinds=(FLOOD,)
+    )
+    threshold: float = option(
+        0.9, "Probability at a FOV centre from which a move is made", kinds=(FLOOD,)
+    )
     softness: float = option(
-        0.05, "Targets are 1 - softness inside the object and softness outside"
+        0.05, "Targets are 1 - softness inside the object and softness outside", kinds=(FLOOD,)
     )
     clip: float = option(0.7, "Each gradient entry is clipped to [-clip, clip] after averaging")
     average: float = option(
@@ -144,7 +276,7 @@ class TrainingConfig:
         "Decay of an exponential moving average of the parameters, which validation and readers of"
         " the checkpoints use instead of the last ones; 0: none",
     )
-    accumulate: int = option(1, "FOVs of each walker whose gradients make one update")
+    accumulate: int = option(1, "FOVs, or batches, of each walker whose gradients make one update")
     on_exhausted: str = option(
         "cycle",
         "When a walker has been through its shard: cycle begins it anew, join lets it leave and the others go on"
@@ -224,13 +356,29 @@ class CommConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationConfig:
-    """Validation on a fixed set of seeded centres (see docs/algorithms.md)."""
+    """Validation on what training does not see, the same for any number of ranks (see docs/algorithms.md)."""
 
-    volume: str = option("", "Name of the volume; empty: the first one")
-    box: str = option("", "Held-out part, z0:z1,y0:y1,x0:x1; empty: no validation")
+    volume: str = option("", "Name of the volume; empty: the first one", kinds=(FLOOD, PATCHES))
+    box: str = option(
+        "", "Held-out part, z0:z1,y0:y1,x0:x1; empty: no validation", kinds=(FLOOD, PATCHES)
+    )
     every: int = option(0, "Steps between two validations; 0: only at the end")
-    centres: int = option(64, "Centres, balanced over the partition classes 1 to 13")
-    seed: int = option(0, "Seed of the choice of centres")
+    centres: int = option(
+        64, "Centres, balanced over the partition classes 1 to 13", kinds=(FLOOD,)
+    )
+    seed: int = option(
+        0,
+        "Seed of the choice of centres, or of the patients that are held out",
+        kinds=(FLOOD, SLICES),
+    )
+    share: float = option(
+        0.0, "Share of the patients of data.slices that is held out", kinds=(SLICES,)
+    )
+    slices: tuple[SlicesConfig, ...] = option(
+        (),
+        "Stacks of other patients instead, one [[validation.slices]] table each",
+        kinds=(SLICES,),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,13 +387,18 @@ class Config:
 
     run: RunConfig = RunConfig()
     data: DataConfig = DataConfig()
-    model: ModelConfig = ModelConfig()
+    augmentation: AugmentationConfig = dataclasses.field(
+        default=AugmentationConfig(), metadata={"kinds": (SLICES,)}
+    )
+    model: FfnConfig | UNet2DConfig | UNet3DConfig = FfnConfig()
     training: TrainingConfig = TrainingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     comm: CommConfig = CommConfig()
     validation: ValidationConfig = ValidationConfig()
-    segment: SegmentOptions = SegmentOptions()
+    segment: SegmentOptions = dataclasses.field(
+        default=SegmentOptions(), metadata={"kinds": (FLOOD,)}
+    )
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -269,18 +422,24 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 
 def from_dict(document: Mapping[str, Any], where: str = "configuration") -> Config:
     """Build a configuration from nested dictionaries, as TOML gives them. Raises ConfigurationError."""
-    return _build(Config, document, "", where)
+    return _config_reader.read(Config, document, where)
 
 
 def to_dict(config: Any) -> dict[str, Any]:
     """Nested dictionaries of plain values, the inverse of `from_dict`."""
+    return _table(config, config.model.kind if isinstance(config, Config) else FLOOD)
+
+
+def _table(section: Any, kind: str) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
+    for field in dataclasses.fields(section):
+        if not _config_reader.applies(field, kind):
+            continue
+        value = getattr(section, field.name)
         if isinstance(value, Mapping):
             result.update(value)
         elif value is not None:
-            result[field.name] = _plain(value)
+            result[field.name] = _plain(value, kind)
     return result
 
 
@@ -296,11 +455,11 @@ def save(config: Config, path: str | Path) -> None:
     os.replace(temporary, path)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, kind: str) -> Any:
     if dataclasses.is_dataclass(value):
-        return to_dict(value)
+        return _table(value, kind)
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
+        return [_plain(item, kind) for item in value]
     return value
 
 
@@ -328,145 +487,3 @@ def _override(document: dict[str, Any], override: str) -> None:
     if isinstance(node, list):
         raise ConfigurationError(f"--set {override}: expected the number of a table before the key")
     node[last] = value
-
-
-def _build(cls: type[T], table: Any, prefix: str, where: str) -> T:
-    """An instance of the dataclass `cls` from a TOML table; a ConfigurationError names the key that is wrong."""
-    if not isinstance(table, Mapping):
-        raise ConfigurationError(
-            f"{where}: [{prefix.rstrip('.')}] is {_type_name(table)}, expected a table"
-        )
-    hints = typing.get_type_hints(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    if cls is OptimizerConfig:
-        table = _split_optimizer(table, where)
-    else:
-        _refuse_unknown(table, fields, prefix, where)
-    values: dict[str, Any] = {}
-    for name, field in fields.items():
-        key = prefix + name
-        if name in table:
-            value = (
-                table[name] if name == "values" else _convert(table[name], hints[name], key, where)
-            )
-            choices = field.metadata.get("choices", ())
-            if choices and value not in choices:
-                raise ConfigurationError(
-                    f"{where}: {key} is '{value}', expected {_one_of(choices)}"
-                )
-            values[name] = _expand(value, key, where) if field.metadata.get("path") else value
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise ConfigurationError(
-                f"{where}: {key} is missing, expected {_describe(hints[name])}"
-            )
-    return cls(**values)
-
-
-def _split_optimizer(table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Separates `name` and `lr` from the parameters of the optimizer's registry row."""
-    rows = {row["name"]: row for row in _core.optimizer_rows()}
-    name = table.get("name", OptimizerConfig.name)
-    if name not in rows:
-        raise ConfigurationError(
-            f"{where}: optimizer.name is '{name}', expected {_one_of(list(rows))}"
-        )
-    known = {parameter["name"]: parameter for parameter in rows[name]["parameters"]}
-    _refuse_unknown(table, ["name", "lr", *known], "optimizer.", where)
-    values: dict[str, Any] = {}
-    for key, parameter in known.items():
-        if key in table:
-            expected = bool if isinstance(parameter["default"], bool) else float
-            values[key] = _convert(table[key], expected, f"optimizer.{key}", where)
-    head = {key: table[key] for key in ("name", "lr") if key in table}
-    return {**head, "values": types.MappingProxyType(values)}
-
-
-def _refuse_unknown(table: Mapping[str, Any], known: Any, prefix: str, where: str) -> None:
-    for key in table:
-        if key not in known:
-            nearest = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
-            hint = (
-                f", did you mean '{prefix}{nearest[0]}'?"
-                if nearest
-                else f", expected one of: {', '.join(known)}"
-            )
-            raise ConfigurationError(f"{where}: unknown key '{prefix}{key}'{hint}")
-
-
-def _convert(value: Any, expected: Any, key: str, where: str) -> Any:
-    origin = typing.get_origin(expected)
-    if dataclasses.is_dataclass(expected):
-        return _build(typing.cast(type, expected), value, f"{key}.", where)
-    if origin in (typing.Union, types.UnionType):
-        inner = [argument for argument in typing.get_args(expected) if argument is not type(None)]
-        return _convert(value, inner[0], key, where)
-    wrong = ConfigurationError(
-        f"{where}: {key} is {_type_name(value)}, expected {_describe(expected)}"
-    )
-    if origin is tuple:
-        arguments = typing.get_args(expected)
-        if not isinstance(value, (list, tuple)):
-            raise wrong
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return tuple(
-                _convert(item, arguments[0], f"{key}.{i}", where) for i, item in enumerate(value)
-            )
-        if len(value) != len(arguments):
-            raise ConfigurationError(
-                f"{where}: {key} has {len(value)} entries, expected {len(arguments)} (z, y, x)"
-            )
-        return tuple(
-            _convert(item, kind, f"{key}.{i}", where)
-            for i, (item, kind) in enumerate(zip(value, arguments, strict=True))
-        )
-    if expected is float and type(value) in (int, float):
-        return float(value)
-    if type(value) is not expected:
-        raise wrong
-    return value
-
-
-def _expand(value: str, key: str, where: str) -> str:
-    expanded = os.path.expandvars(os.path.expanduser(value))
-    missing = re.search(r"\$\{?(\w+)", expanded)
-    if missing:
-        raise ConfigurationError(
-            f"{where}: {key} is '{value}', but the environment variable {missing.group(1)} is not set"
-        )
-    return expanded
-
-
-def _type_name(value: Any) -> str:
-    names: dict[type, str] = {
-        bool: "a boolean",
-        int: "an integer",
-        float: "a number",
-        str: "a string",
-        list: "a list",
-        dict: "a table",
-    }
-    return f"{names.get(type(value), type(value).__name__)} ({value!r})"
-
-
-def _describe(expected: Any) -> str:
-    if dataclasses.is_dataclass(expected):
-        return "a table"
-    if typing.get_origin(expected) is tuple:
-        arguments = typing.get_args(expected)
-        inner = _describe(arguments[0]).split(" ", 1)[1]
-        return (
-            f"a list of {inner}s"
-            if arguments[-1] is Ellipsis
-            else f"a list of {len(arguments)} {inner}s"
-        )
-    return {bool: "a boolean", int: "an integer", float: "a number", str: "a string"}.get(
-        expected, str(expected)
-    )
-
-
-def _one_of(names: Sequence[str]) -> str:
-    return (
-        ", ".join(f"'{name}'" for name in names[:-1])
-        + (" or " if len(names) > 1 else "")
-        + f"'{names[-1]}'"
-    )

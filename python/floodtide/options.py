@@ -10,7 +10,14 @@ from typing import Any
 REQUIRED = dataclasses.MISSING
 
 
-def option(default: Any, text: str, *, choices: Sequence[str] = (), path: bool = False) -> Any:
+def option(
+    default: Any,
+    text: str,
+    *,
+    choices: Sequence[str] = (),
+    path: bool = False,
+    kinds: Sequence[str] = (),
+) -> Any:
     """A configuration field with its help text (and unit).
 
     Args:
@@ -18,8 +25,9 @@ def option(default: Any, text: str, *, choices: Sequence[str] = (), path: bool =
         text: One line of help.
         choices: The only values that are accepted, if there are such.
         path: Whether `~` and `$NAME` are expanded in the value.
+        kinds: Kinds of networks (`model.kind`) that it has a meaning for, if not for all.
     """
-    metadata = {"help": text, "choices": tuple(choices), "path": path}
+    metadata = {"help": text, "choices": tuple(choices), "path": path, "kinds": tuple(kinds)}
     if default is REQUIRED:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,9 +16,10 @@ from numpy.typing import NDArray
 
 from floodtide import _comm, _core, nn
 from floodtide import config as configuration
+from floodtide._flooding import Flooding
+from floodtide._segmentation import Segmentation
 from floodtide._signals import StopRequest
-from floodtide.config import Config, VolumeConfig
-from floodtide.data import parse_box
+from floodtide.config import FLOOD, Config
 from floodtide.errors import ConfigurationError
 from floodtide.rundir import RunDirectory
 
@@ -82,37 +82,13 @@ class Trainer:
         set_threads(config.run.threads)
         walkers = config.training.walkers or self._comm.size
         with _comm.agreed():
-            self.model = build_model(config)
-            self._examples = _core.data.ExampleSource(
-                [source(volume, index) for index, volume in enumerate(_volumes(config))],
-                patch_size=patch_size(config),
-                seed=config.run.seed,
-                walkers=walkers,
-                permutable_axes=list(config.data.permutable_axes),
-                reflectable_axes=list(config.data.reflectable_axes),
-                softness=config.training.softness,
-                coordinates=config.data.coordinates or None,
-                progress=None,
-            )
-            self._validation = Validation(config) if config.validation.box else None
+            self._task = _task(config, self._comm, walkers)
+            self.model = self._task.model
         self._directory = RunDirectory(Path(config.run.dir), writer=self._comm.rank == 0)
         schedule = config.schedule
         training = config.training
-        with _comm.agreed():
-            self._walkers = _core.flood_walkers(
-                self.model.core,
-                self._examples,
-                self._comm,
-                walkers=walkers,
-                seed=config.run.seed,
-                prefetch=config.data.prefetch,
-                cycle=training.on_exhausted == "cycle",
-                epochs=training.epochs,
-                seed_pad=training.seed_pad,
-                threshold=training.threshold,
-            )
         self._trainer = _core.Trainer(
-            self._walkers,
+            self._task.walkers,
             optimizer=config.optimizer.name,
             optimizer_values=dict(config.optimizer.values),
             schedule="constant",
@@ -135,11 +111,10 @@ class Trainer:
             contributors=config.comm.contributors or self._comm.size,
             late=config.comm.late,
             steps=training.steps,
-            meet_every=config.validation.every if self._validation else 0,
+            meet_every=config.validation.every if self._task.validation else 0,
             timeout_s=config.comm.timeout_s,
             record_path=str(self._directory.failure_path(self._comm.rank)),
         )
-        self._average = build_model(config) if config.training.average > 0 else None
         checkpoint = _comm.broadcast_object(self._directory.newest_checkpoint())
         if checkpoint:
             self._trainer.load(checkpoint)
@@ -155,10 +130,11 @@ class Trainer:
                 "walkers": walkers,
                 "threads": _core.num_threads(),
                 "parameters": sum(array.size for array in self.model.state_dict().values()),
-                "examples_per_epoch": self._examples.examples,
+                "unit": self._task.unit,
+                "examples_per_epoch": self._task.examples,
                 "resumed_from": checkpoint or "",
                 "transport": self._comm.description,
-                "kernels": self.model.core.kernel_names(),
+                "kernels": self._task.kernels,
             }
         )
         self._start_s = self._logged_s = self._saved_s = time.monotonic()
@@ -183,10 +159,10 @@ class Trainer:
     @property
     def result(self) -> nn.FFN:
         """The network to use: `model`, or with `training.average` one with the averaged parameters."""
-        if self._average is None:
+        if self._task.average is None:
             return self.model
-        self._trainer.copy_average(self._average.core)
-        return self._average
+        self._trainer.copy_average(self._task.average.core)
+        return self._task.average
 
     def step(self) -> Step:
         """One field of view of every walker and one update; logs and saves when it is time. Collective."""
@@ -217,7 +193,7 @@ class Trainer:
             self.save()
         every = self.config.validation.every
         due = self._stopped or (report.met and every and self.steps_done % every == 0)
-        if self._validation and due and not (self._stopped and self._time_is_short()):
+        if self._task.validation and due and not (self._stopped and self._time_is_short()):
             self.validate()
         return Step(number=report.step, loss=report.loss, lr=report.lr)
 
@@ -286,12 +262,12 @@ class Trainer:
 
     def validate(self) -> Record:
         """Validation scores as DESIGN's protocol defines them, recorded in the log. Collective."""
-        if self._validation is None:
+        if self._task.validation is None:
             raise ConfigurationError(
-                "validate: validation.box is empty, expected the held-out part"
+                "validate: the configuration holds nothing out, expected a [validation] section that does"
             )
         with self._activity("validation"):
-            result = self._validation.run(self.result)
+            result = self._task.validation.run(self.result)
             record = {"kind": "validation", "step": self.steps_done, **result.summary()}
             self._record(record)
         return record
@@ -320,9 +296,9 @@ class Trainer:
                 "step": self.steps_done,
                 "loss": sums["loss_sum"] / max(sums["fovs"], 1),
                 "lr": lr,
-                "fovs": sums["fovs"],
+                self._task.unit: sums["fovs"],
                 "examples": sums["examples"],
-                "fovs_per_s": sums["fovs"] / elapsed_s,
+                f"{self._task.unit}_per_s": sums["fovs"] / elapsed_s,
                 "wait_data_s": sums["data_s"] / self._comm.size,
                 "compute_s": sums["compute_s"] / self._comm.size,
                 "wait_comm_s": sums["reduce_s"] / self._comm.size,
@@ -340,75 +316,11 @@ class Trainer:
                 callback(self, stamped)
 
 
-class Validation:
-    """The fixed set of centres of a configuration's [validation] section."""
-
-    def __init__(self, config: Config) -> None:
-        section = config.validation
-        names = [volume.name for volume in _volumes(config)]
-        name = section.volume or names[0]
-        if name not in names:
-            raise ConfigurationError(
-                f"validation.volume is '{name}', expected one of: {', '.join(names)}"
-            )
-        index = names.index(name)
-        volume = dataclasses.replace(config.data.volumes[index], box=section.box)
-        self._set = _core.ValidationSet(
-            source(volume, index),
-            patch_size=patch_size(config),
-            centres=section.centres,
-            seed=section.seed,
-        )
-        self._config = config
-
-    def run(self, model: nn.FFN, progress: Callable[[int, int], None] | None = None) -> Any:
-        """Scores of a network on the set. Collective.
-
-        Returns:
-            An object with `summary()` (a dictionary of pooled scores beside the trivial
-            predictors') and `first_pass_centres`, `moves_centres`: float64 arrays (centres, 6) of
-            cross-entropy sum (nats), voxels, TP, FP, FN, TN at probability 0.5. The same on every
-            rank and for every number of ranks.
-        """
-        training = self._config.training
-        return _core.validate(
-            model.core,
-            self._set,
-            seed_pad=training.seed_pad,
-            threshold=training.threshold,
-            softness=training.softness,
-            seed=self._config.validation.seed,
-            communicator=_comm.current(),
-            progress=progress,
-        )
-
-
-def build_model(config: Config) -> nn.FFN:
-    """The network of a configuration, with its initial weights."""
-    section = config.model
-    model = nn.FFN(
-        depth=section.depth,
-        fov=section.fov,
-        deltas=section.deltas,
-        features=section.features,
-        seed=config.run.seed,
-        compute=config.run.compute,
-        parallel=config.run.parallel,
-    )
-    if section.initial_weights:
-        start = nn.load(section.initial_weights, fov=section.fov, deltas=section.deltas)
-        if (start.depth, start.features) != (section.depth, section.features):
-            raise ConfigurationError(
-                f"model.initial_weights: {section.initial_weights} holds a network of depth {start.depth} with "
-                f"{start.features} features, expected depth {section.depth} with {section.features}"
-            )
-        model.load_state_dict(start.state_dict())
-    return model
-
-
-def patch_size(config: Config) -> list[int]:
-    """Voxels (z, y, x) of a training example: the field of view and one step on each side."""
-    return [f + 2 * d for f, d in zip(config.model.fov, config.model.deltas, strict=True)]
+def _task(config: Config, comm: Any, walkers: int) -> Any:
+    """What this kind of network is trained on, on this rank."""
+    if config.model.kind == FLOOD:
+        return Flooding(config, comm, walkers)
+    return Segmentation(config, comm, walkers)
 
 
 def set_threads(threads: int) -> None:
@@ -425,30 +337,3 @@ def thread_count(threads: int) -> int:
         wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
         threads = int(wanted) if wanted.isdigit() else 0
     return threads or max(1, _core.available_cores() // _comm.places()[1])
-
-
-def source(volume: VolumeConfig, index: int) -> tuple[Any, ...]:
-    """What the core opens a training volume from; `index` is its place in the configuration."""
-    for key in ("labels", "partitions"):
-        if not getattr(volume, key):
-            raise ConfigurationError(
-                f"data.volumes.{index}.{key} is empty, expected file:dataset (volume '{volume.name}')"
-            )
-    box = parse_box(volume.box)
-    return (
-        volume.name,
-        volume.image,
-        volume.labels,
-        volume.partitions,
-        box,
-        volume.mean,
-        volume.std,
-    )
-
-
-def _volumes(config: Config) -> tuple[VolumeConfig, ...]:
-    if not config.data.volumes:
-        raise ConfigurationError(
-            "data.volumes is empty, expected at least one [[data.volumes]] table"
-        )
-    return config.data.volumes

@@ -128,20 +128,25 @@ BinaryCounts VoxelCounts::counts(std::size_t index) const {
           class_voxels(values_, true) - true_positive};
 }
 
-double VoxelCounts::average_precision() const {
-  const auto objects = static_cast<double>(object_voxels());
-  const std::size_t background_bins = block_of(false) + kThresholdCount;
-  const std::size_t object_bins = block_of(true) + kThresholdCount;
+double VoxelCounts::average_precision() const { return area_of(true); }
+
+double VoxelCounts::background_average_precision() const { return area_of(false); }
+
+double VoxelCounts::area_of(bool object) const {
+  const std::size_t wanted_bins = block_of(object) + kThresholdCount;
+  const std::size_t other_bins = block_of(!object) + kThresholdCount;
+  const auto wanted = static_cast<double>(object ? object_voxels() : voxels() - object_voxels());
   std::int64_t true_positive = 0;
   std::int64_t false_positive = 0;
   double area = 0.0;
-  for (auto bin = static_cast<std::size_t>(kBins); bin-- > 0;) {
-    const std::int64_t found = values_[object_bins + bin];
+  for (std::size_t i = 0; i < static_cast<std::size_t>(kBins); ++i) {
+    const std::size_t bin = object ? static_cast<std::size_t>(kBins) - 1 - i : i;  // the surest first
+    const std::int64_t found = values_[wanted_bins + bin];
     true_positive += found;
-    false_positive += values_[background_bins + bin];
+    false_positive += values_[other_bins + bin];
     if (found > 0) {
       const auto called = static_cast<double>(true_positive + false_positive);
-      area += static_cast<double>(found) / objects * (static_cast<double>(true_positive) / called);
+      area += static_cast<double>(found) / wanted * (static_cast<double>(true_positive) / called);
     }
   }
   return area;

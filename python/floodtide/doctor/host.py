@@ -17,7 +17,8 @@ from typing import Any
 from floodtide import _comm, _core, _launch
 from floodtide.config import Config
 from floodtide.errors import UnsupportedError
-from floodtide.train import patch_size, thread_count
+from floodtide._flooding import patch_size
+from floodtide.train import thread_count
 
 CLOCK_ROUNDS = 20
 PEAK_S = 0.1  # of the multiply-add loop

@@ -74,6 +74,8 @@ class VoxelCounts {
   /// Area under the precision-recall steps, thresholds at the bins' lower borders, highest first:
   /// sum of (recall_k - recall_{k-1}) precision_k. 0 without object voxels.
   [[nodiscard]] double average_precision() const;
+  /// The same of 1 - probability against background: where little is background it says more.
+  [[nodiscard]] double background_average_precision() const;
 
   /// Mean soft label (in units of 2^-30), the best constant prediction.
   [[nodiscard]] double mean_label() const;
@@ -85,6 +87,8 @@ class VoxelCounts {
   [[nodiscard]] BinaryCounts best_constant(std::size_t index) const;
 
  private:
+  [[nodiscard]] double area_of(bool object) const;
+
   std::vector<std::int64_t> values_;
 };
 

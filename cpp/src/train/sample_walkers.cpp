@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/train/sample_walkers.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "floodtide/base/clock.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/random.hpp"
+#include "floodtide/train/network_file.hpp"
+
+namespace floodtide::train {
+namespace {
+
+/// `count` images of a batch from `begin` on.
+template <class T, int Rank>
+View<T, Rank> images_of(View<T, Rank> batch, std::int64_t begin, std::int64_t count) {
+  if (batch.size() == 0) return batch;
+  Shape<Rank> shape = batch.shape();
+  const std::int64_t image = batch.size() / shape[0];
+  shape[0] = count;
+  return View<T, Rank>(batch.data() + begin * image, shape);
+}
+
+template <class T>
+void copy_image(std::span<const T> from, std::span<T> batch, std::size_t number) {
+  std::ranges::copy(from, batch.subspan(number * from.size(), from.size()).begin());
+}
+
+class SampleWalkers final : public Walkers {
+ public:
+  SampleWalkers(nn::UNet& network, const data::SampleSource& samples, const WalkersOptions& options,
+                const nn::SegmentationLoss& loss);
+
+  [[nodiscard]] const ParameterLayout& layout() const noexcept override { return network_.layout(); }
+  [[nodiscard]] std::span<float> parameters() noexcept override { return network_.parameters(); }
+  void parameters_changed() noexcept override { network_.parameters_changed(); }
+  void write_network(data::Hdf5File& file) const override { train::write_network(file, network_); }
+  void read_network(const data::Hdf5File& file) override { train::read_network(file, network_); }
+
+  [[nodiscard]] std::int64_t examples_per_pass() const noexcept override { return samples_.order().global_batch(); }
+  [[nodiscard]] std::int64_t sums_per_pass() const noexcept override { return network_.sums_per_pass(loss_); }
+  [[nodiscard]] std::int64_t longest_sum() const noexcept override { return network_.longest_sum(); }
+
+  void start_prefetcher() override;
+  std::int64_t prepare() override;
+  void compute(std::span<float> gradients, double scale, const nn::OnReady& on_ready, const nn::SumOverRanks& sum) override;
+  void compute_each(std::span<float> out_gradients, double scale) override;
+  PassResult finish(std::int64_t step) override;
+
+  [[nodiscard]] Vec3 canvas_shape() const noexcept override { return {0, 0, 0}; }
+  [[nodiscard]] Position position(std::int64_t slot) const override;
+  [[nodiscard]] View<const float, 3> canvas(std::int64_t) const override { return View<const float, 3>(nullptr, canvas_shape()); }
+  void resume(std::int64_t slot, const Position& position, View<const float, 3> canvas) override;
+
+ private:
+  [[nodiscard]] std::int64_t batch() const noexcept { return samples_.order().options().batch; }
+  void take(const data::Sample& sample, std::size_t number);
+  /// The examples of `count` walkers from the first-th of those prepared on.
+  [[nodiscard]] nn::UNetBatch batch_of(std::int64_t first, std::int64_t count);
+  void count(const nn::LossReport& report);
+
+  nn::UNet& network_;
+  const data::SampleSource& samples_;
+  nn::SegmentationLoss loss_;
+  std::vector<data::Cursor> cursors_;  // of the next sample of each walker
+  std::unique_ptr<data::SamplePrefetcher> prefetcher_;
+  Tensor<float, 5> images_, targets_, weights_;
+  Tensor<std::uint8_t, 4> classes_;
+  std::vector<std::uint64_t> examples_;  // what dropout's random numbers depend on
+  std::int64_t prepared_ = 0;            // walkers
+  nn::LossReport report_;
+};
+
+SampleWalkers::SampleWalkers(nn::UNet& network, const data::SampleSource& samples, const WalkersOptions& options,
+                             const nn::SegmentationLoss& loss)
+    : Walkers(options), network_(network), samples_(samples), loss_(loss) {
+  nn::check(loss);
+  const data::SampleFormat& format = samples.format();
+  const nn::UNetOptions& net = network.options();
+  FLOODTIDE_REQUIRE(samples.order().options().walkers == options.walkers, invalid_argument, "train: the samples are dealt to ",
+                    samples.order().options().walkers, " walkers, expected ", options.walkers);
+  FLOODTIDE_REQUIRE(net.in_channels == 1, shape_mismatch, "train: the network reads ", net.in_channels,
+                    " channels, samples have 1");
+  FLOODTIDE_REQUIRE(format.outputs == net.classes, shape_mismatch, "train: samples have ", format.outputs,
+                    " classes or targets, the network predicts ", net.classes);
+  FLOODTIDE_REQUIRE(format.labelled == (net.output == nn::Output::softmax), invalid_argument,
+                    "train: samples have ", format.labelled ? "classes" : "targets", ", the network's output is ",
+                    nn::name(net.output));
+  const Vec3 pool = network.total_pool();
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    FLOODTIDE_REQUIRE(format.shape[axis] % pool[axis] == 0, shape_mismatch, "train: samples of ", Show{format.shape},
+                      " (z, y, x), expected multiples of ", Show{pool}, ", the network's pooling");
+  }
+  const auto [z, y, x] = format.shape;
+  const std::int64_t n = local() * batch();
+  images_ = Tensor<float, 5>({n, z, y, x, 1});
+  if (format.labelled) {
+    classes_ = Tensor<std::uint8_t, 4>({n, z, y, x});
+  } else {
+    targets_ = Tensor<float, 5>({n, z, y, x, format.outputs});
+    weights_ = Tensor<float, 5>({n, z, y, x, format.outputs});
+  }
+  examples_.resize(static_cast<std::size_t>(n));
+  for (std::int64_t slot = 0; slot < local(); ++slot) cursors_.push_back(samples.order().at_step(number(slot), 0));
+}
+
+void SampleWalkers::start_prefetcher() {
+  prefetcher_.reset();  // the old reader ends before the new one starts
+  prefetcher_ = std::make_unique<data::SamplePrefetcher>(samples_, cursors_, options().prefetch * static_cast<int>(batch()),
+                                                         options().readers);
+}
+
+std::int64_t SampleWalkers::prepare() {
+  prepared_ = 0;
+  // A step may begin in one epoch and end in the next: it belongs to the one that it begins in, for all walkers alike.
+  if (!options().cycle && cursors_.front().epoch >= options().epochs) {
+    set_exhausted();
+    return 0;
+  }
+  const ScopedTimer timer(metrics().data_s);
+  std::size_t number = 0;
+  for (std::int64_t slot = 0; slot < local(); ++slot) {
+    for (std::int64_t i = 0; i < batch(); ++i) take(prefetcher_->next(slot), number++);
+    cursors_[static_cast<std::size_t>(slot)] = prefetcher_->cursor(slot);
+  }
+  metrics().examples += std::ssize(examples_);
+  prepared_ = local();
+  return prepared_;
+}
+
+void SampleWalkers::take(const data::Sample& sample, std::size_t number) {
+  copy_image<float>(sample.image.span(), images_.span(), number);
+  if (classes_.size() > 0) {
+    copy_image<std::uint8_t>(sample.classes.span(), classes_.span(), number);
+  } else {
+    copy_image<float>(sample.targets.span(), targets_.span(), number);
+    copy_image<float>(sample.weights.span(), weights_.span(), number);
+  }
+  const data::Cursor& cursor = sample.cursor;
+  examples_[number] = stream_id(static_cast<std::uint64_t>(cursor.walker), static_cast<std::uint64_t>(cursor.epoch),
+                                static_cast<std::uint64_t>(cursor.index));
+}
+
+nn::UNetBatch SampleWalkers::batch_of(std::int64_t first, std::int64_t count) {
+  const std::int64_t begin = first * batch(), images = count * batch();
+  nn::UNetBatch result;
+  result.images = images_of(std::as_const(images_).view(), begin, images);
+  result.truth = {images_of(std::as_const(classes_).view(), begin, images),
+                  images_of(std::as_const(targets_).view(), begin, images),
+                  images_of(std::as_const(weights_).view(), begin, images)};
+  result.groups = static_cast<int>(count);
+  result.examples = std::span(examples_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(images));
+  return result;
+}
+
+void SampleWalkers::compute(std::span<float> gradients, double scale, const nn::OnReady& on_ready, const nn::SumOverRanks& sum) {
+  const ScopedTimer timer(metrics().compute_s);
+  report_ = network_.loss_and_gradients(batch_of(0, prepared_), loss_, gradients, scale, on_ready, sum);
+}
+
+void SampleWalkers::compute_each(std::span<float> out_gradients, double scale) {
+  FLOODTIDE_REQUIRE(sums_per_pass() == 0, unsupported, "train: a loss over the global batch has no gradients of single walkers");
+  const ScopedTimer timer(metrics().compute_s);
+  const auto length = static_cast<std::size_t>(layout().size());
+  std::ranges::fill(out_gradients, 0.0F);
+  report_ = {};
+  for (std::int64_t walker = 0; walker < prepared_; ++walker) {
+    const std::span<float> gradients = out_gradients.subspan(static_cast<std::size_t>(walker) * length, length);
+    const nn::LossReport own = network_.loss_and_gradients(batch_of(walker, 1), loss_, gradients, scale);
+    report_.loss += own.loss;
+    for (std::size_t k = 0; k < report_.counts.size(); ++k) {
+      report_.counts[k].true_positives += own.counts[k].true_positives;
+      report_.counts[k].false_positives += own.counts[k].false_positives;
+      report_.counts[k].false_negatives += own.counts[k].false_negatives;
+    }
+  }
+}
+
+PassResult SampleWalkers::finish(std::int64_t step) {
+  if (prepared_ == 0) return {};
+  if (!std::isfinite(report_.loss)) {
+    raise(ErrorCode::numerical, "train: the loss is ", report_.loss, " at step ", step, ", walkers ", number(0), " to ",
+          number(local() - 1), " of rank ", options().rank);
+  }
+  const PassResult result{prepared_ * batch(), report_.loss};
+  count(report_);
+  metrics().fovs += result.examples;
+  metrics().loss_sum += result.loss_sum;
+  return result;
+}
+
+void SampleWalkers::count(const nn::LossReport& report) {
+  // Of two classes the second is what is looked for; of more, all but the first; channels count alike.
+  const std::size_t first = network_.options().output == nn::Output::softmax ? 1 : 0;
+  std::int64_t positive = 0;
+  for (std::size_t k = first; k < static_cast<std::size_t>(network_.options().classes); ++k) {
+    const nn::ClassCounts& counts = report.counts[k];
+    metrics().true_positive += std::llround(counts.true_positives);
+    metrics().false_positive += std::llround(counts.false_positives);
+    metrics().false_negative += std::llround(counts.false_negatives);
+    positive += std::llround(counts.true_positives + counts.false_positives + counts.false_negatives);
+  }
+  const std::int64_t channels = network_.options().classes - static_cast<std::int64_t>(first);
+  metrics().true_negative += channels * (images_.size() / local() * prepared_) - positive;
+}
+
+Walkers::Position SampleWalkers::position(std::int64_t slot) const {
+  const data::Cursor& cursor = cursors_.at(static_cast<std::size_t>(slot));
+  return {cursor.epoch, cursor.index, 0, 1};
+}
+
+void SampleWalkers::resume(std::int64_t slot, const Position& position, View<const float, 3> /*canvas*/) {
+  cursors_.at(static_cast<std::size_t>(slot)) = {number(slot), position[0], position[1]};
+}
+
+}  // namespace
+
+std::unique_ptr<Walkers> make_sample_walkers(nn::UNet& network, const data::SampleSource& samples,
+                                             const WalkersOptions& options, const nn::SegmentationLoss& loss) {
+  return std::make_unique<SampleWalkers>(network, samples, options, loss);
+}
+
+}  // namespace floodtide::train

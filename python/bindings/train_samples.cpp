@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <pybind11/stl.h>
+
+#include <memory>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "floodtide/train/sample_walkers.hpp"
+#include "floodtide/train/segmentation_scores.hpp"
+
+namespace floodtide::bindings {
+namespace {
+
+/// Dice of a class if it were predicted everywhere: the trivial predictor that scores stand beside.
+std::vector<double> dice_everything(const evaluate::DiceCounts& dice) {
+  constexpr std::int64_t kCounts = 3;  // both, predicted, true
+  std::vector<double> pixels(static_cast<std::size_t>(dice.classes()), 0.0);
+  double all = 0;
+  for (std::int64_t i = 2; i < std::ssize(dice.values()); i += kCounts) {
+    const auto truth = static_cast<double>(dice.values()[static_cast<std::size_t>(i)]);
+    pixels[static_cast<std::size_t>(i / kCounts % dice.classes())] += truth;
+    all += truth;
+  }
+  for (double& value : pixels) value = all > 0 ? 2 * value / (all + value) : 0;
+  return pixels;
+}
+
+py::dict scores_dict(const train::SegmentationScores& scores) {
+  py::dict result;
+  result["samples"] = scores.samples;
+  result["cross_entropy"] = scores.cross_entropy;
+  result["dice"] = scores.dice;
+  result["dice_everything"] = dice_everything(scores.dice);
+  py::list affinities;
+  for (const evaluate::VoxelCounts& channel : scores.affinities) {
+    py::dict row;
+    row["average_precision"] = channel.average_precision();
+    row["share_of_ones"] = channel.voxels() > 0 ? static_cast<double>(channel.object_voxels()) / static_cast<double>(channel.voxels()) : 0;
+    // Boundaries are rare: how well they are found is said by the precision of 1 - affinity.
+    row["boundary_average_precision"] = channel.background_average_precision();
+    row["f1"] = channel.counts(0).scores().f1;
+    row["mcc"] = channel.counts(0).scores().mcc;
+    affinities.append(row);
+  }
+  result["affinities"] = affinities;
+  return result;
+}
+
+}  // namespace
+
+void register_sample_training(py::module_& m) {
+  m.def(
+      "sample_walkers",
+      [](nn::UNet& network, const data::SampleSource& samples, const comm::Communicator& communicator,
+         const nn::SegmentationLoss& loss, std::int64_t walkers, std::uint64_t seed, int prefetch, int readers, bool cycle,
+         std::int64_t epochs) -> std::shared_ptr<train::Walkers> {
+        return train::make_sample_walkers(
+            network, samples, {walkers, communicator.rank(), communicator.size(), seed, prefetch, readers, cycle, epochs}, loss);
+      },
+      py::arg("network"), py::arg("samples"), py::arg("communicator"), py::arg("loss"), py::kw_only(), py::arg("walkers"),
+      py::arg("seed"), py::arg("prefetch"), py::arg("readers"), py::arg("cycle"), py::arg("epochs"), py::keep_alive<0, 1>(),
+      py::keep_alive<0, 2>());
+  m.def(
+      "score_segmentation",
+      [](nn::UNet& network, const data::SampleSource& samples, comm::Communicator& communicator, const py::object& progress) {
+        const Progress report_progress = progress_of(progress);
+        std::unique_ptr<train::SegmentationScores> scores;
+        {
+          const py::gil_scoped_release unlock;
+          scores = std::make_unique<train::SegmentationScores>(
+              train::score_segmentation(network, samples, communicator, report_progress));
+        }
+        return scores_dict(*scores);
+      },
+      py::arg("network"), py::arg("samples"), py::arg("communicator"), py::arg("progress") = py::none(),
+      "Collective: scores over a source's fixed samples.");
+}
+
+}  // namespace floodtide::bindings
