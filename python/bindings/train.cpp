@@ -134,7 +134,7 @@ void register_train(py::module_& m) {
                        const std::string& schedule, const ParameterValues& schedule_values, const std::string& scale,
                        const data::ExampleSource& examples, comm::Communicator& communicator, std::int64_t walkers,
                        std::uint64_t seed, double seed_pad, double threshold, double clip, double average,
-                       const std::string& algorithm, int prefetch, int accumulate, const std::string& on_exhausted,
+                       const std::string& algorithm, int prefetch, int readers, int accumulate, const std::string& on_exhausted,
                        std::int64_t epochs, const std::string& exactness, std::int64_t bucket_bytes, const std::string& wire,
                        const std::string& mode, int contributors, const std::string& late, std::int64_t steps,
                        std::int64_t meet_every, double timeout_s, const std::string& record_path) {
@@ -148,6 +148,7 @@ void register_train(py::module_& m) {
              options.average = average;
              options.algorithm = algorithm;
              options.prefetch = prefetch;
+             options.readers = readers;
              options.accumulate = accumulate;
              options.on_exhausted = train::on_exhausted_named(on_exhausted);
              options.epochs = epochs;
@@ -173,10 +174,10 @@ void register_train(py::module_& m) {
            py::arg("network"), py::kw_only(), py::arg("optimizer"), py::arg("optimizer_values"), py::arg("schedule"),
            py::arg("schedule_values"), py::arg("scale"), py::arg("examples"), py::arg("communicator"), py::arg("walkers"),
            py::arg("seed"), py::arg("seed_pad"), py::arg("threshold"), py::arg("clip"), py::arg("average"),
-           py::arg("algorithm"), py::arg("prefetch"), py::arg("accumulate"), py::arg("on_exhausted"), py::arg("epochs"),
-           py::arg("exactness"), py::arg("bucket_bytes"), py::arg("wire"), py::arg("mode"), py::arg("contributors"),
-           py::arg("late"), py::arg("steps"), py::arg("meet_every"), py::arg("timeout_s"), py::arg("record_path"),
-           py::keep_alive<1, 2>(), py::keep_alive<1, 8>(), py::keep_alive<1, 9>())
+           py::arg("algorithm"), py::arg("prefetch"), py::arg("readers"), py::arg("accumulate"), py::arg("on_exhausted"),
+           py::arg("epochs"), py::arg("exactness"), py::arg("bucket_bytes"), py::arg("wire"), py::arg("mode"),
+           py::arg("contributors"), py::arg("late"), py::arg("steps"), py::arg("meet_every"), py::arg("timeout_s"),
+           py::arg("record_path"), py::keep_alive<1, 2>(), py::keep_alive<1, 8>(), py::keep_alive<1, 9>())
       .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("steps_done", &train::Trainer::steps_done)
       .def("copy_average", &train::Trainer::copy_average, py::arg("network"))

@@ -105,7 +105,13 @@ class DataConfig:
         "File of `floodtide coordinates` to take examples from, instead of drawing from the partitions",
         path=True,
     )
-    prefetch: int = option(2, "Examples that each walker has ready in advance")
+    prefetch: int = option(
+        2,
+        "Examples that each walker has ready in advance; 0: each is read when it is needed, inside of the step",
+    )
+    readers: int = option(
+        1, "Threads of a rank that read ahead: so many examples are under way at once"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

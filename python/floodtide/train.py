@@ -118,6 +118,7 @@ class Trainer:
             average=config.training.average,
             algorithm=config.comm.algorithm,
             prefetch=config.data.prefetch,
+            readers=config.data.readers,
             accumulate=config.training.accumulate,
             on_exhausted=config.training.on_exhausted,
             epochs=config.training.epochs,

@@ -2,6 +2,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -10,15 +11,25 @@
 #include "floodtide/data/examples.hpp"
 
 namespace floodtide::data {
+namespace {
+
+/// An example that is being read, or was.
+struct Entry {
+  Example example;
+  std::exception_ptr failure;
+  bool done = false;
+};
+
+struct Slot {
+  Cursor deliver;                               // of the example that next() returns
+  Cursor read;                                  // of the example to read next
+  std::deque<std::shared_ptr<Entry>> examples;  // oldest first; each is shared with its reader
+  bool failed = false;                          // nothing is read any more
+};
+
+}  // namespace
 
 struct Prefetcher::Impl {
-  struct Slot {
-    Cursor deliver;             // of the example that next() returns
-    Cursor read;                // of the example to read next
-    std::deque<Example> ready;  // oldest first
-    std::exception_ptr failure;
-  };
-
   const ExampleSource& source;
   std::size_t depth;
   std::deque<Slot> slots;  // a deque, because slots cannot be copied
@@ -26,23 +37,24 @@ struct Prefetcher::Impl {
   std::condition_variable changed;
   bool stopping = false;
   double waited_s = 0;
-  std::thread reader;
+  std::vector<std::thread> readers;
 
   Impl(const ExampleSource& examples, const std::vector<Cursor>& cursors, int depth_per_slot)
       : source(examples), depth(static_cast<std::size_t>(depth_per_slot)) {
-    for (const Cursor& cursor : cursors) slots.push_back({cursor, cursor, {}, nullptr});
+    for (const Cursor& cursor : cursors) slots.push_back({cursor, cursor, {}});
   }
 
-  /// The slot with the fewest examples ready, null if all are full or failed. The mutex is held.
+  /// The slot with the fewest examples, null if all are full or failed. The mutex is held.
   Slot* neediest() {
     Slot* result = nullptr;
     for (Slot& slot : slots) {
-      if (slot.failure || slot.ready.size() >= depth) continue;
-      if (result == nullptr || slot.ready.size() < result->ready.size()) result = &slot;
+      if (slot.failed || slot.examples.size() >= depth) continue;
+      if (result == nullptr || slot.examples.size() < result->examples.size()) result = &slot;
     }
     return result;
   }
 
+  /// What each reader does. Readers of one slot may end in any order: its entries keep theirs.
   void run() {
     std::unique_lock lock(mutex);
     for (;;) {
@@ -50,31 +62,41 @@ struct Prefetcher::Impl {
       changed.wait(lock, [&] { return stopping || (slot = neediest()) != nullptr; });
       if (stopping) return;
       const Cursor cursor = slot->read;
+      slot->read = source.next(cursor);
+      const auto entry = std::make_shared<Entry>();
+      slot->examples.push_back(entry);
       lock.unlock();
-      std::exception_ptr failure;
-      Example example;
       try {
-        example = source.load(cursor);
+        entry->example = source.load(cursor);
       } catch (...) {
-        failure = std::current_exception();
+        entry->failure = std::current_exception();
       }
       lock.lock();
-      if (failure) {
-        slot->failure = failure;
-      } else {
-        slot->ready.push_back(std::move(example));
-        slot->read = source.next(cursor);
-      }
+      entry->done = true;
+      slot->failed = slot->failed || entry->failure;
       changed.notify_all();
     }
   }
+
+  /// The next example of a slot, once it is there. The mutex is held.
+  Example take(Slot& slot, std::unique_lock<std::mutex>& lock) {
+    changed.wait(lock, [&] { return !slot.examples.empty() && slot.examples.front()->done; });
+    const std::shared_ptr<Entry> entry = slot.examples.front();
+    if (entry->failure) std::rethrow_exception(entry->failure);  // it stays in front
+    slot.examples.pop_front();
+    changed.notify_all();
+    return std::move(entry->example);
+  }
 };
 
-Prefetcher::Prefetcher(const ExampleSource& source, std::vector<Cursor> cursors, int depth) {
-  FLOODTIDE_REQUIRE(depth >= 1, invalid_argument, "prefetch: depth ", depth, " given, expected at least 1");
+Prefetcher::Prefetcher(const ExampleSource& source, std::vector<Cursor> cursors, int depth, int readers) {
+  FLOODTIDE_REQUIRE(depth >= 0, invalid_argument, "prefetch: depth ", depth, " given, expected at least 0");
+  FLOODTIDE_REQUIRE(readers >= 1, invalid_argument, "prefetch: ", readers, " readers given, expected at least 1");
   for (const Cursor& cursor : cursors) static_cast<void>(source.per_walker(cursor.walker));
   impl_ = std::make_unique<Impl>(source, cursors, depth);
-  impl_->reader = std::thread([impl = impl_.get()] { impl->run(); });
+  for (int reader = 0; depth > 0 && reader < readers; ++reader) {
+    impl_->readers.emplace_back([impl = impl_.get()] { impl->run(); });
+  }
 }
 
 Prefetcher::~Prefetcher() {
@@ -83,20 +105,15 @@ Prefetcher::~Prefetcher() {
     impl_->stopping = true;
   }
   impl_->changed.notify_all();
-  impl_->reader.join();
+  for (std::thread& reader : impl_->readers) reader.join();
 }
 
 Example Prefetcher::next(std::int64_t slot) {
-  Impl::Slot& wanted = impl_->slots.at(static_cast<std::size_t>(slot));
-  const double start_s = now_s();
+  Slot& wanted = impl_->slots.at(static_cast<std::size_t>(slot));
   std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait(lock, [&] { return !wanted.ready.empty() || wanted.failure; });
-  impl_->waited_s += now_s() - start_s;
-  if (wanted.ready.empty()) std::rethrow_exception(wanted.failure);
-  Example example = std::move(wanted.ready.front());
-  wanted.ready.pop_front();
+  const ScopedTimer timer(impl_->waited_s);
+  Example example = impl_->depth == 0 ? impl_->source.load(wanted.deliver) : impl_->take(wanted, lock);
   wanted.deliver = impl_->source.next(example.cursor);
-  impl_->changed.notify_all();
   return example;
 }
 

@@ -22,6 +22,7 @@ struct LocalWalkersOptions {
   double seed_pad = 0.05;
   double threshold = 0.9;
   int prefetch = 2;         ///< examples that each walker has ready in advance
+  int readers = 1;          ///< of them read at a time
   std::int64_t epochs = 0;  ///< passes through its shard after which a walker has no more fields of view; 0: never
 };
 

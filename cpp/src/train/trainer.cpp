@@ -47,6 +47,7 @@ LocalWalkersOptions local_options(const TrainerOptions& options, const comm::Com
           .seed_pad = options.seed_pad,
           .threshold = options.threshold,
           .prefetch = options.prefetch,
+          .readers = options.readers,
           .epochs = options.on_exhausted == OnExhausted::cycle ? 0 : options.epochs};
 }
 
@@ -56,7 +57,8 @@ void check(const TrainerOptions& options, const comm::Communicator& communicator
   FLOODTIDE_REQUIRE(options.clip > 0, invalid_argument, "train: clip is ", options.clip, ", expected a positive number");
   FLOODTIDE_REQUIRE(options.average >= 0 && options.average < 1, invalid_argument, "train: average is ", options.average,
                     ", expected at least 0 and below 1");
-  FLOODTIDE_REQUIRE(options.prefetch >= 1, invalid_argument, "train: prefetch is ", options.prefetch, ", expected at least 1");
+  FLOODTIDE_REQUIRE(options.prefetch >= 0, invalid_argument, "train: prefetch is ", options.prefetch, ", expected at least 0");
+  FLOODTIDE_REQUIRE(options.readers >= 1, invalid_argument, "train: readers is ", options.readers, ", expected at least 1");
   FLOODTIDE_REQUIRE(options.mode == Mode::synchronous || options.exactness == Exactness::run, invalid_argument,
                     "train: exactness 'workers' needs the synchronous mode, in which every update has all walkers' gradients");
   FLOODTIDE_REQUIRE(options.mode == Mode::synchronous || options.wire == comm::Wire::native, invalid_argument,

@@ -75,26 +75,30 @@ class ExampleSource {
   [[nodiscard]] Example load(const Cursor& cursor) const;
   /// The cursor after this one: the next epoch begins where the shard ends.
   [[nodiscard]] Cursor next(const Cursor& cursor) const;
+  /// For benchmarks: from now on every load() begins with so many seconds of sleep, as if the files were far away.
+  void set_load_delay(double seconds) noexcept;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// Reads examples ahead on one thread, so that a training step does not wait for files.
+/// Reads examples ahead on threads of its own, so that a training step does not wait for files.
 class Prefetcher {
  public:
-  /// One slot for each cursor, the first example that it delivers; `depth` examples are read ahead for each slot. `source`
-  /// must outlive the prefetcher.
-  Prefetcher(const ExampleSource& source, std::vector<Cursor> cursors, int depth);
-  /// Stops the reader after the example it is reading.
+  /// One slot for each cursor, the first example that it delivers; `depth` examples are read ahead for each slot, `readers` of
+  /// them at a time over all slots. Depth 0 reads an example when it is asked for. `source` must outlive the prefetcher. Throws
+  /// Error(invalid_argument) for a negative depth or no reader, Error(out_of_range) for a walker that does not exist.
+  Prefetcher(const ExampleSource& source, std::vector<Cursor> cursors, int depth, int readers);
+  /// Stops every reader after the example it is reading.
   ~Prefetcher();
   Prefetcher(Prefetcher&&) = delete;
   Prefetcher& operator=(Prefetcher&&) = delete;
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// The next example of a slot; waits for it. Rethrows what reading it threw, every time it is asked for.
+  /// The next example of a slot, in the order of its cursors; waits for it. Rethrows what reading it threw, every time it is
+  /// asked for.
   [[nodiscard]] Example next(std::int64_t slot);
   /// The cursor of the example that next(slot) will return: what a checkpoint stores.
   [[nodiscard]] Cursor cursor(std::int64_t slot) const;

@@ -62,7 +62,8 @@ struct TrainerOptions {
   double clip = 0.7;
   double average = 0;                                            ///< decay of a moving average of the parameters; 0: none
   std::string algorithm = std::string(comm::kDefaultAllreduce);  ///< as in comm::AllreduceOptions
-  int prefetch = 2;                                              ///< examples that each walker has ready in advance
+  int prefetch = 2;    ///< examples that each walker has ready in advance; 0: each is read when it is needed
+  int readers = 1;     ///< of them read at a time, over all walkers of a rank
   int accumulate = 1;  ///< fields of view of each walker whose gradients make one update
   OnExhausted on_exhausted = OnExhausted::cycle;
   std::int64_t epochs = 1;  ///< passes through its shard that exhaust a walker, but for OnExhausted::cycle
