@@ -307,6 +307,7 @@ void register_data(py::module_& m) {
   register_partition(data);
   register_coordinates(data);
   register_examples(data);
+  register_samples(data);
   register_synth(data);
 }
 
