@@ -27,6 +27,11 @@ BENCHMARKS = {
     "step": ("floodtide.cli.bench_step:step", "A training step of one rank."),
     "forward": ("floodtide.cli.bench_step:forward", "A forward pass, as in segmentation."),
     "allreduce": ("floodtide.cli.bench_allreduce:command", "Sums of gradients over ranks."),
+    "train": (
+        "floodtide.cli.bench_train:command",
+        "Whole training steps, and what a setting costs.",
+    ),
+    "overlap": ("floodtide.cli.bench_overlap:command", "Communication that no computation hides."),
 }
 
 COLUMNS = ("name", "kernel", "threads", "ranks", "median_s", "gflops", "peak_gflops", "ratio")
@@ -103,6 +108,11 @@ def row_options(function: Callable[..., Iterable[dict[str, Any]]]) -> Callable[.
 
 EXTRA_COLUMNS = (
     "best_ratio",
+    "mean_ratio",
+    "exposed_s",
+    "predicted_s",
+    "last_bucket_s",
+    "exposed_share",
     "sent_bytes",
     "gb_per_s",
     "fovs_per_s",
