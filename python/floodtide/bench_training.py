@@ -145,11 +145,15 @@ def slowest(seconds: float) -> float:
     return float(value[0])
 
 
-def total(value: float) -> float:
-    """The sum of all ranks' values. Collective."""
-    values = np.array([value])
-    _comm.current().allreduce(values, "sum", "recursive_doubling")
-    return float(values[0])
+def take_metrics(trainer: Trainer) -> dict[str, float]:
+    """Counts and sums over ranks since the last call, as floodtide::train::Metrics has them. Collective."""
+    metrics: dict[str, float] = trainer._trainer.take_metrics()
+    return metrics
+
+
+def delay_loads(trainer: Trainer, seconds: float) -> None:
+    """Every load of an example on this rank sleeps so long first, from now on."""
+    trainer._examples.set_load_delay(seconds)
 
 
 def quantiles(seconds: Sequence[float]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ BENCHMARKS = {
         "Whole training steps, and what a setting costs.",
     ),
     "overlap": ("floodtide.cli.bench_overlap:command", "Communication that no computation hides."),
+    "stalls": ("floodtide.cli.bench_stalls:command", "Slow loads, with and without reading ahead."),
 }
 
 COLUMNS = ("name", "kernel", "threads", "ranks", "median_s", "gflops", "peak_gflops", "ratio")
@@ -111,6 +112,8 @@ EXTRA_COLUMNS = (
     "mean_ratio",
     "exposed_s",
     "predicted_s",
+    "model_ratio",
+    "wait_data_s",
     "last_bucket_s",
     "exposed_share",
     "sent_bytes",
