@@ -32,6 +32,10 @@ BENCHMARKS = {
         "Whole training steps, and what a setting costs.",
     ),
     "overlap": ("floodtide.cli.bench_overlap:command", "Communication that no computation hides."),
+    "stragglers": (
+        "floodtide.cli.bench_stragglers:command",
+        "One slow rank, and whom it holds up.",
+    ),
     "stalls": ("floodtide.cli.bench_stalls:command", "Slow loads, with and without reading ahead."),
 }
 
@@ -114,6 +118,10 @@ EXTRA_COLUMNS = (
     "predicted_s",
     "model_ratio",
     "wait_data_s",
+    "used",
+    "dropped",
+    "per_update",
+    "losses",
     "last_bucket_s",
     "exposed_share",
     "sent_bytes",
