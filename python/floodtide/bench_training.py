@@ -129,13 +129,16 @@ def laboratory(network: Network, threads: int) -> Iterator[Laboratory]:
         _comm.current().barrier()  # nobody reads any more
 
 
-def timed_step(trainer: Trainer) -> float:
-    """Seconds of a step that all ranks begin together, of the slowest rank. Collective."""
-    comm = _comm.current()
-    comm.barrier()
-    start_s = time.perf_counter()
+def timed_step(trainer: Trainer) -> tuple[float, float]:
+    """Seconds of a step that all ranks begin together, and of the processor's time in it, all threads of the rank.
+
+    Both are the largest of all ranks. Collective.
+    """
+    _comm.current().barrier()
+    start_s, start_cpu_s = time.perf_counter(), time.process_time()
     trainer.step()
-    return slowest(time.perf_counter() - start_s)
+    step_s, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
+    return slowest(step_s), slowest(cpu_s)
 
 
 def slowest(seconds: float) -> float:

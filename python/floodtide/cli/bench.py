@@ -114,6 +114,7 @@ def row_options(function: Callable[..., Iterable[dict[str, Any]]]) -> Callable[.
 EXTRA_COLUMNS = (
     "best_ratio",
     "mean_ratio",
+    "cpu_ratio",
     "exposed_s",
     "predicted_s",
     "model_ratio",

@@ -41,7 +41,8 @@ def command(
     """Time steps of a whole training (data, passes, sums, update, log), and of others that differ in one setting each.
 
     All take a step in turn, so that they see the same machine. A row's `ratio` is its median time by the first
-    training's, `mean_ratio` that of the means (with what is not done at every step: all log once a second).
+    training's, `mean_ratio` that of the means (with what is not done at every step: all log once a second), and
+    `cpu_ratio` that of the processor's mean time, `cpu_s`, in which other programs on the machine show least.
 
     Example: floodtide bench train --against comm.exactness=workers --against run.trace=true --json
     """
@@ -56,14 +57,16 @@ def command(
     ]
     time.sleep(LOG_EVERY_S)  # the first log, which opens files, comes while they warm up
     seconds: list[list[float]] = [[] for _ in variants]
+    cpu_s = [0.0] * len(variants)
     for number in range(WARM_UP + steps):
         # Who comes first changes, so that nobody always follows the same other one.
         for place in range(len(trainers)):
             index = (number + place) % len(trainers)
-            step_s = timed_step(trainers[index])
+            step_s, step_cpu_s = timed_step(trainers[index])
             if number >= WARM_UP:
                 seconds[index].append(step_s)
-    rows = [quantiles(each) for each in seconds]
+                cpu_s[index] += step_cpu_s / steps
+    rows = [quantiles(each) | {"cpu_s": cpu} for each, cpu in zip(seconds, cpu_s, strict=True)]
     for variant, row in zip(variants, rows, strict=True):
         yield {
             "name": "train",
@@ -73,4 +76,5 @@ def command(
             "fovs_per_s": _comm.size() / row["median_s"],
             "ratio": row["median_s"] / rows[0]["median_s"],
             "mean_ratio": row["mean_s"] / rows[0]["mean_s"],
+            "cpu_ratio": row["cpu_s"] / rows[0]["cpu_s"],
         }
