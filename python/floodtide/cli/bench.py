@@ -112,6 +112,7 @@ def row_options(function: Callable[..., Iterable[dict[str, Any]]]) -> Callable[.
 
 
 EXTRA_COLUMNS = (
+    "step_s",
     "best_ratio",
     "mean_ratio",
     "cpu_ratio",

@@ -64,10 +64,10 @@ def command(
 ) -> Iterator[dict[str, Any]]:
     """Train with loads that take far longer than the compute between them: with `data.prefetch` and without.
 
-    A row's `median_s` is the mean time of a step, `ratio` that by the same training's without the delay. Where loads
-    are inside of the step `predicted_s` is what the model of `floodtide simulate` says (from the undisturbed step, the
-    delay and the measured number of moves on a patch), `model_ratio` the measured time by it. To hide a delay of d
-    times the compute of a patch, more than d loads have to be under way: `--readers`.
+    A row's `step_s` is the mean time of a step, `ratio` that by the same training's without the delay, `predicted_s`
+    what the model of `floodtide simulate` says (from the undisturbed step, the delay and the measured number of moves
+    on a patch), `model_ratio` the measured time by it. To hide a delay of d times the compute of a patch, more than d
+    loads have to be under way: `--readers`.
 
     Example: floodtide bench stalls --delay 10 --json
     """
@@ -92,18 +92,23 @@ def command(
         hidden.drain(round((prefetch + 2) * moves))  # uses up what was read while others trained
         hidden.run(round(4 * patches * moves))
 
-    predicted_s = predict(undelayed.step_s, delay_s, inside.moves, _comm.size())
-    for name, measured in (("undelayed", undelayed), ("inside", inside), ("ahead", hidden)):
+    inside_s = predict(undelayed.step_s, delay_s, inside.moves, _comm.size())
+    ahead_s = predict(undelayed.step_s, delay_s, hidden.moves, _comm.size(), prefetch, readers)
+    for name, measured, predicted_s in (
+        ("undelayed", undelayed, None),
+        ("inside", inside, inside_s),
+        ("ahead", hidden, ahead_s),
+    ):
         row = {
             "name": f"stalls, {name}",
             "kernel": f"delay {1e3 * delay_s:.3g} ms" if measured is not undelayed else "no delay",
             "samples": measured.steps,
-            "median_s": measured.step_s,
+            "step_s": measured.step_s,
             "ratio": measured.step_s / undelayed.step_s,
             "moves": measured.moves,
             "wait_data_s": measured.sums["data_s"] / _comm.size() / measured.steps,
         }
-        if measured is inside:
+        if predicted_s:
             row |= {"predicted_s": predicted_s, "model_ratio": measured.step_s / predicted_s}
         yield row
 
@@ -151,14 +156,18 @@ class Measured:
         return self.sums["fovs"] / self.sums["examples"]
 
 
-def predict(step_s: float, load_s: float, moves: float, ranks: int) -> float:
-    """Seconds of a step by the model of `floodtide simulate`, loads inside of it.
+def predict(
+    step_s: float, load_s: float, moves: float, ranks: int, prefetch: int = 0, readers: int = 1
+) -> float:
+    """Seconds of a step by the model of `floodtide simulate`.
 
     Args:
         step_s: Of a step without loads.
         load_s: Of a load.
         moves: Fields of view on a patch.
         ranks: With one walker each.
+        prefetch: Patches read ahead; 0: inside of the step.
+        readers: Patches that a rank reads at a time.
     """
     from floodtide.simulate.gradient import Bucket
     from floodtide.simulate.model import Job, simulate
@@ -168,6 +177,6 @@ def predict(step_s: float, load_s: float, moves: float, ranks: int) -> float:
         compute=Compute(mean_s=step_s),
         buckets=(Bucket(bytes=1, ready=1.0),),
         allreduce_s=lambda *_: 0.0,  # in the step already
-        loading=Loading(load_s=load_s, moves=moves),
+        loading=Loading(load_s=load_s, moves=moves, prefetch=prefetch, readers=readers),
     )
     return simulate(job, ranks, steps=20_000).step_s

@@ -59,7 +59,7 @@ def command(
 ) -> Iterator[dict[str, Any]]:
     """Train with ranks that are alike, and with one of them slowed, to the end of so many updates.
 
-    A row's `median_s` is its mean time of an update over all seeds, `ratio` that by the first row's, of the synchronous
+    A row's `step_s` is its mean time of an update over all seeds, `ratio` that by the first row's, of the synchronous
     training without a slow rank. `used` and `dropped` are the fields of view whose gradients went into an update or
     came too late, `per_update` the used ones of an update; `losses` the cross-entropy of a fixed held-out set after the
     last update, by seed.
@@ -88,7 +88,7 @@ def command(
             "name": f"stragglers, {'one slow' if slow else 'none'}",
             "kernel": kind,
             "samples": steps * seeds,
-            "median_s": update_s,
+            "step_s": update_s,
             "ratio": update_s / reference_s,
             "used": used,
             "dropped": sum(run.dropped for run in runs),
