@@ -11,7 +11,7 @@ from typing import Any
 
 from floodtide._core import __version__
 from floodtide.errors import StorageError
-from floodtide.report import curves, growth, planes
+from floodtide.report import curves, growth, modes, planes
 from floodtide.report.run import Record, Run, read_run
 
 _SCORES = {
@@ -87,6 +87,7 @@ def render(runs: Sequence[Run]) -> str:
         scores=score_table(runs),
         validation=[(run.name, validation_table(run)) for run in runs if run.validation],
         training_figure=curves.training_figure(runs),
+        modes_figure=modes.modes_figure(runs),
         validation_figure=curves.validation_figure(runs),
         pictures=pictures,
         absent=absent,
@@ -107,6 +108,7 @@ def summary_table(runs: Sequence[Run]) -> Table:
         ("Scaling of the rate", "schedule.scale"),
         ("Warm-up steps", "schedule.warmup_steps"),
         ("Allreduce", "comm.algorithm"),
+        ("Whose gradients make an update", "comm.mode"),
         ("Seed", "run.seed"),
     )
     rows = []
