@@ -24,16 +24,24 @@ class ParameterLayout {
 
   /// Appends an array and returns its number. Names are unique (invalid_argument otherwise).
   std::size_t add(std::string name, std::vector<std::int64_t> shape);
+  /// The same for an array that is not trained but moves with what a pass measures, such as batch norm's mean. Statistics
+  /// follow all trained arrays: add() throws Error(internal) after them.
+  std::size_t add_statistic(std::string name, std::vector<std::int64_t> shape);
 
   [[nodiscard]] std::span<const Entry> entries() const noexcept { return entries_; }
   [[nodiscard]] const Entry& entry(std::size_t number) const { return entries_.at(number); }
   /// The entry of that name. Throws Error(invalid_argument) if there is none.
   [[nodiscard]] const Entry& find(std::string_view name) const;
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
+  /// Elements of the trained arrays, which come first.
+  [[nodiscard]] std::int64_t trained_size() const noexcept { return trained_size_; }
 
  private:
+  std::size_t append(std::string name, std::vector<std::int64_t> shape);
+
   std::vector<Entry> entries_;
   std::int64_t size_ = 0;
+  std::int64_t trained_size_ = 0;
 };
 
 /// The part of a buffer with this layout that belongs to one entry.

@@ -18,5 +18,16 @@ TEST(ParameterLayout, LaysArraysOutOneAfterAnother) {
   EXPECT_THROW(static_cast<void>(layout.find("x")), Error);
 }
 
+TEST(ParameterLayout, StatisticsFollowWhatIsTrained) {
+  ParameterLayout layout;
+  layout.add("w", {3, 2});
+  EXPECT_EQ(layout.trained_size(), 6);
+  layout.add_statistic("mean", {4});
+  EXPECT_EQ(layout.trained_size(), 6);
+  EXPECT_EQ(layout.size(), 10);
+  EXPECT_EQ(layout.find("mean").offset, 6);
+  EXPECT_THROW(layout.add("b", {1}), Error);
+}
+
 }  // namespace
 }  // namespace floodtide
