@@ -8,17 +8,14 @@
 namespace floodtide {
 
 std::size_t ParameterLayout::add(std::string name, std::vector<std::int64_t> shape) {
-  FLOODTIDE_REQUIRE(trained_size_ == size_, internal, "parameters: '", name, "' is trained, expected before all statistics");
-  const std::size_t number = append(std::move(name), std::move(shape));
+  FLOODTIDE_REQUIRE(trained_size_ == size_, invalid_argument, "parameters: '", name,
+                    "' is trained and comes after a statistic, expected it before");
+  const std::size_t number = add_statistic(std::move(name), std::move(shape));
   trained_size_ = size_;
   return number;
 }
 
 std::size_t ParameterLayout::add_statistic(std::string name, std::vector<std::int64_t> shape) {
-  return append(std::move(name), std::move(shape));
-}
-
-std::size_t ParameterLayout::append(std::string name, std::vector<std::int64_t> shape) {
   const bool taken = std::ranges::any_of(entries_, [&](const Entry& entry) { return entry.name == name; });
   FLOODTIDE_REQUIRE(!taken, invalid_argument, "parameters: the name '", name, "' is used twice");
   std::int64_t size = 1;

@@ -3,13 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "floodtide/kernels/dispatch.hpp"
+#include "floodtide/nn/ready.hpp"
 #include "floodtide/tensor/parameters.hpp"
 #include "floodtide/tensor/view.hpp"
 
@@ -44,9 +44,6 @@ struct FfnExample {
   View<const float, 3> weights;  ///< of the voxels' losses; empty for ones
   double loss = 0;               ///< set by training
 };
-
-/// Is told the number of an entry of a ParameterLayout.
-using OnReady = std::function<void(std::size_t entry)>;
 
 /// A flood-filling network: reads an image and the object map of the same box (as logits), returns updated logits.
 ///

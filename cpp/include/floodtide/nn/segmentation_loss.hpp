@@ -3,10 +3,9 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
-#include <span>
 #include <string_view>
 
+#include "floodtide/nn/ready.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::nn {
@@ -22,9 +21,6 @@ enum class Output {
 
 inline constexpr int kMostClasses = 32;
 inline constexpr std::uint8_t kNotCounted = 255;  ///< label of voxels that are left out of losses and counts
-
-/// Adds numbers up over all ranks, in place. Called as often on every rank in each training pass, with as many numbers.
-using SumOverRanks = std::function<void(std::span<double>)>;
 
 /// The loss: dice * (1 - soft Dice) + cross_entropy * cross-entropy.
 ///

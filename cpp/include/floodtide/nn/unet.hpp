@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "floodtide/kernels/dispatch.hpp"
-#include "floodtide/nn/ffn.hpp"
+#include "floodtide/nn/ready.hpp"
 #include "floodtide/nn/segmentation_loss.hpp"
 #include "floodtide/tensor/parameters.hpp"
 #include "floodtide/tensor/view.hpp"

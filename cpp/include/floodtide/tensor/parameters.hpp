@@ -24,8 +24,8 @@ class ParameterLayout {
 
   /// Appends an array and returns its number. Names are unique (invalid_argument otherwise).
   std::size_t add(std::string name, std::vector<std::int64_t> shape);
-  /// The same for an array that is not trained but moves with what a pass measures, such as batch norm's mean. Statistics
-  /// follow all trained arrays: add() throws Error(internal) after them.
+  /// Appends an array that is not trained: a moving average of what a network sees of its data. Its part of a gradient holds
+  /// what one pass saw. All of them come after the trained ones (invalid_argument otherwise).
   std::size_t add_statistic(std::string name, std::vector<std::int64_t> shape);
 
   [[nodiscard]] std::span<const Entry> entries() const noexcept { return entries_; }
@@ -33,12 +33,10 @@ class ParameterLayout {
   /// The entry of that name. Throws Error(invalid_argument) if there is none.
   [[nodiscard]] const Entry& find(std::string_view name) const;
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
-  /// Elements of the trained arrays, which come first.
+  /// Elements in front of the statistics.
   [[nodiscard]] std::int64_t trained_size() const noexcept { return trained_size_; }
 
  private:
-  std::size_t append(std::string name, std::vector<std::int64_t> shape);
-
   std::vector<Entry> entries_;
   std::int64_t size_ = 0;
   std::int64_t trained_size_ = 0;
