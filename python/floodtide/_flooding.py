@@ -121,7 +121,7 @@ def build_model(config: Config) -> nn.FFN:
         parallel=config.run.parallel,
     )
     if section.initial_weights:
-        start = nn.load(section.initial_weights, fov=section.fov, deltas=section.deltas)
+        start = nn.load_ffn(section.initial_weights, fov=section.fov, deltas=section.deltas)
         if (start.depth, start.features) != (section.depth, section.features):
             raise ConfigurationError(
                 f"model.initial_weights: {section.initial_weights} holds a network of depth {start.depth} with "
