@@ -161,9 +161,7 @@ Sample SliceSource::read_training(std::int64_t epoch, std::int64_t number) const
   Philox random(impl_->options.order.seed,
                 stream_id(kAugmentationPurpose, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(number)));
   Sample sample = impl_->read(number, draw_transform(augmentation, random));
-  if (augmentation.noise > 0) {
-    for (float& value : sample.image.span()) value += static_cast<float>(augmentation.noise * random.normal());
-  }
+  if (augmentation.noise > 0) add_noise(augmentation.noise, random, sample.image.span());
   return sample;
 }
 
