@@ -15,7 +15,12 @@ import click
     type=click.Path(path_type=Path),
     help="Where to write; default: report.html in the first RUN.",
 )
-def command(runs: tuple[Path, ...], out: Path | None) -> None:
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path),
+    help="Folder for the curves as SVG files, too.",
+)
+def command(runs: tuple[Path, ...], out: Path | None, figures: Path | None) -> None:
     """Write a report of run directories: figures, tables and pictures in one HTML file.
 
     Several runs are overlaid in the same figures. The file needs no network to be read.
@@ -24,4 +29,4 @@ def command(runs: tuple[Path, ...], out: Path | None) -> None:
     """
     from floodtide import report
 
-    click.echo(str(report.write(runs, out)))
+    click.echo(str(report.write(runs, out, figures)))

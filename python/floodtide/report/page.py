@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,12 +36,16 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def write(run_folders: Sequence[Path], out: Path | None = None) -> Path:
+def write(
+    run_folders: Sequence[Path], out: Path | None = None, figures: Path | None = None
+) -> Path:
     """Write `report.html` about one or several runs.
 
     Args:
         run_folders: Run directories, at least one; several are overlaid in the figures.
         out: Where to write; default: `report.html` in the first run directory.
+        figures: Folder for the curves as files too: `training.svg`, `validation.svg`, `modes.svg`,
+            those that the runs have something for. Made if it is missing.
 
     Returns:
         The file written.
@@ -51,18 +56,44 @@ def write(run_folders: Sequence[Path], out: Path | None = None) -> Path:
     """
     names = _names([folder.resolve() for folder in run_folders])
     runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
-    page = render(runs)
+    drawn = _curves(runs)
     target = out or runs[0].folder / "report.html"
-    beside = target.with_name(target.name + ".partial")
-    try:
-        beside.write_text(page, "utf-8")
-        os.replace(beside, target)
-    except OSError as error:
-        raise StorageError(f"report: cannot write {target}: {error.strerror}") from error
+    _write(target, render(runs, drawn).encode())
+    if figures:
+        _make(figures)
+        for name, uri in drawn.items():
+            if uri:
+                _write(figures / f"{name}.svg", base64.b64decode(uri.partition(",")[2]))
     return target
 
 
-def render(runs: Sequence[Run]) -> str:
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"report: cannot write {folder}: {error.strerror}") from error
+
+
+def _write(target: Path, content: bytes) -> None:
+    """Beside the name, then renamed."""
+    beside = target.with_name(target.name + ".partial")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, target)
+    except OSError as error:
+        raise StorageError(f"report: cannot write {target}: {error.strerror}") from error
+
+
+def _curves(runs: Sequence[Run]) -> dict[str, str | None]:
+    """SVGs as data URIs, None where the runs have nothing for one."""
+    return {
+        "training": curves.training_figure(runs),
+        "validation": curves.validation_figure(runs),
+        "modes": modes.modes_figure(runs),
+    }
+
+
+def render(runs: Sequence[Run], drawn: Mapping[str, str | None]) -> str:
     """The page as text; every figure is embedded."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
@@ -86,9 +117,9 @@ def render(runs: Sequence[Run]) -> str:
         summary=summary_table(runs),
         scores=score_table(runs),
         validation=[(run.name, validation_table(run)) for run in runs if run.validation],
-        training_figure=curves.training_figure(runs),
-        modes_figure=modes.modes_figure(runs),
-        validation_figure=curves.validation_figure(runs),
+        training_figure=drawn["training"],
+        modes_figure=drawn["modes"],
+        validation_figure=drawn["validation"],
         pictures=pictures,
         absent=absent,
     )
