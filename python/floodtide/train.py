@@ -149,6 +149,7 @@ class Trainer:
                 "threads": _core.num_threads(),
                 "parameters": sum(array.size for array in self.model.state_dict().values()),
                 "examples_per_epoch": self._examples.examples,
+                "shard_imbalance": self._examples.imbalance(most_moves(config)),
                 "resumed_from": checkpoint or "",
                 "transport": self._comm.description,
                 "kernels": self.model.core.kernel_names(),
@@ -402,6 +403,11 @@ def build_model(config: Config) -> nn.FFN:
 def patch_size(config: Config) -> list[int]:
     """Voxels (z, y, x) of a training example: the field of view and one step on each side."""
     return [f + 2 * d for f, d in zip(config.model.fov, config.model.deltas, strict=True)]
+
+
+def most_moves(config: Config) -> int:
+    """Fields of view on an example if all moves are made: the centre and a step along every axis that has one."""
+    return int(3 ** sum(delta > 0 for delta in config.model.deltas))
 
 
 def set_threads(threads: int) -> None:
