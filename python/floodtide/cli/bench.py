@@ -26,6 +26,10 @@ BENCHMARKS = {
     "scaling": ("floodtide.cli.bench_scaling:command", "Training steps of one rank and of all."),
     "step": ("floodtide.cli.bench_step:step", "A training step of one rank."),
     "forward": ("floodtide.cli.bench_step:forward", "A forward pass, as in segmentation."),
+    "forecast": (
+        "floodtide.cli.bench_forecast:command",
+        "What simulate predicts, beside trainings.",
+    ),
     "allreduce": ("floodtide.cli.bench_allreduce:command", "Sums of gradients over ranks."),
 }
 
@@ -103,6 +107,7 @@ def row_options(function: Callable[..., Iterable[dict[str, Any]]]) -> Callable[.
 
 EXTRA_COLUMNS = (
     "best_ratio",
+    "predicted_s",
     "sent_bytes",
     "gb_per_s",
     "fovs_per_s",
