@@ -58,9 +58,8 @@ class Steps:
         self._patches = (
             Patches(job.loading, self._shape, job.walkers_per_rank, draws) if job.loading else None
         )
-        self._free: Times = np.zeros(
-            self._shape
-        )  # when a rank begins what it does next, or has begun what it carries
+        # When a rank begins what it does next, or has begun what it carries over.
+        self._free: Times = np.zeros(self._shape)
         self.end: Times = np.zeros(REPLICAS)
         # Of gradients that are carried over: whose, begun in which step, with their patch when, computed for how long.
         self._carried: Mask = np.zeros(self._shape, dtype=bool)
