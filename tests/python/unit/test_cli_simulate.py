@@ -114,6 +114,9 @@ def test_ranks_of_a_node_share_its_cores(
     assert [row["step_s"] for row in found] == pytest.approx(
         [0.25, 0.25, 0.375, 0.5, 0.5], rel=0.01
     )
+    apart = rows(capsys, "--compute-s", "0.25", *fast, "--ranks", "2,4", "--asynchronous")[2:]
+    assert [row["compute_s"] for row in apart] == pytest.approx([0.25, 0.5])
+    assert apart[1]["efficiency"] < 0.51
     # The run had two ranks on the two cores, so its own times hold for two.
     folder = str(write_run(tmp_path / "run"))
     *found, _ = rows(capsys, *fast, "--load-s", "0", "--ranks", "2,4", folder)

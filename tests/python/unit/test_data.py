@@ -316,6 +316,7 @@ def test_shards_give_patches_around_their_centres(tmp_path: Path) -> None:
         reflectable_axes=(),
     )
     assert len(shards) == 20 * 18 * 16 == sum(shards.per_walker(w) for w in range(3))
+    assert shards.imbalance() == pytest.approx(0.0)  # one class, and as many for each
     index = next(i for i in range(100) if labels[shards.centre(2, i, epoch=1)] > 0)
     z, y, x = shards.centre(2, index, epoch=1)
     box = (slice(z - 2, z + 3), slice(y - 3, y + 4), slice(x - 4, x + 5))
