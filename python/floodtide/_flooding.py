@@ -39,6 +39,7 @@ class Flooding:
             coordinates=config.data.coordinates or None,
             progress=None,
         )
+        self._most_moves = most_moves(config)
         self.validation = Validation(config) if config.validation.box else None
         self.walkers = _core.flood_walkers(
             self.model.core,
@@ -58,6 +59,11 @@ class Flooding:
     def examples(self) -> int:
         """Examples of an epoch, over all walkers."""
         return int(self._examples.examples)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What else the log's first record says."""
+        return {"shard_imbalance": self._examples.imbalance(self._most_moves)}
 
     @property
     def kernels(self) -> str:
@@ -135,6 +141,11 @@ def patch_size(config: Config) -> list[int]:
     """Voxels (z, y, x) of a training example: the field of view and one step on each side."""
     section = _ffn(config)
     return [f + 2 * d for f, d in zip(section.fov, section.deltas, strict=True)]
+
+
+def most_moves(config: Config) -> int:
+    """Fields of view on an example if all moves are made: the centre and a step along every axis that has one."""
+    return int(3 ** sum(delta > 0 for delta in _ffn(config).deltas))
 
 
 def _ffn(config: Config) -> FfnConfig:

@@ -60,6 +60,11 @@ class Segmentation:
         return int(self._samples.size)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What else the log's first record says."""
+        return {}
+
+    @property
     def kernels(self) -> str:
         """The kernels of the network's convolutions."""
         return str(self.model.core.kernel_names())

@@ -93,6 +93,8 @@ class RunDirectory:
         """
         if not self._writer:
             return
+        import tensorboardX  # noqa: F401  # takes a second or two: not at the first record, while all ranks wait
+
         path = self.path / "log.jsonl"
         try:
             (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)

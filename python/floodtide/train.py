@@ -132,6 +132,7 @@ class Trainer:
                 "parameters": sum(array.size for array in self.model.state_dict().values()),
                 "unit": self._task.unit,
                 "examples_per_epoch": self._task.examples,
+                **self._task.facts,
                 "resumed_from": checkpoint or "",
                 "transport": self._comm.description,
                 "kernels": self._task.kernels,

@@ -27,6 +27,10 @@ BENCHMARKS = {
     "step": ("floodtide.cli.bench_step:step", "A training step of one rank."),
     "forward": ("floodtide.cli.bench_step:forward", "A forward pass, as in segmentation."),
     "unet": ("floodtide.cli.bench_unet:command", "A training step of a U-Net."),
+    "forecast": (
+        "floodtide.cli.bench_forecast:command",
+        "What simulate predicts, beside trainings.",
+    ),
     "allreduce": ("floodtide.cli.bench_allreduce:command", "Sums of gradients over ranks."),
     "train": (
         "floodtide.cli.bench_train:command",
@@ -127,6 +131,7 @@ EXTRA_COLUMNS = (
     "losses",
     "last_bucket_s",
     "exposed_share",
+    "predicted_s",
     "sent_bytes",
     "gb_per_s",
     "fovs_per_s",

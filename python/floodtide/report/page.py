@@ -153,6 +153,7 @@ def summary_table(runs: Sequence[Run]) -> Table:
         ("Walkers", "walkers"),
         ("Parameters", "parameters"),
         ("Examples in an epoch", "examples_per_epoch"),
+        ("Imbalance of the walkers' shards", "shard_imbalance"),
         ("Threads a rank", "threads"),
         ("Kernels", "kernels"),
         ("Transport", "transport"),
