@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import tomli_w
 
 from floodtide import _core
+from floodtide._files import replace_text
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.options import REQUIRED, option
 from floodtide.segment import SegmentOptions
@@ -291,9 +292,7 @@ def dumps(config: Config) -> str:
 
 def save(config: Config, path: str | Path) -> None:
     """Write the resolved configuration as TOML: beside the target, then renamed."""
-    temporary = Path(path).with_suffix(".tmp")
-    temporary.write_text(dumps(config), encoding="utf-8")
-    os.replace(temporary, path)
+    replace_text(Path(path), dumps(config))
 
 
 def _plain(value: Any) -> Any:

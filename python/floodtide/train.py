@@ -20,7 +20,7 @@ from floodtide import config as configuration
 from floodtide._signals import StopRequest
 from floodtide.config import Config, VolumeConfig
 from floodtide.data import parse_box
-from floodtide.errors import ConfigurationError
+from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.rundir import RunDirectory
 
 Record = Mapping[str, Any]
@@ -135,7 +135,7 @@ class Trainer:
         self._average = build_model(config) if config.training.average > 0 else None
         checkpoint = _comm.broadcast_object(self._directory.newest_checkpoint())
         if checkpoint:
-            self._trainer.load(checkpoint)
+            self._resume(checkpoint)
         with _comm.agreed():
             self._directory.start(config, self.steps_done)
         if config.run.trace:
@@ -157,6 +157,14 @@ class Trainer:
         self._start_s = self._logged_s = self._saved_s = time.monotonic()
         self._signal = StopRequest()
         self._stopped = self.complete
+
+    def _resume(self, checkpoint: str) -> None:
+        try:
+            self._trainer.load(checkpoint)
+        except InvalidFileError as error:
+            advised = InvalidFileError(f"{error}{self._directory.advice(checkpoint)}")
+            advised.agreed = error.agreed
+            raise advised from None
 
     @property
     def steps_done(self) -> int:
@@ -273,7 +281,8 @@ class Trainer:
         """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective."""
         path = self._directory.checkpoint_path(self.steps_done)
         self._trainer.save(str(path), configuration.dumps(self.config))
-        self._directory.prune(self.config.run.keep_checkpoints)
+        with _comm.agreed():
+            self._directory.prune(self.config.run.keep_checkpoints)
         self._saved_s = time.monotonic()
         return path
 
