@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from training_volume import document, write_volume  # noqa: E402
 
 STEPS = 100
 END_S = 60
+EVERY_STEP = {"run": {"checkpoint_every_s": 0.0}}
 
 # A rank tells its process id, then trains as the command line does.
 TRAIN = """
@@ -50,22 +51,31 @@ main(["train", sys.argv[1]])
 class Job:
     """A training over ranks, which can be killed."""
 
-    def __init__(self, folder: Path, name: str, ranks: int, **sections: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        ranks: int,
+        *,
+        program: str = TRAIN,
+        arguments: Sequence[str] = (),
+        **sections: dict[str, Any],
+    ) -> None:
         self.run = folder / name
         self._pid_files = [folder / f"{name}.{rank}" for rank in range(ranks)]
         for path in self._pid_files:
             path.unlink(missing_ok=True)
-        sections = {"training": {"steps": STEPS, "walkers": 4}, **sections}
-        sections["run"] = {
-            "dir": str(self.run),
-            "checkpoint_every_s": 0.0,
-            **sections.get("run", {}),
+        sections = {
+            "training": {"steps": STEPS, "walkers": 4},
+            **sections,
+            "run": {"dir": str(self.run), **sections.get("run", {})},
         }
         configuration = self.run.with_suffix(".toml")
         configuration.write_text(tomli_w.dumps(document(folder, **sections)))
         self._started_s = time.time()
+        command = [str(MPIEXEC), "-n", str(ranks), sys.executable, "-c", program]
         self._process = subprocess.Popen(
-            [str(MPIEXEC), "-n", str(ranks), sys.executable, "-c", TRAIN, configuration, self.run],
+            [*command, configuration, self.run, *arguments],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
@@ -148,7 +158,7 @@ def campaign(kills: int, ranks: int, seed: int) -> None:
     with tempfile.TemporaryDirectory(prefix="random-kills-") as name:
         folder = Path(name).resolve()
         write_volume(folder)
-        whole = Job(folder, "whole", ranks)
+        whole = Job(folder, "whole", ranks, **EVERY_STEP)
         whole.pids()
         begun_s = time.monotonic()
         whole.wait_for_training()
@@ -167,7 +177,7 @@ def campaign(kills: int, ranks: int, seed: int) -> None:
         resumed_at: list[int] = []
         run = folder / "killed"
         while done < kills or run.exists():
-            job = Job(folder, "killed", ranks)
+            job = Job(folder, "killed", ranks, **EVERY_STEP)
             pids = job.pids()
             lasts_s = end_s - begun_s
             if generator.random() < 0.8:  # the others may come before the first step

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that are killed, and rank 0's disk that fails, while they train."""
+"""Ranks that are killed or leave, and rank 0's disk that fails, while they train."""
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,10 @@ from training_volume import document, write_volume
 pytestmark = pytest.mark.mpi
 
 FAULTS = Path(__file__).parents[1] / "faults"
+sys.path.insert(0, str(FAULTS))
+
+import hangs  # noqa: E402
+from storage_faults import build  # noqa: E402
 
 
 def test_runs_killed_at_random_moments_end_with_the_same_bits() -> None:
@@ -30,13 +35,20 @@ def test_runs_killed_at_random_moments_end_with_the_same_bits() -> None:
     assert "all with the bits of the run that was not killed" in ended.stdout
 
 
+def test_rank_that_leaves_early_is_named_in_time(tmp_path: Path) -> None:
+    skip_without_mpi()
+    write_volume(tmp_path)
+    case = hangs.Case("exit", "training", 1)
+
+    _, line = hangs.trial(tmp_path, case, 2, random.Random(0))  # asserts that the job is over
+
+    assert "for rank 1 (" in line or "rank 1 has been silent" in line
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
-    sys.path.insert(0, str(FAULTS))
-    from storage_faults import build
-
     return build(tmp_path_factory.mktemp("library"))
 
 
