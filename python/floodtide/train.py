@@ -20,7 +20,7 @@ from floodtide._flooding import Flooding
 from floodtide._segmentation import Segmentation
 from floodtide._signals import StopRequest
 from floodtide.config import FLOOD, Config
-from floodtide.errors import ConfigurationError
+from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.rundir import RunDirectory
 
 Record = Mapping[str, Any]
@@ -117,7 +117,7 @@ class Trainer:
         )
         checkpoint = _comm.broadcast_object(self._directory.newest_checkpoint())
         if checkpoint:
-            self._trainer.load(checkpoint)
+            self._resume(checkpoint)
         with _comm.agreed():
             self._directory.start(config, self.steps_done)
         if config.run.trace:
@@ -141,6 +141,14 @@ class Trainer:
         self._start_s = self._logged_s = self._saved_s = time.monotonic()
         self._signal = StopRequest()
         self._stopped = self.complete
+
+    def _resume(self, checkpoint: str) -> None:
+        try:
+            self._trainer.load(checkpoint)
+        except InvalidFileError as error:
+            advised = InvalidFileError(f"{error}{self._directory.advice(checkpoint)}")
+            advised.agreed = error.agreed
+            raise advised from None
 
     @property
     def steps_done(self) -> int:
@@ -282,7 +290,8 @@ class Trainer:
         """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective."""
         path = self._directory.checkpoint_path(self.steps_done)
         self._trainer.save(str(path), configuration.dumps(self.config))
-        self._directory.prune(self.config.run.keep_checkpoints)
+        with _comm.agreed():
+            self._directory.prune(self.config.run.keep_checkpoints)
         self._saved_s = time.monotonic()
         return path
 

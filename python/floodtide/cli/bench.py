@@ -131,7 +131,6 @@ EXTRA_COLUMNS = (
     "losses",
     "last_bucket_s",
     "exposed_share",
-    "predicted_s",
     "sent_bytes",
     "gb_per_s",
     "fovs_per_s",

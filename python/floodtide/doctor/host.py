@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _comm, _core, _launch
+from floodtide._flooding import patch_size
 from floodtide.config import Config
 from floodtide.errors import UnsupportedError
-from floodtide._flooding import patch_size
 from floodtide.train import thread_count
 
 CLOCK_ROUNDS = 20

@@ -215,6 +215,29 @@ def test_damaged_checkpoints_exit_2(
     assert str(checkpoint) in error
 
 
+def test_a_damaged_checkpoint_names_the_older_one(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    path = tmp_path / "run.toml"
+    for steps in (2, 4):
+        settings = document(folder, run={"dir": str(run)}, training={"steps": steps})
+        Trainer(config.from_dict(settings)).run()
+    path.write_text(tomli_w.dumps(settings))
+    newest = run / "checkpoints" / "step-4.h5"
+    newest.write_bytes(newest.read_bytes()[:-100])
+
+    capfd.readouterr()
+    assert command_line(["train", str(path)]) == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert "step-2.h5 is older" in error
+
+    newest.rename(run / "checkpoints" / "damaged")
+    assert command_line(["train", str(path)]) == 0
+    assert newest.exists()
+
+
 def test_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     from floodtide.cli import COMMANDS
 
