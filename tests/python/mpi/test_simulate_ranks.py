@@ -65,7 +65,8 @@ def test_bench_forecast_trains_what_it_predicts() -> None:
     """Whether the two agree depends on what else runs here, and is looked at by hand (docs/scaling.md)."""
     skip_without_mpi()
     small = "--ranks 2 --steps 20 --rounds 1 --depth 1 --features 2 --fov 5 --sleep-s 0.02 --json"
-    result = run([sys.executable, "-m", "floodtide", "bench", "forecast", *small.split()])
+    command = [sys.executable, "-m", "floodtide", "bench", "forecast", *small.split()]
+    result = run(command, timeout_s=240)
     assert result.status == 0, result.stderr
     rows = {row["name"]: row for row in map(json.loads, result.stdout.splitlines())}
     assert list(rows) == [f"forecast {name}" for name in ("training", *bench_forecast.MODES)]
