@@ -65,6 +65,10 @@ class Flooding:
         """What else the log's first record says."""
         return {"shard_imbalance": self._examples.imbalance(self._most_moves)}
 
+    def delay_loads(self, seconds: float) -> None:
+        """For benchmarks: every load of an example sleeps so long first, from now on."""
+        self._examples.set_load_delay(seconds)
+
     @property
     def kernels(self) -> str:
         """The kernels of the network's convolutions."""

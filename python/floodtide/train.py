@@ -83,7 +83,7 @@ class Trainer:
         walkers = config.training.walkers or self._comm.size
         with _comm.agreed():
             self._task = _task(config, self._comm, walkers)
-            self.model = self._task.model
+            self.model: nn.Network = self._task.model
         self._directory = RunDirectory(Path(config.run.dir), writer=self._comm.rank == 0)
         schedule = config.schedule
         training = config.training
@@ -172,12 +172,13 @@ class Trainer:
         return self._directory.path
 
     @property
-    def result(self) -> nn.FFN:
+    def result(self) -> nn.Network:
         """The network to use: `model`, or with `training.average` one with the averaged parameters."""
-        if self._task.average is None:
+        average: nn.Network | None = self._task.average
+        if average is None:
             return self.model
-        self._trainer.copy_average(self._task.average.core)
-        return self._task.average
+        self._trainer.copy_average(average.core)
+        return average
 
     def step(self) -> Step:
         """One field of view of every walker and one update; logs and saves when it is time. Collective.
