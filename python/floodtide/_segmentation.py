@@ -81,8 +81,8 @@ class Validation:
 
         Returns:
             An object with `summary()`, a dictionary: of slices the Dice of each class, pooled over all pixels and
-            of each patient; of patches the average precision of each affinity; each beside trivial predictors. The same on
-            every rank and for every number of ranks.
+            of each patient; of patches the average precision of each affinity; each beside trivial predictors.
+            The same on every rank and for every number of ranks.
         """
         scores = _core.score_segmentation(model.core, self._samples, _comm.current(), progress)
         return _Scores(scores, self._samples)
