@@ -25,6 +25,8 @@ from random_kills import STEPS, Job, kill  # noqa: E402
 from storage_faults import checkpoints  # noqa: E402
 from training_volume import write_volume  # noqa: E402
 
+from floodtide.rundir import read_log  # noqa: E402
+
 RANKS = 3
 END_S = 180
 SECTIONS: dict[str, dict[str, Any]] = {
@@ -39,35 +41,30 @@ def start(folder: Path, name: str) -> Job:
     return Job(folder, name, RANKS, launch=["--with-ft", "ulfm"], **SECTIONS)
 
 
-def whole(folder: Path) -> tuple[str, float]:
-    """Bits of a run that loses nobody, and its seconds of training."""
+def whole(folder: Path) -> str:
+    """Bits of a run that loses nobody."""
     job = start(folder, "whole")
-    job.pids()
-    job.wait_for_training()
-    begun_s = time.monotonic()
     status, said = job.finish(END_S)
     assert status == 0, said
-    return checkpoints(job.run)[f"step-{STEPS}.h5"], time.monotonic() - begun_s
+    return checkpoints(job.run)[f"step-{STEPS}.h5"]
 
 
-def trial(folder: Path, bits: str, victim: int, after_s: float) -> str:
-    """Lose a rank so long after the first step; how the job went on. AssertionError says what is wrong."""
+def trial(folder: Path, bits: str, victim: int, step: int, after_s: float) -> str:
+    """Lose a rank so long after a step; how the job went on. AssertionError says what is wrong."""
     job = start(folder, "lost")
     pids = job.pids()
     job.wait_for_training()
-    if job.over_within(after_s):
-        how = "was over before"
-    else:
-        kill([pids[victim]])
-        how = "went on"
+    while step > 0 and not (job.run / "checkpoints" / f"step-{step}.h5").exists():
+        assert not job.over_within(0.002), job.finish()
+    time.sleep(after_s)
+    kill([pids[victim]])
     status, said = job.finish(END_S)
     assert status == 0, f"status {status}: {said}"
     assert checkpoints(job.run)[f"step-{STEPS}.h5"] == bits, f"other bits: {said}"
-    resumed = [line for line in said.splitlines() if "resumed from" in line]
-    if how == "went on" and not resumed:
-        how = "went on from the start, or was over"
+    starts = [r for r in read_log(job.run / "log.jsonl") if r["kind"] == "start"]
+    assert starts[-1]["ranks"] == RANKS - 1, f"nobody was lost: {starts}"
     shutil.rmtree(job.run)
-    return how + "".join(" from " + line.rsplit("/", 1)[1] for line in resumed)
+    return f"went on from step {starts[-1]['step']}"
 
 
 def main() -> None:
@@ -81,16 +78,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="lost-ranks-") as name:
         folder = Path(name).resolve()
         write_volume(folder)
-        bits, lasts_s = whole(folder)
+        bits = whole(folder)
         for number in range(options.trials):
             victim = number % RANKS
-            after_s = generator.uniform(0, 0.9 * lasts_s)
+            step, after_s = generator.randrange(STEPS * 2 // 3), generator.uniform(0, 0.05)
             try:
-                line = trial(folder, bits, victim, after_s)
+                line = trial(folder, bits, victim, step, after_s)
             except AssertionError as error:
                 line = f"WRONG: {error}"
                 wrong += 1
-            print(f"rank {victim} lost {after_s:.2f} s after the first step: {line}", flush=True)
+            print(
+                f"rank {victim} lost {after_s * 1e3:.0f} ms after step {step}: {line}", flush=True
+            )
     print(f"{options.trials} trials, {wrong} of them wrong")
     sys.exit(1 if wrong else 0)
 

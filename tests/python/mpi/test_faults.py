@@ -51,9 +51,8 @@ def test_others_go_on_without_a_lost_rank_where_mpi_can(tmp_path: Path, victim: 
     skip_without_mpi()
     write_volume(tmp_path)
     if hangs.open_mpi():
-        bits, lasts_s = lost_ranks.whole(tmp_path)
-        how = lost_ranks.trial(tmp_path, bits, victim, 0.4 * lasts_s)  # asserts status and bits
-        assert how.startswith("went on")
+        bits = lost_ranks.whole(tmp_path)
+        lost_ranks.trial(tmp_path, bits, victim, 20, 0.01)  # asserts status, bits, and who is left
         return
     path = tmp_path / "run.toml"
     sections = {"comm": {"on_lost_rank": "shrink"}}
