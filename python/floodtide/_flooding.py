@@ -18,14 +18,15 @@ class Flooding:
 
     Args:
         config: The whole configuration.
-        comm: The core's communicator.
         walkers: Their number, over all ranks.
     """
 
     unit = "fovs"  # what a walker computes in a pass
 
-    def __init__(self, config: Config, comm: Any, walkers: int) -> None:
+    def __init__(self, config: Config, walkers: int) -> None:
         training = config.training
+        self._config = config
+        self._walkers = walkers
         self.model = build_model(config)
         self.average = build_model(config) if training.average > 0 else None
         self._examples = _core.data.ExampleSource(
@@ -41,11 +42,19 @@ class Flooding:
         )
         self._most_moves = most_moves(config)
         self.validation = Validation(config) if config.validation.box else None
-        self.walkers = _core.flood_walkers(
+
+    def new_model(self) -> nn.FFN:
+        """A network as this run begins with."""
+        return build_model(self._config)
+
+    def new_walkers(self, comm: Any) -> Any:
+        """The walkers that this rank of the core's communicator has."""
+        config, training = self._config, self._config.training
+        return _core.flood_walkers(
             self.model.core,
             self._examples,
             comm,
-            walkers=walkers,
+            walkers=self._walkers,
             seed=config.run.seed,
             prefetch=config.data.prefetch,
             readers=config.data.readers,

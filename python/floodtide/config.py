@@ -358,6 +358,12 @@ class CommConfig:
     timeout_s: float = option(
         300.0, "A rank that is silent or waited for so long (s) ends the job, by name; 0: never"
     )
+    on_lost_rank: str = option(
+        "abort",
+        "When a rank is lost: abort the job, or (experimental) shrink to the others, which take over its walkers and"
+        " go on from the newest checkpoint; needs Open MPI's mpiexec --with-ft ulfm, and mode synchronous",
+        choices=("abort", "shrink"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

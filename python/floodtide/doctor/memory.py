@@ -75,4 +75,4 @@ def _unet_bytes(config: Config, model: UNet2DConfig | UNet3DConfig, images: int)
     return 4 * images * total
 
 
-ARRAYS = 13  # what the network's plan came to, divided by one such array a level
+ARRAYS = 19  # what the plan of one training step came to, divided by one such array a level

@@ -32,7 +32,7 @@ from launch import ENVIRONMENT, MPIEXEC  # noqa: E402
 from storage_faults import checkpoints  # noqa: E402
 from training_volume import document, write_volume  # noqa: E402
 
-STEPS = 100
+STEPS = 60
 END_S = 60
 EVERY_STEP = {"run": {"checkpoint_every_s": 0.0}}
 
@@ -59,6 +59,7 @@ class Job:
         *,
         program: str = TRAIN,
         arguments: Sequence[str] = (),
+        launch: Sequence[str] = (),
         **sections: dict[str, Any],
     ) -> None:
         self.run = folder / name
@@ -73,7 +74,7 @@ class Job:
         configuration = self.run.with_suffix(".toml")
         configuration.write_text(tomli_w.dumps(document(folder, **sections)))
         self._started_s = time.time()
-        command = [str(MPIEXEC), "-n", str(ranks), sys.executable, "-c", program]
+        command = [str(MPIEXEC), *launch, "-n", str(ranks), sys.executable, "-c", program]
         self._process = subprocess.Popen(
             [*command, configuration, self.run, *arguments],
             stdout=subprocess.DEVNULL,
