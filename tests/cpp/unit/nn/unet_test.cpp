@@ -67,7 +67,7 @@ std::vector<float> gradients_of(UNet& network, const UNetBatch& batch, double sc
 
 class UNets : public testing::TestWithParam<UNetOptions> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, UNets, testing::Values(slices(), volumes()),
-                         [](const auto& info) { return info.index == 0 ? "slices" : "volumes"; });
+                         [](const auto& kind) { return kind.index == 0 ? "slices" : "volumes"; });
 
 TEST_P(UNets, GiveTheSameBitsOnAnyNumberOfThreads) {
   const Batch batch(GetParam());
