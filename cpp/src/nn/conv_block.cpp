@@ -115,6 +115,7 @@ void ConvBlock::forward_training(const float* input, float* before, Channels<flo
   sum([&](std::int64_t row, const Statistics&, double* sums) {
     pointwise_->sums(before + grid_.offset(row, channels_), grid_.x, channels_, sums);
   });
+  const double share = scale / static_cast<double>(groups_.size());
   for (std::size_t number = 0; number < groups_.size(); ++number) {
     Statistics& group = groups_[number];
     if (options_.synchronised && sum_over_ranks) sum_over_ranks(group.sums.span());
@@ -129,8 +130,8 @@ void ConvBlock::forward_training(const float* input, float* before, Channels<flo
       group.mean[c] = static_cast<float>(mean);
       group.scale[c] = static_cast<float>(factor);
       group.shift[c] = static_cast<float>(double{weights_shift_[c]} - mean * factor);
-      out_mean[at(c)] += static_cast<float>(scale * mean);
-      out_variance[at(c)] += static_cast<float>(scale * variance * (count > 1 ? count / (count - 1) : 1.0));
+      out_mean[at(c)] += static_cast<float>(share * mean);
+      out_variance[at(c)] += static_cast<float>(share * variance * (count > 1 ? count / (count - 1) : 1.0));
     }
     const std::int64_t rows = rows_of_group();
     normalise(before, out, group.scale.data(), group.shift.data(), static_cast<std::int64_t>(number) * rows, rows);

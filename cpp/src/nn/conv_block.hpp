@@ -44,7 +44,7 @@ class ConvBlock {
 
   /// With the moving statistics. @param before activation for the convolution's output: overwritten
   void forward(const float* input, float* before, Channels<float> out) const;
-  /// With the batch's statistics, which are added to out_mean and out_variance, times `scale` for each group.
+  /// With the batch's statistics, whose mean over this rank's groups is added to out_mean and out_variance, times `scale`.
   void forward_training(const float* input, float* before, Channels<float> out, std::span<float> out_mean,
                         std::span<float> out_variance, double scale, const SumOverRanks& sum_over_ranks);
   /// @param before         as forward_training left it

@@ -157,7 +157,7 @@ void UNetPlan::run_node(Node& node, const float* input, Channels<float> out, con
   if (pass == nullptr || !batch_norm_) return node.block.forward(input, before, out);
   const auto statistics = [&](std::size_t entry) { return part(pass->gradients, layout_->arrays.entry(entry)); };
   node.block.forward_training(input, before, out, statistics(node.entries->mean), statistics(node.entries->variance),
-                              pass->scale * static_cast<double>(n_) / groups_, pass->sum_over_ranks);
+                              pass->scale * static_cast<double>(n_), pass->sum_over_ranks);
 }
 
 void UNetPlan::run(const Pass* pass) {

@@ -80,8 +80,8 @@ def _scores(record: Any) -> str:
         )
         return f"cross-entropy {record['cross_entropy']:.4f}, boundaries' average precision (base rate) {found}"
     rows = [
-        f"class {row['class']}: Dice {_figure(row['dice_pooled'])} pooled, {_figure(row['dice_mean'])} mean of patients "
-        f"({_figure(row['dice_everything'])} for everything)"
+        f"class {row['class']}: Dice {_figure(row['dice_pooled'])} pooled, {_figure(row['dice_mean'])} mean of "
+        f"patients ({_figure(row['dice_everything'])} for everything)"
         for row in record["classes"]
     ]
     return "; ".join(rows)
