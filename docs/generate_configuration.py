@@ -28,6 +28,10 @@ an error that names the nearest known one; the resolved file, defaults included,
 run. On the command line `--set section.key=value` overrides a key, and
 `--set data.volumes.0.key=value` one of the first volume's.
 
+`model.kind` says which network is trained: `ffn`, a flood-filling network, `unet2d`, a U-Net of slices with class masks, or
+`unet3d`, a U-Net that predicts the affinities of volumes. Keys that have a meaning for some kinds only say so, and are errors
+for the others.
+
 Sizes and positions are (z, y, x) in voxels. Boxes are `z0:z1,y0:y1,x0:x1`, ends excluded. Volumes
 are `file:dataset`. In paths `~` and `$NAME` are expanded; relative ones are relative to the working
 directory.
@@ -43,26 +47,43 @@ def generate() -> str:
     """The page."""
     parts = [HEAD]
     for section in dataclasses.fields(config.Config):
-        parts.append(
-            _section(f"[{section.name}]", typing.get_type_hints(config.Config)[section.name])
-        )
-        if section.name == "data":
-            parts.append(_section("[[data.volumes]]", config.VolumeConfig))
+        hint = typing.get_type_hints(config.Config)[section.name]
+        for cls in typing.get_args(hint) or (hint,):
+            of_kind = f', kind "{cls.kind}"' if typing.get_args(hint) else _kinds(section)
+            parts.append(_section(f"`[{section.name}]`{of_kind}", cls))
+            parts += [
+                _section(f"`[[{section.name}.{name}]]`", table) for name, table in _tables(cls)
+            ]
         if section.name == "optimizer":
             parts.append(_registry("Optimizers", _core.optimizer_rows()))
     return "\n".join(parts)
 
 
 def _section(title: str, cls: type) -> str:
-    lines = [f"## `{title}`", "", str(cls.__doc__).strip().split("\n")[0], ""]
+    lines = [f"## {title}", "", str(cls.__doc__).strip().split("\n")[0], ""]
     lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
-        if field.name in ("volumes", "values"):
+        if field.name == "values" or field.name in dict(_tables(cls)):
             continue  # tables of their own
         cells = (field.name, _type(hints[field.name]), _default(field), _meaning(field))
         lines.append(f"| `{cells[0]}` | {cells[1]} | {cells[2]} | {cells[3]} |")
     return "\n".join([*lines, ""])
+
+
+def _tables(cls: type) -> list[tuple[str, type]]:
+    """Fields that are lists of tables, and the tables' dataclass."""
+    return [
+        (name, typing.get_args(hint)[0])
+        for name, hint in typing.get_type_hints(cls).items()
+        if typing.get_origin(hint) is tuple and dataclasses.is_dataclass(typing.get_args(hint)[0])
+    ]
+
+
+def _kinds(field: dataclasses.Field[Any]) -> str:
+    """For which kinds of networks an option is, if not for all."""
+    kinds = field.metadata.get("kinds", ())
+    return f" ({', '.join(f'`{kind}`' for kind in kinds)} only)" if kinds else ""
 
 
 def _registry(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -82,7 +103,9 @@ def _registry(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
 def _meaning(field: dataclasses.Field[Any]) -> str:
     choices = field.metadata.get("choices", ())
     text = str(field.metadata["help"]).replace("|", "\\|")
-    return text + (f". One of {', '.join(f'`{choice}`' for choice in choices)}" if choices else "")
+    if len(choices) > 1:
+        text += f". One of {', '.join(f'`{choice}`' for choice in choices)}"
+    return text + _kinds(field)
 
 
 def _default(field: dataclasses.Field[Any]) -> str:
@@ -107,6 +130,8 @@ def _type(hint: Any) -> str:
     if origin in (types.UnionType, typing.Union):
         return _type(arguments[0])
     if origin is tuple:
+        if typing.get_origin(arguments[0]) is tuple:
+            return f"list of lists of {_type(arguments[0])}"
         inner = {int: "integers", float: "numbers", str: "strings"}[arguments[0]]
         return f"list of {inner}" if arguments[-1] is Ellipsis else f"{len(arguments)} {inner}"
     return {int: "integer", float: "number", str: "string", bool: "boolean"}[hint]

@@ -59,6 +59,7 @@ class RunConfig:
         "What a rank's threads share: whole fields of view (where it has at least as many walkers as threads), or the"
         " voxels of each, which takes less memory",
         choices=("fovs", "voxels"),
+        kinds=(FLOOD,),
     )
     keep_checkpoints: int = option(3, "Newest checkpoints that are kept")
     trace: bool = option(
@@ -154,7 +155,7 @@ class DataConfig:
     )
     prefetch: int = option(
         2,
-        "Examples that each walker has ready in advance; 0: each is read when it is needed, inside of the step",
+        "Examples, or batches, that each walker has ready in advance; 0: each is read when it is needed, inside of the step",
     )
     readers: int = option(
         1, "Threads of a rank that read ahead: so many examples are under way at once"
