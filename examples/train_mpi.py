@@ -36,11 +36,12 @@ def main() -> None:
     config = ft.config.load(sys.argv[1], sys.argv[2:])
     stop = StopWhenGood(limit=0.1, records=3)
     trainer = ft.train.Trainer(config, callbacks=[stop])
-    while trainer.steps_done < config.training.steps:
-        trainer.step()
-        # Callbacks run on rank 0; all ranks learn what they decide, and leave the loop together.
-        if ft.broadcast_object(stop.good >= stop.records):
-            break
+    with trainer.watching_signals():  # SIGTERM ends the loop after a step, on all ranks
+        while not trainer.stopped:
+            trainer.step()
+            # Callbacks run on rank 0; all ranks learn what they decide, and leave the loop together.
+            if ft.broadcast_object(stop.good >= stop.records):
+                break
     trainer.save()
     ft.shutdown()
 

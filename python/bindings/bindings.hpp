@@ -13,6 +13,7 @@ void register_nn(py::module_& m);
 void register_optim(py::module_& m);
 void register_comm(py::module_& m);
 void register_data(py::module_& m);
+void register_samples(py::module_& m);  // part of register_data
 void register_evaluate(py::module_& m);
 void register_segment(py::module_& m);
 void register_train(py::module_& m);

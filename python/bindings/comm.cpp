@@ -9,6 +9,7 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/communicator.hpp"
+#include "floodtide/comm/delayed.hpp"
 #include "floodtide/comm/mpi.hpp"
 
 namespace floodtide::bindings {
@@ -210,6 +211,14 @@ void register_communicator(py::module_& c) {
   py::class_<PyOperation>(c, "Operation", "A collective under way.")
       .def("test", &PyOperation::test, py::call_guard<py::gil_scoped_release>(), "Drive it; true when it is done.")
       .def("wait", &PyOperation::wait, py::call_guard<py::gil_scoped_release>(), "Return when it is done.");
+  c.def(
+      "delayed",
+      [](Communicator& communicator, double latency_s, double bytes_per_s) {
+        const py::gil_scoped_release unlock;
+        return std::shared_ptr<Communicator>(comm::delayed(communicator, {latency_s, bytes_per_s}));
+      },
+      py::arg("communicator"), py::arg("latency_s"), py::arg("bytes_per_s"),
+      "Collective, for benchmarks: the same ranks behind a slower wire.");
   c.def("self", [] { return interruptible(comm::self()); }, "One rank, for itself.");
 }
 

@@ -266,6 +266,8 @@ void register_examples(py::module_& m) {
            py::arg("reflectable_axes"), py::arg("softness"), py::arg("coordinates"), py::arg("progress"))
       .def_property_readonly("examples", &ExampleSource::examples)
       .def("per_walker", &ExampleSource::per_walker)
+      .def("set_load_delay", &ExampleSource::set_load_delay, py::arg("seconds"),
+           "For benchmarks: every load begins with so many seconds of sleep.")
       .def("centre",
            [](const ExampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
              const py::gil_scoped_release unlocked;
@@ -305,6 +307,7 @@ void register_data(py::module_& m) {
   register_partition(data);
   register_coordinates(data);
   register_examples(data);
+  register_samples(data);
   register_synth(data);
 }
 

@@ -12,12 +12,14 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "floodtide/evaluate/dice.hpp"
 #include "floodtide/evaluate/voxel_metrics.hpp"
 
 namespace floodtide::bindings {
 namespace {
 
 using evaluate::ContingencyTable;
+using evaluate::DiceCounts;
 using evaluate::VoxelCounts;
 
 constexpr std::int64_t kChunk = 1 << 16;  // voxels converted at a time: both buffers stay in the second-level cache
@@ -143,10 +145,57 @@ py::dict dict_of(const evaluate::BinaryCounts& counts) {
   return out;
 }
 
+/// All counts as an int64 array.
+template <class Counts>
+py::array values_of(const Counts& counts) {
+  Tensor<std::int64_t, 1> values({static_cast<std::int64_t>(counts.values().size())});
+  std::copy(counts.values().begin(), counts.values().end(), values.data());
+  return to_numpy(std::move(values));
+}
+
+void register_dice(py::module_& m) {
+  py::class_<DiceCounts>(
+      m, "DiceCounts", "Integer counts of predicted against true classes for each group (patient); sums over ranks are exact.")
+      .def(py::init<std::int64_t, std::int64_t>(), py::arg("groups"), py::arg("classes"))
+      .def(
+          "add",
+          [](DiceCounts& counts, std::int64_t group, const py::object& predicted, const py::object& truth) {
+            const auto p = view_of<const std::uint8_t, 3>(predicted, "predicted classes");
+            const auto t = view_of<const std::uint8_t, 3>(truth, "true classes");
+            const py::gil_scoped_release unlock;
+            counts.add(group, p, t);
+          },
+          py::arg("group"), py::arg("predicted"), py::arg("truth"), "Count one image (z, y, x) of a group.")
+      .def("values", &values_of<DiceCounts>, "All counts as one int64 array, for a sum over ranks.")
+      .def(
+          "assign",
+          [](DiceCounts& counts, const py::object& values) {
+            counts.assign(view_of<const std::int64_t, 1>(values, "values").span());
+          },
+          py::arg("values"), "Replace all counts by such an array.")
+      .def("group", &DiceCounts::group, py::arg("group"), py::arg("of_class"), "The score of one group, or None.")
+      .def("pooled", &DiceCounts::pooled, py::arg("of_class"), "The score over the pixels of all groups, or None.")
+      .def("mean_over_groups", &DiceCounts::mean_over_groups, py::arg("of_class"),
+           "The mean over the groups that have a score, or None.");
+  m.def(
+      "most_likely_classes",
+      [](const py::object& scores) {
+        const auto view = view_of<const float, 4>(scores, "scores");
+        Tensor<std::uint8_t, 3> classes({view.shape(0), view.shape(1), view.shape(2)});
+        {
+          const py::gil_scoped_release unlock;
+          evaluate::most_likely_classes(view, classes.view());
+        }
+        return to_numpy(std::move(classes));
+      },
+      py::arg("scores"), "The class of the largest score of each pixel: (z, y, x, classes) to uint8 (z, y, x).");
+}
+
 }  // namespace
 
 void register_evaluate(py::module_& m) {
   auto e = m.def_submodule("evaluate", "Scores of segmentations and of voxelwise predictions");
+  register_dice(e);
   py::class_<ContingencyTable>(e, "ContingencyTable",
                                "Counts of voxels by (segment, object). Parts add up, so volumes are read block by block.")
       .def(py::init<>())
@@ -167,12 +216,19 @@ void register_evaluate(py::module_& m) {
             return counts.add(x, y);
           },
           py::arg("logits"), py::arg("labels"), "Count one field of view; returns its sum of cross-entropy (nats).")
-      .def("values",
-           [](const VoxelCounts& counts) {
-             Tensor<std::int64_t, 1> values({static_cast<std::int64_t>(counts.values().size())});
-             std::copy(counts.values().begin(), counts.values().end(), values.data());
-             return to_numpy(std::move(values));
-           })
+      .def(
+          "add_probabilities",
+          [](VoxelCounts& counts, const py::object& probabilities, const py::object& targets, const py::object& weights,
+             std::int64_t channel) {
+            const auto p = view_of<const float, 4>(probabilities, "probabilities");
+            const auto y = view_of<const float, 4>(targets, "targets");
+            const auto w = view_of<const float, 4>(weights, "weights");
+            const py::gil_scoped_release unlock;
+            return counts.add_probabilities(p, y, w, channel);
+          },
+          py::arg("probabilities"), py::arg("targets"), py::arg("weights"), py::arg("channel"),
+          "Count the voxels of weight above 0 of one channel; returns their sum of cross-entropy (nats).")
+      .def("values", &values_of<VoxelCounts>)
       .def(
           "assign",
           [](VoxelCounts& counts, const py::object& values) {

@@ -147,14 +147,14 @@ void register_train(py::module_& m) {
   m.def(
       "flood_walkers",
       [](nn::Ffn& network, const data::ExampleSource& examples, const comm::Communicator& communicator, std::int64_t walkers,
-         std::uint64_t seed, int prefetch, bool cycle, std::int64_t epochs, double seed_pad,
+         std::uint64_t seed, int prefetch, int readers, bool cycle, std::int64_t epochs, double seed_pad,
          double threshold) -> std::shared_ptr<train::Walkers> {
-        return train::make_flood_walkers(network, examples,
-                                         {walkers, communicator.rank(), communicator.size(), seed, prefetch, cycle, epochs},
-                                         {seed_pad, threshold});
+        return train::make_flood_walkers(
+            network, examples, {walkers, communicator.rank(), communicator.size(), seed, prefetch, readers, cycle, epochs},
+            {seed_pad, threshold});
       },
       py::arg("network"), py::arg("examples"), py::arg("communicator"), py::kw_only(), py::arg("walkers"), py::arg("seed"),
-      py::arg("prefetch"), py::arg("cycle"), py::arg("epochs"), py::arg("seed_pad"), py::arg("threshold"),
+      py::arg("prefetch"), py::arg("readers"), py::arg("cycle"), py::arg("epochs"), py::arg("seed_pad"), py::arg("threshold"),
       py::keep_alive<0, 1>(), py::keep_alive<0, 2>());
 
   py::class_<train::Trainer>(m, "Trainer", "The step loop; see floodtide.train.Trainer.")

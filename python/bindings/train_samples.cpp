@@ -35,7 +35,8 @@ py::dict scores_dict(const train::SegmentationScores& scores) {
   for (const evaluate::VoxelCounts& channel : scores.affinities) {
     py::dict row;
     row["average_precision"] = channel.average_precision();
-    row["share_of_ones"] = channel.voxels() > 0 ? static_cast<double>(channel.object_voxels()) / static_cast<double>(channel.voxels()) : 0;
+    row["share_of_ones"] =
+        channel.voxels() > 0 ? static_cast<double>(channel.object_voxels()) / static_cast<double>(channel.voxels()) : 0;
     // Boundaries are rare: how well they are found is said by the precision of 1 - affinity.
     row["boundary_average_precision"] = channel.background_average_precision();
     row["f1"] = channel.counts(0).scores().f1;
@@ -55,7 +56,8 @@ void register_sample_training(py::module_& m) {
          const nn::SegmentationLoss& loss, std::int64_t walkers, std::uint64_t seed, int prefetch, int readers, bool cycle,
          std::int64_t epochs) -> std::shared_ptr<train::Walkers> {
         return train::make_sample_walkers(
-            network, samples, {walkers, communicator.rank(), communicator.size(), seed, prefetch, readers, cycle, epochs}, loss);
+            network, samples, {walkers, communicator.rank(), communicator.size(), seed, prefetch, readers, cycle, epochs},
+            loss);
       },
       py::arg("network"), py::arg("samples"), py::arg("communicator"), py::arg("loss"), py::kw_only(), py::arg("walkers"),
       py::arg("seed"), py::arg("prefetch"), py::arg("readers"), py::arg("cycle"), py::arg("epochs"), py::keep_alive<0, 1>(),

@@ -148,6 +148,17 @@ def current() -> Any:
     return _state.comm
 
 
+@contextlib.contextmanager
+def using(comm: Any) -> Iterator[None]:
+    """Have the body take another of the core's communicators of all ranks for the one in use: benchmarks train behind a
+    slower wire. All ranks do it."""
+    before, _state.comm = current(), comm
+    try:
+        yield
+    finally:
+        _state.comm = before
+
+
 def ensure_init(comm: Any = None) -> None:
     """init(comm) unless that was done, for entry points that users may call before or after it."""
     init(comm)

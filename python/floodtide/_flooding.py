@@ -47,6 +47,7 @@ class Flooding:
             walkers=walkers,
             seed=config.run.seed,
             prefetch=config.data.prefetch,
+            readers=config.data.readers,
             cycle=training.on_exhausted == "cycle",
             epochs=training.epochs,
             seed_pad=training.seed_pad,

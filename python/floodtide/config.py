@@ -152,7 +152,13 @@ class DataConfig:
     balance: bool = option(
         False, "Affinities of 0 and of 1 weigh alike in each patch", kinds=(PATCHES,)
     )
-    prefetch: int = option(2, "Examples that each walker has ready in advance")
+    prefetch: int = option(
+        2,
+        "Examples that each walker has ready in advance; 0: each is read when it is needed, inside of the step",
+    )
+    readers: int = option(
+        1, "Threads of a rank that read ahead: so many examples are under way at once"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes in HDF5, synthetic volumes, partitions and training coordinates.
+"""Volumes in HDF5, synthetic volumes, partitions, training coordinates and samples.
 
 Volumes are named `file:dataset`; axes are z, y, x; sizes are voxels. A box is a pair (start, size).
 Functions that say Collective must be called by every rank of the job.
@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _comm, _core, errors
+from floodtide._samples import Affinities as Affinities
+from floodtide._samples import Slices as Slices
 
 Vec3 = tuple[int, int, int]
 Box = tuple[Vec3, Vec3]

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores of a segmentation against truth: adapted Rand error, variation of information, coverage.
+"""Scores against truth: adapted Rand error, variation of information, coverage; Dice of classes.
 
-Voxels whose truth is 0 are left out. Every score exists twice: over the voxels that the
+Segmentations: voxels whose truth is 0 are left out. Every score exists twice: over the voxels that the
 segmentation labels (id > 0), and, with the prefix `all_`, over all voxels with the unsegmented
 ones as one segment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from floodtide.data import Box, Vec3, Volume
 from floodtide.errors import OutOfRangeError, ShapeError
 
 ContingencyTable = _core.evaluate.ContingencyTable
+DiceCounts = _core.evaluate.DiceCounts
 
 Labels = NDArray[np.integer[Any]]
 
@@ -62,6 +63,49 @@ def variation_of_information(
     prefix = "" if segmented_only else "all_"
     result = scores(segmentation, truth)
     return result[prefix + "voi_split"], result[prefix + "voi_merge"]
+
+
+def dice(
+    predicted: Labels,
+    truth: Labels,
+    *,
+    patients: Sequence[int] | NDArray[np.integer[Any]] | None = None,
+    classes: int = 2,
+) -> dict[str, Any]:
+    """Dice of class masks, 2 |P and T| / (|P| + |T|), from exact counts of pixels.
+
+    Args:
+        predicted: uint8 classes (n, y, x), below `classes`.
+        truth: The true classes, of the same shape.
+        patients: Whose slice each is; None: all are one patient's.
+        classes: Number of classes.
+
+    Returns:
+        `pooled`: a score for each class over all pixels; `patient_mean`: its mean over the patients
+        that have one; `patients`: {patient: scores}. A score is None where the class is neither
+        predicted nor true.
+
+    Raises:
+        ShapeError: If the shapes differ, or there are not as many patients as slices.
+        InvalidArgumentError: If an array is not uint8, or has a class that is none.
+    """
+    owners = [0] * len(truth) if patients is None else [int(patient) for patient in patients]
+    if len(owners) != len(truth) or predicted.shape != truth.shape:
+        raise ShapeError(
+            f"dice: predicted classes have shape {predicted.shape}, the true ones {truth.shape},"
+            f" for {len(owners)} patients; expected equal shapes and a patient for each slice"
+        )
+    names = sorted(set(owners))
+    counts = DiceCounts(len(names), classes)
+    for owner, a, b in zip(owners, predicted, truth, strict=True):
+        counts.add(names.index(owner), np.ascontiguousarray(a[None]), np.ascontiguousarray(b[None]))
+    return {
+        "pooled": [counts.pooled(c) for c in range(classes)],
+        "patient_mean": [counts.mean_over_groups(c) for c in range(classes)],
+        "patients": {
+            name: [counts.group(i, c) for c in range(classes)] for i, name in enumerate(names)
+        },
+    }
 
 
 def score_volumes(

@@ -152,6 +152,12 @@ class Trainer:
         return self.steps_done >= self.config.training.steps
 
     @property
+    def stopped(self) -> bool:
+        """Whether there is no further step to make: all are done, or time, a signal or the end of the shards asked for
+        the end. The same on all ranks."""
+        return self._stopped
+
+    @property
     def directory(self) -> Path:
         """The run directory."""
         return self._directory.path
@@ -165,7 +171,18 @@ class Trainer:
         return self._task.average
 
     def step(self) -> Step:
-        """One field of view of every walker and one update; logs and saves when it is time. Collective."""
+        """One field of view of every walker and one update; logs and saves when it is time. Collective.
+
+        For loops of your own, which end like `run` if they are written so:
+
+            with trainer.watching_signals():
+                while not trainer.stopped:
+                    trainer.step()
+            trainer.close()
+
+        Ranks that do not wait for each other (`comm.mode`) call it each as often as they can: such a loop, and no
+        number of steps, ends on all of them together.
+        """
         run = self.config.run
         requests = 0
         if self._comm.rank == 0:
@@ -205,12 +222,20 @@ class Trainer:
         leave out the validation at the end, and return.
         """
         total = self.config.training.steps
-        with self._signal.watched():
+        with self.watching_signals():
             while not self._stopped:
                 self.step()
                 if progress:
                     progress(self.steps_done, total)
         self.close()
+
+    def watching_signals(self) -> contextlib.AbstractContextManager[None]:
+        """Have SIGTERM and SIGUSR1 ask for the end instead of killing the process, as long as the context lasts.
+
+        After the first one the next `step` of all ranks is their last, and saves a checkpoint; a second one does what
+        it did before. `run` does this itself. In threads other than the main one it does nothing.
+        """
+        return self._signal.watched()
 
     def close(self) -> None:
         """Close log and events, and merge the ranks' traces; `run` does so at its end. Collective."""

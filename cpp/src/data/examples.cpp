@@ -2,6 +2,9 @@
 #include "floodtide/data/examples.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "data/augmentation.hpp"
 #include "data/class_index.hpp"
@@ -63,6 +66,7 @@ struct ExampleSource::Impl {
   std::optional<CoordinatesFile> coordinates;
   std::vector<std::int64_t> coordinate_sources;  // source of each volume of the coordinates file
   std::int64_t examples = 0;
+  std::atomic<double> load_delay_s = 0;
 
   [[nodiscard]] std::int64_t position(const Cursor& cursor) const { return cursor.walker + cursor.index * options.walkers; }
 
@@ -129,7 +133,11 @@ Centre ExampleSource::centre(const Cursor& cursor) const {
   return impl_->index ? impl_->centre_of_class(cursor.epoch, position) : impl_->centre_of_row(cursor.epoch, position);
 }
 
+void ExampleSource::set_load_delay(double seconds) noexcept { impl_->load_delay_s = seconds; }
+
 Example ExampleSource::load(const Cursor& cursor) const {
+  if (const double delay_s = impl_->load_delay_s; delay_s > 0)
+    std::this_thread::sleep_for(std::chrono::duration<double>(delay_s));
   const Centre where = centre(cursor);
   const ExampleOptions& options = impl_->options;
   const Patch patch = read_patch(impl_->sources[static_cast<std::size_t>(where.volume)], where.position, options.patch_size,

@@ -2,6 +2,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -14,11 +15,18 @@ namespace floodtide::data {
 
 template <class Stream>
 struct BasicPrefetcher<Stream>::Impl {
-  struct Slot {
-    Cursor deliver;          // of the item that next() returns
-    Cursor read;             // of the item to read next
-    std::deque<Item> ready;  // oldest first
+  /// An item that is being read, or was.
+  struct Entry {
+    Item item;
     std::exception_ptr failure;
+    bool done = false;
+  };
+
+  struct Slot {
+    Cursor deliver;                            // of the item that next() returns
+    Cursor read;                               // of the item to read next
+    std::deque<std::shared_ptr<Entry>> items;  // oldest first; each is shared with its reader
+    bool failed = false;                       // nothing is read any more
   };
 
   const Stream& source;
@@ -28,23 +36,24 @@ struct BasicPrefetcher<Stream>::Impl {
   std::condition_variable changed;
   bool stopping = false;
   double waited_s = 0;
-  std::thread reader;
+  std::vector<std::thread> readers;
 
-  Impl(const Stream& items, const std::vector<Cursor>& cursors, int depth_per_slot)
-      : source(items), depth(static_cast<std::size_t>(depth_per_slot)) {
-    for (const Cursor& cursor : cursors) slots.push_back({cursor, cursor, {}, nullptr});
+  Impl(const Stream& stream, const std::vector<Cursor>& cursors, int depth_per_slot)
+      : source(stream), depth(static_cast<std::size_t>(depth_per_slot)) {
+    for (const Cursor& cursor : cursors) slots.push_back({cursor, cursor, {}});
   }
 
-  /// The slot with the fewest items ready, null if all are full or failed. The mutex is held.
+  /// The slot with the fewest items, null if all are full or failed. The mutex is held.
   Slot* neediest() {
     Slot* result = nullptr;
     for (Slot& slot : slots) {
-      if (slot.failure || slot.ready.size() >= depth) continue;
-      if (result == nullptr || slot.ready.size() < result->ready.size()) result = &slot;
+      if (slot.failed || slot.items.size() >= depth) continue;
+      if (result == nullptr || slot.items.size() < result->items.size()) result = &slot;
     }
     return result;
   }
 
+  /// What each reader does. Readers of one slot may end in any order: its entries keep theirs.
   void run() {
     std::unique_lock lock(mutex);
     for (;;) {
@@ -52,32 +61,42 @@ struct BasicPrefetcher<Stream>::Impl {
       changed.wait(lock, [&] { return stopping || (slot = neediest()) != nullptr; });
       if (stopping) return;
       const Cursor cursor = slot->read;
+      slot->read = source.next(cursor);
+      const auto entry = std::make_shared<Entry>();
+      slot->items.push_back(entry);
       lock.unlock();
-      std::exception_ptr failure;
-      Item item;
       try {
-        item = source.load(cursor);
+        entry->item = source.load(cursor);
       } catch (...) {
-        failure = std::current_exception();
+        entry->failure = std::current_exception();
       }
       lock.lock();
-      if (failure) {
-        slot->failure = failure;
-      } else {
-        slot->ready.push_back(std::move(item));
-        slot->read = source.next(cursor);
-      }
+      entry->done = true;
+      slot->failed = slot->failed || entry->failure;
       changed.notify_all();
     }
+  }
+
+  /// The next item of a slot, once it is there. The mutex is held.
+  Item take(Slot& slot, std::unique_lock<std::mutex>& lock) {
+    changed.wait(lock, [&] { return !slot.items.empty() && slot.items.front()->done; });
+    const std::shared_ptr<Entry> entry = slot.items.front();
+    if (entry->failure) std::rethrow_exception(entry->failure);  // it stays in front
+    slot.items.pop_front();
+    changed.notify_all();
+    return std::move(entry->item);
   }
 };
 
 template <class Stream>
-BasicPrefetcher<Stream>::BasicPrefetcher(const Stream& source, std::vector<Cursor> cursors, int depth) {
-  FLOODTIDE_REQUIRE(depth >= 1, invalid_argument, "prefetch: depth ", depth, " given, expected at least 1");
+BasicPrefetcher<Stream>::BasicPrefetcher(const Stream& source, std::vector<Cursor> cursors, int depth, int readers) {
+  FLOODTIDE_REQUIRE(depth >= 0, invalid_argument, "prefetch: depth ", depth, " given, expected at least 0");
+  FLOODTIDE_REQUIRE(readers >= 1, invalid_argument, "prefetch: ", readers, " readers given, expected at least 1");
   for (const Cursor& cursor : cursors) static_cast<void>(source.next(cursor));  // throws for a walker that is none
   impl_ = std::make_unique<Impl>(source, cursors, depth);
-  impl_->reader = std::thread([impl = impl_.get()] { impl->run(); });
+  for (int reader = 0; depth > 0 && reader < readers; ++reader) {
+    impl_->readers.emplace_back([impl = impl_.get()] { impl->run(); });
+  }
 }
 
 template <class Stream>
@@ -87,21 +106,16 @@ BasicPrefetcher<Stream>::~BasicPrefetcher() {
     impl_->stopping = true;
   }
   impl_->changed.notify_all();
-  impl_->reader.join();
+  for (std::thread& reader : impl_->readers) reader.join();
 }
 
 template <class Stream>
 auto BasicPrefetcher<Stream>::next(std::int64_t slot) -> Item {
   typename Impl::Slot& wanted = impl_->slots.at(static_cast<std::size_t>(slot));
-  const double start_s = now_s();
   std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait(lock, [&] { return !wanted.ready.empty() || wanted.failure; });
-  impl_->waited_s += now_s() - start_s;
-  if (wanted.ready.empty()) std::rethrow_exception(wanted.failure);
-  Item item = std::move(wanted.ready.front());
-  wanted.ready.pop_front();
+  const ScopedTimer timer(impl_->waited_s);
+  Item item = impl_->depth == 0 ? impl_->source.load(wanted.deliver) : impl_->take(wanted, lock);
   wanted.deliver = impl_->source.next(item.cursor);
-  impl_->changed.notify_all();
   return item;
 }
 

@@ -74,7 +74,7 @@ void FloodWalkers::start_prefetcher() {
   std::vector<data::Cursor> cursors;
   for (const Walker& walker : walkers_) cursors.push_back(walker.next_cursor(examples_));
   prefetcher_.reset();  // the old reader ends before the new one starts
-  prefetcher_ = std::make_unique<data::Prefetcher>(examples_, std::move(cursors), options().prefetch);
+  prefetcher_ = std::make_unique<data::Prefetcher>(examples_, std::move(cursors), options().prefetch, options().readers);
 }
 
 std::int64_t FloodWalkers::prepare() {

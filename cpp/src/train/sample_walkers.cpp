@@ -52,7 +52,9 @@ class SampleWalkers final : public Walkers {
 
   [[nodiscard]] Vec3 canvas_shape() const noexcept override { return {0, 0, 0}; }
   [[nodiscard]] Position position(std::int64_t slot) const override;
-  [[nodiscard]] View<const float, 3> canvas(std::int64_t) const override { return View<const float, 3>(nullptr, canvas_shape()); }
+  [[nodiscard]] View<const float, 3> canvas(std::int64_t) const override {
+    return View<const float, 3>(nullptr, canvas_shape());
+  }
   void resume(std::int64_t slot, const Position& position, View<const float, 3> canvas) override;
 
  private:
@@ -86,9 +88,8 @@ SampleWalkers::SampleWalkers(nn::UNet& network, const data::SampleSource& sample
                     " channels, samples have 1");
   FLOODTIDE_REQUIRE(format.outputs == net.classes, shape_mismatch, "train: samples have ", format.outputs,
                     " classes or targets, the network predicts ", net.classes);
-  FLOODTIDE_REQUIRE(format.labelled == (net.output == nn::Output::softmax), invalid_argument,
-                    "train: samples have ", format.labelled ? "classes" : "targets", ", the network's output is ",
-                    nn::name(net.output));
+  FLOODTIDE_REQUIRE(format.labelled == (net.output == nn::Output::softmax), invalid_argument, "train: samples have ",
+                    format.labelled ? "classes" : "targets", ", the network's output is ", nn::name(net.output));
   const Vec3 pool = network.total_pool();
   for (std::size_t axis = 0; axis < 3; ++axis) {
     FLOODTIDE_REQUIRE(format.shape[axis] % pool[axis] == 0, shape_mismatch, "train: samples of ", Show{format.shape},
@@ -156,13 +157,15 @@ nn::UNetBatch SampleWalkers::batch_of(std::int64_t first, std::int64_t count) {
   return result;
 }
 
-void SampleWalkers::compute(std::span<float> gradients, double scale, const nn::OnReady& on_ready, const nn::SumOverRanks& sum) {
+void SampleWalkers::compute(std::span<float> gradients, double scale, const nn::OnReady& on_ready,
+                            const nn::SumOverRanks& sum) {
   const ScopedTimer timer(metrics().compute_s);
   report_ = network_.loss_and_gradients(batch_of(0, prepared_), loss_, gradients, scale, on_ready, sum);
 }
 
 void SampleWalkers::compute_each(std::span<float> out_gradients, double scale) {
-  FLOODTIDE_REQUIRE(sums_per_pass() == 0, unsupported, "train: a loss over the global batch has no gradients of single walkers");
+  FLOODTIDE_REQUIRE(sums_per_pass() == 0, unsupported,
+                    "train: a loss over the global batch has no gradients of single walkers");
   const ScopedTimer timer(metrics().compute_s);
   const auto length = static_cast<std::size_t>(layout().size());
   std::ranges::fill(out_gradients, 0.0F);

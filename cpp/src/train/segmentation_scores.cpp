@@ -12,7 +12,8 @@
 namespace floodtide::train {
 namespace {
 
-constexpr double kSmallestProbability = 1e-7;  // about one rounding unit of a float: a certain error costs 16 nats, not infinity
+constexpr double kSmallestProbability =
+    1e-7;  // about one rounding unit of a float: a certain error costs 16 nats, not infinity
 
 /// Sums of one sample: cross-entropies in nats, and what counted.
 struct Sums {
@@ -32,8 +33,7 @@ Sums cross_entropy(View<const float, 4> probabilities, View<const std::uint8_t, 
 
 class Scorer {
  public:
-  Scorer(nn::UNet& network, const data::SampleFormat& format, SegmentationScores& scores)
-      : network_(network), scores_(scores) {
+  Scorer(nn::UNet& network, const data::SampleFormat& format, SegmentationScores& scores) : network_(network), scores_(scores) {
     const auto [z, y, x] = format.shape;
     probabilities_ = Tensor<float, 5>({1, z, y, x, format.outputs});
     predicted_ = Tensor<std::uint8_t, 3>(format.shape);

@@ -27,6 +27,16 @@ BENCHMARKS = {
     "step": ("floodtide.cli.bench_step:step", "A training step of one rank."),
     "forward": ("floodtide.cli.bench_step:forward", "A forward pass, as in segmentation."),
     "allreduce": ("floodtide.cli.bench_allreduce:command", "Sums of gradients over ranks."),
+    "train": (
+        "floodtide.cli.bench_train:command",
+        "Whole training steps, and what a setting costs.",
+    ),
+    "overlap": ("floodtide.cli.bench_overlap:command", "Communication that no computation hides."),
+    "stragglers": (
+        "floodtide.cli.bench_stragglers:command",
+        "One slow rank, and whom it holds up.",
+    ),
+    "stalls": ("floodtide.cli.bench_stalls:command", "Slow loads, with and without reading ahead."),
 }
 
 COLUMNS = ("name", "kernel", "threads", "ranks", "median_s", "gflops", "peak_gflops", "ratio")
@@ -102,7 +112,20 @@ def row_options(function: Callable[..., Iterable[dict[str, Any]]]) -> Callable[.
 
 
 EXTRA_COLUMNS = (
+    "step_s",
     "best_ratio",
+    "mean_ratio",
+    "cpu_ratio",
+    "exposed_s",
+    "predicted_s",
+    "model_ratio",
+    "wait_data_s",
+    "used",
+    "dropped",
+    "per_update",
+    "losses",
+    "last_bucket_s",
+    "exposed_share",
     "sent_bytes",
     "gb_per_s",
     "fovs_per_s",

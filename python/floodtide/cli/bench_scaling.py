@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import click
 
 from floodtide.cli.bench import Numbers, row_options, seconds_option
-from floodtide.errors import UnsupportedError
+from floodtide.cli.bench_ranks import start_ranks
 
 
 @click.command()
@@ -61,24 +58,9 @@ def command(
 
     Example: floodtide bench scaling --ranks 2 --json
     """
-    from floodtide import _comm, _core, _launch, bench
+    from floodtide import _comm, _core, bench
 
-    if _launch.launcher() is None:
-        sys.exit(_start(ranks))
-    _comm.init()
+    start_ranks("scaling", ranks)
     with bench.threads(threads):
         rows = _core.bench.scaling(_comm.current(), depth, list(fov), features, seconds, algorithm)
         return [bench.stamped(row) for row in rows] if _comm.rank() == 0 else []
-
-
-def _start(ranks: int) -> int:
-    """Run this command again on so many ranks; its exit status."""
-    mpiexec = Path(sys.executable).parent / "mpiexec"
-    if not mpiexec.exists():
-        raise UnsupportedError(
-            f"bench scaling: no mpiexec beside {sys.executable}; start it with your own: "
-            "mpiexec -n 2 floodtide bench scaling"
-        )
-    return subprocess.run(
-        [mpiexec, "-n", str(ranks), sys.executable, "-m", "floodtide", *sys.argv[1:]], check=False
-    ).returncode

@@ -42,6 +42,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--load-s", type=float, help="Seconds to read a patch.")
 @click.option("--moves", type=float, help="Fields of view on a patch.")
 @click.option("--prefetch", type=int, default=0, show_default=True, help="Patches read ahead.")
+@click.option("--readers", type=int, default=1, show_default=True, help="At a time, by each rank.")
 @click.option("--backup", type=float, default=0.0, help="Backup ranks, as a share.  [default: 0]")
 @click.option(
     "--late",

@@ -45,6 +45,7 @@ _SETTINGS: tuple[tuple[str, str], ...] = (
     ("Scaling of the rate", "schedule.scale"),
     ("Warm-up steps", "schedule.warmup_steps"),
     ("Allreduce", "comm.algorithm"),
+    ("Whose gradients make an update", "comm.mode"),
     ("Seed", "run.seed"),
 )
 _FOUND: tuple[tuple[str, str], ...] = (

@@ -47,6 +47,7 @@ class Options:
         load_s: Seconds to read a patch. None: the run's waits for patches, if it has any.
         moves: Fields of view on a patch; the run's.
         prefetch: Patches ready for each walker.
+        readers: Patches that a rank reads at a time, ahead.
         backup: Share of backup ranks.
         late: As in `Job`.
         algorithm: Of the allreduce.
@@ -68,6 +69,7 @@ class Options:
     load_s: float | None = None
     moves: float | None = None
     prefetch: int = 0
+    readers: int = 1
     backup: float = 0.0
     late: str = "abandon"
     algorithm: str = BEST
@@ -230,9 +232,13 @@ def _loading(options: Options, run: Calibration | None) -> Loading | None:
     if options.load_s is not None:
         if moves is None:
             raise InvalidArgumentError("--load-s needs --moves: fields of view on a patch")
-        return Loading(load_s=options.load_s, moves=moves, prefetch=options.prefetch)
-    if options.prefetch or (options.moves is not None and run is None):
-        raise InvalidArgumentError("--moves and --prefetch are for --load-s, which is not given")
+        return Loading(
+            load_s=options.load_s, moves=moves, prefetch=options.prefetch, readers=options.readers
+        )
+    if options.prefetch or options.readers != 1 or (options.moves is not None and run is None):
+        raise InvalidArgumentError(
+            "--moves, --prefetch and --readers are for --load-s, which is not given"
+        )
     if run and moves and run.stall_s > 0:
         return Loading(load_s=run.stall_s, moves=moves)
     return None

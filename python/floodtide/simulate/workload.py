@@ -86,13 +86,15 @@ class Loading:
         load_s: Seconds to read one.
         moves: Fields of view on a patch, 1 to 10,000; between two whole numbers, patches have the
             one or the other so that this is their mean. Every walker starts somewhere within a patch.
-        prefetch: Patches that a reader of the rank's own keeps ready for each walker, one after
-            the other; 0: read when needed, inside of the step.
+        prefetch: Patches that readers of the rank's own keep ready for each walker; 0: read when
+            needed, inside of the step.
+        readers: Patches that a rank reads at a time, ahead.
     """
 
     load_s: float
     moves: float
     prefetch: int = 0
+    readers: int = 1
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.load_s) and self.load_s >= 0):
@@ -101,6 +103,8 @@ class Loading:
             raise InvalidArgumentError(f"loading: {self.moves} moves a patch, expected 1 to 10,000")
         if self.prefetch < 0:
             raise InvalidArgumentError(f"loading: prefetch is {self.prefetch}, expected at least 0")
+        if self.readers < 1:
+            raise InvalidArgumentError(f"loading: {self.readers} readers, expected at least 1")
 
 
 class Patches:
@@ -131,7 +135,7 @@ class Patches:
         ]
         # Patches that wait for each walker, next one first, by the time at which they are read: all are, at the start.
         self._ready = [[np.zeros(shape) for _ in range(loading.prefetch)] for _ in range(walkers)]
-        self._reader_free = np.zeros(shape)
+        self._reader_free = np.zeros((loading.readers, *shape))
 
     def take(self, walker: int, step: int, now: Times) -> Times:
         """One move of a walker of every rank, which comes for it at `now`; returns when its patch is there."""
@@ -143,9 +147,11 @@ class Patches:
             return np.where(need, now + self._loading.load_s, now)
         queue = self._ready[walker]
         taken = np.where(need, np.maximum(now, queue[0]), now)
-        # The place that it leaves in the queue is filled as soon as the reader has done what was asked of it before.
-        read = np.maximum(self._reader_free, taken) + self._loading.load_s
-        self._reader_free = np.where(need, read, self._reader_free)
+        # The place that it leaves in the queue is filled as soon as a reader has done what was asked of it before.
+        first = self._reader_free.argmin(axis=0)[np.newaxis]
+        free = np.take_along_axis(self._reader_free, first, axis=0)[0]
+        read = np.maximum(free, taken) + self._loading.load_s
+        np.put_along_axis(self._reader_free, first, np.where(need, read, free)[np.newaxis], axis=0)
         moved = [*queue[1:], read]
         self._ready[walker] = [
             np.where(need, new, old) for new, old in zip(moved, queue, strict=True)

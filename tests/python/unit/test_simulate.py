@@ -140,6 +140,14 @@ def test_a_reader_that_is_too_slow_sets_the_pace() -> None:
     assert found.largest_loss == "input"
 
 
+def test_loads_at_a_time_hide_a_delay_that_one_reader_cannot() -> None:
+    delay_s = 10.0 * MOVES  # ten times the compute of a patch
+    for readers, expected_s in ((1, delay_s / MOVES), (5, delay_s / MOVES / 5), (11, 1.0)):
+        loading = Loading(load_s=delay_s, moves=MOVES, prefetch=12, readers=readers)
+        found = simulate.simulate(job(loading=loading), 2, steps=20 * MOVES * REPLICAS)
+        assert found.step_s == pytest.approx(expected_s, rel=0.02)
+
+
 def test_walkers_of_a_rank_share_its_reader() -> None:
     shared = job(loading=Loading(load_s=10.0, moves=8, prefetch=2), walkers_per_rank=2)
     found = simulate.simulate(shared, 1, steps=40 * 8 * REPLICAS)
@@ -253,6 +261,7 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: simulate.simulate(job(), 2**19), "524288 ranks .* expected at most"),
     (lambda: simulate.simulate(job(), 1, seed=2**64), "seed below 2"),
     (lambda: Loading(load_s=1.0, moves=2, prefetch=-1), "prefetch is -1"),
+    (lambda: Loading(load_s=1.0, moves=2, prefetch=1, readers=0), "0 readers"),
     (lambda: job(walkers_per_rank=0), "0 walkers"),
     (lambda: job(update_s=-1.0), "update of -1.0"),
     (lambda: job(backup=math.inf), "backup share is inf"),

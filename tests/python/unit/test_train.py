@@ -258,6 +258,8 @@ def test_accumulated_fovs_and_traces(folder: Path) -> None:
     ("key", "value", "message"),
     [
         ("training.accumulate", 0, "accumulate is 0, expected at least 1"),
+        ("data.prefetch", -1, "prefetch is -1, expected at least 0"),
+        ("data.readers", 0, "readers is 0, expected at least 1"),
         ("training.epochs", 0, "epochs is 0, expected at least 1"),
         ("training.on_exhausted", "wait", "expected 'cycle', 'join' or 'stop'"),
         ("comm.exactness", "bits", "expected 'run' or 'workers'"),
@@ -299,3 +301,25 @@ def test_signal_saves_after_the_step_and_gives_the_handler_back(folder: Path) ->
     assert same_parameters(
         resumed.model, trained(folder, "no-signal", training={"steps": 30}).model
     )
+
+
+def test_signal_ends_a_loop_of_steps(folder: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    sections = {"run": {"dir": str(folder / "loop")}, "training": {"steps": 30}}
+    trainer = Trainer(config.from_dict(document(folder, **sections)))
+    with trainer.watching_signals():
+        while not trainer.stopped:
+            if trainer.steps_done == 5:
+                os.kill(os.getpid(), signal.SIGTERM)
+            trainer.step()
+    trainer.close()
+    assert (trainer.steps_done, trainer.complete) == (6, False)
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert (folder / "loop" / "checkpoints" / "step-6.h5").exists()
+
+
+def test_examples_and_weights_do_not_depend_on_prefetch(folder: Path) -> None:
+    usual = trained(folder, "prefetched", training={"steps": 30})
+    for name, values in (("none", {"prefetch": 0}), ("many", {"prefetch": 3, "readers": 4})):
+        other = trained(folder, f"prefetch-{name}", data=values, training={"steps": 30})
+        assert same_parameters(usual.model, other.model)

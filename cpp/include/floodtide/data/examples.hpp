@@ -76,30 +76,34 @@ class ExampleSource {
   [[nodiscard]] Example load(const Cursor& cursor) const;
   /// The cursor after this one: the next epoch begins where the shard ends.
   [[nodiscard]] Cursor next(const Cursor& cursor) const;
+  /// For benchmarks: from now on every load() begins with so many seconds of sleep, as if the files were far away.
+  void set_load_delay(double seconds) noexcept;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// Reads ahead on one thread, so that a training step does not wait for files. `Stream` is ExampleSource or SampleSource:
-/// what has load(cursor) and next(cursor).
+/// Reads ahead on threads of its own, so that a training step does not wait for files. `Stream` is ExampleSource or
+/// SampleSource: what has load(cursor) and next(cursor).
 template <class Stream>
 class BasicPrefetcher {
  public:
   using Item = decltype(std::declval<const Stream&>().load(Cursor{}));
 
-  /// One slot for each cursor, the first item that it delivers; `depth` items are read ahead for each slot. `source` must
-  /// outlive the prefetcher.
-  BasicPrefetcher(const Stream& source, std::vector<Cursor> cursors, int depth);
-  /// Stops the reader after the item it is reading.
+  /// One slot for each cursor, the first item that it delivers; `depth` items are read ahead for each slot, `readers` of them at
+  /// a time over all slots. Depth 0 reads an item when it is asked for. `source` must outlive the prefetcher. Throws
+  /// Error(invalid_argument) for a negative depth or no reader, Error(out_of_range) for a walker that does not exist.
+  BasicPrefetcher(const Stream& source, std::vector<Cursor> cursors, int depth, int readers);
+  /// Stops every reader after the item it is reading.
   ~BasicPrefetcher();
   BasicPrefetcher(BasicPrefetcher&&) = delete;
   BasicPrefetcher& operator=(BasicPrefetcher&&) = delete;
   BasicPrefetcher(const BasicPrefetcher&) = delete;
   BasicPrefetcher& operator=(const BasicPrefetcher&) = delete;
 
-  /// The next item of a slot; waits for it. Rethrows what reading it threw, every time it is asked for.
+  /// The next item of a slot, in the order of its cursors; waits for it. Rethrows what reading it threw, every time it is asked
+  /// for.
   [[nodiscard]] Item next(std::int64_t slot);
   /// The cursor of the item that next(slot) will return: what a checkpoint stores.
   [[nodiscard]] Cursor cursor(std::int64_t slot) const;

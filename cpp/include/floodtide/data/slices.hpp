@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "floodtide/data/samples.hpp"
@@ -31,6 +32,8 @@ struct SliceAugmentation {
 
 /// Which patients a source takes.
 enum class SlicePart { all, training, validation };
+/// "all", "training" or "validation". Throws Error(invalid_argument) for another name.
+[[nodiscard]] SlicePart slice_part_named(std::string_view name);
 
 struct SliceOptions {
   std::array<std::int64_t, 2> size{};  ///< (y, x): the centre is cut out, or `outside` put around; (0, 0): as stored

@@ -19,7 +19,8 @@ struct WalkersOptions {
   int rank = 0;
   int ranks = 1;
   std::uint64_t seed = 0;
-  int prefetch = 2;         ///< examples that each walker has ready in advance
+  int prefetch = 2;         ///< examples that each walker has ready in advance; 0: each is read when it is needed
+  int readers = 1;          ///< of them read at a time, over all walkers of the rank
   bool cycle = true;        ///< a walker that has been through its shard begins its next epoch, as often as it takes
   std::int64_t epochs = 1;  ///< otherwise: passes through its shard after which a walker has no more examples
 };
@@ -34,7 +35,8 @@ struct PassResult {
 /// ranks; what it throws concerns this rank only, except for what `sum` throws in compute().
 class Walkers {
  public:
-  /// Throws Error(invalid_argument) if there are fewer walkers than ranks, or prefetch or epochs are below 1.
+  /// Throws Error(invalid_argument) if there are fewer walkers than ranks, readers or epochs are below 1, or prefetch is below
+  /// 0.
   explicit Walkers(const WalkersOptions& options);
   Walkers(const Walkers&) = delete;
   Walkers& operator=(const Walkers&) = delete;

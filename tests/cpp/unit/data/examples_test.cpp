@@ -252,18 +252,48 @@ TEST(Prefetcher, DeliversEverySlotInOrderFromItsCursorAcrossEpochs) {
   const Scene scene = make_scene(folder);
   const ExampleSource source({scene.options}, options_of(2));
   const Cursor late{0, 4, source.per_walker(0) - 2};
-  Prefetcher prefetcher(source, {late, {1, 0, 0}}, 3);
-  Cursor expected = late;
-  for (std::int64_t i = 0; i < 8; ++i) {
-    EXPECT_EQ(prefetcher.cursor(0), expected);
-    const Example example = prefetcher.next(0);
-    EXPECT_EQ(example.cursor, expected);
-    EXPECT_EQ(values(example.image), values(source.load(expected).image));
-    expected = source.next(expected);
-    EXPECT_EQ(prefetcher.next(1).cursor, (Cursor{1, 0, i}));
+  for (const auto& [depth, readers] : {std::pair{0, 1}, {3, 1}, {3, 4}}) {
+    Prefetcher prefetcher(source, {late, {1, 0, 0}}, depth, readers);
+    Cursor expected = late;
+    for (std::int64_t i = 0; i < 8; ++i) {
+      EXPECT_EQ(prefetcher.cursor(0), expected);
+      const Example example = prefetcher.next(0);
+      EXPECT_EQ(example.cursor, expected);
+      EXPECT_EQ(values(example.image), values(source.load(expected).image));
+      expected = source.next(expected);
+      EXPECT_EQ(prefetcher.next(1).cursor, (Cursor{1, 0, i}));
+    }
+    EXPECT_EQ(expected.epoch, 5);
   }
-  EXPECT_EQ(expected.epoch, 5);
-  EXPECT_GE(prefetcher.wait_s(), 0.0);
+}
+
+TEST(Prefetcher, ReadersOfASlotMayEndInAnyOrder) {
+  const TemporaryFolder folder;
+  const Scene scene = make_scene(folder);
+  const ExampleSource source({scene.options}, options_of(1));
+  for (int round = 0; round < 20; ++round) {
+    Prefetcher prefetcher(source, {{0, 0, 0}}, 8, 4);
+    for (std::int64_t i = 0; i < 24; ++i) EXPECT_EQ(prefetcher.next(0).cursor, (Cursor{0, 0, i}));
+  }
+}
+
+TEST(Prefetcher, WithoutDepthNothingIsReadBeforeItIsAskedFor) {
+  const TemporaryFolder folder;
+  const Scene scene = make_scene(folder);
+  ExampleSource source({scene.options}, options_of(1));
+  Prefetcher prefetcher(source, {{0, 0, 0}}, 0, 1);
+  source.set_load_delay(0.02);
+  static_cast<void>(prefetcher.next(0));
+  static_cast<void>(prefetcher.next(0));
+  EXPECT_GE(prefetcher.wait_s(), 0.04);  // each had to be waited for
+}
+
+TEST(Prefetcher, RefusesDepthsAndReadersThatDoNotExist) {
+  const TemporaryFolder folder;
+  const Scene scene = make_scene(folder);
+  const ExampleSource source({scene.options}, options_of(1));
+  expect_error([&] { Prefetcher(source, {{0, 0, 0}}, -1, 1); }, ErrorCode::invalid_argument, {"depth -1"});
+  expect_error([&] { Prefetcher(source, {{0, 0, 0}}, 1, 0); }, ErrorCode::invalid_argument, {"0 readers"});
 }
 
 TEST(Prefetcher, PassesTheReadersErrorOn) {
@@ -274,9 +304,11 @@ TEST(Prefetcher, PassesTheReadersErrorOn) {
   write_dataset<float>(folder.file("nan.h5"), "d", shape, scene.image);
   scene.options.image = folder.file("nan.h5:d");
   const ExampleSource source({scene.options}, options_of(1));
-  Prefetcher prefetcher(source, {{0, 0, 0}}, 2);
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    expect_error([&] { static_cast<void>(prefetcher.next(0)); }, ErrorCode::invalid_file, {"nan.h5:d", "nan"});
+  for (const auto& [depth, readers] : {std::pair{0, 1}, {2, 1}, {4, 3}}) {
+    Prefetcher prefetcher(source, {{0, 0, 0}}, depth, readers);
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      expect_error([&] { static_cast<void>(prefetcher.next(0)); }, ErrorCode::invalid_file, {"nan.h5:d", "nan"});
+    }
   }
 }
 
@@ -285,7 +317,7 @@ TEST(Prefetcher, EndsWhileExamplesAreWaiting) {
   const Scene scene = make_scene(folder);
   const ExampleSource source({scene.options}, options_of(4));
   for (int depth = 1; depth < 4; ++depth) {
-    const Prefetcher prefetcher(source, {{0, 0, 0}, {1, 0, 0}, {2, 0, 0}, {3, 0, 0}}, depth);
+    const Prefetcher prefetcher(source, {{0, 0, 0}, {1, 0, 0}, {2, 0, 0}, {3, 0, 0}}, depth, depth);
   }
 }
 

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide bench overlap`: the part of the gradients' communication that no computation hides."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from floodtide.cli.bench_ranks import require_several_ranks, training_benchmark
+
+if TYPE_CHECKING:
+    from floodtide.bench_training import Laboratory
+
+WARM_UP = 4  # steps; the first one also fixes the order of buckets
+Event = dict[str, Any]
+
+
+@training_benchmark("overlap", ranks=2, depth=9, fov="33", features=32)
+@click.option(
+    "--wire-ms",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="Time that a rank's messages of a step take on the wire, one after another.",
+)
+@click.option(
+    "--latency-us",
+    type=click.FloatRange(min=0.0),
+    default=20.0,
+    show_default=True,
+    help="Time that each message takes in addition.",
+)
+@click.option(
+    "--bucket-mib",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=0.25,
+    show_default=True,
+    help="As `comm.bucket_mib`.",
+)
+@click.option(
+    "--algorithm", default="ring", show_default=True, help="Allreduce, as `comm.algorithm`."
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=40,
+    show_default=True,
+    help="Of each kind, besides a few to warm up.",
+)
+def command(
+    lab: Laboratory,
+    wire_ms: float,
+    latency_us: float,
+    bucket_mib: float,
+    algorithm: str,
+    steps: int,
+) -> Iterator[dict[str, Any]]:
+    """Train behind a slow wire and without it, in turn, and see from the timeline what communication is exposed.
+
+    Messages travel at once, but their receiver takes none before a wire of that speed would have brought it: it
+    costs no time of a core. `exposed_s` is the time from the end of the slowest rank's backward pass to the end of the
+    last sum on any rank: communication that nothing hid, without waits for slower ranks. Beside it stand `predicted_s`,
+    from when each bucket was ready and how long the wire needs for it, and `last_bucket_s`, the last bucket's time on
+    the wire, which no overlap can hide; `ratio` is exposed_s by last_bucket_s, `exposed_share` exposed_s by the step's
+    time.
+
+    Example: floodtide bench overlap --wire-ms 20 --json
+    """
+    from floodtide import _comm, _core
+
+    require_several_ranks("overlap")
+    comm = _comm.current()
+    settings: dict[str, dict[str, Any]] = {
+        "run": {"trace": True},
+        "comm": {"algorithm": algorithm, "bucket_mib": bucket_mib, "timeout_s": 0.0},
+    }
+    usual = lab.trainer("usual", settings)
+    for _ in range(WARM_UP):
+        usual.step()
+    before = comm.traffic["bytes"]
+    usual.step()
+    sent_bytes = comm.traffic["bytes"] - before
+    slow_wire = _core.comm.delayed(comm, latency_us * 1e-6, sent_bytes / (wire_ms * 1e-3))
+    slow = lab.trainer("slow", settings, comm=slow_wire)
+    for _ in range(WARM_UP):
+        slow.step()
+    for _ in range(steps):
+        slow.step()
+        usual.step()
+    for name, wire_s in (("slow", wire_ms * 1e-3), ("usual", 0.0)):
+        events = lab.trace(name)
+        if events:
+            yield {
+                "name": f"overlap, wire of {wire_ms:g} ms" if wire_s else "overlap, no wire",
+                "kernel": algorithm,
+                "transport": comm.description,
+                "sent_bytes": sent_bytes,
+                **summary(events, wire_s, steps),
+            }
+
+
+def summary(events: Sequence[Event], wire_s: float, steps: int) -> dict[str, Any]:
+    """A row from the timelines of all ranks: medians over the last `steps` steps.
+
+    Args:
+        events: Chrome trace events of type X: `compute`, `update` on the track `step`, `allreduce` with its bucket and
+            bytes on `communication`; times in microseconds.
+        wire_s: Time of all buckets on the wire.
+        steps: How many steps count.
+    """
+    by_step: dict[int, list[Event]] = {}
+    for event in events:
+        by_step.setdefault(event["args"].get("step", -1), []).append(event)
+    whole = [
+        number
+        for number, found in by_step.items()
+        if {"compute", "allreduce", "update"} <= {event["name"] for event in found}
+    ]
+    seen = [step(by_step[number], wire_s) for number in sorted(whole)[-steps:]]
+    result = {
+        key: statistics.median(one[key] for one in seen)
+        for key in ("step_s", "exposed_s", "predicted_s", "last_bucket_s")
+    }
+    step_s = result.pop("step_s")
+    return {
+        "samples": len(seen),
+        "median_s": step_s,
+        "buckets": seen[0]["buckets"],
+        "exposed_p90_s": statistics.quantiles([one["exposed_s"] for one in seen], n=10)[-1]
+        if len(seen) > 1
+        else seen[0]["exposed_s"],
+        **result,
+        "ratio": result["exposed_s"] / result["last_bucket_s"] if wire_s else None,
+        "exposed_share": result["exposed_s"] / step_s,
+    }
+
+
+def step(events: Sequence[Event], wire_s: float) -> dict[str, Any]:
+    """One step's seconds: `step_s`, `exposed_s`, `predicted_s`, `last_bucket_s`; and its number of `buckets`."""
+    from floodtide.simulate.gradient import exposed_s
+
+    computed_us = max(_end(event) for event in events if event["name"] == "compute")
+    sums = [event for event in events if event["name"] == "allreduce"]
+    count = 1 + max(event["args"]["bucket"] for event in sums)
+    # A bucket is ready when the last rank has it.
+    ready_us = [
+        max(event["ts"] for event in sums if event["args"]["bucket"] == bucket)
+        for bucket in range(count)
+    ]
+    sizes = {event["args"]["bucket"]: event["args"]["bytes"] for event in sums}
+    cost_s = [wire_s * sizes[bucket] / sum(sizes.values()) for bucket in range(count)]
+    return {
+        "step_s": (max(map(_end, events)) - min(event["ts"] for event in events)) * 1e-6,
+        "exposed_s": max(0.0, max(map(_end, sums)) - computed_us) * 1e-6,
+        "predicted_s": exposed_s([us * 1e-6 for us in ready_us], cost_s),
+        "last_bucket_s": cost_s[-1],
+        "buckets": count,
+    }
+
+
+def _end(event: Event) -> float:
+    return float(event["ts"] + event["dur"])

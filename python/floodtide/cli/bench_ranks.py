@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that benchmarks of several ranks share, and starting their ranks."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from floodtide.cli.bench import Numbers, row_options
+from floodtide.errors import InvalidArgumentError, UnsupportedError
+
+
+def start_ranks(name: str, ranks: int) -> None:
+    """Join the ranks that mpiexec has started, or run this command again on so many and exit as they do.
+
+    Args:
+        name: The benchmark, for messages.
+        ranks: How many to start.
+    """
+    from floodtide import _comm, _launch, _run
+
+    if _launch.launcher() is not None:
+        _comm.init()
+        return
+    mpiexec = Path(sys.executable).parent / "mpiexec"
+    if not mpiexec.exists():
+        raise UnsupportedError(
+            f"bench {name}: no mpiexec beside {sys.executable}; start it with your own: "
+            f"mpiexec -n {ranks} floodtide bench {name}"
+        )
+    command = [str(mpiexec), "-n", str(ranks), sys.executable, "-m", "floodtide", *sys.argv[1:]]
+    sys.exit(subprocess.run(command, check=False, env=_run.environment(ranks)).returncode)
+
+
+def training_benchmark(
+    name: str, *, ranks: int, depth: int, fov: str, features: int
+) -> Callable[[Callable[..., Iterable[dict[str, Any]]]], click.Command]:
+    """Make a benchmark of trainings a command, with these defaults.
+
+    Its function is called on every rank with `lab` (a `floodtide.bench_training.Laboratory`) and its own options, and
+    yields rows; rank 0's are printed.
+    """
+    options = (
+        click.option(
+            "--ranks",
+            type=click.IntRange(min=1),
+            default=ranks,
+            show_default=True,
+            help="Ranks to start, unless mpiexec has.",
+        ),
+        click.option(
+            "--threads",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Threads of each rank.",
+        ),
+        click.option(
+            "--depth",
+            type=click.IntRange(min=1),
+            default=depth,
+            show_default=True,
+            help="Modules of the network.",
+        ),
+        click.option(
+            "--fov", type=Numbers(3), default=fov, show_default=True, help="Field of view, z,y,x."
+        ),
+        click.option(
+            "--features",
+            type=click.IntRange(min=1),
+            default=features,
+            show_default=True,
+            help="Feature maps.",
+        ),
+    )
+
+    def decorate(function: Callable[..., Iterable[dict[str, Any]]]) -> click.Command:
+        @functools.wraps(function)
+        def call(
+            *,
+            ranks: int,
+            threads: int,
+            depth: int,
+            fov: tuple[int, int, int],
+            features: int,
+            **own: Any,
+        ) -> Iterable[dict[str, Any]]:
+            start_ranks(name, ranks)
+            return _rows(function, threads, {"depth": depth, "fov": fov, "features": features}, own)
+
+        decorated: Any = row_options(call)
+        for option in reversed(options):
+            decorated = option(decorated)
+        command: click.Command = click.command(name=name)(decorated)
+        return command
+
+    return decorate
+
+
+def _rows(
+    function: Callable[..., Iterable[dict[str, Any]]],
+    threads: int,
+    network: dict[str, Any],
+    own: dict[str, Any],
+) -> Iterable[dict[str, Any]]:
+    from floodtide import _comm, bench, bench_training
+
+    common = {"ranks": _comm.size(), "threads": threads}
+    with (
+        bench.threads(threads),
+        bench_training.laboratory(bench_training.Network(**network), threads) as lab,
+    ):
+        for row in function(lab=lab, **own):
+            if _comm.rank() == 0:
+                yield bench.stamped({**row, **common})
+
+
+def require_several_ranks(name: str) -> None:
+    """Raise InvalidArgumentError, on all ranks, if there is one only."""
+    from floodtide import _comm
+
+    if _comm.size() == 1:
+        error = InvalidArgumentError(
+            f"bench {name}: one rank waits for nobody; start 2 or more ranks"
+        )
+        error.agreed = True
+        raise error

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide bench stalls`: training with slow loads, with and without reading ahead, beside the model's prediction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from floodtide.cli.bench_ranks import training_benchmark
+
+if TYPE_CHECKING:
+    from floodtide.bench_training import Laboratory
+    from floodtide.train import Trainer
+
+MOST_MOVES = 27  # on a patch
+
+# The network stays as it is, and leaves an unvisited voxel just about a reason to move there (with this seed and the
+# usual size): patches have 4 moves on average, some 1, some 20, so that ranks need patches at different steps.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "run": {"seed": 2},
+    "optimizer": {"lr": 1e-12},
+    "training": {"seed_pad": 0.05, "threshold": 0.045},
+}
+
+
+@training_benchmark("stalls", ranks=2, depth=3, fov="9", features=8)
+@click.option(
+    "--delay",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Sleep before each load, in multiples of the time that all moves on a patch take.",
+)
+@click.option(
+    "--prefetch",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="As `data.prefetch`, with reading ahead.",
+)
+@click.option(
+    "--readers",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="As `data.readers`, with reading ahead.",
+)
+@click.option(
+    "--patches",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Of each rank and round that are loaded inside of the step.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=4, show_default=True, help="Of all kinds."
+)
+def command(
+    lab: Laboratory, delay: float, prefetch: int, readers: int, patches: int, rounds: int
+) -> Iterator[dict[str, Any]]:
+    """Train with loads that take far longer than the compute between them: with `data.prefetch` and without.
+
+    A row's `step_s` is the mean time of a step, `ratio` that by the same training's without the delay, `predicted_s`
+    what the model of `floodtide simulate` says (from the undisturbed step, the delay and the measured number of moves
+    on a patch), `model_ratio` the measured time by it. To hide a delay of d times the compute of a patch, more than d
+    loads have to be under way: `--readers`.
+
+    Example: floodtide bench stalls --delay 10 --json
+    """
+    from floodtide import _comm
+    from floodtide.bench_training import delay_loads
+
+    ahead = {"data": {"prefetch": prefetch, "readers": readers}, **SETTINGS}
+    undelayed = Measured(lab.trainer("undelayed", ahead))
+    inside = Measured(lab.trainer("inside", {"data": {"prefetch": 0}, **SETTINGS}))
+    hidden = Measured(lab.trainer("hidden", ahead))
+
+    probe = Measured(undelayed.trainer)
+    probe.drain(MOST_MOVES)
+    probe.run(10 * MOST_MOVES)
+    moves = probe.moves
+    delay_s = delay * moves * probe.step_s
+    for disturbed in (inside, hidden):
+        delay_loads(disturbed.trainer, delay_s)
+    for _ in range(rounds):
+        undelayed.run(round(4 * patches * moves))
+        inside.run(round(patches * moves))
+        hidden.drain(round((prefetch + 2) * moves))  # uses up what was read while others trained
+        hidden.run(round(4 * patches * moves))
+
+    inside_s = predict(undelayed.step_s, delay_s, inside.moves, _comm.size())
+    ahead_s = predict(undelayed.step_s, delay_s, hidden.moves, _comm.size(), prefetch, readers)
+    for name, measured, predicted_s in (
+        ("undelayed", undelayed, None),
+        ("inside", inside, inside_s),
+        ("ahead", hidden, ahead_s),
+    ):
+        row = {
+            "name": f"stalls, {name}",
+            "kernel": f"delay {1e3 * delay_s:.3g} ms" if measured is not undelayed else "no delay",
+            "samples": measured.steps,
+            "step_s": measured.step_s,
+            "ratio": measured.step_s / undelayed.step_s,
+            "moves": measured.moves,
+            "wait_data_s": measured.sums["data_s"] / _comm.size() / measured.steps,
+        }
+        if predicted_s:
+            row |= {"predicted_s": predicted_s, "model_ratio": measured.step_s / predicted_s}
+        yield row
+
+
+@dataclass
+class Measured:
+    """A training and what its measured steps took, over all ranks."""
+
+    trainer: Trainer
+    seconds: float = 0.0
+    steps: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+
+    def run(self, steps: int) -> None:
+        """Measure so many steps. Collective."""
+        from floodtide import _comm
+        from floodtide.bench_training import slowest, take_metrics
+
+        self.drain(1)  # all ranks begin together
+        _comm.current().barrier()
+        start_s = time.perf_counter()
+        for _ in range(steps):
+            self.trainer.step()
+        self.seconds += slowest(time.perf_counter() - start_s)
+        self.steps += steps
+        for key, value in take_metrics(self.trainer).items():
+            self.sums[key] = self.sums.get(key, 0.0) + value
+
+    def drain(self, steps: int) -> None:
+        """Do so many steps that do not count. Collective."""
+        from floodtide.bench_training import take_metrics
+
+        for _ in range(steps):
+            self.trainer.step()
+        take_metrics(self.trainer)
+
+    @property
+    def step_s(self) -> float:
+        """Mean seconds of a step."""
+        return self.seconds / self.steps
+
+    @property
+    def moves(self) -> float:
+        """Mean fields of view on a patch."""
+        return self.sums["fovs"] / self.sums["examples"]
+
+
+def predict(
+    step_s: float, load_s: float, moves: float, ranks: int, prefetch: int = 0, readers: int = 1
+) -> float:
+    """Seconds of a step by the model of `floodtide simulate`.
+
+    Args:
+        step_s: Of a step without loads.
+        load_s: Of a load.
+        moves: Fields of view on a patch.
+        ranks: With one walker each.
+        prefetch: Patches read ahead; 0: inside of the step.
+        readers: Patches that a rank reads at a time.
+    """
+    from floodtide.simulate.gradient import Bucket
+    from floodtide.simulate.model import Job, simulate
+    from floodtide.simulate.workload import Compute, Loading
+
+    job = Job(
+        compute=Compute(mean_s=step_s),
+        buckets=(Bucket(bytes=1, ready=1.0),),
+        allreduce_s=lambda *_: 0.0,  # in the step already
+        loading=Loading(load_s=load_s, moves=moves, prefetch=prefetch, readers=readers),
+    )
+    return simulate(job, ranks, steps=20_000).step_s

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide bench stragglers`: one slow rank, with averages over all ranks and over the first to be ready."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from floodtide.cli.bench_ranks import require_several_ranks, training_benchmark
+
+if TYPE_CHECKING:
+    from floodtide.bench_training import Laboratory
+
+TRAINED, HELD_OUT = "0:54,0:80,0:80", "54:80,0:80,0:80"  # boxes of the laboratory's volume
+KINDS: dict[str, dict[str, Any]] = {
+    "synchronous": {"mode": "synchronous"},
+    "partial, drop": {"mode": "partial", "late": "drop"},
+    "partial, carry": {"mode": "partial", "late": "carry"},
+}
+
+
+@training_benchmark("stragglers", ranks=4, depth=3, fov="9", features=8)
+@click.option(
+    "--sleep-ms",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="Sleep of every rank in each step, so that a step is not held by the cores that ranks share.",
+)
+@click.option(
+    "--slowed",
+    type=click.FloatRange(min=1.0),
+    default=5.0,
+    show_default=True,
+    help="How many times as long the last rank sleeps.",
+)
+@click.option(
+    "--contributors",
+    type=click.IntRange(min=1),
+    default=None,
+    help="As `comm.contributors`; default: all ranks but one.",
+)
+@click.option("--steps", type=click.IntRange(min=2), default=300, show_default=True)
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Trainings a kind."
+)
+def command(
+    lab: Laboratory,
+    sleep_ms: float,
+    slowed: float,
+    contributors: int | None,
+    steps: int,
+    seeds: int,
+) -> Iterator[dict[str, Any]]:
+    """Train with ranks that are alike, and with one of them slowed, to the end of so many updates.
+
+    A row's `step_s` is its mean time of an update over all seeds, `ratio` that by the first row's, of the synchronous
+    training without a slow rank. `used` and `dropped` are the fields of view whose gradients went into an update or
+    came too late, `per_update` the used ones of an update; `losses` the cross-entropy of a fixed held-out set after the
+    last update, by seed.
+
+    Example: floodtide bench stragglers --slowed 5 --json
+    """
+    from floodtide import _comm
+
+    require_several_ranks("stragglers")
+    last = _comm.rank() == _comm.size() - 1
+    count = contributors or _comm.size() - 1
+    reference_s = 0.0
+    for kind, slow in (("synchronous", False), *((kind, True) for kind in KINDS)):
+        settings = dict(KINDS[kind])
+        if settings["mode"] == "partial":
+            settings["contributors"] = count
+        sleep_s = 1e-3 * sleep_ms * (slowed if slow and last else 1.0)
+        runs = [
+            train(lab, f"{kind}-{slow}-{seed}", seed, settings, steps, sleep_s)
+            for seed in range(seeds)
+        ]
+        update_s = statistics.fmean(run.update_s for run in runs)
+        reference_s = reference_s or update_s
+        used = sum(run.used for run in runs)
+        yield {
+            "name": f"stragglers, {'one slow' if slow else 'none'}",
+            "kernel": kind,
+            "samples": steps * seeds,
+            "step_s": update_s,
+            "ratio": update_s / reference_s,
+            "used": used,
+            "dropped": sum(run.dropped for run in runs),
+            "per_update": used / (steps * seeds),
+            "losses": [round(run.loss, 4) for run in runs],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Of a training: seconds of an update, fields of view used and dropped on all ranks, loss on the validation set."""
+
+    update_s: float
+    used: int
+    dropped: int
+    loss: float
+
+
+def train(
+    lab: Laboratory, name: str, seed: int, settings: dict[str, Any], steps: int, sleep_s: float
+) -> Outcome:
+    """Train to the end; this rank sleeps so long in each of its steps. Collective."""
+    from floodtide import _comm
+    from floodtide.rundir import read_log
+
+    sections = {
+        "run": {"seed": seed},
+        "training": {"steps": steps},
+        "comm": settings,
+        "validation": {"box": HELD_OUT, "centres": 64},
+    }
+    trainer = lab.trainer(name, sections, overrides=[f"data.volumes.0.box={TRAINED}"])
+    marks: list[tuple[int, float]] = []
+
+    def sleep(done: int, total: int) -> None:
+        marks.append((done, time.perf_counter()))
+        time.sleep(sleep_s)
+
+    trainer.run(sleep)
+    outcome = None
+    if _comm.rank() == 0:
+        records = read_log(trainer.directory / "log.jsonl")
+        sums = [record for record in records if record["kind"] == "train"]
+        dropped = sum(record["dropped"] for record in sums)
+        outcome = Outcome(
+            update_s=(marks[-1][1] - marks[0][1]) / (marks[-1][0] - marks[0][0]),
+            used=sum(record["fovs"] for record in sums) - dropped,
+            dropped=dropped,
+            loss=records[-1]["first_pass"]["cross_entropy"],
+        )
+    agreed: Outcome = _comm.broadcast_object(outcome)
+    return agreed

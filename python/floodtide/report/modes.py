@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs whose ranks wait for each other beside those whose ranks do not: what an update and a second are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide.report import style
+from floodtide.report.curves import column, smoothed
+from floodtide.report.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def modes_figure(runs: Sequence[Run]) -> str | None:
+    """Loss against updates and against time, and how many updates old gradients were.
+
+    Held-out cross-entropy (of flood-filling networks in the first pass) where a run has validated at least twice, else the training loss.
+
+    Returns:
+        An SVG as data URI, or None if all ranks of all runs waited for each other.
+    """
+    if all(mode(run) == "synchronous" for run in runs) or not any(run.train for run in runs):
+        return None
+    validated = all(len(run.validation) > 1 for run in runs)
+    with style.figure(10.5, 3.3) as drawn:
+        axes = drawn.subplots(1, 3)
+        for index, run in enumerate(runs):
+            colour = style.series_colour(index)
+            for axis, key in zip(axes, ("step", "time_s"), strict=False):
+                x, loss = held_out(run, key) if validated else training(run, key)
+                axis.plot(x, loss, color=colour, label=f"{run.name}: {mode(run)}")
+            steps, staleness = column(run.train, "staleness")
+            axes[2].plot(steps, staleness, color=colour)
+        what = "held-out cross-entropy" if validated else "training loss (exponential mean)"
+        for axis, title, unit in zip(
+            axes,
+            ("Loss against updates", "Loss against time", "Staleness of gradients"),
+            ("step (optimizer updates)", "time (s)", "step (optimizer updates)"),
+            strict=True,
+        ):
+            axis.set_title(title)
+            axis.set_xlabel(unit)
+            _few_ticks(axis)
+        axes[0].set_ylabel(what)
+        axes[2].set_ylabel("updates, mean")
+        axes[2].set_ylim(bottom=0.0)
+        axes[0].legend(loc="upper right")
+        return style.data_uri(drawn, "svg")
+
+
+def mode(run: Run) -> str:
+    """How ranks wait for each other; runs from before the setting existed were synchronous."""
+    return str(run.config.get("comm", {}).get("mode", "synchronous"))
+
+
+def held_out(run: Run, key: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """A field of the validation records, and their cross-entropy; (n,) each."""
+    scores = [(r, r.get("first_pass", r)) for r in run.validation if key in r]
+    pairs = [(r[key], s["cross_entropy"]) for r, s in scores if "cross_entropy" in s]
+    table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def training(run: Run, key: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """A field of the training records, and their smoothed loss; (n,) each."""
+    pairs = [(r[key], r["loss"]) for r in run.train if key in r and "loss" in r]
+    table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    return table[:, 0], smoothed(table[:, 1])
+
+
+def _few_ticks(axis: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(nbins=5))
+    axis.margins(x=0.02)
