@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time floodtide's allreduce algorithms on a simulated dragonfly; a JSON object an algorithm and number of ranks.
+"""Time floodtide's allreduce algorithms on a simulated dragonfly; a JSON object an algorithm, ranks and elements.
 
 Usage: python examples/simgrid/run.py --program build/dev/examples/simgrid/floodtide_smpi --ranks 2,16,1024
 
@@ -11,6 +11,7 @@ them. Figures, times and memory: README.md.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -21,7 +22,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ELEMENTS = 472353  # parameters of the published network
+# float32 values of the trainer's smallest message with the published network, and of its 472,353 gradients and 16
+# flags: times of the sizes between them are interpolated.
+ELEMENTS = [57136, 472369]
 
 
 @dataclass(frozen=True)
@@ -94,12 +97,12 @@ def rows(arguments: argparse.Namespace) -> Iterator[dict[str, object]]:
     with tempfile.TemporaryDirectory() as folder:
         platform, hosts = Path(folder, "platform.xml"), Path(folder, "hosts")
         platform.write_text(machine.xml())
-        for ranks in arguments.ranks:
+        for ranks, elements in itertools.product(arguments.ranks, arguments.elements):
             places = [f"node-{rank // arguments.ranks_per_node}\n" for rank in range(ranks)]
             hosts.write_text("".join(places))
             command = ["smpirun", "-np", str(ranks), "-platform", platform, "-hostfile", hosts]
             command += [*machine.options(), arguments.program.resolve()]
-            command += [str(arguments.elements), *arguments.algorithms]
+            command += [str(elements), *arguments.algorithms]
             # smpirun's own option for its temporary files swallows the argument after it (3.32).
             result = subprocess.run(
                 command,
@@ -144,7 +147,7 @@ def main() -> None:
     parser.add_argument("--program", type=Path, required=True, help="the built floodtide_smpi")
     parser.add_argument("--ranks", type=whole_numbers, default=[2, 16, 128, 1024])
     parser.add_argument("--ranks-per-node", type=int, default=1)
-    parser.add_argument("--elements", type=int, default=ELEMENTS, help="float32 values to sum")
+    parser.add_argument("--elements", type=whole_numbers, default=ELEMENTS, help="float32 values")
     parser.add_argument("--algorithms", type=lambda text: text.split(","), default=[])
     parser.add_argument("--formula", action="store_true", help="needs floodtide importable")
     arguments = parser.parse_args()
@@ -154,7 +157,7 @@ def main() -> None:
         )
     if shutil.which("smpirun") is None:
         parser.error("smpirun is not on the path; install SimGrid (Debian: libsimgrid-dev)")
-    if min(*arguments.ranks, arguments.ranks_per_node, arguments.elements, 1 << 30) < 1:
+    if min(*arguments.ranks, *arguments.elements, arguments.ranks_per_node) < 1:
         parser.error("--ranks, --ranks-per-node and --elements: expected at least 1")
     if max(arguments.ranks) > Dragonfly().size * arguments.ranks_per_node:
         parser.error(f"--ranks: the platform has {Dragonfly().size} nodes")

@@ -201,6 +201,15 @@ void register_communicator(py::module_& c) {
             return interruptible(communicator.split(color, key));
           },
           py::arg("color"), py::arg("key"))
+      .def_property_readonly("survives", &Communicator::survives, "Whether the others can go on when a rank is lost.")
+      .def(
+          "settle",
+          [](Communicator& communicator, bool fine) -> std::shared_ptr<Communicator> {
+            const py::gil_scoped_release unlock;
+            auto rest = communicator.settle(fine);
+            return rest ? interruptible(std::move(rest)) : nullptr;
+          },
+          py::arg("fine"), "None if all ranks are fine, else a communicator of those that are left.")
       .def(
           "abort",
           [](Communicator& communicator, int status, const std::string& reason) {

@@ -276,7 +276,8 @@ void register_examples(py::module_& m) {
            py::arg("volumes"), py::arg("patch_size"), py::arg("seed"), py::arg("walkers"), py::arg("permutable_axes"),
            py::arg("reflectable_axes"), py::arg("softness"), py::arg("coordinates"), py::arg("progress"))
       .def_property_readonly("examples", &ExampleSource::examples)
-      .def("per_walker", &ExampleSource::per_walker)
+      .def("per_walker", &ExampleSource::per_walker, py::arg("walker"))
+      .def("imbalance", &ExampleSource::imbalance, py::arg("moves"))
       .def("set_load_delay", &ExampleSource::set_load_delay, py::arg("seconds"),
            "For benchmarks: every load begins with so many seconds of sleep.")
       .def("centre",

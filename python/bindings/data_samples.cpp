@@ -108,6 +108,14 @@ void register_slices(py::module_& m) {
            py::arg("flip_x"), py::arg("rotation_deg"), py::arg("scale"), py::arg("gain"), py::arg("offset"), py::arg("noise"),
            py::arg("walkers"), py::arg("batch"), py::arg("seed"))
       .def(
+          "check_masks",
+          [](const SliceSource& source, std::int64_t begin, std::int64_t end, const py::object& progress) {
+            const Progress callback = progress_of(progress);
+            const py::gil_scoped_release unlocked;
+            source.check_masks(begin, end, callback);
+          },
+          py::arg("begin"), py::arg("end"), py::arg("progress"))
+      .def(
           "place",
           [](const SliceSource& source, std::int64_t number) {
             const SliceSource::Place place = source.place(number);

@@ -8,6 +8,7 @@ PYBIND11_MODULE(_core, m) {
   register_errors(m);
   register_base(m);
   register_nn(m);
+  register_unet(m);
   register_optim(m);
   register_comm(m);
   register_data(m);

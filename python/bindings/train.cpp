@@ -117,6 +117,33 @@ void copy_average(const train::Trainer& trainer, Network& network) {
   network.parameters_changed();
 }
 
+template <class Network>
+void save_network(const std::string& path, const Network& network) {
+  const py::gil_scoped_release unlock;
+  data::Hdf5File file = data::Hdf5File::create(path);
+  train::write_network(file, network);
+  file.commit();
+}
+
+template <class Network>
+std::unique_ptr<Network> loaded(const data::Hdf5File& file, const auto& options) {
+  const py::gil_scoped_release unlock;
+  auto network = std::make_unique<Network>(options);
+  train::read_network(file, *network, train::best_group(file));
+  return network;
+}
+
+py::object load_network(const std::string& path, const std::string& compute) {
+  const data::Hdf5File file = data::Hdf5File::open(path);
+  const auto with_compute = [&](auto options) {
+    options.compute = kernels::compute_named(compute);
+    return options;
+  };
+  if (train::network_kind(file) == "unet")
+    return py::cast(loaded<nn::UNet>(file, with_compute(train::read_unet_options(file))));
+  return py::cast(loaded<nn::Ffn>(file, with_compute(train::read_options(file))));
+}
+
 constexpr int kFirstClass = 1, kLastClass = 13;  // of the partitions: all but background, DESIGN's validation protocol
 
 struct ValidationSet {
@@ -277,25 +304,9 @@ void register_train(py::module_& m) {
       py::arg("seed"), py::arg("communicator"), py::arg("progress") = py::none(),
       "Collective: the validation protocol on a fixed list of centres.");
 
-  m.def(
-      "save_network",
-      [](const std::string& path, const nn::Ffn& network) {
-        const py::gil_scoped_release unlock;
-        data::Hdf5File file = data::Hdf5File::create(path);
-        train::write_network(file, network);
-        file.commit();
-      },
-      py::arg("path"), py::arg("network"));
-  m.def(
-      "load_network",
-      [](const std::string& path) {
-        const py::gil_scoped_release unlock;
-        const data::Hdf5File file = data::Hdf5File::open(path);
-        auto network = std::make_unique<nn::Ffn>(train::read_options(file));
-        train::read_network(file, *network, train::best_group(file));
-        return network;
-      },
-      py::arg("path"));
+  m.def("save_network", &save_network<nn::Ffn>, py::arg("path"), py::arg("network"));
+  m.def("save_network", &save_network<nn::UNet>, py::arg("path"), py::arg("network"));
+  m.def("load_network", &load_network, py::arg("path"), py::arg("compute"), "The network of a file, of whichever kind it is.");
 }
 
 }  // namespace floodtide::bindings

@@ -136,6 +136,12 @@ def _finish() -> None:
     _state.library.finish()
 
 
+def replace(communicator: Any) -> None:
+    """Work in a communicator of the ranks that are left (`settle`). Collective over them."""
+    _state.comm = communicator
+    _state.local_ranks = _places(communicator)
+
+
 def is_initialized() -> bool:
     """Whether init has been called and shutdown has not."""
     return _state.comm is not None

@@ -47,7 +47,7 @@ class _Reader:
         hints = typing.get_type_hints(cls)
         fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
         if "values" in fields:
-            table = _split_optimizer(table, fields["name"].default, where)
+            table = _split_optimizer(table, str(fields["name"].default), where)
         else:
             _refuse_unknown(table, fields, prefix, where)
         values: dict[str, Any] = {}

@@ -18,14 +18,15 @@ class Flooding:
 
     Args:
         config: The whole configuration.
-        comm: The core's communicator.
         walkers: Their number, over all ranks.
     """
 
     unit = "fovs"  # what a walker computes in a pass
 
-    def __init__(self, config: Config, comm: Any, walkers: int) -> None:
+    def __init__(self, config: Config, walkers: int) -> None:
         training = config.training
+        self._config = config
+        self._walkers = walkers
         self.model = build_model(config)
         self.average = build_model(config) if training.average > 0 else None
         self._examples = _core.data.ExampleSource(
@@ -39,12 +40,21 @@ class Flooding:
             coordinates=config.data.coordinates or None,
             progress=None,
         )
+        self._most_moves = most_moves(config)
         self.validation = Validation(config) if config.validation.box else None
-        self.walkers = _core.flood_walkers(
+
+    def new_model(self) -> nn.FFN:
+        """A network as this run begins with."""
+        return build_model(self._config)
+
+    def new_walkers(self, comm: Any) -> Any:
+        """The walkers that this rank of the core's communicator has."""
+        config, training = self._config, self._config.training
+        return _core.flood_walkers(
             self.model.core,
             self._examples,
             comm,
-            walkers=walkers,
+            walkers=self._walkers,
             seed=config.run.seed,
             prefetch=config.data.prefetch,
             readers=config.data.readers,
@@ -58,6 +68,15 @@ class Flooding:
     def examples(self) -> int:
         """Examples of an epoch, over all walkers."""
         return int(self._examples.examples)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What else the log's first record says."""
+        return {"shard_imbalance": self._examples.imbalance(self._most_moves)}
+
+    def delay_loads(self, seconds: float) -> None:
+        """For benchmarks: every load of an example sleeps so long first, from now on."""
+        self._examples.set_load_delay(seconds)
 
     @property
     def kernels(self) -> str:
@@ -121,7 +140,7 @@ def build_model(config: Config) -> nn.FFN:
         parallel=config.run.parallel,
     )
     if section.initial_weights:
-        start = nn.load(section.initial_weights, fov=section.fov, deltas=section.deltas)
+        start = nn.load_ffn(section.initial_weights, fov=section.fov, deltas=section.deltas)
         if (start.depth, start.features) != (section.depth, section.features):
             raise ConfigurationError(
                 f"model.initial_weights: {section.initial_weights} holds a network of depth {start.depth} with "
@@ -135,6 +154,11 @@ def patch_size(config: Config) -> list[int]:
     """Voxels (z, y, x) of a training example: the field of view and one step on each side."""
     section = _ffn(config)
     return [f + 2 * d for f, d in zip(section.fov, section.deltas, strict=True)]
+
+
+def most_moves(config: Config) -> int:
+    """Fields of view on an example if all moves are made: the centre and a step along every axis that has one."""
+    return int(3 ** sum(delta > 0 for delta in _ffn(config).deltas))
 
 
 def _ffn(config: Config) -> FfnConfig:

@@ -164,6 +164,14 @@ class Slices(_Samples):
         stack, index = self._source.place(number)
         return int(stack), int(index)
 
+    def check_masks(self) -> None:
+        """Read all masks of this part, rather than find out late what is wrong with one.
+
+        Raises:
+            InvalidFileError: If one has a class that is not below `classes`; names slice and value.
+        """
+        self._source.check_masks(0, self.fixed_size, None)
+
     def load(self, walker: int, index: int, *, epoch: int = 0) -> tuple[Image, Classes]:
         """A training slice (y, x), augmented, with its mask.
 

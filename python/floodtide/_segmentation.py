@@ -19,12 +19,13 @@ class Segmentation:
 
     Args:
         config: The whole configuration.
-        comm: The core's communicator.
         walkers: Their number, over all ranks.
     """
 
-    def __init__(self, config: Config, comm: Any, walkers: int) -> None:
+    def __init__(self, config: Config, walkers: int) -> None:
         training = config.training
+        self._config = config
+        self._walkers = walkers
         slices = isinstance(config.model, UNet2DConfig)
         self.unit = "slices" if slices else "patches"  # what a walker computes in a pass
         self.model = build_model(config)
@@ -34,6 +35,14 @@ class Segmentation:
         if slices and held_out is not None:
             _core.data.require_different_patients(self._samples, held_out)
         self.validation = None if held_out is None else Validation(held_out)
+
+    def new_model(self) -> nn.UNet:
+        """A network as this run begins with."""
+        return build_model(self._config)
+
+    def new_walkers(self, comm: Any) -> Any:
+        """The walkers that this rank of the core's communicator has."""
+        config, training = self._config, self._config.training
         loss = nn.SegmentationLoss(
             dice=float("dice" in training.loss),
             cross_entropy=float("cross_entropy" in training.loss),
@@ -41,12 +50,12 @@ class Segmentation:
             background=training.background,
             smooth=training.smooth,
         )
-        self.walkers = _core.sample_walkers(
+        return _core.sample_walkers(
             self.model.core,
             self._samples,
             comm,
             loss.core(),
-            walkers=walkers,
+            walkers=self._walkers,
             seed=config.run.seed,
             prefetch=config.data.prefetch,
             readers=config.data.readers,
@@ -58,6 +67,11 @@ class Segmentation:
     def examples(self) -> int:
         """Slices or patches of an epoch, over all walkers."""
         return int(self._samples.size)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What else the log's first record says."""
+        return {}
 
     @property
     def kernels(self) -> str:
@@ -75,9 +89,9 @@ class Validation:
         """Scores of a network. Collective.
 
         Returns:
-            An object with `summary()`, a dictionary: of slices the Dice of each class, pooled over all pixels and of each
-            patient; of patches the average precision of each affinity; each beside trivial predictors. The same on
-            every rank and for every number of ranks.
+            An object with `summary()`, a dictionary: of slices the Dice of each class, pooled over all pixels and
+            of each patient; of patches the average precision of each affinity; each beside trivial predictors.
+            The same on every rank and for every number of ranks.
         """
         scores = _core.score_segmentation(model.core, self._samples, _comm.current(), progress)
         return _Scores(scores, self._samples)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LAYOUTS = ("contiguous", "channels_last_3d")
 
 
-def _torch() -> Any:
+def torch_module() -> Any:
     """PyTorch, held to the instruction set in use."""
     if _core.active_isa() == "avx2" and "torch" not in sys.modules:
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
@@ -35,7 +35,7 @@ class TorchPasses:
     """
 
     def __init__(self, network: Network, *, threads: int, layout: str, bfloat16: bool) -> None:
-        self._torch = torch = _torch()
+        self._torch = torch = torch_module()
         torch.set_num_threads(threads)
         torch.manual_seed(1)
         memory_format = (

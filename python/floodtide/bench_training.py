@@ -156,7 +156,7 @@ def take_metrics(trainer: Trainer) -> dict[str, float]:
 
 def delay_loads(trainer: Trainer, seconds: float) -> None:
     """Every load of an example on this rank sleeps so long first, from now on."""
-    trainer._examples.set_load_delay(seconds)
+    trainer._task.delay_loads(seconds)
 
 
 def quantiles(seconds: Sequence[float]) -> dict[str, Any]:

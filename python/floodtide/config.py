@@ -8,7 +8,6 @@ Relative paths are relative to the working directory; `~` and `$NAME` are expand
 from __future__ import annotations
 
 import dataclasses
-import os
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 import tomli_w
 
 from floodtide import _config_reader, _core
+from floodtide._files import replace_text
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.options import REQUIRED, option
 from floodtide.segment import SegmentOptions
@@ -358,6 +358,12 @@ class CommConfig:
     timeout_s: float = option(
         300.0, "A rank that is silent or waited for so long (s) ends the job, by name; 0: never"
     )
+    on_lost_rank: str = option(
+        "abort",
+        "When a rank is lost: abort the job, or (experimental) shrink to the others, which take over its walkers and"
+        " go on from the newest checkpoint; needs Open MPI's mpiexec --with-ft ulfm, and mode synchronous",
+        choices=("abort", "shrink"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -456,9 +462,7 @@ def dumps(config: Config) -> str:
 
 def save(config: Config, path: str | Path) -> None:
     """Write the resolved configuration as TOML: beside the target, then renamed."""
-    temporary = Path(path).with_suffix(".tmp")
-    temporary.write_text(dumps(config), encoding="utf-8")
-    os.replace(temporary, path)
+    replace_text(Path(path), dumps(config))
 
 
 def _plain(value: Any, kind: str) -> Any:

@@ -303,8 +303,9 @@ def coordinates(
 class Shards:
     """The training examples of every walker: balanced over partitions, in a seeded order an epoch.
 
-    Position `index` of walker w of W is element w + index * W of the epoch, so all walkers together
-    see every element once. Examples are pure functions of the arguments.
+    In every epoch all walkers together see every element once. Every class is shuffled and dealt out among them, so
+    that they have equally many examples of each, give or take one, and other ones in the next epoch. Examples are
+    pure functions of the arguments.
 
     Args:
         image: Image volume, "file:dataset".
@@ -354,6 +355,13 @@ class Shards:
     def per_walker(self, walker: int) -> int:
         """Examples of one walker in every epoch."""
         return int(self._source.per_walker(walker))
+
+    def imbalance(self, moves: int = 27) -> float:
+        """How many more fields of view than the mean the walker with most has in an epoch, as a share of the mean.
+
+        Expected ones: an example takes 1 in the lowest class, `moves` in the highest, evenly between.
+        """
+        return float(self._source.imbalance(moves))
 
     def centre(self, walker: int, index: int, *, epoch: int = 0) -> Vec3:
         """Where an example is cut out: its middle voxel (z, y, x)."""

@@ -104,6 +104,7 @@ def _segment_and_score(trainer: Trainer, image_name: str, labels_name: str) -> l
     tuning, held_out = data.parse_box(TUNING_BOX), data.parse_box(HELD_OUT_BOX)
     known, truth = labels.read(tuning), labels.read(held_out)
     model = trainer.result
+    assert isinstance(model, nn.FFN)
 
     def segment(what: str, network: nn.FFN, threshold: float, box: data.Box | None) -> Segmentation:
         with bar("seeds", f"segment {what} at move threshold {threshold:g}") as progress:

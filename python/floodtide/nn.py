@@ -3,24 +3,42 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from floodtide import _core
+from floodtide._network import Array, Network
+from floodtide._unet import (
+    SegmentationLoss,
+    UNet,
+    UNet2D,
+    UNet3D,
+    of_core,
+    segmentation_loss,
+)
 from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
 
-Array = npt.NDArray[np.float32]
+__all__ = [
+    "FFN",
+    "Array",
+    "Network",
+    "SegmentationLoss",
+    "UNet",
+    "UNet2D",
+    "UNet3D",
+    "load",
+    "load_ffn",
+    "segmentation_loss",
+]
 
 _TENSORFLOW_FOV = (33, 33, 33)
 _TENSORFLOW_DELTAS = (8, 8, 8)
 
 
-class FFN:
+class FFN(Network):
     """A flood-filling network: reads an image and an object map (logits), returns updated logits.
 
     Args:
@@ -49,12 +67,9 @@ class FFN:
         compute: str = "fp32",
         parallel: str = "fovs",
     ) -> None:
-        self._adopt(_core.Ffn(depth, list(fov), list(deltas), features, seed, compute, parallel))
-
-    def _adopt(self, core: Any) -> None:
-        self.core = core
-        self._shared = False  # someone may write to the parameters at any time
-        self._lock = threading.Lock()  # the core works in one memory plan
+        super().__init__(
+            _core.Ffn(depth, list(fov), list(deltas), features, seed, compute, parallel)
+        )
 
     @property
     def depth(self) -> int:
@@ -138,43 +153,6 @@ class FFN:
             losses = self.core.loss_and_gradients(*arrays, gradients, 1 / len(arrays[0]))
         return float(np.mean(losses)), self._named(gradients)
 
-    def parameters(self) -> dict[str, Array]:
-        """Return {name: array} that share memory with the network: writing changes it."""
-        self._shared = True
-        return self._named(self.core.parameters())
-
-    def state_dict(self) -> dict[str, Array]:
-        """Return {name: copy}; names and layout are google/ffn's (weights kz, ky, kx, in, out)."""
-        return self._named(self.core.parameters().copy())
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Copy arrays into the network.
-
-        Raises:
-            InvalidArgumentError: If names are missing or unknown: another network's state.
-            ShapeError: If an array has another shape.
-        """
-        own = self._named(self.core.parameters())
-        missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-        if missing or unknown:
-            raise InvalidArgumentError(
-                f"load_state_dict: the state is not of {self!r}: {len(missing)} arrays are missing"
-                f"{_first(missing)}, {len(unknown)} are unknown{_first(unknown)}"
-            )
-        for name, array in own.items():
-            if state[name].shape != array.shape:
-                raise ShapeError(
-                    f"load_state_dict: {name} has shape {state[name].shape}, expected {array.shape}"
-                    f" for {self!r}"
-                )
-            if state[name].dtype != np.float32:
-                raise InvalidArgumentError(
-                    f"load_state_dict: {name} is {state[name].dtype}, expected float32"
-                )
-        for name, array in own.items():
-            array[...] = state[name]
-        self.core.parameters_changed()
-
     def save(self, path: str | Path) -> None:
         """Write an HDF5 checkpoint, beside `path` and then renamed.
 
@@ -187,23 +165,13 @@ class FFN:
         """
         _core.save_network(str(path), self.core)
 
-    def _refresh(self) -> None:
-        if self._shared:
-            self.core.parameters_changed()
-
-    def _named(self, flat: Array) -> dict[str, Array]:
-        return {
-            name: flat[offset : offset + int(np.prod(shape))].reshape(shape)
-            for name, shape, offset in self.core.layout()
-        }
-
 
 def load(
     path: str | Path,
     fov: Sequence[int] | None = None,
     deltas: Sequence[int] | None = None,
     compute: str = "fp32",
-) -> FFN:
+) -> FFN | UNet:
     """Read a network from a checkpoint of ours or from a TensorFlow checkpoint of google/ffn.
 
     Args:
@@ -214,8 +182,13 @@ def load(
         deltas: Step (z, y, x) in voxels; None: the file's, or 8 for TensorFlow checkpoints.
         compute: As for `FFN`.
 
+    Returns:
+        What the file holds: an FFN, a UNet2D if all its kernels are (1, 3, 3) and all its pools (1, 2, 2), or
+        another UNet. Dropout and synchronised statistics are matters of training: they are off.
+
     Raises:
-        InvalidFileError: If the file is missing, damaged, or holds another kind of network.
+        InvalidFileError: If the file is missing or damaged.
+        InvalidArgumentError: If `fov` or `deltas` are given for a U-Net, which has none.
     """
     text = str(path)
     prefix = text.removesuffix(".index")
@@ -227,12 +200,35 @@ def load(
         raise InvalidFileError(
             f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
         )
-    core = _core.load_network(text)
+    core = _core.load_network(text, compute)
+    if isinstance(core, _core.UNet):
+        if fov is not None or deltas is not None:
+            raise InvalidArgumentError(
+                f"load: {text} holds a U-Net, which has no fov and no deltas"
+            )
+        return of_core(core)
     network = FFN(
         core.depth, fov or core.fov, deltas or core.deltas, core.features, compute=compute
     )
     network.core.parameters()[...] = core.parameters()
     network.core.parameters_changed()
+    return network
+
+
+def load_ffn(
+    path: str | Path,
+    fov: Sequence[int] | None = None,
+    deltas: Sequence[int] | None = None,
+    compute: str = "fp32",
+) -> FFN:
+    """Read a flood-filling network, as `load` does.
+
+    Raises:
+        InvalidFileError: If the file is missing or damaged, or holds another kind of network.
+    """
+    network = load(path, fov, deltas, compute)
+    if not isinstance(network, FFN):
+        raise InvalidFileError(f"load: {path} holds {network!r}, expected a flood-filling network")
     return network
 
 
@@ -263,7 +259,3 @@ def _check_batch(image: Array, others: Mapping[str, Array]) -> None:
             raise ShapeError(
                 f"FFN: {name} has shape {array.shape}, expected the image's {image.shape}"
             )
-
-
-def _first(names: list[str]) -> str:
-    return f" ({names[0]}, ...)" if names else ""

@@ -4,15 +4,17 @@ and what every rank leaves on request or when the job fails."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from floodtide import config as configuration
+from floodtide._events import EventFile
+from floodtide._files import replace_text
 from floodtide.errors import StorageError
 
 CHECKPOINT = re.compile(r"step-(\d+)\.h5")
@@ -30,7 +32,7 @@ class RunDirectory:
         self.path = path
         self._writer = writer
         self._log: Any = None
-        self._events: Any = None
+        self._events: EventFile | None = None
         self._start_s = time.time()
 
     def checkpoint_path(self, step: int) -> Path:
@@ -51,11 +53,23 @@ class RunDirectory:
         paths = self.checkpoints() if self._writer else []
         return str(paths[-1]) if paths else ""
 
+    def advice(self, checkpoint: str) -> str:
+        """What to do if `checkpoint`, the newest one, could not be loaded: if the file is damaged, which one to use."""
+        older = [path for path in self.checkpoints() if str(path) != checkpoint]
+        if not self._writer or not older or _readable(Path(checkpoint)):
+            return ""
+        return f"; {older[-1].name} is older: move the damaged file away to resume from it"
+
     def prune(self, keep: int) -> None:
-        """Remove all but the newest `keep` checkpoints (at least one stays)."""
+        """Remove all but the newest `keep` checkpoints (at least one stays).
+
+        Raises:
+            StorageError: If one cannot be removed.
+        """
         if self._writer:
-            for path in self.checkpoints()[: -max(keep, 1)]:
-                path.unlink(missing_ok=True)
+            with self._storing("remove old checkpoints"):
+                for path in self.checkpoints()[: -max(keep, 1)]:
+                    path.unlink(missing_ok=True)
 
     def trace_path(self, rank: int) -> Path:
         """Where a rank traces what it does, in traces/."""
@@ -74,70 +88,97 @@ class RunDirectory:
         if not self._writer:
             return
         events: list[Any] = []
-        try:
+        with self._storing("write trace.json"):
             for path in sorted((self.path / "traces").glob("rank-*.json")):
                 events += json.loads(path.read_text())
-            temporary = self.path / "trace.tmp"
-            temporary.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
-            os.replace(temporary, self.path / "trace.json")
-        except OSError as error:
-            raise StorageError(f"{self.path}: cannot write trace.json: {error.strerror}") from None
+            merged = {"traceEvents": events, "displayTimeUnit": "ms"}
+            replace_text(self.path / "trace.json", json.dumps(merged))
 
     def start(self, config: Any, step: int) -> None:
         """Make the directory, write the resolved configuration, open the log.
 
-        Records of steps that a run resumed at `step` will do again are dropped.
+        Records of steps that a run resumed at `step` will do again are dropped, and so are files that a killed run was
+        writing.
 
         Raises:
             StorageError: If the directory cannot be written.
         """
         if not self._writer:
             return
+        import tensorboardX  # noqa: F401  # takes a second or two: not at the first record, while all ranks wait
+
         path = self.path / "log.jsonl"
-        try:
+        with self._storing("write the run directory"):
             (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
             for stale in (
                 *(self.path / "traces").glob("rank-*.json"),
                 *self.path.glob("failure-rank-*.json"),
+                *self._left_over(),
             ):
                 stale.unlink()
             if config.run.trace:
                 (self.path / "traces").mkdir(exist_ok=True)
             configuration.save(config, self.path / "config.toml")
             kept = [record for record in read_log(path) if record["step"] <= step] if step else []
-            temporary = path.with_suffix(".tmp")
-            temporary.write_text("".join(json.dumps(record) + "\n" for record in kept))
-            os.replace(temporary, path)
+            replace_text(path, "".join(json.dumps(record) + "\n" for record in kept))
             self._log = path.open("a", buffering=1)
-        except OSError as error:
-            raise StorageError(
-                f"{self.path}: cannot write the run directory: {error.strerror}"
-            ) from None
         if kept:
             self._start_s = time.time() - float(kept[-1]["time_s"])
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any] | None:
         """Append a record to the log and its numbers to the TensorBoard events; returns it with its
-        time, None elsewhere."""
+        time, None elsewhere.
+
+        Raises:
+            StorageError: If it cannot be written; nothing more is then recorded.
+        """
         if not self._writer:
             return None
         stamped = {**record, "time_s": round(time.time() - self._start_s, 3)}
-        self._log.write(json.dumps(stamped) + "\n")
-        if record["kind"] in ("train", "validation"):
-            if self._events is None:
-                from tensorboardX import SummaryWriter
-
-                self._events = SummaryWriter(str(self.path), flush_secs=10)
-            for name, value in _scalars(record, record["kind"]):
-                self._events.add_scalar(name, value, record["step"])
+        try:
+            with self._storing("write log.jsonl"):
+                self._log.write(json.dumps(stamped) + "\n")
+            if record["kind"] in ("train", "validation"):
+                with self._storing("write TensorBoard events"):
+                    if self._events is None:
+                        self._events = EventFile(self.path)
+                    self._events.add(_scalars(record, record["kind"]), record["step"])
+        except StorageError:
+            with contextlib.suppress(
+                StorageError
+            ):  # what is still in buffers fails once more, here and not at exit
+                self.close()
+            raise
         return stamped
 
     def close(self) -> None:
-        """Flush and close log and events."""
-        for file in (self._log, self._events):
-            if file is not None:
-                file.close()
+        """Flush and close log and events.
+
+        Raises:
+            StorageError: If what they hold cannot be written.
+        """
+        log, events = self._log, self._events
         self._log = self._events = None
+        with contextlib.ExitStack() as files:
+            for file, name in ((log, "log.jsonl"), (events, "TensorBoard events")):
+                if file is not None:
+                    files.enter_context(self._storing(f"write {name}"))
+                    files.callback(file.close)
+
+    def _left_over(self) -> Iterator[Path]:
+        """Files that processes were writing when they were killed."""
+        yield from (self.path / "checkpoints").glob("step-*.h5.tmp-*")
+        yield from self.path.glob("failure-rank-*.json.part")
+        yield from self.path.glob("trace.json.tmp")
+
+    @contextlib.contextmanager
+    def _storing(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except StorageError:
+            raise
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot {what}: {error.strerror}") from None
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -146,6 +187,22 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         return []
     *complete, _ = path.read_text().split("\n")
     return [json.loads(line) for line in complete]
+
+
+def _readable(path: Path) -> bool:
+    """Whether every dataset of an HDF5 file can be read."""
+    import h5py
+
+    def read(_: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            item[()]
+
+    try:
+        with h5py.File(path) as file:
+            file.visititems(read)
+    except OSError:
+        return False
+    return True
 
 
 def _scalars(record: Mapping[str, Any], prefix: str) -> list[tuple[str, float]]:

@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from floodtide import _comm, _core, nn
 from floodtide import config as configuration
 from floodtide._flooding import Flooding
+from floodtide._hooks import CommHook, adapted
 from floodtide._segmentation import Segmentation
 from floodtide._signals import StopRequest
 from floodtide.config import FLOOD, Config
-from floodtide.errors import ConfigurationError
+from floodtide.errors import (
+    CommunicationError,
+    ConfigurationError,
+    InvalidFileError,
+    StorageError,
+)
 from floodtide.rundir import RunDirectory
 
 Record = Mapping[str, Any]
@@ -34,28 +37,6 @@ class Step:
     number: int
     loss: float
     lr: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class GradBucket:
-    """Neighbouring gradients that are summed over ranks together.
-
-    Attributes:
-        index: Place among the step's buckets, from 0 in the order in which they are sent.
-        buffer: float32 (n,), the gradients; written in place.
-        parameters: Names of the parameters that it holds, in the buffer's order. The last bucket also has a few
-            numbers by which ranks tell each other what to do next, under the name "flags".
-        is_last: Whether it is the step's last one.
-    """
-
-    index: int
-    buffer: NDArray[np.float32]
-    parameters: tuple[str, ...]
-    is_last: bool
-
-
-CommHook = Callable[[Any, GradBucket], None]
-_FLAGS = "flags"
 
 
 class Trainer:
@@ -80,15 +61,26 @@ class Trainer:
         self._comm = _comm.current()
         self._callbacks = tuple(callbacks)
         set_threads(config.run.threads)
-        walkers = config.training.walkers or self._comm.size
+        self._walkers = config.training.walkers or self._comm.size
         with _comm.agreed():
-            self._task = _task(config, self._comm, walkers)
-            self.model = self._task.model
+            check_on_lost_rank(config.comm, self._comm)
+            self._task = _task(config, self._walkers)
+            self.model: nn.Network = self._task.model
+        self._hook: Callable[..., None] | None = None
+        self._signal = StopRequest()
+        self._start_s = time.monotonic()
+        self._open()
+
+    def _open(self) -> None:
+        """Begin with the ranks there are, from the newest checkpoint. Collective."""
+        config = self.config
         self._directory = RunDirectory(Path(config.run.dir), writer=self._comm.rank == 0)
         schedule = config.schedule
         training = config.training
+        with _comm.agreed():
+            walkers = self._task.new_walkers(self._comm)
         self._trainer = _core.Trainer(
-            self._task.walkers,
+            walkers,
             optimizer=config.optimizer.name,
             optimizer_values=dict(config.optimizer.values),
             schedule="constant",
@@ -115,9 +107,11 @@ class Trainer:
             timeout_s=config.comm.timeout_s,
             record_path=str(self._directory.failure_path(self._comm.rank)),
         )
+        if self._hook is not None:
+            self._trainer.set_bucket_hook(self._hook)
         checkpoint = _comm.broadcast_object(self._directory.newest_checkpoint())
         if checkpoint:
-            self._trainer.load(checkpoint)
+            self._resume(checkpoint)
         with _comm.agreed():
             self._directory.start(config, self.steps_done)
         if config.run.trace:
@@ -127,19 +121,27 @@ class Trainer:
                 "kind": "start",
                 "step": self.steps_done,
                 "ranks": self._comm.size,
-                "walkers": walkers,
+                "walkers": self._walkers,
                 "threads": _core.num_threads(),
                 "parameters": sum(array.size for array in self.model.state_dict().values()),
                 "unit": self._task.unit,
                 "examples_per_epoch": self._task.examples,
+                **self._task.facts,
                 "resumed_from": checkpoint or "",
                 "transport": self._comm.description,
                 "kernels": self._task.kernels,
             }
         )
-        self._start_s = self._logged_s = self._saved_s = time.monotonic()
-        self._signal = StopRequest()
+        self._logged_s = self._saved_s = time.monotonic()
         self._stopped = self.complete
+
+    def _resume(self, checkpoint: str) -> None:
+        try:
+            self._trainer.load(checkpoint)
+        except InvalidFileError as error:
+            advised = InvalidFileError(f"{error}{self._directory.advice(checkpoint)}")
+            advised.agreed = error.agreed
+            raise advised from None
 
     @property
     def steps_done(self) -> int:
@@ -163,12 +165,13 @@ class Trainer:
         return self._directory.path
 
     @property
-    def result(self) -> nn.FFN:
+    def result(self) -> nn.Network:
         """The network to use: `model`, or with `training.average` one with the averaged parameters."""
-        if self._task.average is None:
+        average: nn.Network | None = self._task.average
+        if average is None:
             return self.model
-        self._trainer.copy_average(self._task.average.core)
-        return self._task.average
+        self._trainer.copy_average(average.core)
+        return average
 
     def step(self) -> Step:
         """One field of view of every walker and one update; logs and saves when it is time. Collective.
@@ -220,14 +223,14 @@ class Trainer:
 
         When SIGTERM or SIGUSR1 comes to any rank, all ranks stop after the step that they are in, save a checkpoint,
         leave out the validation at the end, and return.
+
+        With `comm.on_lost_rank = "shrink"` the ranks that are left when one is lost go on from the newest checkpoint.
         """
-        total = self.config.training.steps
         with self.watching_signals():
-            while not self._stopped:
-                self.step()
-                if progress:
-                    progress(self.steps_done, total)
-        self.close()
+            if self.config.comm.on_lost_rank == "shrink" and self._comm.size > 1:
+                self._run_with_those_left(progress)
+            else:
+                self._run(progress)
 
     def watching_signals(self) -> contextlib.AbstractContextManager[None]:
         """Have SIGTERM and SIGUSR1 ask for the end instead of killing the process, as long as the context lasts.
@@ -236,6 +239,41 @@ class Trainer:
         it did before. `run` does this itself. In threads other than the main one it does nothing.
         """
         return self._signal.watched()
+
+    def _run(self, progress: Callable[[int, int], None] | None) -> None:
+        while not self._stopped:
+            self.step()
+            if progress:
+                progress(self.steps_done, self.config.training.steps)
+        self.close()
+
+    def _run_with_those_left(self, progress: Callable[[int, int], None] | None) -> None:
+        broken = (
+            False  # whether this rank's communicator is a new one, with which nothing has begun
+        )
+        while True:
+            failure = None
+            try:
+                if broken:
+                    self._begin_again()
+                self._run(progress)
+            except CommunicationError as error:
+                failure = error
+            rest = self._comm.settle(failure is None)
+            if rest is None:
+                return
+            if rest.size == self._comm.size:
+                raise failure or CommunicationError("train: another rank could not go on")
+            self._comm, broken = rest, True
+
+    def _begin_again(self) -> None:
+        self._trainer = None  # its threads use the communicator that is given up
+        _comm.replace(self._comm)
+        with contextlib.suppress(StorageError):  # what is lost here is written again
+            self._directory.close()
+        start = self._task.new_model()  # if there is no checkpoint yet
+        self.model.load_state_dict(start.state_dict())
+        self._open()
 
     def close(self) -> None:
         """Close log and events, and merge the ranks' traces; `run` does so at its end. Collective."""
@@ -259,29 +297,18 @@ class Trainer:
             UnsupportedError: With `comm.exactness = "workers"`, which sums no buckets.
         """
         if hook is None:
+            self._hook = None
             self._trainer.set_bucket_hook(None)
             return
-        names = [_FLAGS, *self.model.state_dict()]
-        call = hook
-
-        def adapted(index: int, buffer: Any, parts: Sequence[int], is_last: bool) -> None:
-            call(
-                state,
-                GradBucket(
-                    index=index,
-                    buffer=buffer,
-                    parameters=tuple(names[part] for part in parts),
-                    is_last=is_last,
-                ),
-            )
-
-        self._trainer.set_bucket_hook(adapted)
+        self._hook = adapted(hook, state, list(self.model.state_dict()))
+        self._trainer.set_bucket_hook(self._hook)
 
     def save(self) -> Path:
         """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective."""
         path = self._directory.checkpoint_path(self.steps_done)
         self._trainer.save(str(path), configuration.dumps(self.config))
-        self._directory.prune(self.config.run.keep_checkpoints)
+        with _comm.agreed():
+            self._directory.prune(self.config.run.keep_checkpoints)
         self._saved_s = time.monotonic()
         return path
 
@@ -341,11 +368,31 @@ class Trainer:
                 callback(self, stamped)
 
 
-def _task(config: Config, comm: Any, walkers: int) -> Any:
+def _task(config: Config, walkers: int) -> Any:
     """What this kind of network is trained on, on this rank."""
     if config.model.kind == FLOOD:
-        return Flooding(config, comm, walkers)
-    return Segmentation(config, comm, walkers)
+        return Flooding(config, walkers)
+    return Segmentation(config, walkers)
+
+
+def check_on_lost_rank(section: CommConfig, communicator: Any) -> None:
+    """Whether this job can do what `comm.on_lost_rank` says.
+
+    Raises:
+        ConfigurationError: If the mode cannot.
+        UnsupportedError: If the MPI library or its launcher cannot.
+    """
+    if section.on_lost_rank != "shrink" or communicator.size == 1:
+        return
+    if section.mode != "synchronous":
+        raise ConfigurationError(
+            f"comm.on_lost_rank is 'shrink' with comm.mode '{section.mode}', expected mode 'synchronous'"
+        )
+    if not communicator.survives:
+        raise UnsupportedError(
+            "comm.on_lost_rank is 'shrink', expected Open MPI 5 and its mpiexec --with-ft ulfm; this job has "
+            + communicator.description
+        )
 
 
 def set_threads(threads: int) -> None:

@@ -81,6 +81,10 @@ void Communicator::blocking_library_allreduce(const ReduceBuffer& buffer, Reduce
   start_library_allreduce(buffer, op)->wait();
 }
 
+std::unique_ptr<Communicator> Communicator::settle(bool) {
+  raise(ErrorCode::unsupported, "settle: the transport ", description(), " does not survive a lost rank");
+}
+
 Traffic Communicator::traffic() const noexcept { return {messages_, bytes_, notices_}; }
 
 std::vector<std::string> Communicator::pending() const { return engine_->pending(); }

@@ -82,38 +82,18 @@ AlignedBuffer<std::byte> Engine::borrow(std::size_t bytes) {
   return buffer;
 }
 
-Operation Engine::start(Notice notice, std::shared_ptr<const Schedule> schedule, const Payload& payload) {
+/// Numbers a collective, has its means prepared, and starts it.
+template <class Prepare>
+Operation Engine::add(Notice notice, Prepare&& prepare) {
   if (comm_.size() == 1) return {};
   const std::lock_guard lock(mutex_);
   require_sound();
-  auto state = std::make_shared<OperationState>();
-  notice.number = next_number_;
-  state->notice = notice;
-  const std::int64_t segment = Execution::segment_elements(payload, static_cast<std::size_t>(notice.segment_bytes));
-  state->scratch = borrow(Execution::scratch_bytes(*schedule, payload, segment));
-  state->execution = std::make_unique<Execution>(comm_, std::move(schedule), payload, segment, operation_tag(next_number_),
-                                                 state->scratch.span());
-  return add(state);
-}
-
-Operation Engine::start_service(Collective service) {
-  return start({.collective = service}, std::make_shared<const Schedule>(), {});
-}
-
-Operation Engine::start_library(Notice notice, const ReduceBuffer& buffer) {
-  if (comm_.size() == 1) return {};
-  const std::lock_guard lock(mutex_);
-  require_sound();
-  auto state = std::make_shared<OperationState>();
-  notice.number = next_number_;
-  state->notice = notice;
-  state->library = comm_.start_library_allreduce(buffer, notice.op);
-  return add(state);
-}
-
-Operation Engine::add(const std::shared_ptr<OperationState>& state) {
   FLOODTIDE_REQUIRE(active_.size() < static_cast<std::size_t>(kMostOperations), out_of_range, "rank ", comm_.rank(), ": ",
                     kMostOperations, " collectives are in flight on a communicator, no more are possible");
+  auto state = std::make_shared<OperationState>();
+  notice.number = next_number_;
+  state->notice = notice;
+  prepare(*state);
   const bool invited = std::exchange(invited_, false);
   if (invited && state->notice != incoming_) fail(mismatch(comm_.rank(), state->notice, before(), incoming_));
   ++next_number_;
@@ -126,6 +106,23 @@ Operation Engine::add(const std::shared_ptr<OperationState>& state) {
     fail(error.what());
   }
   return {*this, state};
+}
+
+Operation Engine::start(const Notice& notice, std::shared_ptr<const Schedule> schedule, const Payload& payload) {
+  return add(notice, [&](OperationState& state) {
+    const std::int64_t segment = Execution::segment_elements(payload, static_cast<std::size_t>(notice.segment_bytes));
+    state.scratch = borrow(Execution::scratch_bytes(*schedule, payload, segment));
+    state.execution = std::make_unique<Execution>(comm_, std::move(schedule), payload, segment, operation_tag(next_number_),
+                                                  state.scratch.span());
+  });
+}
+
+Operation Engine::start_service(Collective service) {
+  return start({.collective = service}, std::make_shared<const Schedule>(), {});
+}
+
+Operation Engine::start_library(const Notice& notice, const ReduceBuffer& buffer) {
+  return add(notice, [&](OperationState& state) { state.library = comm_.start_library_allreduce(buffer, notice.op); });
 }
 
 void Engine::send_notice(const Notice& notice) {

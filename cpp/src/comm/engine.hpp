@@ -44,9 +44,9 @@ class Engine {
   ~Engine();
 
   /// Starts a collective: `notice` says what it is (its number is set here). One rank: nothing to do.
-  [[nodiscard]] Operation start(Notice notice, std::shared_ptr<const Schedule> schedule, const Payload& payload);
+  [[nodiscard]] Operation start(const Notice& notice, std::shared_ptr<const Schedule> schedule, const Payload& payload);
   /// The same by the transport's own allreduce.
-  [[nodiscard]] Operation start_library(Notice notice, const ReduceBuffer& buffer);
+  [[nodiscard]] Operation start_library(const Notice& notice, const ReduceBuffer& buffer);
 
   /// Announces a service that all ranks then do by further collectives: ranks that have joined take part in it.
   [[nodiscard]] Operation start_service(Collective service);
@@ -76,7 +76,8 @@ class Engine {
     std::unique_ptr<Request> request;
   };
 
-  Operation add(const std::shared_ptr<OperationState>& state);
+  template <class Prepare>
+  Operation add(Notice notice, Prepare&& prepare);
   void require_sound() const;
   void wait_until(const std::function<bool()>& reached, const std::function<void()>& on_wait);
   void give_up(const std::string& reason);

@@ -8,6 +8,7 @@
 
 #include "data/augmentation.hpp"
 #include "data/class_index.hpp"
+#include "data/deal.hpp"
 #include "data/purposes.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
@@ -65,24 +66,17 @@ struct ExampleSource::Impl {
   std::optional<ClassIndex> index;  // exactly one of index and coordinates is set
   std::optional<CoordinatesFile> coordinates;
   std::vector<std::int64_t> coordinate_sources;  // source of each volume of the coordinates file
-  std::int64_t examples = 0;
   std::atomic<double> load_delay_s = 0;
+  std::optional<Deal> deal;                      // always set once constructed
 
-  [[nodiscard]] std::int64_t position(const Cursor& cursor) const { return cursor.walker + cursor.index * options.walkers; }
+  [[nodiscard]] Deal::Place place(const Cursor& cursor) const { return deal->place(cursor.walker, cursor.epoch, cursor.index); }
 
-  [[nodiscard]] Centre centre_of_class(std::int64_t epoch, std::int64_t position) const {
-    const IndexPermutation order(options.seed, stream_id(kOrderPurpose, static_cast<std::uint64_t>(epoch)),
-                                 static_cast<std::uint64_t>(examples));
-    const auto element = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(position)));
-    const int value = index->classes()[static_cast<std::size_t>(element / index->largest())];
-    return index->find(value, element % index->largest() % index->count(value));
-  }
-
-  [[nodiscard]] Centre centre_of_row(std::int64_t epoch, std::int64_t position) const {
-    Philox random(options.seed, stream_id(kOrderPurpose, static_cast<std::uint64_t>(epoch)));
-    const auto start = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(examples)));
-    const std::int64_t row = (start + position) % examples;
-    Centre centre = coordinates->read(row, row + 1).front();
+  [[nodiscard]] Centre centre(const Deal::Place& place) const {
+    if (index) {
+      const int value = index->classes()[static_cast<std::size_t>(place.class_index)];
+      return index->find(value, place.number % index->count(value));
+    }
+    Centre centre = coordinates->read(place.number, place.number + 1).front();
     centre.volume = coordinate_sources[static_cast<std::size_t>(centre.volume)];
     return centre;
   }
@@ -98,17 +92,18 @@ ExampleSource::ExampleSource(const std::vector<SourceOptions>& sources, const Ex
   if (options.coordinates) {
     impl_->coordinates.emplace(*options.coordinates);
     impl_->coordinate_sources = match_coordinates(*impl_->coordinates, impl_->sources, options.patch_size, progress);
-    impl_->examples = impl_->coordinates->size();
+    impl_->deal.emplace(options.seed, 1, impl_->coordinates->size(), options.walkers);
   } else {
     std::vector<const Volume*> volumes;
     for (const Source& source : impl_->sources) volumes.push_back(&source.partitions());
     impl_->index.emplace(std::move(volumes), boxes, progress);
-    impl_->examples = static_cast<std::int64_t>(impl_->index->classes().size()) * impl_->index->largest();
-    FLOODTIDE_REQUIRE(impl_->examples > 0, invalid_argument, impl_->sources.front().partitions().name(),
+    const auto classes = static_cast<std::int64_t>(impl_->index->classes().size());
+    impl_->deal.emplace(options.seed, classes, impl_->index->largest(), options.walkers);
+    FLOODTIDE_REQUIRE(classes > 0, invalid_argument, impl_->sources.front().partitions().name(),
                       ": no voxel with a class has a patch of ", Show{options.patch_size}, " (z, y, x) inside the box");
   }
-  FLOODTIDE_REQUIRE(options.walkers <= impl_->examples, invalid_argument, "walkers: ", options.walkers,
-                    " given, but there are only ", impl_->examples, " examples");
+  FLOODTIDE_REQUIRE(options.walkers <= examples(), invalid_argument, "walkers: ", options.walkers,
+                    " given, but there are only ", examples(), " examples");
 }
 
 ExampleSource::~ExampleSource() = default;
@@ -117,20 +112,29 @@ ExampleSource& ExampleSource::operator=(ExampleSource&&) noexcept = default;
 
 const ExampleOptions& ExampleSource::options() const noexcept { return impl_->options; }
 const std::vector<Source>& ExampleSource::sources() const noexcept { return impl_->sources; }
-std::int64_t ExampleSource::examples() const noexcept { return impl_->examples; }
+std::int64_t ExampleSource::examples() const noexcept { return impl_->deal->size(); }
 
 std::int64_t ExampleSource::per_walker(std::int64_t walker) const {
   const std::int64_t walkers = impl_->options.walkers;
   FLOODTIDE_REQUIRE(walker >= 0 && walker < walkers, out_of_range, "walker ", walker, " of ", walkers);
-  return (impl_->examples - walker + walkers - 1) / walkers;
+  return impl_->deal->per_walker(walker);
+}
+
+std::optional<double> ExampleSource::imbalance(std::int64_t moves) const {
+  if (!impl_->index) return std::nullopt;
+  const std::size_t classes = impl_->index->classes().size();
+  std::vector<double> fovs(classes, 1.0);
+  for (std::size_t i = 1; i < classes; ++i) {
+    fovs[i] += static_cast<double>(moves - 1) * static_cast<double>(i) / static_cast<double>(classes - 1);
+  }
+  return impl_->deal->imbalance(fovs);
 }
 
 Centre ExampleSource::centre(const Cursor& cursor) const {
   const std::int64_t count = per_walker(cursor.walker);
   FLOODTIDE_REQUIRE(cursor.epoch >= 0 && cursor.index >= 0 && cursor.index < count, out_of_range, "walker ", cursor.walker,
                     ": example ", cursor.index, " of epoch ", cursor.epoch, ", the walker has ", count);
-  const std::int64_t position = impl_->position(cursor);
-  return impl_->index ? impl_->centre_of_class(cursor.epoch, position) : impl_->centre_of_row(cursor.epoch, position);
+  return impl_->centre(impl_->place(cursor));
 }
 
 void ExampleSource::set_load_delay(double seconds) noexcept { impl_->load_delay_s = seconds; }
@@ -143,7 +147,7 @@ Example ExampleSource::load(const Cursor& cursor) const {
   const Patch patch = read_patch(impl_->sources[static_cast<std::size_t>(where.volume)], where.position, options.patch_size,
                                  static_cast<float>(options.label_on), static_cast<float>(options.label_off));
   Philox random(options.seed, stream_id(kAugmentationPurpose, static_cast<std::uint64_t>(cursor.epoch),
-                                        static_cast<std::uint64_t>(impl_->position(cursor))));
+                                        static_cast<std::uint64_t>(impl_->place(cursor).position)));
   const AxisMap map = draw_axis_map(options.permutable_axes, options.reflectable_axes, random);
   return {apply<float>(map, patch.image.view()), apply<float>(map, patch.labels.view()), {}, where, cursor};
 }

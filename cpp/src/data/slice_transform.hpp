@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "floodtide/base/random.hpp"
 #include "floodtide/data/slices.hpp"
@@ -39,5 +40,9 @@ void transform_image(const SliceTransform& transform, View<const float, 2> slice
 /// @param mask     [y, x] classes below 256
 /// @param out_mask [y, x]
 void transform_mask(const SliceTransform& transform, View<const std::int64_t, 2> mask, View<std::uint8_t, 2> out_mask);
+
+/// Adds independent normal numbers of this standard deviation: four from each block of random bits (Box-Muller in float, cut
+/// off at 6.8 standard deviations).
+void add_noise(double deviation, Philox& random, std::span<float> values);
 
 }  // namespace floodtide::data

@@ -74,7 +74,16 @@ struct SliceSource::Impl {
     return patient.stack < 0 ? std::to_string(patient.number) : names[static_cast<std::size_t>(patient.stack)].images;
   }
 
-  [[nodiscard]] Tensor<std::int64_t, 3> read_mask(const Volume& masks, const Box& box) const {
+  [[nodiscard]] const Stack& stack(const Slice& slice) const { return stacks[static_cast<std::size_t>(slice.place.stack)]; }
+
+  [[nodiscard]] Box box(const Slice& slice) const {
+    const Vec3& shape = stack(slice).images.shape();
+    return {{slice.place.index, 0, 0}, {1, shape[1], shape[2]}};
+  }
+
+  [[nodiscard]] Tensor<std::int64_t, 3> read_mask(const Slice& slice) const {
+    const Volume& masks = stack(slice).masks;
+    const Box box = Impl::box(slice);
     Tensor<std::int64_t, 3> mask = masks.read_block<std::int64_t>(box);
     const auto wrong = std::find_if(mask.data(), mask.data() + mask.size(),
                                     [this](std::int64_t value) { return value < 0 || value >= options.classes; });
@@ -87,12 +96,9 @@ struct SliceSource::Impl {
 
   [[nodiscard]] Sample read(std::int64_t number, const SliceTransform& transform) const {
     const Slice& slice = slices[static_cast<std::size_t>(number)];
-    const Stack& stack = stacks[static_cast<std::size_t>(slice.place.stack)];
-    const Vec3& shape = stack.images.shape();
-    const Box box{{slice.place.index, 0, 0}, {1, shape[1], shape[2]}};
-    const Tensor<float, 3> image = stack.images.read_block<float>(box);
-    const Tensor<std::int64_t, 3> mask = read_mask(stack.masks, box);
-    const Shape<2> stored{shape[1], shape[2]};
+    const Tensor<float, 3> image = stack(slice).images.read_block<float>(box(slice));
+    const Tensor<std::int64_t, 3> mask = read_mask(slice);
+    const Shape<2> stored{image.shape()[1], image.shape()[2]};
     const Shape<2> size{format.shape[1], format.shape[2]};
     Sample sample;
     sample.group = slice.group;
@@ -154,6 +160,15 @@ SliceSource::Place SliceSource::place(std::int64_t number) const {
   return impl_->slices[static_cast<std::size_t>(number)].place;
 }
 
+void SliceSource::check_masks(std::int64_t begin, std::int64_t end, const Progress& progress) const {
+  FLOODTIDE_REQUIRE(begin >= 0 && begin <= end && end <= fixed_size(), out_of_range, "slices ", begin, " to ", end, " of ",
+                    fixed_size());
+  for (std::int64_t number = begin; number < end; ++number) {
+    static_cast<void>(impl_->read_mask(impl_->slices[static_cast<std::size_t>(number)]));
+    report(progress, number + 1 - begin, end - begin);
+  }
+}
+
 Sample SliceSource::read_fixed(std::int64_t number) const { return impl_->read(number, {}); }
 
 Sample SliceSource::read_training(std::int64_t epoch, std::int64_t number) const {
@@ -161,9 +176,7 @@ Sample SliceSource::read_training(std::int64_t epoch, std::int64_t number) const
   Philox random(impl_->options.order.seed,
                 stream_id(kAugmentationPurpose, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(number)));
   Sample sample = impl_->read(number, draw_transform(augmentation, random));
-  if (augmentation.noise > 0) {
-    for (float& value : sample.image.span()) value += static_cast<float>(augmentation.noise * random.normal());
-  }
+  if (augmentation.noise > 0) add_noise(augmentation.noise, random, sample.image.span());
   return sample;
 }
 

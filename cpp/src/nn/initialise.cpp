@@ -7,9 +7,13 @@
 #include "floodtide/base/random.hpp"
 
 namespace floodtide::nn {
+namespace {
+
+constexpr std::uint64_t kPurpose = 0x1417;  // stream of initial weights
+
+}  // namespace
 
 void initialise_glorot(const ParameterLayout& layout, std::uint64_t seed, std::span<float> out_parameters) {
-  constexpr std::uint64_t kPurpose = 0x1417;  // stream of initial weights
   std::uint64_t number = 0;
   for (const ParameterLayout::Entry& entry : layout.entries()) {
     const std::span<float> values = part(out_parameters, entry);
@@ -23,6 +27,13 @@ void initialise_glorot(const ParameterLayout& layout, std::uint64_t seed, std::s
     const double limit = std::sqrt(6.0 / (taps * static_cast<double>(in + out)));
     for (float& value : values) value = static_cast<float>(limit * (2 * random.uniform() - 1));
   }
+}
+
+void initialise_normal(const ParameterLayout& layout, std::size_t number, std::uint64_t seed, double variance,
+                       std::span<float> out_parameters) {
+  Philox random(seed, stream_id(kPurpose, number));
+  for (float& value : part(out_parameters, layout.entry(number)))
+    value = static_cast<float>(std::sqrt(variance) * random.normal());
 }
 
 }  // namespace floodtide::nn

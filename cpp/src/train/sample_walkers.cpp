@@ -15,7 +15,7 @@ namespace floodtide::train {
 namespace {
 
 /// `count` images of a batch from `begin` on.
-template <class T, int Rank>
+template <class T, std::size_t Rank>
 View<T, Rank> images_of(View<T, Rank> batch, std::int64_t begin, std::int64_t count) {
   if (batch.size() == 0) return batch;
   Shape<Rank> shape = batch.shape();

@@ -26,6 +26,11 @@ BENCHMARKS = {
     "scaling": ("floodtide.cli.bench_scaling:command", "Training steps of one rank and of all."),
     "step": ("floodtide.cli.bench_step:step", "A training step of one rank."),
     "forward": ("floodtide.cli.bench_step:forward", "A forward pass, as in segmentation."),
+    "unet": ("floodtide.cli.bench_unet:command", "A training step of a U-Net."),
+    "forecast": (
+        "floodtide.cli.bench_forecast:command",
+        "What simulate predicts, beside trainings.",
+    ),
     "allreduce": ("floodtide.cli.bench_allreduce:command", "Sums of gradients over ranks."),
     "train": (
         "floodtide.cli.bench_train:command",

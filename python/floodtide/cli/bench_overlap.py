@@ -125,13 +125,13 @@ def summary(events: Sequence[Event], wire_s: float, steps: int) -> dict[str, Any
         for key in ("step_s", "exposed_s", "predicted_s", "last_bucket_s")
     }
     step_s = result.pop("step_s")
+    exposed = sorted(one["exposed_s"] for one in seen)
     return {
         "samples": len(seen),
         "median_s": step_s,
         "buckets": seen[0]["buckets"],
-        "exposed_p90_s": statistics.quantiles([one["exposed_s"] for one in seen], n=10)[-1]
-        if len(seen) > 1
-        else seen[0]["exposed_s"],
+        "exposed_p10_s": exposed[len(exposed) // 10],
+        "exposed_p90_s": exposed[-1 - len(exposed) // 10],
         **result,
         "ratio": result["exposed_s"] / result["last_bucket_s"] if wire_s else None,
         "exposed_share": result["exposed_s"] / step_s,

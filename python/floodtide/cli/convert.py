@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -34,19 +35,11 @@ def command(
     network.save(destination)
     count = sum(array.size for array in network.parameters().values())
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "source": source,
-                    "destination": destination,
-                    "depth": network.depth,
-                    "features": network.features,
-                    "fov": network.fov,
-                    "deltas": network.deltas,
-                    "parameters": count,
-                }
-            )
-        )
+        row: dict[str, Any] = {"source": source, "destination": destination}
+        row |= {"depth": network.core.depth, "features": network.core.features}
+        if isinstance(network, nn.FFN):
+            row |= {"fov": network.fov, "deltas": network.deltas}
+        click.echo(json.dumps(row | {"parameters": count}))
     else:
         click.echo(f"{destination}: {network!r}, {count:,} parameters")
 

@@ -17,12 +17,19 @@ import click
     help="Where to write; default: report.html in the first RUN.",
 )
 @click.option(
+    "--figures",
+    type=click.Path(path_type=Path),
+    help="Folder for the curves as SVG files, too.",
+)
+@click.option(
     "--loss",
     "losses",
     metavar="LOSS,...",
     help="Training losses to which several runs' times are compared; default: chosen from the runs.",
 )
-def command(runs: tuple[Path, ...], out: Path | None, losses: str | None) -> None:
+def command(
+    runs: tuple[Path, ...], out: Path | None, figures: Path | None, losses: str | None
+) -> None:
     """Write a report of run directories: figures, tables and pictures in one HTML file.
 
     Several runs are overlaid in the same figures and compared: speed-up by workers, loss and validation against time,
@@ -35,7 +42,7 @@ def command(runs: tuple[Path, ...], out: Path | None, losses: str | None) -> Non
     """
     from floodtide import report
 
-    click.echo(str(report.write(runs, out, _numbers(losses))))
+    click.echo(str(report.write(runs, out, figures, _numbers(losses))))
 
 
 def _numbers(text: str | None) -> list[float]:

@@ -68,7 +68,7 @@ def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict
     check_writable(out)
     if settings.run.threads > 0:
         _core.set_num_threads(settings.run.threads)
-    model = nn.load(
+    model = nn.load_ffn(
         options.checkpoint,
         fov=options.fov,
         deltas=options.deltas,

@@ -46,10 +46,10 @@ _FILE = click.Path(path_type=Path)
 @click.option("--backup", type=float, default=0.0, help="Backup ranks, as a share.  [default: 0]")
 @click.option(
     "--late",
-    type=click.Choice(["abandon", "finish"]),
-    default="abandon",
+    type=click.Choice(["abandon", "drop", "carry"]),
+    default="drop",
     show_default=True,
-    help="What a rank does whose gradient comes too late.",
+    help="What a rank does whose gradient comes too late; nothing trains by the first.",
 )
 @click.option(
     "--network", "networks", multiple=True, help="10gbe, 100gbe, dragonfly.  [default: all]"
@@ -57,6 +57,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--alpha-us", type=float, help="Latency of a network of your own, microseconds.")
 @click.option("--gb-per-s", type=float, help="Its bandwidth, 1e9 bytes a second.")
 @click.option("--ranks-per-node", type=int, default=1, show_default=True, help="Share an adapter.")
+@click.option("--cores", type=int, help="That a node's ranks share.  [default: enough for all]")
 @click.option(
     "--algorithm",
     default="best",
@@ -67,8 +68,7 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--bucket-mib",
     type=float,
-    default=0.0,
-    help="Largest bucket summed during backward; 0: one message after it.  [default: 0]",
+    help="Size from which a bucket is summed during backward.  [default: the run's, or 0.25]",
 )
 @click.option("--asynchronous", is_flag=True, help="Also with one parameter server.")
 @click.option("--fovs-per-s", type=float, help="Also find the least ranks that reach this.")

@@ -16,8 +16,8 @@ from typing import Any
 
 from floodtide import _comm, _core, _launch
 from floodtide.config import Config
+from floodtide.doctor.memory import checkpoint_bytes, needed_bytes
 from floodtide.errors import UnsupportedError
-from floodtide._flooding import patch_size
 from floodtide.train import thread_count
 
 CLOCK_ROUNDS = 20
@@ -193,39 +193,6 @@ def _groups(controller: str, proc: Path, root: Path) -> list[Path]:
             inner = base / path.strip("/")
             folders += [inner, *(p for p in inner.parents if p.is_relative_to(base))]
     return folders
-
-
-def needed_bytes(config: Config, ranks: int, threads: int) -> int:
-    """Memory of one rank of a training: this process now, network, examples read ahead.
-
-    The network's passes keep about two activations a module and four more, with channels padded to 16 and a rim of one
-    voxel; as many times as fields of view are computed at once.
-    """
-    model, parameters = config.model, parameter_count(config)
-    mine = walkers_per_rank(config, ranks)
-    channels = -(-model.features // 16) * 16
-    voxels = math.prod(f + 2 for f in model.fov)
-    at_once = threads if config.run.parallel == "fovs" and mine >= threads else 1
-    passes = at_once * (2 * model.depth + 4) * channels * voxels * 4
-    examples = mine * (config.data.prefetch + 1) * 3 * math.prod(patch_size(config)) * 4
-    return int(_core.resident_bytes() + passes + examples + 6 * 4 * parameters)
-
-
-def checkpoint_bytes(config: Config, ranks: int) -> int:
-    """Size of a checkpoint: parameters with the optimizer's two arrays and the average, and the walkers' canvases."""
-    walkers = config.training.walkers or ranks
-    return 4 * (4 * parameter_count(config) + walkers * math.prod(patch_size(config)))
-
-
-def walkers_per_rank(config: Config, ranks: int) -> int:
-    """Walkers of the rank that has most."""
-    return -(-(config.training.walkers or ranks) // ranks)
-
-
-def parameter_count(config: Config) -> int:
-    """Parameters of the network (docs/algorithms.md, "Network")."""
-    depth, features = config.model.depth, config.model.features
-    return 55 * features + (27 * features**2 + features) * (2 * depth - 1) + features + 1
 
 
 def _first_line(text: str) -> str:

@@ -34,7 +34,7 @@ def modes_figure(runs: Sequence[Run]) -> str | None:
             colour = style.series_colour(index)
             for axis, key in zip(axes, ("step", "time_s"), strict=False):
                 x, loss = held_out(run, key) if validated else training(run, key)
-                axis.plot(x, loss, color=colour, label=f"{run.name}: {mode(run)}")
+                axis.plot(x, loss, color=colour, label=_label(run))
             steps, staleness = column(run.train, "staleness")
             axes[2].plot(steps, staleness, color=colour)
         what = "held-out cross-entropy" if validated else "training loss (exponential mean)"
@@ -50,13 +50,17 @@ def modes_figure(runs: Sequence[Run]) -> str | None:
         axes[0].set_ylabel(what)
         axes[2].set_ylabel("updates, mean")
         axes[2].set_ylim(bottom=0.0)
-        axes[0].legend(loc="upper right")
+        drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
         return style.data_uri(drawn, "svg")
 
 
 def mode(run: Run) -> str:
     """How ranks wait for each other; runs from before the setting existed were synchronous."""
     return str(run.config.get("comm", {}).get("mode", "synchronous"))
+
+
+def _label(run: Run) -> str:
+    return run.name if mode(run) in run.name else f"{run.name} ({mode(run)})"
 
 
 def held_out(run: Run, key: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,18 @@ _NO_FLOODING: dict[str, Any] = {"planes": None, "strip": None, "frames": []}
 
 
 def write(
-    run_folders: Sequence[Path], out: Path | None = None, losses: Sequence[float] = ()
+    run_folders: Sequence[Path],
+    out: Path | None = None,
+    figures: Path | None = None,
+    losses: Sequence[float] = (),
 ) -> Path:
     """Write `report.html` about one or several runs.
 
     Args:
         run_folders: Run directories, at least one; several are overlaid in the figures.
         out: Where to write; default: `report.html` in the first run directory.
+        figures: Folder for the curves as SVG files too (`training.svg`, `validation.svg`, ...), those that
+            the runs have something for. Made if it is missing.
         losses: Training losses to which the comparison of several runs gives the time; none: the lowest ones that
             all, half and one of the runs reached.
 
@@ -46,26 +52,65 @@ def write(
     """
     names = _names([folder.resolve() for folder in run_folders])
     runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
-    page = render(runs, losses)
+    drawn = _curves(runs)
     target = out or runs[0].folder / "report.html"
-    beside = target.with_name(target.name + ".partial")
-    try:
-        beside.write_text(page, "utf-8")
-        os.replace(beside, target)
-    except OSError as error:
-        raise StorageError(f"report: cannot write {target}: {error.strerror}") from error
+    _write(target, render(runs, drawn, losses).encode())
+    if figures:
+        _make(figures)
+        for name, uri in drawn.items():
+            if uri:
+                _write(figures / f"{name}.svg", base64.b64decode(uri.partition(",")[2]))
     return target
 
 
-def render(runs: Sequence[Run], losses: Sequence[float] = ()) -> str:
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"report: cannot write {folder}: {error.strerror}") from error
+
+
+def _write(target: Path, content: bytes) -> None:
+    """Beside the name, then renamed."""
+    beside = target.with_name(target.name + ".partial")
+    try:
+        beside.write_bytes(content)
+        os.replace(beside, target)
+    except OSError as error:
+        raise StorageError(f"report: cannot write {target}: {error.strerror}") from error
+
+
+def _curves(runs: Sequence[Run]) -> dict[str, str | None]:
+    """SVGs as data URIs, None where the runs have nothing for one."""
+    compared = runs if _comparable(runs) else ()
+    return {
+        "training": curves.training_figure(runs),
+        "validation": curves.validation_figure(runs),
+        "modes": modes.modes_figure(runs),
+        "dice": segmentation_curves.dice_figure(runs),
+        "affinities": segmentation_curves.affinity_figure(runs),
+        "speed_up": comparison_figures.speed_figure(compared),
+        "loss_by_time": comparison_figures.loss_figure(compared),
+        "validation_by_time": comparison_figures.validation_figure(compared),
+    }
+
+
+def _comparable(runs: Sequence[Run]) -> bool:
+    """Whether these are several runs of one kind."""
+    return len(runs) > 1 and len({run.unit for run in runs}) == 1
+
+
+def render(
+    runs: Sequence[Run], drawn: Mapping[str, str | None], losses: Sequence[float] = ()
+) -> str:
     """The page as text; every figure is embedded."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     pictures = [_pictures(run) for run in runs]
     absent = [
         f"{run.name}: {part}"
-        for run, drawn in zip(runs, pictures, strict=True)
-        for part in (*run.absent, *drawn["absent"])
+        for run, shown in zip(runs, pictures, strict=True)
+        for part in (*run.absent, *shown["absent"])
     ]
     if len({run.unit for run in runs}) > 1:
         absent.append("no comparison of the runs: they are not trained on the same kind of data")
@@ -83,11 +128,7 @@ def render(runs: Sequence[Run], losses: Sequence[float] = ()) -> str:
         summary=tables.summary_table(runs),
         scores=tables.score_table(runs),
         validation=[(run.name, tables.validation_table(run)) for run in runs if run.validation],
-        training_figure=curves.training_figure(runs),
-        modes_figure=modes.modes_figure(runs),
-        validation_figure=curves.validation_figure(runs),
-        dice_figure=segmentation_curves.dice_figure(runs),
-        affinity_figure=segmentation_curves.affinity_figure(runs),
+        figures=drawn,
         comparison=_comparison(runs, losses),
         pictures=pictures,
         absent=absent,
@@ -96,16 +137,13 @@ def render(runs: Sequence[Run], losses: Sequence[float] = ()) -> str:
 
 def _comparison(runs: Sequence[Run], losses: Sequence[float]) -> dict[str, Any] | None:
     """Several runs of one kind against each other; None for a single run or runs of several kinds."""
-    if len(runs) < 2 or len({run.unit for run in runs}) > 1:
+    if not _comparable(runs):
         return None
     automatic = "the losses are the lowest that all, half and one of the converged runs reached."
     return {
         "table": comparison.comparison_table(runs, losses or comparison.thresholds(runs)),
         "losses_note": "the losses are as asked for." if losses else automatic,
         "emulated": any(run.emulated for run in runs),
-        "speed_figure": comparison_figures.speed_figure(runs),
-        "loss_figure": comparison_figures.loss_figure(runs),
-        "validation_figure": comparison_figures.validation_figure(runs),
     }
 
 

@@ -53,6 +53,7 @@ _FOUND: tuple[tuple[str, str], ...] = (
     ("Walkers", "walkers"),
     ("Parameters", "parameters"),
     ("Examples in an epoch", "examples_per_epoch"),
+    ("Imbalance of the walkers' shards", "shard_imbalance"),
     ("Threads a rank", "threads"),
     ("Kernels", "kernels"),
     ("Transport", "transport"),

@@ -20,9 +20,12 @@ class Calibration:
     Attributes:
         name: The run directory's name.
         ranks: Of the run.
-        walkers_per_rank: Of the run, a mean if they do not divide.
+        threads: Of a rank.
+        walkers_per_rank: Fields of view of a rank's step, a mean if they do not divide: walkers times
+            `training.accumulate`.
         depth: Modules of its network.
         features: Its feature maps.
+        bucket_mib: `comm.bucket_mib` of the run.
         compute_s: Seconds of a field of view on a rank.
         samples: Seconds of a field of view, step by step (n,); empty unless the log has a record for
             each step and the run one rank.
@@ -36,9 +39,11 @@ class Calibration:
 
     name: str
     ranks: int
+    threads: int
     walkers_per_rank: float
     depth: int
     features: int
+    bucket_mib: float
     compute_s: float
     samples: tuple[float, ...]
     update_s: float
@@ -52,16 +57,18 @@ class Calibration:
 def calibrate(folder: Path) -> Calibration:
     """Read a run directory of `floodtide train`.
 
-    The first record is left out if there are others: it holds the start. Steps are fields of view divided by walkers.
+    The first record is left out if there are others: it holds the start. Steps are fields of view divided by those of
+    a step.
 
     Raises:
         InvalidFileError: If there is no such run, or its log has not what is needed.
     """
     run = read_run(folder)
-    model = run.config.get("model", {})
+    model, comm, training = (run.config.get(name, {}) for name in ("model", "comm", "training"))
     records = run.train[1:] or run.train
     try:
-        ranks, walkers = int(run.start["ranks"]), int(run.start["walkers"])
+        ranks, threads = int(run.start["ranks"]), int(run.start["threads"])
+        walkers = int(run.start["walkers"]) * int(training["accumulate"])
         depth, features = int(model["depth"]), int(model["features"])
         fovs = _total(records, "fovs")
         steps = fovs / walkers
@@ -71,9 +78,11 @@ def calibrate(folder: Path) -> Calibration:
         return Calibration(
             name=run.name,
             ranks=ranks,
+            threads=threads,
             walkers_per_rank=walkers / ranks,
             depth=depth,
             features=features,
+            bucket_mib=float(comm["bucket_mib"]),
             compute_s=_total(records, "compute_s") / own_fovs,
             samples=_samples(records, ranks, walkers),
             update_s=_total(records, "update_s") / steps,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from floodtide.config import CommConfig
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.simulate import paper
 from floodtide.simulate.allreduce import (
@@ -21,7 +22,7 @@ from floodtide.simulate.allreduce import (
 from floodtide.simulate.asynchronous import simulate_asynchronous
 from floodtide.simulate.calibration import Calibration
 from floodtide.simulate.gradient import ffn_buckets
-from floodtide.simulate.model import Job
+from floodtide.simulate.model import Job, alone
 from floodtide.simulate.networks import NETWORKS, Network
 from floodtide.simulate.scenarios import ASYNCHRONOUS, FORECAST, MEASURED, Named, Row
 from floodtide.simulate.workload import Compute, Loading
@@ -42,7 +43,7 @@ class Options:
         update_s: Seconds of an update; 0.
         depth: Modules of the network; 9.
         features: Its feature maps; 32.
-        bucket_mib: Largest bucket of the gradient; 0: one message after backward.
+        bucket_mib: Size from which a bucket of the gradient is closed; the run's, or the trainer's default.
         walkers_per_rank: The run's, rounded; 1.
         load_s: Seconds to read a patch. None: the run's waits for patches, if it has any.
         moves: Fields of view on a patch; the run's.
@@ -52,6 +53,7 @@ class Options:
         late: As in `Job`.
         algorithm: Of the allreduce.
         ranks_per_node: Consecutive ranks that share an adapter.
+        cores: That the ranks of a node share, each with as many threads as the run's (1); None: enough for all.
         networks: Names of NETWORKS.
         alpha_us: Latency of a network of one's own, in microseconds.
         gb_per_s: Its bandwidth, in 1e9 bytes a second.
@@ -64,16 +66,17 @@ class Options:
     update_s: float | None = None
     depth: int | None = None
     features: int | None = None
-    bucket_mib: float = 0.0
+    bucket_mib: float | None = None
     walkers_per_rank: int | None = None
     load_s: float | None = None
     moves: float | None = None
     prefetch: int = 0
     readers: int = 1
     backup: float = 0.0
-    late: str = "abandon"
+    late: str = "drop"
     algorithm: str = BEST
     ranks_per_node: int = 1
+    cores: int | None = None
     networks: tuple[str, ...] = ()
     alpha_us: float | None = None
     gb_per_s: float | None = None
@@ -93,9 +96,11 @@ def forecast_jobs(options: Options, run: Calibration | None) -> list[Named]:
     walkers = _first(options.walkers_per_rank, run and max(1, round(run.walkers_per_rank)), 1)
     loading = _loading(options, run)
     update_s = _first(options.update_s, run and run.update_s, 0.0)
-    if not (math.isfinite(options.bucket_mib) and options.bucket_mib >= 0):
-        raise InvalidArgumentError(f"bucket of {options.bucket_mib} MiB, expected at least 0")
-    buckets = ffn_buckets(depth, features, round(options.bucket_mib * 2**20))
+    bucket_mib = _first(options.bucket_mib, run and run.bucket_mib, CommConfig().bucket_mib)
+    if not (math.isfinite(bucket_mib) and bucket_mib > 0):
+        raise InvalidArgumentError(f"buckets of {bucket_mib} MiB, expected a positive number")
+    buckets = ffn_buckets(depth, features, round(bucket_mib * 2**20))
+    slowdown = _slowdown(options, run)
     return [
         Named(
             scenario=FORECAST,
@@ -108,6 +113,7 @@ def forecast_jobs(options: Options, run: Calibration | None) -> list[Named]:
                 buckets=buckets,
                 allreduce_s=cost_s,
                 update_s=update_s,
+                slowdown=slowdown,
                 backup=options.backup,
                 late=options.late,
             ),
@@ -158,11 +164,12 @@ def asynchronous_rows(options: Options, jobs: Sequence[Named], ranks: Sequence[i
             if job.loading and not job.loading.prefetch
             else 0.0
         )
-        work_s = job.walkers_per_rank * (job.compute.mean_s + stall_s)
         size = sum(bucket.bytes for bucket in job.buckets)
         network = by_name[named.network]
-        alone = job.walkers_per_rank / (work_s + job.update_s)  # without a server
+        single = 1 / (job.compute.mean_s + stall_s + job.update_s / job.walkers_per_rank)
         for count in ranks:
+            compute_s = job.walkers_per_rank * job.compute.mean_s * job.slowdown(count)
+            work_s = compute_s + job.walkers_per_rank * stall_s
             estimate = simulate_asynchronous(
                 work_s,
                 size,
@@ -171,7 +178,7 @@ def asynchronous_rows(options: Options, jobs: Sequence[Named], ranks: Sequence[i
                 update_s=job.update_s,
                 walkers_per_rank=job.walkers_per_rank,
             )
-            efficiency = estimate.fovs_per_s / (alone * count)
+            efficiency = estimate.fovs_per_s / (single * count)
             rows.append(
                 Row(
                     scenario=ASYNCHRONOUS,
@@ -180,7 +187,7 @@ def asynchronous_rows(options: Options, jobs: Sequence[Named], ranks: Sequence[i
                     ranks=count,
                     paid_ranks=count,
                     step_s=count * job.walkers_per_rank / estimate.fovs_per_s,
-                    compute_s=job.walkers_per_rank * job.compute.mean_s,
+                    compute_s=compute_s,
                     input_s=job.walkers_per_rank * stall_s,
                     straggler_s=None,
                     comm_s=None,
@@ -200,6 +207,21 @@ def _first(given: Number | None, measured: Any, default: Number) -> Number:
     if given is not None:
         return given
     return default if measured is None else measured
+
+
+def _slowdown(options: Options, run: Calibration | None) -> Callable[[int], float]:
+    """Ranks that want more cores than there are get equal parts; the run's own figures have its share in them."""
+    cores, per_node = options.cores, options.ranks_per_node
+    if cores is None:
+        return alone
+    if cores < 1:
+        raise InvalidArgumentError(f"{cores} cores, expected at least 1")
+    threads, before = (run.threads, run.ranks) if run else (1, 1)
+
+    def share(ranks: int) -> float:
+        return max(1.0, min(ranks, per_node) * threads / cores)
+
+    return lambda ranks: share(ranks) / share(before)
 
 
 def _compute(options: Options, run: Calibration | None) -> Compute:

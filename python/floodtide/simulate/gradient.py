@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodtide.errors import InvalidArgumentError
 
 BYTES_PER_VALUE = 4
+FLAGS = 16  # values in front of the gradient by which ranks tell each other what to do next
 FORWARD_SHARE = 1 / 3  # of a step's multiplications; backward makes two products a layer
 
 
@@ -25,40 +27,53 @@ class Bucket:
     ready: float
 
 
-def ffn_buckets(depth: int, features: int, bucket_bytes: int = 0) -> tuple[Bucket, ...]:
-    """Buckets of a network of 3x3x3 convolutions, in the order in which backward completes them.
+def ffn_buckets(depth: int, features: int, bucket_bytes: int | None = None) -> tuple[Bucket, ...]:
+    """Buckets of a network of 3x3x3 convolutions as the trainer cuts them, in the order in which they are complete.
 
     Args:
         depth: Modules, at least 1: an input module of two convolutions, depth - 1 residual modules.
         features: Feature maps of every hidden layer.
-        bucket_bytes: A bucket is closed before the layer that would make it larger than this; a
-            layer is never cut. 0: one bucket for everything, sent after backward.
+        bucket_bytes: A bucket is closed once it has as many (`comm.bucket_mib`); weights and biases of a layer
+            are never cut. None: one bucket for everything, sent after backward.
 
     Raises:
         InvalidArgumentError: If a number is out of range.
     """
-    if depth < 1 or features < 1 or bucket_bytes < 0:
+    if depth < 1 or features < 1 or (bucket_bytes is not None and bucket_bytes < BYTES_PER_VALUE):
         raise InvalidArgumentError(
             f"gradient: depth {depth}, {features} features, buckets of {bucket_bytes} bytes; "
-            "expected depth and features of at least 1, bytes of at least 0"
+            f"expected depth and features of at least 1, bytes of at least {BYTES_PER_VALUE}"
         )
-    hidden = 27 * features * features
-    layers = [(features + 1, 2 * features)]  # the last, voxelwise layer comes first
-    layers += [(hidden + features, 2 * hidden)] * (2 * depth - 1)
-    layers += [(27 * 2 * features + features, 27 * 2 * features)]  # needs no gradient of its input
-    total = sum(work for _, work in layers)
+    parts = _parts(depth, features)
+    limit = math.inf if bucket_bytes is None else bucket_bytes
     buckets: list[Bucket] = []
-    size = done = 0
-    for index, (values, work) in enumerate(layers):
-        layer = values * BYTES_PER_VALUE
-        if bucket_bytes and size and size + layer > bucket_bytes:
-            buckets.append(Bucket(bytes=size, ready=done / total))
+    size, complete = 0, 0.0
+    for values, ready in parts:
+        if size >= limit:
+            buckets.append(Bucket(bytes=size, ready=complete))
             size = 0
-        size += layer
-        done += work
-        if index + 1 == len(layers):
-            buckets.append(Bucket(bytes=size, ready=1.0))
+        size += values * BYTES_PER_VALUE
+        complete = ready
+    buckets.append(Bucket(bytes=size, ready=complete))
     return tuple(buckets)
+
+
+def _parts(depth: int, features: int) -> list[tuple[int, float]]:
+    """Values of each array of parameters from the last one on, then flags; when in backward they are final."""
+    hidden = 27 * features * features
+    first = 27 * 2 * features
+    # Of each layer: weights, biases, and multiplications for the gradient of its weights and for that of its input.
+    layers = [(features, 1, features, features)]  # the last layer is voxelwise
+    layers += [(hidden, features, hidden, hidden)] * (2 * depth - 1)
+    layers += [(first, features, first, 0)]
+    total = sum(by_weights + by_input for _, _, by_weights, by_input in layers)
+    done = 0
+    parts: list[tuple[int, float]] = []
+    for weights, biases, by_weights, by_input in layers:
+        ready = (done + by_weights) / total
+        parts += [(biases, ready), (weights, ready)]
+        done += by_weights + by_input
+    return [*parts, (FLAGS, 1.0)]
 
 
 def exposed_s(ready_s: Sequence[float], cost_s: Sequence[float]) -> float:

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model of synchronous training: ranks compute, wait for patches, and leave a step together.
-
-Time goes by in events of whole steps: when a rank has its patch, its gradient, the slowest rank's
-bucket, its sum. All ranks of all replicas (copies of the run, which give the mean) are handled at
-once, in arrays (ranks, replicas).
-"""
+"""The model of synchronous training: ranks compute, wait for patches, and leave a step together."""
 
 from __future__ import annotations
 
@@ -13,18 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from floodtide.errors import InvalidArgumentError
-from floodtide.simulate.gradient import FORWARD_SHARE, Bucket
-from floodtide.simulate.workload import Compute, Draws, Loading, Patches, Times
+from floodtide.simulate.gradient import Bucket
+from floodtide.simulate.steps import REPLICAS, Steps
+from floodtide.simulate.workload import Compute, Draws, Loading
 
-Mask = NDArray[np.bool_]
-
-REPLICAS = 64
-MOST_PLACES = 2**18  # walkers' places for patches, of all ranks: half a GB for the replicas
-LATE = ("abandon", "finish")
+LATE = ("abandon", "drop", "carry")
 LOSSES = ("input", "straggler", "comm", "update")
+
+
+def alone(ranks: int) -> float:
+    """The slowdown of ranks that disturb nobody: 1."""
+    return 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +31,16 @@ class Job:
         compute: Forward and backward pass on one field of view.
         walkers_per_rank: Fields of view of a rank's step, one after the other.
         loading: Where patches come from; None: they are always there.
-        buckets: Parts of the gradient, in the order in which they are ready.
+        buckets: Parts of the gradient, in the order in which they are ready; with backup ranks they travel together,
+            when it is known whose count.
         allreduce_s: Seconds to sum so many bytes over so many ranks.
         update_s: Seconds of every rank between the last sum and its next step.
+        slowdown: Factor on compute and update if so many ranks run: of ranks that share cores, for one.
         backup: Ranks in addition, as a share of those whose gradients count: a step ends with the
             first ranks to be done (partial averages). Their number is rounded.
-        late: What a rank does whose gradient does not count: `abandon` it and start the next step
-            with the others, or `finish` it, drop it, and start the next step late.
+        late: What a rank does whose gradient is not among the first: `abandon` it and start the next step with the
+            others; finish it, `drop` it and start again late; or finish it and `carry` it into the next step.
+            The last two are those of `comm.late`; nothing trains by the first.
     """
 
     compute: Compute
@@ -50,8 +49,9 @@ class Job:
     walkers_per_rank: int = 1
     loading: Loading | None = None
     update_s: float = 0.0
+    slowdown: Callable[[int], float] = alone
     backup: float = 0.0
-    late: str = "abandon"
+    late: str = "drop"
 
     def __post_init__(self) -> None:
         if self.walkers_per_rank < 1:
@@ -82,10 +82,12 @@ class Estimate:
         step_s: Seconds of a step.
         compute_s: Of a rank's forward and backward passes, mean of all ranks.
         input_s: That the slowest rank which counts waited for its patches.
-        straggler_s: That it started late or computed longer than the mean.
+        straggler_s: That it started late or computed longer than the mean; less than 0 where gradients carried over,
+            which were begun in earlier steps, end this one.
         comm_s: Between its gradient and the sum.
         update_s: Of the update.
         fovs_per_s: Fields of view a second that count, of all ranks.
+        staleness: Updates between the parameters that a gradient was computed from and the one it is in, mean.
     """
 
     ranks: int
@@ -97,6 +99,7 @@ class Estimate:
     comm_s: float
     update_s: float
     fovs_per_s: float
+    staleness: float
 
     @property
     def largest_loss(self) -> str:
@@ -128,18 +131,18 @@ def simulate(
             f"simulate: {ranks} ranks, {steps} steps, seed {seed}; expected at least 1, 1 and 0 "
             "(and a seed below 2^64)"
         )
-    run = _Run(job, ranks, Draws(seed))
+    run = Steps(job, ranks, Draws(seed))
     if warmup is None:
         warmup = _warmup(job)
     count = math.ceil(steps / REPLICAS)
     for step in range(warmup):
         run.step(step)
     start_s = run.end.copy()
-    sums = np.zeros(4)
+    sums = np.zeros(6)
     for step in range(warmup, warmup + count):
         sums += run.step(step)
     step_s = float((run.end - start_s).mean()) / count
-    compute_s, input_s, straggler_s, comm_s = (float(value) for value in sums / count)
+    compute_s, input_s, straggler_s, comm_s, counting, stale = (float(x) for x in sums / count)
     return Estimate(
         ranks=ranks,
         paid_ranks=run.paid,
@@ -148,8 +151,9 @@ def simulate(
         input_s=input_s,
         straggler_s=straggler_s,
         comm_s=comm_s,
-        update_s=job.update_s,
-        fovs_per_s=ranks * job.walkers_per_rank / step_s,
+        update_s=run.update_s,
+        fovs_per_s=counting * job.walkers_per_rank / step_s,
+        staleness=stale / counting,
     )
 
 
@@ -157,7 +161,7 @@ def _warmup(job: Job) -> int:
     """Steps until queues and late ranks have settled; walkers start at random places of patches."""
     if job.loading and job.loading.prefetch:
         return math.ceil(2 * job.loading.moves) * (job.loading.prefetch + 1)
-    return 50 if job.backup and job.late == "finish" else 0
+    return 20 if job.backup and job.late != "abandon" else 0
 
 
 def least_ranks(
@@ -187,71 +191,3 @@ def least_ranks(
         middle = (low + high) // 2
         low, high = (low, middle) if reaches(middle) else (middle, high)
     return high
-
-
-class _Run:
-    """The replicas of a run: when each rank may start, when the last step ended."""
-
-    def __init__(self, job: Job, ranks: int, draws: Draws) -> None:
-        self._job = job
-        self._ranks = ranks
-        self._draws = draws
-        self.paid = ranks + round(job.backup * ranks)
-        prefetch = job.loading.prefetch if job.loading else 0
-        places = self.paid * job.walkers_per_rank * (1 + prefetch)
-        if places > MOST_PLACES:
-            raise InvalidArgumentError(
-                f"simulate: {self.paid} ranks with {job.walkers_per_rank} walkers and prefetch "
-                f"{prefetch} make {places} places, expected at most {MOST_PLACES}"
-            )
-        self._shape = (self.paid, REPLICAS)
-        self._costs = [job.allreduce_s(bucket.bytes, self.paid) for bucket in job.buckets]
-        self._patches = (
-            Patches(job.loading, self._shape, job.walkers_per_rank, draws) if job.loading else None
-        )
-        self._free: Times = np.zeros(self._shape)
-        self.end: Times = np.zeros(REPLICAS)
-
-    def step(self, number: int) -> Times:
-        """Do one step; returns the means of compute, input, straggler and comm, (4,)."""
-        job = self._job
-        start = self._free
-        if self._patches:
-            for walker in range(job.walkers_per_rank):
-                start = self._patches.take(walker, number, start)
-        compute = job.walkers_per_rank * job.compute.draw(self._draws, number, self._shape)
-        done = start + compute
-        counts = self._counting(done)
-        last = np.where(counts, done, -np.inf).argmax(axis=0)[np.newaxis]
-        ended = np.take_along_axis(done, last, axis=0)[0]
-        waited = np.take_along_axis(start - self._free, last, axis=0)[0]
-        mean = compute.mean(axis=0)
-        summed = self._summed(start, compute, counts)
-        parts: Times = np.stack([mean, waited, ended - self.end - waited - mean, summed - ended])
-        self.end = summed + job.update_s
-        self._free = np.broadcast_to(self.end, self._shape)
-        if job.late == "finish":
-            self._free = np.maximum(self._free, done)
-        means: Times = parts.mean(axis=1)
-        return means
-
-    def _counting(self, done: Times) -> Mask:
-        """Which ranks' gradients are summed: exactly `ranks` in every replica, those first done."""
-        if self.paid == self._ranks:
-            return np.ones(self._shape, dtype=bool)
-        order = np.argsort(done, axis=0, kind="stable")
-        counts = np.zeros(self._shape, dtype=bool)
-        np.put_along_axis(counts, order[: self._ranks], True, axis=0)
-        return counts
-
-    def _summed(self, start: Times, compute: Times, counts: Mask) -> Times:
-        """When the last bucket is summed.
-
-        A bucket starts when all ranks that count have it and the one before has ended.
-        """
-        summed = np.zeros(REPLICAS)
-        for bucket, cost in zip(self._job.buckets, self._costs, strict=True):
-            share = FORWARD_SHARE + (1 - FORWARD_SHARE) * bucket.ready
-            ready = np.where(counts, start + share * compute, -np.inf).max(axis=0)
-            summed = np.maximum(summed, ready) + cost
-        return summed

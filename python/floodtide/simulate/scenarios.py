@@ -33,10 +33,11 @@ class Row:
     """Figures of one job on one number of ranks; parts as in `Estimate`, None where a measured run does not tell.
 
     Attributes:
-        efficiency: Throughput over that of as many single ranks as count.
+        efficiency: Throughput over that of as many single ranks as are to count; above 1 where gradients carried over
+            count in addition.
         paid_efficiency: Throughput over that of as many single ranks as there are, backup ranks included.
         largest_loss: As in `Estimate`.
-        staleness: Of an asynchronous run; None otherwise.
+        staleness: As in `Estimate`, or of an asynchronous run; None of a measured one.
     """
 
     scenario: str

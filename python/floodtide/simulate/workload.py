@@ -107,6 +107,15 @@ class Loading:
             raise InvalidArgumentError(f"loading: {self.readers} readers, expected at least 1")
 
 
+@dataclass(frozen=True)
+class Kept:
+    """State of `Patches` at some time: moves left and patches ready by walker, and when the reader is free."""
+
+    left: list[Times]
+    ready: list[list[Times]]
+    reader_free: Times
+
+
 class Patches:
     """The walkers' patches of all ranks in all replicas, as time goes on.
 
@@ -157,6 +166,21 @@ class Patches:
             np.where(need, new, old) for new, old in zip(moved, queue, strict=True)
         ]
         return taken
+
+    def keep(self) -> Kept:
+        """What there is now, for `restore`."""
+        return Kept(list(self._left), list(self._ready), self._reader_free)
+
+    def restore(self, kept: Kept, where: NDArray[np.bool_]) -> None:
+        """Take back what was done since `kept`, for the ranks and replicas in `where`."""
+        self._left = [
+            np.where(where, old, new) for old, new in zip(kept.left, self._left, strict=True)
+        ]
+        self._ready = [
+            [np.where(where, old, new) for old, new in zip(olds, news, strict=True)]
+            for olds, news in zip(kept.ready, self._ready, strict=True)
+        ]
+        self._reader_free = np.where(where, kept.reader_free, self._reader_free)
 
     def _lengths(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Times:
         """Moves on a new patch."""

@@ -23,7 +23,7 @@ TEST(Mpi, VersionNamesTheFamilyOfThePlugin) {
 }
 
 TEST(MpiCollectives, AllreduceAgreesWithWiderSumsAndOnAllRanks) { check_allreduce(mpi_world(), true); }
-TEST(MpiCollectives, AllreduceOfFiveMillionValues) { check_long_allreduce(mpi_world(), true, 5000000); }
+TEST(MpiCollectives, AllreduceOfMillionsOfValues) { check_long_allreduce(mpi_world(), true); }
 TEST(MpiCollectives, NarrowWireHalvesTheBytes) { check_narrow_wire(mpi_world()); }
 TEST(MpiCollectives, TrafficIsWhatTheSchedulesSay) { check_traffic(mpi_world()); }
 TEST(MpiCollectives, TwoLevelsWithEmulatedNodes) { check_two_levels(*mpi_world().split(0, 0)); }

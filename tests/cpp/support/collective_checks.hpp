@@ -11,8 +11,8 @@ namespace floodtide::test {
 /// primes, in many segments, and 472,353 floats, against sums in a wider type; and all ranks hold the same bits. Sums of whole
 /// numbers are exact.
 void check_allreduce(comm::Communicator& comm, bool has_library_allreduce);
-/// One long array by every algorithm.
-void check_long_allreduce(comm::Communicator& comm, bool has_library_allreduce, std::int64_t length);
+/// Five million floats and 1,000,003 (a prime) doubles and int64 by every algorithm.
+void check_long_allreduce(comm::Communicator& comm, bool has_library_allreduce);
 /// bf16 on the wire: errors within the bound of as many roundings as the algorithm makes, all ranks the same bits, and exactly
 /// half the bytes of float32.
 void check_narrow_wire(comm::Communicator& comm);

@@ -40,13 +40,14 @@ def test_paper_rows_reach_the_anchors(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_forecast_has_a_row_for_each_network_and_number_of_ranks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = rows(capsys, "--compute-s", "0.25", "--algorithm", "ring", *QUICK)
+    whole = ("--bucket-mib", "2")
+    found = rows(capsys, "--compute-s", "0.25", "--algorithm", "ring", *whole, *QUICK)
     assert [(row["network"], row["ranks"]) for row in found] == [
         (name, ranks) for name in simulate.NETWORKS for ranks in (1, 4)
     ]
     for row in found:
         links = simulate.Links(network=simulate.NETWORKS[row["network"]])
-        expected = simulate.allreduce_cost_s("ring", 1889412, row["ranks"], links)
+        expected = simulate.allreduce_cost_s("ring", 1889476, row["ranks"], links)
         assert row["comm_s"] == pytest.approx(expected, rel=1e-9)
         assert row["step_s"] == pytest.approx(0.25 + expected, rel=1e-9)
         assert row["fovs_per_s"] == pytest.approx(row["ranks"] / row["step_s"], rel=1e-9)
@@ -88,16 +89,38 @@ def test_every_option_changes_the_forecast(
         "--moves 4",
         "--prefetch 1",
         "--backup 0",
-        "--late finish",
+        "--late abandon",
         "--alpha-us 5000",
         "--gb-per-s 1",
         "--ranks-per-node 4",
+        "--ranks-per-node 4 --cores 2",
         "--algorithm recursive_doubling",
-        "--bucket-mib 0.25",
     ):
         assert rows(capsys, *base, *option.split())[0]["step_s"] != plain, option
+    waiting = (*base, "--backup", "0")
+    whole, cut = (
+        rows(capsys, *waiting, "--bucket-mib", size)[0]["step_s"] for size in ("2", "0.25")
+    )
+    assert cut < whole
     seeds = [rows(capsys, *base, "--sigma", "0.2", "--seed", s)[0]["step_s"] for s in "01"]
     assert seeds[0] != seeds[1]
+
+
+def test_ranks_of_a_node_share_its_cores(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    fast = ("--alpha-us", "0", "--gb-per-s", "1e9", "--cores", "2", "--ranks-per-node", "4")
+    found = rows(capsys, "--compute-s", "0.25", *fast, "--ranks", "1,2,3,4,8")
+    assert [row["step_s"] for row in found] == pytest.approx(
+        [0.25, 0.25, 0.375, 0.5, 0.5], rel=0.01
+    )
+    apart = rows(capsys, "--compute-s", "0.25", *fast, "--ranks", "2,4", "--asynchronous")[2:]
+    assert [row["compute_s"] for row in apart] == pytest.approx([0.25, 0.5])
+    assert apart[1]["efficiency"] < 0.51
+    # The run had two ranks on the two cores, so its own times hold for two.
+    folder = str(write_run(tmp_path / "run"))
+    *found, _ = rows(capsys, *fast, "--load-s", "0", "--ranks", "2,4", folder)
+    assert [row["step_s"] for row in found] == pytest.approx([0.51, 1.02], rel=0.01)
 
 
 def test_the_target_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,8 +141,8 @@ def test_the_target_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
 def test_asynchronous_rows_tell_the_staleness(capsys: pytest.CaptureFixture[str]) -> None:
     found = rows(capsys, "--compute-s", "0.25", "--network", "10gbe", "--asynchronous", *QUICK)
     assert [(row["scenario"], row["staleness"]) for row in found] == [
-        ("forecast", None),
-        ("forecast", None),
+        ("forecast", 0.0),
+        ("forecast", 0.0),
         ("forecast: asynchronous", 0.0),
         ("forecast: asynchronous", 3.0),
     ]
@@ -132,9 +155,10 @@ def test_measured_sums_take_the_networks_place(
     path = tmp_path / "theta.jsonl"
     row = {"name": "allreduce ring", "kernel": "ring", "shape": "472353 float32"}
     lines = [row | {"ranks": ranks, "median_s": s} for ranks, s in ((2, 0.5), (8, 1.5))]
+    lines += [line | {"shape": "472400 float32"} for line in lines]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     arguments = ("--compute-s", "0.25", "--allreduce", str(path), "--algorithm", "ring", *QUICK)
-    found = rows(capsys, *arguments)
+    found = rows(capsys, *arguments, "--bucket-mib", "2")
     assert [line["network"] for line in found] == ["theta", "theta"]
     assert found[1]["step_s"] == pytest.approx(0.25 + 1.0)
 
@@ -195,7 +219,8 @@ def test_a_figure_that_cannot_be_written_is_a_failure(
             "no cost formula for algorithm 'mpi', expected one of ring",
         ),
         ("--compute-s 1 --ranks-per-node 0", "0 a node"),
-        ("--compute-s 1 --bucket-mib -1", "bucket of -1.0 MiB"),
+        ("--compute-s 1 --cores 0", "0 cores, expected at least 1"),
+        ("--compute-s 1 --bucket-mib -1", "buckets of -1.0 MiB"),
         ("--compute-s 1 --load-s 1", "--load-s needs --moves"),
         ("--compute-s 1 --prefetch 1", "--moves, --prefetch and --readers are for --load-s"),
         ("--compute-s 1 --readers 2", "--moves, --prefetch and --readers are for --load-s"),

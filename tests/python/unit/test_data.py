@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -185,14 +186,23 @@ def test_shards_are_disjoint_complete_and_balanced(
         return
     source = _core.data.ExampleSource([volume], (3, 3, 3), seed, walkers, [], [], 0.05, None, None)
     assert source.examples == count * largest
-    centres = [
-        tuple(source.centre(walker, epoch, index)[1])
+    shards = [
+        [
+            tuple(source.centre(walker, epoch, index)[1])
+            for index in range(source.per_walker(walker))
+        ]
         for walker in range(walkers)
-        for index in range(source.per_walker(walker))
     ]
-    assert len(centres) == source.examples
+    assert sum(map(len, shards)) == source.examples
+    moves = {value: 1 + 26 * i / max(count - 1, 1) for i, value in enumerate(sorted(inner))}
+    fovs = []
+    for shard in shards:
+        shares = Counter(int(classes[centre]) for centre in shard)
+        assert all(0 <= shares[value] - largest // walkers <= 1 for value in inner)
+        fovs.append(sum(moves[value] * share for value, share in shares.items()))
+    assert source.imbalance(27) == pytest.approx(max(fovs) / np.mean(fovs) - 1, abs=1e-12)
     per_class: dict[int, Counter[Any]] = {}
-    for centre in centres:
+    for centre in itertools.chain.from_iterable(shards):
         per_class.setdefault(int(classes[centre]), Counter())[centre] += 1
     assert 255 not in per_class
     for voxels in per_class.values():
@@ -306,9 +316,11 @@ def test_shards_give_patches_around_their_centres(tmp_path: Path) -> None:
         reflectable_axes=(),
     )
     assert len(shards) == 20 * 18 * 16 == sum(shards.per_walker(w) for w in range(3))
-    z, y, x = shards.centre(2, 7, epoch=1)
+    assert shards.imbalance() == pytest.approx(0.0)  # one class, and as many for each
+    index = next(i for i in range(100) if labels[shards.centre(2, i, epoch=1)] > 0)
+    z, y, x = shards.centre(2, index, epoch=1)
     box = (slice(z - 2, z + 3), slice(y - 3, y + 4), slice(x - 4, x + 5))
-    patch, soft = shards.load(2, 7, epoch=1)
+    patch, soft = shards.load(2, index, epoch=1)
     np.testing.assert_array_equal(patch, (image[box].astype(np.float32) - 100) * np.float32(0.1))
     expected = np.where(labels[box] == labels[z, y, x], np.float32(0.95), np.float32(0.05))
     np.testing.assert_array_equal(soft, expected)

@@ -22,6 +22,12 @@ def test_the_configuration_reference_is_what_the_code_says() -> None:
     assert (ROOT / "docs/configuration.md").read_text("utf-8") == generate()
 
 
+def test_the_forecasts_are_what_the_model_says() -> None:
+    """One table stands for all: the others take a minute (docs/generate_scaling.py --check)."""
+    made = runpy.run_path(str(ROOT / "docs/generate_scaling.py"))
+    assert made["efficiencies"](made["COMPUTE_S"]) in (ROOT / "docs/scaling.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_within_the_tree_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)

@@ -44,7 +44,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def page(study: list[Path]) -> Page:
-    return Page(report.write(study, study[0].parent / "study.html", [0.3, 0.01]))
+    return Page(report.write(study, study[0].parent / "study.html", losses=[0.3, 0.01]))
 
 
 def test_runs_of_several_workers_show_the_figures_of_the_comparison(page: Page) -> None:

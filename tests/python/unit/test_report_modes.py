@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from report_runs import make_run
 
+from floodtide.cli import run as command_line
 from floodtide.report import modes
 from floodtide.report.run import read_run
 
@@ -43,6 +44,25 @@ def test_figure_names_runs_and_modes(synchronous: Path, asynchronous: Path) -> N
         "synchronous",
         "asynchronous",
     ]
+
+
+def test_the_curves_come_as_files_too(
+    synchronous: Path, asynchronous: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "figures" / "here"
+    arguments = ["report", str(synchronous), str(asynchronous), "--figures", str(folder)]
+    assert command_line(arguments) == 0
+    assert {path.name for path in folder.iterdir()} == {
+        "training.svg",
+        "validation.svg",
+        "modes.svg",
+        "loss_by_time.svg",
+        "validation_by_time.svg",
+    }
+    assert b"<svg" in (folder / "modes.svg").read_bytes()[:400]
+    assert "Loss against updates and time, and staleness" in (
+        synchronous / "report.html"
+    ).read_text("utf-8")
 
 
 @pytest.mark.parametrize("key", ["step", "time_s"])

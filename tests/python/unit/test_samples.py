@@ -127,6 +127,22 @@ def test_patients_in_both_files_are_refused(tmp_path: Path) -> None:
         _core.data.require_different_patients(training._source, validation._source)
 
 
+def test_a_mask_with_an_unexpected_class_is_named(tmp_path: Path) -> None:
+    image, mask, patient = names(numbered_slices(tmp_path / "a.h5", np.array([4, 4, 5])))
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file["mask"][2, 1, 0] = 7
+    slices = data.Slices(image, mask, patient)
+    with pytest.raises(errors.InvalidFileError, match=r"a\.h5:mask: slice 2 has class 7 at 1, 0"):
+        slices.check_masks()
+    for part in ("training", "validation"):  # one of them has patient 4 alone
+        slices = data.Slices(image, mask, patient, part=part, validation_share=0.5)
+        if slices.patients == ["4"]:
+            slices.check_masks()
+            break
+    else:
+        pytest.fail("patient 4 is in neither part")
+
+
 @pytest.mark.data
 def test_liver_slices(data_folder: Path) -> None:
     liver = data_folder / "msd_liver_ct"

@@ -17,6 +17,7 @@ from floodtide import nn, simulate
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.simulate import closed_forms, paper
 from floodtide.simulate.allreduce import ALGORITHMS
+from floodtide.simulate.gradient import FLAGS
 from floodtide.simulate.networks import MEMORY
 
 GRADIENT = 1889412  # bytes of the published network's 472,353 parameters
@@ -187,8 +188,9 @@ def test_a_malformed_file_of_times_is_an_error(tmp_path: Path, text: str, messag
 @pytest.mark.parametrize(("depth", "features"), [(1, 4), (3, 16), (9, 32), (12, 32)])
 def test_buckets_hold_the_networks_parameters(depth: int, features: int) -> None:
     model = nn.FFN(depth=depth, fov=(5, 5, 5), deltas=(1, 1, 1), features=features)
-    expected = 4 * sum(array.size for array in model.state_dict().values())
-    for bucket_bytes in (0, 1, 100_000, 10**9):
+    parameters = 4 * sum(array.size for array in model.state_dict().values())
+    expected = parameters + 4 * FLAGS
+    for bucket_bytes in (None, 4, 100_000, 10**9):
         buckets = simulate.ffn_buckets(depth, features, bucket_bytes)
         assert sum(bucket.bytes for bucket in buckets) == expected
         assert buckets[-1].ready == 1.0
@@ -196,12 +198,19 @@ def test_buckets_hold_the_networks_parameters(depth: int, features: int) -> None
     assert len(simulate.ffn_buckets(depth, features)) == 1
 
 
-def test_the_published_networks_buckets() -> None:
-    buckets = simulate.ffn_buckets(9, 32, 442880)
-    assert [bucket.bytes for bucket in buckets] == [332292, 442880, 442880, 442880, 228480]
-    layers_done = [3, 7, 11, 15, 18]  # of 18 convolutions; the first one is cheaper
-    for bucket, done in zip(buckets, layers_done, strict=True):
-        assert abs(bucket.ready - done / 18) < 1 / 18
+def test_the_published_networks_buckets_are_the_trainers() -> None:
+    buckets = simulate.ffn_buckets(9, 32, 2**18)
+    layer = 4 * (27 * 32 * 32 + 32)
+    head, first = 4 * 33, 4 * (27 * 2 * 32 + 32)
+    assert [bucket.bytes for bucket in buckets] == [
+        head + 3 * layer,
+        *[3 * layer] * 4,
+        2 * layer + first + 4 * FLAGS,
+    ]
+    # The last of a bucket's layers has the gradient of its weights, the one of its input is not needed for that.
+    products = np.array([2 * 3 * bucket - 1 for bucket in range(1, 6)])
+    assert [bucket.ready for bucket in buckets[:5]] == pytest.approx(products / 34, abs=0.01)
+    assert buckets[-1].ready == 1.0
 
 
 def test_exposed_communication_by_hand() -> None:

@@ -76,8 +76,11 @@ def test_run_directory_holds_configuration_log_events_and_checkpoint(folder: Pat
     trainer = trained(folder, "whole", training={"steps": 40})
     directory = folder / "whole"
     assert config.load(directory / "config.toml") == trainer.config
-    kinds = [record["kind"] for record in read_log(directory / "log.jsonl")]
+    records = read_log(directory / "log.jsonl")
+    kinds = [record["kind"] for record in records]
     assert kinds[0] == "start"
+    # Two walkers: what one has more is at most an example of every class.
+    assert 0 <= records[0]["shard_imbalance"] < 0.05
     assert kinds.count("train") == 40
     assert kinds[-1] == "validation"
     assert len(list(directory.glob("events.out.tfevents.*"))) == 1
@@ -210,6 +213,29 @@ def test_damaged_checkpoints_exit_2(
     error = capfd.readouterr().err
     assert error.count("\n") == 1
     assert str(checkpoint) in error
+
+
+def test_a_damaged_checkpoint_names_the_older_one(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    path = tmp_path / "run.toml"
+    for steps in (2, 4):
+        settings = document(folder, run={"dir": str(run)}, training={"steps": steps})
+        Trainer(config.from_dict(settings)).run()
+    path.write_text(tomli_w.dumps(settings))
+    newest = run / "checkpoints" / "step-4.h5"
+    newest.write_bytes(newest.read_bytes()[:-100])
+
+    capfd.readouterr()
+    assert command_line(["train", str(path)]) == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert "step-2.h5 is older" in error
+
+    newest.rename(run / "checkpoints" / "damaged")
+    assert command_line(["train", str(path)]) == 0
+    assert newest.exists()
 
 
 def test_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:

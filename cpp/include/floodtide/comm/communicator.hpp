@@ -101,6 +101,14 @@ class Communicator {
   /// and later calls on every rank fail with Error(communication) naming this rank and the reason, here too.
   [[noreturn]] virtual void abort(int status, std::string_view reason) = 0;
 
+  /// Whether the others can go on when a rank is lost. Only `mpi` can, with an Open MPI that was started for it.
+  [[nodiscard]] virtual bool survives() const { return false; }
+  /// Collective over the ranks that are not lost: whether all were fine here (null), or a communicator of those that are left,
+  /// in this one's order, which is of no use any more (a rank that is not fine ends all waiting calls on it with
+  /// Error(communication)). Waits without on_wait, and other threads' calls wait for it. Throws Error(unsupported) unless
+  /// survives().
+  [[nodiscard]] virtual std::unique_ptr<Communicator> settle(bool fine);
+
   /// Called every 50 ms or so while this rank waits (may be empty). What it throws leaves the waiting call: Ctrl-C.
   void set_on_wait(std::function<void()> on_wait) { on_wait_ = std::move(on_wait); }
   [[nodiscard]] const std::function<void()>& on_wait() const noexcept { return on_wait_; }

@@ -3,9 +3,9 @@
 //
 // The index space [0, examples()) holds every class of the partition volumes equally often, as google/ffn's coordinate lists
 // do: (class, j) with j up to the largest class, the voxels of smaller classes repeating cyclically. No list is kept: a
-// histogram of classes for each block finds the k-th voxel of a class. Every epoch walks the space in the order of another
-// seeded permutation; walker w of W takes the positions w, w + W, w + 2 W, ... So an example is a pure function of
-// (files, options, epoch, position), whatever the number of ranks, and over all walkers an epoch is disjoint and complete.
+// histogram of classes for each block finds the k-th voxel of a class. In every epoch the classes are shuffled anew and dealt
+// out to the walkers evenly (data/deal.hpp). So an example is a pure function of (files, options, walkers, cursor), whatever
+// the number of ranks, over all walkers an epoch is disjoint and complete, and no walker keeps its examples.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,7 @@ struct ExampleOptions {
   std::vector<int> reflectable_axes;  ///< axes that are each reversed with probability one half
   double label_on = 0.95;
   double label_off = 0.05;
-  /// A file written by `coordinates`, used instead of the partition volumes; its records are taken in file order from a
-  /// random start in each epoch (they were shuffled when written).
+  /// A file written by `coordinates`, used instead of the partition volumes; its rows are dealt as one class.
   std::optional<std::string> coordinates;
 };
 
@@ -69,6 +68,10 @@ class ExampleSource {
   [[nodiscard]] std::int64_t examples() const noexcept;
   /// Examples of one walker in every epoch.
   [[nodiscard]] std::int64_t per_walker(std::int64_t walker) const;
+  /// Expected fields of view of the walker that has most in an epoch over the mean of all walkers, minus 1. `moves` at most are
+  /// made on an example; those of class i of n are taken to need 1 + (moves - 1) i / (n - 1), which a trained network confirms
+  /// (docs/algorithms.md). Nothing for a coordinates file, which does not tell classes.
+  [[nodiscard]] std::optional<double> imbalance(std::int64_t moves) const;
 
   /// The voxel that position `index` of a walker's epoch stands for. Thread-safe; reads a block of partitions.
   [[nodiscard]] Centre centre(const Cursor& cursor) const;

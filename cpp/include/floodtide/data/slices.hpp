@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "floodtide/base/progress.hpp"
 #include "floodtide/data/samples.hpp"
 
 namespace floodtide::data {
@@ -76,6 +77,9 @@ class SliceSource final : public SampleSource {
     std::int64_t index;
   };
   [[nodiscard]] Place place(std::int64_t number) const;
+  /// Reads the masks of slices [begin, end) and throws as fixed() does if one has an unexpected class: for the start of a run,
+  /// each rank its share, rather than the moment when the slice comes up. Throws Error(out_of_range) for other slices.
+  void check_masks(std::int64_t begin, std::int64_t end, const Progress& progress = {}) const;
 
  private:
   /// Throws Error(invalid_file) for a mask with a class that is not expected (naming file, slice and value) or NaN intensities.

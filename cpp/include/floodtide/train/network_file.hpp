@@ -9,6 +9,7 @@
 
 #include "floodtide/data/hdf5.hpp"
 #include "floodtide/nn/ffn.hpp"
+#include "floodtide/nn/unet.hpp"
 
 namespace floodtide::train {
 
@@ -17,8 +18,13 @@ inline constexpr std::int64_t kCheckpointVersion = 1;
 inline constexpr const char* kParametersGroup = "parameters";
 inline constexpr const char* kAverageGroup = "average";
 
+/// What kind of network a checkpoint holds: "ffn" or "unet". Throws Error(invalid_file) if the file is no checkpoint, or of another
+/// version.
+[[nodiscard]] std::string network_kind(const data::Hdf5File& file);
+
 /// Writes attributes and parameters into a file that is being created.
 void write_network(data::Hdf5File& file, const nn::Ffn& network);
+void write_network(data::Hdf5File& file, const nn::UNet& network);
 
 /// Writes an array for each entry of the layout into a group.
 void write_parameters(data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,
@@ -27,6 +33,7 @@ void write_parameters(data::Hdf5File& file, const std::string& group, const Para
 /// Reads a group of parameters into a network of the same architecture. Throws Error(invalid_file) if the file is no
 /// checkpoint, of another version or of another network, saying what differs.
 void read_network(const data::Hdf5File& file, nn::Ffn& network, const std::string& group = kParametersGroup);
+void read_network(const data::Hdf5File& file, nn::UNet& network, const std::string& group = kParametersGroup);
 
 /// Reads a group of such arrays. Throws Error(invalid_file) where one is missing or has another shape.
 void read_parameters(const data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,
@@ -37,5 +44,6 @@ void read_parameters(const data::Hdf5File& file, const std::string& group, const
 
 /// The architecture that a checkpoint holds. Throws Error(invalid_file) likewise.
 [[nodiscard]] nn::FfnOptions read_options(const data::Hdf5File& file);
+[[nodiscard]] nn::UNetOptions read_unet_options(const data::Hdf5File& file);
 
 }  // namespace floodtide::train

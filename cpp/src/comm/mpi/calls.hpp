@@ -7,9 +7,14 @@
 #include <mpi.h>
 
 #include <cstdio>
+#include <memory>
 #include <mutex>
 
 #include "comm/mpi/table.hpp"
+
+struct FloodtideMpiComm {
+  MPI_Comm comm = MPI_COMM_NULL;
+};
 
 namespace floodtide::comm::mpi {
 
@@ -17,6 +22,13 @@ namespace floodtide::comm::mpi {
 inline std::mutex& call_mutex() {
   static std::mutex mutex;
   return mutex;
+}
+
+/// Whether settle() has made a communicator without a lost rank. From then on none is freed: the library would give its number
+/// to a new one, which would take the messages that nobody has received for its own (measured: lost messages, aborts).
+inline bool& rank_was_lost() {
+  static bool lost = false;
+  return lost;
 }
 
 /// 0, or -1 after the library's text for `status` went to out_message behind the name of the call.
@@ -45,6 +57,11 @@ int start(int* out_started_here, const char** out_thread_level, char* out_messag
 int finalized(int* out_finalized, char* out_message);
 int finish(char* out_message);
 int world(std::uint64_t* out_handle, char* out_message);
+/// Makes a new communicator return errors, and gives it to the core.
+int describe(std::unique_ptr<FloodtideMpiComm> comm, FloodtideMpiComm** out_comm, int* out_rank, int* out_size,
+             char* out_message);
+int survives(int* out_survives, char* out_message);
+int settle(FloodtideMpiComm* comm, int fine, FloodtideMpiComm** out_comm, int* out_rank, int* out_size, char* out_message);
 
 }  // namespace floodtide::comm::mpi
 

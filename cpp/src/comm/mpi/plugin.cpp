@@ -4,10 +4,6 @@
 
 #include "comm/mpi/calls.hpp"
 
-struct FloodtideMpiComm {
-  MPI_Comm comm = MPI_COMM_NULL;
-};
-
 struct FloodtideMpiRequest {
   MPI_Request request = MPI_REQUEST_NULL;
   int from = -1;  // receives: the sender, the tag and the bytes expected
@@ -17,6 +13,16 @@ struct FloodtideMpiRequest {
 };
 
 namespace floodtide::comm::mpi {
+
+int describe(std::unique_ptr<FloodtideMpiComm> comm, FloodtideMpiComm** out_comm, int* out_rank, int* out_size,
+             char* out_message) {
+  FLOODTIDE_MPI_TRY(MPI_Comm_set_errhandler(comm->comm, MPI_ERRORS_RETURN));
+  FLOODTIDE_MPI_TRY(MPI_Comm_rank(comm->comm, out_rank));
+  FLOODTIDE_MPI_TRY(MPI_Comm_size(comm->comm, out_size));
+  *out_comm = comm.release();
+  return 0;
+}
+
 namespace {
 
 int library_version(char* out_text, int capacity, char* out_message) {
@@ -34,15 +40,6 @@ int processor_name(char* out_text, int capacity, char* out_message) {
   int length = 0;
   FLOODTIDE_MPI_TRY(MPI_Get_processor_name(text, &length));
   std::snprintf(out_text, static_cast<std::size_t>(capacity), "%s", text);
-  return 0;
-}
-
-int describe(std::unique_ptr<FloodtideMpiComm> comm, FloodtideMpiComm** out_comm, int* out_rank, int* out_size,
-             char* out_message) {
-  FLOODTIDE_MPI_TRY(MPI_Comm_set_errhandler(comm->comm, MPI_ERRORS_RETURN));
-  FLOODTIDE_MPI_TRY(MPI_Comm_rank(comm->comm, out_rank));
-  FLOODTIDE_MPI_TRY(MPI_Comm_size(comm->comm, out_size));
-  *out_comm = comm.release();
   return 0;
 }
 
@@ -68,7 +65,7 @@ int release_comm(FloodtideMpiComm* comm, char* out_message) {
   const std::lock_guard lock(call_mutex());
   int over = 0;
   FLOODTIDE_MPI_TRY(MPI_Finalized(&over));
-  if (over == 0) FLOODTIDE_MPI_TRY(MPI_Comm_free(&comm->comm));
+  if (over == 0 && !rank_was_lost()) FLOODTIDE_MPI_TRY(MPI_Comm_free(&comm->comm));
   return 0;
 }
 
@@ -172,6 +169,8 @@ constexpr FloodtideMpiTable kTable = {kFloodtideMpiTableVersion,
                                       &split,
                                       &release_comm,
                                       &abort_job,
+                                      &survives,
+                                      &settle,
                                       &send,
                                       &receive,
                                       &allreduce,

@@ -9,7 +9,7 @@
 extern "C" {
 
 /// Changes with every change of FloodtideMpiTable; the core refuses a plug-in of another version.
-enum { kFloodtideMpiTableVersion = 2, kFloodtideMpiMessageBytes = 1024 };
+enum { kFloodtideMpiTableVersion = 3, kFloodtideMpiMessageBytes = 1024 };
 
 enum FloodtideMpiType { kFloodtideMpiFloat32, kFloodtideMpiFloat64, kFloodtideMpiInt64 };
 enum FloodtideMpiOp { kFloodtideMpiSum, kFloodtideMpiMin, kFloodtideMpiMax };
@@ -39,6 +39,12 @@ struct FloodtideMpiTable {
                char* out_message);
   int (*release_comm)(FloodtideMpiComm* comm, char* out_message);
   int (*abort)(FloodtideMpiComm* comm, int status, char* out_message);
+
+  /// Whether ranks can go on after one of them is lost: with an Open MPI that was started so (--with-ft ulfm).
+  int (*survives)(int* out_survives, char* out_message);
+  /// Collective over the ranks that live: wakes those that wait on `comm` unless this rank is fine, and tells whether all are.
+  /// If not, out_comm is a communicator of the ranks that live; else null.
+  int (*settle)(FloodtideMpiComm* comm, int fine, FloodtideMpiComm** out_comm, int* out_rank, int* out_size, char* out_message);
 
   int (*send)(FloodtideMpiComm* comm, int to, int tag, const void* data, int bytes, FloodtideMpiRequest** out_request,
               char* out_message);

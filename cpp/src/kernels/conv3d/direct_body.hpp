@@ -74,7 +74,7 @@ FLOODTIDE_BLOCK void forward_block(const ForwardTask& task, const float* const* 
 #pragma GCC unroll 4
     for (int vector = 0; vector < Vectors; ++vector) sums[voxel][vector] = load<B>(task.bias + channel + vector * B::Lanes);
   }
-  const Index stride = task.in_channels;
+  const Index stride = task.in_strides.voxel;
   const Index row_count = task.kernel_z * task.kernel_y;
   for (Index row = 0; row < row_count; ++row) {
     ahead.fetch();
@@ -107,7 +107,7 @@ FLOODTIDE_BLOCK void forward_block(const ForwardTask& task, const float* const* 
   for (int voxel = 0; voxel < Voxels; ++voxel) {
 #pragma GCC unroll 4
     for (int vector = 0; vector < Vectors; ++vector) {
-      const Index position = at + voxel * task.out_channels + vector * B::Lanes;
+      const Index position = at + voxel * task.out_strides.voxel + vector * B::Lanes;
       Vector value = sums[voxel][vector];
       if (task.mask != nullptr) value = load<B>(task.mask + position) > 0.0F ? value : Vector{};
       if (task.residual != nullptr) value += load<B>(task.residual + position);
@@ -133,8 +133,8 @@ template <class B, int KernelX>
 void forward_row(const ForwardTask& task, const float* const* rows, Index count, Index at, const float* next_input) {
   const Index blocks = (count + B::Voxels - 1) / B::Voxels;
   const Index groups = (task.out_channels + B::Lanes * B::ForwardVectors - 1) / (B::Lanes * B::ForwardVectors);
-  const Index floats = larger((count + KernelX - 1) * task.in_channels, count * task.out_channels);
-  Ahead ahead{next_input, task.out + at + (task.x + 2) * task.out_channels,
+  const Index floats = larger((count + KernelX - 1) * task.in_strides.voxel, count * task.out_strides.voxel);
+  Ahead ahead{next_input, task.out + at + task.out_strides.row,
               share_of(floats, blocks * groups * task.kernel_z * task.kernel_y)};
   const Index taps = task.kernel_z * task.kernel_y * task.kernel_x;
   const float* weights = task.weights;
@@ -143,8 +143,8 @@ void forward_row(const ForwardTask& task, const float* const* rows, Index count,
     for (Index block = 0; block < blocks; ++block) {
       const Index begin = part_begin(count, blocks, block);
       const Index voxels = part_begin(count, blocks, block + 1) - begin;
-      const Index offset = begin * task.in_channels;
-      const Index to = at + begin * task.out_channels + channel;
+      const Index offset = begin * task.in_strides.voxel;
+      const Index to = at + begin * task.out_strides.voxel + channel;
       if (B::Lanes * B::ForwardVectors <= kSmallestGroup || group == B::Lanes * B::ForwardVectors) {
         forward_voxels<B, B::Voxels, KernelX, B::ForwardVectors>(voxels, task, rows, offset, weights, channel, to, ahead);
       } else {
@@ -158,19 +158,18 @@ void forward_row(const ForwardTask& task, const float* const* rows, Index count,
 
 /// Float offset of voxel (0, 0, 0)'s neighbour that a kernel's first element reads, for row (z, y) and voxel x.
 template <class Task>
-FLOODTIDE_INLINE Index first_neighbour(const Task& task, Index z, Index y, Index x, Index channels) {
-  return (((z + 1 - task.kernel_z / 2) * (task.y + 2) + (y + 1 - task.kernel_y / 2)) * (task.x + 2) +
-          (x + 1 - task.kernel_x / 2)) *
-         channels;
+FLOODTIDE_INLINE Index first_neighbour(const Task& task, Index z, Index y, Index x) {
+  return (z - task.kernel_z / 2) * task.in_strides.plane + (y - task.kernel_y / 2) * task.in_strides.row +
+         (x - task.kernel_x / 2) * task.in_strides.voxel;
 }
 
 template <class B>
 void forward(const ForwardTask& task) {
   alignas(64) float copy[kCopyFloats];
   const float* rows[9];
-  const Index channels = task.in_channels;
-  const Index row_stride = (task.x + 2) * channels;
-  const Index plane_stride = (task.y + 2) * row_stride;
+  const Index channels = task.in_strides.voxel;
+  const Index row_stride = task.in_strides.row;
+  const Index plane_stride = task.in_strides.plane;
   const Index fitting = kCopyFloats / (task.kernel_z * task.kernel_y * channels) - (task.kernel_x - 1);
   const Index segments = task.relu_input ? (task.x + fitting - 1) / fitting : 1;
   for (Index segment = 0; segment < segments; ++segment) {
@@ -180,7 +179,7 @@ void forward(const ForwardTask& task) {
     for (Index row = task.row_begin; row < task.row_end; ++row) {
       const Index z = row / task.y;
       const Index y = row % task.y;
-      const float* source = task.input + first_neighbour(task, z, y, x, channels);
+      const float* source = task.input + first_neighbour(task, z, y, x);
       // The copies form a ring over y: only the newest row of each plane is rectified when y moves on by one.
       const Index known = row == task.row_begin || y == 0 ? 0 : task.kernel_y - 1;
       for (Index kz = 0; kz < task.kernel_z; ++kz) {
@@ -191,7 +190,7 @@ void forward(const ForwardTask& task) {
           rows[kz * task.kernel_y + ky] = task.relu_input ? to : from;
         }
       }
-      const Index at = (((z + 1) * (task.y + 2) + (y + 1)) * (task.x + 2) + (x + 1)) * task.out_channels;
+      const Index at = z * task.out_strides.plane + y * task.out_strides.row + x * task.out_strides.voxel;
       const float* next_input = source + (task.kernel_z - 1) * plane_stride + task.kernel_y * row_stride;
       if (task.kernel_x == 3) {
         forward_row<B, 3>(task, rows, count, at, next_input);
@@ -303,9 +302,9 @@ FLOODTIDE_BLOCK void weights_block(const WeightsTask& task, const Patch& patch, 
     const float* input = patch.input + row * patch.input_stride;
     const float* grad = patch.grad + row * patch.grad_stride;
     if constexpr (B::Ring && KernelX == 3) {
-      weights_row_by_ring<B>(input, task.in_channels, grad, task.out_channels, patch.count, sums);
+      weights_row_by_ring<B>(input, task.in_strides.voxel, grad, task.out_strides.voxel, patch.count, sums);
     } else {
-      weights_row<B>(input, task.in_channels, grad, task.out_channels, patch.count, sums);
+      weights_row<B>(input, task.in_strides.voxel, grad, task.out_strides.voxel, patch.count, sums);
     }
   }
 #pragma GCC unroll 4
@@ -344,7 +343,7 @@ FLOODTIDE_INLINE void weights_kernel_row(const WeightsTask& task, const Patch& p
     return;
   }
   Patch shifted = patch;  // rows of one voxel: each kernel element by itself
-  for (Index kx = 0; kx < task.kernel_x; ++kx, shifted.input += task.in_channels) {
+  for (Index kx = 0; kx < task.kernel_x; ++kx, shifted.input += task.in_strides.voxel) {
     weights_channels<B, B::Channels1, 1, Vectors>(task, shifted, ahead, out + kx * task.used_in * task.out_channels);
   }
 }
@@ -356,7 +355,7 @@ void add_bias_grad(const WeightsTask& task, const Patch& patch) {
     typename B::Vector sum{};
     for (Index row = 0; row < patch.rows; ++row) {
       const float* grad = patch.grad + row * patch.grad_stride + channel;
-      for (Index x = 0; x < patch.count; ++x) sum += load<B>(grad + x * task.out_channels);
+      for (Index x = 0; x < patch.count; ++x) sum += load<B>(grad + x * task.out_strides.voxel);
     }
     slot<B>(task.bias_grad + channel) += sum;
   }
@@ -366,15 +365,17 @@ template <class B>
 void weights(const WeightsTask& task) {
   constexpr Index cached = 7168;  // floats of input and gradient rows that stay in an L1 cache of 32 KiB
   alignas(64) float copy[kCopyFloats];
-  const Index in = task.in_channels;
+  const Index in = task.in_strides.voxel;
+  const Index grad_voxel = task.out_strides.voxel;
   const Index out = task.out_channels;
-  const Index fitting = larger(1, (cached - (task.kernel_x - 1) * in) / (in + out));
+  const Index fitting = larger(1, (cached - (task.kernel_x - 1) * in) / (in + grad_voxel));
   const Index segments = (task.x + fitting - 1) / fitting;
   const Index longest = (task.x + segments - 1) / segments;
-  const Index most_rows = larger(1, cached / ((longest + task.kernel_x - 1) * in + longest * out));
-  const Index copied_rows = kCopyFloats / ((longest + task.kernel_x - 1) * in) - (task.kernel_y - 1);
-  const Index row_stride = (task.x + 2) * in;
-  const Index plane_stride = (task.y + 2) * row_stride;
+  const Index most_rows = larger(1, cached / ((longest + task.kernel_x - 1) * in + longest * grad_voxel));
+  const Index copied_rows =
+      task.relu_input ? kCopyFloats / ((longest + task.kernel_x - 1) * in) - (task.kernel_y - 1) : most_rows;
+  const Index row_stride = task.in_strides.row;
+  const Index plane_stride = task.in_strides.plane;
   for (Index row = task.row_begin; row < task.row_end;) {
     const Index z = row / task.y;
     const Index y = row % task.y;
@@ -384,18 +385,18 @@ void weights(const WeightsTask& task) {
       Patch patch{};
       patch.rows = rows;
       patch.count = part_begin(task.x, segments, segment + 1) - x;
-      patch.grad = task.output_grad + (((z + 1) * (task.y + 2) + (y + 1)) * (task.x + 2) + (x + 1)) * out;
-      patch.grad_stride = (task.x + 2) * out;
+      patch.grad = task.output_grad + z * task.out_strides.plane + y * task.out_strides.row + x * grad_voxel;
+      patch.grad_stride = task.out_strides.row;
       const Index copy_stride = (patch.count + task.kernel_x - 1) * in;
       const Index blocks = task.kernel_z * task.kernel_y * ((task.used_in + B::Channels3 - 1) / B::Channels3) *
                            ((out + B::Lanes * B::Vectors - 1) / (B::Lanes * B::Vectors));
-      Ahead ahead{task.input + first_neighbour(task, z, y, x, in) + (task.kernel_z - 1) * plane_stride +
+      Ahead ahead{task.input + first_neighbour(task, z, y, x) + (task.kernel_z - 1) * plane_stride +
                       (rows + task.kernel_y - 1) * row_stride,
                   patch.grad + rows * patch.grad_stride,
                   segments > 1 ? 0 : share_of(rows * larger(row_stride, patch.grad_stride), blocks)};
       add_bias_grad<B>(task, patch);
       for (Index kz = 0; kz < task.kernel_z; ++kz) {
-        const float* source = task.input + first_neighbour(task, z, y, x, in) + kz * plane_stride;
+        const float* source = task.input + first_neighbour(task, z, y, x) + kz * plane_stride;
         if (task.relu_input) {
           for (Index i = 0; i < rows + task.kernel_y - 1; ++i) {
             rectify<B>(source + i * row_stride, copy_stride, copy + i * copy_stride);

@@ -46,11 +46,11 @@ class DirectPlan final : public Conv3dPlan {
 
   void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
     direct::ForwardTask task = task_template(in_, shape_.in_channels, out_);
-    task.input = input;
+    task.input = input + origin(in_);
     task.weights = forward_weights_.data();
     task.bias = bias_.data();
-    task.residual = residual;
-    task.out = out;
+    task.residual = residual == nullptr ? nullptr : residual + origin(out_);
+    task.out = out + origin(out_);
     task.relu_input = on_input == Activation::relu;
     task.relu_output = relu_output;
     run(task);
@@ -58,12 +58,12 @@ class DirectPlan final : public Conv3dPlan {
 
   void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) override {
     direct::ForwardTask task = task_template(out_, shape_.out_channels, in_);
-    task.input = output_grad;
+    task.input = output_grad + origin(out_);
     task.weights = backward_weights_.data();
     task.bias = zero_bias_.data();
-    task.mask = relu_mask;
-    task.residual = accumulate ? out_input_grad : nullptr;
-    task.out = out_input_grad;
+    task.mask = relu_mask == nullptr ? nullptr : relu_mask + origin(in_);
+    task.out = out_input_grad + origin(in_);
+    task.residual = accumulate ? task.out : nullptr;
     run(task);
   }
 
@@ -79,7 +79,8 @@ class DirectPlan final : public Conv3dPlan {
       direct::WeightsTask task{};
       task.y = shape_.y;
       task.x = shape_.x;
-      task.in_channels = in_;
+      task.in_strides = direct::dense_strides(shape_.y, shape_.x, in_);
+      task.out_strides = direct::dense_strides(shape_.y, shape_.x, out_);
       task.out_channels = out_;
       task.used_in = in;
       task.kernel_z = shape_.kernel_z;
@@ -87,8 +88,8 @@ class DirectPlan final : public Conv3dPlan {
       task.kernel_x = shape_.kernel_x;
       task.row_begin = rows.begin;
       task.row_end = rows.end;
-      task.input = input;
-      task.output_grad = output_grad;
+      task.input = input + origin(in_);
+      task.output_grad = output_grad + origin(out_);
       task.weight_grad = weight_sums + chunk * weight_count;
       task.bias_grad = bias_sums + chunk * out_;
       task.relu_input = on_input == Activation::relu;
@@ -104,6 +105,8 @@ class DirectPlan final : public Conv3dPlan {
   }
 
  private:
+  [[nodiscard]] std::int64_t origin(std::int64_t channels) const { return activation_offset(shape_, channels, 0, 0, 0); }
+
   /// Writes weights as the kernels read them: [group of output channels][kz, ky][input channel][kx]
   /// [channel of the group].
   template <class Weight>
@@ -124,7 +127,8 @@ class DirectPlan final : public Conv3dPlan {
     direct::ForwardTask task{};
     task.y = shape_.y;
     task.x = shape_.x;
-    task.in_channels = in_channels;
+    task.in_strides = direct::dense_strides(shape_.y, shape_.x, in_channels);
+    task.out_strides = direct::dense_strides(shape_.y, shape_.x, out_channels);
     task.used_in = used_in;
     task.out_channels = out_channels;
     task.kernel_z = shape_.kernel_z;

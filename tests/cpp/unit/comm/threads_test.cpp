@@ -31,6 +31,9 @@ class ThreadRanks : public testing::TestWithParam<int> {
 TEST_P(ThreadRanks, AllreduceAgreesWithWiderSumsAndOnAllRanks) {
   run([](Communicator& comm) { test::check_allreduce(comm, false); });
 }
+TEST_P(ThreadRanks, AllreduceOfMillionsOfValues) {
+  run([](Communicator& comm) { test::check_long_allreduce(comm, false); });
+}
 TEST_P(ThreadRanks, NarrowWireHalvesTheBytes) { run(test::check_narrow_wire); }
 TEST_P(ThreadRanks, TrafficIsWhatTheSchedulesSay) { run(test::check_traffic); }
 TEST_P(ThreadRanks, TwoLevelsWithEmulatedNodes) { run(test::check_two_levels); }
@@ -93,11 +96,6 @@ TEST_P(ThreadRanks, NanOnAnyRankReachesAll) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadRanks, testing::Range(1, 9), testing::PrintToStringParamName());
-
-TEST(Threads, AllreduceOfFiveMillionValues) {
-  const test::Watchdog watchdog(std::chrono::seconds(100));
-  comm::run_threads(3, [](Communicator& comm) { test::check_long_allreduce(comm, false, 5000000); });
-}
 
 TEST(Threads, MeasuredTableIsTheSameOnAllRanks) {
   const test::Watchdog watchdog(std::chrono::seconds(100));

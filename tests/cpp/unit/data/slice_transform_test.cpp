@@ -186,6 +186,28 @@ TEST(SliceTransform, OneOptionDoesNotChangeWhatOthersDraw) {
   EXPECT_EQ(a.counter(), b.counter());
 }
 
+TEST(SliceTransform, NoiseIsNormalAndIndependent) {
+  constexpr std::size_t kCount = 200001;  // odd: the last pair is cut
+  std::vector<float> noise(kCount, 3);
+  Philox random(6, 0);
+  add_noise(0.5, random, noise);
+  double moments[5] = {};
+  double products[5] = {};  // with the value `lag` places further
+  for (std::size_t i = 0; i + 5 < kCount; ++i) {
+    const auto normal = [&](std::size_t at) { return (static_cast<double>(noise[at]) - 3) / 0.5; };
+    for (int power = 1; power < 5; ++power) moments[power] += std::pow(normal(i), power);
+    for (std::size_t lag = 1; lag < 5; ++lag) products[lag] += normal(i) * normal(i + lag);
+  }
+  const double error = 5 / std::sqrt(static_cast<double>(kCount));  // times the root of the power's variance: 1, 2, 15, 96
+  const double n = static_cast<double>(kCount - 5);
+  EXPECT_NEAR(moments[1] / n, 0, error);
+  EXPECT_NEAR(moments[2] / n, 1, error * std::sqrt(2.0));
+  EXPECT_NEAR(moments[3] / n, 0, error * std::sqrt(15.0));
+  EXPECT_NEAR(moments[4] / n, 3, error * std::sqrt(96.0));
+  for (std::size_t lag = 1; lag < 5; ++lag) EXPECT_NEAR(products[lag] / n, 0, error) << lag;
+  EXPECT_NE(noise.back(), 3.0F);
+}
+
 TEST(SliceTransform, OptionsOutOfRangeAreNamed) {
   const auto refuse = [](double SliceAugmentation::* option, double value, const std::string& name) {
     SliceAugmentation augmentation;

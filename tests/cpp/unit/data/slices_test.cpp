@@ -215,9 +215,13 @@ TEST(SliceSource, NamesTheSliceAndTheValueOfAnUnexpectedClass) {
   SliceOptions options = slice_options();
   options.size = {2, 2};  // the whole slice is looked at, not only what is cut out
   const SliceSource source({stack.names}, options);
+  const std::vector<std::string> message{"wrong.h5:mask", "slice 1", "class 255", "2, 3", "0 to 2", "classes = 3"};
   EXPECT_NO_THROW(static_cast<void>(source.fixed(0)));
-  expect_error([&] { static_cast<void>(source.fixed(1)); }, ErrorCode::invalid_file,
-               {"wrong.h5:mask", "slice 1", "class 255", "2, 3", "0 to 2", "classes = 3"});
+  expect_error([&] { static_cast<void>(source.fixed(1)); }, ErrorCode::invalid_file, message);
+  EXPECT_NO_THROW(source.check_masks(0, 1));
+  EXPECT_NO_THROW(source.check_masks(2, 3));
+  expect_error([&] { source.check_masks(0, 3); }, ErrorCode::invalid_file, message);
+  expect_error([&] { source.check_masks(0, 4); }, ErrorCode::out_of_range, {"slices 0 to 4 of 3"});
   expect_error([&] { static_cast<void>(source.fixed(3)); }, ErrorCode::out_of_range, {"sample 3"});
 }
 

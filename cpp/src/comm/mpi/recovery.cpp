@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Going on without a lost rank: the User Level Failure Mitigation of MPI's forum, which Open MPI 5 has. Its functions are asked
+// for at run time, because one plug-in serves all versions of its family.
+//
+// Source: W. Bland et al., Post-failure recovery of MPI communication capability, IJHPCA 27 (2013); the calls' meaning:
+// https://docs.open-mpi.org/en/main/features/ulfm.html
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "comm/mpi/calls.hpp"
+
+namespace floodtide::comm::mpi {
+namespace {
+
+struct Recovery {
+  int (*revoke)(MPI_Comm);
+  int (*agree)(MPI_Comm, int*);
+  int (*shrink)(MPI_Comm, MPI_Comm*);
+};
+
+template <class Function>
+Function found(const char* name) {
+  return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
+}
+
+Recovery recovery() {
+  return {found<int (*)(MPI_Comm)>("MPIX_Comm_revoke"), found<int (*)(MPI_Comm, int*)>("MPIX_Comm_agree"),
+          found<int (*)(MPI_Comm, MPI_Comm*)>("MPIX_Comm_shrink")};
+}
+
+/// What `mpiexec --with-ft ulfm` sets for its ranks: without it the functions are there, but the launcher ends the job.
+bool started_so() {
+  const char* const text = std::getenv("OMPI_MCA_mpi_ft_enable");
+  const std::string_view value = text == nullptr ? "" : text;
+  return value == "1" || value == "true" || value == "t" || value == "yes" || value == "y" || value == "enabled";
+}
+
+}  // namespace
+
+int survives(int* out_survives, char*) {
+#if defined(OPEN_MPI)
+  constexpr bool kTried = true;
+#else
+  constexpr bool kTried = false;
+#endif
+  const Recovery calls = recovery();
+  const bool present = calls.revoke != nullptr && calls.agree != nullptr && calls.shrink != nullptr;
+  *out_survives = kTried && present && started_so() ? 1 : 0;
+  return 0;
+}
+
+int settle(FloodtideMpiComm* comm, int fine, FloodtideMpiComm** out_comm, int* out_rank, int* out_size, char* out_message) {
+  const Recovery calls = recovery();
+  const std::lock_guard lock(call_mutex());
+  if (require_running(out_message) != 0) return -1;
+  *out_comm = nullptr;
+  if (fine == 0) FLOODTIDE_MPI_TRY(calls.revoke(comm->comm));
+  int all_fine = fine;
+  // It also returns an error while it knows of lost ranks, and has then agreed among the others all the same.
+  static_cast<void>(calls.agree(comm->comm, &all_fine));
+  if (all_fine != 0) return 0;
+  auto rest = std::make_unique<FloodtideMpiComm>();
+  FLOODTIDE_MPI_TRY(calls.shrink(comm->comm, &rest->comm));
+  rank_was_lost() = true;
+  return describe(std::move(rest), out_comm, out_rank, out_size, out_message);
+}
+
+}  // namespace floodtide::comm::mpi

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "floodtide/nn/segmentation_loss.hpp"
+
+namespace floodtide::nn {
+
+/// Throws Error(shape_mismatch) unless the truth fits outputs of this shape [n, z, y, x, classes], and Error(invalid_argument)
+/// for a label that is neither a class nor kNotCounted.
+void check_truth(const char* who, Output output, const Shape<5>& shape, const SegmentationTruth& truth);
+
+}  // namespace floodtide::nn

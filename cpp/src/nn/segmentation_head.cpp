@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/segmentation_head.hpp"
+
+#include <algorithm>
+
+#include "kernels/pointwise/dispatch.hpp"
+
+namespace floodtide::nn {
+
+SegmentationHead::SegmentationHead(const Grid& grid, std::int64_t n, std::int64_t channels, int classes, Output output)
+    : grid_(grid),
+      n_(n),
+      channels_(channels),
+      classes_(classes),
+      output_(output),
+      loss_(n, grid.voxels() / n, classes, output, chunks_of(grid.rows(), n)),
+      pointwise_(&kernels::pointwise::kernels_at(active_isa())),
+      weights_(classes * channels),
+      biases_(classes),
+      probabilities_(grid.voxels() * classes),
+      sums_(n * loss_.chunks() * sums_each()),
+      logit_grad_(n * loss_.chunks() * grid.x * classes) {}
+
+void SegmentationHead::set_weights(std::span<const float> weights, std::span<const float> biases) {
+  for (std::int64_t c = 0; c < channels_; ++c) {
+    for (std::int64_t k = 0; k < classes_; ++k)
+      weights_[k * channels_ + c] = weights[static_cast<std::size_t>(c * classes_ + k)];
+  }
+  std::ranges::copy(biases, biases_.data());
+}
+
+template <class Body>
+void SegmentationHead::for_each_image_chunk(Body body) const {
+  for_each_chunk(grid_.rows(), n_, loss_.chunks(), body);
+}
+
+void SegmentationHead::logits_of(const float* input, std::int64_t row) noexcept {
+  pointwise_->head(input + grid_.offset(row, channels_), grid_.x, channels_, classes_, weights_.data(), biases_.data(),
+                   row_probabilities(row));
+}
+
+void SegmentationHead::forward(const float* input) {
+  for_each_image_chunk([&](std::int64_t, std::int64_t, Range rows) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      logits_of(input, row);
+      to_probabilities(output_, classes_, grid_.x, row_probabilities(row));
+    }
+  });
+}
+
+LossReport SegmentationHead::forward(const float* input, const SegmentationLoss& loss, const SegmentationTruth& truth,
+                                     double scale, const SumOverRanks& sum_over_ranks) {
+  loss_.begin(loss, truth, scale);
+  const std::int64_t image_rows = grid_.rows() / n_;
+  for_each_image_chunk([&](std::int64_t image, std::int64_t chunk, Range rows) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      logits_of(input, row);
+      loss_.forward(image, chunk, (row - image * image_rows) * grid_.x, grid_.x, row_probabilities(row));
+    }
+  });
+  return loss_.finish(sum_over_ranks);
+}
+
+void SegmentationHead::backward(const float* input, float* out_input_grad, std::span<float> out_weight_grad,
+                                std::span<float> out_bias_grad) {
+  const std::int64_t image_rows = grid_.rows() / n_;
+  const std::int64_t each = sums_each();
+  for_each_image_chunk([&](std::int64_t image, std::int64_t chunk, Range rows) {
+    const std::int64_t part = image * loss_.chunks() + chunk;
+    double* const sums = sums_.data() + part * each;
+    double* const bias_sums = sums + classes_ * channels_;
+    float* const logit_grad = logit_grad_.data() + part * grid_.x * classes_;
+    std::fill_n(sums, each, 0.0);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      loss_.gradient(image, (row - image * image_rows) * grid_.x, grid_.x, row_probabilities(row), logit_grad);
+      const std::int64_t at = grid_.offset(row, channels_);
+      pointwise_->head_gradient(input + at, grid_.x, channels_, classes_, weights_.data(), logit_grad, out_input_grad + at,
+                                sums);
+      for (std::int64_t i = 0; i < grid_.x * classes_; ++i) bias_sums[i % classes_] += double{logit_grad[i]};
+    }
+  });
+  for (std::int64_t part = 1; part < n_ * loss_.chunks(); ++part) {
+    for (std::int64_t i = 0; i < each; ++i) sums_[i] += sums_[part * each + i];
+  }
+  for (std::int64_t k = 0; k < classes_; ++k) {
+    for (std::int64_t c = 0; c < channels_; ++c) {
+      out_weight_grad[static_cast<std::size_t>(c * classes_ + k)] += static_cast<float>(sums_[k * channels_ + c]);
+    }
+    out_bias_grad[static_cast<std::size_t>(k)] += static_cast<float>(sums_[classes_ * channels_ + k]);
+  }
+}
+
+std::size_t SegmentationHead::bytes() const noexcept {
+  return loss_.bytes() + static_cast<std::size_t>(probabilities_.size() + logit_grad_.size()) * sizeof(float) +
+         static_cast<std::size_t>(sums_.size()) * sizeof(double);
+}
+
+}  // namespace floodtide::nn

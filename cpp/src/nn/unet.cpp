@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/nn/unet.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "floodtide/base/error.hpp"
+#include "nn/check_truth.hpp"
+#include "nn/unet_layout.hpp"
+#include "nn/unet_plan.hpp"
+
+namespace floodtide::nn {
+namespace {
+
+void check_images(const UNetOptions& options, View<const float, 5> images) {
+  FLOODTIDE_REQUIRE(!images.empty() && images.shape(4) == options.in_channels, shape_mismatch, "unet: images have shape ",
+                    Show{images.shape()}, ", expected (n, z, y, x, ", options.in_channels, ") with voxels");
+}
+
+Shape<5> output_shape(const UNetOptions& options, View<const float, 5> images) {
+  return {images.shape(0), images.shape(1), images.shape(2), images.shape(3), options.classes};
+}
+
+Vec3 size_of(View<const float, 5> images) { return {images.shape(1), images.shape(2), images.shape(3)}; }
+
+void check_batch(const UNetOptions& options, const UNetBatch& batch) {
+  check_images(options, batch.images);
+  const Vec3 pool = total_pool(options), size = size_of(batch.images);
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    FLOODTIDE_REQUIRE(size[axis] % pool[axis] == 0, shape_mismatch, "unet: training images have size ", Show{size},
+                      ", expected multiples of ", Show{pool}, ", the product of all pools");
+  }
+  const Shape<5> shape = output_shape(options, batch.images);
+  check_truth("unet", options.output, shape, batch.truth);
+  FLOODTIDE_REQUIRE(batch.out_probabilities.empty() || batch.out_probabilities.shape() == shape, shape_mismatch,
+                    "unet: room for probabilities of shape ", Show{batch.out_probabilities.shape()}, ", expected ",
+                    Show{shape});
+  FLOODTIDE_REQUIRE(batch.groups >= 1 && shape[0] % batch.groups == 0, shape_mismatch, "unet: ", shape[0], " images in ",
+                    batch.groups, " groups, expected equal groups");
+  FLOODTIDE_REQUIRE(options.dropout == 0 || std::ssize(batch.examples) == shape[0], invalid_argument,
+                    "unet: ", batch.examples.size(), " numbers of examples for dropout, expected one for each of ", shape[0],
+                    " images");
+}
+
+}  // namespace
+
+struct UNet::State {
+  explicit State(const UNetOptions& wanted) : options(wanted), layout(wanted), parameters(layout.arrays.size()) {}
+
+  UNetOptions options;
+  UNetLayout layout;
+  AlignedBuffer<float> parameters;
+  std::unique_ptr<UNetPlan> plan;
+  bool stale = true;  // the plan's weights are not `parameters`
+
+  /// The plan for that many images of that size, with the current parameters. A plan for training serves forward passes too.
+  UNetPlan& planned(std::int64_t n, const Vec3& size, int groups) {
+    if (!plan || plan->images() != n || plan->size() != size || (groups > 0 && plan->groups() != groups)) {
+      plan.reset();  // before the new one is made: both at once would need twice the memory
+      plan = std::make_unique<UNetPlan>(n, size, groups, options, layout);
+      stale = true;
+    }
+    if (stale) plan->set_parameters(std::as_const(parameters).span());
+    stale = false;
+    return *plan;
+  }
+};
+
+UNet::UNet(const UNetOptions& options) {
+  check(options);
+  state_ = std::make_unique<State>(options);
+  initialise(options, state_->layout, state_->parameters.span());
+}
+UNet::UNet(UNet&&) noexcept = default;
+UNet& UNet::operator=(UNet&&) noexcept = default;
+UNet::~UNet() = default;
+
+const UNetOptions& UNet::options() const noexcept { return state_->options; }
+Vec3 UNet::total_pool() const noexcept { return nn::total_pool(state_->options); }
+const ParameterLayout& UNet::layout() const noexcept { return state_->layout.arrays; }
+std::span<float> UNet::parameters() noexcept { return state_->parameters.span(); }
+std::span<const float> UNet::parameters() const noexcept { return std::as_const(state_->parameters).span(); }
+void UNet::parameters_changed() noexcept { state_->stale = true; }
+void UNet::move_statistics(std::span<const float> gradients, double images) {
+  FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "unet: ", gradients.size(),
+                    " gradients, expected ", layout().size());
+  FLOODTIDE_REQUIRE(images > 0, invalid_argument, "unet: statistics of ", images, " images, expected more than 0");
+  for (auto i = static_cast<std::size_t>(layout().trained_size()); i < gradients.size(); ++i) {
+    float& moving = parameters()[i];
+    moving = static_cast<float>(double{moving} + kStatisticsMomentum * (double{gradients[i]} / images - double{moving}));
+  }
+  parameters_changed();
+}
+
+std::int64_t UNet::sums_per_pass(const SegmentationLoss& loss) const noexcept {
+  const std::size_t blocks = state_->layout.encoder.size() + state_->layout.decoder.size();
+  return (options().synchronised ? 2 * static_cast<std::int64_t>(blocks) : 0) + (loss.over_batch && loss.dice > 0 ? 1 : 0);
+}
+
+std::int64_t UNet::longest_sum() const noexcept {
+  return std::max(2 * features_of(options(), options().depth - 1), std::int64_t{3} * options().classes) + 1;
+}
+
+void UNet::forward(View<const float, 5> images, View<float, 5> out_probabilities) {
+  check_images(options(), images);
+  const Shape<5> shape = output_shape(options(), images);
+  FLOODTIDE_REQUIRE(out_probabilities.shape() == shape, shape_mismatch, "unet: room for probabilities of shape ",
+                    Show{out_probabilities.shape()}, ", expected ", Show{shape});
+  const Vec3 pool = total_pool();
+  Vec3 padded = size_of(images);
+  for (std::size_t axis = 0; axis < 3; ++axis) padded[axis] = (padded[axis] + pool[axis] - 1) / pool[axis] * pool[axis];
+  UNetPlan& plan = state_->planned(shape[0], padded, 0);
+  plan.forward(images);
+  const View<const float, 5> probabilities = plan.probabilities();
+  for (std::int64_t image = 0; image < shape[0]; ++image) {
+    for (std::int64_t z = 0; z < shape[1]; ++z) {
+      for (std::int64_t y = 0; y < shape[2]; ++y) {
+        std::copy_n(&probabilities(image, z, y, 0, 0), shape[3] * shape[4], &out_probabilities(image, z, y, 0, 0));
+      }
+    }
+  }
+}
+
+LossReport UNet::loss_and_gradients(const UNetBatch& batch, const SegmentationLoss& loss, std::span<float> gradients,
+                                    double scale, const OnReady& on_ready, const SumOverRanks& sum_over_ranks) {
+  nn::check(loss);
+  check_batch(options(), batch);
+  FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "unet: room for ", gradients.size(),
+                    " gradients, expected ", layout().size());
+  UNetPlan& plan = state_->planned(batch.images.shape(0), size_of(batch.images), batch.groups);
+  const LossReport report = plan.loss_and_gradients(batch, loss, gradients, scale, on_ready, sum_over_ranks);
+  if (!batch.out_probabilities.empty()) std::ranges::copy(plan.probabilities().span(), batch.out_probabilities.data());
+  return report;
+}
+
+std::size_t UNet::workspace_bytes() const noexcept { return state_->plan ? state_->plan->bytes() : 0; }
+std::string UNet::kernel_names() const { return state_->plan ? state_->plan->kernel_names() : std::string(); }
+
+double UNet::forward_flops(const Vec3& size) const noexcept {
+  const UNetLayout& layout = state_->layout;
+  const auto voxels_at = [&](int level) {
+    auto voxels = static_cast<double>(volume<3>(size));
+    for (int above = 0; above < level; ++above) voxels /= static_cast<double>(volume<3>(pool_of(options(), above)));
+    return voxels;
+  };
+  const auto weights = [&](std::size_t entry) { return static_cast<double>(layout.arrays.entry(entry).size); };
+  double products = voxels_at(0) * weights(layout.head);
+  for (std::size_t i = 0; i < layout.encoder.size(); ++i) {
+    const int level = static_cast<int>(i / 2);
+    products += voxels_at(level) * weights(layout.encoder[i].weights);
+    if (i < layout.decoder.size()) products += voxels_at(level) * weights(layout.decoder[i].weights);
+  }
+  for (std::size_t level = 0; level < layout.up.size(); ++level) {
+    products += voxels_at(static_cast<int>(level) + 1) * weights(layout.up[level]);
+  }
+  return 2 * products;
+}
+
+double UNet::step_flops(const Vec3& size) const noexcept {
+  const Vec3 kernel = kernel_of(options(), 0);
+  const double first =
+      2.0 * static_cast<double>(volume<3>(size) * volume<3>(kernel)) * options().in_channels * options().features;
+  return 3 * forward_flops(size) - first;
+}
+
+}  // namespace floodtide::nn

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/unet_plan.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "floodtide/base/error.hpp"
+#include "nn/dropout.hpp"
+
+namespace floodtide::nn {
+namespace {
+
+using kernels::Passes;
+
+/// Sets the halo of an activation to zero; the interior stays.
+void clear_halo(const Grid& grid, std::int64_t channels, float* activation) {
+  const std::int64_t row_floats = (grid.x + 2) * channels, plane_rows = grid.y + 2, planes = grid.z + 2;
+  parallel_for(grid.examples * planes, [&](std::int64_t plane) {
+    float* const begin = activation + plane * plane_rows * row_floats;
+    const bool outside = plane % planes == 0 || plane % planes == planes - 1;
+    for (std::int64_t row = 0; row < plane_rows; ++row) {
+      float* const at = begin + row * row_floats;
+      if (outside || row == 0 || row == plane_rows - 1) {
+        std::fill_n(at, row_floats, 0.0F);
+      } else {
+        std::fill_n(at, channels, 0.0F);
+        std::fill_n(at + row_floats - channels, channels, 0.0F);
+      }
+    }
+  });
+}
+
+Grid grid_of(std::int64_t n, const Vec3& size, bool planar) {
+  return planar ? Grid{1, n * size[0], size[1], size[2]} : Grid{n, size[0], size[1], size[2]};
+}
+
+}  // namespace
+
+struct UNetPlan::Pass {
+  const UNetBatch& batch;
+  std::span<float> gradients;
+  double scale;
+  const OnReady& on_ready;
+  const SumOverRanks& sum_over_ranks;
+};
+
+UNetPlan::UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptions& options, const UNetLayout& layout)
+    : n_(n),
+      size_(size),
+      groups_(groups),
+      layout_(&layout),
+      batch_norm_(options.batch_norm),
+      dropout_(options.dropout),
+      seed_(options.seed),
+      planar_(is_planar(options)) {
+  const Grid grid = grid_of(n, size, planar_);
+  input_ = AlignedBuffer<float>(grid.floats(kernels::stored_channels(options.in_channels)));
+  levels_.reserve(static_cast<std::size_t>(options.depth));
+  for (int level = 0; level < options.depth; ++level) add_level(level, options, layout);
+  head_.emplace_back(grid, n, levels_[0].channels, options.classes, options.output);
+  std::int64_t largest = 0;
+  for (const Level& level : levels_) largest = std::max(largest, level.grid.floats(level.channels));
+  if (groups == 0) {
+    scratch_ = AlignedBuffer<float>(largest);
+  } else {
+    for (AlignedBuffer<float>& grad : grads_) grad = AlignedBuffer<float>(largest);
+  }
+}
+
+void UNetPlan::add_level(int level, const UNetOptions& options, const UNetLayout& layout) {
+  const auto number = static_cast<std::size_t>(level);
+  const bool last = level + 1 == options.depth;
+  Vec3 size = size_;
+  for (int above = 0; above < level; ++above) {
+    for (std::size_t axis = 0; axis < 3; ++axis) size[axis] /= pool_of(options, above)[axis];
+  }
+  Level& here = levels_.emplace_back();
+  here.grid = grid_of(n_, size, planar_);
+  here.channels = features_of(options, level);
+  const ConvBlock::Options block_options{options.batch_norm, options.synchronised, options.compute, options.kernel};
+  const auto node = [&](const BlockEntries& entries) {
+    return Node{&entries,
+                {here.grid, kernel_of(options, level), entries.in, entries.out, std::max(groups_, 1), block_options},
+                AlignedBuffer<float>(groups_ > 0 ? here.grid.floats(here.channels) : 0)};
+  };
+  const std::int64_t floats = here.grid.floats(here.channels);
+  here.encoder_inner = AlignedBuffer<float>(floats);
+  for (std::size_t half = 0; half < 2; ++half) here.encoder.push_back(node(layout.encoder[2 * number + half]));
+  if (level > 0) {
+    const Level& above = levels_[number - 1];
+    const Vec3 pool = pool_of(options, level - 1);
+    here.pooled = AlignedBuffer<float>(here.grid.floats(above.channels));
+    levels_[number - 1].pool.push_back({above.grid, here.grid, pool, above.channels});
+    levels_[number - 1].up.emplace_back(kernels::UpConvolutionShape{here.grid.examples, here.grid.z, here.grid.y, here.grid.x,
+                                                                    here.channels, above.channels, pool, 2 * above.channels,
+                                                                    above.channels});
+  }
+  here.joined = AlignedBuffer<float>(last ? floats : 2 * floats);
+  if (last) return;
+  for (std::size_t half = 0; half < 2; ++half) here.decoder.push_back(node(layout.decoder[2 * number + half]));
+  here.decoder_inner = AlignedBuffer<float>(floats);
+  here.decoder_out = AlignedBuffer<float>(floats);
+  if (groups_ > 0) here.joined_grad = AlignedBuffer<float>(2 * floats);
+}
+
+void UNetPlan::set_parameters(std::span<const float> parameters) {
+  const Passes passes = groups_ > 0 ? Passes::all : Passes::forward;
+  const auto set = [&](std::vector<Node>& nodes) {
+    for (Node& node : nodes) {
+      const auto moving = [&](std::size_t entry) {
+        return batch_norm_ ? part(parameters, layout_->arrays.entry(entry)) : std::span<const float>();
+      };
+      node.block.set_parameters(block_part(parameters, *layout_, *node.entries, batch_norm_), moving(node.entries->mean),
+                                moving(node.entries->variance), passes);
+    }
+  };
+  const auto of = [&](std::size_t entry) { return part(parameters, layout_->arrays.entry(entry)); };
+  for (std::size_t level = 0; level < levels_.size(); ++level) {
+    set(levels_[level].encoder);
+    set(levels_[level].decoder);
+    if (level < lowest()) {
+      levels_[level].up[0].set_weights(of(layout_->up[level]).data(), of(layout_->up[level] + 1).data(), passes);
+    }
+  }
+  head_[0].set_weights(of(layout_->head), of(layout_->head + 1));
+}
+
+std::int64_t UNetPlan::joined_stored(std::size_t level) const noexcept {
+  return (level == lowest() ? 1 : 2) * levels_[level].channels;
+}
+
+float* UNetPlan::output_of(std::size_t level) noexcept {
+  return level == lowest() ? levels_[level].joined.data() : levels_[level].decoder_out.data();
+}
+
+float* UNetPlan::input_of(std::size_t level) noexcept { return level == 0 ? input_.data() : levels_[level].pooled.data(); }
+
+void UNetPlan::load(View<const float, 5> images) {
+  const Grid& grid = levels_[0].grid;
+  const std::int64_t channels = images.shape(4), stored = kernels::stored_channels(channels);
+  const std::int64_t depth = size_[0];
+  for_each_chunk(grid.rows(), 1, chunks_of(grid.rows(), 1), [&](std::int64_t, std::int64_t, Range rows) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const std::int64_t y = row % grid.y, plane = row / grid.y;
+      const std::int64_t image = plane / depth, z = plane % depth;
+      float* const out = input_.data() + grid.offset(row, stored);
+      const bool inside = z < images.shape(1) && y < images.shape(2);
+      for (std::int64_t x = 0; x < grid.x; ++x) {
+        for (std::int64_t c = 0; c < channels; ++c) {
+          out[x * stored + c] = inside && x < images.shape(3) ? images(image, z, y, x, c) : 0.0F;
+        }
+      }
+    }
+  });
+}
+
+void UNetPlan::run_node(Node& node, const float* input, Channels<float> out, const Pass* pass) {
+  float* const before = groups_ > 0 ? node.before.data() : scratch_.data();
+  if (pass == nullptr || !batch_norm_) return node.block.forward(input, before, out);
+  const auto statistics = [&](std::size_t entry) { return part(pass->gradients, layout_->arrays.entry(entry)); };
+  node.block.forward_training(input, before, out, statistics(node.entries->mean), statistics(node.entries->variance),
+                              pass->scale * static_cast<double>(n_) / groups_, pass->sum_over_ranks);
+}
+
+void UNetPlan::run(const Pass* pass) {
+  for (std::size_t number = 0; number < levels_.size(); ++number) {
+    Level& level = levels_[number];
+    const Channels<float> skip{level.joined.data(), joined_stored(number)};
+    run_node(level.encoder[0], input_of(number), {level.encoder_inner.data(), level.channels}, pass);
+    run_node(level.encoder[1], level.encoder_inner.data(), skip, pass);
+    if (number < lowest()) {
+      level.pool[0].forward({skip.data, skip.stored}, levels_[number + 1].pooled.data());
+    } else if (pass != nullptr && dropout_ > 0) {
+      apply_dropout(level.grid, level.channels, dropout_, seed_, pass->batch.examples, level.joined.data());
+    }
+  }
+  for (std::size_t number = lowest(); number > 0; --number) {
+    Level& level = levels_[number - 1];
+    level.up[0].forward(output_of(number), level.joined.data());
+    run_node(level.decoder[0], level.joined.data(), {level.decoder_inner.data(), level.channels}, pass);
+    run_node(level.decoder[1], level.decoder_inner.data(), {level.decoder_out.data(), level.channels}, pass);
+  }
+}
+
+void UNetPlan::forward(View<const float, 5> images) {
+  load(images);
+  run(nullptr);
+  head_[0].forward(output_of(0));
+}
+
+LossReport UNetPlan::loss_and_gradients(const UNetBatch& batch, const SegmentationLoss& loss, std::span<float> gradients,
+                                        double scale, const OnReady& on_ready, const SumOverRanks& sum_over_ranks) {
+  const Pass pass{batch, gradients, scale, on_ready, sum_over_ranks};
+  load(batch.images);
+  run(&pass);
+  for (std::size_t entry = layout_->head + 2; entry < layout_->arrays.entries().size(); ++entry) ready(pass, entry);
+  const LossReport report = head_[0].forward(output_of(0), loss, batch.truth, scale, sum_over_ranks);
+  backward(pass);
+  return report;
+}
+
+void UNetPlan::ready(const Pass& pass, std::size_t entry) {
+  if (pass.on_ready) pass.on_ready(entry);
+}
+
+void UNetPlan::backward_node(Node& node, const float* input, Channels<const float> grad, float* scratch, float* out_input_grad,
+                             const Pass& pass) {
+  clear_halo(node.block.grid(), node.block.channels(), scratch);
+  node.block.backward(input, node.before.data(), grad, scratch, out_input_grad,
+                      block_part(pass.gradients, *layout_, *node.entries, batch_norm_), pass.sum_over_ranks);
+  if (batch_norm_) {
+    ready(pass, node.entries->shift);
+    ready(pass, node.entries->scale);
+  } else {
+    ready(pass, node.entries->biases);
+  }
+  ready(pass, node.entries->weights);
+}
+
+void UNetPlan::backward(const Pass& pass) {
+  const auto of = [&](std::size_t entry) { return part(pass.gradients, layout_->arrays.entry(entry)); };
+  float* grad = grads_[0].data();  // of the output of the layers to come
+  float* other = grads_[1].data();
+  head_[0].backward(output_of(0), grad, of(layout_->head), of(layout_->head + 1));
+  ready(pass, layout_->head + 1);
+  ready(pass, layout_->head);
+  for (std::size_t number = 0; number < lowest(); ++number) {
+    Level& level = levels_[number];
+    backward_node(level.decoder[1], level.decoder_inner.data(), {grad, level.channels}, grad, other, pass);
+    backward_node(level.decoder[0], level.joined.data(), {other, level.channels}, other, level.joined_grad.data(), pass);
+    level.up[0].backward_weights(output_of(number + 1), level.joined_grad.data(), of(layout_->up[number]).data(),
+                                 of(layout_->up[number] + 1).data());
+    ready(pass, layout_->up[number] + 1);
+    ready(pass, layout_->up[number]);
+    level.up[0].backward_data(level.joined_grad.data(), grad);
+  }
+  for (std::size_t number = levels_.size(); number > 0; --number) {
+    Level& level = levels_[number - 1];
+    Channels<const float> output_grad{grad, level.channels};
+    if (number - 1 == lowest()) {
+      if (dropout_ > 0) apply_dropout(level.grid, level.channels, dropout_, seed_, pass.batch.examples, grad);
+    } else {
+      level.pool[0].backward({level.joined.data(), joined_stored(number - 1)}, levels_[number].pooled.data(), grad,
+                             {level.joined_grad.data(), joined_stored(number - 1)});
+      output_grad = {level.joined_grad.data(), joined_stored(number - 1)};
+    }
+    backward_node(level.encoder[1], level.encoder_inner.data(), output_grad, grad, other, pass);
+    backward_node(level.encoder[0], input_of(number - 1), {other, level.channels}, other, number > 1 ? grad : nullptr, pass);
+  }
+}
+
+View<const float, 5> UNetPlan::probabilities() const noexcept {
+  const auto values = head_[0].probabilities();
+  const std::int64_t classes = std::ssize(values) / (n_ * volume<3>(size_));
+  return {values.data(), {n_, size_[0], size_[1], size_[2], classes}};
+}
+
+std::size_t UNetPlan::bytes() const noexcept {
+  std::int64_t floats = input_.size() + scratch_.size() + grads_[0].size() + grads_[1].size();
+  for (const Level& level : levels_) {
+    for (const AlignedBuffer<float>* buffer :
+         {&level.pooled, &level.encoder_inner, &level.joined, &level.decoder_inner, &level.decoder_out, &level.joined_grad}) {
+      floats += buffer->size();
+    }
+    for (const auto* nodes : {&level.encoder, &level.decoder}) {
+      for (const Node& node : *nodes) floats += node.before.size();
+    }
+  }
+  return static_cast<std::size_t>(floats) * sizeof(float) + head_[0].bytes();
+}
+
+std::string UNetPlan::kernel_names() const {
+  std::string names;
+  for (std::size_t number = 0; number < levels_.size(); ++number) {
+    for (const auto* nodes : {&levels_[number].encoder, &levels_[number].decoder}) {
+      for (std::size_t half = 0; half < nodes->size(); ++half) {
+        names += str_cat(names.empty() ? "" : "; ", nodes == &levels_[number].encoder ? "encoder" : "decoder", number, "/conv_",
+                         half == 0 ? "a" : "b", ": ", (*nodes)[half].block.convolution().kernel());
+      }
+    }
+  }
+  return names;
+}
+
+}  // namespace floodtide::nn

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <pybind11/stl.h>
+
+#include <algorithm>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "floodtide/nn/segmentation_loss.hpp"
+#include "floodtide/nn/unet.hpp"
+
+namespace floodtide::bindings {
+namespace {
+
+using nn::SegmentationLoss;
+using nn::UNet;
+
+template <class T, std::size_t Rank>
+View<const T, Rank> optional(const py::object& object, const std::string& what) {
+  return object.is_none() ? View<const T, Rank>() : view_of<const T, Rank>(object, what);
+}
+
+nn::SegmentationTruth truth_of(const py::object& labels, const py::object& targets, const py::object& weights) {
+  return {optional<std::uint8_t, 4>(labels, "labels"), optional<float, 5>(targets, "targets"),
+          optional<float, 5>(weights, "weights")};
+}
+
+/// {"loss", "dice", "cross_entropy", "counts": [(true positives, false positives, false negatives) of each class]}.
+py::dict report_of(const nn::LossReport& report, std::int64_t classes) {
+  py::dict result;
+  result["loss"] = report.loss;
+  result["dice"] = report.dice;
+  result["cross_entropy"] = report.cross_entropy;
+  py::list counts;
+  for (std::int64_t k = 0; k < classes; ++k) {
+    const nn::ClassCounts& of_class = report.counts[static_cast<std::size_t>(k)];
+    counts.append(py::make_tuple(of_class.true_positives, of_class.false_positives, of_class.false_negatives));
+  }
+  result["counts"] = counts;
+  return result;
+}
+
+/// A SumOverRanks that calls a Python function with a list of numbers and takes the list that it returns.
+nn::SumOverRanks sum_of(const py::object& function) {
+  if (function.is_none()) return {};
+  return [function](std::span<double> values) {
+    const py::gil_scoped_acquire lock;
+    const auto sums = function(std::vector<double>(values.begin(), values.end())).cast<std::vector<double>>();
+    FLOODTIDE_REQUIRE(sums.size() == values.size(), shape_mismatch, "sum over ranks: ", sums.size(),
+                      " numbers came back, expected ", values.size());
+    std::ranges::copy(sums, values.begin());
+  };
+}
+
+py::list layout_of(const ParameterLayout& layout) {
+  py::list result;
+  for (const ParameterLayout::Entry& entry : layout.entries()) {
+    result.append(py::make_tuple(entry.name, py::tuple(py::cast(entry.shape)), entry.offset));
+  }
+  return result;
+}
+
+py::array_t<float> shared(const py::object& self, std::span<float> values) {
+  return py::array_t<float>(static_cast<py::ssize_t>(values.size()), values.data(), self);
+}
+
+py::array_t<float> forward(UNet& network, const py::object& images) {
+  const auto view = view_of<const float, 5>(images, "images");
+  Tensor<float, 5> out;
+  {
+    const py::gil_scoped_release unlocked;
+    out = Tensor<float, 5>({view.shape(0), view.shape(1), view.shape(2), view.shape(3), network.options().classes});
+    network.forward(view, out.view());
+  }
+  return to_numpy(std::move(out));
+}
+
+py::dict loss_and_gradients(UNet& network, const py::object& images, const py::object& labels, const py::object& targets,
+                            const py::object& weights, const SegmentationLoss& loss, int groups,
+                            const std::vector<std::uint64_t>& examples, const py::object& gradients, double scale,
+                            const py::object& sum_over_ranks) {
+  nn::UNetBatch batch{view_of<const float, 5>(images, "images"), truth_of(labels, targets, weights), groups, examples, {}};
+  const auto gradients_view = view_of<float, 1>(gradients, "gradients");
+  const nn::SumOverRanks sum = sum_of(sum_over_ranks);
+  nn::LossReport report;
+  {
+    const py::gil_scoped_release unlocked;
+    report = network.loss_and_gradients(batch, loss, gradients_view.span(), scale, {}, sum);
+  }
+  return report_of(report, network.options().classes);
+}
+
+py::tuple segmentation_loss(const SegmentationLoss& loss, const std::string& output, const py::object& logits,
+                            const py::object& labels, const py::object& targets, const py::object& weights,
+                            const py::object& sum_over_ranks) {
+  const auto view = view_of<const float, 5>(logits, "logits");
+  const nn::SegmentationTruth truth = truth_of(labels, targets, weights);
+  Tensor<float, 5> probabilities(view.shape()), gradient(view.shape());
+  const nn::LossReport report = nn::segmentation_loss(loss, nn::output_named(output), view, truth, probabilities.view(),
+                                                      gradient.view(), sum_of(sum_over_ranks));
+  return py::make_tuple(report_of(report, view.shape(4)), to_numpy(std::move(probabilities)), to_numpy(std::move(gradient)));
+}
+
+void register_loss(py::module_& m) {
+  py::class_<SegmentationLoss>(m, "SegmentationLoss", "See floodtide.nn.SegmentationLoss.")
+      .def(py::init([](double dice, double cross_entropy, bool over_batch, bool background, double smooth) {
+             const SegmentationLoss loss{dice, cross_entropy, over_batch, background, smooth};
+             nn::check(loss);
+             return loss;
+           }),
+           py::arg("dice"), py::arg("cross_entropy"), py::arg("over_batch"), py::arg("background"), py::arg("smooth"));
+  m.def("segmentation_loss", &segmentation_loss, py::arg("loss"), py::arg("output"), py::arg("logits"), py::arg("labels"),
+        py::arg("targets"), py::arg("weights"), py::arg("sum_over_ranks"), "(report, probabilities, gradient by the logits).");
+}
+
+}  // namespace
+
+void register_unet(py::module_& m) {
+  register_loss(m);
+  py::class_<UNet>(m, "UNet", "A U-Net; see floodtide.nn.UNet2D and UNet3D.")
+      .def(py::init([](int in_channels, int classes, int depth, int features, const std::vector<Vec3>& kernels,
+                       const std::vector<Vec3>& pools, const std::string& output, bool batch_norm, bool synchronised,
+                       double dropout, std::uint64_t seed, const std::string& compute, const std::string& kernel) {
+             return UNet({.in_channels = in_channels,
+                          .classes = classes,
+                          .depth = depth,
+                          .features = features,
+                          .kernels = kernels,
+                          .pools = pools,
+                          .output = nn::output_named(output),
+                          .batch_norm = batch_norm,
+                          .synchronised = synchronised,
+                          .dropout = dropout,
+                          .seed = seed,
+                          .compute = kernels::compute_named(compute),
+                          .kernel = kernel});
+           }),
+           py::arg("in_channels"), py::arg("classes"), py::arg("depth"), py::arg("features"), py::arg("kernels"),
+           py::arg("pools"), py::arg("output"), py::arg("batch_norm"), py::arg("synchronised"), py::arg("dropout"),
+           py::arg("seed"), py::arg("compute"), py::arg("kernel"))
+      .def_property_readonly("in_channels", [](const UNet& network) { return network.options().in_channels; })
+      .def_property_readonly("classes", [](const UNet& network) { return network.options().classes; })
+      .def_property_readonly("depth", [](const UNet& network) { return network.options().depth; })
+      .def_property_readonly("features", [](const UNet& network) { return network.options().features; })
+      .def_property_readonly("kernels", [](const UNet& network) { return network.options().kernels; })
+      .def_property_readonly("pools", [](const UNet& network) { return network.options().pools; })
+      .def_property_readonly("output", [](const UNet& network) { return std::string(nn::name(network.options().output)); })
+      .def_property_readonly("batch_norm", [](const UNet& network) { return network.options().batch_norm; })
+      .def_property_readonly("synchronised", [](const UNet& network) { return network.options().synchronised; })
+      .def_property_readonly("dropout", [](const UNet& network) { return network.options().dropout; })
+      .def_property_readonly("compute",
+                             [](const UNet& network) { return std::string(kernels::name(network.options().compute)); })
+      .def_property_readonly("total_pool", [](const UNet& network) { return py::tuple(py::cast(network.total_pool())); })
+      .def("layout", [](const UNet& network) { return layout_of(network.layout()); })
+      .def("trained_size", [](const UNet& network) { return network.layout().trained_size(); })
+      .def(
+          "parameters", [](const py::object& self) { return shared(self, self.cast<UNet&>().parameters()); },
+          "All parameters as one array that shares memory; call parameters_changed() after writing to it.")
+      .def("parameters_changed", &UNet::parameters_changed)
+      .def(
+          "move_statistics",
+          [](UNet& network, const py::object& gradients, double images) {
+            network.move_statistics(view_of<const float, 1>(gradients, "gradients").span(), images);
+          },
+          py::arg("gradients"), py::arg("images"))
+      .def("forward", &forward, py::arg("images"))
+      .def("loss_and_gradients", &loss_and_gradients, py::arg("images"), py::arg("labels"), py::arg("targets"),
+           py::arg("weights"), py::arg("loss"), py::arg("groups"), py::arg("examples"), py::arg("gradients"), py::arg("scale"),
+           py::arg("sum_over_ranks"), "The report; adds to `gradients`.")
+      .def("workspace_bytes", &UNet::workspace_bytes)
+      .def("kernel_names", &UNet::kernel_names)
+      .def("step_flops", &UNet::step_flops, py::arg("size"))
+      .def("forward_flops", &UNet::forward_flops, py::arg("size"));
+}
+
+}  // namespace floodtide::bindings

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide bench unet`: a U-Net's passes, without data and communication."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from floodtide.cli.bench import (
+    Numbers,
+    counts_or_default,
+    row_options,
+    seconds_option,
+    threads_option,
+)
+
+
+@click.command()
+@click.option("--depth", type=click.IntRange(1, 10), default=5, show_default=True, help="Levels.")
+@click.option(
+    "--features", type=click.IntRange(16), default=16, show_default=True, help="Of the first level."
+)
+@click.option(
+    "--classes", type=click.IntRange(2, 32), default=2, show_default=True, help="Outputs."
+)
+@click.option(
+    "--size", type=Numbers(2), default="240", show_default=True, help="Of a slice, y,x in pixels."
+)
+@click.option("--batch", type=click.IntRange(1), default=8, show_default=True, help="Slices.")
+@click.option(
+    "--compute",
+    type=click.Choice(["fp32", "fp32-direct"]),
+    default="fp32",
+    show_default=True,
+    help="How convolutions compute.",
+)
+@click.option("--against", default="", help="'torch': run in turn with the same in PyTorch.")
+@threads_option
+@seconds_option
+@row_options
+def command(
+    against: str, thread_counts: tuple[int, ...], seconds: float, **network: Any
+) -> Iterable[dict[str, Any]]:
+    """Time training steps (forward and backward) and forward passes of a U-Net, and their memory.
+
+    Example: floodtide bench unet --threads 1,2 --against torch
+    """
+    from floodtide import bench_unet
+
+    return bench_unet.unet(
+        bench_unet.Network(**network),
+        thread_counts=counts_or_default(thread_counts),
+        seconds=seconds,
+        against=against,
+    )

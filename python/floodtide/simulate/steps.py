@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The replicas of a run, step after step.
+
+Time goes by in events of whole steps: when a rank has its patch, its gradient, the slowest rank's
+bucket, its sum. All ranks of all replicas (copies of the run, which give the mean) are handled at
+once, in arrays (ranks, replicas).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.errors import InvalidArgumentError
+from floodtide.simulate.gradient import FORWARD_SHARE
+from floodtide.simulate.workload import Draws, Kept, Patches, Times
+
+if TYPE_CHECKING:
+    from floodtide.simulate.model import Job
+
+Mask = NDArray[np.bool_]
+
+REPLICAS = 64
+MOST_PLACES = 2**18  # walkers' places for patches, of all ranks: half a GB for the replicas
+
+
+class Steps:
+    """When each rank may start, and when the last step ended.
+
+    Attributes:
+        paid: Ranks, those in addition to the ones that count included.
+        update_s: Of an update.
+        end: When the last step ended, (replicas,).
+    """
+
+    def __init__(self, job: Job, ranks: int, draws: Draws) -> None:
+        self._job = job
+        self._ranks = ranks
+        self._draws = draws
+        self.paid = ranks + round(job.backup * ranks)
+        prefetch = job.loading.prefetch if job.loading else 0
+        places = self.paid * job.walkers_per_rank * (1 + prefetch)
+        if places > MOST_PLACES:
+            raise InvalidArgumentError(
+                f"simulate: {self.paid} ranks with {job.walkers_per_rank} walkers and prefetch "
+                f"{prefetch} make {places} places, expected at most {MOST_PLACES}"
+            )
+        self._shape = (self.paid, REPLICAS)
+        self._slowdown = job.slowdown(self.paid)
+        self.update_s = job.update_s * self._slowdown
+        if self.paid == ranks:
+            self._costs = [job.allreduce_s(bucket.bytes, self.paid) for bucket in job.buckets]
+        else:  # who counts is known only when their gradients are there: nothing is sent before
+            size = sum(bucket.bytes for bucket in job.buckets)
+            self._costs = [job.allreduce_s(size, self.paid)]
+        self._patches = (
+            Patches(job.loading, self._shape, job.walkers_per_rank, draws) if job.loading else None
+        )
+        # When a rank begins what it does next, or has begun what it carries over.
+        self._free: Times = np.zeros(self._shape)
+        self.end: Times = np.zeros(REPLICAS)
+        # Of gradients that are carried over: whose, begun in which step, with their patch when, computed for how long.
+        self._carried: Mask = np.zeros(self._shape, dtype=bool)
+        self._base = np.zeros(self._shape, dtype=np.int64)
+        self._start: Times = np.zeros(self._shape)
+        self._compute: Times = np.zeros(self._shape)
+
+    def step(self, number: int) -> Times:
+        """Do one step.
+
+        Returns:
+            Means over replicas (6,): seconds of compute, input, straggler and comm as in `Estimate`, gradients that
+            count, and the sum of their staleness.
+        """
+        kept = self._patches.keep() if self._patches else None
+        start, compute = self._begin(number)
+        if self._patches and kept:
+            self._patches.restore(kept, self._carried)
+        done = start + compute
+        counts = self._counting(done)
+        counted = np.where(counts, done, -np.inf)
+        last = counted.argmax(axis=0)[np.newaxis]
+        ended = np.maximum(counted.max(axis=0), self.end)  # all carried: they were there before
+        waited = np.take_along_axis(start - self._free, last, axis=0)[0]
+        mean = compute.mean(axis=0)
+        summed = self._summed(start, compute, ended)
+        straggled = ended - self.end - waited - mean
+        stale = np.where(counts, number - self._base, 0).sum(axis=0)
+        parts = [mean, waited, straggled, summed - ended, counts.sum(axis=0), stale]
+        self.end = summed + self.update_s
+        self._leave(start, compute, counts, kept)
+        means: Times = np.stack(parts).mean(axis=1)
+        return means
+
+    def _begin(self, number: int) -> tuple[Times, Times]:
+        """When every rank has its patches, and how long it computes then."""
+        start = self._free
+        if self._patches:
+            for walker in range(self._job.walkers_per_rank):
+                start = self._patches.take(walker, number, start)
+        draws = self._job.compute.draw(self._draws, number, self._shape)
+        compute = self._slowdown * self._job.walkers_per_rank * draws
+        self._base = np.where(self._carried, self._base, number)
+        return (
+            np.where(self._carried, self._start, start),
+            np.where(self._carried, self._compute, compute),
+        )
+
+    def _counting(self, done: Times) -> Mask:
+        """Whose gradients are summed in every replica: those of the first to be done.
+
+        With gradients carried over, all that are there; otherwise exactly as many as are asked for.
+        """
+        if self.paid == self._ranks:
+            return np.ones(self._shape, dtype=bool)
+        if self._job.late == "carry":
+            close = np.partition(done, self._ranks - 1, axis=0)[self._ranks - 1]
+            there: Mask = done <= np.maximum(close, self.end)
+            return there
+        order = np.argsort(done, axis=0, kind="stable")
+        counts = np.zeros(self._shape, dtype=bool)
+        np.put_along_axis(counts, order[: self._ranks], True, axis=0)
+        return counts
+
+    def _summed(self, start: Times, compute: Times, ended: Times) -> Times:
+        """When the last bucket is summed.
+
+        A bucket starts when all ranks have it, in the backward pass of their last walker, and the one before has ended.
+        """
+        if self.paid > self._ranks:
+            return ended + self._costs[0]
+        summed = np.zeros(REPLICAS)
+        walkers = self._job.walkers_per_rank
+        for bucket, cost in zip(self._job.buckets, self._costs, strict=True):
+            share = FORWARD_SHARE + (1 - FORWARD_SHARE) * bucket.ready
+            ready = (start + (walkers - 1 + share) / walkers * compute).max(axis=0)
+            summed = np.maximum(summed, ready) + cost
+        return summed
+
+    def _leave(self, start: Times, compute: Times, counts: Mask, kept: Kept | None) -> None:
+        """What every rank does after the step."""
+        if self._job.late == "carry":
+            self._carried, self._start, self._compute = ~counts, start, compute
+            self._free = np.where(counts, self.end, self._free)
+        elif self._job.late == "drop":
+            waiting = self._free >= self.end  # has been at an earlier step's gradient all the time
+            if self._patches and kept:
+                self._patches.restore(kept, waiting)
+            self._free = np.where(waiting, self._free, np.maximum(self.end, start + compute))
+        else:
+            self._free = np.broadcast_to(self.end, self._shape)

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <set>
+
+#include "support/collective_checks.hpp"
+#include "support/collective_values.hpp"
+
+namespace floodtide::test {
+namespace {
+
+using comm::Communicator;
+using comm::ReduceOp;
+
+template <class T>
+void check_allreduce_of(Communicator& comm, bool has_library_allreduce, std::int64_t length, std::size_t segment_bytes,
+                        std::initializer_list<ReduceOp> ops = {ReduceOp::sum, ReduceOp::min, ReduceOp::max},
+                        Part part = Part::all) {
+  for (const comm::AllreduceRow& row : comm::allreduce_rows()) {
+    if (!runs_on(row, comm, has_library_allreduce)) continue;
+    for (const ReduceOp op : ops) {
+      const std::string what =
+          str_cat(row.name, " ", comm::name(op), " of ", length, " x ", sizeof(T), " bytes on ", comm.size(), " ranks");
+      std::vector<T> values = values_of<T>(comm.rank(), length);
+      comm::allreduce(comm, std::span(values), op, row.name, segment_bytes);
+      expect_reduced<T>(comm, values, op, what, part);
+      expect_same_bits_everywhere<T>(comm, values, what);
+    }
+  }
+}
+
+void check_whole_numbers(Communicator& comm, bool has_library_allreduce) {
+  for (const comm::AllreduceRow& row : comm::allreduce_rows()) {
+    if (!runs_on(row, comm, has_library_allreduce)) continue;
+    std::vector<float> values(1009);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) - static_cast<float>(comm.rank());
+    comm::allreduce(comm, std::span(values), ReduceOp::sum, row.name);
+    const int size = comm.size();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], static_cast<float>(static_cast<int>(i) * size - size * (size - 1) / 2)) << row.name;
+    }
+  }
+}
+
+/// Roundings to bf16 that a value can pass on its way into the result.
+int roundings(std::string_view algorithm, int ranks) {
+  const int rounds = std::bit_width(static_cast<unsigned>(ranks)) - 1;
+  if (algorithm == "ring") return ranks;
+  return rounds + 3;  // with the exchange of pairs or within nodes, and the rounding of the result
+}
+
+void check_narrow_wire_of(Communicator& comm, const comm::AllreduceRow& row, std::int64_t length, ReduceOp op) {
+  const std::string what = str_cat(row.name, " ", comm::name(op), " of ", length, " as bf16 on ", comm.size(), " ranks");
+  std::vector<float> values = values_of<float>(comm.rank(), length);
+  const comm::AllreduceOptions options{.algorithm = row.name, .wire = comm::Wire::bf16, .segment_bytes = kSmallSegmentBytes};
+  comm::start_allreduce(comm, buffer_of(values), op, options).wait();
+  const double growth =
+      std::pow(1 + std::ldexp(1.0, -8), roundings(row.name, comm.size())) * std::pow(1 + std::ldexp(1.0, -24), comm.size()) - 1;
+  for (std::int64_t i = 0; i < length; ++i) {
+    double exact = op == ReduceOp::sum ? 0 : value<float>(0, i);
+    double magnitude = 0;
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      const double x = value<float>(rank, i);
+      exact = op == ReduceOp::sum ? exact + x : std::max(exact, x);
+      magnitude += std::abs(x);
+    }
+    const double bound = comm.size() == 1 ? 0 : growth * (op == ReduceOp::sum ? magnitude : std::abs(exact));
+    ASSERT_LE(std::abs(values[static_cast<std::size_t>(i)] - exact), bound) << what << ", element " << i;
+  }
+  expect_same_bits_everywhere<float>(comm, values, what);
+}
+
+}  // namespace
+
+void check_allreduce(Communicator& comm, bool has_library_allreduce) {
+  const std::int64_t p = comm.size();
+  for (const std::int64_t length : std::set<std::int64_t>{0, 1, 2, 3, p - 1, p, p + 1, 97, 1009}) {
+    check_allreduce_of<float>(comm, has_library_allreduce, length, kSmallSegmentBytes);
+    check_allreduce_of<double>(comm, has_library_allreduce, length, kSmallSegmentBytes);
+    check_allreduce_of<std::int64_t>(comm, has_library_allreduce, length, kSmallSegmentBytes);
+  }
+  check_allreduce_of<float>(comm, has_library_allreduce, kFfnParameters, comm::kDefaultSegmentBytes, {ReduceOp::sum});
+  for (const std::size_t segment_bytes : {std::size_t{0}, std::numeric_limits<std::size_t>::max()}) {
+    check_allreduce_of<double>(comm, has_library_allreduce, 97, segment_bytes, {ReduceOp::sum});
+  }
+  check_whole_numbers(comm, has_library_allreduce);
+}
+
+void check_long_allreduce(Communicator& comm, bool has_library_allreduce) {
+  const auto check = [&]<class T>(T, std::int64_t length) {
+    check_allreduce_of<T>(comm, has_library_allreduce, length, comm::kDefaultSegmentBytes, {ReduceOp::sum}, Part::own);
+  };
+  check(float{}, 5000000);
+  check(double{}, 1000003);
+  check(std::int64_t{}, 1000003);
+}
+
+void check_narrow_wire(Communicator& comm) {
+  for (const comm::AllreduceRow& row : comm::allreduce_rows()) {
+    if (row.schedule == nullptr) continue;
+    for (const std::int64_t length : {0, 1, 2, 97, 1009}) {
+      check_narrow_wire_of(comm, row, length, ReduceOp::sum);
+      check_narrow_wire_of(comm, row, length, ReduceOp::max);
+    }
+    std::vector<float> values(1009, 1.0F);
+    std::array<std::int64_t, 2> bytes{};
+    for (const comm::Wire wire : {comm::Wire::native, comm::Wire::bf16}) {
+      const std::int64_t before = comm.traffic().bytes;
+      comm::allreduce(comm, buffer_of(values), ReduceOp::sum, {.algorithm = row.name, .wire = wire});
+      bytes[wire == comm::Wire::bf16 ? 1 : 0] = comm.traffic().bytes - before;
+    }
+    EXPECT_EQ(bytes[0], 2 * bytes[1]) << row.name;
+    EXPECT_EQ(bytes[0] > 0, comm.size() > 1) << row.name;
+  }
+  std::vector<double> values(3);
+  const comm::ReduceBuffer doubles{std::as_writable_bytes(std::span(values)).data(), 3, comm::ElementType::float64};
+  EXPECT_THROW(comm::allreduce(comm, doubles, ReduceOp::sum, {.wire = comm::Wire::bf16}), Error);
+  std::vector<float> floats(3);
+  EXPECT_THROW(comm::allreduce(comm, buffer_of(floats), ReduceOp::sum, {.algorithm = "mpi", .wire = comm::Wire::bf16}), Error);
+}
+
+void check_traffic(Communicator& comm) {
+  const comm::Place place{comm.rank(), comm.size(), comm.nodes()};
+  for (const comm::AllreduceRow& row : comm::allreduce_rows()) {
+    if (row.schedule == nullptr) continue;
+    for (const std::int64_t length : {0, 1, 5, 1009}) {
+      const comm::ScheduleCost cost =
+          comm::cost(comm::allreduce_schedule(row.name, place, length), sizeof(float), kSmallSegmentBytes / sizeof(float));
+      std::vector<float> values(static_cast<std::size_t>(length), 1.0F);
+      const comm::Traffic before = comm.traffic();
+      comm::allreduce(comm, std::span(values), ReduceOp::sum, row.name, kSmallSegmentBytes);
+      const comm::Traffic after = comm.traffic();
+      EXPECT_EQ(after.messages - before.messages, cost.messages) << row.name << " of " << length;
+      EXPECT_EQ(after.bytes - before.bytes, cost.bytes) << row.name << " of " << length;
+      EXPECT_EQ(after.notices - before.notices, comm.size() > 1 ? 1 : 0);
+    }
+  }
+}
+
+void check_two_levels(Communicator& comm) {
+  for (const int ranks_per_node : {1, 2, 3}) {
+    comm.set_ranks_per_node(ranks_per_node);
+    EXPECT_EQ(comm.nodes()[static_cast<std::size_t>(comm.rank())], comm.rank() / ranks_per_node);
+    const auto nodes = comm.split(0, comm.rank());
+    nodes->set_ranks_per_node(ranks_per_node);
+    for (const std::int64_t length : {0, 1, 2, 97, 1009}) {
+      std::vector<float> values = values_of<float>(comm.rank(), length);
+      comm::allreduce(*nodes, std::span(values), ReduceOp::sum, "two_level", kSmallSegmentBytes);
+      expect_reduced<float>(comm, values, ReduceOp::sum, str_cat("two_level with nodes of ", ranks_per_node));
+      expect_same_bits_everywhere<float>(comm, values, str_cat("two_level with nodes of ", ranks_per_node));
+    }
+  }
+  EXPECT_THROW(comm.set_ranks_per_node(0), Error);
+}
+
+void check_measured_table(Communicator& comm) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<float> values = values_of<float>(comm.rank(), 1009);
+  comm::allreduce(comm, std::span(values), ReduceOp::sum, comm::kAutoAllreduce);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  expect_reduced<float>(comm, values, ReduceOp::sum, "auto");
+  const std::string text = comm::allreduce_table(comm).text();
+  const auto all = comm::allgather(comm, std::as_bytes(std::span(text)));
+  for (const auto& other : all) EXPECT_EQ(other, all.front());
+  EXPECT_EQ(comm::AllreduceTable::parse(text).text(), text);
+}
+
+}  // namespace floodtide::test

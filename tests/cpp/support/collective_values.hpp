@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that every rank can compute for all ranks, and what must come of them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "floodtide/comm/collectives.hpp"
+
+namespace floodtide::test {
+
+inline constexpr std::int64_t kFfnParameters = 472353;  // of the published network (depth 9, 32 features)
+inline constexpr std::size_t kSmallSegmentBytes = 64;   // so that short arrays travel in many segments
+
+/// The value of element i on a rank: known to all ranks, so that each can compute what must come out.
+template <class T>
+T value(int rank, std::int64_t i) {
+  const auto bits =
+      (static_cast<std::uint64_t>(i) * 2654435761U + static_cast<std::uint64_t>(rank) * 40503U) * 0x9E3779B97F4A7C15U;
+  const auto small = static_cast<std::int64_t>(bits >> 40U) - (1 << 23);  // 24 bits, signed
+  if constexpr (std::is_integral_v<T>) return small;
+  return static_cast<T>(small) / T{1000};
+}
+
+/// Which elements a rank looks at.
+enum class Part {
+  all,
+  own  ///< those of its number modulo the number of ranks: all are looked at if all ranks hold the same
+};
+
+template <class T>
+void expect_reduced(const comm::Communicator& comm, std::span<const T> values, comm::ReduceOp op, const std::string& what,
+                    Part part = Part::all) {
+  const bool own = part == Part::own;
+  for (std::int64_t i = own ? comm.rank() : 0; i < std::ssize(values); i += own ? comm.size() : 1) {
+    long double sum = 0;
+    long double magnitude = 0;
+    T smallest = std::numeric_limits<T>::max();
+    T largest = std::numeric_limits<T>::lowest();
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      const T x = value<T>(rank, i);
+      sum += static_cast<long double>(x);
+      magnitude += std::abs(static_cast<long double>(x));
+      smallest = std::min(smallest, x);
+      largest = std::max(largest, x);
+    }
+    const T got = values[static_cast<std::size_t>(i)];
+    if (op == comm::ReduceOp::sum) {
+      // Each of the N - 1 additions rounds by at most eps / 2 of a partial sum, which is at most `magnitude` (1 + eps)^N.
+      const long double bound =
+          std::is_integral_v<T> ? 0.0L
+                                : (comm.size() - 1) * static_cast<long double>(std::numeric_limits<T>::epsilon()) * magnitude;
+      ASSERT_LE(std::abs(static_cast<long double>(got) - sum), bound) << what << ", element " << i;
+    } else {
+      ASSERT_EQ(got, op == comm::ReduceOp::min ? smallest : largest) << what << ", element " << i;
+    }
+  }
+}
+
+template <class T>
+void expect_same_bits_everywhere(comm::Communicator& comm, std::span<const T> values, const std::string& what) {
+  const auto bytes = std::as_bytes(values);
+  std::uint64_t hash = 14695981039346656037U;
+  for (const std::byte byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 1099511628211U;
+  const auto all = comm::allgather(comm, std::as_bytes(std::span(&hash, 1)));
+  for (const auto& other : all) ASSERT_EQ(other, all.front()) << what;
+}
+
+template <class T>
+std::vector<T> values_of(int rank, std::int64_t length) {
+  std::vector<T> values(static_cast<std::size_t>(length));
+  for (std::int64_t i = 0; i < length; ++i) values[static_cast<std::size_t>(i)] = value<T>(rank, i);
+  return values;
+}
+
+inline comm::ReduceBuffer buffer_of(std::span<float> values) {
+  return {std::as_writable_bytes(values).data(), static_cast<std::int64_t>(values.size()), comm::ElementType::float32};
+}
+
+/// What a call throws; a failure if nothing.
+template <class Call>
+std::string error_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+inline bool runs_on(const comm::AllreduceRow& row, const comm::Communicator& comm, bool has_library_allreduce) {
+  return row.schedule != nullptr || has_library_allreduce || comm.size() == 1;
+}
+
+}  // namespace floodtide::test

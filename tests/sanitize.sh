@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Build with sanitizers, and run the tests under them; fails at the first finding.
+#   bash tests/sanitize.sh              both
+#   bash tests/sanitize.sh address      address and undefined behaviour: C++ unit tests; C++ tests on 2 ranks of each MPI
+#                                       family that is found; Python tests that train and reduce on ranks
+#   bash tests/sanitize.sh thread       data races: C++ unit tests of what runs several threads, with threads as ranks
+# Needs what tests/run.sh has installed (its environment on the path). Environment: JOBS, compilers at once (default 1: some
+# files take 2 GB each); FLOODTIDE_OPENMPI_ROOT, prefix of a second MPI.
+set -eu
+cd "$(dirname "$0")/.."
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+which=${1:-address thread}
+
+build() {
+  mkdir -p build
+  cmake --preset "$1" -DFLOODTIDE_OPENMPI_ROOT="${FLOODTIDE_OPENMPI_ROOT:-}" >"build/$1.log" || { cat "build/$1.log"; exit 1; }
+  nice cmake --build --preset "$1" -j "${JOBS:-1}" >"build/$1.log" || { cat "build/$1.log"; exit 1; }
+}
+
+variable() { sed -n "s/^$1:[A-Z]*=//p" build/asan/CMakeCache.txt; }
+
+address() {
+  build asan
+  echo "== address, undefined: C++ unit tests"
+  OMP_NUM_THREADS=2 build/asan/tests/cpp/floodtide_unit_tests --gtest_brief=1
+  local family
+  for family in $(variable FLOODTIDE_MPI_FAMILIES | tr ';' ' '); do
+    echo "== address, undefined: C++ tests on 2 ranks of $family"
+    # MPI libraries and launchers keep memory until the process ends, so leaks are looked for in the unit tests alone.
+    ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 "$(variable "FLOODTIDE_MPI_${family}_LAUNCHER")" -n 2 \
+      build/asan/tests/cpp/mpi/floodtide_mpi_tests "build/asan/cpp/src/comm/_mpi_$family.so" \
+      "$(variable "FLOODTIDE_MPI_${family}_LIBRARY")" 2 --gtest_brief=1
+  done
+  echo "== address, undefined: Python on ranks"
+  local tree=build/asan/tree
+  rm -rf "$tree"
+  cmake --install build/asan --prefix "$tree" >/dev/null
+  (cd python && find floodtide -name '*.so' -prune -o -type f -print0 | xargs -0 cp --parents -t "../$tree")
+  # Python keeps memory until the process ends, too. Its own libraries load the sanitizer late unless it is preloaded.
+  LD_PRELOAD="$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
+    OMP_NUM_THREADS=1 PYTHONPATH="$tree" python -m pytest -q -p no:cacheprovider tests/python/mpi/test_collectives.py \
+    tests/python/mpi/test_train_ranks.py tests/python/mpi/test_engine.py
+}
+
+thread() {
+  build tsan
+  echo "== thread: C++ unit tests of what runs several threads"
+  # One OpenMP thread: the sanitizer does not see how libgomp's threads wait for each other, and would report all they share.
+  OMP_NUM_THREADS=1 build/tsan/tests/cpp/floodtide_unit_tests --gtest_brief=1 --gtest_filter='*Threads*:*ThreadRanks*:*Allreduce*:*RanksAndCount*:*Reducer*:*ExactSum*:*Watchdog*:*Timeline*:*Prefetcher*:*Hdf5File*:*TrainerTest*:*Checkpoint*:*ParameterServer*:*PartialAverage*:*Validation*'
+}
+
+for one in $which; do
+  case $one in
+    address | thread) "$one" ;;
+    *) echo "sanitize.sh: '$one', expected address or thread" >&2; exit 2 ;;
+  esac
+done
+echo "== no findings"
