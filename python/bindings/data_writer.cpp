@@ -73,8 +73,7 @@ void register_hdf5_writer(py::module_& m) {
       .def("create", &Hdf5Writer::create, py::arg("dataset"), py::arg("type"), py::arg("shape"), py::arg("chunks"),
            py::arg("gzip"), "A dataset of uint8 or float32.")
       .def("write", &Hdf5Writer::write, py::arg("dataset"), py::arg("start"), py::arg("block"))
-      .def("attribute",
-           py::overload_cast<const std::string&, const std::string&, const std::string&>(&Hdf5Writer::attribute),
+      .def("attribute", py::overload_cast<const std::string&, const std::string&, const std::string&>(&Hdf5Writer::attribute),
            py::arg("object"), py::arg("name"), py::arg("value"), "A text or integers, of a dataset or of the file (\"/\").")
       .def("attribute", py::overload_cast<const std::string&, const std::string&, const Extents&>(&Hdf5Writer::attribute),
            py::arg("object"), py::arg("name"), py::arg("value"))

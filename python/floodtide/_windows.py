@@ -2,8 +2,8 @@
 """How a U-Net's prediction of a large volume is cut into windows without leaving a seam.
 
 A U-Net's output depends on the input within a bounded distance, its context, and on where its pools begin. Windows that
-begin at multiples of the pools, keep only what lies at least the context inside of them (or at the volume's own border),
-and reach into one another accordingly, therefore give the values of a single pass over the whole volume.
+begin at multiples of the pools, keep only what lies at least the context inside of them (or at the volume's own
+border), and reach into one another accordingly, therefore give the values of a single pass over the whole volume.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ class Axis:
             found.append(Window(start, start + size, kept, start + size - self.context))
             kept = start + size - self.context
             start += size - 2 * self.context
-        return [*found, Window(stop - size, stop, kept, self.end)]  # all of one size: one memory plan
+        return [
+            *found,
+            Window(stop - size, stop, kept, self.end),
+        ]  # all of one size: one memory plan
 
     def count(self, size: int) -> int:
         """The number of windows of a size."""
@@ -85,21 +88,25 @@ class Axis:
 
 
 def choose_windows(axes: Sequence[Axis], voxels: int) -> Vec3:
-    """The window sizes (z, y, x) of at most that many voxels for which the fewest voxels are computed in all.
+    """The window sizes (z, y, x) for which the fewest voxels are computed in all.
+
+    Args:
+        axes: z, y, x.
+        voxels: What a window may have at most, with the border of one voxel that networks put around it.
 
     Raises:
-        InvalidArgumentError: If the smallest window has more voxels.
+        InvalidArgumentError: If the smallest window has more.
     """
     fitting = [
         (math.prod(axis.count(n) * n for axis, n in zip(axes, sizes, strict=True)), sizes)
         for sizes in itertools.product(*(axis.sizes() for axis in axes))
-        if math.prod(sizes) <= voxels
+        if math.prod(n + 2 for n in sizes) <= voxels
     ]
     if not fitting:
         smallest = [axis.smallest for axis in axes]
         raise InvalidArgumentError(
             f"predict: the memory holds a block of {voxels:,} voxels, but the smallest one with its context is"
-            f" {smallest} (z, y, x); expected more memory or less context"
+            f" {smallest} (z, y, x) and a border of 1; expected more memory or less context"
         )
     z, y, x = min(fitting)[1]
     return z, y, x
@@ -112,7 +119,8 @@ def context_of(
 
     Args:
         depth: Levels of resolution.
-        kernels: (z, y, x) of each level's convolutions, two before and two after the levels below; one for all, or depth.
+        kernels: (z, y, x) of each level's convolutions (two before and two after the levels below); one for all, or
+            depth.
         pools: (z, y, x) from level to level; one for all, or depth - 1.
     """
     z, y, x = (

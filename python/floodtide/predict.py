@@ -21,7 +21,6 @@ from floodtide import _core, nn
 from floodtide._windows import Axis, choose_windows, context_of
 from floodtide.data import Box, Vec3, Volume
 from floodtide.errors import (
-    ConfigurationError,
     InvalidArgumentError,
     InvalidFileError,
     NumericalError,
@@ -133,13 +132,17 @@ class Predictor:
                 (w.start, min(w.stop, axis.extent)) for w, axis in zip(windows, axes, strict=True)
             ]
             probabilities = self._forward(_read(image, read))
-            inside = tuple(
-                slice(w.keep_start - w.start, w.keep_stop - w.start) for w in windows
-            )
+            inside = tuple(slice(w.keep_start - w.start, w.keep_stop - w.start) for w in windows)
             kept = np.ascontiguousarray(probabilities[inside])
             if not np.isfinite(kept).all():
                 raise NumericalError("predict: the network's output is not a number")
-            yield ((windows[0].keep_start, windows[1].keep_start, windows[2].keep_start), kept.shape[:3]), kept
+            yield (
+                (
+                    (windows[0].keep_start, windows[1].keep_start, windows[2].keep_start),
+                    kept.shape[:3],
+                ),
+                kept,
+            )
             done += int(np.prod(kept.shape[:3]))
             if progress is not None:
                 progress(done, total)
@@ -335,13 +338,17 @@ def _configuration(checkpoint: str | Path) -> str:
         with h5py.File(checkpoint, "r") as file:
             text = file.attrs.get("configuration", "")
     except OSError as error:
-        raise InvalidFileError(f"predict: {checkpoint} is no readable HDF5 file: {error}") from error
+        raise InvalidFileError(
+            f"predict: {checkpoint} is no readable HDF5 file: {error}"
+        ) from error
     return text.decode() if isinstance(text, bytes) else str(text)
 
 
 def _same_dataset(a: str, b: str) -> bool:
     (file_a, _, dataset_a), (file_b, _, dataset_b) = a.rpartition(":"), b.rpartition(":")
-    return dataset_a.strip("/") == dataset_b.strip("/") and os.path.realpath(file_a) == os.path.realpath(file_b)
+    return dataset_a.strip("/") == dataset_b.strip("/") and os.path.realpath(
+        file_a
+    ) == os.path.realpath(file_b)
 
 
 def _checked(image: Image, box: Box | None) -> Box:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from floodtide import _comm, _core
+from floodtide import _comm
 from floodtide.errors import StorageError
 
 
@@ -79,14 +79,13 @@ def _predict(
     checkpoint = predict.newest_checkpoint(model)
     network = predict.load(checkpoint)
     volume = Volume(image)
-    known = predict.normalisation(checkpoint, image)
-    if known is None and (mean is None or std is None):
+    known_mean, known_std = predict.normalisation(checkpoint, image) or (None, None)
+    mean = known_mean if mean is None else mean
+    std = known_std if std is None else std
+    if mean is None or std is None:
         raise click.UsageError(
             f"{checkpoint} does not say how {image} is to be normalised, expected --mean and --std"
         )
-    if known is not None:
-        mean, std = known[0] if mean is None else mean, known[1] if std is None else std
-    assert mean is not None and std is not None
     predictor = predict.Predictor(
         network,
         mean=mean,

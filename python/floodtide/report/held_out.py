@@ -64,7 +64,7 @@ def pictures(run: Run) -> tuple[Picture | None, list[str]]:
 
 
 def _slices(run: Run, settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
-    from floodtide import _core, nn
+    from floodtide import _core, predict
     from floodtide._segmentation import held_out_samples
 
     samples = held_out_samples(settings)
@@ -76,7 +76,7 @@ def _slices(run: Run, settings: Config, checkpoint: Path) -> tuple[Picture | Non
     picked = pick_patients(last)
     if not picked:
         return None, [f"{_NOTHING}: no patient has a Dice"]
-    model = nn.load(checkpoint)
+    model = predict.load(checkpoint)
     largest = _largest_slices(samples, [number for _, number, _ in picked])
     shown = []
     for name, number, dice in picked:
@@ -134,10 +134,9 @@ def _largest_slices(samples: Any, groups: Sequence[int]) -> dict[int, int]:
 
 def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
     """The middle section of the held-out box, predicted with all its context."""
-    from floodtide import nn
+    from floodtide import predict
     from floodtide._segmentation import held_out_samples
     from floodtide.data import Volume, parse_box
-    from floodtide.predict import Predictor
 
     box = parse_box(settings.validation.box)
     if box is None:
@@ -148,16 +147,18 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
     samples = held_out_samples(
         dataclasses.replace(
             settings,
-            data=dataclasses.replace(settings.data, patch=size),
+            data=dataclasses.replace(
+                settings.data, patch=size, permutable_axes=(), reflectable_axes=()
+            ),
             validation=dataclasses.replace(settings.validation, box=text),
         )
     )
     _, image, truth, weights = samples.fixed(0)
     volumes = {volume.name: volume for volume in settings.data.volumes}
     volume = volumes[settings.validation.volume or settings.data.volumes[0].name]
-    predictor = Predictor(nn.load(checkpoint), mean=volume.mean, std=volume.std)
+    predictor = predict.Predictor(predict.load(checkpoint), mean=volume.mean, std=volume.std)
     section = ((start[0] + 1, start[1], start[2]), (1, size[1], size[2]))
-    predicted = predictor.predict(Volume(volume.image), section)
+    predicted = predictor.probabilities(Volume(volume.image), section)
     known = tuple(volume.voxel_size_nm) != (1.0, 1.0, 1.0)
     shown = Section(
         title=f"z = {section[0][0]}",

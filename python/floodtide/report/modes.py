@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def modes_figure(runs: Sequence[Run]) -> str | None:
     """Loss against updates and against time, and how many updates old gradients were.
 
-    Held-out cross-entropy (of flood-filling networks in the first pass) where a run has validated at least twice, else the training loss.
+    Held-out cross-entropy (of flood-filling networks in the first pass) where a run has validated at least twice,
+    else the training loss.
 
     Returns:
         An SVG as data URI, or None if all ranks of all runs waited for each other.
