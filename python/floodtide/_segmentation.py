@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from floodtide import _comm, _core, nn
 from floodtide.config import Config, SlicesConfig, UNet2DConfig, UNet3DConfig
 from floodtide.data import parse_box
@@ -31,6 +33,8 @@ class Segmentation:
         self.model = build_model(config)
         self.average = build_model(config) if training.average > 0 else None
         self._samples = (slice_source if slices else patch_source)(config, walkers)
+        size = self._samples.shape[1:] if slices else self._samples.shape
+        self.model.forward(np.zeros((1, *size), np.float32))  # plans, which chooses kernels
         held_out = held_out_samples(config)
         if slices and held_out is not None:
             _core.data.require_different_patients(self._samples, held_out)

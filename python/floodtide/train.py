@@ -17,12 +17,13 @@ from floodtide._flooding import Flooding
 from floodtide._hooks import CommHook, adapted
 from floodtide._segmentation import Segmentation
 from floodtide._signals import StopRequest
-from floodtide.config import FLOOD, Config
+from floodtide.config import FLOOD, CommConfig, Config
 from floodtide.errors import (
     CommunicationError,
     ConfigurationError,
     InvalidFileError,
     StorageError,
+    UnsupportedError,
 )
 from floodtide.rundir import RunDirectory
 

@@ -98,9 +98,7 @@ void UNetPlan::add_level(int level, const UNetOptions& options, const UNetLayout
   here.joined = AlignedBuffer<float>(last ? floats : 2 * floats);
   if (last) return;
   for (std::size_t half = 0; half < 2; ++half) here.decoder.push_back(node(layout.decoder[2 * number + half]));
-  here.decoder_inner = AlignedBuffer<float>(floats);
-  here.decoder_out = AlignedBuffer<float>(floats);
-  if (groups_ > 0) here.joined_grad = AlignedBuffer<float>(2 * floats);
+  here.decoded = AlignedBuffer<float>(2 * floats);
 }
 
 void UNetPlan::set_parameters(std::span<const float> parameters) {
@@ -130,7 +128,7 @@ std::int64_t UNetPlan::joined_stored(std::size_t level) const noexcept {
 }
 
 float* UNetPlan::output_of(std::size_t level) noexcept {
-  return level == lowest() ? levels_[level].joined.data() : levels_[level].decoder_out.data();
+  return level == lowest() ? levels_[level].joined.data() : levels_[level].decoder_out();
 }
 
 float* UNetPlan::input_of(std::size_t level) noexcept { return level == 0 ? input_.data() : levels_[level].pooled.data(); }
@@ -177,8 +175,9 @@ void UNetPlan::run(const Pass* pass) {
   for (std::size_t number = lowest(); number > 0; --number) {
     Level& level = levels_[number - 1];
     level.up[0].forward(output_of(number), level.joined.data());
-    run_node(level.decoder[0], level.joined.data(), {level.decoder_inner.data(), level.channels}, pass);
-    run_node(level.decoder[1], level.decoder_inner.data(), {level.decoder_out.data(), level.channels}, pass);
+    if (groups_ > 0) clear_halo(level.grid, level.channels, level.decoder_inner());  // where a gradient was
+    run_node(level.decoder[0], level.joined.data(), {level.decoder_inner(), level.channels}, pass);
+    run_node(level.decoder[1], level.decoder_inner(), {level.decoder_out(), level.channels}, pass);
   }
 }
 
@@ -226,13 +225,13 @@ void UNetPlan::backward(const Pass& pass) {
   ready(pass, layout_->head);
   for (std::size_t number = 0; number < lowest(); ++number) {
     Level& level = levels_[number];
-    backward_node(level.decoder[1], level.decoder_inner.data(), {grad, level.channels}, grad, other, pass);
-    backward_node(level.decoder[0], level.joined.data(), {other, level.channels}, other, level.joined_grad.data(), pass);
-    level.up[0].backward_weights(output_of(number + 1), level.joined_grad.data(), of(layout_->up[number]).data(),
+    backward_node(level.decoder[1], level.decoder_inner(), {grad, level.channels}, grad, other, pass);
+    backward_node(level.decoder[0], level.joined.data(), {other, level.channels}, other, level.joined_grad(), pass);
+    level.up[0].backward_weights(output_of(number + 1), level.joined_grad(), of(layout_->up[number]).data(),
                                  of(layout_->up[number] + 1).data());
     ready(pass, layout_->up[number] + 1);
     ready(pass, layout_->up[number]);
-    level.up[0].backward_data(level.joined_grad.data(), grad);
+    level.up[0].backward_data(level.joined_grad(), grad);
   }
   for (std::size_t number = levels_.size(); number > 0; --number) {
     Level& level = levels_[number - 1];
@@ -241,8 +240,8 @@ void UNetPlan::backward(const Pass& pass) {
       if (dropout_ > 0) apply_dropout(level.grid, level.channels, dropout_, seed_, pass.batch.examples, grad);
     } else {
       level.pool[0].backward({level.joined.data(), joined_stored(number - 1)}, levels_[number].pooled.data(), grad,
-                             {level.joined_grad.data(), joined_stored(number - 1)});
-      output_grad = {level.joined_grad.data(), joined_stored(number - 1)};
+                             {level.joined_grad(), joined_stored(number - 1)});
+      output_grad = {level.joined_grad(), joined_stored(number - 1)};
     }
     backward_node(level.encoder[1], level.encoder_inner.data(), output_grad, grad, other, pass);
     backward_node(level.encoder[0], input_of(number - 1), {other, level.channels}, other, number > 1 ? grad : nullptr, pass);
@@ -258,8 +257,7 @@ View<const float, 5> UNetPlan::probabilities() const noexcept {
 std::size_t UNetPlan::bytes() const noexcept {
   std::int64_t floats = input_.size() + scratch_.size() + grads_[0].size() + grads_[1].size();
   for (const Level& level : levels_) {
-    for (const AlignedBuffer<float>* buffer :
-         {&level.pooled, &level.encoder_inner, &level.joined, &level.decoder_inner, &level.decoder_out, &level.joined_grad}) {
+    for (const AlignedBuffer<float>* buffer : {&level.pooled, &level.encoder_inner, &level.joined, &level.decoded}) {
       floats += buffer->size();
     }
     for (const auto* nodes : {&level.encoder, &level.decoder}) {

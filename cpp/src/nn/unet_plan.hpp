@@ -53,10 +53,15 @@ class UNetPlan {
     AlignedBuffer<float> pooled;         // input of the encoder, but for level 0
     AlignedBuffer<float> encoder_inner;
     AlignedBuffer<float> joined;  // encoder's output, then (but for the lowest level) the upper half from below
-    AlignedBuffer<float> decoder_inner, decoder_out;
-    AlignedBuffer<float> joined_grad;        // but for the lowest level
+    /// Outputs of the decoder's first and second block, one after the other. Nobody needs them any more when the gradient by
+    /// `joined` is made, which takes their place.
+    AlignedBuffer<float> decoded;
     std::vector<MaxPool> pool;               // to the next level, if there is one
     std::vector<kernels::UpConvolution> up;  // from it
+
+    [[nodiscard]] float* decoder_inner() noexcept { return decoded.data(); }
+    [[nodiscard]] float* decoder_out() noexcept { return decoded.data() + grid.floats(channels); }
+    [[nodiscard]] float* joined_grad() noexcept { return decoded.data(); }
   };
   struct Pass;  // arguments of one training pass
 

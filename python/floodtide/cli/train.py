@@ -46,16 +46,13 @@ def command(file: str, overrides: tuple[str, ...], box: str | None) -> None:
 def print_record(_: Any, record: Any) -> None:
     """One line on standard error for a record of the log."""
     if record["kind"] == "train":
+        unit, name = next((u, n) for u, n in _UNITS.items() if u in record)
         text = (
             f"step {record['step']}: loss {record['loss']:.4f}, lr {record['lr']:.3g}, "
-            f"{record['fovs_per_s']:.2f} FOVs/s"
+            f"{record[f'{unit}_per_s']:.2f} {name}/s"
         )
     elif record["kind"] == "validation":
-        first, constant = record["first_pass"], record["trivial"]["best_constant"]
-        text = (
-            f"step {record['step']}: validation cross-entropy {first['cross_entropy']:.4f} "
-            f"(best constant {constant['cross_entropy']:.4f}), F1 {first['f1_50']:.3f}"
-        )
+        text = f"step {record['step']}: validation {_scores(record)}"
     else:
         resumed = f", resumed from {record['resumed_from']}" if record["resumed_from"] else ""
         text = (
@@ -63,3 +60,32 @@ def print_record(_: Any, record: Any) -> None:
             f"with {record['threads']} threads ({record['transport']}){resumed}"
         )
     print(text, file=sys.stderr, flush=True)
+
+
+_UNITS = {"fovs": "FOVs", "slices": "slices", "patches": "patches"}
+
+
+def _scores(record: Any) -> str:
+    if "first_pass" in record:
+        first, constant = record["first_pass"], record["trivial"]["best_constant"]
+        return (
+            f"cross-entropy {first['cross_entropy']:.4f} (best constant {constant['cross_entropy']:.4f}), "
+            f"F1 {first['f1_50']:.3f}"
+        )
+    if "affinities" in record:
+        rows = record["affinities"].items()
+        found = ", ".join(
+            f"{axis} {row['boundary_average_precision']:.3f} ({1 - row['share_of_ones']:.3f})"
+            for axis, row in rows
+        )
+        return f"cross-entropy {record['cross_entropy']:.4f}, boundaries' average precision (base rate) {found}"
+    rows = [
+        f"class {row['class']}: Dice {_figure(row['dice_pooled'])} pooled, {_figure(row['dice_mean'])} mean of patients "
+        f"({_figure(row['dice_everything'])} for everything)"
+        for row in record["classes"]
+    ]
+    return "; ".join(rows)
+
+
+def _figure(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"

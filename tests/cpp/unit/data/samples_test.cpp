@@ -15,7 +15,7 @@ namespace {
 /// (size, walkers, batch)
 using Deal = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 
-class Deals : public ::testing::TestWithParam<Deal> {
+class SampleOrders : public ::testing::TestWithParam<Deal> {
  protected:
   [[nodiscard]] static SampleOrder order(std::uint64_t seed = 7) {
     const auto [size, walkers, batch] = GetParam();
@@ -23,8 +23,8 @@ class Deals : public ::testing::TestWithParam<Deal> {
   }
 };
 
-TEST_P(Deals, GiveEverySampleOnceAnEpoch) {
-  const SampleOrder order = Deals::order();
+TEST_P(SampleOrders, GiveEverySampleOnceAnEpoch) {
+  const SampleOrder order = SampleOrders::order();
   for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
     std::vector<int> times(static_cast<std::size_t>(order.size()), 0);
     for (std::int64_t walker = 0; walker < order.options().walkers; ++walker) {
@@ -37,8 +37,8 @@ TEST_P(Deals, GiveEverySampleOnceAnEpoch) {
   }
 }
 
-TEST_P(Deals, AreTheBatchesOfOneEndlessRow) {
-  const SampleOrder order = Deals::order();
+TEST_P(SampleOrders, AreTheBatchesOfOneEndlessRow) {
+  const SampleOrder order = SampleOrders::order();
   const auto [size, walkers, batch] = GetParam();
   const SampleOrder alone(size, {1, 1, 7}, "slices");
   std::vector<Cursor> cursors;
@@ -57,7 +57,7 @@ TEST_P(Deals, AreTheBatchesOfOneEndlessRow) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, Deals,
+INSTANTIATE_TEST_SUITE_P(Sizes, SampleOrders,
                          ::testing::Values(Deal{1, 1, 1}, Deal{5, 1, 1}, Deal{12, 3, 4}, Deal{13, 3, 4}, Deal{23, 3, 4},
                                            Deal{24, 1, 5}, Deal{31, 31, 1}, Deal{97, 8, 3}));
 
@@ -97,7 +97,7 @@ TEST(SamplePrefetcher, DeliversWhatLoadGivesFromAStep) {
   options.augmentation.rotation_deg = 20;
   const SliceSource source({stack.names}, options);
   const std::int64_t step = 4;
-  SamplePrefetcher prefetcher(source, {source.order().at_step(0, step), source.order().at_step(1, step)}, 6);
+  SamplePrefetcher prefetcher(source, {source.order().at_step(0, step), source.order().at_step(1, step)}, 6, 2);
   for (std::int64_t slot = 0; slot < 2; ++slot) {
     Cursor expected = source.order().at_step(slot, step);
     for (int i = 0; i < 12; ++i) {
@@ -109,7 +109,7 @@ TEST(SamplePrefetcher, DeliversWhatLoadGivesFromAStep) {
       expected = source.next(expected);
     }
   }
-  expect_error([&] { const SamplePrefetcher refused(source, {{2, 0, 0}}, 1); }, ErrorCode::out_of_range, {"walker 2 of 2"});
+  expect_error([&] { const SamplePrefetcher refused(source, {{2, 0, 0}}, 1, 1); }, ErrorCode::out_of_range, {"walker 2 of 2"});
 }
 
 }  // namespace

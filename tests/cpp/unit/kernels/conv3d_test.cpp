@@ -39,7 +39,7 @@ std::vector<Conv3dShape> all_shapes() {
   shapes.push_back({2, 3, 33, 45, 16});
   shapes.push_back({3, 2, 33, 32, 32});
   shapes.push_back({1, 2, 70, 64, 16});
-  shapes.push_back({1, 2, 6, 256, 7});
+  shapes.push_back({1, 2, 6, 512, 7});
   shapes.push_back({2, 1, 3, 260, 9});
   shapes.push_back({1, 1, 1, 16, 16});
   shapes.push_back({7, 8, 9, 16, 16});

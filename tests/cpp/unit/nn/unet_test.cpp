@@ -67,7 +67,7 @@ std::vector<float> gradients_of(UNet& network, const UNetBatch& batch, double sc
 
 class UNets : public testing::TestWithParam<UNetOptions> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, UNets, testing::Values(slices(), volumes()),
-                         [](const auto& info) { return info.index == 0 ? "slices" : "volumes"; });
+                         [](const auto& kind) { return kind.index == 0 ? "slices" : "volumes"; });
 
 TEST_P(UNets, GiveTheSameBitsOnAnyNumberOfThreads) {
   const Batch batch(GetParam());
@@ -126,7 +126,7 @@ TEST_P(UNets, LossChangesAlongTheGradientAsTheGradientSays) {
   const auto trained = static_cast<std::size_t>(network.layout().trained_size());
   double squares = 0;
   for (std::size_t i = 0; i < trained; ++i) squares += double{gradients[i]} * double{gradients[i]};
-  constexpr double kChange = 1e-2;
+  constexpr double kChange = 2e-3;
   const auto loss_at = [&](double factor) {
     for (std::size_t i = 0; i < trained; ++i) {
       network.parameters()[i] = static_cast<float>(double{start[i]} + factor * kChange / squares * double{gradients[i]});
@@ -135,7 +135,7 @@ TEST_P(UNets, LossChangesAlongTheGradientAsTheGradientSays) {
     std::vector<float> unused(start.size());
     return 0.5 * network.loss_and_gradients(batch.view(), {}, unused, 1).loss;
   };
-  // A hundredth of the loss is far above rounding; curvature and ReLUs that flip within it cost some percent.
+  // The change is far above rounding; curvature and ReLUs that flip within it cost some percent.
   EXPECT_NEAR((loss_at(1) - loss_at(-1)) / (2 * kChange), 1.0, 0.05);
 }
 
