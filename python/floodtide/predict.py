@@ -11,22 +11,30 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, nn
+from floodtide._trained import load, newest_checkpoint, normalisation
 from floodtide._windows import Axis, choose_windows, context_of
 from floodtide.data import Box, Vec3, Volume
 from floodtide.errors import (
     InvalidArgumentError,
-    InvalidFileError,
     NumericalError,
     OutOfRangeError,
     ShapeError,
 )
+
+__all__ = [
+    "MEMORY_MIB",
+    "Predictor",
+    "bytes_per_voxel",
+    "load",
+    "newest_checkpoint",
+    "normalisation",
+]
 
 Image = NDArray[Any] | Volume
 Progress = Callable[[int, int], None]
@@ -248,68 +256,10 @@ class Predictor:
     def _forward(self, block: NDArray[np.float32]) -> NDArray[np.float32]:
         """Probabilities (z, y, x, outputs) of a block (z, y, x)."""
         images = (block - np.float32(self.mean)) / np.float32(self.std)
-        if isinstance(self.model, nn.UNet2D):
-            return self.model.forward(images)
-        return self.model.forward(images[None])[0]
-
-
-def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | None:
-    """Mean and standard deviation that the configuration of a checkpoint gives for an image.
-
-    Of slices the configured ones; of volumes those of the volume with that image, else what all volumes have in common.
-
-    Args:
-        checkpoint: A file of ours.
-        image: "file:dataset".
-
-    Returns:
-        None if the file has no configuration, or volumes of different normalisation but not this one.
-    """
-    from floodtide import config
-
-    text = _configuration(checkpoint)
-    if not text:
-        return None
-    settings = config.from_dict(config.tomllib.loads(text), f"{checkpoint}: configuration")
-    if isinstance(settings.model, config.UNet2DConfig):
-        return settings.data.mean, settings.data.std
-    volumes = settings.data.volumes
-    same = {(v.mean, v.std) for v in volumes if _same_dataset(v.image, image)}
-    found = same or {(v.mean, v.std) for v in volumes}
-    return found.pop() if len(found) == 1 else None
-
-
-def newest_checkpoint(path: str | Path) -> Path:
-    """The newest checkpoint of a run directory; a file is returned as it is.
-
-    Raises:
-        InvalidFileError: If there is none.
-    """
-    from floodtide.rundir import RunDirectory
-
-    path = Path(path)
-    if path.is_file():
-        return path
-    found = RunDirectory(path, writer=False).checkpoints()
-    if not found:
-        raise InvalidFileError(
-            f"predict: {path} is neither a checkpoint nor a run directory with one in checkpoints/"
-        )
-    return found[-1]
-
-
-def load(checkpoint: str | Path) -> nn.UNet:
-    """The U-Net of a checkpoint, with averaged parameters if it has some.
-
-    Raises:
-        InvalidFileError: If the file is missing, damaged, or holds another kind of network.
-    """
-    model = nn.load(checkpoint)
-    if not isinstance(model, nn.UNet):
-        raise InvalidFileError(
-            f"predict: {checkpoint} holds {model!r}, expected a U-Net (floodtide segment is for flood-filling networks)"
-        )
-    return model
+        slices = isinstance(self.model, nn.UNet2D)
+        result = self.model.forward(images if slices else images[None])
+        probabilities: NDArray[np.float32] = result if slices else result[0]
+        return probabilities
 
 
 def bytes_per_voxel(model: nn.UNet) -> float:
@@ -329,26 +279,6 @@ def bytes_per_voxel(model: nn.UNet) -> float:
             pools = core.pools
             share /= float(np.prod(pools[0] if len(pools) == 1 else pools[level]))
     return 4.0 * float(each)
-
-
-def _configuration(checkpoint: str | Path) -> str:
-    import h5py
-
-    try:
-        with h5py.File(checkpoint, "r") as file:
-            text = file.attrs.get("configuration", "")
-    except OSError as error:
-        raise InvalidFileError(
-            f"predict: {checkpoint} is no readable HDF5 file: {error}"
-        ) from error
-    return text.decode() if isinstance(text, bytes) else str(text)
-
-
-def _same_dataset(a: str, b: str) -> bool:
-    (file_a, _, dataset_a), (file_b, _, dataset_b) = a.rpartition(":"), b.rpartition(":")
-    return dataset_a.strip("/") == dataset_b.strip("/") and os.path.realpath(
-        file_a
-    ) == os.path.realpath(file_b)
 
 
 def _checked(image: Image, box: Box | None) -> Box:

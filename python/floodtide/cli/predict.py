@@ -79,13 +79,14 @@ def _predict(
     checkpoint = predict.newest_checkpoint(model)
     network = predict.load(checkpoint)
     volume = Volume(image)
-    known_mean, known_std = predict.normalisation(checkpoint, image) or (None, None)
-    mean = known_mean if mean is None else mean
-    std = known_std if std is None else std
     if mean is None or std is None:
-        raise click.UsageError(
-            f"{checkpoint} does not say how {image} is to be normalised, expected --mean and --std"
-        )
+        known = predict.normalisation(checkpoint, image)
+        if known is None:
+            raise click.UsageError(
+                f"{checkpoint} does not say how {image} is to be normalised, expected --mean and --std"
+            )
+        mean = known[0] if mean is None else mean
+        std = known[1] if std is None else std
     predictor = predict.Predictor(
         network,
         mean=mean,
