@@ -10,6 +10,7 @@ so wherever it stands.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from floodtide.report.tables import Table, text
 
 Floats = npt.NDArray[np.float64]
 
+_NOT_FINITE = re.compile(r"not finite|the loss is -?(nan|inf)")  # how training ends then
 _RISE = 0.5  # share of what the loss had gained that a diverging run has lost again
 _RISE_LEAST = 0.05  # of the first loss: less is noise
 _THRESHOLDS = 3
@@ -121,7 +123,7 @@ def divergence(run: Run) -> str:
     A loss that is not a number, or one whose mean over the last tenth of the records lies so far above its lowest
     smoothed value that half of what it had gained is lost (and at least a twentieth of the first loss).
     """
-    if "not finite" in run.failure:
+    if _NOT_FINITE.search(run.failure):
         return f"diverged: {run.failure}"
     curve = loss_curve(run)
     for record in run.train:

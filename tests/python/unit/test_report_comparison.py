@@ -104,9 +104,15 @@ def test_divergence_is_a_loss_that_rises_or_is_no_number(losses: list[float], wo
     assert comparison.divergence(run_of(losses)) == words
 
 
-def test_a_run_that_ended_with_a_gradient_that_is_not_finite_diverged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "train: the averaged gradient of 'head/weights' is not finite at step 203",
+        "train: the loss is nan at step 203, walkers 0 to 1",
+    ],
+)
+def test_a_run_that_ended_with_what_is_no_number_diverged(tmp_path: Path, reason: str) -> None:
     folder = make_unet_run(tmp_path / "run")
-    reason = "train: the averaged gradient of 'head/weights' is not finite at step 203"
     for rank in (10, 2):
         (folder / f"failure-rank-{rank}.json").write_text(
             json.dumps({"rank": rank, "reason": reason if rank == 2 else "lost a rank"})
