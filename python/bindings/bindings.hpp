@@ -14,7 +14,8 @@ void register_unet(py::module_& m);
 void register_optim(py::module_& m);
 void register_comm(py::module_& m);
 void register_data(py::module_& m);
-void register_samples(py::module_& m);  // part of register_data
+void register_samples(py::module_& m);      // part of register_data
+void register_hdf5_writer(py::module_& m);  // part of register_data
 void register_evaluate(py::module_& m);
 void register_segment(py::module_& m);
 void register_train(py::module_& m);

@@ -46,6 +46,16 @@ py::array read_volume(const Volume& volume, const Vec3& start, const Vec3& size)
   return read_as<double>(volume, box);
 }
 
+/// The voxels of a box as image intensities: float32, checked to be finite.
+py::array read_intensities(const Volume& volume, const Vec3& start, const Vec3& size) {
+  Tensor<float, 3> block;
+  {
+    const py::gil_scoped_release unlocked;
+    block = volume.read_block<float>({start, size});
+  }
+  return to_numpy(std::move(block));
+}
+
 std::optional<Box> box_of(const std::optional<std::pair<Vec3, Vec3>>& start_and_size) {
   if (!start_and_size) return std::nullopt;
   return Box{start_and_size->first, start_and_size->second};
@@ -124,7 +134,8 @@ void register_volume(py::module_& m) {
       .def_property_readonly("shape", [](const Volume& v) { return py::tuple(py::cast(v.shape())); })
       .def_property_readonly("chunks", [](const Volume& v) { return py::tuple(py::cast(v.chunks())); })
       .def_property_readonly("dtype", [](const Volume& v) { return std::string(name(v.type())); })
-      .def("read", &read_volume, py::arg("start"), py::arg("size"));
+      .def("read", &read_volume, py::arg("start"), py::arg("size"))
+      .def("read_intensities", &read_intensities, py::arg("start"), py::arg("size"));
   m.def("write_datasets", &write_datasets, py::arg("path"), py::arg("arrays"), py::arg("chunk"), py::arg("gzip"));
   m.def("parse_dataset_name", [](const std::string& reference) {
     const data::DatasetName parsed = data::parse_dataset_name(reference);
@@ -305,6 +316,7 @@ void register_synth(py::module_& m) {
 void register_data(py::module_& m) {
   py::module_ data = m.def_submodule("data", "Volumes, partitions, coordinates, training examples");
   register_volume(data);
+  register_hdf5_writer(data);
   register_partition(data);
   register_coordinates(data);
   register_examples(data);

@@ -64,6 +64,7 @@ __all__ = [
     "nn",
     "optim",
     "poll",
+    "predict",
     "rank",
     "reduce_scatter",
     "report",
@@ -78,7 +79,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from floodtide import config, evaluate, report, segment, simulate, train
+    from floodtide import config, evaluate, predict, report, segment, simulate, train
     from floodtide._run import run
     from floodtide._verify import verify_gradients
 else:
@@ -86,7 +87,7 @@ else:
 
     def __getattr__(name):
         """Import a submodule when it is first used: start-up matters with a thousand ranks."""
-        if name in ("config", "evaluate", "report", "segment", "simulate", "train"):
+        if name in ("config", "evaluate", "predict", "report", "segment", "simulate", "train"):
             return importlib.import_module(f"floodtide.{name}")
         if name in _FUNCTIONS:
             return getattr(importlib.import_module(f"floodtide.{_FUNCTIONS[name]}"), name)

@@ -121,6 +121,16 @@ class Volume:
         voxels: NDArray[Any] = self._volume.read(start, size)
         return voxels
 
+    def read_intensities(self, box: Box) -> NDArray[np.float32]:
+        """The voxels of a box as float32.
+
+        Raises:
+            OutOfRangeError: If the box is not inside the volume.
+            InvalidFileError: If a voxel is not finite, or they are integers of more than 16 bits.
+        """
+        voxels: NDArray[np.float32] = self._volume.read_intensities(*box)
+        return voxels
+
     def __repr__(self) -> str:
         return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "coordinates": "List balanced training coordinates.",
     "train": "Train a network; resumes from the run directory.",
     "segment": "Segment a box of a volume with a trained network.",
+    "predict": "Apply a U-Net to slices or a volume.",
     "evaluate": "Compare a segmentation with the truth.",
     "convert": "Convert checkpoints.",
     "report": "Write report.html for one or more runs.",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import click
@@ -20,13 +21,37 @@ import click
     type=click.Path(path_type=Path),
     help="Folder for the curves as SVG files, too.",
 )
-def command(runs: tuple[Path, ...], out: Path | None, figures: Path | None) -> None:
+@click.option(
+    "--loss",
+    "losses",
+    metavar="LOSS,...",
+    help="Training losses to which several runs' times are compared; default: chosen from the runs.",
+)
+def command(
+    runs: tuple[Path, ...], out: Path | None, figures: Path | None, losses: str | None
+) -> None:
     """Write a report of run directories: figures, tables and pictures in one HTML file.
 
-    Several runs are overlaid in the same figures. The file needs no network to be read.
+    Several runs are overlaid in the same figures and compared: speed-up by workers, loss and validation against time,
+    time to a loss. The file needs no network to be read.
 
-    Example: floodtide report runs/fib25 runs/fib25-sqrt --out compare.html
+    \b
+    Example:
+      floodtide report runs/fib25 runs/fib25-sqrt --out compare.html
+      floodtide report runs/liver-1 runs/liver-2 runs/liver-4 --loss 0.25,0.24
     """
     from floodtide import report
 
-    click.echo(str(report.write(runs, out, figures)))
+    click.echo(str(report.write(runs, out, figures, _numbers(losses))))
+
+
+def _numbers(text: str | None) -> list[float]:
+    if text is None:
+        return []
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [math.nan]
+    if not all(math.isfinite(number) for number in numbers):
+        raise click.UsageError(f"--loss '{text}': expected numbers, for example 0.25,0.24")
+    return numbers

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide.report import style
-from floodtide.report.run import Record, Run
+from floodtide.report.run import FIELDS, PATCHES, SLICES, Record, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,6 +39,7 @@ TRIVIAL: tuple[tuple[str, str, str], ...] = (
     ("all_object", "everything is object", "-."),
     ("best_constant", "best constant", ":"),
 )
+UNITS = {FIELDS: "fields of view", SLICES: "slices", PATCHES: "patches"}
 _SMOOTHING = 0.9  # of the exponential mean drawn over many values, as TensorBoard's
 
 
@@ -80,11 +81,18 @@ def training_figure(runs: Sequence[Run]) -> str | None:
     """
     if not any(run.train for run in runs):
         return None
+    flooding = all(run.unit == FIELDS for run in runs)
+    f1 = (
+        ("F1 on the network's own moves", "F1 (drifts with the network)")
+        if flooding
+        else ("F1 of the training batches", "F1 at probability 0.5")
+    )
+    from_zero = "Learning rate", "Throughput", "Waiting for data", "Averaging gradients"
     panels: list[tuple[str, str, Callable[[Axes, Run, str], None]]] = [
-        ("Training loss", "mean cross-entropy of a voxel", _draw_loss),
-        ("F1 on the network's own moves", "F1 (drifts with the network)", _draw_f1),
+        ("Training loss", loss_name(runs), _draw_loss),
+        (*f1, _draw_f1),
         ("Learning rate", "rate of an update", _draw_key("lr")),
-        ("Throughput", "fields of view / s, all ranks", _draw_key("fovs_per_s", smooth=True)),
+        ("Throughput", f"{unit_name(runs)} / s, all ranks", _draw_throughput),
         ("Waiting for data", "% of the time, mean of the ranks", _draw_share("wait_data_s")),
         ("Averaging gradients", "% of the time, waits included", _draw_share("wait_comm_s")),
     ]
@@ -96,19 +104,41 @@ def training_figure(runs: Sequence[Run]) -> str | None:
             axis.set_title(title)
             axis.set_ylabel(unit)
             _finish(axis)
+            if title in from_zero:
+                axis.set_ylim(bottom=0.0)
         for axis in axes[-1]:
             axis.set_xlabel("step (optimizer updates)")
         _legend_runs(axes.flat[0], runs)
         return style.data_uri(drawn, "svg")
 
 
+def loss_name(runs: Sequence[Run]) -> str:
+    """What the runs' logged losses are, in words."""
+    names = {_loss_name(run) for run in runs}
+    return names.pop() if len(names) == 1 else "loss (not the same in all runs)"
+
+
+def _loss_name(run: Run) -> str:
+    if run.unit == FIELDS:
+        return "mean cross-entropy of a voxel"
+    kind = run.config.get("training", {}).get("loss", "dice+cross_entropy")
+    terms = {"dice": "1 - soft Dice", "cross_entropy": "cross-entropy"}
+    return " + ".join(terms.get(term, term) for term in str(kind).split("+"))
+
+
+def unit_name(runs: Sequence[Run]) -> str:
+    """What the runs compute in a pass, in words."""
+    return " or ".join(dict.fromkeys(UNITS.get(run.unit, run.unit) for run in runs))
+
+
 def validation_figure(runs: Sequence[Run]) -> str | None:
-    """Validation curves beside the trivial predictors; None without any.
+    """Validation curves of flood-filling networks beside the trivial predictors; None without any.
 
     A row a part of the protocol (first pass, moves), a column a metric; solid at probability 0.5,
     dashed at 0.9.
     """
-    if not any(run.validation for run in runs):
+    runs = [run for run in runs if run.validation and run.unit == FIELDS]
+    if not runs:
         return None
     with style.figure(11.0, 5.6) as drawn:
         axes = drawn.subplots(len(PARTS), len(_PANELS), sharex=True)
@@ -160,16 +190,18 @@ def _draw_f1(axis: Axes, run: Run, colour: str) -> None:
     axis.set_ylim(0.0, 1.02)
 
 
-def _draw_key(key: str, smooth: bool = False) -> Callable[[Axes, Run, str], None]:
+def _draw_key(key: str) -> Callable[[Axes, Run, str], None]:
     def draw(axis: Axes, run: Run, colour: str) -> None:
         steps, values = column(run.train, key)
-        if smooth:
-            axis.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
-            values = smoothed(values)
         axis.plot(steps, values, color=colour)
-        axis.set_ylim(bottom=0.0)
 
     return draw
+
+
+def _draw_throughput(axis: Axes, run: Run, colour: str) -> None:
+    steps, values = column(run.train, f"{run.unit}_per_s")
+    axis.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
+    axis.plot(steps, smoothed(values), color=colour)
 
 
 def time_share(records: Sequence[Record], key: str) -> list[Record]:
@@ -188,7 +220,6 @@ def _draw_share(key: str) -> Callable[[Axes, Run, str], None]:
     def draw(axis: Axes, run: Run, colour: str) -> None:
         steps, values = column(time_share(run.train, key), key)
         axis.plot(steps, values, color=colour)
-        axis.set_ylim(bottom=0.0)
 
     return draw
 

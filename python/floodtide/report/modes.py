@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from floodtide.report import style
 from floodtide.report.curves import column, smoothed
-from floodtide.report.run import Record, Run
+from floodtide.report.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def modes_figure(runs: Sequence[Run]) -> str | None:
     """Loss against updates and against time, and how many updates old gradients were.
 
-    Held-out cross-entropy (first pass) where a run has validated at least twice, else the training loss.
+    Held-out cross-entropy (of flood-filling networks in the first pass) where a run has validated at least twice,
+    else the training loss.
 
     Returns:
         An SVG as data URI, or None if all ranks of all runs waited for each other.
@@ -65,7 +66,8 @@ def _label(run: Run) -> str:
 
 def held_out(run: Run, key: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """A field of the validation records, and their cross-entropy; (n,) each."""
-    pairs = [(r[key], r["first_pass"]["cross_entropy"]) for r in run.validation if _has(r, key)]
+    scores = [(r, r.get("first_pass", r)) for r in run.validation if key in r]
+    pairs = [(r[key], s["cross_entropy"]) for r, s in scores if "cross_entropy" in s]
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 
@@ -75,10 +77,6 @@ def training(run: Run, key: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[n
     pairs = [(r[key], r["loss"]) for r in run.train if key in r and "loss" in r]
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
     return table[:, 0], smoothed(table[:, 1])
-
-
-def _has(record: Record, key: str) -> bool:
-    return key in record and "cross_entropy" in record.get("first_pass", {})
 
 
 def _few_ticks(axis: Axes) -> None:

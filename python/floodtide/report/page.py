@@ -6,46 +6,42 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from floodtide._core import __version__
 from floodtide.errors import StorageError
-from floodtide.report import curves, growth, modes, planes
-from floodtide.report.run import Record, Run, read_run
+from floodtide.report import (
+    comparison,
+    comparison_figures,
+    curves,
+    growth,
+    held_out,
+    modes,
+    planes,
+    segmentation_curves,
+    tables,
+)
+from floodtide.report.run import FIELDS, Run, read_run
 
-_SCORES = {
-    "adapted_rand_error": "Adapted Rand error",
-    "rand_precision": "Rand precision",
-    "rand_recall": "Rand recall",
-    "voi_split": "VOI split (bits)",
-    "voi_merge": "VOI merge (bits)",
-    "coverage": "Coverage",
-    "segments": "Segments",
-    "objects": "Objects",
-    "all_adapted_rand_error": "Adapted Rand error, all voxels",
-}
-
-
-@dataclass(frozen=True)
-class Table:
-    """Head and rows of text; the first column is the row's name."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+_NO_FLOODING: dict[str, Any] = {"planes": None, "strip": None, "frames": []}
 
 
 def write(
-    run_folders: Sequence[Path], out: Path | None = None, figures: Path | None = None
+    run_folders: Sequence[Path],
+    out: Path | None = None,
+    figures: Path | None = None,
+    losses: Sequence[float] = (),
 ) -> Path:
     """Write `report.html` about one or several runs.
 
     Args:
         run_folders: Run directories, at least one; several are overlaid in the figures.
         out: Where to write; default: `report.html` in the first run directory.
-        figures: Folder for the curves as files too: `training.svg`, `validation.svg`, `modes.svg`,
-            those that the runs have something for. Made if it is missing.
+        figures: Folder for the curves as SVG files too (`training.svg`, `validation.svg`, ...), those that
+            the runs have something for. Made if it is missing.
+        losses: Training losses to which the comparison of several runs gives the time; none: the lowest ones that
+            all, half and one of the runs reached.
 
     Returns:
         The file written.
@@ -58,7 +54,7 @@ def write(
     runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
     drawn = _curves(runs)
     target = out or runs[0].folder / "report.html"
-    _write(target, render(runs, drawn).encode())
+    _write(target, render(runs, drawn, losses).encode())
     if figures:
         _make(figures)
         for name, uri in drawn.items():
@@ -86,23 +82,38 @@ def _write(target: Path, content: bytes) -> None:
 
 def _curves(runs: Sequence[Run]) -> dict[str, str | None]:
     """SVGs as data URIs, None where the runs have nothing for one."""
+    compared = runs if _comparable(runs) else ()
     return {
         "training": curves.training_figure(runs),
         "validation": curves.validation_figure(runs),
         "modes": modes.modes_figure(runs),
+        "dice": segmentation_curves.dice_figure(runs),
+        "affinities": segmentation_curves.affinity_figure(runs),
+        "speed_up": comparison_figures.speed_figure(compared),
+        "loss_by_time": comparison_figures.loss_figure(compared),
+        "validation_by_time": comparison_figures.validation_figure(compared),
     }
 
 
-def render(runs: Sequence[Run], drawn: Mapping[str, str | None]) -> str:
+def _comparable(runs: Sequence[Run]) -> bool:
+    """Whether these are several runs of one kind."""
+    return len(runs) > 1 and len({run.unit for run in runs}) == 1
+
+
+def render(
+    runs: Sequence[Run], drawn: Mapping[str, str | None], losses: Sequence[float] = ()
+) -> str:
     """The page as text; every figure is embedded."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     pictures = [_pictures(run) for run in runs]
     absent = [
         f"{run.name}: {part}"
-        for run, drawn in zip(runs, pictures, strict=True)
-        for part in (*run.absent, *drawn["absent"])
+        for run, shown in zip(runs, pictures, strict=True)
+        for part in (*run.absent, *shown["absent"])
     ]
+    if len({run.unit for run in runs}) > 1:
+        absent.append("no comparison of the runs: they are not trained on the same kind of data")
     environment = Environment(
         loader=PackageLoader("floodtide", "report"),
         undefined=StrictUndefined,
@@ -114,104 +125,38 @@ def render(runs: Sequence[Run], drawn: Mapping[str, str | None]) -> str:
         version=__version__,
         title=runs[0].name if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,
-        summary=summary_table(runs),
-        scores=score_table(runs),
-        validation=[(run.name, validation_table(run)) for run in runs if run.validation],
-        training_figure=drawn["training"],
-        modes_figure=drawn["modes"],
-        validation_figure=drawn["validation"],
+        summary=tables.summary_table(runs),
+        scores=tables.score_table(runs),
+        validation=[(run.name, tables.validation_table(run)) for run in runs if run.validation],
+        figures=drawn,
+        comparison=_comparison(runs, losses),
         pictures=pictures,
         absent=absent,
     )
 
 
-def summary_table(runs: Sequence[Run]) -> Table:
-    """The settings that one looks for first; a setting that no run states is left out."""
-    wanted: tuple[tuple[str, str], ...] = (
-        ("Network", "model.kind"),
-        ("Depth", "model.depth"),
-        ("Features", "model.features"),
-        ("Field of view (z, y, x)", "model.fov"),
-        ("Step (z, y, x)", "model.deltas"),
-        ("Steps", "training.steps"),
-        ("Optimizer", "optimizer.name"),
-        ("Base learning rate", "optimizer.lr"),
-        ("Scaling of the rate", "schedule.scale"),
-        ("Warm-up steps", "schedule.warmup_steps"),
-        ("Allreduce", "comm.algorithm"),
-        ("Whose gradients make an update", "comm.mode"),
-        ("Seed", "run.seed"),
-    )
-    rows = []
-    for name, key in wanted:
-        values = [_text(_look_up(run.config, key)) for run in runs]
-        if any(value != "-" for value in values):
-            rows.append((name, *values))
-    rows.append(("Volumes", *(_volumes(run) for run in runs)))
-    for name, key in (
-        ("Ranks", "ranks"),
-        ("Walkers", "walkers"),
-        ("Parameters", "parameters"),
-        ("Examples in an epoch", "examples_per_epoch"),
-        ("Imbalance of the walkers' shards", "shard_imbalance"),
-        ("Threads a rank", "threads"),
-        ("Kernels", "kernels"),
-        ("Transport", "transport"),
-    ):
-        values = [_text(run.start.get(key)) for run in runs]
-        if any(value != "-" for value in values):
-            rows.append((name, *values))
-    rows.append(
-        (
-            "Last step in the log",
-            *(_text(run.train[-1]["step"] if run.train else None) for run in runs),
-        )
-    )
-    return Table(("", *(run.name for run in runs)), tuple(rows))
-
-
-def score_table(runs: Sequence[Run]) -> Table | None:
-    """Scores of the segmentations, a row each; None if no run has any."""
-    rows = [(run, row) for run in runs for row in run.scores]
-    keys = [key for key in _SCORES if any(key in row for _, row in rows)]
-    if not keys:
+def _comparison(runs: Sequence[Run], losses: Sequence[float]) -> dict[str, Any] | None:
+    """Several runs of one kind against each other; None for a single run or runs of several kinds."""
+    if not _comparable(runs):
         return None
-    return Table(
-        ("", *(_SCORES[key] for key in keys)),
-        tuple(
-            (
-                str(row["name"]) if len(runs) == 1 else f"{run.name}: {row['name']}",
-                *(_text(row.get(key)) for key in keys),
-            )
-            for run, row in rows
-        ),
-    )
-
-
-def validation_table(run: Run) -> Table:
-    """The last validation beside the trivial predictors."""
-    last = run.validation[-1]
-    columns: list[tuple[str, Record]] = []
-    for part, trivial, title in curves.PARTS:
-        columns.append((title, last.get(part, {})))
-        predictors = last.get(trivial, {})
-        columns += [(label, predictors.get(name, {})) for name, label, _ in curves.TRIVIAL]
-    rows = [
-        (
-            f"{name} ({'higher' if more else 'lower'} is better)",
-            *(_text(values.get(key)) for _, values in columns),
-        )
-        for key, name, more in curves.METRICS
-    ]
-    return Table((f"step {last['step']}", *(name for name, _ in columns)), tuple(rows))
+    automatic = "the losses are the lowest that all, half and one of the converged runs reached."
+    return {
+        "table": comparison.comparison_table(runs, losses or comparison.thresholds(runs)),
+        "losses_note": "the losses are as asked for." if losses else automatic,
+        "emulated": any(run.emulated for run in runs),
+    }
 
 
 def _pictures(run: Run) -> dict[str, Any]:
+    if run.unit != FIELDS:
+        shown, absent = held_out.pictures(run)
+        return {"name": run.name, "held_out": shown, "absent": absent, **_NO_FLOODING}
     read = planes.read_planes(run)
     grown = growth.read_growth(run.folder)
     parts = ((planes.FILE, read), (growth.FILE, grown))
     return {
         "name": run.name,
+        "held_out": None,
         "absent": [f"{file} is not there" for file, part in parts if not part],
         "planes": planes.planes_figure(read, run.voxel_size_nm) if read else None,
         "strip": growth.strip_figure(grown, run.voxel_size_nm) if grown else None,
@@ -226,29 +171,3 @@ def _names(folders: Sequence[Path]) -> list[str]:
         name if names.count(name) == 1 else f"{folder.parent.name}/{name}"
         for folder, name in zip(folders, names, strict=True)
     ]
-
-
-def _look_up(config: Mapping[str, Any], dotted: str) -> object:
-    value: object = config
-    for key in dotted.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
-def _volumes(run: Run) -> str:
-    volumes = run.config.get("data", {}).get("volumes", [])
-    return ", ".join(str(volume.get("name", volume.get("image", "?"))) for volume in volumes) or "-"
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list | tuple):
-        return ", ".join(_text(item) for item in value)
-    return str(value)

@@ -18,6 +18,9 @@ else:
 
 Record = dict[str, Any]
 
+# What a run trains on, by the unit in which its log counts (older logs name none: fields of view).
+FIELDS, SLICES, PATCHES = "fovs", "slices", "patches"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
@@ -32,6 +35,7 @@ class Run:
         train: `train` records, one a logged step, steps ascending.
         validation: `validation` records, steps ascending.
         scores: `scores.json`: a row a segmentation (`name` and its scores), empty if absent.
+        failure: What ended the run, as the lowest rank wrote it (`failure-rank-<r>.json`), or empty.
         absent: The parts that are not there, in words.
     """
 
@@ -43,7 +47,28 @@ class Run:
     train: list[Record] = field(default_factory=list)
     validation: list[Record] = field(default_factory=list)
     scores: list[Record] = field(default_factory=list)
+    failure: str = ""
     absent: tuple[str, ...] = ()
+
+    @property
+    def unit(self) -> str:
+        """What the log counts: `fovs`, `slices` or `patches`."""
+        return str(self.start.get("unit", FIELDS))
+
+    @property
+    def ranks(self) -> int:
+        """Processes that trained; 1 if the log does not say."""
+        return int(self.start.get("ranks", 1))
+
+    @property
+    def workers(self) -> int:
+        """Streams of examples (walkers), whose gradients make an update together."""
+        return int(self.start.get("walkers", self.ranks))
+
+    @property
+    def emulated(self) -> bool:
+        """Whether ranks took the place of several workers each, one after another."""
+        return self.ranks < self.workers
 
     @property
     def voxel_size_nm(self) -> tuple[float, float, float] | None:
@@ -80,21 +105,25 @@ def read_run(folder: Path, name: str | None = None) -> Run:
     records = _read_log(parts["log.jsonl"]) if "log.jsonl" in present else []
     train = _series(records, "train")
     validation = _series(records, "validation")
-    absent = [f"{part} is not there" for part in parts if part not in present]
+    starts = [record for record in records if record.get("kind") == "start"]
+    start = starts[-1] if starts else {}
+    flooding = start.get("unit", FIELDS) == FIELDS  # others have no scores of segments
+    wanted = [part for part in parts if flooding or part != "scores.json"]
+    absent = [f"{part} is not there" for part in wanted if part not in present]
     if "log.jsonl" in present and not train:
         absent.append("log.jsonl holds no training step")
     if "log.jsonl" in present and not validation:
         absent.append("log.jsonl holds no validation")
-    starts = [record for record in records if record.get("kind") == "start"]
     return Run(
         folder=folder,
         name=name or folder.resolve().name,
         config=_parse_toml(config_text, parts["config.toml"]),
         config_text=config_text,
-        start=starts[-1] if starts else {},
+        start=start,
         train=train,
         validation=validation,
         scores=_read_scores(parts["scores.json"]) if "scores.json" in present else [],
+        failure=_read_failure(folder),
         absent=tuple(absent),
     )
 
@@ -125,6 +154,17 @@ def _read_scores(path: Path) -> list[Record]:
     ):
         raise InvalidFileError(f"{path}: expected a list of objects with a name each")
     return rows
+
+
+def _read_failure(folder: Path) -> str:
+    """The reason in the lowest rank's record of a failed job; a resumed run has none."""
+    paths = sorted(folder.glob("failure-rank-*.json"), key=lambda p: int(p.stem.split("-")[-1]))
+    if not paths:
+        return ""
+    try:
+        return str(json.loads(_text(paths[0]))["reason"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidFileError(f"{paths[0]}: expected an object with a reason: {error}") from error
 
 
 def _read_log(path: Path) -> list[Record]:

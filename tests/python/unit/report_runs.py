@@ -72,6 +72,7 @@ def validation_record(step: int, quality: float) -> dict[str, Any]:
     return {
         "kind": "validation",
         "step": step,
+        "time_s": 0.1 * step,
         "first_pass": metrics(0.9 * quality),
         "moves": metrics(quality),
         "trivial": TRIVIAL,

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 import report_runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from report_page import Page
 from report_runs import make_run, training_record
 
 from floodtide import cli, report
@@ -22,38 +22,6 @@ from floodtide.errors import InvalidFileError, StorageError
 from floodtide.report import curves, growth, planes, style
 from floodtide.report.run import read_run
 from floodtide.segment import Segmenter, SegmentOptions
-
-
-class Page(HTMLParser):
-    """The page's images, table rows and texts."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.text = path.read_text("utf-8")
-        self.images: dict[str, str] = {}
-        self.rows: list[list[str]] = []
-        self._in_cell = False
-        self.feed(self.text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        if tag == "img":
-            self.images[str(values["alt"])] = str(values["src"])
-        if tag == "tr":
-            self.rows.append([])
-        self._in_cell = tag in ("td", "th")
-        if self._in_cell:
-            self.rows[-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in_cell = False
-
-    def handle_data(self, data: str) -> None:
-        if self._in_cell:
-            self.rows[-1][-1] += data
-
-    def row(self, name: str) -> list[str]:
-        return next(row for row in self.rows if row and row[0].startswith(name))
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,8 @@ def test_the_curves_come_as_files_too(
         "training.svg",
         "validation.svg",
         "modes.svg",
+        "loss_by_time.svg",
+        "validation_by_time.svg",
     }
     assert b"<svg" in (folder / "modes.svg").read_bytes()[:400]
     assert "Loss against updates and time, and staleness" in (

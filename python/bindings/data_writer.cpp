@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// HDF5 files that grow block by block: what Python computes in pieces is written in pieces, and named when it is complete.
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/data/hdf5.hpp"
+
+namespace floodtide::bindings {
+namespace {
+
+using Extents = std::vector<std::int64_t>;
+
+template <class T>
+bool write_as(data::Hdf5File& file, const std::string& dataset, const Extents& start, const py::array& block) {
+  if (!py::isinstance<py::array_t<T>>(block)) return false;
+  FLOODTIDE_REQUIRE((block.flags() & py::array::c_style) != 0, invalid_argument, file.path(), ":", dataset,
+                    ": expected a C-contiguous array");
+  const Extents count(block.shape(), block.shape() + block.ndim());
+  const std::span<const T> values(static_cast<const T*>(block.data()), static_cast<std::size_t>(block.size()));
+  const py::gil_scoped_release unlocked;
+  file.write_block<T>(dataset, start, count, values);
+  return true;
+}
+
+/// A file that takes its name when it is finished; discarded otherwise.
+class Hdf5Writer {
+ public:
+  explicit Hdf5Writer(const std::string& path) : file_(data::Hdf5File::create(path)) {}
+
+  void create(const std::string& dataset, const std::string& type, const Extents& shape, const Extents& chunks, int gzip) {
+    FLOODTIDE_REQUIRE(type == "uint8" || type == "float32", invalid_argument, "hdf5 writer: type is '", type,
+                      "', expected uint8 or float32");
+    file().create_dataset(dataset, type == "uint8" ? data::ElementType::uint8 : data::ElementType::float32, shape,
+                          {.chunks = chunks, .gzip = gzip});
+  }
+  void write(const std::string& dataset, const Extents& start, const py::array& block) {
+    const bool written =
+        write_as<std::uint8_t>(file(), dataset, start, block) || write_as<float>(file(), dataset, start, block);
+    FLOODTIDE_REQUIRE(written, invalid_argument, file().path(), ":", dataset, ": cannot store arrays of ",
+                      py::str(block.dtype()).cast<std::string>());
+  }
+  void attribute(const std::string& object, const std::string& name, const std::string& text) {
+    file().write_attribute(object, name, text);
+  }
+  void attribute(const std::string& object, const std::string& name, const Extents& values) {
+    const std::int64_t shape[] = {std::ssize(values)};
+    file().write_attribute<std::int64_t>(object, name, shape, values);
+  }
+  void finish() { file().commit(); }
+  void discard() { file_.reset(); }
+
+ private:
+  data::Hdf5File& file() {
+    FLOODTIDE_REQUIRE(file_.has_value(), invalid_argument, "hdf5 writer: the file was discarded");
+    return *file_;
+  }
+  std::optional<data::Hdf5File> file_;
+};
+
+}  // namespace
+
+void register_hdf5_writer(py::module_& m) {
+  py::class_<Hdf5Writer>(m, "Hdf5Writer", "A new HDF5 file, written block by block and named when it is finished.")
+      .def(py::init<const std::string&>(), py::arg("path"))
+      .def("create", &Hdf5Writer::create, py::arg("dataset"), py::arg("type"), py::arg("shape"), py::arg("chunks"),
+           py::arg("gzip"), "A dataset of uint8 or float32.")
+      .def("write", &Hdf5Writer::write, py::arg("dataset"), py::arg("start"), py::arg("block"))
+      .def("attribute", py::overload_cast<const std::string&, const std::string&, const std::string&>(&Hdf5Writer::attribute),
+           py::arg("object"), py::arg("name"), py::arg("value"), "A text or integers, of a dataset or of the file (\"/\").")
+      .def("attribute", py::overload_cast<const std::string&, const std::string&, const Extents&>(&Hdf5Writer::attribute),
+           py::arg("object"), py::arg("name"), py::arg("value"))
+      .def("finish", &Hdf5Writer::finish, py::call_guard<py::gil_scoped_release>(), "Put it on disk and rename it.")
+      .def("discard", &Hdf5Writer::discard, "Remove it, unless it is finished.");
+}
+
+}  // namespace floodtide::bindings

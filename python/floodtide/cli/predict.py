@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide predict`."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import click
+
+from floodtide import _comm
+from floodtide.errors import StorageError
+
+
+@click.command()
+@click.argument("model", metavar="RUN-OR-CHECKPOINT")
+@click.argument("image", metavar="IN.h5:IMAGE")
+@click.argument("out", metavar="OUT.h5:DATASET")
+@click.option("--box", default="", help="Part to predict, z0:z1,y0:y1,x0:x1; default: all of it.")
+@click.option("--mean", type=float, help="Image mean; default: the checkpoint's configuration's.")
+@click.option("--std", type=float, help="Image standard deviation; default: as for --mean.")
+@click.option(
+    "--probabilities",
+    is_flag=True,
+    help="Of classes: write DATASET_probabilities (classes, n, y, x), too.",
+)
+@click.option(
+    "--context",
+    metavar="Z,Y,X",
+    help="Voxels around a block that count; default: as far as the network looks, so that there are no seams.",
+)
+@click.option("--memory", "memory_mib", type=float, help="MiB of a block's activations, about.")
+@click.option(
+    "--threads", type=int, default=0, help="Default: OMP_NUM_THREADS, else all cores of the job."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(as_json: bool, **arguments: Any) -> None:
+    """Apply a U-Net to slices (n, y, x) or to a volume (z, y, x), of any size.
+
+    Writes the most likely class of each pixel (uint8), or affinities (float32, 3 x z x y x x), block by block. A run
+    directory stands for its newest checkpoint.
+
+    \b
+    Example:
+      floodtide predict runs/liver liver_validation.h5:image liver_predicted.h5:labels
+      floodtide predict runs/affinities raw.h5:raw affinities.h5:affinities --box 190:250,0:250,0:250
+    """
+    _comm.ensure_init()
+    with _comm.agreed():
+        if _comm.rank() == 0:
+            report = _predict(**arguments)
+            click.echo(json.dumps(report) if as_json else _text(report))
+
+
+def _predict(
+    model: str,
+    image: str,
+    out: str,
+    box: str,
+    mean: float | None,
+    std: float | None,
+    probabilities: bool,
+    context: str | None,
+    memory_mib: float | None,
+    threads: int,
+) -> dict[str, Any]:
+    from floodtide import predict
+    from floodtide.cli.progress import bar
+    from floodtide.data import Volume, parse_box, parse_vec3
+    from floodtide.segment import check_writable
+    from floodtide.train import set_threads
+
+    try:
+        check_writable(out)
+    except StorageError as error:
+        raise click.UsageError(str(error)) from None
+    set_threads(threads)
+    checkpoint = predict.newest_checkpoint(model)
+    network = predict.load(checkpoint)
+    volume = Volume(image)
+    if mean is None or std is None:
+        known = predict.normalisation(checkpoint, image)
+        if known is None:
+            raise click.UsageError(
+                f"{checkpoint} does not say how {image} is to be normalised, expected --mean and --std"
+            )
+        mean = known[0] if mean is None else mean
+        std = known[1] if std is None else std
+    predictor = predict.Predictor(
+        network,
+        mean=mean,
+        std=std,
+        context=parse_vec3(context, "--context") if context else None,
+        memory_mib=predict.MEMORY_MIB if memory_mib is None else memory_mib,
+    )
+    part = parse_box(box)
+    start_s = time.monotonic()
+    with bar("voxels", "predict") as progress:
+        predictor.write(
+            volume,
+            out,
+            box=part,
+            probabilities=probabilities,
+            notes={"checkpoint": str(checkpoint)},
+            progress=progress,
+        )
+    return {
+        "checkpoint": str(checkpoint),
+        "network": repr(network),
+        "shape": list(part[1] if part else volume.shape),
+        "context": list(predictor.context),
+        "mean": mean,
+        "std": std,
+        "seconds": time.monotonic() - start_s,
+        "out": out,
+    }
+
+
+def _text(report: dict[str, Any]) -> str:
+    shape = " x ".join(str(n) for n in report["shape"])
+    return f"{shape} voxels by {report['checkpoint']} in {report['seconds']:.1f} s: {report['out']}"

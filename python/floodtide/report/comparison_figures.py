@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of several runs: speed-up by workers, training loss and validation against time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide.report import comparison, curves, style
+from floodtide.report.comparison import Group
+from floodtide.report.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = npt.NDArray[np.float64]
+Share = Callable[[Run], float]
+
+_LOGARITHMIC = 4.0  # ratio of the runs' lengths from which time is drawn logarithmically
+_MEASURED = "measured wall time"
+_PERFECT = "time of W workers at perfect efficiency (computed)"
+
+
+def speed_figure(runs: Sequence[Run]) -> str | None:
+    """Speed-up of an epoch against workers with the ideal line; None unless numbers of workers differ.
+
+    Runs with ranks for all workers are filled circles with their efficiency; emulated ones are hollow squares.
+    """
+    pairs = zip(runs, comparison.speed_ups(runs), strict=True)
+    points = [(run, speed) for run, speed in pairs if speed is not None]
+    counts = sorted({run.workers for run, _ in points})
+    if len(counts) < 2:
+        return None
+    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+    with style.figure(5.6, 4.2) as drawn:
+        axis = drawn.subplots()
+        base = counts[0]
+        axis.plot(counts, [n / base for n in counts], color=style.GREY, ls="--", label="ideal")
+        for emulated, marker, face, name in (
+            (False, "o", style.SERIES[0], "a rank for each worker"),
+            (True, "s", "white", "emulated: several workers on a rank"),
+        ):
+            here = [(run.workers, speed) for run, speed in points if run.emulated == emulated]
+            if here:
+                axis.plot(
+                    [n for n, _ in here],
+                    [speed for _, speed in here],
+                    ls="",
+                    marker=marker,
+                    ms=7.0,
+                    mfc=face,
+                    mec=style.SERIES[0],
+                    label=name,
+                )
+        for run, speed in points:
+            if not run.emulated and run.workers > base:
+                share = f"{100.0 * speed * base / run.workers:.0f} %"
+                axis.annotate(
+                    share, (run.workers, speed), (6, -10), textcoords="offset points", fontsize=8
+                )
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log", base=2)
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_formatter(ScalarFormatter())
+            side.set_minor_locator(NullLocator())
+        axis.xaxis.set_major_locator(FixedLocator(counts))
+        axis.set_xlabel("workers")
+        axis.set_ylabel(f"speed-up of an epoch over {base} worker{'s' if base > 1 else ''}")
+        axis.legend(loc="upper left")
+        return style.data_uri(drawn, "svg")
+
+
+def loss_figure(runs: Sequence[Run]) -> str | None:
+    """Training loss against time; runs that diverged end in a cross. None without records."""
+    if not any(comparison.loss_curve(run).time_s.size for run in runs):
+        return None
+
+    def draw(axis: Axes, group: Group, colour: str, share: Share, unit_s: float) -> None:
+        for run in group.runs:
+            curve = comparison.loss_curve(run)
+            time = curve.time_s * share(run) / unit_s
+            axis.plot(time, curve.logged, color=colour, alpha=0.2, lw=0.8)
+            axis.plot(time, curve.smoothed, color=colour, ls="--" if run.emulated else "-")
+            if comparison.divergence(run) and time.size:
+                axis.plot(time[-1], curve.smoothed[-1], color=colour, marker="x", ms=9.0, mew=2.5)
+
+    values = np.concatenate([comparison.loss_curve(run).logged for run in runs])
+    return _against_time(runs, curves.loss_name(runs), draw, logarithmic=bool(values.min() > 0))
+
+
+def validation_figure(runs: Sequence[Run]) -> str | None:
+    """Validation against time; None without any.
+
+    Runs that differ in their seeds only: their mean with a band of one standard deviation. Others: the band holds the
+    middle half of the patients, if there are any.
+    """
+    if not any(run.validation for run in runs):
+        return None
+
+    def draw(axis: Axes, group: Group, colour: str, share: Share, unit_s: float) -> None:
+        time, mean, low, high = validation_band(group)
+        time = time * share(group.runs[0]) / unit_s
+        axis.fill_between(time, low, high, color=colour, alpha=0.15, lw=0)
+        line = "--" if group.runs[0].emulated else "-"
+        axis.plot(time, mean, color=colour, ls=line, marker="o", ms=3.0)
+
+    return _against_time(runs, comparison.SCORE_NAMES.get(runs[0].unit, "validation"), draw)
+
+
+def validation_band(group: Group) -> tuple[Floats, Floats, Floats, Floats]:
+    """Seconds, mean, lower and upper end of the band of a group at each step that all its runs validated. Each (n,)."""
+    records = [{int(r["step"]): r for r in run.validation} for run in group.runs]
+    steps = sorted(set.intersection(*(set(by_step) for by_step in records)))
+    rows = []
+    for step in steps:
+        here = [by_step[step] for by_step in records]
+        scores = [
+            comparison.score(record, run.unit) for record, run in zip(here, group.runs, strict=True)
+        ]
+        values = [value for value, _ in scores if value is not None]
+        if len(values) < len(scores):
+            continue
+        mean = float(np.mean(values))
+        low = high = mean
+        if len(values) > 1:
+            low, high = mean - float(np.std(values)), mean + float(np.std(values))
+        elif scores[0][1].size:
+            low, high = (float(v) for v in np.percentile(scores[0][1], (25, 75)))
+        rows.append((float(np.mean([record["time_s"] for record in here])), mean, low, high))
+    table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+    return table[:, 0], table[:, 1], table[:, 2], table[:, 3]
+
+
+def _against_time(
+    runs: Sequence[Run],
+    name: str,
+    draw: Callable[[Axes, Group, str, Share, float], None],
+    *,
+    logarithmic: bool = False,
+) -> str:
+    """One panel of measured time, and where workers are emulated a second one of the time at perfect efficiency."""
+    from matplotlib.ticker import FuncFormatter
+
+    panels: list[tuple[str, Share]] = [(_MEASURED, lambda run: 1.0)]
+    if any(run.emulated for run in runs):
+        panels.append((_PERFECT, comparison.perfect_share))
+    groups = comparison.groups(runs)
+    unit_s, unit = comparison.time_unit(runs)
+    with style.figure(5.4 * len(panels), 4.4) as drawn:
+        axes = drawn.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for axis, (title, share) in zip(axes, panels, strict=True):
+            for index, group in enumerate(groups):
+                draw(axis, group, style.series_colour(index), share, unit_s)
+            axis.set_title(title)
+            ends_s = [share(run) * run.train[-1]["time_s"] for run in runs if run.train]
+            if max(ends_s, default=0.0) > _LOGARITHMIC * min(ends_s, default=0.0) > 0.0:
+                axis.set_xscale("log")
+                axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_xlabel(f"time ({unit})")
+            axis.margins(x=0.02)
+            if logarithmic:
+                _logarithmic(axis)
+        axes[0].set_ylabel(name)
+        _legend(drawn, groups)
+        return style.data_uri(drawn, "svg")
+
+
+def _logarithmic(axis: Axes) -> None:
+    from matplotlib.ticker import ScalarFormatter
+
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(ScalarFormatter())
+    axis.yaxis.set_minor_formatter(ScalarFormatter())
+    axis.tick_params(axis="y", which="minor", labelsize=7)
+
+
+def _legend(drawn: Any, groups: Sequence[Group]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=style.series_colour(index),
+            ls="--" if group.runs[0].emulated else "-",
+            label=group.label,
+        )
+        for index, group in enumerate(groups)
+    ]
+    drawn.legend(handles=handles, loc="outside lower center", ncols=2 if len(handles) > 1 else 1)

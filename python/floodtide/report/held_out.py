@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predictions of U-Nets beside the truth, computed for the report from a run's newest checkpoint.
+
+A few slices or one section are predicted here instead of being stored by the training: that costs seconds, needs no
+further files in the run directory, and works for runs of any age. Where checkpoint or data are gone the report says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
+from floodtide.report import held_out_figures
+from floodtide.report.held_out_figures import Section, Slice
+from floodtide.report.run import SLICES, Record, Run
+
+if TYPE_CHECKING:
+    from floodtide.config import Config
+
+Floats = npt.NDArray[np.float64]
+
+_SIDE = 512  # of the largest section that is drawn, in voxels
+_NOTHING = "pictures of what was held out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A figure (PNG as data URI) with its title and the note below it."""
+
+    figure: str
+    title: str
+    note: str
+
+
+def pictures(run: Run) -> tuple[Picture | None, list[str]]:
+    """Predictions of the newest checkpoint on what the run held out.
+
+    Returns:
+        The picture, None if it cannot be made; and what is missing, in words.
+
+    Raises:
+        NumericalError: If the network's output is not a number.
+    """
+    from floodtide import config
+    from floodtide.rundir import RunDirectory
+
+    checkpoints = RunDirectory(run.folder, writer=False).checkpoints()
+    if not checkpoints or not run.config_text:
+        return None, [f"{_NOTHING}: no checkpoint with a configuration is there"]
+    try:
+        settings = config.load(run.folder / "config.toml")
+        if run.unit == SLICES:
+            return _slices(run, settings, checkpoints[-1])
+        return _section(settings, checkpoints[-1])
+    except (InvalidFileError, InvalidArgumentError, OutOfRangeError) as error:
+        return None, [f"{_NOTHING}: {error}"]
+
+
+def _slices(run: Run, settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
+    from floodtide import _core, predict
+    from floodtide._segmentation import held_out_samples
+
+    samples = held_out_samples(settings)
+    if samples is None or not run.validation:
+        return None, [f"{_NOTHING}: the run validated nothing"]
+    last = run.validation[-1]
+    if list(samples.groups) != last["patients"]:
+        return None, [f"{_NOTHING}: the patients are not those of the log any more"]
+    picked = pick_patients(last)
+    if not picked:
+        return None, [f"{_NOTHING}: no patient has a Dice"]
+    model = predict.load(checkpoint)
+    largest = _largest_slices(samples, [number for _, number, _ in picked])
+    shown = []
+    for name, number, dice in picked:
+        _, image, truth = samples.fixed(largest[number])
+        predicted = _core.evaluate.most_likely_classes(model.forward(image))
+        counts = _core.evaluate.DiceCounts(1, samples.outputs)
+        counts.add(0, predicted, truth)
+        here = [counts.group(0, k) for k in range(1, samples.outputs)]
+        known = [value for value in here if value is not None]
+        shown.append(
+            Slice(
+                title=f"{name}: patient {last['patients'][number]}, Dice {dice:.3f}",
+                below=f"this slice {np.mean(known):.3f}" if known else "no object in this slice",
+                image=image[0, :, :, 0].astype(np.float64),
+                truth=truth[0],
+                predicted=predicted[0],
+            )
+        )
+    note = (
+        f"Network of {checkpoint.name}; Dice of the patients as validated at step {last['step']:,}. Of each"
+        " patient the slice with the most object pixels."
+    )
+    figure = held_out_figures.slices_figure(shown)
+    return Picture(figure=figure, title="Held-out slices with outlines", note=note), []
+
+
+def pick_patients(record: Record) -> list[tuple[str, int, float]]:
+    """Best, median and worst patient of a validation: (what, number, Dice, mean of the classes it has).
+
+    With fewer than three patients those that there are.
+    """
+    rows = [row["dice_patients"] for row in record.get("classes", [])]
+    means = []
+    for number in range(len(rows[0]) if rows else 0):
+        values = [row[number] for row in rows if row[number] is not None]
+        if values:
+            means.append((float(np.mean(values)), number))
+    means.sort(reverse=True)
+    places = {"best": 0, "median": len(means) // 2, "worst": len(means) - 1}
+    if len(means) < 3:
+        places = {name: places[name] for name in ("best", "worst")[: len(means)]}
+    return [(name, means[place][1], means[place][0]) for name, place in places.items()]
+
+
+def _largest_slices(samples: Any, groups: Sequence[int]) -> dict[int, int]:
+    """Of each patient the number of the slice with the most object pixels."""
+    best: dict[int, tuple[int, int]] = {}
+    for number in range(samples.fixed_size):
+        group, _, classes = samples.fixed(number)
+        if group in groups:
+            size = int(np.count_nonzero(classes))
+            best[group] = max(best.get(group, (-1, number)), (size, number))
+    return {group: number for group, (_, number) in best.items()}
+
+
+def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
+    """The middle section of the held-out box, predicted with all its context."""
+    from floodtide import predict
+    from floodtide._segmentation import held_out_samples
+    from floodtide.data import Volume, parse_box
+
+    box = parse_box(settings.validation.box)
+    if box is None:
+        return None, [f"{_NOTHING}: the configuration holds no box out"]
+    start, size = _middle(*box)
+    # Two sections: affinities along z compare the second one with the first.
+    text = ",".join(f"{a}:{a + n}" for a, n in zip(start, size, strict=True))
+    samples = held_out_samples(
+        dataclasses.replace(
+            settings,
+            data=dataclasses.replace(
+                settings.data, patch=size, permutable_axes=(), reflectable_axes=()
+            ),
+            validation=dataclasses.replace(settings.validation, box=text),
+        )
+    )
+    _, image, truth, weights = samples.fixed(0)
+    volumes = {volume.name: volume for volume in settings.data.volumes}
+    volume = volumes[settings.validation.volume or settings.data.volumes[0].name]
+    predictor = predict.Predictor(predict.load(checkpoint), mean=volume.mean, std=volume.std)
+    section = ((start[0] + 1, start[1], start[2]), (1, size[1], size[2]))
+    predicted = predictor.probabilities(Volume(volume.image), section)
+    known = tuple(volume.voxel_size_nm) != (1.0, 1.0, 1.0)
+    shown = Section(
+        title=f"z = {section[0][0]}",
+        image=image[1, :, :, 0].astype(np.float64),
+        truth=truth[1],
+        counted=weights[1] > 0,
+        predicted=np.moveaxis(predicted[:, 0], 0, -1),
+        voxel_nm=(volume.voxel_size_nm[1], volume.voxel_size_nm[2]) if known else None,
+    )
+    note = (
+        f"Network of {checkpoint.name}, the middle section of the held-out box. Red, green, blue: affinity along z, y,"
+        " x; white: the same object all around; black: not counted, or an affinity of 0 along all axes. Boundary map:"
+        " 1 - mean of the affinities along y and x."
+    )
+    figure = held_out_figures.section_figure(shown)
+    return Picture(figure=figure, title="Held-out section with affinities", note=note), []
+
+
+def _middle(
+    start: Sequence[int], size: Sequence[int]
+) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Two sections in the middle of a box, at most _SIDE x _SIDE: (start, size)."""
+    if size[0] < 2:
+        raise InvalidArgumentError(f"validation.box has {size[0]} section, a picture needs 2")
+    extents = (2, min(size[1], _SIDE), min(size[2], _SIDE))
+    z, y, x = (a + (n - e) // 2 for a, n, e in zip(start, size, extents, strict=True))
+    return (z, y, x), extents

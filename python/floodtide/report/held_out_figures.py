@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of predictions beside the truth: outlines over slices, affinities of a section."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide.report import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = npt.NDArray[np.float64]
+
+_TRUTH, _PREDICTED = "#56B4E9", "#E69F00"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """A slice; image, true and predicted classes are (y, x)."""
+
+    title: str
+    below: str
+    image: Floats
+    truth: npt.NDArray[np.uint8]
+    predicted: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A section of a volume.
+
+    The image is (y, x); true affinities, whether they count, and predicted ones are (y, x, 3), along z, y, x;
+    `voxel_nm` is the size (y, x) of a voxel, None if unknown.
+    """
+
+    title: str
+    image: Floats
+    truth: npt.NDArray[Any]
+    counted: npt.NDArray[np.bool_]
+    predicted: npt.NDArray[Any]
+    voxel_nm: tuple[float, float] | None
+
+
+def slices_figure(slices: Sequence[Slice]) -> str:
+    """A column a slice: the image, and below it with the outlines of true and predicted classes. PNG as data URI."""
+    from matplotlib.lines import Line2D
+
+    width = 3.2
+    heights = [s.image.shape[0] / s.image.shape[1] for s in slices]
+    with style.figure(width * len(slices) + 0.1, 2 * width * max(heights) + 0.9) as drawn:
+        drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
+        axes = drawn.subplots(2, len(slices), squeeze=False)
+        for (above, below), one in zip(axes.T, slices, strict=True):
+            for axis in (above, below):
+                _show(axis, _grey(one.image))
+            for classes, colour in ((one.truth, _TRUTH), (one.predicted, _PREDICTED)):
+                _outline(below, classes, colour)
+            above.set_title(one.title, fontsize=9)
+            below.set_xlabel(one.below)
+        handles = [
+            Line2D([], [], color=_TRUTH, label="truth"),
+            Line2D([], [], color=_PREDICTED, label="prediction"),
+        ]
+        drawn.legend(handles=handles, loc="outside lower center", ncols=2)
+        return style.data_uri(drawn, "png", dpi=130)
+
+
+def section_figure(section: Section) -> str:
+    """Image, true and predicted affinities, boundary map of a section. PNG as data URI."""
+    rows, columns = section.image.shape
+    aspect = 1.0 if section.voxel_nm is None else section.voxel_nm[0] / section.voxel_nm[1]
+    truth = np.where(section.counted, section.truth, 0.0)
+    boundary = 1.0 - section.predicted[..., 1:].mean(axis=-1)
+    width = 4.2
+    with style.figure(2 * width + 0.3, 2 * width * aspect * rows / columns + 0.6) as drawn:
+        drawn.set_layout_engine("compressed")
+        axes = drawn.subplots(2, 2)
+        for axis, title, picture in (
+            (axes[0][0], f"Image, {section.title}", _grey(section.image)),
+            (axes[0][1], "Boundary map", np.repeat(boundary[..., None], 3, axis=-1)),
+            (axes[1][0], "True affinities", truth),
+            (axes[1][1], "Predicted affinities", section.predicted),
+        ):
+            _show(axis, np.clip(picture, 0.0, 1.0), aspect)
+            axis.set_title(title)
+        pixel = None if section.voxel_nm is None else section.voxel_nm[1]
+        style.scale_bar(axes[0][0], columns, rows, pixel)
+        return style.data_uri(drawn, "png", dpi=130)
+
+
+def _show(axis: Axes, picture: npt.NDArray[Any], aspect: float = 1.0) -> None:
+    axis.imshow(picture, aspect=aspect, interpolation="nearest")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.grid(False)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+
+
+def _outline(axis: Axes, classes: npt.NDArray[np.uint8], colour: str) -> None:
+    """The outline of each class but 0, which lies between pixels."""
+    for number in np.unique(classes[classes > 0]).tolist():
+        inside = np.pad((classes == number).astype(float), 1)  # so that it closes at the rim
+        at = [np.arange(n) - 1.0 for n in inside.shape]
+        axis.contour(at[1], at[0], inside, levels=[0.5], colors=[colour], linewidths=1.3)
+    axis.set_xlim(-0.5, classes.shape[1] - 0.5)
+    axis.set_ylim(classes.shape[0] - 0.5, -0.5)
+
+
+def _grey(image: Floats) -> Floats:
+    low, high = np.percentile(image, (0.5, 99.5))
+    grey = np.clip((image - low) / max(high - low, 1e-9), 0.0, 1.0)
+    return np.repeat(grey[..., None], 3, axis=-1)

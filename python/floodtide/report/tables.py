@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of settings and scores."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from floodtide.report import curves
+from floodtide.report.run import PATCHES, SLICES, Record, Run
+
+_SCORES = {
+    "adapted_rand_error": "Adapted Rand error",
+    "rand_precision": "Rand precision",
+    "rand_recall": "Rand recall",
+    "voi_split": "VOI split (bits)",
+    "voi_merge": "VOI merge (bits)",
+    "coverage": "Coverage",
+    "segments": "Segments",
+    "objects": "Objects",
+    "all_adapted_rand_error": "Adapted Rand error, all voxels",
+}
+_SETTINGS: tuple[tuple[str, str], ...] = (
+    ("Network", "model.kind"),
+    ("Depth", "model.depth"),
+    ("Features", "model.features"),
+    ("Classes", "model.classes"),
+    ("Kernels (z, y, x)", "model.kernels"),
+    ("Pools (z, y, x)", "model.pools"),
+    ("Batch norm", "model.batch_norm"),
+    ("Synchronised statistics", "model.synchronised"),
+    ("Dropout", "model.dropout"),
+    ("Field of view (z, y, x)", "model.fov"),
+    ("Step (z, y, x)", "model.deltas"),
+    ("Size of slices (y, x)", "data.size"),
+    ("Size of patches (z, y, x)", "data.patch"),
+    ("Batch of a worker", "training.batch"),
+    ("Loss", "training.loss"),
+    ("Dice over", "training.dice"),
+    ("Steps", "training.steps"),
+    ("Optimizer", "optimizer.name"),
+    ("Base learning rate", "optimizer.lr"),
+    ("Scaling of the rate", "schedule.scale"),
+    ("Warm-up steps", "schedule.warmup_steps"),
+    ("Allreduce", "comm.algorithm"),
+    ("Whose gradients make an update", "comm.mode"),
+    ("Seed", "run.seed"),
+)
+_FOUND: tuple[tuple[str, str], ...] = (
+    ("Ranks", "ranks"),
+    ("Walkers", "walkers"),
+    ("Parameters", "parameters"),
+    ("Examples in an epoch", "examples_per_epoch"),
+    ("Imbalance of the walkers' shards", "shard_imbalance"),
+    ("Threads a rank", "threads"),
+    ("Kernels", "kernels"),
+    ("Transport", "transport"),
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Head and rows of text; the first column is the row's name."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def summary_table(runs: Sequence[Run]) -> Table:
+    """The settings that one looks for first; a setting that no run states is left out."""
+    rows = []
+    for name, key in _SETTINGS:
+        values = [text(_look_up(run.config, key)) for run in runs]
+        if any(value != "-" for value in values):
+            rows.append((name, *values))
+    rows.append(("Trained on", *(_sources(run) for run in runs)))
+    for name, key in _FOUND:
+        values = [text(run.start.get(key)) for run in runs]
+        if any(value != "-" for value in values):
+            rows.append((name, *values))
+    last = (text(run.train[-1]["step"] if run.train else None) for run in runs)
+    rows.append(("Last step in the log", *last))
+    return Table(("", *(run.name for run in runs)), tuple(rows))
+
+
+def score_table(runs: Sequence[Run]) -> Table | None:
+    """Scores of the segmentations, a row each; None if no run has any."""
+    rows = [(run, row) for run in runs for row in run.scores]
+    keys = [key for key in _SCORES if any(key in row for _, row in rows)]
+    if not keys:
+        return None
+    return Table(
+        ("", *(_SCORES[key] for key in keys)),
+        tuple(
+            (
+                str(row["name"]) if len(runs) == 1 else f"{run.name}: {row['name']}",
+                *(text(row.get(key)) for key in keys),
+            )
+            for run, row in rows
+        ),
+    )
+
+
+def validation_table(run: Run) -> Table:
+    """The last validation beside the trivial predictors."""
+    last = run.validation[-1]
+    head = f"step {last['step']}"
+    if run.unit == SLICES:
+        return _dice_table(last, head)
+    if run.unit == PATCHES:
+        return _affinity_table(last, head)
+    columns: list[tuple[str, Record]] = []
+    for part, trivial, title in curves.PARTS:
+        columns.append((title, last.get(part, {})))
+        predictors = last.get(trivial, {})
+        columns += [(label, predictors.get(name, {})) for name, label, _ in curves.TRIVIAL]
+    rows = [
+        (
+            f"{name} ({'higher' if more else 'lower'} is better)",
+            *(text(values.get(key)) for _, values in columns),
+        )
+        for key, name, more in curves.METRICS
+    ]
+    return Table((head, *(name for name, _ in columns)), tuple(rows))
+
+
+def _dice_table(last: Record, head: str) -> Table:
+    """A row a class: pooled over all pixels, and over the patients that have the class."""
+    titles = ("Dice, pixels pooled", "everything this class", "Dice, mean of patients")
+    spread = ("standard deviation", "lowest", "median", "highest", "patients")
+    rows = []
+    for row in last.get("classes", []):
+        patients = [value for value in row["dice_patients"] if value is not None]
+        over = (
+            statistics.pstdev(patients) if patients else None,
+            min(patients, default=None),
+            statistics.median(patients) if patients else None,
+            max(patients, default=None),
+            len(patients),
+        )
+        cells = (row["dice_pooled"], row["dice_everything"], row["dice_mean"], *over)
+        rows.append((f"class {row['class']}", *(text(cell) for cell in cells)))
+    return Table((head, *titles, *spread), tuple(rows))
+
+
+def _affinity_table(last: Record, head: str) -> Table:
+    """A row an axis; a constant prediction has the base rate as average precision."""
+    titles = (
+        "average precision",
+        "base rate",
+        "of boundaries",
+        "base rate",
+        "F1",
+        "Matthews correlation",
+    )
+    rows = []
+    for axis, row in last.get("affinities", {}).items():
+        share = row["share_of_ones"]
+        boundary = row["boundary_average_precision"]
+        cells = (row["average_precision"], share, boundary, 1.0 - share, row["f1"], row["mcc"])
+        rows.append((f"affinity along {axis}", *(text(cell) for cell in cells)))
+    return Table((head, *titles), tuple(rows))
+
+
+def text(value: object) -> str:
+    """A value as a table's cell: four digits, thousands apart, "-" where there is none."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        nested = any(isinstance(item, list | tuple) for item in value)
+        return ("; " if nested else ", ").join(text(item) for item in value)
+    return str(value)
+
+
+def _look_up(config: Mapping[str, Any], dotted: str) -> object:
+    value: object = config
+    for key in dotted.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _sources(run: Run) -> str:
+    data = run.config.get("data", {})
+    named = [
+        str(volume.get("name", volume.get("image", "?"))) for volume in data.get("volumes", [])
+    ]
+    named += [str(stack.get("images", "?")) for stack in data.get("slices", [])]
+    return ", ".join(named) or "-"
