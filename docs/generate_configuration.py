@@ -28,9 +28,9 @@ an error that names the nearest known one; the resolved file, defaults included,
 run. On the command line `--set section.key=value` overrides a key, and
 `--set data.volumes.0.key=value` one of the first volume's.
 
-`model.kind` says which network is trained: `ffn`, a flood-filling network, `unet2d`, a U-Net of slices with class masks, or
-`unet3d`, a U-Net that predicts the affinities of volumes. Keys that have a meaning for some kinds only say so, and are errors
-for the others.
+`model.kind` says which network is trained: `ffn`, a flood-filling network, `unet2d`, a U-Net of
+slices with class masks, or `unet3d`, a U-Net that predicts the affinities of volumes. Keys that
+have a meaning for some kinds only say so, and are errors for the others.
 
 Sizes and positions are (z, y, x) in voxels. Boxes are `z0:z1,y0:y1,x0:x1`, ends excluded. Volumes
 are `file:dataset`. In paths `~` and `$NAME` are expanded; relative ones are relative to the working

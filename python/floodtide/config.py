@@ -17,6 +17,15 @@ from typing import Any
 import tomli_w
 
 from floodtide import _config_reader, _core
+from floodtide._config_networks import (
+    FLOOD,
+    PATCHES,
+    SLICES,
+    FfnConfig,
+    UNet2DConfig,
+    UNet3DConfig,
+    Vec3,
+)
 from floodtide._files import replace_text
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.options import REQUIRED, option
@@ -27,8 +36,33 @@ try:
 except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib  # type: ignore[import-not-found,no-redef]
 
-Vec3 = tuple[int, int, int]
-FLOOD, SLICES, PATCHES = "ffn", "unet2d", "unet3d"  # kinds of networks, by what they are trained on
+
+__all__ = [
+    "FLOOD",
+    "PATCHES",
+    "SLICES",
+    "AugmentationConfig",
+    "CommConfig",
+    "Config",
+    "DataConfig",
+    "FfnConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "RunConfig",
+    "ScheduleConfig",
+    "SegmentOptions",
+    "SlicesConfig",
+    "TrainingConfig",
+    "UNet2DConfig",
+    "UNet3DConfig",
+    "ValidationConfig",
+    "VolumeConfig",
+    "dumps",
+    "from_dict",
+    "load",
+    "save",
+    "to_dict",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +189,7 @@ class DataConfig:
     )
     prefetch: int = option(
         2,
-        "Examples, or batches, that each walker has ready in advance; 0: each is read when it is needed, inside of the step",
+        "Examples, or batches, that each walker has ready in advance; 0: each is read inside of the step",
     )
     readers: int = option(
         1, "Threads of a rank that read ahead: so many examples are under way at once"
@@ -173,67 +207,6 @@ class AugmentationConfig:
     gain: float = option(0.0, "Normalised values times a factor from 1 - gain to 1 + gain")
     offset: float = option(0.0, "Normalised values plus a number from -offset to offset")
     noise: float = option(0.0, "Normalised values plus normal noise of this standard deviation")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FfnConfig:
-    """A flood-filling network."""
-
-    kind: str = option(FLOOD, "Flood-filling network", choices=(FLOOD,))
-    depth: int = option(9, "Modules: one input module and depth - 1 residual modules")
-    features: int = option(32, "Feature maps of each convolution")
-    fov: Vec3 = option((33, 33, 33), "Field of view (z, y, x) in voxels, odd")
-    deltas: Vec3 = option((8, 8, 8), "Step of the field of view (z, y, x) in voxels")
-    initial_weights: str = option(
-        "",
-        "Checkpoint of ours or TensorFlow prefix to start from; empty: Glorot-uniform weights",
-        path=True,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class UNet2DConfig:
-    """A U-Net that tells classes of pixels in slices."""
-
-    kind: str = option(SLICES, "U-Net of slices", choices=(SLICES,))
-    classes: int = option(2, "Classes, background included")
-    depth: int = option(5, "Levels of resolution, each half as fine as the one before")
-    features: int = option(
-        16, "Feature maps of the first level, a multiple of 16; twice as many each level"
-    )
-    batch_norm: bool = option(True, "Normalise each convolution's output over the batch")
-    synchronised: bool = option(
-        False, "Statistics of that over all walkers' batches, instead of each walker's own"
-    )
-    dropout: float = option(0.0, "Share of the lowest level's outputs that training leaves out")
-    initial_weights: str = option(
-        "", "Checkpoint to start from; empty: He-normal weights", path=True
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class UNet3DConfig:
-    """A U-Net that predicts affinities: whether a voxel and the one before it along z, y, x are of the same object."""
-
-    kind: str = option(PATCHES, "U-Net of volumes", choices=(PATCHES,))
-    depth: int = option(4, "Levels of resolution")
-    features: int = option(
-        16, "Feature maps of the first level, a multiple of 16; twice as many each level"
-    )
-    kernels: tuple[Vec3, ...] = option(
-        ((3, 3, 3),), "Kernels (z, y, x) of 1 or 3: one for all levels, or one a level"
-    )
-    pools: tuple[Vec3, ...] = option(
-        ((2, 2, 2),), "Steps (z, y, x) from level to level: one for all, or depth - 1 of them"
-    )
-    batch_norm: bool = option(True, "Normalise each convolution's output over the batch")
-    synchronised: bool = option(
-        False, "Statistics of that over all walkers' batches, instead of each walker's own"
-    )
-    dropout: float = option(0.0, "Share of the lowest level's outputs that training leaves out")
-    initial_weights: str = option(
-        "", "Checkpoint to start from; empty: He-normal weights", path=True
-    )
 
 
 ModelConfig = FfnConfig | UNet2DConfig | UNet3DConfig
@@ -403,7 +376,7 @@ class Config:
     augmentation: AugmentationConfig = dataclasses.field(
         default=AugmentationConfig(), metadata={"kinds": (SLICES,)}
     )
-    model: FfnConfig | UNet2DConfig | UNet3DConfig = FfnConfig()
+    model: FfnConfig | UNet2DConfig | UNet3DConfig = dataclasses.field(default=FfnConfig())
     training: TrainingConfig = TrainingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
