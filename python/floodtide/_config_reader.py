@@ -23,7 +23,9 @@ def read(cls: type[T], document: Mapping[str, Any], where: str) -> T:
     """An instance of the dataclass `cls` from nested tables, as TOML gives them."""
     model = document.get("model", {})
     kind = model.get("kind", DEFAULT_KIND) if isinstance(model, Mapping) else DEFAULT_KIND
-    return _Reader(str(kind), where).build(cls, document, "")
+    reader = _Reader(str(kind), where)
+    reader.alternative(typing.get_args(typing.get_type_hints(cls)["model"]), "model")
+    return reader.build(cls, document, "")
 
 
 def applies(field: dataclasses.Field[Any], kind: str) -> bool:
@@ -86,7 +88,7 @@ class _Reader:
         if dataclasses.is_dataclass(expected):
             return self.build(typing.cast(type, expected), value, f"{key}.")
         if origin in (typing.Union, types.UnionType):
-            return self._convert(value, self._alternative(typing.get_args(expected), key), key)
+            return self._convert(value, self.alternative(typing.get_args(expected), key), key)
         if origin is tuple:
             arguments = typing.get_args(expected)
             if not isinstance(value, (list, tuple)):
@@ -106,7 +108,7 @@ class _Reader:
             )
         return _plain(value, expected, key, where)
 
-    def _alternative(self, alternatives: Sequence[Any], key: str) -> Any:
+    def alternative(self, alternatives: Sequence[Any], key: str) -> Any:
         """Which type of a union a value has: a network's by its kind, otherwise the one that is not None."""
         some = [alternative for alternative in alternatives if alternative is not type(None)]
         if not dataclasses.is_dataclass(some[0]):

@@ -36,8 +36,11 @@ class Segmentation:
         size = self._samples.shape[1:] if slices else self._samples.shape
         self.model.forward(np.zeros((1, *size), np.float32))  # plans, which chooses kernels
         held_out = held_out_samples(config)
-        if slices and held_out is not None:
-            _core.data.require_different_patients(self._samples, held_out)
+        if slices:
+            _check_masks(self._samples)
+            if held_out is not None:
+                _check_masks(held_out)
+                _core.data.require_different_patients(self._samples, held_out)
         self.validation = None if held_out is None else Validation(held_out)
 
     def new_model(self) -> nn.UNet:
@@ -131,6 +134,12 @@ class _Scores:
             "dice_patients": groups,
             "dice_everything": self._scores["dice_everything"][number],
         }
+
+
+def _check_masks(slices: Any) -> None:
+    """Look at this rank's share of the masks, rather than stop when a wrong one comes up."""
+    rank, ranks, total = _comm.rank(), _comm.size(), slices.fixed_size
+    slices.check_masks(total * rank // ranks, total * (rank + 1) // ranks, None)
 
 
 def build_model(config: Config) -> nn.UNet:

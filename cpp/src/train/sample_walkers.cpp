@@ -159,6 +159,7 @@ nn::UNetBatch SampleWalkers::batch_of(std::int64_t first, std::int64_t count) {
 
 void SampleWalkers::compute(std::span<float> gradients, double scale, const nn::OnReady& on_ready,
                             const nn::SumOverRanks& sum) {
+  if (prepared_ == 0) return;  // on all ranks: epochs end in the same step for all walkers
   const ScopedTimer timer(metrics().compute_s);
   report_ = network_.loss_and_gradients(batch_of(0, prepared_), loss_, gradients, scale, on_ready, sum);
 }

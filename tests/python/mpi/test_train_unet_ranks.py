@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""U-Nets trained by ranks: the number of ranks changes nothing but the speed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import tomli_w
+from launch import mpiexec
+from training_slices import document, write_slices
+
+from floodtide import nn
+from floodtide.rundir import read_log
+
+
+def trained(folder: Path, ranks: int, **sections: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The network after six steps of two walkers on that many ranks, by the command line."""
+    run = folder / f"{ranks}"
+    sections["run"] = {"dir": str(run)}
+    file = folder / f"{ranks}.toml"
+    file.write_text(tomli_w.dumps(document(folder, **sections)))
+    result = mpiexec(ranks, ["-m", "floodtide", "train", str(file)], timeout_s=120)
+    assert result.status == 0, result.stderr
+    return nn.load(run / "checkpoints" / "step-6.h5").state_dict()
+
+
+def scores(folder: Path, ranks: int) -> list[Any]:
+    records = read_log(folder / f"{ranks}" / "log.jsonl")
+    return [
+        {key: record[key] for key in ("step", "classes", "cross_entropy", "patients")}
+        for record in records
+        if record["kind"] == "validation"
+    ]
+
+
+def test_walkers_give_the_same_bits_and_scores_on_one_and_on_two_ranks(tmp_path: Path) -> None:
+    write_slices(tmp_path)
+    one, two = (trained(tmp_path, ranks, comm={"exactness": "workers"}) for ranks in (1, 2))
+    for name, array in one.items():
+        np.testing.assert_array_equal(two[name], array, err_msg=name)
+    assert len(scores(tmp_path, 1)) == 2
+    assert scores(tmp_path, 2) == scores(tmp_path, 1)
+
+
+def test_a_dice_over_the_batch_does_not_depend_on_how_it_is_split(tmp_path: Path) -> None:
+    write_slices(tmp_path)
+    sections = {
+        "training": {"dice": "batch", "loss": "dice"},
+        "model": {"synchronised": True},
+        "optimizer": {"name": "sgd", "lr": 0.1},
+    }
+    one, two = (trained(tmp_path, ranks, **sections) for ranks in (1, 2))
+    for name, array in one.items():
+        scale = max(float(np.linalg.norm(array)), 1e-3)
+        assert np.linalg.norm(two[name] - array) < 1e-4 * scale, name
+
+
+def test_a_wrong_mask_that_one_rank_sees_ends_all_with_its_words(tmp_path: Path) -> None:
+    with h5py.File(write_slices(tmp_path), "a") as file:
+        file["mask"][11, 0, 0] = 9  # in the last rank's share
+    path = tmp_path / "run.toml"
+    sections: dict[str, Any] = {"validation": {"share": 0.0, "every": 0}}
+    path.write_text(tomli_w.dumps(document(tmp_path, **sections)))
+    result = mpiexec(2, ["-m", "floodtide", "train", str(path)])
+    assert result.status == 2, result.stderr
+    ours = [line for line in result.stderr.splitlines() if "floodtide" in line]
+    assert len(ours) == 1
+    assert "slice 11 has class 9" in ours[0]
