@@ -10,7 +10,6 @@ namespace {
 using std::chrono::microseconds;
 
 constexpr microseconds kSpin{50};
-constexpr microseconds kYield{1000};
 constexpr microseconds kLongestSleep{1000};
 constexpr int kShareOfWait = 16;  // a sleep lasts this part of the time waited so far
 constexpr std::chrono::milliseconds kOnWaitPeriod{50};
@@ -21,7 +20,7 @@ void Backoff::pause() {
   const auto now = Clock::now();
   const auto waited = std::chrono::duration_cast<microseconds>(now - start_);
   if (waited < kSpin) return;
-  if (waited < kYield) {
+  if (waited < patience_) {
     std::this_thread::yield();
     return;
   }

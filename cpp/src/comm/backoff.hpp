@@ -11,8 +11,10 @@ namespace floodtide::comm {
 /// with the time waited, so that the delay which they add stays a small part of it.
 class Backoff {
  public:
-  /// on_wait is called every 50 ms or so; it may be empty.
-  explicit Backoff(const std::function<void()>& on_wait) : on_wait_(on_wait), start_(Clock::now()), next_call_(start_) {}
+  /// Before it sleeps it lets others run for `patience`: longer where nothing else is to be done than to wait for something
+  /// that is near. on_wait is called every 50 ms or so; it may be empty.
+  explicit Backoff(const std::function<void()>& on_wait, std::chrono::microseconds patience = kPatience)
+      : on_wait_(on_wait), patience_(patience), start_(Clock::now()), next_call_(start_) {}
 
   /// To be called after a look that found nothing. Throws what on_wait throws.
   void pause();
@@ -21,8 +23,10 @@ class Backoff {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::microseconds kPatience{1000};
 
   const std::function<void()>& on_wait_;
+  std::chrono::microseconds patience_;
   Clock::time_point start_;
   Clock::time_point next_call_;
 };

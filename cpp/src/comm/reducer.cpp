@@ -2,6 +2,7 @@
 #include "floodtide/comm/reducer.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -16,6 +17,10 @@
 
 namespace floodtide::comm {
 namespace {
+
+// A caller that has finished its pass does nothing but wait for the last bucket, a few milliseconds: sleeps would add a tenth
+// to them.
+constexpr std::chrono::microseconds kPatience{5000};
 
 constexpr std::int64_t kFloatBytes = sizeof(float);
 
@@ -164,7 +169,7 @@ struct Reducer::Impl {
 
   void wait() {
     const ScopedTimer timer(exposed_s);
-    Backoff backoff(comm.on_wait());
+    Backoff backoff(comm.on_wait(), kPatience);
     while (true) {
       {
         const std::lock_guard lock(mutex);
