@@ -67,7 +67,7 @@ struct ExampleSource::Impl {
   std::optional<CoordinatesFile> coordinates;
   std::vector<std::int64_t> coordinate_sources;  // source of each volume of the coordinates file
   std::atomic<double> load_delay_s = 0;
-  std::optional<Deal> deal;                      // always set once constructed
+  std::optional<Deal> deal;  // always set once constructed
 
   [[nodiscard]] Deal::Place place(const Cursor& cursor) const { return deal->place(cursor.walker, cursor.epoch, cursor.index); }
 

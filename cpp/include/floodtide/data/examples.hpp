@@ -94,8 +94,8 @@ class BasicPrefetcher {
  public:
   using Item = decltype(std::declval<const Stream&>().load(Cursor{}));
 
-  /// One slot for each cursor, the first item that it delivers; `depth` items are read ahead for each slot, `readers` of them at
-  /// a time over all slots. Depth 0 reads an item when it is asked for. `source` must outlive the prefetcher. Throws
+  /// One slot for each cursor, the first item that it delivers; `depth` items are read ahead for each slot, `readers` of them
+  /// at a time over all slots. Depth 0 reads an item when it is asked for. `source` must outlive the prefetcher. Throws
   /// Error(invalid_argument) for a negative depth or no reader, Error(out_of_range) for a walker that does not exist.
   BasicPrefetcher(const Stream& source, std::vector<Cursor> cursors, int depth, int readers);
   /// Stops every reader after the item it is reading.

@@ -18,8 +18,8 @@ inline constexpr std::int64_t kCheckpointVersion = 1;
 inline constexpr const char* kParametersGroup = "parameters";
 inline constexpr const char* kAverageGroup = "average";
 
-/// What kind of network a checkpoint holds: "ffn" or "unet". Throws Error(invalid_file) if the file is no checkpoint, or of another
-/// version.
+/// What kind of network a checkpoint holds: "ffn" or "unet". Throws Error(invalid_file) if the file is no checkpoint, or of
+/// another version.
 [[nodiscard]] std::string network_kind(const data::Hdf5File& file);
 
 /// Writes attributes and parameters into a file that is being created.
