@@ -229,7 +229,7 @@ def test_the_command_line_normalises_where_the_checkpoint_does_not_say_how(folde
         ("absent", "image.h5:raw", [], "neither a checkpoint nor a run directory"),
         ("text.h5", "image.h5:raw", [], "text.h5"),
         ("run", "absent.h5:raw", [], "absent.h5"),
-        ("run", "image.h5:flat", [], "3"),
+        ("run", "image.h5:flat", [], "expected three (z, y, x)"),
         ("run", "image.h5:raw", ["--box", "0:5,0:1,0:1"], "is not inside"),
         ("run", "image.h5:raw", ["--context", "1"], "expected z,y,x"),
         ("run", "image.h5:raw", ["--memory", "0.01"], "expected more memory"),
