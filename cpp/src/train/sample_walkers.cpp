@@ -207,8 +207,11 @@ void SampleWalkers::count(const nn::LossReport& report) {
     metrics().false_negative += std::llround(counts.false_negatives);
     positive += std::llround(counts.true_positives + counts.false_positives + counts.false_negatives);
   }
-  const std::int64_t channels = network_.options().classes - static_cast<std::int64_t>(first);
-  metrics().true_negative += channels * (images_.size() / local() * prepared_) - positive;
+  const auto channels = network_.options().classes - static_cast<std::int64_t>(first);
+  // Targets of weight 0 are not counted; a pass has all walkers' samples or none.
+  const std::int64_t all =
+      weights_.size() > 0 ? std::ranges::count_if(weights_.span(), [](float w) { return w > 0; }) : channels * images_.size();
+  metrics().true_negative += all - positive;
 }
 
 Walkers::Position SampleWalkers::position(std::int64_t slot) const {

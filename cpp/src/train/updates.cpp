@@ -9,11 +9,6 @@
 #include "floodtide/comm/collectives.hpp"
 
 namespace floodtide::train {
-namespace {
-
-constexpr float kStatisticsDecay = 0.9F;  // PyTorch's default for batch normalisation
-
-}  // namespace
 
 ParameterUpdates::ParameterUpdates(std::span<float> parameters, const ParameterLayout& layout,
                                    std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,
@@ -58,7 +53,8 @@ void ParameterUpdates::require_finite(std::span<const float> gradients, std::int
 
 void ParameterUpdates::update_statistics(std::span<const float> seen) {
   const std::span<float> moving = parameters_.last(seen.size());
-  for (std::size_t i = 0; i < seen.size(); ++i) moving[i] = kStatisticsDecay * moving[i] + (1 - kStatisticsDecay) * seen[i];
+  constexpr auto share = static_cast<float>(kStatisticsMomentum);
+  for (std::size_t i = 0; i < seen.size(); ++i) moving[i] = (1 - share) * moving[i] + share * seen[i];
 }
 
 // The first steps count more: an average that remembers the initial parameters for 1 / (1 - decay) steps is of no use.

@@ -15,6 +15,13 @@ ROOT = Path(__file__).resolve().parents[3]
 STEPS = 150  # as the notebook says
 
 
+@pytest.fixture(autouse=True)
+def _ranks() -> None:
+    """Both notebooks end with ranks of their own."""
+    if not Path(sys.executable).with_name("mpiexec").exists() or not _launch.plugins():
+        pytest.skip("no mpiexec or no MPI plug-in (pip install 'floodtide[mpi]')")
+
+
 def run(name: str, folder: Path) -> tuple[int, str]:
     """Number of pictures and what was printed."""
     import nbclient
@@ -33,8 +40,6 @@ def run(name: str, folder: Path) -> tuple[int, str]:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of nbclient's own event loop
 def test_the_notebook_runs_and_shows_pictures(tmp_path: Path) -> None:
-    if not Path(sys.executable).with_name("mpiexec").exists() or not _launch.plugins():
-        pytest.skip("no mpiexec or no MPI plug-in (pip install 'floodtide[mpi]')")
     pictures, printed = run("examples/notebook.ipynb", tmp_path)
     assert pictures == 4
     assert "adapted Rand error" in printed
@@ -47,8 +52,6 @@ def test_the_notebook_runs_and_shows_pictures(tmp_path: Path) -> None:
 def test_the_notebook_of_slices_runs(
     tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not Path(sys.executable).with_name("mpiexec").exists() or not _launch.plugins():
-        pytest.skip("no mpiexec or no MPI plug-in (pip install 'floodtide[mpi]')")
     monkeypatch.setenv("FLOODTIDE_DATA", str(data_folder))
     pictures, printed = run("examples/liver.ipynb", tmp_path)
     assert pictures == 3

@@ -55,8 +55,6 @@ struct UNetBatch {
 /// Source: Ronneberger et al., MICCAI 2015; Çiçek et al., MICCAI 2016; Ioffe and Szegedy, ICML 2015.
 class UNet {
  public:
-  static constexpr double kStatisticsMomentum = 0.1;
-
   /// Convolutions before a ReLU: normal numbers of variance 2 / (taps * in) (He et al., ICCV 2015), transposed and last
   /// convolution: 1 / in. Biases and shifts 0, scales 1. Throws Error(invalid_argument) for options outside their ranges.
   explicit UNet(const UNetOptions& options);

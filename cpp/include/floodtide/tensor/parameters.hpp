@@ -11,6 +11,10 @@
 
 namespace floodtide {
 
+/// Share by which statistics (ParameterLayout::add_statistic) move towards what a pass saw; PyTorch's default for batch
+/// normalisation.
+inline constexpr double kStatisticsMomentum = 0.1;
+
 /// Where each named array of a network lies in one contiguous float buffer. Gradients and optimizer moments use the same
 /// layout, so that one span reaches them all: one allreduce, one update.
 class ParameterLayout {
