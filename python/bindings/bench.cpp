@@ -61,7 +61,7 @@ py::dict scaling_row(const bench::Scaling& scaling, int ranks, const bench::Samp
   row.best_peak_gflops = scaling.peak_flops * ranks / peak.quantile(0.0) * 1e-9;
   py::dict result = to_dict(row);
   result["ranks"] = ranks;
-  result["fovs_per_s"] = ranks / steps.quantile(0.5);
+  result["steps_per_s"] = ranks / steps.quantile(0.5);
   return result;
 }
 
@@ -113,17 +113,17 @@ void register_bench(py::module_& m) {
       py::arg("seconds"), py::arg("against"), "The three passes of a convolution on the threads in use.");
   module.def(
       "scaling",
-      [](comm::Communicator& communicator, int depth, const Vec3& fov, int features, double seconds,
-         const std::string& algorithm) {
-        nn::FfnOptions options;
-        options.depth = depth;
-        options.fov = fov;
-        options.deltas = {0, 0, 0};
-        options.features = features;
+      [](comm::Communicator& communicator, const std::string& network, int depth, const Vec3& size, int features,
+         std::int64_t batch, double seconds, const std::string& algorithm) {
         bench::Scaling result;
         {
           const py::gil_scoped_release unlocked;
-          result = bench::measure_scaling(communicator, options, seconds, algorithm);
+          const std::unique_ptr<bench::Workload> workload =
+              network == "unet2d"
+                  ? bench::unet_workload({.depth = depth, .features = features}, size, batch, communicator.rank())
+                  : bench::ffn_workload({.depth = depth, .fov = size, .deltas = {0, 0, 0}, .features = features},
+                                        communicator.rank());
+          result = bench::measure_scaling(communicator, *workload, seconds, algorithm);
         }
         py::list rows;
         rows.append(scaling_row(result, 1, result.alone, result.peak_alone));
@@ -134,7 +134,8 @@ void register_bench(py::module_& m) {
         rows.append(all);
         return rows;
       },
-      py::arg("communicator"), py::arg("depth"), py::arg("fov"), py::arg("features"), py::arg("seconds"), py::arg("algorithm"),
+      py::arg("communicator"), py::arg("network"), py::arg("depth"), py::arg("size"), py::arg("features"), py::arg("batch"),
+      py::arg("seconds"), py::arg("algorithm"),
       "Collective: training steps of one rank and of all ranks, beside the peak of as many.");
   module.def(
       "conv_kernels",

@@ -226,7 +226,8 @@ class ProcessSet:
     """Some ranks that communicate among themselves, so that several trainings share one job.
 
     Making one is Collective: all ranks with the same list (also those outside of it), or all ranks
-    of the mpi4py communicator. Then `process_set=` of every collective takes it, on its members.
+    of the mpi4py communicator. Then `process_set=` of every collective takes it, on its members. In a
+    `with` block the members are all ranks there are: a trainer that is made and run there is theirs.
     """
 
     def __init__(self, ranks: Iterable[int] | Any) -> None:
@@ -243,6 +244,7 @@ class ProcessSet:
         everyone = current()
         mpi4py = _launch.mpi4py()
         self._comm: Any = None
+        self._outer: list[tuple[Any, tuple[int, int, int, int]]] = []
         self.ranks: tuple[int, ...] = ()
         """The members, by their rank among all ranks; empty outside of an mpi4py communicator."""
         if mpi4py is not None and isinstance(ranks, mpi4py.Comm):
@@ -304,6 +306,20 @@ class ProcessSet:
                 f"rank {rank()} is not in the process set of ranks {list(self.ranks)}"
             )
         return self._comm
+
+    def __enter__(self) -> ProcessSet:
+        """Have the members be all ranks until the block ends. Collective over them.
+
+        Raises:
+            InvalidArgumentError: If this rank is not a member.
+        """
+        own = self.communicator()
+        self._outer.append((current(), _state.local_ranks))
+        replace(own)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _state.comm, _state.local_ranks = self._outer.pop()
 
 
 @contextlib.contextmanager

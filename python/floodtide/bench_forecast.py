@@ -59,7 +59,8 @@ class Setting:
 def forecast(setting: Setting) -> Iterator[Row]:
     """Train on one rank, predict trainings on more, and time those.
 
-    *training*: every rank computes; ranks share the cores, which the prediction divides among them. *synchronous*,
+    *training*: every rank computes; ranks share the cores, which the prediction divides among them. The training of one
+    rank that it starts from has a like one beside it on every other core, because they share memory. *synchronous*,
     *drop*, *carry*: the network is so small that next to nothing is computed, but every rank sleeps for a time drawn
     anew in each step, so that ranks wait for each other however few cores there are; in the last two, updates take
     the first ranks but one (`comm.mode = "partial"`, `comm.late`).
@@ -78,7 +79,7 @@ def forecast(setting: Setting) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="floodtide-forecast-") as folder:
         trainings = _Trainings(Path(folder), setting)
         for _ in range(setting.rounds):
-            alone = trainings.computing(1)
+            alone = trainings.computing_alone()
             idle = trainings.sleeping(1, "synchronous", sleep_s=0.0)
             for name in names:
                 mode, ranks = name
@@ -121,8 +122,21 @@ class _Trainings:
             min_size=10,
         )
 
+    def computing_alone(self) -> simulate.Calibration:
+        """One of the trainings of one rank on all cores at once, which log every step."""
+        documents = [
+            self._computing_document(log_every_s=0.0) for _ in range(_core.available_cores())
+        ]
+        run(_train_apart, len(documents), [documents])
+        return simulate.calibrate(Path(documents[0]["run"]["dir"]))
+
     def computing(self, ranks: int) -> simulate.Calibration:
-        """A training on so many ranks, which logs every step if it is one."""
+        """A training on so many ranks."""
+        document = self._computing_document(log_every_s=1.0)
+        run(_train, ranks, [document])
+        return simulate.calibrate(Path(document["run"]["dir"]))
+
+    def _computing_document(self, log_every_s: float) -> dict[str, Any]:
         setting = self._setting
         model = {
             "depth": setting.depth,
@@ -130,9 +144,7 @@ class _Trainings:
             "fov": [setting.fov] * 3,
             "deltas": [setting.fov // 4] * 3,
         }
-        document = self._document(model, log_every_s=0.0 if ranks == 1 else 1.0)
-        run(_train, ranks, [document])
-        return simulate.calibrate(Path(document["run"]["dir"]))
+        return self._document(model, log_every_s)
 
     def sleeping(self, ranks: int, mode: str, *, sleep_s: float) -> float:
         """Seconds of an update of ranks that sleep."""
@@ -166,6 +178,13 @@ class _Trainings:
 
 def _train(document: dict[str, Any]) -> None:
     Trainer(config.from_dict(document)).run()
+
+
+def _train_apart(documents: list[dict[str, Any]]) -> None:
+    """Each rank trains on its own."""
+    own = [_comm.ProcessSet([rank]) for rank in range(_comm.size())][_comm.rank()]
+    with own:
+        _train(documents[own.ranks[0]])
 
 
 def _train_and_sleep(document: dict[str, Any], sleep_s: float, sigma: float) -> float:

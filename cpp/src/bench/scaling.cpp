@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <span>
+#include <utility>
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/random.hpp"
@@ -16,42 +17,80 @@ namespace {
 constexpr double kLearningRate = 1e-3;
 constexpr float kClip = 0.7F;
 
-// A step on random data: it does the work of training, and its result is not looked at.
-class Step {
+class FfnWorkload final : public Workload {
  public:
-  Step(const nn::FfnOptions& options, comm::Communicator& communicator, const std::string& algorithm)
-      : network_(options),
-        optimizer_(optim::make_optimizer("adam", {}, network_.layout().size())),
-        gradients_(network_.layout().size()),
-        image_(options.fov),
-        logits_(options.fov),
-        labels_(options.fov),
-        updated_(options.fov),
-        communicator_(communicator),
-        algorithm_(algorithm) {
-    Philox random(1, static_cast<std::uint64_t>(communicator.rank()));
+  FfnWorkload(const nn::FfnOptions& options, Philox& random)
+      : network_(options), image_(options.fov), logits_(options.fov), labels_(options.fov), updated_(options.fov) {
     for (float& x : image_.span()) x = static_cast<float>(random.normal());
     for (float& x : labels_.span()) x = random.uniform() < 0.5 ? 0.05F : 0.95F;
     std::ranges::fill(logits_.span(), -2.944439F);
   }
 
-  void run(bool with_others) {
-    std::ranges::fill(gradients_.span(), 0.0F);
+  void pass(std::span<float> gradients) override {
     nn::FfnExample example{image_.view(), logits_.view(), updated_.view(), labels_.view(), {}};
-    network_.loss_and_gradients({&example, 1}, gradients_.span(), 1.0);
-    if (with_others) comm::allreduce(communicator_, gradients_.span(), comm::ReduceOp::sum, algorithm_);
-    optim::clip_entries(gradients_.span(), kClip);
-    optimizer_->step(network_.parameters(), gradients_.span(), kLearningRate);
-    network_.parameters_changed();
+    network_.loss_and_gradients({&example, 1}, gradients, 1.0);
   }
-
-  [[nodiscard]] double flops() const { return network_.step_flops(network_.options().fov); }
+  [[nodiscard]] const ParameterLayout& layout() const noexcept override { return network_.layout(); }
+  [[nodiscard]] std::span<float> parameters() noexcept override { return network_.parameters(); }
+  void parameters_changed() noexcept override { network_.parameters_changed(); }
+  [[nodiscard]] double flops() const noexcept override { return network_.step_flops(network_.options().fov); }
 
  private:
   nn::Ffn network_;
+  Tensor<float, 3> image_, logits_, labels_, updated_;
+};
+
+class UNetWorkload final : public Workload {
+ public:
+  UNetWorkload(const nn::UNetOptions& options, const Vec3& size, std::int64_t batch, Philox& random)
+      : network_(options), images_({batch, size[0], size[1], size[2], 1}), labels_({batch, size[0], size[1], size[2]}) {
+    for (float& x : images_.span()) x = static_cast<float>(random.normal());
+    for (std::uint8_t& x : labels_.span()) x = random.uniform() < 0.3 ? 1 : 0;
+  }
+
+  void pass(std::span<float> gradients) override {
+    nn::UNetBatch batch{images_.view(), {labels_.view(), {}, {}}, 1, {}, {}};
+    network_.loss_and_gradients(batch, {}, gradients, 1.0 / static_cast<double>(images_.shape()[0]));
+  }
+  [[nodiscard]] const ParameterLayout& layout() const noexcept override { return network_.layout(); }
+  [[nodiscard]] std::span<float> parameters() noexcept override { return network_.parameters(); }
+  void parameters_changed() noexcept override { network_.parameters_changed(); }
+  [[nodiscard]] double flops() const noexcept override {
+    const Shape<5>& shape = images_.shape();
+    return static_cast<double>(shape[0]) * network_.step_flops({shape[1], shape[2], shape[3]});
+  }
+
+ private:
+  nn::UNet network_;
+  Tensor<float, 5> images_;
+  Tensor<std::uint8_t, 4> labels_;
+};
+
+// A step does the work of training, and its result is not looked at.
+class Step {
+ public:
+  Step(Workload& workload, comm::Communicator& communicator, const std::string& algorithm)
+      : workload_(workload),
+        optimizer_(optim::make_optimizer("adam", {}, workload.layout().trained_size())),
+        gradients_(workload.layout().size()),
+        communicator_(communicator),
+        algorithm_(algorithm) {}
+
+  void run(bool with_others) {
+    std::ranges::fill(gradients_.span(), 0.0F);
+    workload_.pass(gradients_.span());
+    if (with_others) comm::allreduce(communicator_, gradients_.span(), comm::ReduceOp::sum, algorithm_);
+    const auto trained = static_cast<std::size_t>(workload_.layout().trained_size());
+    const std::span<float> gradients = gradients_.span().first(trained);
+    optim::clip_entries(gradients, kClip);
+    optimizer_->step(workload_.parameters().first(trained), gradients, kLearningRate);
+    workload_.parameters_changed();
+  }
+
+ private:
+  Workload& workload_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   AlignedBuffer<float> gradients_;
-  Tensor<float, 3> image_, logits_, labels_, updated_;
   comm::Communicator& communicator_;
   std::string algorithm_;
 };
@@ -64,11 +103,20 @@ double seconds_of(const std::function<void()>& work) {
 
 }  // namespace
 
-Scaling measure_scaling(comm::Communicator& communicator, const nn::FfnOptions& options, double seconds,
-                        const std::string& algorithm) {
+std::unique_ptr<Workload> ffn_workload(const nn::FfnOptions& options, int rank) {
+  Philox random(1, static_cast<std::uint64_t>(rank));
+  return std::make_unique<FfnWorkload>(options, random);
+}
+
+std::unique_ptr<Workload> unet_workload(const nn::UNetOptions& options, const Vec3& size, std::int64_t batch, int rank) {
+  Philox random(1, static_cast<std::uint64_t>(rank));
+  return std::make_unique<UNetWorkload>(options, size, batch, random);
+}
+
+Scaling measure_scaling(comm::Communicator& communicator, Workload& workload, double seconds, const std::string& algorithm) {
   Scaling result;
   Peak peak(active_isa());
-  Step step(options, communicator, algorithm);
+  Step step(workload, communicator, algorithm);
   const bool first = communicator.rank() == 0;
   step.run(false);  // warm-up: plans memory
   step.run(true);
@@ -90,7 +138,7 @@ Scaling measure_scaling(comm::Communicator& communicator, const nn::FfnOptions& 
     more = result.alone.size() < kLeastSamples || result.alone.total_s() < seconds;  // the same on all ranks: times are
   }
   result.peak_flops = peak.flops();
-  result.step_flops = step.flops();
+  result.step_flops = workload.flops();
   return result;
 }
 

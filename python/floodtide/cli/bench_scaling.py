@@ -11,6 +11,11 @@ import click
 from floodtide.cli.bench import Numbers, row_options, seconds_option
 from floodtide.cli.bench_ranks import start_ranks
 
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "ffn": {"depth": 9, "size": (33, 33, 33), "features": 32, "batch": 1},
+    "unet2d": {"depth": 5, "size": (1, 240, 240), "features": 16, "batch": 8},
+}
+
 
 @click.command()
 @click.option(
@@ -24,18 +29,20 @@ from floodtide.cli.bench_ranks import start_ranks
     help="Threads of each rank.",
 )
 @click.option(
-    "--depth",
-    type=click.IntRange(min=1),
-    default=9,
+    "--network",
+    type=click.Choice(list(DEFAULTS)),
+    default="ffn",
     show_default=True,
-    help="Modules of the network.",
+    help="What is trained.",
 )
 @click.option(
-    "--fov", type=Numbers(3), default="33", show_default=True, help="Field of view, z,y,x."
+    "--depth", type=click.IntRange(min=1), help="Modules (default 9) or, of a U-Net, levels (5)."
 )
 @click.option(
-    "--features", type=click.IntRange(min=1), default=32, show_default=True, help="Feature maps."
+    "--size", type=Numbers(3), help="Field of view (default 33) or slices (1,240,240), z,y,x."
 )
+@click.option("--features", type=click.IntRange(min=1), help="Feature maps (default 32; 16).")
+@click.option("--batch", type=click.IntRange(min=1), help="Slices of a rank (default 8).")
 @click.option(
     "--algorithm", default="ring", show_default=True, help="Allreduce, as `comm.algorithm`."
 )
@@ -44,23 +51,31 @@ from floodtide.cli.bench_ranks import start_ranks
 def command(
     ranks: int,
     threads: int,
-    depth: int,
-    fov: tuple[int, int, int],
-    features: int,
+    network: str,
     algorithm: str,
     seconds: float,
+    **options: Any,
 ) -> Iterable[dict[str, Any]]:
     """Time training steps of one rank alone and of all ranks, beside the peak of one and of all.
 
-    Starts its ranks with mpiexec unless it is itself started by mpiexec. A row of several ranks has
-    `speedup` (throughput over one rank's), `peak_speedup` (the multiply-add loop's) and
-    `share_of_peak_speedup` (the first over the second).
+    Starts its ranks with mpiexec unless it is itself started by mpiexec. `steps_per_s` counts the steps of
+    all ranks. A row of several ranks has `speedup` (throughput over one rank's), `peak_speedup` (the
+    multiply-add loop's) and `share_of_peak_speedup` (the first over the second).
 
-    Example: floodtide bench scaling --ranks 2 --json
+    \b
+    Example:
+      floodtide bench scaling --ranks 2 --json
+      floodtide bench scaling --network unet2d
     """
     from floodtide import _comm, _core, bench
 
+    if network == "ffn" and options["batch"]:
+        raise click.UsageError("--batch is of U-Nets; a rank's step is one field of view")
+    given = {name: value for name, value in options.items() if value}
+    settings = DEFAULTS[network] | given
     start_ranks("scaling", ranks)
     with bench.threads(threads):
-        rows = _core.bench.scaling(_comm.current(), depth, list(fov), features, seconds, algorithm)
+        rows = _core.bench.scaling(
+            _comm.current(), network=network, seconds=seconds, algorithm=algorithm, **settings
+        )
         return [bench.stamped(row) for row in rows] if _comm.rank() == 0 else []

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example driver script trains on several ranks."""
+"""The example scripts that start ranks."""
 
 from __future__ import annotations
 
+import runpy
+import sys
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 import tomli_w
 from launch import mpiexec
@@ -23,3 +27,31 @@ def test_the_driver_script_trains_and_reports_on_rank_0(tmp_path: Path) -> None:
     assert result.status == 0, result.stderr
     assert (tmp_path / "run/checkpoints/step-4.h5").is_file()
     assert [line for line in result.stdout.splitlines() if line.startswith("step 4: loss ")]
+
+
+def test_the_study_of_workers_trains_and_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(1)
+    (tmp_path / "msd_liver_ct").mkdir()
+    for name, first, n in (("train", 0, 8), ("validation", 8, 2)):
+        with h5py.File(tmp_path / "msd_liver_ct" / f"liver_{name}.h5", "w") as file:
+            masks = np.zeros((n, 32, 32), np.uint8)
+            masks[:, 8:20, 4:25] = 1
+            file["image"] = (100 * masks + random.integers(0, 50, masks.shape)).astype(np.uint8)
+            file["mask"] = masks
+            file["patient"] = np.arange(first, first + n, dtype=np.int32)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLOODTIDE_DATA", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["liver_workers.py", "--workers", "2", "--epochs", "4"])
+    runpy.run_path(str(ROOT / "examples/liver_workers.py"), run_name="__main__")
+    folder = tmp_path / "runs/liver_workers"
+    with h5py.File(folder / "train.h5") as file:
+        assert file["image"].shape == (8, 16, 16)
+        assert (file["mask"][:, 4:10, 2:12] == 1).all()
+    assert (folder / "one/checkpoints/step-16.h5").is_file()
+    for rule in ("linear", "linear_warmup", "sqrt_warmup"):
+        assert (folder / f"{rule}-2/checkpoints/step-8.h5").is_file()
+        assert (folder / f"{rule}.html").is_file()
+        assert (folder / rule / "speed_up.svg").is_file()
+    assert (folder / "rules.svg").is_file()

@@ -70,6 +70,30 @@ def test_two_walkers_give_the_same_on_one_and_two_ranks(folder: Path) -> None:
     assert_equal(one, library)
 
 
+def test_process_sets_train_apart_from_each_other(folder: Path) -> None:
+    alone = [train(folder, f"alone{seed}", 2, run={"seed": seed}) for seed in (0, 1)]
+    files = [configuration(folder, f"apart{seed}", run={"seed": seed}) for seed in (0, 1)]
+    program = f"""
+import floodtide as ft
+from floodtide import config
+from floodtide.train import Trainer
+ft.init()
+halves = [ft.ProcessSet([0, 2]), ft.ProcessSet([1, 3])]
+number = ft.rank() % 2
+with halves[number]:
+    assert ft.size() == 2
+    Trainer(config.load({files!r}[number])).run()
+assert ft.size() == 4
+ft.barrier()
+"""
+    result = mpiexec(4, ["-c", program])
+    assert result.status == 0, result.stderr
+    for seed in (0, 1):
+        apart = parameters(folder / f"apart{seed}" / "checkpoints" / "step-50.h5")
+        assert_equal(apart, alone[seed])
+    assert any((alone[0][name] != alone[1][name]).any() for name in alone[0])
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_resumed_run_has_the_bits_of_the_uninterrupted_one(folder: Path, ranks: int) -> None:
     whole = train(folder, f"whole{ranks}", ranks, training={"steps": 40, "walkers": 4})

@@ -43,9 +43,9 @@ def test_the_example_configurations_are_valid(path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("FLOODTIDE_DATA", "/data")
     loaded = config.load(path)
     if loaded.model.kind == config.SLICES:
-        assert [stack.patients for stack in loaded.data.slices] == [
-            "/data/msd_liver_ct/liver_train.h5:patient"
-        ]
+        folder = {"liver": "/data/msd_liver_ct/liver_", "liver_workers": "runs/liver_workers/"}
+        expected = f"{folder[path.stem]}train.h5:patient"
+        assert [stack.patients for stack in loaded.data.slices] == [expected]
         return
     expected = "synthetic" if path.stem == "modes" else "training_sample2"
     assert [volume.name for volume in loaded.data.volumes] == [expected]

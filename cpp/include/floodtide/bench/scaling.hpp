@@ -1,14 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
 #include "floodtide/base/isa.hpp"
 #include "floodtide/bench/measure.hpp"
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/nn/ffn.hpp"
+#include "floodtide/nn/unet.hpp"
 
 namespace floodtide::bench {
 
-/// Training steps (one field of view a rank, allreduce, Adam) on one rank alone and on all ranks at once, and the FMA peak
+/// What each rank computes in a step that is timed, on random data.
+class Workload {
+ public:
+  Workload() = default;
+  Workload(const Workload&) = delete;
+  Workload& operator=(const Workload&) = delete;
+  virtual ~Workload() = default;
+  /// Forward and backward; adds to `gradients`, in the order of layout().
+  virtual void pass(std::span<float> gradients) = 0;
+  [[nodiscard]] virtual const ParameterLayout& layout() const noexcept = 0;
+  [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
+  virtual void parameters_changed() noexcept = 0;
+  /// Floating-point operations of a pass, as direct convolution.
+  [[nodiscard]] virtual double flops() const noexcept = 0;
+};
+
+/// One field of view.
+[[nodiscard]] std::unique_ptr<Workload> ffn_workload(const nn::FfnOptions& options, int rank);
+/// `batch` images of that size, one channel and two classes; Dice and cross-entropy.
+[[nodiscard]] std::unique_ptr<Workload> unet_workload(const nn::UNetOptions& options, const Vec3& size, std::int64_t batch,
+                                                      int rank);
+
+/// Training steps (a pass on each rank, allreduce, Adam) on one rank alone and on all ranks at once, and the FMA peak
 /// likewise, in turn, so that all four see the same machine.
 struct Scaling {
   Samples alone;       ///< seconds of a step of rank 0 while the other ranks sleep
@@ -25,7 +53,7 @@ struct Scaling {
 
 /// Collective: measures until each of the four has kLeastSamples samples and `seconds` have passed in the steps of rank 0
 /// alone. Every rank gets the result. All ranks use num_threads() threads. Throws on all ranks if one fails.
-[[nodiscard]] Scaling measure_scaling(comm::Communicator& communicator, const nn::FfnOptions& options, double seconds,
+[[nodiscard]] Scaling measure_scaling(comm::Communicator& communicator, Workload& workload, double seconds,
                                       const std::string& algorithm);
 
 }  // namespace floodtide::bench

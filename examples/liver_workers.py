@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The poster's study on two cores: one U-Net trained by 1, 2, 4, ... workers, by three rules for the learning rate.
+
+Every training sees each slice 15 times, in batches of two a worker, so that W workers make 1/W of the updates of one.
+More workers than ranks are emulated: the training is that of so many workers, the time is not. Writes a report a rule
+with the poster's figures (speed-up, loss and Dice against time, time to a loss), and one figure of all rules. What has
+been trained is not trained again, what was interrupted goes on.
+
+    FLOODTIDE_DATA=... python examples/liver_workers.py        # from the repository's root
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from floodtide import report
+from floodtide.report.comparison import score
+from floodtide.report.run import Run, read_run
+
+CONFIG = Path(__file__).with_suffix(".toml")
+FOLDER = Path("runs/liver_workers")
+BATCH = 2  # slices of a worker
+RULES = {
+    "linear": {"scale": "linear", "warmup_epochs": 0},
+    "linear_warmup": {"scale": "linear", "warmup_epochs": 3},
+    "sqrt_warmup": {"scale": "sqrt", "warmup_epochs": 3},
+}
+
+
+def halve(source: Path, target: Path) -> int:
+    """Write slices of half the extents, means of 2x2 pixels; return their number."""
+    with h5py.File(source) as file:
+        images, masks = (file[name][:].astype(np.float32) for name in ("image", "mask"))
+        patients = file["patient"][:]
+    n, y, x = images.shape
+    blocks = (n, y // 2, 2, x // 2, 2)
+    partial = target.with_suffix(".partial")
+    with h5py.File(partial, "w") as file:
+        file["image"] = np.round(images.reshape(blocks).mean((2, 4))).astype(np.uint8)
+        file["mask"] = (masks.reshape(blocks).mean((2, 4)) >= 0.5).astype(np.uint8)
+        file["patient"] = patients
+    partial.replace(target)
+    return n
+
+
+def train(
+    name: str, workers: int, ranks: int, epoch: int, epochs: int, rule: dict[str, Any]
+) -> Path:
+    """Train in a folder of its own; return the folder. A training that diverges is a result, too."""
+    settings = {
+        "run.dir": str(FOLDER / name),
+        "training.walkers": workers,
+        "training.steps": epochs * epoch,
+        "schedule.scale": rule["scale"],
+        "schedule.warmup_steps": rule["warmup_epochs"] * epoch,
+        "validation.every": epoch,
+    }
+    command = [sys.executable, "-m", "floodtide", "train", str(CONFIG)]
+    command += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    if ranks > 1:
+        command = ["mpiexec", "-n", str(ranks), *command]
+    print(f"{name}: {epochs * epoch} updates", flush=True)
+    done = subprocess.run(command, check=False, env={"OMP_NUM_THREADS": "1", **os.environ})
+    if done.returncode == 2:  # it could not begin, and has said why
+        sys.exit(2)
+    return FOLDER / name
+
+
+def last_dice(run: Run) -> float:
+    """Mean over the held-out patients after the last epoch; not a number if a training did not get to one."""
+    dice = score(run.validation[-1], run.unit)[0] if run.validation else None
+    return np.nan if dice is None else dice
+
+
+def draw(scores: dict[str, list[tuple[int, float]]], path: Path) -> None:
+    """The last Dice of each training against its number of workers, a line a rule."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    for (rule, points), marker in zip(scores.items(), "so^", strict=True):
+        axis.plot(*zip(*points, strict=True), marker=marker, label=rule.replace("_", ", "))
+    axis.set_xscale("log", base=2)
+    axis.set_xticks([n for n, _ in points], [str(n) for n, _ in points])
+    axis.set_xlabel("workers, two slices of each an update")
+    axis.set_ylabel("Dice at the end, mean of held-out patients")
+    axis.legend(title="rate")
+    axis.grid(alpha=0.3)
+    figure.savefig(path)
+
+
+def main() -> None:
+    """Train all, and write the reports."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, nargs="+", default=[2, 4, 8, 16, 32])
+    parser.add_argument("--ranks", type=int, default=2, help="processes at once (default 2)")
+    parser.add_argument("--epochs", type=int, default=15, help="of each training (default 15)")
+    options = parser.parse_args()
+    data = Path(os.environ["FLOODTIDE_DATA"]) / "msd_liver_ct"
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    halve(data / "liver_validation.h5", FOLDER / "validation.h5")
+    slices = halve(data / "liver_train.h5", FOLDER / "train.h5")
+
+    def trained(name: str, workers: int, rule: dict[str, Any]) -> Path:
+        epoch = slices // (BATCH * workers)
+        ranks = min(options.ranks, workers)
+        return train(name, workers, ranks, epoch, options.epochs, rule)
+
+    one = trained("one", 1, {"scale": "none", "warmup_epochs": 0})
+    scores = {}
+    for name, rule in RULES.items():
+        folders = [one]
+        folders += [trained(f"{name}-{workers}", workers, rule) for workers in options.workers]
+        report.write(folders, FOLDER / f"{name}.html", FOLDER / name)
+        runs = [read_run(folder, folder.name) for folder in folders]
+        scores[name] = [(run.workers, last_dice(run)) for run in runs]
+    draw(scores, FOLDER / "rules.svg")
+    print("\n".join(str(path) for path in sorted(FOLDER.glob("*.html"))))
+
+
+if __name__ == "__main__":
+    main()
