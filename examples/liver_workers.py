@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The poster's study on two cores: one U-Net trained by 1, 2, 4, ... workers, by three rules for the learning rate.
+"""The poster's study on two cores: one U-Net trained by 1, 2, 4, ... workers, by five rules for the learning rate.
 
-Every training sees each slice 15 times, in batches of two a worker, so that W workers make 1/W of the updates of one.
+Every training sees each slice 10 times, in batches of two a worker, so that W workers make 1/W of the updates of one.
 More workers than ranks are emulated: the training is that of so many workers, the time is not. Writes a report a rule
 with the poster's figures (speed-up, loss and Dice against time, time to a loss), and one figure of all rules. What has
 been trained is not trained again, what was interrupted goes on.
@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -28,10 +27,12 @@ from floodtide.report.run import Run, read_run
 CONFIG = Path(__file__).with_suffix(".toml")
 FOLDER = Path("runs/liver_workers")
 BATCH = 2  # slices of a worker
-RULES = {
-    "linear": {"scale": "linear", "warmup_epochs": 0},
-    "linear_warmup": {"scale": "linear", "warmup_epochs": 3},
-    "sqrt_warmup": {"scale": "sqrt", "warmup_epochs": 3},
+RULES = {  # scale, epochs of warm-up, rate after them
+    "linear": ("linear", 0, "constant"),
+    "linear_warmup": ("linear", 2, "constant"),
+    "sqrt_warmup": ("sqrt", 2, "constant"),
+    "linear_warmup_cosine": ("linear", 2, "cosine"),
+    "sqrt_warmup_cosine": ("sqrt", 2, "cosine"),
 }
 
 
@@ -51,27 +52,29 @@ def halve(source: Path, target: Path) -> int:
     return n
 
 
-def train(
-    name: str, workers: int, ranks: int, epoch: int, epochs: int, rule: dict[str, Any]
-) -> Path:
+def train(rule: str, workers: int, ranks: int, epoch: int, epochs: int) -> Path:
     """Train in a folder of its own; return the folder. A training that diverges is a result, too."""
+    scale, warmup_epochs, schedule = RULES[rule]
+    # Of one worker the scaled rate is the base rate: neither scale nor warm-up matters.
+    folder = FOLDER / (f"{rule}-{workers}" if workers > 1 else f"{schedule}-1")
     settings = {
-        "run.dir": str(FOLDER / name),
+        "run.dir": str(folder),
         "training.walkers": workers,
         "training.steps": epochs * epoch,
-        "schedule.scale": rule["scale"],
-        "schedule.warmup_steps": rule["warmup_epochs"] * epoch,
+        "schedule.scale": scale,
+        "schedule.name": schedule,
+        "schedule.warmup_steps": warmup_epochs * epoch if workers > 1 else 0,
         "validation.every": epoch,
     }
     command = [sys.executable, "-m", "floodtide", "train", str(CONFIG)]
     command += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     if ranks > 1:
         command = ["mpiexec", "-n", str(ranks), *command]
-    print(f"{name}: {epochs * epoch} updates", flush=True)
+    print(f"{folder}: {epochs * epoch} updates", flush=True)
     done = subprocess.run(command, check=False, env={"OMP_NUM_THREADS": "1", **os.environ})
     if done.returncode == 2:  # it could not begin, and has said why
         sys.exit(2)
-    return FOLDER / name
+    return folder
 
 
 def last_dice(run: Run) -> float:
@@ -88,7 +91,7 @@ def draw(scores: dict[str, list[tuple[int, float]]], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axis = pyplot.subplots(figsize=(6, 4), layout="constrained")
-    for (rule, points), marker in zip(scores.items(), "so^", strict=True):
+    for (rule, points), marker in zip(scores.items(), "sov^D", strict=True):
         axis.plot(*zip(*points, strict=True), marker=marker, label=rule.replace("_", ", "))
     axis.set_xscale("log", base=2)
     axis.set_xticks([n for n, _ in points], [str(n) for n, _ in points])
@@ -102,28 +105,23 @@ def draw(scores: dict[str, list[tuple[int, float]]], path: Path) -> None:
 def main() -> None:
     """Train all, and write the reports."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workers", type=int, nargs="+", default=[2, 4, 8, 16, 32])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--ranks", type=int, default=2, help="processes at once (default 2)")
-    parser.add_argument("--epochs", type=int, default=15, help="of each training (default 15)")
+    parser.add_argument("--epochs", type=int, default=10, help="of each training (default 10)")
     options = parser.parse_args()
     data = Path(os.environ["FLOODTIDE_DATA"]) / "msd_liver_ct"
     FOLDER.mkdir(parents=True, exist_ok=True)
     halve(data / "liver_validation.h5", FOLDER / "validation.h5")
     slices = halve(data / "liver_train.h5", FOLDER / "train.h5")
-
-    def trained(name: str, workers: int, rule: dict[str, Any]) -> Path:
-        epoch = slices // (BATCH * workers)
-        ranks = min(options.ranks, workers)
-        return train(name, workers, ranks, epoch, options.epochs, rule)
-
-    one = trained("one", 1, {"scale": "none", "warmup_epochs": 0})
     scores = {}
-    for name, rule in RULES.items():
-        folders = [one]
-        folders += [trained(f"{name}-{workers}", workers, rule) for workers in options.workers]
-        report.write(folders, FOLDER / f"{name}.html", FOLDER / name)
+    for rule in RULES:
+        folders = []
+        for workers in options.workers:
+            epoch, ranks = slices // (BATCH * workers), min(options.ranks, workers)
+            folders.append(train(rule, workers, ranks, epoch, options.epochs))
+        report.write(folders, FOLDER / f"{rule}.html", FOLDER / rule)
         runs = [read_run(folder, folder.name) for folder in folders]
-        scores[name] = [(run.workers, last_dice(run)) for run in runs]
+        scores[rule] = [(run.workers, last_dice(run)) for run in runs]
     draw(scores, FOLDER / "rules.svg")
     print("\n".join(str(path) for path in sorted(FOLDER.glob("*.html"))))
 

@@ -282,10 +282,16 @@ class OptimizerConfig:
 class ScheduleConfig:
     """The learning rate against steps and walkers."""
 
+    name: str = option(
+        "constant",
+        "The rate after the warm-up: constant, or half a cosine down to zero at training.steps",
+        choices=("constant", "cosine"),
+    )
     scale: str = option(
         "none",
-        "Rate multiplier for W walkers: none 1, linear W, sqrt the root of W",
-        choices=("none", "linear", "sqrt"),
+        "Rate multiplier for W walkers: none 1, linear W, sqrt the root of W, paper W up to 16 walkers and 4 times the"
+        " root of W beyond",
+        choices=("none", "linear", "sqrt", "paper"),
     )
     warmup_steps: int = option(0, "Updates over which the rate rises linearly to its scaled value")
     warmup_start: str = option(

@@ -22,7 +22,7 @@ def schedule_rows() -> list[dict[str, Any]]:
 
 
 def scale(rule: str) -> Callable[[int], float]:
-    """Return factor(workers) of a rule: "none", "linear" or "sqrt".
+    """Return factor(workers) of a rule: "none", "linear", "sqrt", or "paper" (linear up to 16, then the root).
 
     Raises:
         InvalidArgumentError: If there is no such rule; the factor raises it for workers < 1.
@@ -35,13 +35,26 @@ def scale(rule: str) -> Callable[[int], float]:
     return factor
 
 
-class Warmup:
+class _Schedule:
+    def __init__(self, name: str, scale: str, **values: float | str) -> None:
+        self._name = name
+        self._scale = scale
+        self._values = values
+        self(0)
+
+    def __call__(self, step: int, workers: int = 1) -> float:
+        """Return the rate of update `step` (from 0) with so many workers."""
+        factor = _core.scale_factor(self._scale, workers)
+        return float(_core.Schedule(self._name, self._values, factor).at(step))
+
+
+class Warmup(_Schedule):
     """The scaled rate base_lr * factor(workers), reached by a linear warm-up.
 
     Args:
         base_lr: Rate of one worker.
         warmup_steps: Updates until the scaled rate is reached; 0: none.
-        scale: Rule by which the rate grows with the workers: "none", "linear" or "sqrt".
+        scale: Rule by which the rate grows with the workers: "none", "linear", "sqrt" or "paper".
         warmup_start: Rate at step 0: "base" (the base rate) or "zero".
 
     Raises:
@@ -56,15 +69,40 @@ class Warmup:
         scale: str = "none",
         warmup_start: str = "base",
     ) -> None:
-        self._scale = scale
-        self._values: dict[str, float | str] = {
-            "base_lr": base_lr,
-            "warmup_steps": warmup_steps,
-            "warmup_start": warmup_start,
-        }
-        self(0)
+        super().__init__(
+            "constant",
+            scale,
+            base_lr=base_lr,
+            warmup_steps=warmup_steps,
+            warmup_start=warmup_start,
+        )
 
-    def __call__(self, step: int, workers: int = 1) -> float:
-        """Return the rate of update `step` (from 0) with so many workers."""
-        factor = _core.scale_factor(self._scale, workers)
-        return float(_core.Schedule("constant", self._values, factor).at(step))
+
+class Cosine(_Schedule):
+    """A linear warm-up to the scaled rate, then half a cosine down to 0 at `total_steps` (Loshchilov and Hutter 2017).
+
+    Args:
+        base_lr, warmup_steps, scale, warmup_start: As for Warmup.
+        total_steps: Updates after which the rate is 0; more than warmup_steps.
+
+    Raises:
+        InvalidArgumentError: For an unknown rule or start, or a number out of range.
+    """
+
+    def __init__(
+        self,
+        base_lr: float,
+        total_steps: int,
+        warmup_steps: int = 0,
+        *,
+        scale: str = "none",
+        warmup_start: str = "base",
+    ) -> None:
+        super().__init__(
+            "cosine",
+            scale,
+            base_lr=base_lr,
+            total_steps=total_steps,
+            warmup_steps=warmup_steps,
+            warmup_start=warmup_start,
+        )

@@ -84,11 +84,12 @@ class Trainer:
             walkers,
             optimizer=config.optimizer.name,
             optimizer_values=dict(config.optimizer.values),
-            schedule="constant",
+            schedule=schedule.name,
             schedule_values={
                 "base_lr": config.optimizer.lr,
                 "warmup_steps": float(schedule.warmup_steps),
                 "warmup_start": schedule.warmup_start,
+                **({"total_steps": float(training.steps)} if schedule.name == "cosine" else {}),
             },
             scale=schedule.scale,
             communicator=self._comm,

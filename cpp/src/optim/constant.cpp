@@ -4,29 +4,31 @@
 namespace floodtide::optim {
 namespace {
 
-/// start + (target - start) * step / warmup_steps, then target: a constant rate with a linear warm-up.
-/// Source: Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.2 (gradual warm-up).
+/// The scaled rate, reached by a warm-up.
 class Constant final : public Schedule {
  public:
-  Constant(double start, double target, std::int64_t warmup_steps)
-      : start_(start), target_(target), warmup_steps_(warmup_steps) {}
+  explicit Constant(const Warmup& warmup) : warmup_(warmup) {}
 
-  double at(std::int64_t step) const override {
-    if (step >= warmup_steps_) return target_;
-    return start_ + (target_ - start_) * (static_cast<double>(step) / static_cast<double>(warmup_steps_));
-  }
+  double at(std::int64_t step) const override { return warmup_.at(step); }
 
  private:
-  double start_, target_;
-  std::int64_t warmup_steps_;
+  Warmup warmup_;
 };
 
 }  // namespace
 
+Warmup::Warmup(const ParameterValues& values, double factor)
+    : start(text(values, "warmup_start") == "zero" ? 0.0 : number(values, "base_lr")),
+      target(number(values, "base_lr") * factor),
+      steps(static_cast<std::int64_t>(number(values, "warmup_steps"))) {}
+
+double Warmup::at(std::int64_t step) const noexcept {
+  if (step >= steps) return target;
+  return start + (target - start) * (static_cast<double>(step) / static_cast<double>(steps));
+}
+
 std::unique_ptr<Schedule> make_constant(const ParameterValues& values, double factor) {
-  const double base_lr = number(values, "base_lr");
-  const double start = text(values, "warmup_start") == "zero" ? 0.0 : base_lr;
-  return std::make_unique<Constant>(start, base_lr * factor, static_cast<std::int64_t>(number(values, "warmup_steps")));
+  return std::make_unique<Constant>(Warmup(values, factor));
 }
 
 }  // namespace floodtide::optim

@@ -7,6 +7,8 @@
 namespace floodtide::optim {
 namespace {
 
+constexpr double kLinearWorkers = 16;
+
 ParameterSpec weight_decay() {
   return {"weight_decay", ValueKind::real, 0.0, "", "times the parameter is added to its gradient", 0.0};
 }
@@ -49,25 +51,36 @@ std::span<const ScaleRow> scale_rows() {
       {"linear", +[](std::int64_t workers) { return static_cast<double>(workers); }, "the base rate times the workers"},
       {"sqrt", +[](std::int64_t workers) { return std::sqrt(static_cast<double>(workers)); },
        "the base rate times the square root of the workers"},
+      // Dong et al. 2019, abstract and section 4.5.2: linear to about 16 workers, the root beyond.
+      {"paper",
+       +[](std::int64_t workers) {
+         const auto n = static_cast<double>(workers);
+         return n <= kLinearWorkers ? n : std::sqrt(kLinearWorkers * n);
+       },
+       "linear up to 16 workers, the square root of 16 times the workers beyond"},
   };
   return rows;
 }
 
 std::span<const ScheduleRow> schedule_rows() {
+  const auto with_warmup = [](std::vector<ParameterSpec> own) {
+    own.insert(own.begin(), {{"base_lr", ValueKind::real, 1e-3, "", "rate of one worker", 0.0},
+                             {"warmup_steps", ValueKind::integer, 0.0, "updates", "length of the linear warm-up", 0.0, 0x1p53},
+                             {"warmup_start",
+                              ValueKind::text,
+                              std::string("base"),
+                              "",
+                              "rate at step 0: the base rate or zero",
+                              0,
+                              0,
+                              {"base", "zero"}}});
+    return own;
+  };
   static const ScheduleRow rows[] = {
-      {"constant",
-       &make_constant,
-       {{"base_lr", ValueKind::real, 1e-3, "", "rate of one worker", 0.0},
-        {"warmup_steps", ValueKind::integer, 0.0, "updates", "length of the linear warm-up", 0.0, 0x1p53},
-        {"warmup_start",
-         ValueKind::text,
-         std::string("base"),
-         "",
-         "rate at step 0: the base rate or zero",
-         0,
-         0,
-         {"base", "zero"}}},
-       "the scaled rate, reached by a linear warm-up"},
+      {"constant", &make_constant, with_warmup({}), "the scaled rate, reached by a linear warm-up"},
+      {"cosine", &make_cosine,
+       with_warmup({{"total_steps", ValueKind::integer, 10'000.0, "updates", "after which the rate is 0", 1.0, 0x1p53}}),
+       "a linear warm-up to the scaled rate, then half a cosine down to 0"},
   };
   return rows;
 }

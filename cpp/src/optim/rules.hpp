@@ -18,6 +18,16 @@ std::unique_ptr<Optimizer> make_sgd(const ParameterValues& values, std::int64_t 
 std::unique_ptr<Optimizer> make_momentum(const ParameterValues& values, std::int64_t parameter_count);
 std::unique_ptr<Optimizer> make_adam(const ParameterValues& values, std::int64_t parameter_count);
 std::unique_ptr<Schedule> make_constant(const ParameterValues& values, double factor);
+std::unique_ptr<Schedule> make_cosine(const ParameterValues& values, double factor);
+
+/// Rates of the first steps: start + (target - start) * step / steps, then target, the scaled rate.
+/// Source: Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.2 (gradual warm-up).
+struct Warmup {
+  Warmup(const ParameterValues& values, double factor);
+  [[nodiscard]] double at(std::int64_t step) const noexcept;
+  double start, target;
+  std::int64_t steps;
+};
 
 /// Calls body(begin, end) over fixed pieces of [0, size). Updates are entry by entry, so the split does not matter.
 template <class Body>

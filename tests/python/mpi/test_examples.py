@@ -43,14 +43,15 @@ def test_the_study_of_workers_trains_and_draws(
             file["patient"] = np.arange(first, first + n, dtype=np.int32)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FLOODTIDE_DATA", str(tmp_path))
-    monkeypatch.setattr(sys, "argv", ["liver_workers.py", "--workers", "2", "--epochs", "4"])
+    monkeypatch.setattr(sys, "argv", ["liver_workers.py", "--workers", "1", "2", "--epochs", "4"])
     runpy.run_path(str(ROOT / "examples/liver_workers.py"), run_name="__main__")
     folder = tmp_path / "runs/liver_workers"
     with h5py.File(folder / "train.h5") as file:
         assert file["image"].shape == (8, 16, 16)
         assert (file["mask"][:, 4:10, 2:12] == 1).all()
-    assert (folder / "one/checkpoints/step-16.h5").is_file()
-    for rule in ("linear", "linear_warmup", "sqrt_warmup"):
+    assert (folder / "constant-1/checkpoints/step-16.h5").is_file()
+    assert (folder / "cosine-1/checkpoints/step-16.h5").is_file()
+    for rule in ("linear", "sqrt_warmup", "linear_warmup_cosine"):
         assert (folder / f"{rule}-2/checkpoints/step-8.h5").is_file()
         assert (folder / f"{rule}.html").is_file()
         assert (folder / rule / "speed_up.svg").is_file()

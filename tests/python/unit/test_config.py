@@ -79,7 +79,10 @@ def test_overrides_reach_values_tables_and_lists(example: Path) -> None:
         ("training.steps=true", "training.steps is a boolean"),
         ("model.fov=[33, 33]", "model.fov has 2 entries, expected 3"),
         ("model.fov=33", "model.fov is an integer .33., expected a list of 3 integers"),
-        ("schedule.scale=cubic", "schedule.scale is 'cubic', expected 'none', 'linear' or 'sqrt'"),
+        (
+            "schedule.scale=cubic",
+            "schedule.scale is 'cubic', expected 'none', 'linear', 'sqrt' or 'paper'",
+        ),
         ("data.volumes.1.name=x", "not one of the 1 tables"),
         ("training", "expected section.key=value"),
         ("run=5", r"\[run\] is an integer"),

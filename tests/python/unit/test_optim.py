@@ -186,7 +186,8 @@ def test_clip_limits_entries_in_place() -> None:
 
 def test_scale_rules() -> None:
     assert [ft.lr.scale(rule)(16) for rule in ("none", "linear", "sqrt")] == [1, 16, 4]
-    assert {row["name"] for row in ft.lr.scale_rows()} == {"none", "linear", "sqrt"}
+    assert {row["name"] for row in ft.lr.scale_rows()} == {"none", "linear", "sqrt", "paper"}
+    assert [ft.lr.scale("paper")(n) for n in (1, 16, 64)] == [1, 16, 32]
     with pytest.raises(InvalidArgumentError, match="there is no 'cubic'"):
         ft.lr.scale("cubic")
     with pytest.raises(InvalidArgumentError, match="0 workers"):
@@ -202,3 +203,11 @@ def test_warm_up_is_pure_and_linear() -> None:
     assert [from_zero(step) for step in (0, 1, 4)] == [0, 0.125, 0.5]
     with pytest.raises(InvalidArgumentError, match="warmup_start is 'half'"):
         ft.lr.Warmup(0.5, 4, warmup_start="half")
+
+
+def test_cosine_falls_from_the_scaled_rate_to_zero() -> None:
+    schedule = ft.lr.Cosine(0.5, 18, 6, scale="sqrt")
+    rates = [schedule(step, workers=16) for step in (0, 3, 6, 10, 12, 18, 100)]
+    assert rates == pytest.approx([0.5, 1.25, 2.0, 1.5, 1.0, 0.0, 0.0])
+    with pytest.raises(InvalidArgumentError, match="6 steps in all, expected more than the 6"):
+        ft.lr.Cosine(0.5, 6, 6)

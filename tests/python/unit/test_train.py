@@ -154,10 +154,24 @@ def test_linear_scaling_and_warm_up_set_the_rate(folder: Path) -> None:
     assert rates == pytest.approx([0.01, 0.0175, 0.025, 0.0325, 0.04, 0.04])
 
 
+def test_cosine_ends_with_the_training(folder: Path) -> None:
+    trained(
+        folder,
+        "cosine",
+        training={"steps": 5, "walkers": 4},
+        optimizer={"name": "sgd", "lr": 0.01},
+        schedule={"name": "cosine", "scale": "sqrt", "warmup_steps": 1},
+    )
+    rates = [r["lr"] for r in read_log(folder / "cosine" / "log.jsonl") if r["kind"] == "train"]
+    falling = [0.01 * (1 + np.cos(np.pi * k / 4)) for k in range(4)]
+    assert rates == pytest.approx([0.01, *falling])
+
+
 @pytest.mark.parametrize(
     ("sections", "words"),
     [
         ({"training": {"walkers": 10**9}}, "walkers"),
+        ({"schedule": {"name": "cosine", "warmup_steps": 10**6}}, "more than the 1000000 of"),
         ({"model": {"fov": [8, 7, 7]}}, "odd"),
         ({"model": {"fov": [41, 41, 41]}}, "box"),
         ({"training": {"threshold": 0.99}}, "threshold"),

@@ -12,6 +12,9 @@ TEST(ScaleFactor, FollowsTheRules) {
   EXPECT_EQ(scale_factor("none", 16), 1);
   EXPECT_EQ(scale_factor("linear", 16), 16);
   EXPECT_EQ(scale_factor("sqrt", 16), 4);
+  EXPECT_EQ(scale_factor("paper", 8), 8);
+  EXPECT_EQ(scale_factor("paper", 16), 16);
+  EXPECT_EQ(scale_factor("paper", 64), 32);
   for (const ScaleRow& row : scale_rows()) EXPECT_EQ(row.factor(1), 1) << row.name;
 }
 
@@ -41,10 +44,26 @@ TEST(Constant, WarmsUpFromZeroOnRequest) {
   EXPECT_EQ(schedule->at(4), 0.5);
 }
 
+TEST(Cosine, WarmsUpAndFallsToZero) {
+  const auto schedule = make_schedule("cosine", {{"base_lr", 0.5}, {"warmup_steps", 6.0}, {"total_steps", 18.0}}, 4);
+  EXPECT_EQ(schedule->at(0), 0.5);
+  EXPECT_EQ(schedule->at(3), 1.25);
+  EXPECT_EQ(schedule->at(6), 2);
+  EXPECT_NEAR(schedule->at(10), 1.5, 1e-15);  // a third of the way: 1 + cos(60 degrees)
+  EXPECT_NEAR(schedule->at(12), 1, 1e-15);
+  EXPECT_NEAR(schedule->at(14), 0.5, 1e-15);
+  EXPECT_EQ(schedule->at(18), 0);
+  EXPECT_EQ(schedule->at(1'000'000'000'000), 0);
+}
+
+TEST(Cosine, NeedsStepsAfterTheWarmUp) {
+  EXPECT_THROW(static_cast<void>(make_schedule("cosine", {{"warmup_steps", 18.0}, {"total_steps", 18.0}}, 1)), Error);
+}
+
 TEST(MakeSchedule, RefusesOtherStartsAndFractionsOfSteps) {
   EXPECT_THROW(static_cast<void>(make_schedule("constant", {{"warmup_start", "half"}}, 1)), Error);
   EXPECT_THROW(static_cast<void>(make_schedule("constant", {{"warmup_steps", 1.5}}, 1)), Error);
-  EXPECT_THROW(static_cast<void>(make_schedule("cosine", {}, 1)), Error);
+  EXPECT_THROW(static_cast<void>(make_schedule("cubic", {}, 1)), Error);
 }
 
 }  // namespace

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <numbers>
+
+#include "optim/rules.hpp"
+
+namespace floodtide::optim {
+namespace {
+
+/// After the warm-up half a cosine from the scaled rate to 0 at total_steps, and 0 from there on.
+/// Source: Loshchilov and Hutter, "SGDR", ICLR 2017, equation 5 with one period and no restart.
+class Cosine final : public Schedule {
+ public:
+  Cosine(const Warmup& warmup, std::int64_t total_steps) : warmup_(warmup), total_steps_(total_steps) {}
+
+  double at(std::int64_t step) const override {
+    if (step < warmup_.steps) return warmup_.at(step);
+    if (step >= total_steps_) return 0.0;
+    const double share = static_cast<double>(step - warmup_.steps) / static_cast<double>(total_steps_ - warmup_.steps);
+    return warmup_.target * 0.5 * (1.0 + std::cos(std::numbers::pi * share));
+  }
+
+ private:
+  Warmup warmup_;
+  std::int64_t total_steps_;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_cosine(const ParameterValues& values, double factor) {
+  const Warmup warmup(values, factor);
+  const auto total_steps = static_cast<std::int64_t>(number(values, "total_steps"));
+  FLOODTIDE_REQUIRE(total_steps > warmup.steps, invalid_argument, "schedule cosine: ", total_steps,
+                    " steps in all, expected more than the ", warmup.steps, " of the warm-up");
+  return std::make_unique<Cosine>(warmup, total_steps);
+}
+
+}  // namespace floodtide::optim
