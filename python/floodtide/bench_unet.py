@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -105,9 +106,9 @@ def unet(
 ) -> Iterator[Row]:
     """Time training steps (forward and backward) and forward passes, after checking the gradient.
 
-    Rows have the fields of `floodtide.bench` and `images_per_s`; the step's also `peak_memory_mib`, of the
-    whole process and for PyTorch of a process of its own. Beside PyTorch ours have `speedup`: its median over
-    ours, of its two memory formats the better one's.
+    Rows have the fields of `floodtide.bench` and `images_per_s`; ours `kernels`, of each convolution; the step's
+    also `peak_memory_mib`, of the whole process and for PyTorch of a process of its own. Beside PyTorch ours have
+    `speedup`: its median over ours, of its two memory formats the better one's.
 
     Args:
         network: What to time.
@@ -155,7 +156,7 @@ def _rows(network: Network, count: int, seconds: float, against: str) -> Iterato
             own = name == "floodtide"
             row: Row = {
                 "name": f"unet {what}" if own else f"unet {what} {name}",
-                "kernel": kernels if own else name,
+                "kernel": _counted(kernels) if own else name,
                 "level": _core.active_isa(),
                 "shape": str(network),
                 "threads": count,
@@ -171,6 +172,8 @@ def _rows(network: Network, count: int, seconds: float, against: str) -> Iterato
             }
             row["ratio"] = row["gflops"] / row["peak_gflops"]
             row["best_ratio"] = network.batch * flops / row["min_s"] * 1e-9 / max(peak)
+            if own:
+                row["kernels"] = kernels
             if what == "step":
                 row["peak_memory_mib"] = memory[name]
             if own and against:
@@ -178,6 +181,12 @@ def _rows(network: Network, count: int, seconds: float, against: str) -> Iterato
                 row["speedup"] = min(medians[key] for key in others) / medians[name]
                 row["best_speedup"] = min(min(samples[key]) for key in others) / row["min_s"]
             yield stamped(row)
+
+
+def _counted(kernels: str) -> str:
+    """Each kernel of a list "layer: kernel; ..." once, with how many layers have it."""
+    counts = Counter(layer.split(": ")[1] for layer in kernels.split("; "))
+    return ", ".join(f"{count} {name}" for name, count in counts.most_common())
 
 
 def _sample(

@@ -20,7 +20,11 @@ def test_rows_of_a_small_network() -> None:
     step, forward = bench_unet.unet(SMALL, seconds=0)
     assert (step["name"], forward["name"]) == ("unet step", "unet forward")
     assert step["samples"] >= bench_unet.LEAST_SAMPLES
-    assert "encoder1/conv_b: " in step["kernel"]
+    layers = [layer.split(": ") for layer in step["kernels"].split("; ")]
+    assert "encoder1/conv_b" in dict(layers)
+    assert len(layers) == 6
+    assert sum(int(part.split()[0]) for part in step["kernel"].split(", ")) == 6
+    assert all(kernel in step["kernel"] for _, kernel in layers)
     assert step["peak_memory_mib"] > 0
     assert step["images_per_s"] == pytest.approx(2 / step["median_s"])
     # Three passes of all convolutions less the first backward-data, in direct products.
