@@ -8,6 +8,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pytest
 import tomli_w
 from launch import mpiexec
 from training_slices import document, write_slices
@@ -56,6 +57,31 @@ def test_a_dice_over_the_batch_does_not_depend_on_how_it_is_split(tmp_path: Path
     for name, array in one.items():
         scale = max(float(np.linalg.norm(array)), 1e-3)
         assert np.linalg.norm(two[name] - array) < 1e-4 * scale, name
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_dice_and_its_gradient_of_eight_images_on_any_number_of_ranks(ranks: int) -> None:
+    """The value and the gradient of the whole batch, computed by each rank without the others, are the yardstick."""
+    program = """
+import numpy as np
+import floodtide as ft
+from floodtide import nn
+ft.init()
+random = np.random.default_rng(7)
+logits = random.standard_normal((8, 1, 9, 11, 3)).astype(np.float32)
+truth = random.integers(0, 3, (8, 1, 9, 11)).astype(np.uint8)
+loss = nn.SegmentationLoss(dice=1.0, cross_entropy=0.0, over_batch=True)
+whole, _, expected = nn.segmentation_loss(logits, truth, loss=loss)
+own = slice(ft.rank() * 8 // ft.size(), (ft.rank() + 1) * 8 // ft.size())
+sums = lambda values: ft.allreduce(np.array(values), op=ft.Sum).tolist()
+report, _, gradient = nn.segmentation_loss(logits[own], truth[own], loss=loss, sum_over_ranks=sums)
+total = ft.allreduce([report["loss"]], op=ft.Sum)[0]
+gathered = ft.allgather(gradient).reshape(expected.shape)
+assert abs(total / whole["loss"] - 1) < 1e-12, (total, whole["loss"])
+assert np.abs(gathered - expected).max() < 1e-6 * np.abs(expected).max()
+"""
+    result = mpiexec(ranks, ["-c", program])
+    assert result.status == 0, result.stderr
 
 
 def test_a_wrong_mask_that_one_rank_sees_ends_all_with_its_words(tmp_path: Path) -> None:

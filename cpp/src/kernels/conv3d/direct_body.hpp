@@ -325,8 +325,13 @@ template <class B, int Channels, int KernelX, int Vectors>
 void weights_channels(const WeightsTask& task, Patch patch, Ahead& ahead, float* out) {
   for (Index channel = 0; channel < task.used_in;) {
     const Index left = task.used_in - channel;
-    if (Channels > 2 && left <= 2) {
+    // No channel is read beyond the stored ones: after the last voxel's there is nothing.
+    if (Channels > 2 && left == 2) {
       weights_block<B, 2, KernelX, Vectors>(task, patch, ahead, left, out);
+      break;
+    }
+    if (left == 1) {
+      weights_block<B, 1, KernelX, Vectors>(task, patch, ahead, left, out);
       break;
     }
     weights_block<B, Channels, KernelX, Vectors>(task, patch, ahead, left, out);
