@@ -111,19 +111,26 @@ void register_bench(py::module_& m) {
       },
       py::arg("size"), py::arg("in_channels"), py::arg("out_channels"), py::arg("kernel"), py::arg("relu_input"),
       py::arg("seconds"), py::arg("against"), "The three passes of a convolution on the threads in use.");
+  py::class_<bench::Workload>(module, "Workload", "What a rank computes in a step that `scaling` times.");
+  module.def(
+      "ffn_workload",
+      [](int depth, const Vec3& size, int features, int rank) {
+        return bench::ffn_workload({.depth = depth, .fov = size, .deltas = {0, 0, 0}, .features = features}, rank);
+      },
+      py::arg("depth"), py::arg("size"), py::arg("features"), py::arg("rank"));
+  module.def(
+      "unet_workload",
+      [](int depth, const Vec3& size, int features, std::int64_t batch, int rank) {
+        return bench::unet_workload({.depth = depth, .features = features}, size, batch, rank);
+      },
+      py::arg("depth"), py::arg("size"), py::arg("features"), py::arg("batch"), py::arg("rank"));
   module.def(
       "scaling",
-      [](comm::Communicator& communicator, const std::string& network, int depth, const Vec3& size, int features,
-         std::int64_t batch, double seconds, const std::string& algorithm) {
+      [](comm::Communicator& communicator, bench::Workload& workload, double seconds, const std::string& algorithm) {
         bench::Scaling result;
         {
           const py::gil_scoped_release unlocked;
-          const std::unique_ptr<bench::Workload> workload =
-              network == "unet2d"
-                  ? bench::unet_workload({.depth = depth, .features = features}, size, batch, communicator.rank())
-                  : bench::ffn_workload({.depth = depth, .fov = size, .deltas = {0, 0, 0}, .features = features},
-                                        communicator.rank());
-          result = bench::measure_scaling(communicator, *workload, seconds, algorithm);
+          result = bench::measure_scaling(communicator, workload, seconds, algorithm);
         }
         py::list rows;
         rows.append(scaling_row(result, 1, result.alone, result.peak_alone));
@@ -134,8 +141,7 @@ void register_bench(py::module_& m) {
         rows.append(all);
         return rows;
       },
-      py::arg("communicator"), py::arg("network"), py::arg("depth"), py::arg("size"), py::arg("features"), py::arg("batch"),
-      py::arg("seconds"), py::arg("algorithm"),
+      py::arg("communicator"), py::arg("workload"), py::arg("seconds"), py::arg("algorithm"),
       "Collective: training steps of one rank and of all ranks, beside the peak of as many.");
   module.def(
       "conv_kernels",

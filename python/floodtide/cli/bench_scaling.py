@@ -12,7 +12,7 @@ from floodtide.cli.bench import Numbers, row_options, seconds_option
 from floodtide.cli.bench_ranks import start_ranks
 
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "ffn": {"depth": 9, "size": (33, 33, 33), "features": 32, "batch": 1},
+    "ffn": {"depth": 9, "size": (33, 33, 33), "features": 32},
     "unet2d": {"depth": 5, "size": (1, 240, 240), "features": 16, "batch": 8},
 }
 
@@ -74,8 +74,9 @@ def command(
     given = {name: value for name, value in options.items() if value}
     settings = DEFAULTS[network] | given
     start_ranks("scaling", ranks)
+    make = _core.bench.unet_workload if network == "unet2d" else _core.bench.ffn_workload
     with bench.threads(threads):
-        rows = _core.bench.scaling(
-            _comm.current(), network=network, seconds=seconds, algorithm=algorithm, **settings
-        )
+        with _comm.agreed():
+            workload = make(**settings, rank=_comm.rank())
+        rows = _core.bench.scaling(_comm.current(), workload, seconds, algorithm)
         return [bench.stamped(row) for row in rows] if _comm.rank() == 0 else []
