@@ -146,16 +146,20 @@ class PartialExchange final : public Exchange {
     while (true) {
       {
         std::unique_lock lock(mutex_);
+        // This rank's gradients end a pause; those of the others are found after one.
+        changed_.wait_for(lock, pause, [this] { return over_ || (waiting_ && !announced_); });
         if (over_) return false;
-        if (waiting_ && !announced_) announce();
+        pause = std::min(pause + pause / 4, kLongestPause);
+        if (waiting_ && !announced_) {
+          announce();
+          pause = kShortestPause;  // ranks that are alike are ready together
+        }
       }
       if (decides && enough()) {
         comm::broadcast(*comm_, bytes, 0);
         return true;
       }
       if (close && close->test()) return true;
-      std::this_thread::sleep_for(pause);
-      pause = std::min(2 * pause, kLongestPause);
     }
   }
 
