@@ -149,7 +149,21 @@ def outcome(run: Run) -> str:
     steps = run.config.get("training", {}).get("steps")
     if steps and last < steps:
         return f"ended at step {last:,} of {steps:,}"
-    return "all steps"
+    return "all steps, held out worse than no network" if _worthless(run) else "all steps"
+
+
+def _worthless(run: Run) -> bool:
+    """Whether at the end no class's Dice over the held-out pixels is above that of naming the class everywhere.
+
+    The loss of such a run may look well: its batches are normalised by their own statistics, held-out slices by moving
+    ones, which fall behind where parameters change fast.
+    """
+    if run.unit != SLICES or not run.validation:
+        return False
+    return all(
+        (row["dice_pooled"] or 0.0) <= row["dice_everything"]
+        for row in run.validation[-1]["classes"]
+    )
 
 
 def thresholds(runs: Sequence[Run]) -> list[float]:

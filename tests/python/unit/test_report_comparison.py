@@ -127,6 +127,22 @@ def test_outcomes_name_failures_and_early_ends() -> None:
     assert comparison.outcome(run_of([1.0, 0.5])) == "all steps"
 
 
+@pytest.mark.parametrize(
+    ("pooled", "words"),
+    [
+        ([0.1, None], "all steps, held out worse than no network"),
+        ([0.1, 0.3], "all steps"),
+    ],
+)
+def test_an_outcome_tells_of_held_out_slices_that_were_not_learnt(
+    pooled: list[float | None], words: str
+) -> None:
+    classes = [{"dice_pooled": value, "dice_everything": 0.12} for value in pooled]
+    start = {"unit": "slices"}
+    run = run_of([1.0, 0.3], start=start, validation=[{"step": 1, "classes": classes}])
+    assert comparison.outcome(run) == words
+
+
 def test_thresholds_are_what_all_half_and_one_of_the_converged_runs_reached() -> None:
     runs = [run_of([1.0, low, low]) for low in (0.5, 0.25, 0.12345)]
     diverged = run_of([1.0, 0.01, 3.0])
