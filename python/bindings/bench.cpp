@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/stl.h>
 
+#include <array>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -61,7 +63,6 @@ py::dict scaling_row(const bench::Scaling& scaling, int ranks, const bench::Samp
   row.best_peak_gflops = scaling.peak_flops * ranks / peak.quantile(0.0) * 1e-9;
   py::dict result = to_dict(row);
   result["ranks"] = ranks;
-  result["steps_per_s"] = ranks / steps.quantile(0.5);
   return result;
 }
 
@@ -114,14 +115,14 @@ void register_bench(py::module_& m) {
   py::class_<bench::Workload>(module, "Workload", "What a rank computes in a step that `scaling` times.");
   module.def(
       "ffn_workload",
-      [](int depth, const Vec3& size, int features, int rank) {
-        return bench::ffn_workload({.depth = depth, .fov = size, .deltas = {0, 0, 0}, .features = features}, rank);
+      [](int depth, const Vec3& fov, int features, int rank) {
+        return bench::ffn_workload({.depth = depth, .fov = fov, .deltas = {0, 0, 0}, .features = features}, rank);
       },
-      py::arg("depth"), py::arg("size"), py::arg("features"), py::arg("rank"));
+      py::arg("depth"), py::arg("fov"), py::arg("features"), py::arg("rank"));
   module.def(
       "unet_workload",
-      [](int depth, const Vec3& size, int features, std::int64_t batch, int rank) {
-        return bench::unet_workload({.depth = depth, .features = features}, size, batch, rank);
+      [](int depth, const std::array<std::int64_t, 2>& size, int features, std::int64_t batch, int rank) {
+        return bench::unet_workload({.depth = depth, .features = features}, {1, size[0], size[1]}, batch, rank);
       },
       py::arg("depth"), py::arg("size"), py::arg("features"), py::arg("batch"), py::arg("rank"));
   module.def(

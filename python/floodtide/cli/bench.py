@@ -134,7 +134,7 @@ EXTRA_COLUMNS = (
     "sent_bytes",
     "gb_per_s",
     "fovs_per_s",
-    "steps_per_s",
+    "images_per_s",
     "speedup",
     "share_of_peak_speedup",
     "peak_memory_mib",

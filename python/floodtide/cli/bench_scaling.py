@@ -12,8 +12,8 @@ from floodtide.cli.bench import Numbers, row_options, seconds_option
 from floodtide.cli.bench_ranks import start_ranks
 
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "ffn": {"depth": 9, "size": (33, 33, 33), "features": 32},
-    "unet2d": {"depth": 5, "size": (1, 240, 240), "features": 16, "batch": 8},
+    "ffn": {"depth": 9, "fov": (33, 33, 33), "features": 32},
+    "unet2d": {"depth": 5, "size": (240, 240), "features": 16, "batch": 8},
 }
 
 
@@ -38,11 +38,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 @click.option(
     "--depth", type=click.IntRange(min=1), help="Modules (default 9) or, of a U-Net, levels (5)."
 )
-@click.option(
-    "--size", type=Numbers(3), help="Field of view (default 33) or slices (1,240,240), z,y,x."
-)
+@click.option("--fov", type=Numbers(3), help="ffn: field of view, z,y,x (default 33).")
+@click.option("--size", type=Numbers(2), help="unet2d: of a slice, y,x in pixels (default 240).")
 @click.option("--features", type=click.IntRange(min=1), help="Feature maps (default 32; 16).")
-@click.option("--batch", type=click.IntRange(min=1), help="Slices of a rank (default 8).")
+@click.option("--batch", type=click.IntRange(min=1), help="unet2d: slices of a rank (default 8).")
 @click.option(
     "--algorithm", default="ring", show_default=True, help="Allreduce, as `comm.algorithm`."
 )
@@ -58,9 +57,9 @@ def command(
 ) -> Iterable[dict[str, Any]]:
     """Time training steps of one rank alone and of all ranks, beside the peak of one and of all.
 
-    Starts its ranks with mpiexec unless it is itself started by mpiexec. `steps_per_s` counts the steps of
-    all ranks. A row of several ranks has `speedup` (throughput over one rank's), `peak_speedup` (the
-    multiply-add loop's) and `share_of_peak_speedup` (the first over the second).
+    Starts its ranks with mpiexec unless it is itself started by mpiexec. `fovs_per_s` and `images_per_s`
+    are of all ranks. A row of several ranks has `speedup` (throughput over one rank's), `peak_speedup`
+    (the multiply-add loop's) and `share_of_peak_speedup` (the first over the second).
 
     \b
     Example:
@@ -69,14 +68,17 @@ def command(
     """
     from floodtide import _comm, _core, bench
 
-    if network == "ffn" and options["batch"]:
-        raise click.UsageError("--batch is of U-Nets; a rank's step is one field of view")
     given = {name: value for name, value in options.items() if value}
+    for name in given.keys() - DEFAULTS[network].keys():
+        raise click.UsageError(f"--{name} is not of --network {network}")
     settings = DEFAULTS[network] | given
+    rate = "images_per_s" if network == "unet2d" else "fovs_per_s"
     start_ranks("scaling", ranks)
     make = _core.bench.unet_workload if network == "unet2d" else _core.bench.ffn_workload
     with bench.threads(threads):
         with _comm.agreed():
             workload = make(**settings, rank=_comm.rank())
         rows = _core.bench.scaling(_comm.current(), workload, seconds, algorithm)
-        return [bench.stamped(row) for row in rows] if _comm.rank() == 0 else []
+    for row in rows:
+        row[rate] = row["ranks"] * settings.get("batch", 1) / row["median_s"]
+    return [bench.stamped(row) for row in rows] if _comm.rank() == 0 else []

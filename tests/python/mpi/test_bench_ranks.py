@@ -75,16 +75,17 @@ def test_one_rank_has_nothing_to_overlap() -> None:
 
 @pytest.mark.parametrize("network", ["ffn", "unet2d"])
 def test_scaling_has_rows_of_one_rank_and_of_all(network: str) -> None:
-    sizes = {"ffn": "5", "unet2d": "1,16,16"}
-    arguments = ["--network", network, "--depth", "2", "--features", "16", "--size", sizes[network]]
+    sizes = {"ffn": ["--fov", "5"], "unet2d": ["--size", "16", "--batch", "3"]}
+    arguments = ["--network", network, "--depth", "2", "--features", "16", *sizes[network]]
     result = mpiexec(
         2, ["-m", "floodtide", "bench", "scaling", *arguments, "--seconds", "0", "--json"]
     )
     assert result.status == 0, result.stderr
     alone, all_ranks = (json.loads(line) for line in result.stdout.splitlines())
     assert (alone["ranks"], all_ranks["ranks"]) == (1, 2)
-    assert all_ranks["steps_per_s"] == pytest.approx(2 / all_ranks["median_s"])
-    speedup = all_ranks["steps_per_s"] / alone["steps_per_s"]
+    rate, examples = ("fovs_per_s", 2) if network == "ffn" else ("images_per_s", 6)
+    assert all_ranks[rate] == pytest.approx(examples / all_ranks["median_s"])
+    speedup = all_ranks[rate] / alone[rate]
     assert all_ranks["speedup"] == pytest.approx(speedup)
     share = all_ranks["speedup"] / all_ranks["peak_speedup"]
     assert all_ranks["share_of_peak_speedup"] == pytest.approx(share)
