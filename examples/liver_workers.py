@@ -6,7 +6,8 @@ More workers than ranks are emulated: the training is that of so many workers, t
 with the poster's figures (speed-up, loss and Dice against time, time to a loss), and one figure of all rules. What has
 been trained is not trained again, what was interrupted goes on.
 
-    FLOODTIDE_DATA=... python examples/liver_workers.py        # from the repository's root
+    FLOODTIDE_DATA=... python examples/liver_workers.py        # from the repository's root; half an hour on two cores
+    ... liver_workers.py --folder runs/momentum --set optimizer.name=momentum --set optimizer.lr=0.05 --workers 1 32
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ from floodtide import report
 from floodtide.report.comparison import score
 from floodtide.report.run import Run, read_run
 
-CONFIG = Path(__file__).with_suffix(".toml")
-FOLDER = Path("runs/liver_workers")
+CONFIG = Path(__file__).resolve().with_suffix(".toml")
 BATCH = 2  # slices of a worker
 RULES = {  # scale, epochs of warm-up, rate after them
     "linear": ("linear", 0, "constant"),
@@ -52,29 +52,32 @@ def halve(source: Path, target: Path) -> int:
     return n
 
 
-def train(rule: str, workers: int, ranks: int, epoch: int, epochs: int) -> Path:
+def train(rule: str, workers: int, epoch: int, options: argparse.Namespace) -> Path:
     """Train in a folder of its own; return the folder. A training that diverges is a result, too."""
     scale, warmup_epochs, schedule = RULES[rule]
+    ranks = min(options.ranks, workers)
     # Of one worker the scaled rate is the base rate: neither scale nor warm-up matters.
-    folder = FOLDER / (f"{rule}-{workers}" if workers > 1 else f"{schedule}-1")
+    name = f"{rule}-{workers}" if workers > 1 else f"{schedule}-1"
     settings = {
-        "run.dir": str(folder),
+        "run.dir": name,
         "training.walkers": workers,
-        "training.steps": epochs * epoch,
+        "training.steps": options.epochs * epoch,
         "schedule.scale": scale,
         "schedule.name": schedule,
         "schedule.warmup_steps": warmup_epochs * epoch if workers > 1 else 0,
         "validation.every": epoch,
     }
     command = [sys.executable, "-m", "floodtide", "train", str(CONFIG)]
-    command += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    pairs = [f"{key}={value}" for key, value in settings.items()] + options.set
+    command += [word for pair in pairs for word in ("--set", pair)]
     if ranks > 1:
         command = ["mpiexec", "-n", str(ranks), *command]
-    print(f"{folder}: {epochs * epoch} updates", flush=True)
-    done = subprocess.run(command, check=False, env={"OMP_NUM_THREADS": "1", **os.environ})
+    print(f"{name}: {options.epochs * epoch} updates", flush=True)
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    done = subprocess.run(command, check=False, env=environment, cwd=options.folder)
     if done.returncode == 2:  # it could not begin, and has said why
         sys.exit(2)
-    return folder
+    return Path(options.folder / name)
 
 
 def last_dice(run: Run) -> float:
@@ -108,22 +111,27 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--ranks", type=int, default=2, help="processes at once (default 2)")
     parser.add_argument("--epochs", type=int, default=10, help="of each training (default 10)")
+    parser.add_argument("--folder", type=Path, default=Path("runs/liver_workers"))
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="as train's"
+    )
     options = parser.parse_args()
+    folder = options.folder
     data = Path(os.environ["FLOODTIDE_DATA"]) / "msd_liver_ct"
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    halve(data / "liver_validation.h5", FOLDER / "validation.h5")
-    slices = halve(data / "liver_train.h5", FOLDER / "train.h5")
+    folder.mkdir(parents=True, exist_ok=True)
+    halve(data / "liver_validation.h5", folder / "validation.h5")
+    slices = halve(data / "liver_train.h5", folder / "train.h5")
     scores = {}
     for rule in RULES:
-        folders = []
-        for workers in options.workers:
-            epoch, ranks = slices // (BATCH * workers), min(options.ranks, workers)
-            folders.append(train(rule, workers, ranks, epoch, options.epochs))
-        report.write(folders, FOLDER / f"{rule}.html", FOLDER / rule)
+        folders = [
+            train(rule, workers, slices // (BATCH * workers), options)
+            for workers in options.workers
+        ]
+        report.write(folders, folder / f"{rule}.html", folder / rule)
         runs = [read_run(folder, folder.name) for folder in folders]
         scores[rule] = [(run.workers, last_dice(run)) for run in runs]
-    draw(scores, FOLDER / "rules.svg")
-    print("\n".join(str(path) for path in sorted(FOLDER.glob("*.html"))))
+    draw(scores, folder / "rules.svg")
+    print("\n".join(str(path) for path in sorted(folder.glob("*.html"))))
 
 
 if __name__ == "__main__":

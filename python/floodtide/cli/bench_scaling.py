@@ -61,10 +61,7 @@ def command(
     are of all ranks. A row of several ranks has `speedup` (throughput over one rank's), `peak_speedup`
     (the multiply-add loop's) and `share_of_peak_speedup` (the first over the second).
 
-    \b
-    Example:
-      floodtide bench scaling --ranks 2 --json
-      floodtide bench scaling --network unet2d
+    Example: floodtide bench scaling --network unet2d --ranks 2 --json
     """
     from floodtide import _comm, _core, bench
 

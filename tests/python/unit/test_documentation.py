@@ -43,7 +43,7 @@ def test_the_example_configurations_are_valid(path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("FLOODTIDE_DATA", "/data")
     loaded = config.load(path)
     if loaded.model.kind == config.SLICES:
-        folder = {"liver": "/data/msd_liver_ct/liver_", "liver_workers": "runs/liver_workers/"}
+        folder = {"liver": "/data/msd_liver_ct/liver_", "liver_workers": ""}
         expected = f"{folder[path.stem]}train.h5:patient"
         assert [stack.patients for stack in loaded.data.slices] == [expected]
         return
