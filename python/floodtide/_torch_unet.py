@@ -1,17 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The passes of `floodtide bench unet` in PyTorch: the yardstick of `--against`.
-
-Run as a module it prints the peak memory of a process that does nothing but two such steps.
-"""
+"""The passes of `floodtide bench unet` in PyTorch: the yardstick of `--against`."""
 
 from __future__ import annotations
 
-import json
-import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from floodtide import _core
 from floodtide._torch_step import torch_module
 
 if TYPE_CHECKING:
@@ -93,32 +86,3 @@ class TorchPasses:
         with self._torch.inference_mode():
             self._torch.softmax(self._logits(), 1)
         self._all.train()
-
-
-def peak_memory_mib(network: Network, threads: int, layout: str) -> float:
-    """Peak memory of a process of its own that makes two steps."""
-    import subprocess
-
-    arguments = json.dumps({"network": asdict(network), "threads": threads, "layout": layout})
-    output = subprocess.run(
-        [sys.executable, "-m", "floodtide._torch_unet", arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    return float(output)
-
-
-def _main() -> None:
-    from floodtide.bench_unet import Network
-
-    arguments = json.loads(sys.argv[1])
-    network = Network(**arguments["network"])
-    passes = TorchPasses(network, threads=arguments["threads"], layout=arguments["layout"])
-    for _ in range(2):
-        passes.step()
-    print(_core.peak_resident_bytes() / 2**20)
-
-
-if __name__ == "__main__":
-    _main()

@@ -11,6 +11,9 @@ median), `peak_gflops` (of as many threads, sampled between the runs), `ratio` (
 from __future__ import annotations
 
 import datetime
+import json
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -38,6 +41,21 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         _core.set_num_threads(before)
+
+
+def in_own_process(function: str, **arguments: Any) -> Any:
+    """Call "module:function" in a process of its own, whose peak memory is of nothing else.
+
+    Arguments and result are what JSON has.
+    """
+    code = (
+        "import importlib, json, sys; module, name = sys.argv[1].split(':'); "
+        "function = getattr(importlib.import_module(module), name); "
+        "print(json.dumps(function(**json.loads(sys.argv[2]))))"
+    )
+    command = [sys.executable, "-c", code, function, json.dumps(arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
 
 
 def peak(*, thread_counts: Sequence[int] = (1,), seconds: float = 1.0) -> Iterator[Row]:

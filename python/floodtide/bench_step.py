@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from floodtide import _core
-from floodtide.bench import Row, stamped, threads
+from floodtide.bench import Row, in_own_process, stamped, threads
 from floodtide.errors import InvalidArgumentError, UnsupportedError
 
 LEAST_SAMPLES = 20
@@ -53,9 +53,9 @@ def step(
 ) -> Iterator[Row]:
     """Time forward, backward, clipping and Adam, after checking the gradient.
 
-    Rows have the fields of `floodtide.bench` and `fovs_per_s`; ours also `peak_memory_mib` (of the
-    whole process before the other contestant is made), `step_memory_mib` (what of it came after the
-    start of the benchmark) and, beside another, `speedup` (its median over ours; of PyTorch's two
+    Rows have the fields of `floodtide.bench` and `fovs_per_s`; ours also `peak_memory_mib` (of a
+    process that makes two such passes and nothing else), `step_memory_mib` (what of it came with
+    them) and, beside another, `speedup` (its median over ours; of PyTorch's two
     memory formats the better one's).
     `gflops` count direct convolution.
 
@@ -101,10 +101,9 @@ def _benchmark(
             raise UnsupportedError(
                 f"{name}: --against {against} needs PyTorch, which is not installed (pip install torch)"
             )
-    before = _core.resident_bytes()
     for count in thread_counts:
         with threads(count):
-            yield from _rows(name, network, count, seconds, against, before)
+            yield from _rows(name, network, count, seconds, against)
 
 
 def _passes(network: Network, kernel: str = "") -> Any:
@@ -121,18 +120,24 @@ def _passes(network: Network, kernel: str = "") -> Any:
     )
 
 
-def _rows(
-    name: str, network: Network, count: int, seconds: float, against: str, before: int
-) -> Iterator[Row]:
+def memory_mib(name: str, network: dict[str, Any], threads: int) -> dict[str, float]:
+    """Memory of this process after two passes of that name: its peak, and what of it they took."""
+    before = _core.resident_bytes()
+    _core.set_num_threads(threads)
+    run = getattr(_passes(Network(**network)), name)
+    run()
+    run()
+    peak = _core.peak_resident_bytes()
+    return {"peak_memory_mib": peak / MIB, "step_memory_mib": (peak - before) / MIB}
+
+
+def _rows(name: str, network: Network, count: int, seconds: float, against: str) -> Iterator[Row]:
     ours = _passes(network)
     run: Callable[[], Any] = getattr(ours, name)
     flops: float = getattr(ours, f"{name}_flops")()
-    run()
-    run()
-    memory = {
-        "peak_memory_mib": _core.peak_resident_bytes() / MIB,
-        "step_memory_mib": (_core.peak_resident_bytes() - before) / MIB,
-    }
+    memory = in_own_process(
+        "floodtide.bench_step:memory_mib", name=name, network=asdict(network), threads=count
+    )
     bodies = {"floodtide": run}
     if against in TORCH:
         from floodtide._torch_step import LAYOUTS, TorchPasses

@@ -17,8 +17,6 @@
 namespace floodtide {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
 std::atomic<std::int64_t>& counter() {
   static std::atomic<std::int64_t> count{0};
   return count;
@@ -38,8 +36,9 @@ std::size_t status_field([[maybe_unused]] const std::string& field) {
 void* allocate_bytes(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   counter().fetch_add(1, std::memory_order_relaxed);
-  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  const auto rounded_to = [&](std::size_t unit) { return (bytes + unit - 1) / unit * unit; };
+  const std::size_t alignment = rounded_to(kHugePage) / 3 <= bytes / 2 ? kHugePage : kAlignment;
+  const std::size_t rounded = rounded_to(alignment);
   void* pointer = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
   FLOODTIDE_REQUIRE(pointer != nullptr, io, "out of memory: ", bytes, " bytes were asked for");
 #if defined(__linux__)

@@ -47,7 +47,7 @@ Execution::Execution(Communicator& comm, std::shared_ptr<const Schedule> schedul
 
 std::int64_t Execution::segment_elements(const Payload& payload, std::size_t segment_bytes) {
   constexpr std::size_t kMost = std::size_t{1} << 40U;  // longer than any array, and sums with it do not overflow
-  return static_cast<std::int64_t>(std::clamp<std::size_t>(segment_bytes / payload.element_bytes, 1, kMost));
+  return static_cast<std::int64_t>(std::clamp<std::size_t>(segment_bytes / payload.wire_bytes(), 1, kMost));
 }
 
 std::size_t Execution::scratch_bytes(const Schedule& schedule, const Payload& payload, std::int64_t segment) {

@@ -39,7 +39,7 @@ class Execution {
   Execution& operator=(Execution&&) = delete;
   ~Execution() = default;
 
-  /// Elements of a segment of at most segment_bytes of the array.
+  /// Elements of a segment whose message has at most segment_bytes.
   [[nodiscard]] static std::int64_t segment_elements(const Payload& payload, std::size_t segment_bytes);
   [[nodiscard]] static std::size_t scratch_bytes(const Schedule& schedule, const Payload& payload, std::int64_t segment);
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_MOVES = 27  # on a patch
 
 # The network stays as it is, and leaves an unvisited voxel just about a reason to move there (with this seed and the
-# usual size): patches have 4 moves on average, some 1, some 20, so that ranks need patches at different steps.
+# usual size): patches have 6 moves on average, some 1, some 20, so that ranks need patches at different steps.
 SETTINGS: dict[str, dict[str, Any]] = {
     "run": {"seed": 2},
     "optimizer": {"lr": 1e-12},
@@ -27,7 +27,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@training_benchmark("stalls", ranks=2, depth=3, fov="9", features=8)
+@training_benchmark("stalls", ranks=2, depth=3, fov="17", features=8)
 @click.option(
     "--delay",
     type=click.FloatRange(min=0.0, min_open=True),
@@ -57,7 +57,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     help="Of each rank and round that are loaded inside of the step.",
 )
 @click.option(
-    "--rounds", type=click.IntRange(min=1), default=4, show_default=True, help="Of all kinds."
+    "--rounds", type=click.IntRange(min=1), default=6, show_default=True, help="Of all kinds."
 )
 def command(
     lab: Laboratory, delay: float, prefetch: int, readers: int, patches: int, rounds: int

@@ -45,7 +45,7 @@ def test_a_wire_holds_up_what_no_computation_hides() -> None:
 
 
 def test_stalls_are_those_of_the_delay() -> None:
-    undelayed, inside, ahead = bench(2, "stalls", "--patches", "2", "--rounds", "1")
+    undelayed, inside, ahead = bench(2, "stalls", "--fov", "9", "--patches", "2", "--rounds", "1")
     assert inside["predicted_s"] > undelayed["step_s"]
     assert inside["wait_data_s"] > 0
     assert inside["model_ratio"] == pytest.approx(inside["step_s"] / inside["predicted_s"])

@@ -15,8 +15,8 @@
 
 namespace floodtide::comm {
 
-/// Bytes of the array in one message: enough to hide the cost of a message, few enough that sending and adding overlap.
-inline constexpr std::size_t kDefaultSegmentBytes = 128 * 1024;
+/// Bytes of one message: enough to hide the cost of a message, few enough that sending and adding overlap.
+inline constexpr std::size_t kDefaultSegmentBytes = 256 * 1024;
 
 /// How values travel. `bf16` halves the bytes of float32: sums are made in float32 and rounded (to nearest, ties to even)
 /// whenever they are sent. Own algorithms only.
@@ -66,7 +66,7 @@ struct AllreduceOptions {
   /// A row's name, a table's text, or "auto": the table of allreduce_table().
   std::string_view algorithm = kDefaultAllreduce;
   Wire wire = Wire::native;
-  std::size_t segment_bytes = kDefaultSegmentBytes;  ///< of the array in a message; at least one element
+  std::size_t segment_bytes = kDefaultSegmentBytes;  ///< of a message; at least one element
 };
 
 /// Collective the first time: the table behind "auto". It is the environment variable FLOODTIDE_ALLREDUCE (a name or a table)

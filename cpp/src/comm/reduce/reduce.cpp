@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/reduce/reduce.hpp"
 
+#include <algorithm>
+
 #include "comm/reduce/loops.hpp"
 #include "floodtide/base/isa.hpp"
+#include "floodtide/base/memory.hpp"
 
 namespace floodtide::comm {
 namespace {
@@ -20,28 +23,54 @@ const ReduceLoops& loops() {
   return kReduceGeneric;
 }
 
-std::int64_t count_of(std::span<const float> values) { return static_cast<std::int64_t>(values.size()); }
+/// Runs loop(first, count) for the elements before the first whole cache line of the array that is written (or read by who
+/// writes half words), and for the rest, of which then no vector crosses a line: arrays and segments begin anywhere.
+template <class Loop>
+void by_lines(const void* values, std::size_t element, std::int64_t count, const Loop& loop) {
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(values) % kAlignment;
+  const std::int64_t before = past == 0 ? 0 : std::min(count, static_cast<std::int64_t>((kAlignment - past) / element));
+  loop(0, before);
+  loop(before, count - before);
+}
+
+template <class Loop>
+void by_lines(std::span<const float> values, const Loop& loop) {
+  by_lines(values.data(), sizeof(float), static_cast<std::int64_t>(values.size()), loop);
+}
 
 }  // namespace
 
 void reduce_into(const ReduceBuffer& inout, const std::byte* other, ReduceOp op, bool other_first) {
-  loops().reduce[static_cast<int>(inout.type)][static_cast<int>(op)](inout.data, other, inout.count, other_first);
+  const auto reduce = loops().reduce[static_cast<int>(inout.type)][static_cast<int>(op)];
+  const std::size_t element = element_bytes(inout.type);
+  by_lines(inout.data, element, inout.count, [&](std::int64_t begin, std::int64_t count) {
+    const std::size_t offset = static_cast<std::size_t>(begin) * element;
+    reduce(inout.data + offset, other + offset, count, other_first);
+  });
 }
 
 void encode_bf16(std::span<const float> values, std::uint16_t* out_words) {
-  loops().encode_bf16(values.data(), count_of(values), out_words);
+  by_lines(values, [&](std::int64_t begin, std::int64_t count) {
+    loops().encode_bf16(values.data() + begin, count, out_words + begin);
+  });
 }
 
 void encode_bf16_and_round(std::span<float> inout_values, std::uint16_t* out_words) {
-  loops().encode_bf16_and_round(inout_values.data(), count_of(inout_values), out_words);
+  by_lines(inout_values, [&](std::int64_t begin, std::int64_t count) {
+    loops().encode_bf16_and_round(inout_values.data() + begin, count, out_words + begin);
+  });
 }
 
 void decode_bf16(const std::uint16_t* words, std::span<float> out_values) {
-  loops().decode_bf16(words, count_of(out_values), out_values.data());
+  by_lines(out_values, [&](std::int64_t begin, std::int64_t count) {
+    loops().decode_bf16(words + begin, count, out_values.data() + begin);
+  });
 }
 
 void reduce_bf16_into(std::span<float> inout, const std::uint16_t* words, ReduceOp op, bool words_first) {
-  loops().reduce_bf16[static_cast<int>(op)](inout.data(), words, count_of(inout), words_first);
+  const auto reduce = loops().reduce_bf16[static_cast<int>(op)];
+  by_lines(inout,
+           [&](std::int64_t begin, std::int64_t count) { reduce(inout.data() + begin, words + begin, count, words_first); });
 }
 
 }  // namespace floodtide::comm

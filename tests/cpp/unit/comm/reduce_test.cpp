@@ -152,12 +152,15 @@ TEST(Reduce, OfWordsIsTheReductionOfWhatTheyMean) {
     std::vector<float> theirs(mine.size());
     comm::decode_bf16(words.data(), theirs);
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max}) {
-      for (const bool words_first : {false, true}) {
-        std::vector<float> inout = mine;
-        comm::reduce_bf16_into(inout, words.data(), op, words_first);
-        for (std::size_t i = 0; i < mine.size(); ++i) {
-          const float right = words_first ? expected(op, theirs[i], mine[i]) : expected(op, mine[i], theirs[i]);
-          ASSERT_TRUE(same_bits(inout[i], right) || (std::isnan(inout[i]) && std::isnan(right))) << level;
+      for (const std::size_t begin : {0, 1, 15, 16}) {  // arrays begin anywhere in a cache line
+        for (const bool words_first : {false, true}) {
+          std::vector<float> inout = mine;
+          comm::reduce_bf16_into(std::span(inout).subspan(begin), words.data() + begin, op, words_first);
+          for (std::size_t i = 0; i < mine.size(); ++i) {
+            const float both = words_first ? expected(op, theirs[i], mine[i]) : expected(op, mine[i], theirs[i]);
+            const float right = i < begin ? mine[i] : both;
+            ASSERT_TRUE(same_bits(inout[i], right) || (std::isnan(inout[i]) && std::isnan(right))) << level << " " << i;
+          }
         }
       }
     }

@@ -140,7 +140,7 @@ TEST(Threads, PendingNamesTheStepAndTheRankWaitedFor) {
     if (comm.rank() == 0) {
       auto operation = comm::start_allreduce(comm, buffer, comm::ReduceOp::sum, {.algorithm = "ring"});
       EXPECT_EQ(comm.pending(),
-                std::vector<std::string>{"collective 0, allreduce (ring, sum of 10 float32 in segments of 131072 bytes): "
+                std::vector<std::string>{"collective 0, allreduce (ring, sum of 10 float32 in segments of 262144 bytes): "
                                          "step 1 of 2, waiting for rank 1"});
       comm.send(1, 0, {})->wait();
       operation.wait();
