@@ -7,7 +7,7 @@ with the poster's figures (speed-up, loss and Dice against time, time to a loss)
 been trained is not trained again, what was interrupted goes on.
 
     FLOODTIDE_DATA=... python examples/liver_workers.py        # from the repository's root; half an hour on two cores
-    ... liver_workers.py --folder runs/momentum --set optimizer.name=momentum --set optimizer.lr=0.05 --workers 1 32
+    ... liver_workers.py --folder runs/momentum --set optimizer.name=momentum --set optimizer.lr=0.05 --workers 1 8 32
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def halve(source: Path, target: Path) -> int:
 def train(rule: str, workers: int, epoch: int, options: argparse.Namespace) -> Path:
     """Train in a folder of its own; return the folder. A training that diverges is a result, too."""
     scale, warmup_epochs, schedule = RULES[rule]
-    ranks = min(options.ranks, workers)
+    folder, ranks = options.folder, min(options.ranks, workers)
     # Of one worker the scaled rate is the base rate: neither scale nor warm-up matters.
     name = f"{rule}-{workers}" if workers > 1 else f"{schedule}-1"
     settings = {
@@ -74,10 +74,10 @@ def train(rule: str, workers: int, epoch: int, options: argparse.Namespace) -> P
         command = ["mpiexec", "-n", str(ranks), *command]
     print(f"{name}: {options.epochs * epoch} updates", flush=True)
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
-    done = subprocess.run(command, check=False, env=environment, cwd=options.folder)
+    done = subprocess.run(command, check=False, env=environment, cwd=folder)
     if done.returncode == 2:  # it could not begin, and has said why
         sys.exit(2)
-    return Path(options.folder / name)
+    return folder / name
 
 
 def last_dice(run: Run) -> float:
@@ -123,12 +123,12 @@ def main() -> None:
     slices = halve(data / "liver_train.h5", folder / "train.h5")
     scores = {}
     for rule in RULES:
-        folders = [
+        trained = [
             train(rule, workers, slices // (BATCH * workers), options)
             for workers in options.workers
         ]
-        report.write(folders, folder / f"{rule}.html", folder / rule)
-        runs = [read_run(folder, folder.name) for folder in folders]
+        report.write(trained, folder / f"{rule}.html", folder / rule)
+        runs = [read_run(each, each.name) for each in trained]
         scores[rule] = [(run.workers, last_dice(run)) for run in runs]
     draw(scores, folder / "rules.svg")
     print("\n".join(str(path) for path in sorted(folder.glob("*.html"))))

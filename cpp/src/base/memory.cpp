@@ -37,7 +37,7 @@ void* allocate_bytes(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   counter().fetch_add(1, std::memory_order_relaxed);
   const auto rounded_to = [&](std::size_t unit) { return (bytes + unit - 1) / unit * unit; };
-  const std::size_t alignment = rounded_to(kHugePage) / 3 <= bytes / 2 ? kHugePage : kAlignment;
+  const std::size_t alignment = rounded_to(kHugePage) - bytes <= bytes / 2 ? kHugePage : kAlignment;
   const std::size_t rounded = rounded_to(alignment);
   void* pointer = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
   FLOODTIDE_REQUIRE(pointer != nullptr, io, "out of memory: ", bytes, " bytes were asked for");

@@ -77,7 +77,7 @@ AlignedBuffer<std::byte> Engine::borrow(std::size_t bytes) {
   const auto fits = [&](const AlignedBuffer<std::byte>& buffer) { return static_cast<std::size_t>(buffer.size()) >= bytes; };
   const auto found = std::ranges::find_if(spare_, fits);
   if (found == spare_.end()) {
-    // The MPI library reads large messages from the other process, page by page: one huge page is faster (by 7 % in bf16).
+    // The MPI library reads large messages from the other process, page by page: one huge page is faster.
     const bool large = bytes >= kHugePage / 4;
     return AlignedBuffer<std::byte>(static_cast<std::int64_t>(large ? std::max(bytes, kHugePage) : bytes));
   }

@@ -9,12 +9,11 @@
 
 namespace floodtide {
 
-inline constexpr std::size_t kAlignment = 64;  ///< bytes; one cache line and one AVX-512 register
-inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+inline constexpr std::size_t kAlignment = 64;                   ///< bytes; one cache line and one AVX-512 register
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;  ///< bytes
 
-/// `bytes` of memory aligned to kAlignment; blocks ask for huge pages that take at most half as much
-/// again. Throws Error(io) if there is none left.
-/// allocate_bytes(0) is null. Every allocation of the library's arrays goes through here and is counted.
+/// `bytes` of memory aligned to kAlignment, or rounded up to huge pages where that adds at most a half. Throws Error(io) if
+/// there is none left. allocate_bytes(0) is null. Every allocation of the library's arrays goes through here and is counted.
 [[nodiscard]] void* allocate_bytes(std::size_t bytes);
 void release_bytes(void* pointer) noexcept;
 
