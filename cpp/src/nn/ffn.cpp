@@ -2,6 +2,7 @@
 #include "floodtide/nn/ffn.hpp"
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/nn/limits.hpp"
 #include "nn/ffn_plan.hpp"
 #include "nn/initialise.hpp"
 
@@ -11,17 +12,6 @@ namespace {
 using kernels::Passes;
 
 constexpr double kTapFlops = 27 * 2;  // multiply and add, per voxel and pair of channels
-
-void check(const FfnOptions& options) {
-  FLOODTIDE_REQUIRE(options.depth >= 1, invalid_argument, "ffn: depth is ", options.depth, ", expected at least 1");
-  FLOODTIDE_REQUIRE(options.features >= 1, invalid_argument, "ffn: features is ", options.features, ", expected at least 1");
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    FLOODTIDE_REQUIRE(options.fov[axis] >= 1 && options.fov[axis] % 2 == 1, invalid_argument, "ffn: fov is ", Show{options.fov},
-                      ", expected odd sizes (z, y, x): the field of view has a centre voxel");
-    FLOODTIDE_REQUIRE(options.deltas[axis] >= 0 && 2 * options.deltas[axis] < options.fov[axis], invalid_argument,
-                      "ffn: deltas are ", Show{options.deltas}, ", expected 0 to (fov - 1) / 2 with fov ", Show{options.fov});
-  }
-}
 
 ParameterLayout make_layout(const FfnOptions& options) {
   ParameterLayout layout;
@@ -97,7 +87,7 @@ struct Ffn::State {
 };
 
 Ffn::Ffn(const FfnOptions& options) {
-  check(options);
+  require_valid(options);
   ParameterLayout layout = make_layout(options);
   AlignedBuffer<float> parameters(layout.size());
   initialise_glorot(layout, options.seed, parameters.span());

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/nn/limits.hpp"
 #include "nn/check_truth.hpp"
 #include "nn/unet_layout.hpp"
 #include "nn/unet_plan.hpp"
@@ -67,7 +68,7 @@ struct UNet::State {
 };
 
 UNet::UNet(const UNetOptions& options) {
-  check(options);
+  require_valid(options);
   state_ = std::make_unique<State>(options);
   initialise(options, state_->layout, state_->parameters.span());
 }

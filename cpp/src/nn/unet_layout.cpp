@@ -10,45 +10,11 @@
 namespace floodtide::nn {
 namespace {
 
-constexpr int kMostDepth = 10;
-constexpr std::int64_t kMostPool = 4;
-
-void check_vectors(const char* what, std::span<const Vec3> vectors, int wanted, const char* range, auto allowed) {
-  const auto count = static_cast<int>(vectors.size());
-  FLOODTIDE_REQUIRE(count == 1 || count == wanted, invalid_argument, "unet: there are ", count, ' ', what, ", expected 1 or ",
-                    wanted);
-  for (const Vec3& vector : vectors) {
-    FLOODTIDE_REQUIRE(std::ranges::all_of(vector, allowed), invalid_argument, "unet: one of the ", what, " is ", Show{vector},
-                      ", expected ", range);
-  }
-}
-
 const Vec3& one_of(std::span<const Vec3> vectors, int level) {
   return vectors.size() == 1 ? vectors[0] : vectors[static_cast<std::size_t>(level)];
 }
 
 }  // namespace
-
-void check(const UNetOptions& options) {
-  const auto in_range = [](const char* what, std::int64_t value, std::int64_t least, std::int64_t most) {
-    FLOODTIDE_REQUIRE(value >= least && value <= most, invalid_argument, "unet: ", what, " is ", value, ", expected ", least,
-                      " to ", most);
-  };
-  in_range("in_channels", options.in_channels, 1, 1024);
-  in_range("classes", options.classes, options.output == Output::softmax ? 2 : 1, kMostClasses);
-  in_range("depth", options.depth, 1, kMostDepth);
-  in_range("features", options.features, kernels::kChannelMultiple, 1024);
-  FLOODTIDE_REQUIRE(options.features % kernels::kChannelMultiple == 0, invalid_argument, "unet: features is ", options.features,
-                    ", expected a multiple of ", kernels::kChannelMultiple);
-  FLOODTIDE_REQUIRE(options.dropout >= 0 && options.dropout < 1, invalid_argument, "unet: dropout is ", options.dropout,
-                    ", expected at least 0 and less than 1");
-  FLOODTIDE_REQUIRE(options.batch_norm || !options.synchronised, invalid_argument,
-                    "unet: synchronised statistics are those of batch norm, which is off");
-  check_vectors("kernels", options.kernels, options.depth, "1 or 3 along each axis",
-                [](std::int64_t extent) { return extent == 1 || extent == 3; });
-  check_vectors("pools", options.pools, options.depth - 1, "1 to 4 along each axis",
-                [](std::int64_t extent) { return extent >= 1 && extent <= kMostPool; });
-}
 
 Vec3 kernel_of(const UNetOptions& options, int level) { return one_of(options.kernels, level); }
 Vec3 pool_of(const UNetOptions& options, int level) { return one_of(options.pools, level); }

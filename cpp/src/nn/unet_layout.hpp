@@ -9,9 +9,6 @@
 
 namespace floodtide::nn {
 
-/// Throws Error(invalid_argument) for options outside their ranges.
-void check(const UNetOptions& options);
-
 [[nodiscard]] Vec3 kernel_of(const UNetOptions& options, int level);
 /// From `level` to the next one.
 [[nodiscard]] Vec3 pool_of(const UNetOptions& options, int level);

@@ -210,7 +210,7 @@ def test_wrong_arrays_are_named() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"depth": 0}, "depth is 0, expected at least 1"),
+        ({"depth": 0}, "depth is 0, expected 1 to 1000"),
         ({"features": 0}, "features is 0"),
         ({"compute": "fp64"}, "compute is 'fp64', expected fp32 or fp32-direct"),
         ({"fov": (33, 32, 33)}, r"fov is \(33, 32, 33\), expected odd sizes"),

@@ -318,7 +318,7 @@ def test_a_file_gives_the_network_back(network: Any, tmp_path: Path) -> None:
         ({"features": 20}, "features is 20, expected a multiple of 16"),
         ({"depth": 0}, "depth is 0, expected 1 to 10"),
         ({"classes": 1}, "classes is 1, expected 2 to 32"),
-        ({"dropout": 1.0}, "dropout is 1, expected at least 0 and less than 1"),
+        ({"dropout": 1.0}, "dropout is 1, expected at least 0 and below 1"),
         ({"output": "tanh"}, "output is 'tanh', expected softmax or sigmoid"),
         ({"batch_norm": False, "synchronised": True}, "synchronised statistics"),
     ],
