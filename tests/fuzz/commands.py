@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that trials run on the sample files, and what is compared of what they leave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fuzz.hdf5_damage import datasets
+
+Outcome = Callable[[Path, str], Any]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line on the sample files.
+
+    Attributes:
+        line: Words after `floodtide`, separated by spaces.
+        outcome: From the folder and what was printed, what must be the same when files are undamaged.
+        outputs: Beginnings of the names that it may make.
+        whole: Outputs that are there exactly when it succeeds.
+        changes: Beginnings of the names that it may change or remove.
+    """
+
+    line: str
+    outcome: Outcome
+    outputs: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+
+
+def hdf5_outcome(*leave_out: str) -> Outcome:
+    """Every dataset of out.h5 but the ones named, as text: name, type, shape and a checksum of the values."""
+
+    def outcome(folder: Path, _: str) -> list[str]:
+        return sorted(
+            _described(name, value)
+            for name, value in datasets(folder / "out.h5")
+            if "@" not in name and not name.startswith(leave_out or ("\0",))
+        )
+
+    return outcome
+
+
+def _described(name: str, value: Any) -> str:
+    import hashlib
+
+    array = np.asarray(value)
+    digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+    odd = array.dtype.kind == "f" and not np.isfinite(array).all()
+    return f"{name} {array.dtype} {array.shape} {digest}{' NOT FINITE' if odd else ''}"
+
+
+def scores(_: Path, printed: str) -> Any:
+    """What is printed as JSON, without the time that it took."""
+    rows = json.loads(printed)
+    rows.pop("seconds", None)
+    return rows
+
+
+def lines(_: Path, printed: str) -> Any:
+    """What is printed."""
+    return printed
+
+
+def nothing(_: Path, __: str) -> Any:
+    """Nothing that could be compared."""
+    return None
+
+
+def losses(run: str) -> Outcome:
+    """The losses of a run's log, and its newest parameters."""
+
+    def outcome(folder: Path, _: str) -> Any:
+        records = [
+            json.loads(line) for line in (folder / run / "log.jsonl").read_text().splitlines()
+        ]
+        figures = [r["loss"] for r in records if r["kind"] == "train"]
+        steps = max(r["step"] for r in records)
+        parameters = [
+            _described(name, value)
+            for name, value in datasets(folder / run / "checkpoints" / f"step-{steps}.h5")
+            if name.startswith("parameters/") and "@" not in name
+        ]
+        return [steps, figures[-2:], sorted(parameters)]
+
+    return outcome
+
+
+def _train(line: str) -> Command:
+    return Command(f"train {line} --set run.dir=out", losses("out"), outputs=("out",))
+
+
+def _resume(line: str, run: str) -> Command:
+    return Command(f"train {line}", losses(run), outputs=(run,), changes=(run,))
+
+
+COMMANDS = {
+    "partition": Command(
+        "partition volume.h5:labels out.h5:af --lom-radius 3,3,3 --min-size 10 --json",
+        hdf5_outcome(),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "coordinates": Command(
+        "coordinates cube=partitions.h5:af out.h5 --margin 3,3,3 --json",
+        hdf5_outcome(),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "segment": Command(
+        "segment segment.toml --out out.h5:segmentation --json",
+        hdf5_outcome("origins/walltime_s", "counters"),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "segment-tensorflow": Command(
+        "segment segment.toml --out out.h5:segmentation --json --set segment.checkpoint=model.ckpt "
+        "--set segment.fov=[7,7,7] --set segment.deltas=[2,2,2]",
+        hdf5_outcome("origins/walltime_s", "counters"),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "evaluate": Command("evaluate segmentation.h5:segmentation volume.h5:labels --json", scores),
+    "evaluate-picture": Command(
+        "evaluate segmentation.h5:segmentation volume.h5:labels --picture out.png --json",
+        scores,
+        outputs=("out.png",),
+        whole=("out.png",),
+    ),
+    "predict": Command(
+        "predict slices_run slices.h5:image out.h5:labels --probabilities",
+        hdf5_outcome(),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "predict-affinities": Command(
+        "predict affinities_run volume.h5:raw out.h5:affinities --box 2:8,0:16,0:16",
+        hdf5_outcome(),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "convert": Command(
+        "convert network.h5 out.h5 --json", hdf5_outcome(), outputs=("out.h5",), whole=("out.h5",)
+    ),
+    "convert-run": Command(
+        "convert run/checkpoints/step-4.h5 out.h5 --json",
+        hdf5_outcome(),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "convert-tensorflow": Command(
+        "convert model.ckpt out.h5 --fov 7,7,7 --deltas 2,2,2 --json",
+        hdf5_outcome(),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "train": _train("train.toml"),
+    "train-coordinates": _train(
+        "train.toml --set data.coordinates=coordinates.h5 --set data.volumes.0.box=0:24,0:24,0:24"
+    ),
+    "train-slices": _train("slices.toml"),
+    "train-affinities": _train("affinities.toml"),
+    "train-from": _train("train.toml --set model.initial_weights=network.h5"),
+    "resume": _resume("train.toml --set training.steps=6", "run"),
+    "resume-slices": _resume("slices.toml --set training.steps=4", "slices_run"),
+    "report": Command(
+        "report run", nothing, outputs=("run/report.html",), whole=("run/report.html",)
+    ),
+    "report-slices": Command(
+        "report slices_run",
+        nothing,
+        outputs=("slices_run/report.html",),
+        whole=("slices_run/report.html",),
+    ),
+    "report-affinities": Command(
+        "report affinities_run",
+        nothing,
+        outputs=("affinities_run/report.html",),
+        whole=("affinities_run/report.html",),
+    ),
+    "report-two": Command(
+        "report run run2 --out out.html --figures out_figures",
+        nothing,
+        outputs=("out.html", "out_figures"),
+        whole=("out.html",),
+    ),
+    "simulate": Command("simulate run --ranks 1,2 --steps 50", lines),
+    "simulate-samples": Command(
+        "simulate --samples samples.txt --ranks 1,2 --steps 50 --network 10gbe", lines
+    ),
+    "simulate-allreduce": Command(
+        "simulate --compute-s 0.1 --allreduce allreduce.jsonl --algorithm ring --ranks 1,2,5 --steps 50",
+        lines,
+    ),
+    "doctor": Command("doctor train.toml --dir out", nothing, outputs=("out",)),
+    "job": Command(
+        "job slurm train.toml --nodes 2 --time 01:00:00 --out out.slurm",
+        nothing,
+        outputs=("out.slurm",),
+        whole=("out.slurm",),
+    ),
+}

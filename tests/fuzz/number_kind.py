@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Odd numbers on command lines: for every number that the commands declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import click
+
+from fuzz.case import Case
+from fuzz.commands import Command, nothing
+from fuzz.damage import ODD_NUMBERS
+
+# Valid command lines that take a moment; every numeric option of these commands is tried on them.
+_LINES = {
+    "synth": "synth out.h5 --shape 16,16,16",
+    "partition": "partition volume.h5:labels out.h5:af --lom-radius 3,3,3 --min-size 10",
+    "coordinates": "coordinates cube=partitions.h5:af out.h5",
+    "segment": "segment segment.toml --out out.h5:ids",
+    "predict": "predict slices_run slices.h5:image out.h5:labels",
+    "evaluate": "evaluate segmentation.h5:segmentation volume.h5:labels",
+    "convert": "convert network.h5 out.h5",
+    "train": "train train.toml --set run.dir=out --set run.stop_after_s=1.0",
+    "simulate": "simulate --compute-s 0.1 --ranks 1,2 --steps 20 --network 10gbe",
+    "report": "report run2 run2 --out out.html",
+    "job slurm": "job slurm train.toml --nodes 2 --time 01:00:00 --out out.job",
+    "job pbs": "job pbs train.toml --nodes 2 --cores-per-node 4 --time 01:00:00 --out out.job",
+    "bench peak": "bench peak --threads 1 --seconds 0",
+    "bench conv": "bench conv --size 5 --channels 4 --threads 1 --seconds 0",
+    "bench step": "bench step --threads 1 --seconds 0 --depth 2 --features 4",
+    "bench forward": "bench forward --threads 1 --seconds 0 --depth 2 --features 4",
+    "bench unet": "bench unet --threads 1 --seconds 0",
+}
+_LINES_OF_RUN = "simulate run --ranks 1,2 --steps 20"
+# Texts that hold numbers: z,y,x; a list; a box; a time.
+_VECTORS = {"shape", "margin", "lom_radius", "fov", "deltas", "context", "thresholds", "losses"}
+_BOXES = {"box"}
+_TIMES = {"time"}
+# A larger number asks for more work, and rightly gets it.
+_WORK = {("bench", "seconds"), ("simulate", "steps")}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number on a command line: the command, the option's spelling, and its form."""
+
+    command: str
+    option: str
+    form: str
+    work: bool
+
+
+@cache
+def numbers() -> tuple[Number, ...]:
+    """Every number that a command of _LINES declares."""
+    return tuple(_numbers())
+
+
+def _numbers() -> Iterator[Number]:
+    from floodtide import cli
+
+    context = click.Context(cli.group)
+    for name in _LINES:
+        command: click.Command | None = cli.group
+        for word in name.split():
+            assert isinstance(command, click.Group)
+            command = command.get_command(context, word)
+        assert command is not None
+        for parameter in command.params:
+            form = _form(parameter)
+            if form and isinstance(parameter, click.Option):
+                work = (name.split()[0], parameter.name) in _WORK
+                yield Number(name, parameter.opts[0], form, work)
+
+
+def _form(parameter: click.Parameter) -> str:
+    if parameter.name in _VECTORS:
+        return "vector"
+    if parameter.name in _BOXES:
+        return "box"
+    if parameter.name in _TIMES:
+        return "time"
+    kind = type(parameter.type).__name__
+    if kind in ("IntParamType", "FloatParamType", "IntRange", "FloatRange"):
+        return "number"
+    return "vector" if kind == "Numbers" else ""
+
+
+def make(_: Path, random: Random) -> Case:
+    """Append an option with an odd number to a valid command line."""
+    number = random.choice(numbers())
+    if number.form == "number":
+        value = random.choice(ODD_NUMBERS)
+    elif number.form == "vector":
+        value = ",".join(_one(random) for _ in range(random.choice((3, 3, 3, 1, 2, 4, 100))))
+    elif number.form == "box":
+        value = ",".join(f"{_one(random)}:{_one(random)}" for _ in range(random.choice((3, 3, 2))))
+    else:
+        value = ":".join(_one(random) for _ in range(random.choice((1, 2, 3, 4))))
+    if number.work and _is_large(value):
+        value = "-1"
+    line = _LINES[number.command]
+    if number.command == "simulate" and random.random() < 0.3:
+        line = _LINES_OF_RUN
+    command = Command(line, nothing, outputs=("out",))
+    text = f"{number.option} {value[:60]!r}"
+    return Case(command, text, strict=False, outcome_of="", arguments=(f"{number.option}={value}",))
+
+
+def _one(random: Random) -> str:
+    return random.choice(("1", "3", "8", *ODD_NUMBERS))
+
+
+def _is_large(value: str) -> bool:
+    try:
+        return 100 < float(value) < 1e300
+    except ValueError:
+        return False

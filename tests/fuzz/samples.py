@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes one valid file of every sort that floodtide reads, small and the same each time.
+
+Runs in a separate process (`python samples.py FOLDER`): what it computes with starts threads, and the fuzzer forks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+SHAPE = (24, 24, 24)
+
+NETWORK = "[model]\ndepth = 2\nfeatures = 4\nfov = [7, 7, 7]\ndeltas = [2, 2, 2]\n"
+VOLUME = """\
+[[data.volumes]]
+name = "cube"
+image = "volume.h5:raw"
+labels = "volume.h5:labels"
+"""
+TRAIN = f"""\
+[run]
+dir = "run"
+seed = 4
+threads = 1
+log_every_s = 0.0
+{VOLUME}partitions = "partitions.h5:af"
+box = "0:18,0:24,0:24"
+{NETWORK}[training]
+steps = 4
+walkers = 2
+[validation]
+box = "10:24,0:24,0:24"
+centres = 3
+"""
+SEGMENT = f"""\
+{VOLUME}{NETWORK}[segment]
+checkpoint = "network.h5"
+image = "cube"
+box = "0:20,0:22,0:24"
+min_segment_size = 1
+disco_seed_threshold = -1.0
+segment_threshold = 0.3
+move_threshold = 0.15
+"""
+SLICES = """\
+[run]
+dir = "slices_run"
+seed = 4
+threads = 1
+log_every_s = 0.0
+[data]
+mean = 100.0
+std = 50.0
+[[data.slices]]
+images = "slices.h5:image"
+masks = "slices.h5:mask"
+patients = "slices.h5:patient"
+[model]
+kind = "unet2d"
+depth = 1
+features = 16
+[training]
+steps = 2
+walkers = 1
+batch = 2
+[validation]
+share = 0.4
+"""
+AFFINITIES = f"""\
+[run]
+dir = "affinities_run"
+seed = 4
+threads = 1
+log_every_s = 0.0
+[data]
+patch = [4, 8, 8]
+patches = 4
+{VOLUME}box = "0:14,0:24,0:24"
+[model]
+kind = "unet3d"
+depth = 2
+features = 16
+kernels = [[1, 3, 3], [3, 3, 3]]
+pools = [[1, 2, 2]]
+[training]
+steps = 2
+walkers = 1
+[validation]
+box = "14:24,0:24,0:24"
+"""
+
+
+def make(folder: Path) -> None:
+    """Write all samples into a folder."""
+    os.chdir(folder)
+    _volumes()
+    _slices()
+    for name, text in (
+        ("train.toml", TRAIN),
+        ("segment.toml", SEGMENT),
+        ("slices.toml", SLICES),
+        ("affinities.toml", AFFINITIES),
+    ):
+        Path(name).write_text(text)
+    _run("partition volume.h5:labels partitions.h5:af --lom-radius 3,3,3 --min-size 10")
+    _run("coordinates cube=partitions.h5:af coordinates.h5 --margin 5,5,5")
+    _run("train train.toml --set training.steps=2")
+    _run("train train.toml")
+    _run("train slices.toml")
+    _run("train affinities.toml")
+    _networks()
+    _run("segment segment.toml --out segmentation.h5:segmentation")
+    _run("segment segment.toml --out run/segmentation.h5:segmentation")
+    _run("predict slices_run slices.h5:image predicted.h5:labels")
+    _report_parts()
+    _calibrations()
+    shutil.copytree(
+        "run", "run2", ignore=shutil.ignore_patterns("checkpoints", "segmentation.h5", "flood.npz")
+    )
+
+
+def _run(line: str) -> None:
+    from floodtide import cli
+
+    if cli.run(line.split()):
+        raise SystemExit(f"samples: floodtide {line} failed")
+
+
+def _volumes() -> None:
+    from floodtide import data
+
+    z, y, x = np.indices(SHAPE)
+    labels = (1 + (y + z // 3 > 12) + 2 * (x > 11)).astype(np.int32)
+    raw = np.random.default_rng(0).integers(0, 255, SHAPE)  # noise has seeds everywhere
+    data.write_volume("volume.h5", {"raw": raw.astype(np.uint8), "labels": labels})
+
+
+def _slices() -> None:
+    random = np.random.default_rng(1)
+    y, x = np.mgrid[:8, :8]
+    centres = random.integers(2, 6, (10, 2, 1, 1))
+    masks = np.hypot(y - centres[:, 0], x - centres[:, 1]) < 3
+    images = 100 + 60 * masks + 20 * random.normal(size=masks.shape)
+    with h5py.File("slices.h5", "w") as file:
+        file["image"] = images.clip(0, 255).astype(np.uint8)
+        file["mask"] = masks.astype(np.uint8)
+        file["patient"] = np.arange(10, dtype=np.int32) // 2
+
+
+def _networks() -> None:
+    import floodtide as ft
+    from fuzz.tensorflow_files import write_bundle
+
+    network = ft.nn.load("run/checkpoints/step-4.h5")
+    network.save("network.h5")
+    write_bundle(Path("model.ckpt"), dict(network.state_dict()))
+
+
+def _report_parts() -> None:
+    side, random = 9, np.random.default_rng(2)
+    logits = np.full((3, side, side, side), np.nan, np.float16)
+    for index in range(3):
+        inner = slice(3 - index, 6 + index)
+        logits[index, inner, inner, inner] = random.normal(1.0, 2.0, (3 + 2 * index,) * 3)
+    image = random.integers(0, 255, (side,) * 3).astype(np.float32)
+    np.savez_compressed("run/flood.npz", logits=logits, moves=np.array([1, 5, 9]), image=image)
+    scores = {"name": "trained network", "adapted_rand_error": 0.1, "coverage": 0.9, "segments": 4}
+    Path("run/scores.json").write_text(json.dumps([scores]))
+    failure = {"reason": "rank 0 was told to", "events": [{"name": "step", "ago_us": 1}]}
+    Path("run/failure-rank-0.json").write_text(json.dumps(failure))
+    Path("run/traces").mkdir()
+    trace = [{"name": "step", "ph": "X", "ts": 0, "dur": 5, "pid": 0, "tid": 0}]
+    Path("run/traces/rank-0.json").write_text(json.dumps(trace))
+
+
+def _calibrations() -> None:
+    Path("samples.txt").write_text("".join(f"{0.05 + 0.001 * i:.4f}\n" for i in range(30)))
+    rows = [
+        {
+            "name": "allreduce 2",
+            "kernel": "ring",
+            "ranks": ranks,
+            "shape": f"{count} float32",
+            "median_s": 1e-4 * ranks,
+        }
+        for ranks in (2, 4, 8)
+        for count in (1, 1000, 10_000_000)
+    ]
+    Path("allreduce.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    make(Path(sys.argv[1]))
