@@ -167,6 +167,8 @@ def _refuse_unknown(table: Mapping[str, Any], known: Any, prefix: str, where: st
 
 
 def _expand(value: str, key: str, where: str) -> str:
+    if "\0" in value:
+        raise ConfigurationError(f"{where}: {key} holds a null character, expected a path")
     expanded = os.path.expandvars(os.path.expanduser(value))
     missing = re.search(r"\$\{?(\w+)", expanded)
     if missing:

@@ -4,16 +4,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
-from floodtide import nn
+from floodtide import _reading, nn
 from floodtide.errors import InvalidFileError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | None:
@@ -37,7 +31,8 @@ def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | N
     text = _configuration(checkpoint)
     if not text:
         return None
-    settings = config.from_dict(tomllib.loads(text), f"{checkpoint}: configuration")
+    where = f"{checkpoint}: configuration"
+    settings = config.from_dict(_reading.parse_toml(text, where), where)
     if isinstance(settings.model, config.UNet2DConfig):
         return settings.data.mean, settings.data.std
     volumes = settings.data.volumes
@@ -55,7 +50,7 @@ def newest_checkpoint(path: str | Path) -> Path:
     from floodtide.rundir import RunDirectory
 
     path = Path(path)
-    if path.is_file():
+    if _reading.exists(path):
         return path
     found = RunDirectory(path, writer=False).checkpoints()
     if not found:
@@ -80,16 +75,8 @@ def load(checkpoint: str | Path) -> nn.UNet:
 
 
 def _configuration(checkpoint: str | Path) -> str:
-    import h5py
-
-    try:
-        with h5py.File(checkpoint, "r") as file:
-            text = file.attrs.get("configuration", "")
-    except OSError as error:
-        raise InvalidFileError(
-            f"predict: {checkpoint} is no readable HDF5 file: {error}"
-        ) from error
-    return text.decode() if isinstance(text, bytes) else str(text)
+    with _reading.hdf5_file(checkpoint, "a checkpoint") as file:
+        return _reading.text_attribute(file, "configuration")
 
 
 def _same_dataset(a: str, b: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import tomli_w
 
-from floodtide import _config_reader, _core
+from floodtide import _config_reader, _core, _reading
 from floodtide._config_networks import (
     FLOOD,
     PATCHES,
@@ -30,12 +30,6 @@ from floodtide._files import replace_text
 from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.options import REQUIRED, option
 from floodtide.segment import SegmentOptions
-
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    import tomli as tomllib  # type: ignore[import-not-found,no-redef]
-
 
 __all__ = [
     "FLOOD",
@@ -400,13 +394,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         InvalidFileError: If the file is missing or not TOML.
         ConfigurationError: If a key is unknown or a value has the wrong type.
     """
-    try:
-        with open(path, "rb") as file:
-            document = tomllib.load(file)
-    except OSError as error:
-        raise InvalidFileError(f"{path}: cannot read the configuration: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidFileError(f"{path}: not valid TOML: {error}") from None
+    document = _reading.read_toml(path)
     for override in overrides:
         _override(document, override)
     return from_dict(document, str(path))
@@ -458,9 +446,10 @@ def _override(document: dict[str, Any], override: str) -> None:
     if not equals or not key.strip():
         raise ConfigurationError(f"--set {override}: expected section.key=value")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text  # a bare word is a string
+        values = _reading.parse_toml(f"value = {text}", f"--set {key}")
+    except InvalidFileError:
+        values = {}
+    value = values["value"] if list(values) == ["value"] else text  # a bare word is a string
     *parents, last = key.strip().split(".")
     node: Any = document
     for part in parents:

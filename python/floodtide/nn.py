@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from floodtide import _core
+from floodtide import _core, _reading
 from floodtide._network import Array, Network
 from floodtide._unet import (
     SegmentationLoss,
@@ -192,11 +192,12 @@ def load(
     """
     text = str(path)
     prefix = text.removesuffix(".index")
-    if text.endswith(".index") or (not Path(text).is_file() and Path(f"{text}.index").is_file()):
+    file, index = _reading.exists(text), _reading.exists(f"{text}.index")
+    if text.endswith(".index") or (index and not file):
         return _load_tensorflow(
             prefix, fov or _TENSORFLOW_FOV, deltas or _TENSORFLOW_DELTAS, compute
         )
-    if not Path(text).is_file():
+    if not file:
         raise InvalidFileError(
             f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
         )

@@ -6,17 +6,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from floodtide import _reading
 from floodtide import config as configuration
 from floodtide._events import EventFile
 from floodtide._files import replace_text
-from floodtide.errors import StorageError
+from floodtide.errors import Error, InvalidFileError, StorageError
 
+_LONGEST_S = 1e12  # of a run
 CHECKPOINT = re.compile(r"step-(\d+)\.h5")
 
 
@@ -40,16 +43,25 @@ class RunDirectory:
         return self.path / "checkpoints" / f"step-{step}.h5"
 
     def checkpoints(self) -> list[Path]:
-        """All checkpoints, oldest first."""
+        """All checkpoints, oldest first.
+
+        Raises:
+            InvalidFileError: If the folder cannot be read.
+        """
         found = []
-        for path in (self.path / "checkpoints").glob("step-*.h5"):
-            match = CHECKPOINT.fullmatch(path.name)
-            if match:
-                found.append((int(match.group(1)), path))
+        with _reading.reading(self.path, "a run directory"):
+            for path in (self.path / "checkpoints").glob("step-*.h5"):
+                match = CHECKPOINT.fullmatch(path.name)
+                if match:
+                    found.append((int(match.group(1)), path))
         return [path for _, path in sorted(found)]
 
     def newest_checkpoint(self) -> str:
-        """Path of the checkpoint to resume from; empty if there is none, and on ranks that do not write."""
+        """Path of the checkpoint to resume from; empty if there is none, and on ranks that do not write.
+
+        Raises:
+            InvalidFileError: If the folder cannot be read.
+        """
         paths = self.checkpoints() if self._writer else []
         return str(paths[-1]) if paths else ""
 
@@ -90,7 +102,7 @@ class RunDirectory:
         events: list[Any] = []
         with self._storing("write trace.json"):
             for path in sorted((self.path / "traces").glob("rank-*.json")):
-                events += json.loads(path.read_text())
+                events += _reading.read_json(path, "a list of trace events")
             merged = {"traceEvents": events, "displayTimeUnit": "ms"}
             replace_text(self.path / "trace.json", json.dumps(merged))
 
@@ -101,13 +113,15 @@ class RunDirectory:
         writing.
 
         Raises:
+            InvalidFileError: If the log of the run that is resumed is damaged; nothing is changed then.
             StorageError: If the directory cannot be written.
         """
         if not self._writer:
             return
+        path = self.path / "log.jsonl"
+        kept = [record for record in read_log(path) if record["step"] <= step] if step else []
         import tensorboardX  # noqa: F401  # takes a second or two: not at the first record, while all ranks wait
 
-        path = self.path / "log.jsonl"
         with self._storing("write the run directory"):
             (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
             for stale in (
@@ -119,7 +133,6 @@ class RunDirectory:
             if config.run.trace:
                 (self.path / "traces").mkdir(exist_ok=True)
             configuration.save(config, self.path / "config.toml")
-            kept = [record for record in read_log(path) if record["step"] <= step] if step else []
             replace_text(path, "".join(json.dumps(record) + "\n" for record in kept))
             self._log = path.open("a", buffering=1)
         if kept:
@@ -175,32 +188,48 @@ class RunDirectory:
     def _storing(self, what: str) -> Iterator[None]:
         try:
             yield
-        except StorageError:
+        except Error:
             raise
         except OSError as error:
             raise StorageError(f"{self.path}: cannot {what}: {error.strerror}") from None
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The records of a log.jsonl; a last line that was cut off is left out. An absent file has none."""
-    if not path.exists():
+    """The records of a log.jsonl; a last line that was cut off is left out. An absent file has none.
+
+    Raises:
+        InvalidFileError: If a line is no record with a step and a time.
+    """
+    if not os.path.lexists(path):
         return []
-    *complete, _ = path.read_text().split("\n")
-    return [json.loads(line) for line in complete]
+    expected = "a log of floodtide train; move the file away to start a new one"
+    records = []
+    for where, record in _reading.read_json_lines(path, expected):
+        step, time_s = record.get("step"), record.get("time_s", 0.0)
+        if (
+            type(step) is not int
+            or type(time_s) not in (int, float)
+            or not 0 <= time_s < _LONGEST_S
+        ):
+            raise InvalidFileError(f"{where}: has no step or no time; expected {expected}")
+        records.append(record)
+    return records
 
 
 def _readable(path: Path) -> bool:
-    """Whether every dataset of an HDF5 file can be read."""
+    """Whether every dataset and attribute of an HDF5 file can be read."""
     import h5py
 
     def read(_: str, item: Any) -> None:
+        dict(item.attrs)
         if isinstance(item, h5py.Dataset):
             item[()]
 
     try:
-        with h5py.File(path) as file:
+        with _reading.hdf5_file(path, "a checkpoint") as file:
+            read("/", file)
             file.visititems(read)
-    except OSError:
+    except InvalidFileError:
         return False
     return True
 

@@ -111,7 +111,9 @@ class Trainer:
         )
         if self._hook is not None:
             self._trainer.set_bucket_hook(self._hook)
-        checkpoint = _comm.broadcast_object(self._directory.newest_checkpoint())
+        with _comm.agreed():
+            newest = self._directory.newest_checkpoint()
+        checkpoint = _comm.broadcast_object(newest)
         if checkpoint:
             self._resume(checkpoint)
         with _comm.agreed():

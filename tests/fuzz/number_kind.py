@@ -33,7 +33,7 @@ _LINES = {
     "bench conv": "bench conv --size 5 --channels 4 --threads 1 --seconds 0",
     "bench step": "bench step --threads 1 --seconds 0 --depth 2 --features 4",
     "bench forward": "bench forward --threads 1 --seconds 0 --depth 2 --features 4",
-    "bench unet": "bench unet --threads 1 --seconds 0",
+    "bench unet": "bench unet --threads 1 --seconds 0 --size 16 --depth 2 --batch 1",
 }
 _LINES_OF_RUN = "simulate run --ranks 1,2 --steps 20"
 # Texts that hold numbers: z,y,x; a list; a box; a time.

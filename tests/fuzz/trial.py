@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CPU_S = 20
-WALL_S = 60.0
+WALL_S = 120.0
 MEMORY_BYTES = 2 << 30
 OUTPUT_BYTES = 1 << 28
 

@@ -7,7 +7,10 @@ Exit status: 0 on success, 2 on wrong usage or input, 1 on any other failure; fa
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
+import traceback
 from typing import Any
 
 import click
@@ -31,6 +34,10 @@ COMMANDS = {
     "simulate": "Forecast throughput against the number of ranks.",
     "bench": "Time kernels, steps and scaling on this machine.",
 }
+
+
+_LONGEST_WORD = 300  # letters
+_LONGEST_LINE = 1500
 
 
 class LazyGroup(click.Group):
@@ -57,12 +64,25 @@ def group() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the program and exit with its status."""
-    sys.exit(run(arguments))
+    """Run the program and exit with its status; an exception that nothing foresaw is shown whole."""
+    for stream in (sys.stdout, sys.stderr):  # names of files may be any bytes
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status = run(arguments)
+    except Exception:
+        traceback.print_exc()
+        print("floodtide: internal error: please report it with the lines above", file=sys.stderr)
+        status = 1
+    sys.exit(status)
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run the program and return its exit status; every failure is one line on standard error."""
+    """Run the program and return its exit status; every failure is one line on standard error.
+
+    Failures of the machine may come from anywhere: no space, no permission, no file handle, no memory. What is left is
+    a mistake in floodtide, which escapes.
+    """
     from floodtide import _comm
 
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -86,14 +106,38 @@ def run(arguments: list[str] | None = None) -> int:
             return error.exit_status
         _comm.fail(error)  # this rank alone failed: tell, and end the others too
         return error.exit_status
+    except (OSError, MemoryError) as error:
+        if getattr(error, "agreed", False) or _comm.size() == 1:
+            _print_once(f"{prefix}: {_one_line(_machine_failure(error))}")
+            return 1
+        _comm.fail(error)
+        return 1
     except BaseException as error:
         if _comm.size() > 1:
             _comm.fail(error)
         raise
 
 
+def _machine_failure(error: OSError | MemoryError) -> str:
+    """What the operating system refused."""
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {error}".rstrip(": ")
+    what = error.strerror or str(error)
+    return f"{os.fsdecode(error.filename)}: {what}" if error.filename is not None else what
+
+
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """One line of printable letters; words that nobody would read to their end are cut."""
+    words = [
+        word if len(word) <= _LONGEST_WORD else f"{word[: _LONGEST_WORD // 2]}...{word[-20:]}"
+        for word in text.split()
+    ]
+    line = " ".join(words)
+    line = line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in line
+    )
 
 
 def _print_once(line: str) -> None:

@@ -53,7 +53,9 @@ def groups(runs: Sequence[Run]) -> list[Group]:
     found: dict[str, list[Run]] = {}
     for run in runs:
         config = {**run.config, "run": {**run.config.get("run", {}), "seed": 0, "dir": ""}}
-        key = json.dumps([run.workers, run.ranks, config if run.config else str(run.folder)])
+        key = json.dumps(
+            [run.workers, run.ranks, config if run.config else str(run.folder)], default=str
+        )
         found.setdefault(key, []).append(run)
     ordered = sorted(found.values(), key=lambda members: (members[0].workers, members[0].ranks))
     return [Group(label=_label(members), runs=tuple(members)) for members in ordered]

@@ -187,7 +187,7 @@ def _legend(drawn: Any, groups: Sequence[Group]) -> None:
             [],
             color=style.series_colour(index),
             ls="--" if group.runs[0].emulated else "-",
-            label=group.label,
+            label=style.plain(group.label),
         )
         for index, group in enumerate(groups)
     ]

@@ -123,7 +123,7 @@ def _loss_name(run: Run) -> str:
         return "mean cross-entropy of a voxel"
     kind = run.config.get("training", {}).get("loss", "dice+cross_entropy")
     terms = {"dice": "1 - soft Dice", "cross_entropy": "cross-entropy"}
-    return " + ".join(terms.get(term, term) for term in str(kind).split("+"))
+    return " + ".join(terms.get(term, style.plain(term)) for term in str(kind).split("+"))
 
 
 def unit_name(runs: Sequence[Run]) -> str:
@@ -174,7 +174,7 @@ def _draw_loss(axis: Axes, run: Run, colour: str) -> None:
 
     steps, values = column(run.train, "loss")
     axis.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
-    axis.plot(steps, smoothed(values), color=colour, label=run.name)
+    axis.plot(steps, smoothed(values), color=colour, label=style.plain(run.name))
     if values.size and values.min() > 0:
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter(ScalarFormatter())
@@ -253,7 +253,7 @@ def _legend_validation(drawn: Any, runs: Sequence[Run]) -> None:
     ]
     if len(runs) > 1:
         handles += [
-            Line2D([], [], color=style.series_colour(index), label=run.name)
+            Line2D([], [], color=style.series_colour(index), label=style.plain(run.name))
             for index, run in enumerate(runs)
         ]
     drawn.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6))

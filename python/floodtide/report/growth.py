@@ -8,7 +8,7 @@ the image below.
 
 from __future__ import annotations
 
-import zipfile
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from floodtide import _reading
 from floodtide.errors import InvalidFileError, StorageError
 from floodtide.report import style
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from floodtide.segment import Move, Segmenter
 
 FILE = "flood.npz"
+_MOST_SNAPSHOTS = 1000
+_BRIGHTEST = 1e30  # beyond, drawings overflow
 _SNAPSHOTS = 14  # kept of one object, close together at first
 _STRIP = 6  # frames side by side in the printed strip
 _VISITED = 0.16  # how much the visited region is tinted
@@ -58,28 +61,32 @@ def read_growth(folder: Path) -> Growth | None:
         InvalidFileError: If the file is malformed.
     """
     path = folder / FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            logits, moves, image = (
-                np.asarray(arrays[name]) for name in ("logits", "moves", "image")
-            )
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise InvalidFileError(
-            f"report: {path}: {error}; expected arrays logits, moves, image"
-        ) from error
+    names = ("logits", "moves", "image")
+    logits, moves, image = _reading.read_arrays(path, names, f"arrays {', '.join(names)}")
     if (
         logits.ndim != 4
         or image.shape != logits.shape[1:]
         or moves.shape != logits.shape[:1]
-        or not len(moves)
+        or not 0 < len(moves) <= _MOST_SNAPSHOTS
+        or not image.size
     ):
         raise InvalidFileError(
-            f"report: {path} holds logits {logits.shape}, moves {moves.shape}, "
-            f"image {image.shape}; expected (k, z, y, x), (k,), (z, y, x)"
+            f"report: {path} holds logits {logits.shape}, moves {moves.shape}, image {image.shape}; "
+            f"expected (k, z, y, x), (k,), (z, y, x) with voxels, and at most {_MOST_SNAPSHOTS} snapshots"
         )
-    with np.errstate(over="ignore"):
+    if (
+        logits.dtype.kind != "f"
+        or moves.dtype.kind not in "iu"
+        or image.dtype.kind not in "iuf"
+        or not (np.abs(image.astype(np.float64)) < _BRIGHTEST).all()
+    ):
+        raise InvalidFileError(
+            f"report: {path} holds logits of type {logits.dtype}, moves of {moves.dtype}, image of {image.dtype}; "
+            "expected real, whole and finite numbers"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
         probability = 1.0 / (1.0 + np.exp(-logits.astype(np.float64)))
     return Growth(
         probability=probability, moves=moves.astype(np.int64), image=image.astype(np.float64)
@@ -167,7 +174,7 @@ def strip_figure(growth: Growth, voxel_size_nm: Sequence[float] | None) -> str:
 def _widths(growth: Growth, size: Sequence[float]) -> list[float]:
     """Widths of the three planes, drawn beside each other at one height."""
     z, y, x = (n * s for n, s in zip(growth.image.shape, size, strict=True))
-    return [x / y, x / z, y / z]
+    return [style.bounded_ratio(ratio) for ratio in (x / y, x / z, y / z)]
 
 
 def _heights(growth: Growth, size: Sequence[float]) -> list[float]:

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from floodtide.errors import InvalidArgumentError, InvalidFileError, OutOfRangeError
+from floodtide.errors import (
+    InvalidArgumentError,
+    InvalidFileError,
+    OutOfRangeError,
+    UnsupportedError,
+)
 from floodtide.report import held_out_figures
 from floodtide.report.held_out_figures import Section, Slice
 from floodtide.report.run import SLICES, Record, Run
@@ -51,15 +56,15 @@ def pictures(run: Run) -> tuple[Picture | None, list[str]]:
     from floodtide import config
     from floodtide.rundir import RunDirectory
 
-    checkpoints = RunDirectory(run.folder, writer=False).checkpoints()
-    if not checkpoints or not run.config_text:
-        return None, [f"{_NOTHING}: no checkpoint with a configuration is there"]
     try:
+        checkpoints = RunDirectory(run.folder, writer=False).checkpoints()
+        if not checkpoints or not run.config_text:
+            return None, [f"{_NOTHING}: no checkpoint with a configuration is there"]
         settings = config.load(run.folder / "config.toml")
         if run.unit == SLICES:
             return _slices(run, settings, checkpoints[-1])
         return _section(settings, checkpoints[-1])
-    except (InvalidFileError, InvalidArgumentError, OutOfRangeError) as error:
+    except (InvalidFileError, InvalidArgumentError, OutOfRangeError, UnsupportedError) as error:
         return None, [f"{_NOTHING}: {error}"]
 
 

@@ -52,7 +52,7 @@ def slices_figure(slices: Sequence[Slice]) -> str:
     from matplotlib.lines import Line2D
 
     width = 3.2
-    heights = [s.image.shape[0] / s.image.shape[1] for s in slices]
+    heights = [style.bounded_ratio(s.image.shape[0] / s.image.shape[1]) for s in slices]
     with style.figure(width * len(slices) + 0.1, 2 * width * max(heights) + 0.9) as drawn:
         drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
         axes = drawn.subplots(2, len(slices), squeeze=False)
@@ -61,7 +61,7 @@ def slices_figure(slices: Sequence[Slice]) -> str:
                 _show(axis, _grey(one.image))
             for classes, colour in ((one.truth, _TRUTH), (one.predicted, _PREDICTED)):
                 _outline(below, classes, colour)
-            above.set_title(one.title, fontsize=9)
+            above.set_title(style.plain(one.title), fontsize=9)
             below.set_xlabel(one.below)
         handles = [
             Line2D([], [], color=_TRUTH, label="truth"),
@@ -78,7 +78,9 @@ def section_figure(section: Section) -> str:
     truth = np.where(section.counted, section.truth, 0.0)
     boundary = 1.0 - section.predicted[..., 1:].mean(axis=-1)
     width = 4.2
-    with style.figure(2 * width + 0.3, 2 * width * aspect * rows / columns + 0.6) as drawn:
+    with style.figure(
+        2 * width + 0.3, 2 * width * style.bounded_ratio(aspect * rows / columns) + 0.6
+    ) as drawn:
         drawn.set_layout_engine("compressed")
         axes = drawn.subplots(2, 2)
         for axis, title, picture in (

@@ -35,7 +35,7 @@ def modes_figure(runs: Sequence[Run]) -> str | None:
             colour = style.series_colour(index)
             for axis, key in zip(axes, ("step", "time_s"), strict=False):
                 x, loss = held_out(run, key) if validated else training(run, key)
-                axis.plot(x, loss, color=colour, label=_label(run))
+                axis.plot(x, loss, color=colour, label=style.plain(_label(run)))
             steps, staleness = column(run.train, "staleness")
             axes[2].plot(steps, staleness, color=colour)
         what = "held-out cross-entropy" if validated else "training loss (exponential mean)"

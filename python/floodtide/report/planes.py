@@ -8,6 +8,7 @@ configuration names; they stay out of the pictures where that is not to be found
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from floodtide import _reading
 from floodtide.errors import InvalidFileError, StorageError
 from floodtide.report import style
 from floodtide.report.run import Run
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILE = "segmentation.h5"
+_LARGEST_COMPRESSION = 1100  # deflate reaches 1032
+_SMALL_BYTES = 1 << 26
+_BRIGHTEST = 1e30  # beyond, drawings overflow
 # Fixed axis, its name, and the axes drawn downwards and to the right.
 _PLANES = ((0, "z", "y", "x"), (1, "y", "z", "x"), (2, "x", "z", "y"))
 
@@ -49,7 +54,7 @@ def read_planes(run: Run) -> list[Plane]:
     Raises:
         InvalidFileError: As `read_segmentation`.
     """
-    if not (run.folder / FILE).is_file():
+    if not os.path.lexists(run.folder / FILE):
         return []
     image, truth = _sources(run)
     return read_segmentation(run.folder / FILE, "segmentation", image, truth, run.voxel_size_nm)
@@ -68,44 +73,79 @@ def read_segmentation(
         voxel_size_nm: (z, y, x).
 
     Raises:
-        InvalidFileError: If the file is no HDF5 or holds no such rank-3 dataset.
+        InvalidFileError: If the file is no HDF5, holds no such rank-3 dataset of integers, or is damaged.
     """
+    expected = "a segmentation of floodtide segment"
+    with ExitStack() as files:
+        file = files.enter_context(_reading.hdf5_file(path, expected))
+        segmentation = _dataset(file, dataset)
+        if segmentation is None or segmentation.dtype.kind not in "iu":
+            raise InvalidFileError(
+                f"report: {path}: expected dataset {dataset} (z, y, x) of whole numbers"
+            )
+        _require_stored(segmentation, f"{path}:{dataset}")
+        start = _start(segmentation, f"{path}:{dataset}")
+        end = [first + extent for first, extent in zip(start, segmentation.shape, strict=True)]
+        raw = _open(image or _reading.text_attribute(segmentation, "image"), end, files)
+        labels = _open(truth, end, files)
+        size = voxel_size_nm or (1.0, 1.0, 1.0)
+        planes = []
+        for axis, name, _, _ in _PLANES:
+            at = segmentation.shape[axis] // 2
+            here = tuple(at if i == axis else slice(None) for i in range(3))
+            there = tuple(start[i] + at if i == axis else slice(start[i], end[i]) for i in range(3))
+            rows, columns = (i for i in range(3) if i != axis)
+            planes.append(
+                Plane(
+                    title=f"{name} = {start[axis] + at}",
+                    rows_nm=float(size[rows]),
+                    columns_nm=float(size[columns]),
+                    segmentation=segmentation[here].astype(np.int64),
+                    image=None if raw is None else _finite(raw[there]),
+                    truth=None if labels is None else labels[there].astype(np.int64),
+                )
+            )
+        return planes
+
+
+def _dataset(file: Any, name: str) -> Any:
+    """A dataset of numbers with three axes and voxels; None if there is no such one."""
     import h5py
 
-    try:
-        with ExitStack() as files:
-            file = files.enter_context(h5py.File(path, "r"))
-            if dataset not in file or file[dataset].ndim != 3:
-                raise InvalidFileError(f"report: {path}: expected dataset {dataset} (z, y, x)")
-            segmentation = file[dataset]
-            start = [int(value) for value in segmentation.attrs.get("box_start", (0, 0, 0))]
-            end = [first + extent for first, extent in zip(start, segmentation.shape, strict=True)]
-            raw = _open(image or str(segmentation.attrs.get("image", "")), end, files)
-            labels = _open(truth, end, files)
-            size = voxel_size_nm or (1.0, 1.0, 1.0)
-            planes = []
-            for axis, name, _, _ in _PLANES:
-                at = segmentation.shape[axis] // 2
-                here = tuple(at if i == axis else slice(None) for i in range(3))
-                there = tuple(
-                    start[i] + at if i == axis else slice(start[i], end[i]) for i in range(3)
-                )
-                rows, columns = (i for i in range(3) if i != axis)
-                planes.append(
-                    Plane(
-                        title=f"{name} = {start[axis] + at}",
-                        rows_nm=float(size[rows]),
-                        columns_nm=float(size[columns]),
-                        segmentation=segmentation[here].astype(np.int64),
-                        image=None if raw is None else raw[there].astype(np.float64),
-                        truth=None if labels is None else labels[there].astype(np.int64),
-                    )
-                )
-            return planes
-    except InvalidFileError:
-        raise
-    except OSError as error:
-        raise InvalidFileError(f"report: {path} is no readable HDF5 file: {error}") from error
+    found = file.get(name) if name else None
+    if not isinstance(found, h5py.Dataset) or found.ndim != 3 or found.dtype.kind not in "iuf":
+        return None
+    return found if all(found.shape) else None
+
+
+def _require_stored(dataset: Any, name: str) -> None:
+    """Refuse a dataset that claims voxels of which nothing can be stored: its planes would fill the memory.
+
+    Raises:
+        InvalidFileError: It says what the dataset claims.
+    """
+    claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
+    stored = dataset.id.get_storage_size()
+    if claimed > _LARGEST_COMPRESSION * stored + _SMALL_BYTES:
+        raise InvalidFileError(
+            f"report: {name} has the shape {dataset.shape} and {stored} bytes; expected all of its voxels in it"
+        )
+
+
+def _start(segmentation: Any, name: str) -> list[int]:
+    """Where a segmentation begins in its volume."""
+    start = np.asarray(segmentation.attrs.get("box_start", (0, 0, 0)))
+    if start.shape != (3,) or start.dtype.kind not in "iu" or not (start >= 0).all():
+        raise InvalidFileError(
+            f"report: {name}: box_start is {str(start)[:60]}, expected three whole numbers from 0 on"
+        )
+    return [int(value) for value in start]
+
+
+def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Intensities that can be drawn: what is no number is black."""
+    drawn = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    return np.clip(drawn, -_BRIGHTEST, _BRIGHTEST)
 
 
 def _sources(run: Run) -> tuple[str, str]:
@@ -120,13 +160,11 @@ def _sources(run: Run) -> tuple[str, str]:
 
 def _open(name: str, end: Sequence[int], files: ExitStack) -> Any:
     """The dataset `file:dataset`; None if it is not there (any more) or ends before `end`."""
-    import h5py
-
     file_name, _, dataset = os.path.expandvars(name).rpartition(":")
-    if not file_name or not Path(file_name).is_file():
+    if not file_name or not _reading.exists(file_name):
         return None
-    file = files.enter_context(h5py.File(file_name, "r"))
-    found = file.get(dataset)
+    file = files.enter_context(_reading.hdf5_file(file_name, "a volume"))
+    found = _dataset(file, dataset)
     if found is None or any(n < e for n, e in zip(found.shape, end, strict=True)):
         return None
     return found
@@ -163,7 +201,9 @@ def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> It
     )
     matches = matching(planes) if with_truth else {}
     heights = [
-        p.segmentation.shape[0] * p.rows_nm / (p.segmentation.shape[1] * p.columns_nm)
+        style.bounded_ratio(
+            p.segmentation.shape[0] * p.rows_nm / (p.segmentation.shape[1] * p.columns_nm)
+        )
         for p in planes
     ]
     width = 2.75

@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import json
-import sys
+import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from floodtide import _reading
 from floodtide.errors import InvalidFileError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from floodtide.report import records as checks
 
 Record = dict[str, Any]
 
+_FAILURE = re.compile(r"failure-rank-(\d{1,9})\.json")
 # What a run trains on, by the unit in which its log counts (older logs name none: fields of view).
 FIELDS, SLICES, PATCHES = "fovs", "slices", "patches"
 
@@ -93,20 +91,22 @@ def read_run(folder: Path, name: str | None = None) -> Run:
     Raises:
         InvalidFileError: If the folder is no run directory or one of its files is malformed.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise InvalidFileError(f"no run directory at {folder}")
     parts = {part: folder / part for part in ("config.toml", "log.jsonl", "scores.json")}
-    present = {part for part, path in parts.items() if path.is_file()}
+    present = {part for part, path in parts.items() if os.path.lexists(path)}
     if not present:
         raise InvalidFileError(
             f"{folder} has none of {', '.join(parts)}; expected a run directory of floodtide train"
         )
-    config_text = _text(parts["config.toml"]) if "config.toml" in present else ""
+    config_text = _reading.read_text(parts["config.toml"]) if "config.toml" in present else ""
     records = _read_log(parts["log.jsonl"]) if "log.jsonl" in present else []
     train = _series(records, "train")
     validation = _series(records, "validation")
     starts = [record for record in records if record.get("kind") == "start"]
     start = starts[-1] if starts else {}
+    for record in validation:
+        checks.check_validation(record, start.get("unit", FIELDS), str(parts["log.jsonl"]))
     flooding = start.get("unit", FIELDS) == FIELDS  # others have no scores of segments
     wanted = [part for part in parts if flooding or part != "scores.json"]
     absent = [f"{part} is not there" for part in wanted if part not in present]
@@ -128,60 +128,45 @@ def read_run(folder: Path, name: str | None = None) -> Run:
     )
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidFileError(f"{path} cannot be read: {error}") from error
-
-
 def _parse_toml(text: str, path: Path) -> Record:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidFileError(f"{path} is not TOML: {error}") from error
+    tables = _reading.parse_toml(text, str(path))
+    checks.check_configuration(tables, str(path))
+    return tables
 
 
 def _read_scores(path: Path) -> list[Record]:
-    try:
-        rows = json.loads(_text(path))
-    except ValueError as error:
-        raise InvalidFileError(f"{path} is not JSON: {error}") from error
+    expected = "a list of objects with a name each"
+    rows = _reading.read_json(path, expected)
     if isinstance(rows, dict):
         rows = [{"name": "segmentation", **rows}]  # as `floodtide evaluate --json` prints it
-    if not isinstance(rows, list) or not all(
-        isinstance(row, dict) and "name" in row for row in rows
-    ):
-        raise InvalidFileError(f"{path}: expected a list of objects with a name each")
-    return rows
+    if not checks.SCORES(rows):
+        raise InvalidFileError(f"{path}: expected {expected}")
+    return list(rows)
 
 
 def _read_failure(folder: Path) -> str:
     """The reason in the lowest rank's record of a failed job; a resumed run has none."""
-    paths = sorted(folder.glob("failure-rank-*.json"), key=lambda p: int(p.stem.split("-")[-1]))
-    if not paths:
+    found = []
+    for path in folder.glob("failure-rank-*.json"):
+        match = _FAILURE.fullmatch(path.name)
+        if match:
+            found.append((int(match.group(1)), path))
+    if not found:
         return ""
-    try:
-        return str(json.loads(_text(paths[0]))["reason"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidFileError(f"{paths[0]}: expected an object with a reason: {error}") from error
+    path = min(found)[1]
+    expected = "an object with a reason"
+    failure = _reading.read_json(path, expected)
+    if not checks.FAILURE(failure):
+        raise InvalidFileError(f"{path}: expected {expected}")
+    return str(failure["reason"])
 
 
 def _read_log(path: Path) -> list[Record]:
     """All records; a last line without its end is a write in progress and is left out."""
-    lines = _text(path).split("\n")
-    records: list[Record] = []
-    for number, line in enumerate(lines[:-1], start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise InvalidFileError(f"{path}, line {number} is not JSON: {error}") from error
-        if not isinstance(record, dict):
-            raise InvalidFileError(f"{path}, line {number} is no object")
-        records.append(record)
-    return records
+    rows = _reading.read_json_lines(path, "a log of floodtide train")
+    for where, record in rows:
+        checks.check_record(record, where)
+    return [record for _, record in rows]
 
 
 def _series(records: list[Record], kind: str) -> list[Record]:
@@ -190,7 +175,7 @@ def _series(records: list[Record], kind: str) -> list[Record]:
     for record in records:
         if record.get("kind") != kind or "step" not in record:
             continue
-        step = int(record["step"])
+        step = record["step"]
         if by_step and step <= max(by_step):
             by_step = {key: value for key, value in by_step.items() if key < step}
         by_step[step] = record

@@ -126,7 +126,7 @@ def _legend(
         handles.append(Patch(color=style.SERIES[0], alpha=0.18, lw=0, label=band))
     if len(shown) > 1:
         handles += [
-            Line2D([], [], color=style.series_colour(runs.index(run)), label=run.name)
+            Line2D([], [], color=style.series_colour(runs.index(run)), label=style.plain(run.name))
             for run in shown
         ]
     drawn.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))

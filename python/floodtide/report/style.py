@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, the entries that differ most first; it names series, never values.
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_LONGEST_NAME = 80  # letters of a run in a legend
+_STEEPEST = 20.0  # height over width of a picture, or the reverse
 GREY = "#6b7280"
 NOT_SEGMENTED = "#56B4E9"
 OTHER_OBJECT = "#D55E00"
@@ -59,7 +62,8 @@ def figure(width_in: float, height_in: float) -> Iterator[Figure]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_RC):
+    with mpl.rc_context(_RC), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a run's name
         made = Figure(figsize=(width_in, height_in))
         FigureCanvasAgg(made)
         yield made
@@ -72,6 +76,19 @@ def data_uri(drawn: Figure, file_format: str, dpi: int = 110) -> str:
     drawn.savefig(buffer, format=file_format, dpi=dpi, metadata=metadata)
     kind = {"svg": "image/svg+xml", "png": "image/png"}[file_format]
     return f"data:{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+def plain(text: str) -> str:
+    """A name as it may stand in a figure: not taken for a formula, printable, and of bounded length."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text)
+    shown = shown if len(shown) <= _LONGEST_NAME else f"{shown[:_LONGEST_NAME]}..."
+    shown = shown.replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown  # legends leave out what begins with _
+
+
+def bounded_ratio(ratio: float) -> float:
+    """A picture's height divided by its width, within what can be drawn."""
+    return min(max(ratio, 1.0 / _STEEPEST), _STEEPEST)
 
 
 def label_colours(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

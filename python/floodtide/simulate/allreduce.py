@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from floodtide import _reading
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.simulate.networks import MEMORY, Network
 
@@ -176,10 +177,7 @@ class MeasuredAllreduce:
             InvalidFileError: If the file is not there, a line is no such row, or there is none.
         """
         times: dict[str, dict[int, dict[int, float]]] = {}
-        try:
-            lines = path.read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidFileError(f"{path}: cannot be read: {error}") from None
+        lines = _reading.read_text(path, "rows of floodtide bench allreduce").splitlines()
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 _add_row(times, line, f"{path}, line {number}")
@@ -234,7 +232,7 @@ def _add_row(times: dict[str, dict[int, dict[int, float]]], line: str, where: st
         if not (math.isfinite(seconds) and seconds > 0 and ranks > 1 and size >= 0):
             raise ValueError
         times.setdefault(row["kernel"], {}).setdefault(ranks, {})[size] = seconds
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise InvalidFileError(
             f'{where}: expected {{"name": "allreduce ...", "kernel": ALGORITHM, "ranks": ..., '
             f'"shape": "N float32", "median_s": ...}}'

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from floodtide.errors import InvalidFileError
+from floodtide.report import records as checks
 from floodtide.report.run import Record, read_run
 
 _LEAST_SAMPLES = 20
@@ -67,13 +69,15 @@ def calibrate(folder: Path) -> Calibration:
     model, comm, training = (run.config.get(name, {}) for name in ("model", "comm", "training"))
     records = run.train[1:] or run.train
     try:
-        ranks, threads = int(run.start["ranks"]), int(run.start["threads"])
-        walkers = int(run.start["walkers"]) * int(training["accumulate"])
-        depth, features = int(model["depth"]), int(model["features"])
+        ranks, threads = _count(run.start, "ranks"), _count(run.start, "threads")
+        walkers = _count(run.start, "walkers") * _count(training, "accumulate")
+        depth, features = _count(model, "depth"), _count(model, "features")
         fovs = _total(records, "fovs")
         steps = fovs / walkers
         patches = _total(records, "examples")
-        elapsed_s = sum(float(record["fovs"]) / float(record["fovs_per_s"]) for record in records)
+        elapsed_s = sum(
+            _figure(record, "fovs") / _figure(record, "fovs_per_s") for record in records
+        )
         own_fovs = fovs / ranks  # of one rank; times in the log are means of the ranks
         return Calibration(
             name=run.name,
@@ -82,7 +86,7 @@ def calibrate(folder: Path) -> Calibration:
             walkers_per_rank=walkers / ranks,
             depth=depth,
             features=features,
-            bucket_mib=float(comm["bucket_mib"]),
+            bucket_mib=_figure(comm, "bucket_mib"),
             compute_s=_total(records, "compute_s") / own_fovs,
             samples=_samples(records, ranks, walkers),
             update_s=_total(records, "update_s") / steps,
@@ -92,7 +96,7 @@ def calibrate(folder: Path) -> Calibration:
             step_s=elapsed_s / steps,
             fovs_per_s=fovs / elapsed_s,
         )
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         raise InvalidFileError(
             f"{folder}: expected config.toml and a log.jsonl of floodtide train with at least one "
             "record of training steps"
@@ -100,7 +104,23 @@ def calibrate(folder: Path) -> Calibration:
 
 
 def _total(records: list[Record], key: str) -> float:
-    return sum(float(record[key]) for record in records)
+    return sum(_figure(record, key) for record in records)
+
+
+def _figure(record: Mapping[str, Any], key: str) -> float:
+    """A finite number from 0 on."""
+    value = record[key]
+    if not checks.finite(value) or value < 0:
+        raise ValueError(key)
+    return float(value)
+
+
+def _count(record: Mapping[str, Any], key: str) -> int:
+    """A whole number from 1 on."""
+    value = record[key]
+    if not checks.positive(value):
+        raise ValueError(key)
+    return int(value)
 
 
 def _samples(records: list[Record], ranks: int, walkers: int) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from floodtide import _reading
 from floodtide.config import CommConfig
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.simulate import paper
@@ -240,10 +241,10 @@ def _compute(options: Options, run: Calibration | None) -> Compute:
 
 
 def _read_samples(path: Path) -> tuple[float, ...]:
-    try:
-        values = tuple(float(word) for word in path.read_text("utf-8").split())
-    except (OSError, ValueError) as error:
-        raise InvalidFileError(f"{path}: expected seconds, one a line: {error}") from None
+    expected = "seconds, one a line"
+    words = _reading.read_text(path, expected).split()
+    with _reading.reading(path, expected):
+        values = tuple(float(word) for word in words)
     if not values:
         raise InvalidFileError(f"{path}: expected seconds, one a line; it is empty")
     return values

@@ -103,7 +103,7 @@ def test_missing_and_broken_files(tmp_path: Path) -> None:
     with pytest.raises(InvalidFileError, match="No such file"):
         config.load(tmp_path / "absent.toml")
     (tmp_path / "broken.toml").write_text("[run\n")
-    with pytest.raises(InvalidFileError, match="not valid TOML"):
+    with pytest.raises(InvalidFileError, match="is not TOML"):
         config.load(tmp_path / "broken.toml")
 
 

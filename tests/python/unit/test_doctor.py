@@ -391,7 +391,7 @@ def test_command_refuses_a_wrong_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["doctor", str(tmp_path / "none.toml")]) == 2
-    assert "cannot read the configuration" in capsys.readouterr().err
+    assert "cannot be read: No such file" in capsys.readouterr().err
     assert cli.run(["doctor", "--set", "run.threads=2"]) == 2
     assert "none is named" in capsys.readouterr().err
 

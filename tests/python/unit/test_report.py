@@ -108,10 +108,10 @@ def test_names_are_escaped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.toml", "a = ", "config.toml is not TOML"),
+        ("config.toml", "a = ", "config.toml: is not TOML"),
         ("scores.json", "[1]", "scores.json: expected a list of objects"),
-        ("log.jsonl", '{"kind": "start"}\nnonsense\n', "log.jsonl, line 2 is not JSON"),
-        ("segmentation.h5", "no HDF5", "segmentation.h5 is no readable HDF5 file"),
+        ("log.jsonl", '{"kind": "start"}\nnonsense\n', "log.jsonl, line 2: is not JSON"),
+        ("segmentation.h5", "no HDF5", "segmentation.h5: cannot be read"),
         ("flood.npz", "no zip", "flood.npz"),
     ],
 )

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one place where Python reads files: every failure becomes one line that names the file and what was expected.
+
+The libraries behind raise nearly anything for a damaged file (h5py alone OSError, RuntimeError, KeyError, ValueError,
+TypeError); none of them says which file it was. Sizes are checked before anything is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import stat
+import struct
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.errors import Error, InvalidFileError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LARGEST_TEXT = 1 << 28
+"""Bytes of the largest text that is read."""
+
+LARGEST_ARRAY = 1 << 28
+"""Bytes of the largest array of an .npz file that is read."""
+
+_LONGEST_REASON = 200  # letters
+_FAILURES = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    RuntimeError,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    MemoryError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
+    """Turn every failure of the block into an InvalidFileError that names the file.
+
+    Args:
+        path: What is read.
+        expected: What the file should have been, for the message.
+
+    Raises:
+        InvalidFileError: If the block fails; floodtide's own errors pass as they are.
+    """
+    try:
+        yield
+    except Error:
+        raise
+    except _FAILURES as error:
+        raise InvalidFileError(
+            f"{os.fspath(path)}: cannot be read: {reason(error)}; expected {expected}"
+        ) from error
+
+
+def reason(error: BaseException) -> str:
+    """What an exception says, in one line of bounded length."""
+    if isinstance(error, MemoryError):
+        return "it needs more memory than there is"
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, KeyError):
+        text = f"there is no {text}"
+    text = " ".join(text.split()) or type(error).__name__
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
+
+
+def exists(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a file of this name. A name that no file can have stands for none."""
+    try:
+        return os.path.isfile(path)
+    except ValueError:  # a null character
+        return False
+
+
+def read_bytes(path: str | os.PathLike[str], expected: str, limit: int = LARGEST_TEXT) -> bytes:
+    """The content of a regular file of at most `limit` bytes.
+
+    Raises:
+        InvalidFileError: If it is missing, larger, or something else: a FIFO would be waited for, a device has no end.
+    """
+    with reading(path, expected):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise InvalidFileError(
+                    f"{os.fspath(path)}: is no regular file; expected {expected}"
+                )
+            if status.st_size > limit:
+                raise InvalidFileError(
+                    f"{os.fspath(path)}: has {status.st_size} bytes; expected {expected}, of at most {limit} bytes"
+                )
+            return file.read(limit)
+
+
+def read_text(path: str | os.PathLike[str], expected: str = "text in UTF-8") -> str:
+    """The content of a text file.
+
+    Raises:
+        InvalidFileError: As `read_bytes`, and if it is not UTF-8.
+    """
+    content = read_bytes(path, expected)
+    with reading(path, expected):
+        return content.decode("utf-8")
+
+
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """The tables of a TOML text.
+
+    Raises:
+        InvalidFileError: If it is none.
+    """
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidFileError(f"{where}: is not TOML: {reason(error)}") from error
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises:
+        InvalidFileError: As `read_text`, and if it is not TOML.
+    """
+    return parse_toml(read_text(path, "a TOML file"), os.fspath(path))
+
+
+def parse_json(text: str, where: str, expected: str = "JSON") -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        InvalidFileError: If it is none.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidFileError(
+            f"{where}: is not JSON: {reason(error)}; expected {expected}"
+        ) from error
+
+
+def read_json(path: str | os.PathLike[str], expected: str = "JSON") -> Any:
+    """The value in a JSON file.
+
+    Raises:
+        InvalidFileError: As `read_text`, and if it is not JSON.
+    """
+    return parse_json(read_text(path, expected), os.fspath(path), expected)
+
+
+def read_json_lines(
+    path: str | os.PathLike[str], expected: str = "a JSON object a line"
+) -> list[tuple[str, dict[str, Any]]]:
+    """The objects of a file that holds one a line, each with its place ("FILE, line 3").
+
+    A last line without its end is a write that was cut off and is left out, and so are empty lines.
+
+    Raises:
+        InvalidFileError: As `read_text`, and if a line is no JSON object.
+    """
+    rows = []
+    lines = read_text(path, expected).split("\n")
+    for number, line in enumerate(lines[:-1], start=1):
+        if not line.strip():
+            continue
+        where = f"{os.fspath(path)}, line {number}"
+        row = parse_json(line, where, expected)
+        if not isinstance(row, dict):
+            raise InvalidFileError(f"{where}: is no JSON object; expected {expected}")
+        rows.append((where, row))
+    return rows
+
+
+def read_arrays(
+    path: str | os.PathLike[str], names: Sequence[str], expected: str
+) -> list[NDArray[Any]]:
+    """Arrays of an .npz file; objects that would need pickle are refused.
+
+    Raises:
+        InvalidFileError: As `read_bytes`, and if an array is missing, damaged or larger than LARGEST_ARRAY.
+    """
+    content = read_bytes(path, expected)
+    with reading(path, expected), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        arrays = []
+        for name in names:
+            entry = archive.getinfo(f"{name}.npy")
+            if entry.file_size > LARGEST_ARRAY:
+                raise InvalidFileError(
+                    f"{os.fspath(path)}: {name} has {entry.file_size} bytes; expected at most {LARGEST_ARRAY}"
+                )
+            with archive.open(entry) as stream:
+                arrays.append(_array(stream.read(LARGEST_ARRAY)))
+        return arrays
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """An array in NumPy's format, whose header may not promise more than there is."""
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    read_header = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read_header is None:
+        raise ValueError(f"arrays of format {version}")
+    shape, _, dtype = read_header(stream)
+    size = dtype.itemsize
+    for extent in shape:
+        size *= extent
+    if size != len(content) - stream.tell():
+        raise ValueError(f"an array of shape {shape} that is not complete")
+    stream.seek(0)
+    array: NDArray[Any] = np.load(stream, allow_pickle=False)
+    return array
+
+
+@contextlib.contextmanager
+def hdf5_file(path: str | os.PathLike[str], expected: str) -> Iterator[Any]:
+    """An HDF5 file opened by h5py for reading; failures of the block count as the file's.
+
+    Raises:
+        InvalidFileError: If it is missing, no regular file, or cannot be read.
+    """
+    import h5py
+
+    with reading(path, expected):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise InvalidFileError(f"{os.fspath(path)}: is no regular file; expected {expected}")
+        with h5py.File(path, "r") as file:
+            yield file
+
+
+def text_attribute(holder: Any, name: str) -> str:
+    """A text attribute of an HDF5 object; empty if there is none.
+
+    Raises:
+        ValueError: If it is no text in UTF-8.
+    """
+    value = holder.attrs.get(name, "")
+    if isinstance(value, bytes):
+        value = value.decode("utf-8")
+    if not isinstance(value, str):
+        raise ValueError(f"attribute {name} is no text")
+    value.encode("utf-8")  # h5py hides bytes that are no UTF-8 in surrogates
+    return value
