@@ -8,6 +8,7 @@
 #include "comm/allreduce/steps.hpp"
 #include "comm/allreduce/wire.hpp"
 #include "comm/engine.hpp"
+#include "comm/schedules.hpp"
 
 namespace floodtide::comm {
 namespace {
@@ -20,50 +21,17 @@ void require_blocks(const char* operation, const Communicator& comm, std::span<c
                     ": block limits go from ", blocks.front(), " to ", blocks.back(), ", expected ascending from 0 to ", count);
 }
 
-/// One phase of a ring: in step s rank r passes block r - first - s on and takes block r - first - s - 1 in.
-Schedule ring_phase(const Communicator& comm, std::span<const std::int64_t> blocks, int first, bool reduce) {
-  const int size = comm.size();
-  const auto block = [&](int number) {
-    const auto i = static_cast<std::size_t>((number + 2 * size) % size);
-    return Range{blocks[i], blocks[i + 1]};
-  };
-  Schedule schedule;
-  for (int step = 0; step + 1 < size; ++step) {
-    const int sent = comm.rank() - first - step;
-    add_step(schedule, {.send_to = (comm.rank() + 1) % size,
-                        .sent = block(sent),
-                        .receive_from = (comm.rank() + size - 1) % size,
-                        .received = block(sent - 1),
-                        .reduce = reduce,
-                        .keep = !reduce});
-  }
-  return schedule;
-}
-
-/// Ranks are counted from the root; in the round of distance d the first d have the data and hand it to the next d.
-Schedule binomial_tree(const Communicator& comm, std::int64_t bytes, int root) {
-  const int size = comm.size();
-  const int place = (comm.rank() - root + size) % size;
-  Schedule schedule;
-  for (int distance = 1; distance < size; distance *= 2) {
-    Step step;
-    if (place < distance && place + distance < size) {
-      step = {.send_to = (place + distance + root) % size, .sent = {0, bytes}};
-    } else if (place >= distance && place < 2 * distance) {
-      step = {.receive_from = (place - distance + root) % size, .received = {0, bytes}};
-    }
-    add_step(schedule, step);
-  }
-  return schedule;
-}
-
-Schedule dissemination(const Communicator& comm) {
-  Schedule schedule;
-  for (int distance = 1; distance < comm.size(); distance *= 2) {
-    schedule.steps.push_back({.send_to = (comm.rank() + distance) % comm.size(),
-                              .receive_from = (comm.rank() - distance + comm.size()) % comm.size()});
-  }
-  return schedule;
+/// How many bytes each rank brings to an allgather: an allreduce, but for ranks that compare what they have started it is the
+/// first half of an allgather.
+void sum_lengths(Communicator& comm, std::span<std::int64_t> values, std::string_view words) {
+  Engine& engine = comm.engine();
+  const std::int64_t count = std::ssize(values);
+  const Notice notice{.collective = Collective::lengths,
+                      .type = ElementType::int64,
+                      .count = count,
+                      .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
+  const Payload payload{std::as_writable_bytes(values).data(), sizeof(std::int64_t), ElementType::int64, ReduceOp::sum};
+  engine.start(notice, engine.allreduce_schedule(allreduce_row("recursive_doubling"), count), payload, words).wait();
 }
 
 /// The code and message of an exception, as bytes: one byte of code, then the text. Empty for no exception.
@@ -88,22 +56,58 @@ std::vector<std::byte> failure_record(const std::exception_ptr& failure) {
 
 }  // namespace
 
-Operation start_barrier(Communicator& comm) {
-  return comm.engine().start({.collective = Collective::barrier}, std::make_shared<const Schedule>(dissemination(comm)), {});
+Schedule ring_phase(const Communicator& comm, std::span<const std::int64_t> blocks, int first, bool reduce) {
+  const int size = comm.size();
+  const auto block = [&](int number) {
+    const auto i = static_cast<std::size_t>((number + 2 * size) % size);
+    return Range{blocks[i], blocks[i + 1]};
+  };
+  Schedule schedule;
+  for (int step = 0; step + 1 < size; ++step) {
+    const int sent = comm.rank() - first - step;
+    add_step(schedule, {.send_to = (comm.rank() + 1) % size,
+                        .sent = block(sent),
+                        .receive_from = (comm.rank() + size - 1) % size,
+                        .received = block(sent - 1),
+                        .reduce = reduce,
+                        .keep = !reduce});
+  }
+  return schedule;
 }
 
-Operation start_broadcast(Communicator& comm, std::span<std::byte> data, int root) {
+Schedule binomial_tree(const Communicator& comm, std::int64_t bytes, int root) {
+  const int size = comm.size();
+  const int place = (comm.rank() - root + size) % size;
+  Schedule schedule;
+  for (int distance = 1; distance < size; distance *= 2) {
+    Step step;
+    if (place < distance && place + distance < size) {
+      step = {.send_to = (place + distance + root) % size, .sent = {0, bytes}};
+    } else if (place >= distance && place < 2 * distance) {
+      step = {.receive_from = (place - distance + root) % size, .received = {0, bytes}};
+    }
+    add_step(schedule, step);
+  }
+  return schedule;
+}
+
+Operation start_barrier(Communicator& comm) { return comm.engine().start_empty(Collective::barrier); }
+
+Operation start_broadcast(Communicator& comm, std::span<std::byte> data, int root, std::string_view words) {
   const int size = comm.size();
   FLOODTIDE_REQUIRE(root >= 0 && root < size, out_of_range, "broadcast: root ", root, " is outside 0 to ", size - 1);
   const auto bytes = static_cast<std::int64_t>(data.size());
   const Notice notice{.collective = Collective::broadcast,
+                      .root = root,
                       .count = bytes,
-                      .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
-                      .detail = root};
-  return comm.engine().start(notice, std::make_shared<const Schedule>(binomial_tree(comm, bytes, root)), {.data = data.data()});
+                      .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
+  return comm.engine().start(notice, std::make_shared<const Schedule>(binomial_tree(comm, bytes, root)), {.data = data.data()},
+                             words);
 }
 
-void broadcast(Communicator& comm, std::span<std::byte> data, int root) { start_broadcast(comm, data, root).wait(); }
+void broadcast(Communicator& comm, std::span<std::byte> data, int root, std::string_view words) {
+  start_broadcast(comm, data, root, words).wait();
+}
 
 std::vector<std::int64_t> even_blocks(std::int64_t count, int ranks) {
   std::vector<std::int64_t> blocks;
@@ -113,7 +117,7 @@ std::vector<std::int64_t> even_blocks(std::int64_t count, int ranks) {
 }
 
 Operation start_reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op,
-                               std::span<const std::int64_t> blocks, Wire wire) {
+                               std::span<const std::int64_t> blocks, Wire wire, std::string_view words) {
   require_blocks("reduce_scatter", comm, blocks, buffer.count);
   require_wire("reduce_scatter", wire, buffer.type);
   const Notice notice{.collective = Collective::reduce_scatter,
@@ -122,41 +126,42 @@ Operation start_reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, R
                       .wire = wire,
                       .count = buffer.count,
                       .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
-                      .detail = hash_of(blocks)};
+                      .blocks = hash_of(blocks)};
   const Payload payload{buffer.data, element_bytes(buffer.type), buffer.type, op, wire};
-  return comm.engine().start(notice, std::make_shared<const Schedule>(ring_phase(comm, blocks, 1, true)), payload);
+  return comm.engine().start(notice, std::make_shared<const Schedule>(ring_phase(comm, blocks, 1, true)), payload, words);
 }
 
 void reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, std::span<const std::int64_t> blocks,
-                    Wire wire) {
-  start_reduce_scatter(comm, buffer, op, blocks, wire).wait();
+                    Wire wire, std::string_view words) {
+  start_reduce_scatter(comm, buffer, op, blocks, wire, words).wait();
 }
 
-Operation start_allgather(Communicator& comm, std::span<std::byte> data, std::span<const std::int64_t> blocks) {
+Operation start_allgather(Communicator& comm, std::span<std::byte> data, std::span<const std::int64_t> blocks,
+                          std::string_view words) {
   const auto bytes = static_cast<std::int64_t>(data.size());
   require_blocks("allgather", comm, blocks, bytes);
   const Notice notice{.collective = Collective::allgather,
                       .count = bytes,
                       .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
-                      .detail = hash_of(blocks)};
+                      .blocks = hash_of(blocks)};
   return comm.engine().start(notice, std::make_shared<const Schedule>(ring_phase(comm, blocks, 0, false)),
-                             {.data = data.data()});
+                             {.data = data.data()}, words);
 }
 
-void allgather(Communicator& comm, std::span<std::byte> data, std::span<const std::int64_t> blocks) {
-  start_allgather(comm, data, blocks).wait();
+void allgather(Communicator& comm, std::span<std::byte> data, std::span<const std::int64_t> blocks, std::string_view words) {
+  start_allgather(comm, data, blocks, words).wait();
 }
 
-std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<const std::byte> own) {
+std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<const std::byte> own, std::string_view words) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   const auto rank = static_cast<std::size_t>(comm.rank());
   std::vector<std::int64_t> limits(ranks + 1, 0);  // lengths, then where the blocks begin
   limits[rank + 1] = static_cast<std::int64_t>(own.size());
-  allreduce(comm, std::span(limits), ReduceOp::sum, "recursive_doubling");
+  sum_lengths(comm, limits, words);
   for (std::size_t i = 0; i < ranks; ++i) limits[i + 1] += limits[i];
   std::vector<std::byte> joint(static_cast<std::size_t>(limits.back()));
   std::ranges::copy(own, joint.begin() + limits[rank]);
-  allgather(comm, joint, limits);
+  allgather(comm, joint, limits, words);
   std::vector<std::vector<std::byte>> all;
   for (std::size_t i = 0; i < ranks; ++i) all.emplace_back(joint.begin() + limits[i], joint.begin() + limits[i + 1]);
   return all;
@@ -164,12 +169,13 @@ std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<cons
 
 bool all_ok(Communicator& comm, bool ok) {
   std::array<std::int64_t, 1> value = {ok ? 1 : 0};
-  allreduce(comm, std::span<std::int64_t>(value), ReduceOp::min, "recursive_doubling");
+  const ReduceBuffer buffer{std::as_writable_bytes(std::span(value)).data(), 1, ElementType::int64};
+  allreduce(comm, buffer, ReduceOp::min, {.algorithm = "recursive_doubling", .words = "whether all ranks are fine"});
   return value[0] == 1;
 }
 
 void agree(Communicator& comm, const std::exception_ptr& failure_here) {
-  const auto records = allgather(comm, failure_record(failure_here));
+  const auto records = allgather(comm, failure_record(failure_here), "failures");
   for (std::size_t rank = 0; rank < records.size(); ++rank) {
     const auto& record = records[rank];
     if (record.empty()) continue;

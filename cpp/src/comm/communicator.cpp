@@ -73,8 +73,14 @@ std::unique_ptr<Request> Communicator::receive(int from, int tag, std::span<std:
 
 void Communicator::barrier() { start_barrier(*this).wait(); }
 
+void Communicator::require_library_allreduce() const {
+  FLOODTIDE_REQUIRE(has_library_allreduce(), unsupported, "allreduce 'mpi': the transport ", description(),
+                    " has no allreduce of its own; use 'ring'");
+}
+
 std::unique_ptr<Request> Communicator::start_library_allreduce(const ReduceBuffer&, ReduceOp) {
-  raise(ErrorCode::unsupported, "allreduce 'mpi': the transport ", description(), " has no allreduce of its own; use 'ring'");
+  require_library_allreduce();
+  return nullptr;
 }
 
 void Communicator::blocking_library_allreduce(const ReduceBuffer& buffer, ReduceOp op) {
@@ -97,17 +103,28 @@ void Communicator::set_ranks_per_node(int ranks) {
 
 std::span<const int> Communicator::nodes() {
   if (!nodes_.empty()) return nodes_;
-  std::vector<std::string> names;
   const int ranks_per_node = ranks_per_node_ > 0 ? ranks_per_node_ : ranks_per_node_of_environment();
   if (ranks_per_node > 0) {
+    std::vector<std::string> names;
     for (int rank = 0; rank < size_; ++rank) names.push_back(std::to_string(rank / ranks_per_node));
+    number_nodes(names);
   } else {
-    engine_->start_service(Collective::locate).wait();
-    const std::string own = node_name();
-    for (const auto& bytes : allgather(*this, std::as_bytes(std::span(own)))) {
-      names.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    }
+    engine_->start_empty(Collective::locate).wait();
+    locate();
   }
+  return nodes_;
+}
+
+void Communicator::locate() {
+  const std::string own = node_name();
+  std::vector<std::string> names;
+  for (const auto& bytes : allgather(*this, std::as_bytes(std::span(own)), "names of nodes")) {
+    names.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  number_nodes(names);
+}
+
+void Communicator::number_nodes(std::span<const std::string> names) {
   std::vector<std::string> known;
   std::vector<int> nodes;
   for (const std::string& name : names) {
@@ -116,7 +133,6 @@ std::span<const int> Communicator::nodes() {
     if (found == known.end()) known.push_back(name);
   }
   nodes_ = std::move(nodes);
-  return nodes_;
 }
 
 }  // namespace floodtide::comm

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "comm/backoff.hpp"
+#include "comm/schedules.hpp"
 #include "comm/tags.hpp"
 #include "floodtide/base/error.hpp"
 
@@ -15,9 +16,6 @@ namespace floodtide::comm {
 namespace {
 
 constexpr std::size_t kMostSchedules = 64;
-/// While values are still missing, notices are looked at in every so-many-th pass: they matter only when something is wrong.
-constexpr unsigned kNoticePasses = 16;
-constexpr std::chrono::milliseconds kExplanation{50};
 
 /// Calls a function if an exception passes, while it passes: requests that are dropped then do not wait for lost ranks.
 template <class Function>
@@ -37,12 +35,22 @@ class OnFailure {
   int exceptions_ = std::uncaught_exceptions();
 };
 
+std::string position(const OperationState& state) {
+  if (state.library) return "in the MPI library";
+  return state.execution ? state.execution->position() : "waiting for the last message to leave";
+}
+
 }  // namespace
 
 Engine::~Engine() = default;
 
 void Engine::require_sound() const {
   if (!failure_.empty()) raise(ErrorCode::communication, failure_);
+}
+
+void Engine::require_room() const {
+  FLOODTIDE_REQUIRE(active_.size() < static_cast<std::size_t>(kMostOperations), out_of_range, "rank ", comm_.rank(), ": ",
+                    kMostOperations, " collectives are in flight on a communicator, no more are possible");
 }
 
 void Engine::give_up(const std::string& reason) {
@@ -52,23 +60,12 @@ void Engine::give_up(const std::string& reason) {
     state->library.reset();
   }
   active_.clear();
-  unconfirmed_.clear();
-  arrival_.reset();
-  outgoing_.clear();
+  messages_.give_up();
 }
 
-/// Throws the failure after all in flight is given up. A message of another length may come before the notice that says what
-/// its sender is in, which explains it better.
-void Engine::fail(std::string reason) {
+/// Throws a failure that only this rank may know of, after all in flight is given up.
+void Engine::fail(const std::string& reason) {
   const OnFailure guard([&] { give_up(reason); });
-  const auto deadline = std::chrono::steady_clock::now() + kExplanation;
-  while (!unconfirmed_.empty() && std::chrono::steady_clock::now() < deadline) {
-    bool moved = false;
-    if (const std::string explanation = compare_notices(moved); !explanation.empty()) {
-      reason = explanation;
-      break;
-    }
-  }
   raise(ErrorCode::communication, reason);
 }
 
@@ -86,101 +83,171 @@ AlignedBuffer<std::byte> Engine::borrow(std::size_t bytes) {
   return buffer;
 }
 
-/// Numbers a collective, has its means prepared, and starts it.
+/// Numbers a collective, has its means prepared, and tells the first of the others.
 template <class Prepare>
-Operation Engine::add(Notice notice, Prepare&& prepare) {
+Operation Engine::add(const Notice& notice, std::string_view words, Prepare&& prepare) {
   if (comm_.size() == 1) return {};
   const std::lock_guard lock(mutex_);
   require_sound();
-  FLOODTIDE_REQUIRE(active_.size() < static_cast<std::size_t>(kMostOperations), out_of_range, "rank ", comm_.rank(), ": ",
-                    kMostOperations, " collectives are in flight on a communicator, no more are possible");
+  require_room();
   auto state = std::make_shared<OperationState>();
-  notice.number = next_number_;
+  state->number = next_number_;
+  state->ranks = comm_.size();
   state->notice = notice;
+  state->notice.called = hash_of(words);
+  state->words = words;
+  state->ballot = Ballot::of_caller(state->number, state->notice, comm_.rank(), comm_.size());
   prepare(*state);
-  const bool invited = std::exchange(invited_, false);
-  if (invited && state->notice != incoming_) fail(mismatch(comm_.rank(), state->notice, before(), incoming_));
   ++next_number_;
-  active_.push_back(state);
-  if (!invited) unconfirmed_.push_back(state->notice);
-  try {
-    send_notice(state->notice);
-    if (state->execution) state->execution->advance();
-  } catch (const Error& error) {
-    fail(error.what());
-  }
+  launch(state);
   return {*this, state};
 }
 
-Operation Engine::start(const Notice& notice, std::shared_ptr<const Schedule> schedule, const Payload& payload) {
-  return add(notice, [&](OperationState& state) {
-    const std::int64_t segment = Execution::segment_elements(payload, static_cast<std::size_t>(notice.segment_bytes));
-    state.scratch = borrow(Execution::scratch_bytes(*schedule, payload, segment));
-    state.execution = std::make_unique<Execution>(comm_, std::move(schedule), payload, segment, operation_tag(next_number_),
-                                                  state.scratch.span());
+/// The lock is held.
+void Engine::launch(const std::shared_ptr<OperationState>& state) {
+  active_.push_back(state);
+  try {
+    if (state->phase == Phase::agreeing) messages_.send(comm_, 0, state->ballot);
+    agree();
+    advance(*state);
+  } catch (const Error& error) {
+    fail(error.what());
+  }
+  drop_done();
+}
+
+Operation Engine::start(Notice notice, std::shared_ptr<const Schedule> schedule, const Payload& payload,
+                        std::string_view words) {
+  return add(notice, words, [&](OperationState& state) { prepare_own(state, std::move(schedule), payload); });
+}
+
+Operation Engine::start_library(Notice notice, const ReduceBuffer& buffer, std::string_view words) {
+  return add(notice, words, [&](OperationState& state) { prepare_library(state, buffer); });
+}
+
+Operation Engine::start_empty(Collective collective, std::string_view words) {
+  return add({.collective = collective}, words, [](OperationState&) {});
+}
+
+void Engine::prepare_own(OperationState& state, std::shared_ptr<const Schedule> schedule, const Payload& payload) {
+  const std::int64_t segment = Execution::segment_elements(payload, static_cast<std::size_t>(state.notice.segment_bytes));
+  state.scratch = borrow(Execution::scratch_bytes(*schedule, payload, segment));
+  state.execution = std::make_unique<Execution>(comm_, std::move(schedule), payload, segment, operation_tag(state.number),
+                                                state.scratch.span());
+}
+
+void Engine::prepare_library(OperationState& state, const ReduceBuffer& buffer) {
+  comm_.require_library_allreduce();
+  state.start_library = [this, buffer, op = state.notice.op] { return comm_.start_library_allreduce(buffer, op); };
+}
+
+Ballot Engine::await_others(std::int64_t joined_at) {
+  const Operation operation = add({.collective = Collective::join}, {}, [&](OperationState& own) {
+    own.ballot = Ballot::of_joined(own.number, joined_at, comm_.rank(), comm_.size());
+  });
+  wait(*operation.state_);
+  return operation.state_->ballot;
+}
+
+Operation Engine::follow(const Ballot& agreed, std::shared_ptr<const Schedule> schedule, const Payload& payload) {
+  return add_agreed(agreed, [&](OperationState& state) { prepare_own(state, std::move(schedule), payload); });
+}
+
+Operation Engine::follow_library(const Ballot& agreed, const ReduceBuffer& buffer) {
+  return add_agreed(agreed, [&](OperationState& state) {
+    prepare_library(state, buffer);
+    state.library = std::exchange(state.start_library, {})();
   });
 }
 
-Operation Engine::start_service(Collective service) {
-  return start({.collective = service}, std::make_shared<const Schedule>(), {});
-}
-
-Operation Engine::start_library(const Notice& notice, const ReduceBuffer& buffer) {
-  return add(notice, [&](OperationState& state) { state.library = comm_.start_library_allreduce(buffer, notice.op); });
-}
-
-void Engine::send_notice(const Notice& notice) {
-  Outgoing& out = outgoing_.emplace_back(Outgoing{notice, nullptr});
-  out.request = comm_.send_notice((comm_.rank() + 1) % comm_.size(), std::as_bytes(std::span(&out.notice, 1)));
-  drop_sent_notices();
-}
-
-void Engine::drop_sent_notices() {
-  while (!outgoing_.empty() && outgoing_.front().request->test()) outgoing_.pop_front();
-}
-
-void Engine::tell_next(const Notice& notice) {
+/// The other half of a collective whose agreement this rank has taken part in as one that has joined.
+template <class Prepare>
+Operation Engine::add_agreed(const Ballot& agreed, Prepare&& prepare) {
   const std::lock_guard lock(mutex_);
   require_sound();
-  send_notice(notice);
+  auto state = std::make_shared<OperationState>();
+  state->number = agreed.number();
+  state->notice = agreed.notice();
+  state->phase = Phase::moving;
+  prepare(*state);
+  launch(state);
+  return {*this, state};
 }
 
-/// True once there is a new incoming_.
-bool Engine::receive_notice() {
-  if (!arrival_) arrival_ = comm_.receive(before(), kNoticeTag, std::as_writable_bytes(std::span(&incoming_, 1)));
-  if (!arrival_->test()) return false;
-  arrival_.reset();
-  return true;
-}
-
-/// Empty, or what this rank and the one before do not agree on.
-std::string Engine::compare_notices(bool& out_moved) {
-  while (!unconfirmed_.empty() && receive_notice()) {
-    // The ranks before have joined and look whether all have: not this one, and they will hear what it has started.
-    if (incoming_.purpose == Purpose::joining) continue;
-    if (incoming_ != unconfirmed_.front()) return mismatch(comm_.rank(), unconfirmed_.front(), before(), incoming_);
-    unconfirmed_.pop_front();
-    out_moved = true;
+/// Hears what has arrived of the agreements, and passes it on, in the order of the collectives.
+bool Engine::agree() {
+  bool moved = false;
+  int open = messages_.rounds();  // the next message of this round or a later one is for an earlier collective
+  for (const auto& state : active_) {
+    if (open == 0) break;
+    if (state->phase != Phase::agreeing) continue;
+    while (state->round < open && messages_.add_next(comm_, state->round, state->ballot)) {
+      moved = true;
+      if (++state->round < messages_.rounds()) messages_.send(comm_, state->round, state->ballot);
+    }
+    if (state->round == messages_.rounds()) {
+      decide(*state);
+    } else {
+      open = state->round;
+    }
   }
-  return {};
+  return moved;
+}
+
+/// What becomes of a collective after its agreement. All ranks decide alike.
+void Engine::decide(OperationState& state) {
+  const Ballot& ballot = state.ballot;
+  if (ballot.differs()) return explain(state);
+  state.phase = Phase::moving;
+  const Notice& notice = ballot.notice();
+  const std::vector<int> joined = ballot.joined();
+  const bool needs_them = !can_be_joined(notice.collective);
+  const bool needs_root = notice.root >= 0 && ballot.has_joined(notice.root);
+  if (!ballot.all_joined() && !joined.empty() && (needs_them || needs_root)) {
+    const std::string ranks = needs_root ? str_cat(notice.root) : list_of(joined);
+    const bool one = needs_root || joined.size() == 1;
+    state.failure.emplace(ErrorCode::unsupported,
+                          str_cat("collective ", state.number, ", ", describe(notice), ", needs values of rank",
+                                  one ? " " : "s ", ranks, ", which ", one ? "has" : "have", " joined"),
+                          needs_root ? notice.root : joined.front());
+    state.execution.reset();
+    state.start_library = {};
+    return;
+  }
+  if (state.start_library) state.library = std::exchange(state.start_library, {})();
+}
+
+void Engine::explain(OperationState& state) {
+  state.phase = Phase::explaining;
+  state.accounts.resize(static_cast<std::size_t>(comm_.size()));
+  state.accounts[static_cast<std::size_t>(comm_.rank())] = account_of(state.notice, state.words);
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(state.accounts));
+  const auto length = static_cast<std::int64_t>(bytes.size());
+  auto schedule = std::make_shared<const Schedule>(ring_phase(comm_, even_blocks(length, comm_.size()), 0, false));
+  state.execution = std::make_unique<Execution>(comm_, std::move(schedule), Payload{.data = bytes.data()}, length,
+                                                operation_tag(state.number), std::span<std::byte>{});
 }
 
 bool Engine::advance(OperationState& state) {
+  if (state.phase == Phase::agreeing) return false;
   bool moved = false;
   if (state.execution) moved = state.execution->advance();
   if (state.library && state.library->test()) {
     state.library.reset();
     moved = true;
   }
-  if (state.needs_messages()) return moved;
-  drop_sent_notices();
-  const bool told = outgoing_.empty() || outgoing_.front().notice.number > state.notice.number;
-  const bool confirmed = unconfirmed_.empty() || unconfirmed_.front().number > state.notice.number;
-  if (!told || !confirmed) return moved;
+  if (state.needs_messages() || !messages_.have_left(state.number)) return moved;
   state.execution.reset();
   if (state.scratch.size() > 0) spare_.push_back(std::move(state.scratch));
+  if (state.phase == Phase::explaining) {
+    state.failure.emplace(ErrorCode::communication, disagreement(state.number, state.accounts), 0);
+  }
   state.done = true;
   return true;
+}
+
+void Engine::drop_done() {
+  std::erase_if(active_, [](const auto& state) { return state->done.load(); });
 }
 
 bool Engine::progress() {
@@ -189,20 +256,13 @@ bool Engine::progress() {
   require_sound();
   if (active_.empty()) return false;
   bool moved = false;
-  std::string failure;
   try {
-    bool complete = false;
-    for (const auto& state : active_) {
-      moved = advance(*state) || moved;
-      complete = complete || state->done;
-    }
-    if (complete) std::erase_if(active_, [](const auto& state) { return state->done.load(); });
-    const bool data_is_here = std::ranges::none_of(active_, [](const auto& state) { return state->needs_messages(); });
-    if (data_is_here || ++passes_ % kNoticePasses == 0) failure = compare_notices(moved);
+    moved = agree();
+    for (const auto& state : active_) moved = advance(*state) || moved;
   } catch (const Error& error) {
-    failure = error.what();
+    fail(error.what());
   }
-  if (!failure.empty()) fail(failure);
+  drop_done();
   return moved;
 }
 
@@ -220,6 +280,7 @@ void Engine::wait_until(const std::function<bool()>& reached, const std::functio
 void Engine::wait(const OperationState& state) {
   const OnFailure guard([&] { abandon(state); });
   wait_until([&] { return state.done.load(); }, comm_.on_wait());
+  state.require_success();
 }
 
 void Engine::abandon(const OperationState& state) {
@@ -239,24 +300,16 @@ void Engine::finish_all() {
   const auto nothing_left = [&] {
     const std::lock_guard lock(mutex_);
     require_sound();
-    drop_sent_notices();
-    return active_.empty() && outgoing_.empty();
+    return active_.empty() && messages_.all_left();
   };
   wait_until(nothing_left, comm_.on_wait());
 }
 
-Notice Engine::await_invitation() {
-  Backoff backoff(comm_.on_wait());
-  for (;; backoff.pause()) {
-    const std::lock_guard lock(mutex_);
-    require_sound();
-    if (!receive_notice()) continue;
-    if (incoming_.number != next_number_) {
-      fail(mismatch(comm_.rank(), {.number = next_number_, .purpose = Purpose::joining}, before(), incoming_));
-    }
-    invited_ = incoming_.purpose == Purpose::collective;
-    return incoming_;
-  }
+/// Which ranks an agreement still has to hear of.
+std::string Engine::waits_for(const OperationState& state) const {
+  const std::vector<int> ranks = messages_.heard_in(state.round);
+  if (ranks.size() == 1) return str_cat("waiting for rank ", ranks.front(), " to start it");
+  return str_cat("waiting for one of the ranks ", list_of(ranks), " to start it");
 }
 
 std::vector<std::string> Engine::pending() const {
@@ -265,11 +318,11 @@ std::vector<std::string> Engine::pending() const {
   if (!lock.owns_lock()) return {"a call of the transport that does not return"};
   std::vector<std::string> lines;
   for (const auto& state : active_) {
-    const std::string what = str_cat("collective ", state->notice.number, ", ", describe(state->notice), ": ");
-    if (!state->needs_messages()) {
-      lines.push_back(str_cat(what, "waiting for rank ", before(), " to start it"));
-    } else {
-      lines.push_back(what + (state->execution ? state->execution->position() : "in the MPI library"));
+    const std::string what = str_cat("collective ", state->number, ", ", describe(state->notice), ": ");
+    switch (state->phase) {
+      case Phase::agreeing: lines.push_back(what + waits_for(*state)); break;
+      case Phase::explaining: lines.push_back(str_cat(what, "ranks differ, ", state->execution->position())); break;
+      case Phase::moving: lines.push_back(what + position(*state)); break;
     }
   }
   return lines;
@@ -301,13 +354,22 @@ void Operation::complete() noexcept {
 }
 
 bool Operation::test() {
-  if (!state_ || state_->done) return true;
-  engine_->progress();
-  return state_->done;
+  if (!state_) return true;
+  if (!state_->done) engine_->progress();
+  if (!state_->done) return false;
+  state_->require_success();
+  return true;
 }
 
 void Operation::wait() {
-  if (state_ && !state_->done) engine_->wait(*state_);
+  if (state_) engine_->wait(*state_);
+}
+
+int Operation::contributors() const { return state_ ? state_->ranks - static_cast<int>(state_->ballot.joined().size()) : 1; }
+
+void Operation::abandon() noexcept {
+  if (state_) engine_->abandon(*state_);
+  state_.reset();
 }
 
 bool progress(Communicator& comm) { return comm.engine().progress(); }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank without work of its own, without a coordinator. Whatever a rank starts it tells the next one (notice.hpp), and a rank
-// that has joined waits for that notice, starts the same with values that change nothing, and so tells the next one again. To
-// learn that nobody will start anything any more, rank 0, once it has joined, sends a notice of its own round before each
-// wait: ranks that have joined pass it on, any other drops it, and when it comes back all have joined.
+// A rank without work of its own, without a coordinator. It takes part in the agreement that every collective begins with
+// (agreement.hpp), and learns from its result what the others have started: it does the same with values that change nothing.
+// When the result says that no rank has started anything, all have joined.
 #include <limits>
 #include <vector>
 
+#include "comm/allreduce/table.hpp"
 #include "comm/engine.hpp"
+#include "comm/schedules.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
 
@@ -23,45 +24,41 @@ T neutral(ReduceOp op) {
 }
 
 template <class T>
-void allreduce_neutral(Communicator& comm, const Notice& notice) {
+void allreduce_neutral(Communicator& comm, const Ballot& agreed) {
+  const Notice& notice = agreed.notice();
+  Engine& engine = comm.engine();
   std::vector<T> values(static_cast<std::size_t>(notice.count), neutral<T>(notice.op));
   const ReduceBuffer buffer{std::as_writable_bytes(std::span(values)).data(), notice.count, notice.type};
-  allreduce(comm, buffer, notice.op,
-            {.algorithm = allreduce_rows()[static_cast<std::size_t>(notice.algorithm)].name,
-             .wire = notice.wire,
-             .segment_bytes = static_cast<std::size_t>(notice.segment_bytes)});
+  const AllreduceRow& row = allreduce_rows()[static_cast<std::size_t>(notice.algorithm)];
+  if (row.schedule == nullptr) return engine.follow_library(agreed, buffer).wait();
+  const Payload payload{buffer.data, element_bytes(notice.type), notice.type, notice.op, notice.wire};
+  engine.follow(agreed, engine.allreduce_schedule(row, notice.count), payload).wait();
 }
 
-void allreduce_neutral_of_type(Communicator& comm, const Notice& notice) {
-  switch (notice.type) {
-    case ElementType::float32: return allreduce_neutral<float>(comm, notice);
-    case ElementType::float64: return allreduce_neutral<double>(comm, notice);
-    case ElementType::int64: return allreduce_neutral<std::int64_t>(comm, notice);
+void allreduce_neutral_of_type(Communicator& comm, const Ballot& agreed) {
+  switch (agreed.notice().type) {
+    case ElementType::float32: return allreduce_neutral<float>(comm, agreed);
+    case ElementType::float64: return allreduce_neutral<double>(comm, agreed);
+    case ElementType::int64: return allreduce_neutral<std::int64_t>(comm, agreed);
   }
 }
 
-[[noreturn]] void refuse(const Communicator& comm, const Notice& notice) {
-  raise(ErrorCode::unsupported, "rank ", comm.rank(), " has joined and has no values for ", describe(notice));
+void follow_broadcast(Communicator& comm, const Ballot& agreed) {
+  const Notice& notice = agreed.notice();
+  std::vector<std::byte> ignored(static_cast<std::size_t>(notice.count));
+  auto schedule = std::make_shared<const Schedule>(binomial_tree(comm, notice.count, notice.root));
+  comm.engine().follow(agreed, std::move(schedule), {.data = ignored.data()}).wait();
 }
 
-void take_part(Communicator& comm, const Notice& notice) {
-  switch (notice.collective) {
-    case Collective::allreduce: return allreduce_neutral_of_type(comm, notice);
-    case Collective::barrier: return comm.barrier();
-    case Collective::broadcast: {
-      if (notice.detail == comm.rank()) refuse(comm, notice);
-      std::vector<std::byte> ignored(static_cast<std::size_t>(notice.count));
-      return broadcast(comm, ignored, static_cast<int>(notice.detail));
-    }
-    case Collective::measure: static_cast<void>(allreduce_table(comm)); return;
-    case Collective::locate: static_cast<void>(comm.nodes()); return;
-    case Collective::allgather:
-    case Collective::reduce_scatter: refuse(comm, notice);
+/// Does what the others have started: of those collectives that can be joined.
+void take_part(Communicator& comm, const Ballot& agreed) {
+  switch (agreed.notice().collective) {
+    case Collective::allreduce: return allreduce_neutral_of_type(comm, agreed);
+    case Collective::broadcast: return follow_broadcast(comm, agreed);
+    case Collective::measure: comm.engine().table() = measured_table(comm); return;
+    case Collective::locate: return comm.locate();
+    default: return;
   }
-}
-
-bool later(const Notice& a, const Notice& b) {
-  return a.joined_at != b.joined_at ? a.joined_at > b.joined_at : a.detail > b.detail;
 }
 
 }  // namespace
@@ -70,33 +67,11 @@ int join(Communicator& comm) {
   if (comm.size() == 1) return 0;
   Engine& engine = comm.engine();
   engine.finish_all();
-  Notice own{.purpose = Purpose::joining, .detail = comm.rank(), .joined_at = engine.next_number()};
-  for (bool told = false;;) {
-    own.number = engine.next_number();
-    if (comm.rank() == 0 && !told) engine.tell_next(own);
-    told = true;
-    Notice notice = engine.await_invitation();
-    if (notice.purpose == Purpose::collective) {
-      take_part(comm, notice);
-      told = false;
-      continue;
-    }
-    const bool all_joined = notice.purpose == Purpose::joined;
-    if (comm.rank() == 0) {
-      notice.purpose = Purpose::joined;
-      if (!all_joined) engine.tell_next(notice);
-    } else {
-      if (!all_joined && later(own, notice)) {
-        notice.detail = own.detail;
-        notice.joined_at = own.joined_at;
-      }
-      engine.tell_next(notice);
-    }
-    if (all_joined) {
-      engine.skip_number();
-      engine.finish_all();
-      return static_cast<int>(notice.detail);
-    }
+  const std::int64_t joined_at = engine.next_number();
+  while (true) {
+    const Ballot agreed = engine.await_others(joined_at);
+    if (agreed.all_joined()) return agreed.last_to_join();
+    take_part(comm, agreed);
   }
 }
 

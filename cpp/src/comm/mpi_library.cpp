@@ -180,6 +180,8 @@ class MpiCommunicator final : public Communicator {
     return std::make_unique<MpiCommunicator>(table_, version_, max_message_bytes_, opened);
   }
 
+  bool has_library_allreduce() const override { return true; }
+
   std::unique_ptr<Request> start_library_allreduce(const ReduceBuffer& buffer, ReduceOp op) override {
     auto request = std::make_unique<MpiRequest>(table_, *this);
     for_library_parts(buffer, op, [&](const ReduceBuffer& part, int type, int operation) {

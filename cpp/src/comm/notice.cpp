@@ -6,6 +6,9 @@
 namespace floodtide::comm {
 namespace {
 
+constexpr std::uint64_t kHashStart = 14695981039346656037U;  // FNV-1a
+constexpr std::uint64_t kHashFactor = 1099511628211U;
+
 std::string_view name(Collective collective) {
   switch (collective) {
     case Collective::barrier: return "barrier";
@@ -13,48 +16,78 @@ std::string_view name(Collective collective) {
     case Collective::allgather: return "allgather";
     case Collective::reduce_scatter: return "reduce_scatter";
     case Collective::allreduce: return "allreduce";
+    case Collective::lengths: return "allgather";
     case Collective::measure: return "measurement of allreduce algorithms";
     case Collective::locate: return "exchange of node names";
+    case Collective::join: return "join";
   }
   return "unknown collective";
+}
+
+std::string_view algorithm_of(const Notice& notice) {
+  return allreduce_rows()[static_cast<std::size_t>(notice.algorithm)].name;
+}
+
+/// What a collective moves; empty for those that move nothing of the caller's.
+std::string values_of(const Notice& notice) {
+  switch (notice.collective) {
+    case Collective::allreduce:
+    case Collective::reduce_scatter: return str_cat(name(notice.op), " of ", notice.count, " ", name(notice.type));
+    case Collective::broadcast: return str_cat(notice.count, " bytes from rank ", notice.root);
+    case Collective::allgather: return str_cat(notice.count, " bytes");
+    case Collective::lengths: return "of any lengths";
+    default: return "";
+  }
 }
 
 }  // namespace
 
 std::int64_t hash_of(std::span<const std::int64_t> blocks) {
-  std::uint64_t hash = 14695981039346656037U;  // FNV-1a over whole words
-  for (const std::int64_t begin : blocks) hash = (hash ^ static_cast<std::uint64_t>(begin)) * 1099511628211U;
+  std::uint64_t hash = kHashStart;  // over whole words
+  for (const std::int64_t begin : blocks) hash = (hash ^ static_cast<std::uint64_t>(begin)) * kHashFactor;
+  return static_cast<std::int64_t>(hash);
+}
+
+std::int64_t hash_of(std::string_view text) {
+  if (text.empty()) return 0;
+  std::uint64_t hash = kHashStart;
+  for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * kHashFactor;
   return static_cast<std::int64_t>(hash);
 }
 
 std::string describe(const Notice& notice) {
-  const auto values = [&] {
-    return str_cat(name(notice.op), " of ", notice.count, " ", name(notice.type),
-                   notice.wire == Wire::native ? "" : str_cat(" as ", name(notice.wire)), " in segments of ",
-                   notice.segment_bytes, " bytes");
-  };
-  const std::string_view what = name(notice.collective);
-  switch (notice.collective) {
-    case Collective::allreduce:
-      return str_cat(what, " (", allreduce_rows()[static_cast<std::size_t>(notice.algorithm)].name, ", ", values(), ")");
-    case Collective::reduce_scatter: return str_cat(what, " (", values(), ")");
-    case Collective::broadcast: return str_cat(what, " (", notice.count, " bytes from rank ", notice.detail, ")");
-    case Collective::allgather: return str_cat(what, " (", notice.count, " bytes)");
-    default: return std::string(what);
-  }
+  const bool reduces = notice.collective == Collective::allreduce || notice.collective == Collective::reduce_scatter;
+  std::string values = values_of(notice);
+  if (values.empty()) return std::string(name(notice.collective));
+  if (notice.collective == Collective::allreduce) values = str_cat(algorithm_of(notice), ", ", values);
+  if (notice.wire != Wire::native) values += str_cat(" as ", name(notice.wire));
+  if (reduces) values += str_cat(" in segments of ", notice.segment_bytes, " bytes");
+  return str_cat(name(notice.collective), " (", values, ")");
 }
 
-std::string mismatch(int here, const Notice& own, int there, const Notice& theirs) {
-  const auto shown = [](const Notice& notice) {
-    return notice.purpose == Purpose::collective ? describe(notice) : std::string("join");
-  };
-  if (own.number != theirs.number) {
-    return str_cat("rank ", here, ": collective ", own.number, " here is ", shown(own), ", but rank ", there,
-                   " is at collective ", theirs.number, ": ", shown(theirs));
+std::string in_words(const Notice& notice, std::string_view words, const Shown& shown) {
+  std::string values = words.empty() ? values_of(notice) : std::string(words);
+  // The caller has asked for an allreduce by "auto", which measures before its first one.
+  const bool measured_first = notice.collective == Collective::measure && !words.empty();
+  if (measured_first) values += ", auto";
+  if (shown.algorithm && notice.collective == Collective::allreduce) values += str_cat(", ", algorithm_of(notice));
+  if (shown.wire) values += str_cat(", sent as ", name(notice.wire));
+  if (shown.segments) values += str_cat(", in segments of ", notice.segment_bytes, " bytes");
+  if (shown.blocks) values += str_cat(", cut into blocks of hash ", std::hex, static_cast<std::uint64_t>(notice.blocks));
+  const std::string_view what = measured_first ? name(Collective::allreduce) : name(notice.collective);
+  return values.empty() ? std::string(what) : str_cat(what, " (", values, ")");
+}
+
+bool can_be_joined(Collective collective) {
+  switch (collective) {
+    case Collective::barrier:
+    case Collective::broadcast:
+    case Collective::allreduce:
+    case Collective::measure:
+    case Collective::locate:
+    case Collective::join: return true;
+    default: return false;
   }
-  const bool alike = shown(own) == shown(theirs);
-  return str_cat("rank ", here, ": collective ", own.number, " is ", shown(own), " here, but ", shown(theirs), " on rank ",
-                 there, alike ? " (with other blocks)" : "");
 }
 
 }  // namespace floodtide::comm

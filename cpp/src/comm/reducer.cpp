@@ -207,6 +207,9 @@ Reducer::~Reducer() {
   }
   impl_->changed.notify_all();
   impl_->driver.join();
+  if (!impl_->failure) return;
+  // Ranks that have disagreed about one bucket may never start the others: nobody waits for those any more.
+  for (Slot& slot : impl_->slots) slot.operation.abandon();
 }
 
 void Reducer::set_hook(BucketHook hook) { impl_->hook = std::move(hook); }

@@ -29,7 +29,9 @@ TEST(MpiCollectives, TrafficIsWhatTheSchedulesSay) { check_traffic(mpi_world());
 TEST(MpiCollectives, TwoLevelsWithEmulatedNodes) { check_two_levels(*mpi_world().split(0, 0)); }
 TEST(MpiCollectives, ManyOperationsInFlight) { check_concurrent_operations(mpi_world(), true); }
 TEST(MpiCollectives, ReduceScatterOfAnyBlocks) { check_reduce_scatter(mpi_world()); }
-TEST(MpiCollectives, RanksThatDisagreeLearnIt) { check_mismatches(mpi_world()); }
+TEST(MpiCollectives, RanksThatDisagreeAllThrowTheSame) { check_disagreements(mpi_world(), true); }
+TEST(MpiCollectives, DisagreementsLeaveOtherOperationsAlone) { check_disagreements_in_flight(mpi_world()); }
+TEST(MpiCollectives, DisagreementsBesideARankThatHasJoined) { check_disagreements_with_joined(mpi_world(), true); }
 TEST(MpiCollectives, JoinedRanksAnswerTheOthers) { check_join(mpi_world()); }
 TEST(MpiCollectives, MeasuredTableIsTheSameOnAllRanks) { check_measured_table(*mpi_world().split(0, 0)); }
 TEST(MpiCollectives, WaitingLeavesTheCore) { check_waiting_is_cheap(mpi_world()); }

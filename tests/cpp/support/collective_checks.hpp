@@ -24,8 +24,13 @@ void check_two_levels(comm::Communicator& comm);
 void check_concurrent_operations(comm::Communicator& comm, bool has_library_allreduce);
 /// Blocks cut evenly, unevenly and empty.
 void check_reduce_scatter(comm::Communicator& comm);
-/// Lengths, operations and collectives that differ are errors on every rank which name a rank, and none hangs.
-void check_mismatches(comm::Communicator& comm);
+/// Types, operations, lengths, shapes in words, algorithms, roots, collectives, ... that differ between ranks, many times each:
+/// every rank throws the same line, no array is changed, and the next collective works.
+void check_disagreements(comm::Communicator& comm, bool has_library_allreduce);
+/// The same, among operations in flight that do not differ, and in another order on every second rank.
+void check_disagreements_in_flight(comm::Communicator& comm);
+/// The same, while a rank has joined; and collectives that need its values.
+void check_disagreements_with_joined(comm::Communicator& comm, bool has_library_allreduce);
 /// Ranks that join at different times: the others' collectives go on without them.
 void check_join(comm::Communicator& comm);
 /// The measured table is the same on all ranks, quickly made, and used by "auto".

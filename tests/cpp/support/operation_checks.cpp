@@ -77,34 +77,6 @@ void check_reduce_scatter(Communicator& comm) {
   EXPECT_THROW(comm::reduce_scatter(comm, buffer_of(values), ReduceOp::sum, std::span(wrong).first(1)), Error);
 }
 
-void check_mismatches(Communicator& comm) {
-  if (comm.size() == 1) return;
-  const std::string previous = str_cat("on rank ", (comm.rank() + comm.size() - 1) % comm.size());
-  {
-    const auto group = comm.split(0, comm.rank());
-    std::vector<float> values(static_cast<std::size_t>(1000 + comm.rank()));  // no two neighbours agree
-    const auto call = [&] { comm::allreduce(*group, std::span(values), ReduceOp::sum, "ring"); };
-    const std::string message = error_of(call);
-    EXPECT_NE(message.find(str_cat("rank ", comm.rank(), ": collective 0 is allreduce (ring, sum of ", 1000 + comm.rank())),
-              std::string::npos)
-        << message;
-    EXPECT_NE(message.find(previous), std::string::npos) << message;
-    EXPECT_EQ(error_of(call), message);  // what failed once cannot be used again
-    comm.barrier();
-  }
-  if (comm.size() % 2 != 0) return;
-  const auto group = comm.split(0, comm.rank());
-  std::vector<float> values(10);
-  const std::string message = error_of([&] {
-    if (comm.rank() % 2 == 0) group->barrier();
-    if (comm.rank() % 2 == 1) comm::broadcast(*group, std::as_writable_bytes(std::span(values)), 0);
-  });
-  EXPECT_NE(message.find("barrier"), std::string::npos) << message;
-  EXPECT_NE(message.find("broadcast (40 bytes from rank 0)"), std::string::npos) << message;
-  EXPECT_NE(message.find(previous), std::string::npos) << message;
-  comm.barrier();
-}
-
 void check_join(Communicator& comm) {
   const int size = comm.size();
   for (int shift = 0; shift < size; ++shift) {

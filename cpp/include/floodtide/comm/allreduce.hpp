@@ -67,21 +67,26 @@ struct AllreduceOptions {
   std::string_view algorithm = kDefaultAllreduce;
   Wire wire = Wire::native;
   std::size_t segment_bytes = kDefaultSegmentBytes;  ///< of a message; at least one element
+  /// How the caller describes the values, such as "average of float32 (2, 3)": the same on all ranks. It is compared with the
+  /// other ranks' words, and is what the error says where ranks differ. Empty: operation, length and type.
+  std::string_view words = {};
 };
 
 /// Collective the first time: the table behind "auto". It is the environment variable FLOODTIDE_ALLREDUCE (a name or a table)
 /// if that is set; otherwise our own algorithms are timed on this communicator (3 runs to warm up, 7 timed, median, maximum
 /// over ranks; a fraction of a second) and rank 0's choice holds for all. `mpi` is never chosen: its order of summation is not
 /// ours. Another run may measure another table, and with it get other last bits: to repeat a run, pass its table's text.
-[[nodiscard]] const AllreduceTable& allreduce_table(Communicator& comm);
+/// `words` as in AllreduceOptions.
+[[nodiscard]] const AllreduceTable& allreduce_table(Communicator& comm, std::string_view words = {});
 
 /// Collective: starts to replace the values by their sum, minimum or maximum over ranks. Same length, type, op and options on
-/// all ranks; different ones are an Error(communication) that names a rank. The array must stay alive and untouched until the
-/// operation is done. Afterwards all ranks hold the same bits; with our own algorithms they depend only on the values, the
-/// length, the number of ranks (for `two_level` also on their nodes) and the algorithm. A NaN on any rank gives NaN (its sign
-/// and payload are not defined). One rank: nothing to do. Throws Error(invalid_argument) for an unknown algorithm or a wire
-/// that does not fit the type or algorithm, Error(unsupported) for `mpi` on other transports with several ranks, and
-/// Error(communication).
+/// all ranks; where ranks differ, in these or in the collective, every rank throws the same AgreedError(communication), which
+/// names the ranks by what they have started: no array is changed, and the communicator can be used further. The array must
+/// stay alive and untouched until the operation is done. Afterwards all ranks hold the same bits; with our own algorithms they
+/// depend only on the values, the length, the number of ranks (for `two_level` also on their nodes) and the algorithm. A NaN on
+/// any rank gives NaN (its sign and payload are not defined). One rank: nothing to do. Throws Error(invalid_argument) for an
+/// unknown algorithm or a wire that does not fit the type or algorithm, Error(unsupported) for `mpi` on other transports with
+/// several ranks, and Error(communication).
 [[nodiscard]] Operation start_allreduce(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op,
                                         const AllreduceOptions& options = {});
 

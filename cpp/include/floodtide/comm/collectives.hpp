@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations of all ranks of a communicator together: every rank must call the same ones in the same order.
+// Operations of all ranks of a communicator together: every rank must call the same ones in the same order, with the same
+// lengths, types and options. Where ranks differ, every rank throws the same AgreedError(communication), which names the ranks
+// by what they have called; no array is changed, and the communicator can be used further. `words` is how the caller describes
+// the values, as in AllreduceOptions.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +20,10 @@
 namespace floodtide::comm {
 
 /// Collective: copies root's bytes to all ranks (binomial tree). Same length and root on all ranks.
-[[nodiscard]] Operation start_broadcast(Communicator& comm, std::span<std::byte> data, int root);
-void broadcast(Communicator& comm, std::span<std::byte> data, int root);
+[[nodiscard]] Operation start_broadcast(Communicator& comm, std::span<std::byte> data, int root, std::string_view words = {});
+void broadcast(Communicator& comm, std::span<std::byte> data, int root, std::string_view words = {});
 
-/// Collective: completes when all ranks have started it (dissemination, ceil(log2 size) rounds). See Communicator::barrier.
+/// Collective: completes when all ranks have started it, which every collective waits for first. See Communicator::barrier.
 [[nodiscard]] Operation start_barrier(Communicator& comm);
 
 /// Where each rank's block of an array of all ranks begins: size + 1 element numbers, ascending from 0, the last one the
@@ -31,23 +34,27 @@ void broadcast(Communicator& comm, std::span<std::byte> data, int root);
 /// the order of ranks r + 1, r + 2, ..., r for the block of rank r); the other blocks hold partial results. Same array length
 /// and blocks on all ranks. Throws as start_allreduce, and Error(shape_mismatch) for blocks that do not fit the array.
 [[nodiscard]] Operation start_reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op,
-                                             std::span<const std::int64_t> blocks, Wire wire = Wire::native);
+                                             std::span<const std::int64_t> blocks, Wire wire = Wire::native,
+                                             std::string_view words = {});
 void reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, std::span<const std::int64_t> blocks,
-                    Wire wire = Wire::native);
+                    Wire wire = Wire::native, std::string_view words = {});
 
 /// Collective: afterwards the array holds every rank's block (ring). Offsets in bytes; same ones on all ranks.
-[[nodiscard]] Operation start_allgather(Communicator& comm, std::span<std::byte> data, std::span<const std::int64_t> blocks);
-void allgather(Communicator& comm, std::span<std::byte> data, std::span<const std::int64_t> blocks);
+[[nodiscard]] Operation start_allgather(Communicator& comm, std::span<std::byte> data, std::span<const std::int64_t> blocks,
+                                        std::string_view words = {});
+void allgather(Communicator& comm, std::span<std::byte> data, std::span<const std::int64_t> blocks,
+               std::string_view words = {});
 
 /// Collective: every rank's bytes, in rank order, on every rank. Lengths may differ.
-[[nodiscard]] std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<const std::byte> own);
+[[nodiscard]] std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<const std::byte> own,
+                                                            std::string_view words = {});
 
 /// Collective with whatever the other ranks do: this rank has no more work of its own and takes part in their allreduces with
 /// values that change nothing (zeros in sums), and in their barriers and broadcasts, until all ranks have joined. Returns the
-/// last rank to join (of several at once the highest). Costs one small message for each of the others' collectives, and no
-/// thread: what to take part in is read from the notice that every rank passes on when it starts a collective. Throws
-/// Error(unsupported) when another rank starts a collective that needs values of this one (allgather, reduce_scatter,
-/// broadcast from here), and what start_allreduce throws.
+/// last rank to join (of several at once the highest). Needs no thread: what to take part in is learned from the comparison
+/// that every collective begins with. A collective that needs values of a rank that has joined (allgather, reduce_scatter,
+/// broadcast from there) is an AgreedError(unsupported) on every rank, here too; then no rank is joined any more. Throws what
+/// start_allreduce throws.
 [[nodiscard]] int join(Communicator& comm);
 
 /// Collective: true if `ok` is true on all ranks.

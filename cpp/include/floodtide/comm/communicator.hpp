@@ -60,8 +60,8 @@ struct ReduceBuffer {
 inline constexpr int kFirstCollectiveTag = 16384;
 inline constexpr int kLastTag = 32767;  ///< what every MPI library accepts
 
-/// What this rank has sent through a communicator. Notices are the 64 bytes by which neighbours compare what collective they
-/// are in; they are counted apart, because they carry nobody's values.
+/// What this rank has sent through a communicator. Notices are the small messages (about 100 bytes) by which ranks compare what
+/// collective they have started, ceil(log2 size) for each; they are counted apart, because they carry no values.
 struct Traffic {
   std::int64_t messages = 0;
   std::int64_t bytes = 0;
@@ -92,7 +92,9 @@ class Communicator {
   void barrier();
   /// Collective: a communicator of the ranks that give the same color (>= 0), ordered by key, then by rank here.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
-  /// Collective: starts the transport's own allreduce. Throws Error(unsupported) where it has none (only `mpi` has one).
+  /// Whether the transport has an allreduce of its own: only `mpi` has one.
+  [[nodiscard]] virtual bool has_library_allreduce() const { return false; }
+  /// Collective: starts the transport's own allreduce. Throws Error(unsupported) where it has none.
   [[nodiscard]] virtual std::unique_ptr<Request> start_library_allreduce(const ReduceBuffer& buffer, ReduceOp op);
   /// Collective: the same, blocking. A waiting rank keeps its core busy, cannot be interrupted and holds up every other call of
   /// the library in its process: what benchmarks compare with, and of no other use. Throws as start_library_allreduce.
@@ -127,6 +129,10 @@ class Communicator {
   [[nodiscard]] Engine& engine() noexcept { return *engine_; }
   /// For the collectives alone: a notice, see Traffic.
   [[nodiscard]] std::unique_ptr<Request> send_notice(int to, std::span<const std::byte> data);
+  /// For the collectives alone: throws Error(unsupported) unless the transport has an allreduce of its own.
+  void require_library_allreduce() const;
+  /// For the collectives alone: the exchange of names that nodes() needs, after all ranks have agreed on it.
+  void locate();
 
  protected:
   Communicator(int rank, int size);
@@ -146,6 +152,8 @@ class Communicator {
   std::atomic<std::int64_t> notices_ = 0;
   int ranks_per_node_ = 0;  // 0: as the machines are
   std::vector<int> nodes_;
+
+  void number_nodes(std::span<const std::string> names);
 };
 
 /// One rank, for itself.

@@ -9,7 +9,8 @@ class Communicator;
 class Engine;
 struct OperationState;
 
-/// A collective under way. It moves when a rank of it calls test(), wait() or progress(): each drives everything that is in
+/// A collective under way. First the ranks compare what they have started; no value moves before this rank knows that all have
+/// started the same. It moves when a rank of it calls test(), wait() or progress(): each drives everything that is in
 /// flight on the communicator, so operations may be completed in any order, another one on every rank. Its array must stay
 /// alive and untouched until it is done. The destructor completes it; while an exception unwinds it is given up instead, and
 /// later calls on the communicator fail. Two threads may drive operations of one communicator at a time; collectives are
@@ -23,10 +24,16 @@ class Operation {
   Operation& operator=(Operation&& other) noexcept;
   ~Operation();
 
-  /// True when it is done. Throws Error(communication) when it failed, or another collective on this communicator did.
+  /// True when it is done. Throws AgreedError when the ranks have started different collectives; other operations and the
+  /// communicator are not affected. Throws Error(communication) when a message failed, here or in another collective on this
+  /// communicator, which cannot be used further then.
   [[nodiscard]] bool test();
   /// Returns when it is done; calls the communicator's on_wait meanwhile. Throws what test() and on_wait throw.
   void wait();
+  /// Of an operation that is done: how many ranks had values for it; the others have joined (collectives.hpp).
+  [[nodiscard]] int contributors() const;
+  /// Does not wait for it any more: unless it is done, later calls on the communicator fail.
+  void abandon() noexcept;
 
  private:
   friend class Engine;

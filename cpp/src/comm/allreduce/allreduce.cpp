@@ -7,8 +7,9 @@
 namespace floodtide::comm {
 namespace {
 
-const AllreduceRow& choose(Communicator& comm, std::string_view algorithm, std::int64_t bytes) {
-  if (algorithm == kAutoAllreduce) return allreduce_row(allreduce_table(comm).algorithm(bytes));
+const AllreduceRow& choose(Communicator& comm, const AllreduceOptions& options, std::int64_t bytes) {
+  const std::string_view algorithm = options.algorithm;
+  if (algorithm == kAutoAllreduce) return allreduce_row(allreduce_table(comm, options.words).algorithm(bytes));
   if (algorithm.find(':') == std::string_view::npos) return allreduce_row(algorithm);
   return allreduce_row(AllreduceTable::parse(algorithm).algorithm(bytes));
 }
@@ -32,7 +33,7 @@ Wire wire_named(std::string_view name) {
 Operation start_allreduce(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, const AllreduceOptions& options) {
   require_wire("allreduce", options.wire, buffer.type);
   const Payload payload{buffer.data, element_bytes(buffer.type), buffer.type, op, options.wire};
-  const AllreduceRow& row = choose(comm, options.algorithm, buffer.count * static_cast<std::int64_t>(payload.wire_bytes()));
+  const AllreduceRow& row = choose(comm, options, buffer.count * static_cast<std::int64_t>(payload.wire_bytes()));
   FLOODTIDE_REQUIRE(options.wire == Wire::native || row.schedule != nullptr, invalid_argument, "allreduce: the algorithm ",
                     row.name, " has no wire format ", name(options.wire));
   const Notice notice{.collective = Collective::allreduce,
@@ -43,8 +44,8 @@ Operation start_allreduce(Communicator& comm, const ReduceBuffer& buffer, Reduce
                       .count = buffer.count,
                       .segment_bytes = static_cast<std::int64_t>(options.segment_bytes)};
   Engine& engine = comm.engine();
-  if (row.schedule == nullptr) return engine.start_library(notice, buffer);
-  return engine.start(notice, engine.allreduce_schedule(row, buffer.count), payload);
+  if (row.schedule == nullptr) return engine.start_library(notice, buffer, options.words);
+  return engine.start(notice, engine.allreduce_schedule(row, buffer.count), payload, options.words);
 }
 
 void allreduce(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, const AllreduceOptions& options) {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "comm/allreduce/table.hpp"
 #include "comm/engine.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
@@ -66,8 +67,9 @@ std::vector<std::string_view> candidates(Communicator& comm) {
   return names;
 }
 
+}  // namespace
+
 AllreduceTable measured_table(Communicator& comm) {
-  comm.engine().start_service(Collective::measure).wait();
   const std::vector<std::string_view> names = candidates(comm);
   std::vector<float> values(kMeasuredBytes.back() / sizeof(float));
   std::vector<AllreduceTable::Entry> entries;
@@ -96,8 +98,6 @@ AllreduceTable measured_table(Communicator& comm) {
   broadcast(comm, std::as_writable_bytes(std::span(text)), 0);
   return AllreduceTable::parse(text);
 }
-
-}  // namespace
 
 AllreduceTable AllreduceTable::parse(std::string_view text) {
   if (text.find(':') == std::string_view::npos) return AllreduceTable({{allreduce_row(text).name, kLast}});
@@ -142,14 +142,17 @@ std::string AllreduceTable::text() const {
   return text;
 }
 
-const AllreduceTable& allreduce_table(Communicator& comm) {
+const AllreduceTable& allreduce_table(Communicator& comm, std::string_view words) {
   std::optional<AllreduceTable>& table = comm.engine().table();
   if (!table) {
     const char* const given = std::getenv("FLOODTIDE_ALLREDUCE");
     if (given != nullptr && *given != '\0' && given != kAutoAllreduce) {
       table = AllreduceTable::parse(given);
+    } else if (comm.size() == 1) {
+      table = AllreduceTable::parse(kDefaultAllreduce);
     } else {
-      table = comm.size() == 1 ? AllreduceTable::parse(kDefaultAllreduce) : measured_table(comm);
+      comm.engine().start_empty(Collective::measure, words).wait();
+      table = measured_table(comm);
     }
   }
   return *table;

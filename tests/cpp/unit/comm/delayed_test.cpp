@@ -38,7 +38,7 @@ class DelayedRanks : public testing::Test {
 // What any transport must do, with messages that arrive out of the order in which they were sent on different channels.
 TEST_F(DelayedRanks, AreRanksLikeAnyOthers) {
   for (const auto& check : {test::check_traffic, test::check_messages, test::check_broadcast, test::check_allgather,
-                            test::check_split, test::check_agree, test::check_mismatches, test::check_join}) {
+                            test::check_split, test::check_agree, test::check_disagreements_in_flight, test::check_join}) {
     run(3, {.latency_s = 1e-5, .bytes_per_s = 1e9}, check);
   }
   run(3, {.latency_s = 1e-5, .bytes_per_s = 1e9}, [](Communicator& comm) { test::check_concurrent_operations(comm, false); });

@@ -41,7 +41,13 @@ TEST_P(ThreadRanks, ManyOperationsInFlight) {
   run([](Communicator& comm) { test::check_concurrent_operations(comm, false); });
 }
 TEST_P(ThreadRanks, ReduceScatterOfAnyBlocks) { run(test::check_reduce_scatter); }
-TEST_P(ThreadRanks, RanksThatDisagreeLearnIt) { run(test::check_mismatches); }
+TEST_P(ThreadRanks, RanksThatDisagreeAllThrowTheSame) {
+  run([](Communicator& comm) { test::check_disagreements(comm, false); });
+}
+TEST_P(ThreadRanks, DisagreementsLeaveOtherOperationsAlone) { run(test::check_disagreements_in_flight); }
+TEST_P(ThreadRanks, DisagreementsBesideARankThatHasJoined) {
+  run([](Communicator& comm) { test::check_disagreements_with_joined(comm, false); });
+}
 TEST_P(ThreadRanks, JoinedRanksAnswerTheOthers) { run(test::check_join); }
 TEST_P(ThreadRanks, MessagesKeepTheirOrder) { run(test::check_messages); }
 TEST_P(ThreadRanks, BroadcastFromEveryRoot) { run(test::check_broadcast); }
@@ -141,7 +147,7 @@ TEST(Threads, PendingNamesTheStepAndTheRankWaitedFor) {
       auto operation = comm::start_allreduce(comm, buffer, comm::ReduceOp::sum, {.algorithm = "ring"});
       EXPECT_EQ(comm.pending(),
                 std::vector<std::string>{"collective 0, allreduce (ring, sum of 10 float32 in segments of 262144 bytes): "
-                                         "step 1 of 2, waiting for rank 1"});
+                                         "waiting for rank 1 to start it"});
       comm.send(1, 0, {})->wait();
       operation.wait();
     } else {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/disagreement.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "floodtide/base/error.hpp"
+
+namespace floodtide::comm {
+namespace {
+
+constexpr std::size_t kMostGroups = 8;  // that the line names
+constexpr std::size_t kLongestRun = 3;  // of ranks that are listed one by one
+constexpr std::string_view kCut = "...";
+
+/// Ranks that say the same.
+struct Group {
+  Notice notice;
+  std::string text;
+  std::vector<int> ranks;
+};
+
+Shown differences(std::span<const Account> accounts, Collective collective) {
+  Shown shown;
+  const Notice* first = nullptr;
+  for (const Account& account : accounts) {
+    const Notice& notice = account.notice;
+    if (notice.collective != collective) continue;
+    if (first == nullptr) first = &notice;
+    shown.algorithm = shown.algorithm || notice.algorithm != first->algorithm;
+    shown.wire = shown.wire || notice.wire != first->wire;
+    shown.segments = shown.segments || notice.segment_bytes != first->segment_bytes;
+    shown.blocks = shown.blocks || notice.blocks != first->blocks;
+  }
+  return shown;
+}
+
+std::vector<Group> groups_of(std::span<const Account> accounts) {
+  std::vector<Group> groups;
+  for (std::size_t rank = 0; rank < accounts.size(); ++rank) {
+    const Account& account = accounts[rank];
+    auto group = std::ranges::find(groups, account.notice, &Group::notice);
+    if (group == groups.end()) {
+      const Shown shown = differences(accounts, account.notice.collective);
+      group = groups.insert(group, {account.notice, in_words(account.notice, account.words.data(), shown), {}});
+    }
+    group->ranks.push_back(static_cast<int>(rank));
+  }
+  return groups;
+}
+
+}  // namespace
+
+Account account_of(const Notice& notice, std::string_view words) {
+  Account account{.notice = notice};
+  const std::size_t most = account.words.size() - 1;
+  words.copy(account.words.data(), most);
+  if (words.size() > most) std::ranges::copy(kCut, account.words.data() + most - kCut.size());
+  return account;
+}
+
+std::string disagreement(std::int64_t number, std::span<const Account> accounts) {
+  const std::vector<Group> groups = groups_of(accounts);
+  std::string line = str_cat("collective ", number, " differs between ranks: ");
+  for (std::size_t i = 0; i < std::min(groups.size(), kMostGroups); ++i) {
+    const Group& group = groups[i];
+    line += str_cat(i == 0 ? "" : "; ", list_of(group.ranks), ": ", group.text);
+    // Words that were cut, or say less than the collective depends on.
+    const bool ambiguous = std::ranges::count(groups, group.text, &Group::text) > 1;
+    if (ambiguous) line += str_cat(", as ", describe(group.notice), ", hash ", group.notice.called);
+  }
+  if (groups.size() > kMostGroups) line += str_cat("; and ", groups.size() - kMostGroups, " more on other ranks");
+  return line;
+}
+
+std::string list_of(std::span<const int> ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    const bool is_run = end - i > kLongestRun;
+    if (!is_run) end = i + 1;
+    text += str_cat(text.empty() ? "" : ", ", ranks[i]);
+    if (is_run) text += str_cat("-", ranks[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+}  // namespace floodtide::comm
