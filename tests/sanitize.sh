@@ -3,10 +3,11 @@
 # Build with sanitizers, and run the tests under them; fails at the first finding.
 #   bash tests/sanitize.sh              both
 #   bash tests/sanitize.sh address      address and undefined behaviour: C++ unit tests; C++ tests on 2 ranks of each MPI
-#                                       family that is found; Python tests that train and reduce on ranks
+#                                       family that is found; readers of files that the fuzzer has damaged; Python
+#                                       tests that train and reduce on ranks
 #   bash tests/sanitize.sh thread       data races: C++ unit tests of what runs several threads, with threads as ranks
 # Needs what tests/run.sh has installed (its environment on the path). Environment: JOBS, compilers at once (default 1: some
-# files take 2 GB each); FLOODTIDE_OPENMPI_ROOT, prefix of a second MPI.
+# files take 2 GB each); FLOODTIDE_OPENMPI_ROOT, prefix of a second MPI; FUZZ_TRIALS and FUZZ_SEED, of the damaged files.
 set -eu
 cd "$(dirname "$0")/.."
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
@@ -34,6 +35,15 @@ address() {
       build/asan/tests/cpp/mpi/floodtide_mpi_tests "build/asan/cpp/src/comm/_mpi_$family.so" \
       "$(variable "FLOODTIDE_MPI_${family}_LIBRARY")" 2 --gtest_brief=1
   done
+  echo "== address, undefined: readers of damaged files"
+  local damaged=build/asan/damaged
+  rm -rf "$damaged"
+  python tests/fuzz/run.py --trials "${FUZZ_TRIALS:-2000}" --seed "${FUZZ_SEED:-1}" --write "$damaged"
+  find "$damaged" -mindepth 2 -type f -not -path "$damaged/sample/*" -print0 |
+    ASAN_OPTIONS=allocator_may_return_null=1:max_allocation_size_mb=2048 xargs -0 \
+      build/asan/tests/cpp/floodtide_fuzz_readers "$damaged/sample" >build/asan/damaged.log ||
+    { echo "after $(tail -n 1 build/asan/damaged.log)"; exit 1; }
+  echo "   $(wc -l <build/asan/damaged.log) files read or refused"
   echo "== address, undefined: Python on ranks"
   local tree=build/asan/tree
   rm -rf "$tree"

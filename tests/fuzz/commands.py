@@ -26,6 +26,7 @@ class Command:
         outputs: Beginnings of the names that it may make.
         whole: Outputs that are there exactly when it succeeds.
         changes: Beginnings of the names that it may change or remove.
+        problem: A word that it prints where it exits with 1 and says nothing on standard error.
     """
 
     line: str
@@ -33,6 +34,7 @@ class Command:
     outputs: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
+    problem: str = ""
 
 
 def hdf5_outcome(*leave_out: str) -> Outcome:
@@ -199,7 +201,7 @@ COMMANDS = {
         "simulate --compute-s 0.1 --allreduce allreduce.jsonl --algorithm ring --ranks 1,2,5 --steps 50",
         lines,
     ),
-    "doctor": Command("doctor train.toml --dir out", nothing, outputs=("out",)),
+    "doctor": Command("doctor train.toml --dir out", nothing, outputs=("out",), problem="problem"),
     "job": Command(
         "job slurm train.toml --nodes 2 --time 01:00:00 --out out.slurm",
         nothing,

@@ -119,7 +119,8 @@ def _case(name: str, text: str, random: Random) -> Case:
     if line.startswith("train"):
         line += " --set run.stop_after_s=1.0"
     outcome = losses("out") if line.startswith("train") else nothing
-    command = Command(line, outcome, outputs=("out",))
+    problem = "problem" if line.startswith("doctor") else ""
+    command = Command(line, outcome, outputs=("out",), problem=problem)
     return Case(command, f"{name}: {text}", strict=False, outcome_of="")
 
 

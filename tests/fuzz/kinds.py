@@ -139,3 +139,11 @@ KINDS = {
     "numbers": Kind(number_kind.make, 2, "every number on a command line"),
     "names": Kind(name_kind.make, 0.3, "hostile names of files and run directories"),
 }
+
+READ_BY_CORE = tuple(
+    name
+    for name in KINDS
+    if name.split("-")[0]
+    in ("volume", "partitions", "coordinates", "slices", "checkpoint", "tensorflow", "results")
+)
+"""Kinds of files that the C++ core reads: readers.cpp takes them."""

@@ -85,7 +85,7 @@ def _form(parameter: click.Parameter) -> str:
     if parameter.name in _TIMES:
         return "time"
     kind = type(parameter.type).__name__
-    if kind in ("IntParamType", "FloatParamType", "IntRange", "FloatRange"):
+    if kind in ("IntParamType", "FloatParamType", "IntRange", "FloatRange", "Number"):
         return "number"
     return "vector" if kind == "Numbers" else ""
 

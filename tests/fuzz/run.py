@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from fuzz.case import Case  # noqa: E402
-from fuzz.kinds import KINDS  # noqa: E402
+from fuzz.kinds import KINDS, READ_BY_CORE  # noqa: E402
 from fuzz.trial import (  # noqa: E402
     FAILURES,
     PASSES,
@@ -88,6 +88,7 @@ class Fuzzer:
             outputs=command.outputs,
             changes=command.changes,
             whole=command.whole,
+            problem=command.problem,
         )
         if found != "accepted":
             return found, reason
@@ -104,6 +105,28 @@ class Fuzzer:
         if case.strict:
             return "silent", "exit 0 with another result"
         return "accepted", ""
+
+    def write(self, target: Path, kind: str, seed: int, number: int) -> None:
+        """Write the files that a trial damages into a folder, with those that belong to them, for readers.cpp."""
+        random = Random(f"{kind} {seed} {number}")
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            folder = Path(name)
+            copy_sample(self._sample, folder)
+            before = snapshot(folder)
+            KINDS[kind].make(folder, random)
+            changed = [path for path, what in snapshot(folder).items() if before.get(path) != what]
+            target.mkdir(parents=True)
+            for path in changed:
+                source = folder / path
+                if source.name.startswith("model.ckpt"):
+                    for part in folder.glob("model.ckpt*"):
+                        shutil.copy(part, target)
+                elif source.is_file() and not source.is_symlink():
+                    shutil.copy(source, target)
+
+    def write_samples(self, target: Path) -> None:
+        """Write the valid files into a new folder."""
+        shutil.copytree(self._sample, target)
 
     def undamaged(self, name: str) -> Any:
         """The outcome of a command on the sample files.
@@ -126,6 +149,7 @@ class Fuzzer:
                     outputs=command.outputs,
                     changes=command.changes,
                     whole=command.whole,
+                    problem=command.problem,
                 )
                 if found != "accepted":
                     raise SystemExit(f"floodtide {command.line}, undamaged: {found}: {reason}")
@@ -194,6 +218,12 @@ def main() -> int:
     parser.add_argument("--only", type=int, metavar="NUMBER", help="this trial alone, with --kind")
     parser.add_argument("--keep", type=Path, help="keep the files of --only in this new folder")
     parser.add_argument(
+        "--write", type=Path, metavar="FOLDER", help="write the damaged files there, run nothing"
+    )
+    parser.add_argument(
+        "--part", default="0/1", metavar="K/N", help="every N-th trial, from the K-th on, to share"
+    )
+    parser.add_argument(
         "--fresh", action="store_true", help="a new interpreter for each trial: slow"
     )
     parser.add_argument("--temporary", type=Path, help="where files are made (default: $TMPDIR)")
@@ -211,9 +241,20 @@ def main() -> int:
 
 def _run(fuzzer: Fuzzer, options: argparse.Namespace) -> int:
     counts: Counter[tuple[str, str]] = Counter()
-    chosen = plan(options.seed, options.trials, options.kind)
+    part, parts = (int(word) for word in options.part.split("/"))
+    chosen = (
+        trial
+        for trial in plan(options.seed, options.trials, options.kind)
+        if trial[0] % parts == part
+    )
     if options.only is not None:
         chosen = iter([(options.only, options.kind)])
+    if options.write:
+        fuzzer.write_samples(options.write / "sample")
+        for number, kind in chosen:
+            if kind in READ_BY_CORE:
+                fuzzer.write(options.write / f"{kind}-{number}", kind, options.seed, number)
+        return 0
     started = time.monotonic()
     for number, kind in chosen:
         found, text = fuzzer.trial(kind, options.seed, number, options.keep)

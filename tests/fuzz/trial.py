@@ -186,6 +186,7 @@ def verdict(
     outputs: Sequence[str],
     changes: Sequence[str],
     whole: Sequence[str],
+    problem: str = "",
 ) -> tuple[str, str]:
     """Judge everything but the result itself: (verdict, reason), ("accepted", "") where the result is to be judged.
 
@@ -196,6 +197,7 @@ def verdict(
         outputs: Beginnings of the names that the command may make.
         changes: Beginnings of the names that it may change or remove.
         whole: Outputs that exist when the command succeeds, and never otherwise.
+        problem: A word of standard output with which the command may exit with 1 and say nothing else.
     """
     text = ending.stderr
     if ending.timed_out or ending.status in (-signal.SIGXCPU, -signal.SIGKILL):
@@ -211,13 +213,14 @@ def verdict(
         return "untidy", f"exit {ending.status}: {text[-300:]}"
     if ending.status == 0 and any("Warning" in line for line in lines):
         return "untidy", f"warnings: {text[-300:]}"
-    if ending.status and len(lines) != 1:
+    found_problems = ending.status == 1 and not lines and bool(problem) and problem in ending.stdout
+    if ending.status and len(lines) != 1 and not found_problems:
         return "untidy", f"exit {ending.status}, {len(lines)} lines: {text[-400:]}"
-    if ending.status and not lines[0].startswith("floodtide"):
+    if lines and ending.status and not lines[0].startswith("floodtide"):
         return "untidy", f"exit {ending.status}: {lines[0][:300]}"
-    if ending.status and len(lines[0]) > 2000:
+    if lines and ending.status and len(lines[0]) > 2000:
         return "untidy", f"a line of {len(lines[0])} letters"
-    if ending.status and "not enough memory" in lines[0]:
+    if lines and ending.status and "not enough memory" in lines[0]:
         return "memory", lines[0][:300]
     names = {name for name in after if name not in before}
     extra = [
@@ -233,7 +236,7 @@ def verdict(
     if touched:
         return "modified", ", ".join(sorted(touched)[:5])
     if ending.status:
-        return "refused", lines[0]
+        return "refused", lines[0] if lines else problem
     missing = [name for name in whole if name not in names]
     if missing:
         return "silent", f"exit 0 without {', '.join(missing)}"

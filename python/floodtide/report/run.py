@@ -116,7 +116,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         absent.append("log.jsonl holds no validation")
     return Run(
         folder=folder,
-        name=name or folder.resolve().name,
+        name=_encodable(name or folder.resolve().name),
         config=_parse_toml(config_text, parts["config.toml"]),
         config_text=config_text,
         start=start,
@@ -126,6 +126,11 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         failure=_read_failure(folder),
         absent=tuple(absent),
     )
+
+
+def _encodable(name: str) -> str:
+    """A folder's name as text: the system allows bytes in it that are no UTF-8."""
+    return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def _parse_toml(text: str, path: Path) -> Record:

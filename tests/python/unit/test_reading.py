@@ -223,6 +223,14 @@ def test_names_of_runs_are_no_formulas(tmp_path: Path, name: str) -> None:
     assert curves.training_figure(runs)
 
 
+def test_a_run_whose_name_is_no_text_is_reported(tmp_path: Path) -> None:
+    run = tmp_path / os.fsdecode(b"run\xff")
+    run.mkdir()
+    (run / "scores.json").write_text("[]")
+    assert cli.run(["report", str(run)]) == 0
+    assert "run?" in (run / "report.html").read_text("utf-8")
+
+
 def test_predict_with_a_damaged_configuration_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads damaged files with every reader of the core, for runs under the sanitizers (tests/sanitize.sh address).
+//
+//   floodtide_fuzz_readers SAMPLE FILE...
+//
+// SAMPLE is the folder of valid files that the damaged ones were made of. A reader may return or throw Error; anything else
+// that it throws, and more than 20 s a file, is a finding, as is what the sanitizers find. The exit status is 1 if there is
+// one.
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <typeinfo>
+#include <vector>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/parallel.hpp"
+#include "floodtide/comm/communicator.hpp"
+#include "floodtide/data/coordinates.hpp"
+#include "floodtide/data/examples.hpp"
+#include "floodtide/data/hdf5.hpp"
+#include "floodtide/data/partition.hpp"
+#include "floodtide/data/slices.hpp"
+#include "floodtide/data/tensorflow_checkpoint.hpp"
+#include "floodtide/data/volume.hpp"
+#include "floodtide/flood/training_flood.hpp"
+#include "floodtide/nn/ffn.hpp"
+#include "floodtide/nn/unet.hpp"
+#include "floodtide/train/flood_walkers.hpp"
+#include "floodtide/train/network_file.hpp"
+#include "floodtide/train/trainer.hpp"
+
+namespace floodtide {
+namespace {
+
+constexpr unsigned kSecondsAFile = 20;
+constexpr std::int64_t kMostElements = 1 << 22;  // of a dataset that is read whole
+constexpr std::int64_t kSide = 16;               // of the box that is read of larger ones
+constexpr Vec3 kFov{7, 7, 7};                    // of the samples' network
+constexpr Vec3 kDeltas{2, 2, 2};
+
+std::string current_file;
+bool found_something = false;
+
+/// Runs one reader: what it throws beside Error is a finding.
+void attempt(const std::string& reader, const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error&) {
+    // Refused, as damaged files should be.
+  } catch (const std::exception& error) {
+    std::cerr << "finding: " << current_file << ": " << reader << " throws " << typeid(error).name() << ": " << error.what()
+              << '\n';
+    found_something = true;
+  }
+}
+
+std::int64_t elements(const std::vector<std::int64_t>& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent > 0 && count > kMostElements / extent) return kMostElements + 1;
+    count *= extent;
+  }
+  return count;
+}
+
+void read_dataset(const data::Hdf5File& file, const std::string& name) {
+  attempt("Hdf5File::info", [&] {
+    const data::DatasetInfo info = file.info(name);
+    if (elements(info.shape) > kMostElements) return;
+    attempt("Hdf5File::read_array of floats", [&] { static_cast<void>(file.read_array<float>(name)); });
+    attempt("Hdf5File::read_array of integers", [&] { static_cast<void>(file.read_array<std::int64_t>(name)); });
+    attempt("Hdf5File::read_array of bytes", [&] { static_cast<void>(file.read_array<std::uint8_t>(name)); });
+  });
+}
+
+void read_volume(const std::string& path, const std::string& name) {
+  attempt("Volume::open", [&] {
+    const data::Volume volume = data::Volume::open(path, name);
+    Box box = volume.box();
+    for (std::int64_t& extent : box.size) extent = std::min(extent, 2 * kSide);
+    attempt("Volume::read_block of intensities", [&] { static_cast<void>(volume.read_block<float>(box)); });
+    attempt("Volume::read_block of labels", [&] { static_cast<void>(volume.read_block<std::int64_t>(box)); });
+    attempt("Volume::read_block of partitions", [&] { static_cast<void>(volume.read_block<std::uint8_t>(box)); });
+  });
+}
+
+void read_attributes(const data::Hdf5File& file, const std::string& object) {
+  for (const char* name : {"format", "format_version", "version", "kind", "depth", "features", "fov", "deltas", "step", "seed",
+                           "walkers", "configuration", "volumes", "classes", "class_counts", "box_start", "thresholds"}) {
+    attempt("Hdf5File::read_attribute of integers",
+            [&] { static_cast<void>(file.read_attribute<std::int64_t>(object, name)); });
+    attempt("Hdf5File::read_attribute of numbers", [&] { static_cast<void>(file.read_attribute<double>(object, name)); });
+    attempt("Hdf5File::read_text_attribute", [&] { static_cast<void>(file.read_text_attribute(object, name)); });
+  }
+}
+
+void read_network(const data::Hdf5File& file) {
+  attempt("network_kind", [&] { static_cast<void>(train::network_kind(file)); });
+  attempt("read_network of an FFN", [&] {
+    nn::Ffn network(train::read_options(file));
+    train::read_network(file, network, train::best_group(file));
+  });
+  attempt("read_network of a U-Net", [&] {
+    nn::UNet network(train::read_unet_options(file));
+    train::read_network(file, network, train::best_group(file));
+  });
+}
+
+void read_slices(const std::string& path) {
+  attempt("SliceSource", [&] {
+    const data::SliceSource source({{path + ":image", path + ":mask", path + ":patient"}}, {});
+    source.check_masks(0, std::min<std::int64_t>(source.fixed_size(), 64));
+    for (std::int64_t number = 0; number < std::min<std::int64_t>(source.fixed_size(), 16); ++number)
+      static_cast<void>(source.fixed(number));
+  });
+}
+
+void read_coordinates(const std::string& path) {
+  attempt("CoordinatesFile", [&] {
+    const data::CoordinatesFile file(path);
+    static_cast<void>(file.read(0, std::min<std::int64_t>(file.size(), kMostElements)));
+  });
+}
+
+/// What a training opens at its start: the three volumes of a source.
+void read_examples(const std::string& path, const std::string& sample) {
+  data::ExampleOptions options;
+  options.patch_size = flood::patch_size(kFov, kDeltas);
+  for (const bool partitions : {false, true}) {
+    attempt("ExampleSource", [&] {
+      const std::string volume = (partitions ? sample + "/volume.h5" : path),
+                        other = partitions ? path : sample + "/partitions.h5";
+      const data::ExampleSource source({{"cube", volume + ":raw", volume + ":labels", other + ":af", std::nullopt, 128, 33}},
+                                       options);
+      static_cast<void>(source.load({}));
+    });
+  }
+}
+
+/// Loads whole states of trainings into a trainer of the samples' run.
+class Resumer {
+ public:
+  explicit Resumer(const std::string& sample) : source_(examples(sample)), network_(options()) {
+    const train::WalkersOptions walkers{.walkers = 2, .rank = 0, .ranks = 1, .seed = 4, .cycle = true};
+    trainer_ = std::make_unique<train::Trainer>(train::make_flood_walkers(network_, source_, walkers, {}),
+                                                optim::make_optimizer("adam", {}, network_.layout().trained_size()),
+                                                optim::make_schedule("constant", {{"base_lr", 1e-3}}, 1.0), *communicator_,
+                                                train::TrainerOptions{});
+  }
+
+  void load(const std::string& path) {
+    attempt("Trainer::load", [&] { trainer_->load(path); });
+  }
+
+ private:
+  static nn::FfnOptions options() {
+    nn::FfnOptions options;
+    options.depth = 2;
+    options.features = 4;
+    options.fov = kFov;
+    options.deltas = kDeltas;
+    return options;
+  }
+  static data::ExampleSource examples(const std::string& sample) {
+    data::ExampleOptions options;
+    options.patch_size = flood::patch_size(kFov, kDeltas);
+    options.walkers = 2;
+    options.seed = 4;
+    const std::string volume = sample + "/volume.h5";
+    return data::ExampleSource(
+        {{"cube", volume + ":raw", volume + ":labels", sample + "/partitions.h5:af", std::nullopt, 128, 33}}, options);
+  }
+
+  data::ExampleSource source_;
+  nn::Ffn network_;
+  std::unique_ptr<comm::Communicator> communicator_ = comm::self();
+  std::unique_ptr<train::Trainer> trainer_;
+};
+
+void read_hdf5(const std::string& path, const std::string& sample, Resumer& resumer) {
+  attempt("Hdf5File::open", [&] {
+    const data::Hdf5File file = data::Hdf5File::open(path);
+    attempt("Hdf5File::list", [&] { static_cast<void>(file.list()); });
+    read_attributes(file, "/");
+    attempt("Hdf5File::datasets", [&] {
+      for (const std::string& name : file.datasets()) {
+        read_dataset(file, name);
+        read_volume(path, name);
+        read_attributes(file, name);
+      }
+    });
+    read_network(file);
+  });
+  read_slices(path);
+  read_coordinates(path);
+  read_examples(path, sample);
+  attempt("PartitionJob", [&] {
+    const data::PartitionJob job(path + ":labels", {{0.5}, {3, 3, 3}, 10, std::nullopt});
+    static_cast<void>(job.count(0, std::min<std::int64_t>(job.counting_blocks(), 2)));
+  });
+  resumer.load(path);
+}
+
+void read_tensorflow(const std::string& prefix) {
+  attempt("TensorflowCheckpoint", [&] {
+    const data::TensorflowCheckpoint checkpoint(prefix);
+    for (const auto& entry : checkpoint.entries())
+      attempt("TensorflowCheckpoint::read", [&] { static_cast<void>(checkpoint.read(entry)); });
+  });
+}
+
+extern "C" void out_of_time(int) {
+  // The name of the file was printed before it was read.
+  constexpr char kText[] = "finding: the last file takes more than 20 s\n";
+  static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
+  _exit(1);
+}
+
+int run(const std::vector<std::string>& words) {
+  if (words.size() < 2) {
+    std::cerr << "expected SAMPLE FILE...\n";
+    return 2;
+  }
+  set_num_threads(1);
+  std::signal(SIGALRM, out_of_time);
+  Resumer resumer(words[0]);
+  for (std::size_t number = 1; number < words.size(); ++number) {
+    current_file = words[number];
+    std::cout << current_file << std::endl;
+    alarm(kSecondsAFile);
+    if (current_file.ends_with(".index"))
+      read_tensorflow(current_file.substr(0, current_file.size() - 6));
+    else if (current_file.ends_with(".h5"))
+      read_hdf5(current_file, words[0], resumer);
+  }
+  alarm(0);
+  return found_something ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace floodtide
+
+int main(int argc, char** argv) {
+  try {
+    return floodtide::run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::cerr << "the valid files cannot be read: " << error.what() << '\n';
+    return 2;
+  }
+}
