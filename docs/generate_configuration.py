@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _core, config
+from floodtide.options import Range
 
 PAGE = Path(__file__).with_name("configuration.md")
 
@@ -31,6 +32,13 @@ run. On the command line `--set section.key=value` overrides a key, and
 `model.kind` says which network is trained: `ffn`, a flood-filling network, `unet2d`, a U-Net of
 slices with class masks, or `unet3d`, a U-Net that predicts the affinities of volumes. Keys that
 have a meaning for some kinds only say so, and are errors for the others.
+
+A number outside of its range is an error, and so are NaN and the infinities; the range's unit stands
+in parentheses. The ranges are wide: not every number in them makes sense, or fits into memory.
+
+All ranks must read the same configuration: the start of a command compares it, and the version of
+floodtide, over the ranks. Only `run.threads` may differ, and the folders of files that are read, which
+may be on disks of each host; their names must be the same.
 
 Sizes and positions are (z, y, x) in voxels. Boxes are `z0:z1,y0:y1,x0:x1`, ends excluded. Volumes
 are `file:dataset`. In paths `~` and `$NAME` are expanded; relative ones are relative to the working
@@ -61,13 +69,20 @@ def generate() -> str:
 
 def _section(title: str, cls: type) -> str:
     lines = [f"## {title}", "", str(cls.__doc__).strip().split("\n")[0], ""]
-    lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+    lines += ["| key | type | default | range | meaning |", "|---|---|---|---|---|"]
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         if field.name == "values" or field.name in dict(_tables(cls)):
             continue  # tables of their own
-        cells = (field.name, _type(hints[field.name]), _default(field), _meaning(field))
-        lines.append(f"| `{cells[0]}` | {cells[1]} | {cells[2]} | {cells[3]} |")
+        limits = field.metadata["range"]
+        cells = (
+            f"`{field.name}`",
+            _type(hints[field.name]),
+            _default(field),
+            "" if limits is None else str(limits),
+            _meaning(field),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
@@ -88,14 +103,15 @@ def _kinds(field: dataclasses.Field[Any]) -> str:
 
 def _registry(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [f"### {title}", "", "Further keys of the section, by `name`:", ""]
-    lines += ["| name | key | type | default | meaning |", "|---|---|---|---|---|"]
+    lines += ["| name | key | type | default | range | meaning |", "|---|---|---|---|---|---|"]
     for row in rows:
-        lines.append(f"| `{row['name']}` | | | | {row['help']} |")
+        lines.append(f"| `{row['name']}` | | | | | {row['help']} |")
         for spec in row["parameters"]:
-            unit = f" ({spec['unit']})" if spec["unit"] else ""
+            number = spec["type"] in ("real", "integer")
+            limits = Range.of_core(spec["limits"], spec["unit"]) if number else ""
             lines.append(
                 f"| | `{spec['name']}` | {spec['type']} | `{_toml(spec['default'])}` "
-                f"| {spec['help']}{unit} |"
+                f"| {limits} | {spec['help']} |"
             )
     return "\n".join([*lines, ""])
 

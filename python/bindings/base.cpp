@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <pybind11/stl.h>
+
 #include "bindings.hpp"
+#include "floodtide/base/available_memory.hpp"
 #include "floodtide/base/isa.hpp"
 #include "floodtide/base/memory.hpp"
 #include "floodtide/base/parallel.hpp"
@@ -24,6 +27,8 @@ void register_base(py::module_& m) {
   m.def("resident_bytes", &resident_bytes);
   m.def("peak_resident_bytes", &peak_resident_bytes);
   m.def("allocation_count", &allocation_count);
+  m.def("describe_bytes", &describe_bytes, py::arg("bytes"), "A size for people: 1.5 GiB.");
+  m.def("available_bytes", [] { return available_bytes(); }, "Memory that this process could still get; None if unknown.");
 }
 
 }  // namespace floodtide::bindings

@@ -3,6 +3,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include "numbers.hpp"
+
 namespace floodtide::bindings {
 
 namespace py = pybind11;

@@ -249,6 +249,10 @@ void register_coordinates(py::module_& m) {
 }
 
 void register_examples(py::module_& m) {
+  m.def(
+      "limits",
+      [] { return py::dict(py::arg("prefetch") = dict_of(data::kPrefetch), py::arg("readers") = dict_of(data::kReaders)); },
+      "Ranges of reading ahead, by name; see floodtide.limits.");
   using data::ExampleSource;
   using Volumes = std::vector<
       std::tuple<std::string, std::string, std::string, std::string, std::optional<std::pair<Vec3, Vec3>>, double, double>>;

@@ -2,7 +2,12 @@
 // The one table that turns floodtide::Error into Python exceptions; the classes are in floodtide/errors.py.
 #include "floodtide/base/error.hpp"
 
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
 #include "bindings.hpp"
+#include "floodtide/base/failure.hpp"
 #include "floodtide/comm/collectives.hpp"
 
 namespace floodtide::bindings {
@@ -23,6 +28,11 @@ const char* class_name(ErrorCode code) {
   return "Error";
 }
 
+void set(const Error& error) {
+  const py::object type = py::module_::import("floodtide.errors").attr(class_name(error.code()));
+  py::set_error(type, error.what());
+}
+
 }  // namespace
 
 void register_errors(py::module_&) {
@@ -35,8 +45,13 @@ void register_errors(py::module_&) {
       value.attr("agreed") = true;
       PyErr_SetObject(type.ptr(), value.ptr());
     } catch (const Error& error) {
-      const py::object type = py::module_::import("floodtide.errors").attr(class_name(error.code()));
-      py::set_error(type, error.what());
+      set(error);
+    } catch (const std::bad_alloc&) {
+      set(as_error(pointer));
+    } catch (const std::length_error&) {
+      set(as_error(pointer));
+    } catch (const std::system_error&) {
+      set(as_error(pointer));
     }
   });
 }

@@ -5,6 +5,7 @@
 #include "bindings.hpp"
 #include "floodtide/data/tensorflow_checkpoint.hpp"
 #include "floodtide/nn/ffn.hpp"
+#include "floodtide/nn/limits.hpp"
 #include "floodtide/nn/loss.hpp"
 
 namespace floodtide::bindings {
@@ -94,6 +95,24 @@ py::dict read_tensorflow_checkpoint(const std::string& prefix, const std::string
 }  // namespace
 
 void register_nn(py::module_& m) {
+  m.def(
+      "network_limits",
+      [] {
+        py::dict result;
+        result["ffn_depth"] = dict_of(nn::kFfnDepth);
+        result["ffn_features"] = dict_of(nn::kFfnFeatures);
+        result["field_of_view"] = dict_of(nn::kFieldOfView);
+        result["delta"] = dict_of(nn::kDelta);
+        result["unet_depth"] = dict_of(nn::kUNetDepth);
+        result["unet_features"] = dict_of(nn::kUNetFeatures);
+        result["unet_channels"] = dict_of(nn::kUNetChannels);
+        result["classes"] = dict_of(nn::kClasses);
+        result["kernel"] = dict_of(nn::kKernel);
+        result["pool"] = dict_of(nn::kPool);
+        result["dropout"] = dict_of(nn::kDropout);
+        return result;
+      },
+      "Ranges of what networks may be like, by name; see floodtide.limits.");
   py::class_<Ffn>(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.")
       .def(py::init([](int depth, const Vec3& fov, const Vec3& deltas, int features, std::uint64_t seed,
                        const std::string& compute, const std::string& parallel) {

@@ -36,6 +36,7 @@ py::list to_list(const std::vector<ParameterSpec>& specs) {
     row["unit"] = spec.unit;
     row["help"] = spec.help;
     row["choices"] = spec.choices;
+    row["limits"] = dict_of(spec.limits);
     result.append(row);
   }
   return result;

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import os
 import re
 import types
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 from floodtide import _core
 from floodtide.errors import ConfigurationError
+from floodtide.options import Range, shown
 
 T = TypeVar("T")
 DEFAULT_KIND = "ffn"
@@ -23,7 +25,7 @@ def read(cls: type[T], document: Mapping[str, Any], where: str) -> T:
     """An instance of the dataclass `cls` from nested tables, as TOML gives them."""
     model = document.get("model", {})
     kind = model.get("kind", DEFAULT_KIND) if isinstance(model, Mapping) else DEFAULT_KIND
-    reader = _Reader(str(kind), where)
+    reader = _Reader(kind, where)
     reader.alternative(typing.get_args(typing.get_type_hints(cls)["model"]), "model")
     return reader.build(cls, document, "")
 
@@ -35,7 +37,7 @@ def applies(field: dataclasses.Field[Any], kind: str) -> bool:
 
 
 class _Reader:
-    def __init__(self, kind: str, where: str) -> None:
+    def __init__(self, kind: Any, where: str) -> None:
         self._kind = kind
         self._where = where
 
@@ -75,10 +77,13 @@ class _Reader:
         if field.name == "values":
             return value
         value = self._convert(value, hint, key)
+        limits: Range | None = field.metadata.get("range")
+        if limits is not None:
+            limits.check_all(value, f"{self._where}: {key}", ConfigurationError)
         choices = field.metadata.get("choices", ())
         if choices and value not in choices:
             raise ConfigurationError(
-                f"{self._where}: {key} is '{value}', expected {_one_of(choices)}"
+                f"{self._where}: {key} is {shown(value)}, expected {_one_of(choices)}"
             )
         return _expand(value, key, self._where) if field.metadata.get("path") else value
 
@@ -114,16 +119,19 @@ class _Reader:
         if not dataclasses.is_dataclass(some[0]):
             return some[0]
         kinds = {alternative.kind: alternative for alternative in some}
-        if self._kind not in kinds:
+        if not isinstance(self._kind, str) or self._kind not in kinds:
             raise ConfigurationError(
-                f"{self._where}: {key}.kind is '{self._kind}', expected {_one_of(list(kinds))}"
+                f"{self._where}: {key}.kind is {shown(self._kind)}, expected {_one_of(list(kinds))}"
             )
         return kinds[self._kind]
 
 
 def _plain(value: Any, expected: Any, key: str, where: str) -> Any:
     if expected is float and type(value) in (int, float):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:  # an integer beyond all numbers; no range has it
+            return math.copysign(math.inf, value > 0 or -1)
     if type(value) is not expected:
         raise _wrong(value, expected, key, where)
     return value
@@ -139,9 +147,9 @@ def _split_optimizer(table: Mapping[str, Any], default: str, where: str) -> Mapp
     """Separates `name` and `lr` from the parameters of the optimizer's registry row."""
     rows = {row["name"]: row for row in _core.optimizer_rows()}
     name = table.get("name", default)
-    if name not in rows:
+    if not isinstance(name, str) or name not in rows:
         raise ConfigurationError(
-            f"{where}: optimizer.name is '{name}', expected {_one_of(list(rows))}"
+            f"{where}: optimizer.name is {shown(name)}, expected {_one_of(list(rows))}"
         )
     known = {parameter["name"]: parameter for parameter in rows[name]["parameters"]}
     _refuse_unknown(table, ["name", "lr", *known], "optimizer.", where)
@@ -150,6 +158,9 @@ def _split_optimizer(table: Mapping[str, Any], default: str, where: str) -> Mapp
         if key in table:
             expected = bool if isinstance(parameter["default"], bool) else float
             values[key] = _plain(table[key], expected, f"optimizer.{key}", where)
+            if expected is float:
+                limits = Range.of_core(parameter["limits"], parameter["unit"])
+                limits.check(values[key], f"{where}: optimizer.{key}", ConfigurationError)
     head = {key: table[key] for key in ("name", "lr") if key in table}
     return {**head, "values": types.MappingProxyType(values)}
 
@@ -187,7 +198,7 @@ def _type_name(value: Any) -> str:
         list: "a list",
         dict: "a table",
     }
-    return f"{names.get(type(value), type(value).__name__)} ({value!r})"
+    return f"{names.get(type(value), type(value).__name__)} ({shown(value)})"
 
 
 def _describe(expected: Any) -> str:

@@ -9,13 +9,42 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _core, errors
+from floodtide import _core, errors, limits
+from floodtide.options import Arguments
 
 if TYPE_CHECKING:
     from floodtide.data import Box, Vec3
 
 Image = NDArray[np.float32]
 Classes = NDArray[np.uint8]
+
+
+_ORDER = {"walkers": limits.WALKERS, "batch": limits.BATCH, "seed": limits.SEED}
+_SLICES = Arguments(
+    size=limits.PIXELS_OR_STORED,
+    classes=limits.MASK_CLASSES,
+    mean=limits.INTENSITY,
+    std=limits.DEVIATION,
+    outside=limits.INTENSITY,
+    validation_share=limits.SHARE,
+    split_seed=limits.SEED,
+    rotation_deg=limits.ANGLE,
+    scale=limits.SCALE,
+    gain=limits.GAIN,
+    offset=limits.NOISE,
+    noise=limits.NOISE,
+    **_ORDER,
+)
+_AFFINITIES = Arguments(
+    patch_size=limits.PATCH,
+    box=limits.EXTENT,
+    mean=limits.INTENSITY,
+    std=limits.DEVIATION,
+    permutable_axes=limits.AXIS,
+    reflectable_axes=limits.AXIS,
+    patches=limits.COUNT,
+    **_ORDER,
+)
 
 
 class _Samples:
@@ -125,6 +154,24 @@ class Slices(_Samples):
                 f"slices: {counts} datasets of images, masks and patients,"
                 " expected one of each for every stack"
             )
+        _SLICES.check(
+            "Slices",
+            size=size,
+            classes=classes,
+            mean=mean,
+            std=std,
+            outside=outside,
+            validation_share=validation_share,
+            split_seed=split_seed,
+            walkers=walkers,
+            batch=batch,
+            seed=seed,
+            rotation_deg=rotation_deg,
+            scale=scale,
+            gain=gain,
+            offset=offset,
+            noise=noise,
+        )
         source = _core.data.SliceSource(
             list(zip(*columns, strict=True)),
             size=size or (0, 0),
@@ -235,6 +282,19 @@ class Affinities(_Samples):
         batch: int = 1,
         seed: int = 0,
     ) -> None:
+        _AFFINITIES.check(
+            "Affinities",
+            patch_size=patch_size,
+            box=box,
+            mean=mean,
+            std=std,
+            permutable_axes=permutable_axes,
+            reflectable_axes=reflectable_axes,
+            patches=patches,
+            walkers=walkers,
+            batch=batch,
+            seed=seed,
+        )
         source = _core.data.AffinitySource(
             [("volume", image, labels, box, mean, std)],
             patch_size=patch_size,

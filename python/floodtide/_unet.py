@@ -11,12 +11,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from floodtide import _core
+from floodtide import _core, limits
 from floodtide._network import Array, Network
 from floodtide.errors import InvalidArgumentError, ShapeError
+from floodtide.options import Arguments
 
 Labels = npt.NDArray[np.uint8]
 Sum = Callable[[list[float]], list[float]]
+
+_UNET = Arguments(
+    depth=limits.UNET_DEPTH,
+    features=limits.UNET_FEATURES,
+    classes=limits.CLASSES,
+    in_channels=limits.UNET_CHANNELS,
+    kernels=limits.KERNEL,
+    pools=limits.POOL,
+    dropout=limits.DROPOUT,
+    seed=limits.SEED,
+)
+_LOSS = Arguments(dice=limits.WEIGHT, cross_entropy=limits.WEIGHT, smooth=limits.WEIGHT)
 
 LOSSES = {"dice": (1.0, 0.0), "cross_entropy": (0.0, 1.0), "dice+cross_entropy": (1.0, 1.0)}
 
@@ -49,6 +62,9 @@ class SegmentationLoss:
 
     def core(self) -> Any:
         """The same for the core, checked."""
+        _LOSS.check(
+            "SegmentationLoss", dice=self.dice, cross_entropy=self.cross_entropy, smooth=self.smooth
+        )
         return _core.SegmentationLoss(
             self.dice, self.cross_entropy, self.over_batch, self.background, self.smooth
         )
@@ -246,6 +262,15 @@ class UNet2D(UNet):
         seed: int = 0,
         compute: str = "fp32",
     ) -> None:
+        _UNET.check(
+            "UNet2D",
+            depth=depth,
+            features=features,
+            classes=classes,
+            in_channels=in_channels,
+            dropout=dropout,
+            seed=seed,
+        )
         super().__init__(
             _core.UNet(
                 in_channels,
@@ -299,6 +324,17 @@ class UNet3D(UNet):
         seed: int = 0,
         compute: str = "fp32",
     ) -> None:
+        _UNET.check(
+            "UNet3D",
+            depth=depth,
+            features=features,
+            classes=classes,
+            in_channels=in_channels,
+            kernels=kernels,
+            pools=pools,
+            dropout=dropout,
+            seed=seed,
+        )
         super().__init__(
             _core.UNet(
                 in_channels,

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _comm, _core, errors
+from floodtide import _comm, _core, errors, limits, options
 from floodtide._samples import Affinities as Affinities
 from floodtide._samples import Slices as Slices
+from floodtide.options import Arguments
 
 Vec3 = tuple[int, int, int]
 Box = tuple[Vec3, Vec3]
@@ -28,6 +29,26 @@ THRESHOLDS = (0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 SOFTNESS = 0.05
 """How far the probabilities of examples' labels stay from 0 and 1, as google/ffn's do."""
+
+_WRITE = Arguments(gzip=limits.GZIP)
+_SYNTH = Arguments(shape=limits.SYNTH_EXTENT, seed=limits.SEED)
+_PARTITION = Arguments(
+    thresholds=limits.FRACTION,
+    lom_radius=limits.RADIUS,
+    min_size=limits.VOXELS,
+    box=limits.EXTENT,
+)
+_COORDINATES = Arguments(margin=limits.EXTENT, seed=limits.SEED)
+_SHARDS = Arguments(
+    patch_size=limits.PATCH,
+    walkers=limits.WALKERS,
+    seed=limits.SEED,
+    box=limits.EXTENT,
+    mean=limits.INTENSITY,
+    std=limits.DEVIATION,
+    permutable_axes=limits.AXIS,
+    reflectable_axes=limits.AXIS,
+)
 
 _CHUNK = 64  # voxels along each axis of the chunks of volumes written here
 _GZIP = 4
@@ -43,11 +64,16 @@ def parse_box(text: str) -> Box | None:
     """
     if not text.strip():
         return None
-    match = re.fullmatch(r"\s*" + r"\s*,\s*".join([r"(\d+)\s*:\s*(\d+)"] * 3) + r"\s*", text)
+    number = r"(\d{1,13})"  # no axis is longer than limits.EXTENT, which has 13 digits
+    match = re.fullmatch(r"\s*" + r"\s*,\s*".join([rf"{number}\s*:\s*{number}"] * 3) + r"\s*", text)
     numbers = [int(number) for number in match.groups()] if match else []
-    if not numbers or any(a >= b for a, b in zip(numbers[::2], numbers[1::2], strict=True)):
+    if (
+        not all(number in limits.EXTENT for number in numbers)
+        or not numbers
+        or any(a >= b for a, b in zip(numbers[::2], numbers[1::2], strict=True))
+    ):
         raise errors.InvalidArgumentError(
-            f"box '{text}': expected z0:z1,y0:y1,x0:x1 with z0 < z1, y0 < y1, x0 < x1,"
+            f"box {options.shown(text)}: expected z0:z1,y0:y1,x0:x1 with z0 < z1, y0 < y1, x0 < x1,"
             " for example 0:64,0:128,0:128"
         )
     z0, z1, y0, y1, x0, x1 = numbers
@@ -60,12 +86,13 @@ def parse_vec3(text: str, what: str) -> Vec3:
     Raises:
         InvalidArgumentError: If the text is anything else.
     """
-    match = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*", text)
-    if match is None:
+    match = re.fullmatch(r"\s*" + r"\s*,\s*".join([r"(\d{1,13})"] * 3) + r"\s*", text)
+    numbers = [int(number) for number in match.groups()] if match else []
+    if not numbers or not all(number in limits.EXTENT for number in numbers):
         raise errors.InvalidArgumentError(
-            f"{what} '{text}': expected z,y,x in voxels, for example 24,24,24"
+            f"{what} {options.shown(text)}: expected z,y,x in voxels, for example 24,24,24"
         )
-    z, y, x = (int(number) for number in match.groups())
+    z, y, x = numbers
     return z, y, x
 
 
@@ -146,6 +173,7 @@ def write_volume(
         StorageError: If it cannot be written.
         InvalidArgumentError: If an array is not C-contiguous or of an unusual type.
     """
+    _WRITE.check("write_volume", gzip=gzip)
     _core.data.write_datasets(os.fspath(path), dict(arrays), _CHUNK, gzip)
 
 
@@ -161,6 +189,7 @@ def synth(
     Raises:
         InvalidArgumentError: If an extent is below 8 or above 4096.
     """
+    _SYNTH.check("synth", shape=shape, seed=seed)
     image, labels = _core.data.synth(shape, seed, progress)
     return image, labels
 
@@ -195,6 +224,9 @@ def partition(
     comm = _comm.current()
     writer = None
     with _comm.agreed():
+        _PARTITION.check(
+            "partition", thresholds=thresholds, lom_radius=lom_radius, min_size=min_size, box=box
+        )
         path, dataset = _core.data.parse_dataset_name(out)
         job = _core.data.PartitionJob(labels, list(thresholds), lom_radius, min_size, box)
         if comm.rank == 0:
@@ -274,6 +306,7 @@ def coordinates(
     comm = _comm.current()
     writer = None
     with _comm.agreed():
+        _COORDINATES.check("coordinates", margin=margin, seed=seed)
         job = _core.data.CoordinatesJob(_named(partitions), margin, seed, None)
         if comm.rank == 0:
             writer = _core.data.CoordinatesWriter(job, os.fspath(out))
@@ -341,6 +374,17 @@ class Shards:
         permutable_axes: Sequence[int] = (1, 2),
         reflectable_axes: Sequence[int] = (0, 1, 2),
     ) -> None:
+        _SHARDS.check(
+            "Shards",
+            patch_size=patch_size,
+            walkers=walkers,
+            seed=seed,
+            box=box,
+            mean=mean,
+            std=std,
+            permutable_axes=permutable_axes,
+            reflectable_axes=reflectable_axes,
+        )
         volume = ("volume", image, labels, partitions, box, mean, std)
         axes = (list(permutable_axes), list(reflectable_axes))
         self._source = _core.data.ExampleSource(

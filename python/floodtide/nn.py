@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from floodtide import _core, _reading
+from floodtide import _core, _reading, limits
 from floodtide._network import Array, Network
 from floodtide._unet import (
     SegmentationLoss,
@@ -20,6 +20,7 @@ from floodtide._unet import (
     segmentation_loss,
 )
 from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
+from floodtide.options import Arguments
 
 __all__ = [
     "FFN",
@@ -34,6 +35,13 @@ __all__ = [
     "segmentation_loss",
 ]
 
+_FFN = Arguments(
+    depth=limits.FFN_DEPTH,
+    fov=limits.FIELD_OF_VIEW,
+    deltas=limits.DELTA,
+    features=limits.FFN_FEATURES,
+    seed=limits.SEED,
+)
 _TENSORFLOW_FOV = (33, 33, 33)
 _TENSORFLOW_DELTAS = (8, 8, 8)
 
@@ -67,6 +75,7 @@ class FFN(Network):
         compute: str = "fp32",
         parallel: str = "fovs",
     ) -> None:
+        _FFN.check("FFN", depth=depth, fov=fov, deltas=deltas, features=features, seed=seed)
         super().__init__(
             _core.Ffn(depth, list(fov), list(deltas), features, seed, compute, parallel)
         )

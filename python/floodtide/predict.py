@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _core, nn
+from floodtide import _core, limits, nn
 from floodtide._trained import load, newest_checkpoint, normalisation
 from floodtide._windows import Axis, choose_windows, context_of
 from floodtide.data import Box, Vec3, Volume
@@ -26,6 +26,7 @@ from floodtide.errors import (
     OutOfRangeError,
     ShapeError,
 )
+from floodtide.options import Arguments
 
 __all__ = [
     "MEMORY_MIB",
@@ -42,6 +43,12 @@ Progress = Callable[[int, int], None]
 MEMORY_MIB = 2048
 """Memory of a block's activations unless asked for otherwise."""
 
+_PREDICTOR = Arguments(
+    mean=limits.INTENSITY,
+    std=limits.DEVIATION,
+    context=limits.EXTENT,
+    memory_mib=limits.MEMORY,
+)
 _CHUNK = 64  # voxels along each axis of a result's chunks
 _GZIP = {"uint8": 4, "float32": 1}  # probabilities hardly get smaller
 
@@ -77,9 +84,8 @@ class Predictor:
             raise InvalidArgumentError(
                 f"predict: the network takes {core.in_channels} channels, expected 1"
             )
-        if not std > 0:
-            raise InvalidArgumentError(f"predict: std is {std}, expected above 0")
-        if context is not None and (len(context) != 3 or min(context) < 0):
+        _PREDICTOR.check("predict", mean=mean, std=std, context=context, memory_mib=memory_mib)
+        if context is not None and len(context) != 3:
             raise InvalidArgumentError(
                 f"predict: context is {context}, expected z, y, x of at least 0"
             )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _core
+from floodtide import _core, limits
 from floodtide.data import Box, Volume
-from floodtide.errors import OutOfRangeError, ShapeError, StorageError
-from floodtide.options import option
+from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError, StorageError
+from floodtide.options import FOLDER, Checked, option
 
 Vec3 = tuple[int, int, int]
 Image = NDArray[Any] | Volume
@@ -23,52 +24,76 @@ Progress = Callable[[int, int], None]
 MEAN, STD = 128.0, 33.0
 """Image normalisation of the published FIB-25 network."""
 
+_BYTES_PER_VOXEL = 20  # image as it is read and normalised, canvas, labels, seeds
+
 
 @dataclass(frozen=True, kw_only=True)
-class SegmentOptions:
+class SegmentOptions(Checked):
     """What to segment and how; the names and defaults are google/ffn's, probabilities included."""
 
     checkpoint: str = option(
-        "", "Network: a checkpoint of ours or the prefix of a TensorFlow checkpoint", path=True
+        "",
+        "Network: a checkpoint of ours or the prefix of a TensorFlow checkpoint",
+        path=True,
+        differs=FOLDER,
     )
     image: str = option(
-        "", "Image, file:dataset, or the name of one of the [[data.volumes]]", path=True
+        "",
+        "Image, file:dataset, or the name of one of the [[data.volumes]]",
+        path=True,
+        differs=FOLDER,
     )
     box: str = option("", "Part to segment, z0:z1,y0:y1,x0:x1 in voxels; empty: all of it")
     mean: float | None = option(
         None,
         "Image mean; left out: the named volume's, else 128 (network sees (image - mean) / std)",
+        range=limits.INTENSITY,
     )
     std: float | None = option(
-        None, "Image standard deviation; left out: the named volume's, else 33"
+        None,
+        "Image standard deviation; left out: the named volume's, else 33",
+        range=limits.DEVIATION,
     )
     fov: tuple[int, int, int] | None = option(
         None,
         "Field of view (z, y, x) in voxels, odd; only for TensorFlow checkpoints, which do not know"
         " it; left out: 33 each",
+        range=limits.FIELD_OF_VIEW,
     )
     deltas: tuple[int, int, int] | None = option(
         None,
         "Step of the field of view (z, y, x) in voxels; only for TensorFlow checkpoints; left out:"
         " 8 each",
+        range=limits.DELTA,
     )
     seed_policy: str = option(
         "peaks",
         "Where objects are started: peaks of the distance from image edges",
         choices=("peaks",),
     )
-    init_activation: float = option(0.95, "Probability that the seed voxel starts with")
-    pad_value: float = option(0.05, "Probability of voxels not visited yet, as in training")
-    move_threshold: float = option(0.9, "Probability from which the field of view moves to a voxel")
-    segment_threshold: float = option(0.6, "Probability from which a voxel joins the object")
-    min_segment_size: int = option(1000, "Objects of fewer voxels are dropped")
+    init_activation: float = option(
+        0.95, "Probability that the seed voxel starts with", range=limits.PROBABILITY
+    )
+    pad_value: float = option(
+        0.05, "Probability of voxels not visited yet, as in training", range=limits.PROBABILITY
+    )
+    move_threshold: float = option(
+        0.9, "Probability from which the field of view moves to a voxel", range=limits.PROBABILITY
+    )
+    segment_threshold: float = option(
+        0.6, "Probability from which a voxel joins the object", range=limits.PROBABILITY
+    )
+    min_segment_size: int = option(1000, "Objects of fewer voxels are dropped", range=limits.VOXELS)
     min_boundary_dist: tuple[int, int, int] = option(
-        (1, 1, 1), "Seeds keep this distance (z, y, x) in voxels from earlier objects"
+        (1, 1, 1),
+        "Seeds keep this distance (z, y, x) in voxels from earlier objects",
+        range=limits.DISTANCE,
     )
     disco_seed_threshold: float = option(
         0.0,
         "Once more than this share of a field of view is object, voxels called background stay so;"
         " negative: off",
+        range=limits.DISCO,
     )
 
 
@@ -250,6 +275,16 @@ def check_writable(reference: str) -> None:
         raise StorageError(f"{path}: cannot write to folder {folder}")
 
 
+def _require_memory(shape: Sequence[int]) -> None:
+    """Refuse a box (z, y, x) that cannot fit, before it is read."""
+    needed, available = _BYTES_PER_VOXEL * math.prod(shape), _core.available_bytes()
+    if available is not None and needed > available:
+        raise InvalidArgumentError(
+            f"segment: {' x '.join(map(str, shape))} voxels need about {_core.describe_bytes(needed)} of memory, "
+            f"{_core.describe_bytes(available)} are available; expected a smaller box"
+        )
+
+
 def _sum(a: Sequence[int], b: Sequence[int]) -> Vec3:
     z, y, x = (i + j for i, j in zip(a, b, strict=True))
     return z, y, x
@@ -257,6 +292,7 @@ def _sum(a: Sequence[int], b: Sequence[int]) -> Vec3:
 
 def _read(volume: Image, box: Box | None) -> tuple[NDArray[np.float32], Vec3]:
     """The box as float32 and where it begins."""
+    _require_memory(volume.shape if box is None else box[1])
     if isinstance(volume, Volume):
         voxels = volume.read(box)
     else:

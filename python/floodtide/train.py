@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from floodtide import _comm, _core, nn
+from floodtide import _comm, _core, limits, nn
 from floodtide import config as configuration
+from floodtide._agreement import require_same, require_same_configuration
 from floodtide._flooding import Flooding
 from floodtide._hooks import CommHook, adapted
+from floodtide._memory import require_memory
 from floodtide._segmentation import Segmentation
 from floodtide._signals import StopRequest
 from floodtide.config import FLOOD, CommConfig, Config
@@ -61,12 +63,16 @@ class Trainer:
         self.config = config
         self._comm = _comm.current()
         self._callbacks = tuple(callbacks)
-        set_threads(config.run.threads)
         self._walkers = config.training.walkers or self._comm.size
+        require_same_configuration("train", config)
         with _comm.agreed():
             check_on_lost_rank(config.comm, self._comm)
+            set_threads(config.run.threads)
+            require_memory(config, self._comm.size)
             self._task = _task(config, self._walkers)
             self.model: nn.Network = self._task.model
+        data = {"the number of examples": self._task.examples, **self._task.facts}
+        require_same("train", data, "data")
         self._hook: Callable[..., None] | None = None
         self._signal = StopRequest()
         self._start_s = time.monotonic()
@@ -114,6 +120,7 @@ class Trainer:
         with _comm.agreed():
             newest = self._directory.newest_checkpoint()
         checkpoint = _comm.broadcast_object(newest)
+        self._good_checkpoint = checkpoint
         if checkpoint:
             self._resume(checkpoint)
         with _comm.agreed():
@@ -308,13 +315,30 @@ class Trainer:
         self._trainer.set_bucket_hook(self._hook)
 
     def save(self) -> Path:
-        """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective."""
+        """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective.
+
+        Raises:
+            CommunicationError: On all ranks, if one of them holds other parameters than most; nothing is written then.
+        """
         path = self._directory.checkpoint_path(self.steps_done)
+        try:
+            self._trainer.check_replicas()
+        except CommunicationError as error:
+            raise self._advised(error) from None
         self._trainer.save(str(path), configuration.dumps(self.config))
+        self._good_checkpoint = str(path)
         with _comm.agreed():
             self._directory.prune(self.config.run.keep_checkpoints)
         self._saved_s = time.monotonic()
         return path
+
+    def _advised(self, error: CommunicationError) -> CommunicationError:
+        """The failure of a comparison of the ranks, with what to go on from."""
+        good = self._good_checkpoint
+        advice = f"the checkpoint before is good: {good}" if good else "there is no checkpoint yet"
+        advised = CommunicationError(f"{error}; {advice}")
+        advised.agreed = error.agreed
+        return advised
 
     def validate(self) -> Record:
         """Validation scores as DESIGN's protocol defines them, recorded in the log. Collective."""
@@ -407,9 +431,10 @@ def set_threads(threads: int) -> None:
 def thread_count(threads: int) -> int:
     """Threads of a rank with `run.threads` = threads; 0: OMP_NUM_THREADS, else the cores it may use shared among the
     node's ranks."""
-    if threads < 0:
-        raise ConfigurationError(f"run.threads is {threads}, expected 0 or more")
+    limits.THREADS.check(threads, "run.threads", ConfigurationError)
     if not threads:
         wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-        threads = int(wanted) if wanted.isdigit() else 0
+        threads = int(wanted) if wanted.isdecimal() and len(wanted) < 10 else 0
+        if threads:
+            limits.THREADS.check(threads, "OMP_NUM_THREADS")
     return threads or max(1, _core.available_cores() // _comm.places()[1])

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "floodtide/base/available_memory.hpp"
 #include "floodtide/base/error.hpp"
 
 #if defined(__linux__)
@@ -16,6 +17,8 @@
 
 namespace floodtide {
 namespace {
+
+constexpr std::size_t kLarge = std::size_t{64} << 20;  // bytes from which an array asks whether there is as much
 
 std::atomic<std::int64_t>& counter() {
   static std::atomic<std::int64_t> count{0};
@@ -35,12 +38,13 @@ std::size_t status_field([[maybe_unused]] const std::string& field) {
 
 void* allocate_bytes(std::size_t bytes) {
   if (bytes == 0) return nullptr;
+  if (bytes >= kLarge) require_memory(bytes, "an array");
   counter().fetch_add(1, std::memory_order_relaxed);
   const auto rounded_to = [&](std::size_t unit) { return (bytes + unit - 1) / unit * unit; };
   const std::size_t alignment = rounded_to(kHugePage) - bytes <= bytes / 2 ? kHugePage : kAlignment;
   const std::size_t rounded = rounded_to(alignment);
   void* pointer = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
-  FLOODTIDE_REQUIRE(pointer != nullptr, io, "out of memory: ", bytes, " bytes were asked for");
+  FLOODTIDE_REQUIRE(pointer != nullptr, io, "out of memory: an array needs ", describe_bytes(static_cast<double>(bytes)));
 #if defined(__linux__)
   // Activations are walked with long strides: huge pages save most of the TLB misses.
   if (alignment == kHugePage) madvise(pointer, rounded, MADV_HUGEPAGE);

@@ -19,10 +19,11 @@ std::string joined(const Items& items, Name name_of) {
 void check_number(const std::string& where, const ParameterSpec& spec, double value) {
   const bool whole = std::isfinite(value) && std::floor(value) == value;
   FLOODTIDE_REQUIRE(spec.kind == ValueKind::real || whole, invalid_argument, where, " is ", value, ", expected a whole number");
-  FLOODTIDE_REQUIRE(spec.kind != ValueKind::boolean || value == 0 || value == 1, invalid_argument, where, " is ", value,
-                    ", expected true or false");
-  FLOODTIDE_REQUIRE(value >= spec.minimum && value <= spec.maximum, invalid_argument, where, " is ", value, ", expected ",
-                    spec.minimum, " to ", spec.maximum);
+  if (spec.kind == ValueKind::boolean) {
+    FLOODTIDE_REQUIRE(value == 0 || value == 1, invalid_argument, where, " is ", value, ", expected true or false");
+    return;
+  }
+  require_in(spec.limits, value, where);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "comm/allreduce/wire.hpp"
 #include "comm/engine.hpp"
 #include "comm/schedules.hpp"
+#include "floodtide/base/failure.hpp"
 
 namespace floodtide::comm {
 namespace {
@@ -37,19 +38,10 @@ void sum_lengths(Communicator& comm, std::span<std::int64_t> values, std::string
 /// The code and message of an exception, as bytes: one byte of code, then the text. Empty for no exception.
 std::vector<std::byte> failure_record(const std::exception_ptr& failure) {
   if (!failure) return {};
-  ErrorCode code = ErrorCode::internal;
-  std::string message = "an exception of unknown type";
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Error& error) {
-    code = error.code();
-    message = error.what();
-  } catch (const std::exception& error) {
-    message = error.what();
-  } catch (...) {  // NOLINT(bugprone-empty-catch): the defaults say it
-  }
+  const Error error = as_error(failure);
+  const std::string message = error.what();
   std::vector<std::byte> record(1 + message.size());
-  record[0] = static_cast<std::byte>(code);
+  record[0] = static_cast<std::byte>(error.code());
   std::memcpy(record.data() + 1, message.data(), message.size());
   return record;
 }

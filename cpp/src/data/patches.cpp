@@ -6,6 +6,7 @@
 
 #include "data/class_index.hpp"
 #include "data/purposes.hpp"
+#include "floodtide/base/available_memory.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
 
@@ -98,6 +99,12 @@ std::vector<Centre> balanced_centres(std::span<const Source> sources, const Vec3
   }
   FLOODTIDE_REQUIRE(!classes.empty(), invalid_argument, "centres: no voxel of partition classes ", first_class, " to ",
                     last_class, " has a patch of ", Show{patch_size}, " (z, y, x) inside its box");
+  std::int64_t voxels = 0;
+  for (const int value : classes) voxels += index.count(value);
+  FLOODTIDE_REQUIRE(count >= 1 && count <= voxels, invalid_argument, "centres: ", count, " given, expected 1 to ", voxels,
+                    ", the voxels of partition classes ", first_class, " to ", last_class, " with a patch of ",
+                    Show{patch_size}, " (z, y, x) inside the box");
+  require_memory(static_cast<std::size_t>(count) * sizeof(Centre), str_cat("a list of ", count, " centres"));
   std::vector<Centre> centres;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto classes_count = static_cast<std::int64_t>(classes.size());

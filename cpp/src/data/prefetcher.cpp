@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "floodtide/base/clock.hpp"
-#include "floodtide/base/error.hpp"
+#include "floodtide/base/limits.hpp"
 #include "floodtide/data/examples.hpp"
 #include "floodtide/data/samples.hpp"
 
@@ -41,6 +41,21 @@ struct BasicPrefetcher<Stream>::Impl {
   Impl(const Stream& stream, const std::vector<Cursor>& cursors, int depth_per_slot)
       : source(stream), depth(static_cast<std::size_t>(depth_per_slot)) {
     for (const Cursor& cursor : cursors) slots.push_back({cursor, cursor, {}});
+  }
+
+  /// Ends the readers, also those of a prefetcher that could not start all of them.
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+    for (std::thread& reader : readers) reader.join();
+  }
+
+  void start_reader() {
+    readers.reserve(readers.size() + 1);  // a thread that began is in the list
+    readers.emplace_back([this] { run(); });
   }
 
   /// The slot with the fewest items, null if all are full or failed. The mutex is held.
@@ -90,24 +105,15 @@ struct BasicPrefetcher<Stream>::Impl {
 
 template <class Stream>
 BasicPrefetcher<Stream>::BasicPrefetcher(const Stream& source, std::vector<Cursor> cursors, int depth, int readers) {
-  FLOODTIDE_REQUIRE(depth >= 0, invalid_argument, "prefetch: depth ", depth, " given, expected at least 0");
-  FLOODTIDE_REQUIRE(readers >= 1, invalid_argument, "prefetch: ", readers, " readers given, expected at least 1");
+  require_in(kPrefetch, std::int64_t{depth}, "prefetch");
+  require_in(kReaders, std::int64_t{readers}, "readers");
   for (const Cursor& cursor : cursors) static_cast<void>(source.next(cursor));  // throws for a walker that is none
   impl_ = std::make_unique<Impl>(source, cursors, depth);
-  for (int reader = 0; depth > 0 && reader < readers; ++reader) {
-    impl_->readers.emplace_back([impl = impl_.get()] { impl->run(); });
-  }
+  for (int reader = 0; depth > 0 && reader < readers; ++reader) impl_->start_reader();
 }
 
 template <class Stream>
-BasicPrefetcher<Stream>::~BasicPrefetcher() {
-  {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->stopping = true;
-  }
-  impl_->changed.notify_all();
-  for (std::thread& reader : impl_->readers) reader.join();
-}
+BasicPrefetcher<Stream>::~BasicPrefetcher() = default;
 
 template <class Stream>
 auto BasicPrefetcher<Stream>::next(std::int64_t slot) -> Item {

@@ -8,9 +8,12 @@ namespace floodtide::optim {
 namespace {
 
 constexpr double kLinearWorkers = 16;
+constexpr Limits kRate{0, 1e6};                                      // of learning
+constexpr Limits kUpdates{0, 1e12};                                  // of a training
+constexpr Limits kDecay{.minimum = 0, .maximum = 1, .below = true};  // of a moving mean
 
 ParameterSpec weight_decay() {
-  return {"weight_decay", ValueKind::real, 0.0, "", "times the parameter is added to its gradient", 0.0};
+  return {"weight_decay", ValueKind::real, 0.0, "", "times the parameter is added to its gradient", {0, 1e3}};
 }
 
 template <class Row>
@@ -30,15 +33,15 @@ std::span<const OptimizerRow> optimizer_rows() {
       {"sgd", &make_sgd, {weight_decay()}, "stochastic gradient descent"},
       {"momentum",
        &make_momentum,
-       {{"momentum", ValueKind::real, 0.9, "", "share of the velocity that is kept", 0.0, 1.0},
+       {{"momentum", ValueKind::real, 0.9, "", "share of the velocity that is kept", {0, 1}},
         {"nesterov", ValueKind::boolean, 0.0, "", "step from the looked-ahead position"},
         weight_decay()},
        "gradient descent with momentum"},
       {"adam",
        &make_adam,
-       {{"beta1", ValueKind::real, 0.9, "", "decay of the mean gradient", 0.0, std::nextafter(1.0, 0.0)},
-        {"beta2", ValueKind::real, 0.999, "", "decay of the mean squared gradient", 0.0, std::nextafter(1.0, 0.0)},
-        {"eps", ValueKind::real, 1e-8, "", "added to the root of the mean squared gradient", 0.0},
+       {{"beta1", ValueKind::real, 0.9, "", "decay of the mean gradient", kDecay},
+        {"beta2", ValueKind::real, 0.999, "", "decay of the mean squared gradient", kDecay},
+        {"eps", ValueKind::real, 1e-8, "", "added to the root of the mean squared gradient", {0, 1}},
         weight_decay()},
        "Adam with bias correction"},
   };
@@ -64,22 +67,22 @@ std::span<const ScaleRow> scale_rows() {
 
 std::span<const ScheduleRow> schedule_rows() {
   const auto with_warmup = [](std::vector<ParameterSpec> own) {
-    own.insert(own.begin(), {{"base_lr", ValueKind::real, 1e-3, "", "rate of one worker", 0.0},
-                             {"warmup_steps", ValueKind::integer, 0.0, "updates", "length of the linear warm-up", 0.0, 0x1p53},
+    own.insert(own.begin(), {{"base_lr", ValueKind::real, 1e-3, "", "rate of one worker", kRate},
+                             {"warmup_steps", ValueKind::integer, 0.0, "updates", "length of the linear warm-up", kUpdates},
                              {"warmup_start",
                               ValueKind::text,
                               std::string("base"),
                               "",
                               "rate at step 0: the base rate or zero",
-                              0,
-                              0,
+                              {},
                               {"base", "zero"}}});
     return own;
   };
   static const ScheduleRow rows[] = {
       {"constant", &make_constant, with_warmup({}), "the scaled rate, reached by a linear warm-up"},
       {"cosine", &make_cosine,
-       with_warmup({{"total_steps", ValueKind::integer, 10'000.0, "updates", "after which the rate is 0", 1.0, 0x1p53}}),
+       with_warmup(
+           {{"total_steps", ValueKind::integer, 10'000.0, "updates", "after which the rate is 0", {1, kUpdates.maximum}}}),
        "a linear warm-up to the scaled rate, then half a cosine down to 0"},
   };
   return rows;

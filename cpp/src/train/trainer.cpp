@@ -6,6 +6,7 @@
 #include <exception>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
@@ -16,6 +17,7 @@
 #include "floodtide/comm/watchdog.hpp"
 #include "train/checkpoint.hpp"
 #include "train/exchange.hpp"
+#include "train/replicas.hpp"
 #include "train/step_sums.hpp"
 #include "train/updates.hpp"
 
@@ -60,14 +62,6 @@ void check(const TrainerOptions& options, const comm::Communicator& communicator
 }
 
 }  // namespace
-
-std::uint64_t parameter_hash(std::span<const float> parameters) noexcept {
-  std::uint64_t hash = 0xCBF29CE484222325ULL;
-  for (const std::byte byte : std::as_bytes(parameters)) {
-    hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001B3ULL;
-  }
-  return hash;
-}
 
 Exactness exactness_named(std::string_view name) {
   if (name == "run") return Exactness::run;
@@ -394,14 +388,18 @@ void Trainer::load(const std::string& path) {
 }
 
 void Trainer::check_replicas() {
-  const std::uint64_t hash = parameter_hash(impl_->walkers->parameters());
-  const auto hashes = comm::allgather(impl_->communicator, std::as_bytes(std::span(&hash, 1)));
-  for (std::size_t rank = 1; rank < hashes.size(); ++rank) {
-    if (hashes[rank] == hashes[0]) continue;
-    throw comm::AgreedError(ErrorCode::communication,
-                            str_cat("train: rank ", rank, " holds other parameters than rank 0 after step ", impl_->step),
-                            static_cast<int>(rank));
+  Impl& t = *impl_;
+  if (!t.met) return;
+  const ScopedEvent event(&t.timeline, {"check replicas", "communication", t.step});
+  ReplicaHashes hashes;
+  hashes.parameters = hash_of(std::as_bytes(t.walkers->parameters()));
+  hashes.average = hash_of(std::as_bytes(t.updates.average()));
+  if (t.options.mode != Mode::asynchronous) {  // there only rank 0's optimizer updates
+    for (const optim::NamedSpan& part : t.updates.optimizer().state()) {
+      std::visit([&](const auto& values) { hashes.optimizer = hash_of(std::as_bytes(values), hashes.optimizer); }, part.values);
+    }
   }
+  require_equal(t.communicator, hashes, t.step);
 }
 
 }  // namespace floodtide::train

@@ -102,7 +102,8 @@ def run(arguments: list[str] | None = None) -> int:
         return 130
     except Error as error:
         if getattr(error, "agreed", False) or _comm.size() == 1:
-            _print_once(f"{prefix}: {_one_line(str(error))}")
+            text = _one_line(str(error)).removeprefix(f"{name}: ")  # the prefix says it
+            _print_once(f"{prefix}: {text}")
             return error.exit_status
         _comm.fail(error)  # this rank alone failed: tell, and end the others too
         return error.exit_status

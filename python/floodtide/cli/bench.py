@@ -11,14 +11,12 @@ import functools
 import importlib
 import json
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:  # generic for the type checker alone in older versions of click
-    NumbersBase = click.ParamType[tuple[int, ...]]
-else:
-    NumbersBase = click.ParamType
+from floodtide import limits
+from floodtide.cli import options as shared
 
 BENCHMARKS = {
     "peak": ("floodtide.cli.bench:peak", "Multiply-add peak of each instruction set."),
@@ -71,29 +69,6 @@ def command() -> None:
 
     Example: floodtide bench conv --size 33 --channels 32 --threads 1,2 --json
     """
-
-
-class Numbers(NumbersBase):
-    """One positive integer, or as many as expected with commas between them."""
-
-    def __init__(self, count: int | None = None) -> None:
-        self.count = count
-        self.name = ",".join(["N"] * count) if count else "N[,N...]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        words = str(value).split(",")
-        if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
-            self.fail(f"'{value}': expected positive integers, as {self.name}", param, ctx)
-        numbers = tuple(int(word) for word in words)
-        if self.count and len(numbers) == 1:
-            numbers *= self.count
-        if self.count and len(numbers) != self.count:
-            self.fail(f"'{value}': expected 1 or {self.count} numbers, as {self.name}", param, ctx)
-        return numbers
 
 
 def row_options(function: Callable[..., Iterable[dict[str, Any]]]) -> Callable[..., None]:
@@ -156,7 +131,7 @@ def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--threads",
         "thread_counts",
-        type=Numbers(),
+        type=shared.Numbers(limits.SOME_THREADS),
         default=(),
         help="Numbers of threads; default: 1 and every core.",
     )(function)
@@ -166,7 +141,7 @@ def seconds_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a benchmark `--seconds`."""
     return click.option(
         "--seconds",
-        type=click.FloatRange(min=0.0),
+        type=shared.Number(limits.SECONDS),
         default=1.0,
         show_default=True,
         help="Least time to spend on a row.",
@@ -195,12 +170,26 @@ def peak(thread_counts: tuple[int, ...], seconds: float) -> Iterable[dict[str, A
 
 
 @click.command()
-@click.option("--size", type=Numbers(3), default="33", show_default=True, help="Voxels, z,y,x.")
 @click.option(
-    "--channels", type=Numbers(2), default="32", show_default=True, help="Input,output channels."
+    "--size",
+    type=shared.Numbers(limits.PATCH, 3),
+    default="33",
+    show_default=True,
+    help="Voxels, z,y,x.",
 )
 @click.option(
-    "--kernel", type=Numbers(3), default="3", show_default=True, help="Extents, 1 or 3, z,y,x."
+    "--channels",
+    type=shared.Numbers(limits.FFN_FEATURES, 2),
+    default="32",
+    show_default=True,
+    help="Input,output channels.",
+)
+@click.option(
+    "--kernel",
+    type=shared.Numbers(limits.KERNEL, 3),
+    default="3",
+    show_default=True,
+    help="Extents, 1 or 3, z,y,x.",
 )
 @click.option("--relu/--no-relu", default=True, help="Rectify the input, mask backward-data.")
 @click.option("--against", default="", help="A second kernel, timed in turn with the first.")

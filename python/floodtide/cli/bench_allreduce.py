@@ -11,6 +11,8 @@ from typing import Any
 import click
 import numpy as np
 
+from floodtide import limits
+from floodtide.cli import options as shared
 from floodtide.cli.bench import row_options, seconds_option
 from floodtide.errors import Error, InvalidArgumentError
 
@@ -22,7 +24,7 @@ YARDSTICK = "mpi blocking"  # MPI_Allreduce as any program would call it
 @click.command()
 @click.option(
     "--elements",
-    type=click.IntRange(min=1),
+    type=shared.Number(limits.COUNT),
     default=FFN_PARAMETERS,
     show_default=True,
     help="Length of the float32 array; the default is the published network's gradient.",

@@ -8,39 +8,67 @@ from typing import Any
 
 import click
 
-from floodtide.cli.bench import Numbers, row_options
+from floodtide import limits
+from floodtide.cli import options as shared
+from floodtide.cli.bench import row_options
 
 
 @click.command()
 @click.option(
-    "--ranks", type=Numbers(), default="2,3,4", show_default=True, help="Numbers of ranks."
+    "--ranks",
+    type=shared.Numbers(limits.RANKS),
+    default="2,3,4",
+    show_default=True,
+    help="Numbers of ranks.",
 )
-@click.option("--steps", type=int, default=60, show_default=True, help="Of a training.")
 @click.option(
-    "--rounds", type=int, default=3, show_default=True, help="Times that each training is done."
+    "--steps",
+    type=shared.Number(limits.UPDATES),
+    default=60,
+    show_default=True,
+    help="Of a training.",
+)
+@click.option(
+    "--rounds",
+    type=shared.Number(limits.COUNT),
+    default=3,
+    show_default=True,
+    help="Times that each training is done.",
 )
 @click.option(
     "--depth",
-    type=click.IntRange(min=1),
+    type=shared.Number(limits.FFN_DEPTH),
     default=9,
     show_default=True,
     help="Modules of the network that computes.",
 )
 @click.option(
-    "--features", type=click.IntRange(min=1), default=32, show_default=True, help="Feature maps."
+    "--features",
+    type=shared.Number(limits.FFN_FEATURES),
+    default=32,
+    show_default=True,
+    help="Feature maps.",
 )
 @click.option(
     "--fov",
-    type=click.IntRange(min=5),
+    type=shared.Number(limits.FORECAST_FOV),
     default=33,
     show_default=True,
     help="Field of view, an odd number.",
 )
 @click.option(
-    "--sleep-s", type=float, default=0.1, show_default=True, help="What sleeping ranks sleep."
+    "--sleep-s",
+    type=shared.Number(limits.SECONDS),
+    default=0.1,
+    show_default=True,
+    help="What sleeping ranks sleep.",
 )
 @click.option(
-    "--sigma", type=float, default=0.25, show_default=True, help="Spread of a lognormal factor."
+    "--sigma",
+    type=shared.Number(limits.SPREAD),
+    default=0.25,
+    show_default=True,
+    help="Spread of a lognormal factor.",
 )
 @row_options
 def command(**options: Any) -> Iterable[dict[str, Any]]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from floodtide import limits
+from floodtide.cli import options as shared
 from floodtide.cli.bench_ranks import require_several_ranks, training_benchmark
 
 if TYPE_CHECKING:
@@ -21,21 +23,21 @@ Event = dict[str, Any]
 @training_benchmark("overlap", ranks=2, depth=9, fov="33", features=32)
 @click.option(
     "--wire-ms",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=shared.Number(limits.SOME_MILLISECONDS),
     default=20.0,
     show_default=True,
     help="Time that a rank's messages of a step take on the wire, one after another.",
 )
 @click.option(
     "--latency-us",
-    type=click.FloatRange(min=0.0),
+    type=shared.Number(limits.LATENCY),
     default=20.0,
     show_default=True,
     help="Time that each message takes in addition.",
 )
 @click.option(
     "--bucket-mib",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=shared.Number(limits.BUCKET),
     default=0.25,
     show_default=True,
     help="As `comm.bucket_mib`.",
@@ -45,7 +47,7 @@ Event = dict[str, Any]
 )
 @click.option(
     "--steps",
-    type=click.IntRange(min=1),
+    type=shared.Number(limits.COUNT),
     default=40,
     show_default=True,
     help="Of each kind, besides a few to warm up.",

@@ -12,7 +12,9 @@ from typing import Any
 
 import click
 
-from floodtide.cli.bench import Numbers, row_options
+from floodtide import limits
+from floodtide.cli import options as shared
+from floodtide.cli.bench import row_options
 from floodtide.errors import InvalidArgumentError, UnsupportedError
 
 
@@ -49,31 +51,35 @@ def training_benchmark(
     options = (
         click.option(
             "--ranks",
-            type=click.IntRange(min=1),
+            type=shared.Number(limits.RANKS),
             default=ranks,
             show_default=True,
             help="Ranks to start, unless mpiexec has.",
         ),
         click.option(
             "--threads",
-            type=click.IntRange(min=1),
+            type=shared.Number(limits.SOME_THREADS),
             default=1,
             show_default=True,
             help="Threads of each rank.",
         ),
         click.option(
             "--depth",
-            type=click.IntRange(min=1),
+            type=shared.Number(limits.FFN_DEPTH),
             default=depth,
             show_default=True,
             help="Modules of the network.",
         ),
         click.option(
-            "--fov", type=Numbers(3), default=fov, show_default=True, help="Field of view, z,y,x."
+            "--fov",
+            type=shared.Numbers(limits.FIELD_OF_VIEW, 3),
+            default=fov,
+            show_default=True,
+            help="Field of view, z,y,x.",
         ),
         click.option(
             "--features",
-            type=click.IntRange(min=1),
+            type=shared.Number(limits.FFN_FEATURES),
             default=features,
             show_default=True,
             help="Feature maps.",

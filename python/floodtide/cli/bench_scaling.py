@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
-from floodtide.cli.bench import Numbers, row_options, seconds_option
+from floodtide import limits
+from floodtide.cli import options as shared
+from floodtide.cli.bench import row_options, seconds_option
 from floodtide.cli.bench_ranks import start_ranks
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -19,11 +21,15 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 @click.command()
 @click.option(
-    "--ranks", type=click.IntRange(min=2), default=2, show_default=True, help="Ranks to start."
+    "--ranks",
+    type=shared.Number(limits.SEVERAL_RANKS),
+    default=2,
+    show_default=True,
+    help="Ranks to start.",
 )
 @click.option(
     "--threads",
-    type=click.IntRange(min=1),
+    type=shared.Number(limits.SOME_THREADS),
     default=1,
     show_default=True,
     help="Threads of each rank.",
@@ -36,12 +42,26 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     help="What is trained.",
 )
 @click.option(
-    "--depth", type=click.IntRange(min=1), help="Modules (default 9) or, of a U-Net, levels (5)."
+    "--depth",
+    type=shared.Number(limits.FFN_DEPTH),
+    help="Modules (default 9) or, of a U-Net, levels (5).",
 )
-@click.option("--fov", type=Numbers(3), help="ffn: field of view, z,y,x (default 33).")
-@click.option("--size", type=Numbers(2), help="unet2d: of a slice, y,x in pixels (default 240).")
-@click.option("--features", type=click.IntRange(min=1), help="Feature maps (default 32; 16).")
-@click.option("--batch", type=click.IntRange(min=1), help="unet2d: slices of a rank (default 8).")
+@click.option(
+    "--fov",
+    type=shared.Numbers(limits.FIELD_OF_VIEW, 3),
+    help="ffn: field of view, z,y,x (default 33).",
+)
+@click.option(
+    "--size",
+    type=shared.Numbers(limits.PATCH, 2),
+    help="unet2d: of a slice, y,x in pixels (default 240).",
+)
+@click.option(
+    "--features", type=shared.Number(limits.FFN_FEATURES), help="Feature maps (default 32; 16)."
+)
+@click.option(
+    "--batch", type=shared.Number(limits.BATCH), help="unet2d: slices of a rank (default 8)."
+)
 @click.option(
     "--algorithm", default="ring", show_default=True, help="Allreduce, as `comm.algorithm`."
 )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from floodtide import limits
+from floodtide.cli import options as shared
 from floodtide.cli.bench_ranks import training_benchmark
 
 if TYPE_CHECKING:
@@ -30,34 +32,34 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @training_benchmark("stalls", ranks=2, depth=3, fov="17", features=8)
 @click.option(
     "--delay",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=shared.Number(limits.SOME_SECONDS),
     default=10.0,
     show_default=True,
     help="Sleep before each load, in multiples of the time that all moves on a patch take.",
 )
 @click.option(
     "--prefetch",
-    type=click.IntRange(min=1),
+    type=shared.Number(limits.PREFETCH),
     default=16,
     show_default=True,
     help="As `data.prefetch`, with reading ahead.",
 )
 @click.option(
     "--readers",
-    type=click.IntRange(min=1),
+    type=shared.Number(limits.READERS),
     default=16,
     show_default=True,
     help="As `data.readers`, with reading ahead.",
 )
 @click.option(
     "--patches",
-    type=click.IntRange(min=1),
+    type=shared.Number(limits.COUNT),
     default=20,
     show_default=True,
     help="Of each rank and round that are loaded inside of the step.",
 )
 @click.option(
-    "--rounds", type=click.IntRange(min=1), default=6, show_default=True, help="Of all kinds."
+    "--rounds", type=shared.Number(limits.COUNT), default=6, show_default=True, help="Of all kinds."
 )
 def command(
     lab: Laboratory, delay: float, prefetch: int, readers: int, patches: int, rounds: int

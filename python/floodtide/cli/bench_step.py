@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from floodtide import limits
+from floodtide.cli import options as shared
 from floodtide.cli.bench import (
-    Numbers,
     counts_or_default,
     row_options,
     seconds_option,
@@ -21,20 +22,32 @@ def _network_options(depth: int) -> Callable[[Callable[..., Any]], Callable[...,
     """Give a benchmark the fields of `floodtide.bench_step.Network`, and `--against`."""
     options = (
         click.option(
-            "--depth", type=click.IntRange(min=1), default=depth, show_default=True, help="Modules."
+            "--depth",
+            type=shared.Number(limits.FFN_DEPTH),
+            default=depth,
+            show_default=True,
+            help="Modules.",
         ),
         click.option(
-            "--fov", type=Numbers(3), default="33", show_default=True, help="Field of view, z,y,x."
+            "--fov",
+            type=shared.Numbers(limits.FIELD_OF_VIEW, 3),
+            default="33",
+            show_default=True,
+            help="Field of view, z,y,x.",
         ),
         click.option(
             "--features",
-            type=click.IntRange(min=1),
+            type=shared.Number(limits.FFN_FEATURES),
             default=32,
             show_default=True,
             help="Channels.",
         ),
         click.option(
-            "--batch", type=click.IntRange(min=1), default=1, show_default=True, help="Examples."
+            "--batch",
+            type=shared.Number(limits.BATCH),
+            default=1,
+            show_default=True,
+            help="Examples.",
         ),
         click.option(
             "--compute",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from floodtide import limits
+from floodtide.cli import options as shared
 from floodtide.cli.bench_ranks import require_several_ranks, training_benchmark
 
 if TYPE_CHECKING:
@@ -27,27 +29,31 @@ KINDS: dict[str, dict[str, Any]] = {
 @training_benchmark("stragglers", ranks=4, depth=3, fov="9", features=8)
 @click.option(
     "--sleep-ms",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=shared.Number(limits.SOME_MILLISECONDS),
     default=20.0,
     show_default=True,
     help="Sleep of every rank in each step, so that a step is not held by the cores that ranks share.",
 )
 @click.option(
     "--slowed",
-    type=click.FloatRange(min=1.0),
+    type=shared.Number(limits.SLOWDOWN),
     default=5.0,
     show_default=True,
     help="How many times as long the last rank sleeps.",
 )
 @click.option(
     "--contributors",
-    type=click.IntRange(min=1),
+    type=shared.Number(limits.RANKS),
     default=None,
     help="As `comm.contributors`; default: all ranks but one.",
 )
-@click.option("--steps", type=click.IntRange(min=2), default=300, show_default=True)
+@click.option("--steps", type=shared.Number(limits.UPDATES), default=300, show_default=True)
 @click.option(
-    "--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Trainings a kind."
+    "--seeds",
+    type=shared.Number(limits.COUNT),
+    default=3,
+    show_default=True,
+    help="Trainings a kind.",
 )
 def command(
     lab: Laboratory,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from floodtide import limits
+from floodtide.cli import options as shared
 from floodtide.cli.bench_ranks import training_benchmark
 
 if TYPE_CHECKING:
@@ -33,7 +35,11 @@ LOG_EVERY_S = 1.0
     help="A setting of one more training, timed in turn with the first; may be repeated.",
 )
 @click.option(
-    "--steps", type=click.IntRange(min=1), default=40, show_default=True, help="Of each training."
+    "--steps",
+    type=shared.Number(limits.UPDATES),
+    default=40,
+    show_default=True,
+    help="Of each training.",
 )
 def command(
     lab: Laboratory, settings: tuple[str, ...], against: tuple[str, ...], steps: int

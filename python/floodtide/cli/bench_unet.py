@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from floodtide import limits
+from floodtide.cli import options as shared
 from floodtide.cli.bench import (
-    Numbers,
     counts_or_default,
     row_options,
     seconds_option,
@@ -18,17 +19,33 @@ from floodtide.cli.bench import (
 
 
 @click.command()
-@click.option("--depth", type=click.IntRange(1, 10), default=5, show_default=True, help="Levels.")
 @click.option(
-    "--features", type=click.IntRange(16), default=16, show_default=True, help="Of the first level."
+    "--depth", type=shared.Number(limits.UNET_DEPTH), default=5, show_default=True, help="Levels."
 )
 @click.option(
-    "--classes", type=click.IntRange(2, 32), default=2, show_default=True, help="Outputs."
+    "--features",
+    type=shared.Number(limits.UNET_FEATURES),
+    default=16,
+    show_default=True,
+    help="Of the first level.",
 )
 @click.option(
-    "--size", type=Numbers(2), default="240", show_default=True, help="Of a slice, y,x in pixels."
+    "--classes",
+    type=shared.Number(limits.EXCLUSIVE_CLASSES),
+    default=2,
+    show_default=True,
+    help="Outputs.",
 )
-@click.option("--batch", type=click.IntRange(1), default=8, show_default=True, help="Slices.")
+@click.option(
+    "--size",
+    type=shared.Numbers(limits.PATCH, 2),
+    default="240",
+    show_default=True,
+    help="Of a slice, y,x in pixels.",
+)
+@click.option(
+    "--batch", type=shared.Number(limits.BATCH), default=8, show_default=True, help="Slices."
+)
 @click.option(
     "--compute",
     type=click.Choice(["fp32", "fp32-direct"]),

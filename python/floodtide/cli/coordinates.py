@@ -7,7 +7,8 @@ import json
 
 import click
 
-from floodtide import _comm, data
+from floodtide import _comm, data, limits
+from floodtide.cli import options as shared
 from floodtide.cli.progress import bar
 
 
@@ -20,7 +21,13 @@ from floodtide.cli.progress import bar
     show_default=True,
     help="Voxels z,y,x at the faces of every volume that are no centres.",
 )
-@click.option("--seed", default=0, show_default=True, help="Chooses the order.")
+@click.option(
+    "--seed",
+    default=0,
+    type=shared.Number(limits.FILE_SEED),
+    show_default=True,
+    help="Chooses the order.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(partitions: tuple[str, ...], out: str, margin: str, seed: int, as_json: bool) -> None:
     """Write training centres to OUT, an HDF5 file, every partition of PARTITIONS equally often.
@@ -31,6 +38,7 @@ def command(partitions: tuple[str, ...], out: str, margin: str, seed: int, as_js
 
     Example: floodtide coordinates sample2=partitions.h5:af coordinates.h5
     """
+    shared.require_same_arguments()
     with bar("rows", "coordinates") as progress:
         counts = data.coordinates(
             partitions,

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from floodtide import limits
 from floodtide.cli import options as shared
 
 
@@ -28,38 +29,37 @@ def command() -> None:
 
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
-    at_least_1 = click.IntRange(min=1)
     for option in reversed(
         [
             click.argument("file", metavar="CONFIG.toml"),
             shared.overrides,
-            click.option("--nodes", type=at_least_1, required=True, help="Nodes."),
+            click.option("--nodes", type=shared.Number(limits.COUNT), required=True, help="Nodes."),
             click.option(
                 "--time", required=True, help="Time limit of one job, HH:MM:SS or D-HH:MM:SS."
             ),
             click.option(
                 "--ranks-per-node",
-                type=at_least_1,
+                type=shared.Number(limits.RANKS),
                 default=1,
                 show_default=True,
                 help="Ranks on each node: one a socket or NUMA domain.",
             ),
             click.option(
                 "--cores-per-node",
-                type=at_least_1,
+                type=shared.Number(limits.COUNT),
                 help="Cores of a node, shared among its ranks [default, Slurm only: counted by the job].",
             ),
             click.option(
                 "--margin",
                 "margin_s",
-                type=at_least_1,
+                type=shared.Number(limits.COUNT),
                 default=120,
                 show_default=True,
                 help="Seconds before the limit at which the training saves and stops.",
             ),
             click.option(
                 "--max-jobs",
-                type=at_least_1,
+                type=shared.Number(limits.COUNT),
                 default=20,
                 show_default=True,
                 help="Jobs in a row at most; 1: it does not submit itself again.",

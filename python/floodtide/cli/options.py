@@ -1,9 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several subcommands have."""
+"""Options that several subcommands have, and the types of their values."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
+
+from floodtide.options import Range
+
+if TYPE_CHECKING:  # generic for the type checker alone in older versions of click
+    NumberBase = click.ParamType[float]
+    NumbersBase = click.ParamType[tuple[float, ...]]
+else:
+    NumberBase = NumbersBase = click.ParamType
 
 overrides = click.option(
     "--set",
@@ -12,3 +22,75 @@ overrides = click.option(
     metavar="A.B=VALUE",
     help="Override a key of the configuration.",
 )
+
+
+def require_same_arguments() -> None:
+    """Raise on all ranks unless all were started with the same arguments, by the same floodtide. Collective.
+
+    Raises:
+        ConfigurationError: Names arguments, values and ranks.
+        UnsupportedError: If versions or builds differ.
+    """
+    from floodtide import _comm
+    from floodtide._agreement import require_same
+
+    _comm.ensure_init()
+    context = click.get_current_context()
+    require_same(str(context.info_name), context.params, "arguments")
+
+
+class Number(NumberBase):
+    """One number of a range (`floodtide.limits`); whole if the range's bounds are."""
+
+    def __init__(self, limits: Range) -> None:
+        self.limits = limits
+        self.name = "integer" if limits.whole else "float"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = parse_number(value, whole=self.limits.whole)
+        if number is None or number not in self.limits:
+            self.fail(f"{_cut(value)}, expected {self.limits}", param, ctx)
+        return number
+
+
+class Numbers(NumbersBase):
+    """Numbers of a range with commas between them: any number of them, or `count`, of which one may stand for all."""
+
+    def __init__(self, limits: Range, count: int | None = None) -> None:
+        self.limits = limits
+        self.count = count
+        self.name = ",".join(["N"] * count) if count else "N[,N...]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        numbers = []
+        for word in str(value).split(","):
+            number = parse_number(word, whole=self.limits.whole)
+            if number is None or number not in self.limits:
+                self.fail(f"{_cut(value)}, expected {self.name}, each {self.limits}", param, ctx)
+            numbers.append(number)
+        if self.count and len(numbers) == 1:
+            numbers *= self.count
+        if self.count and len(numbers) != self.count:
+            self.fail(
+                f"{_cut(value)}, expected 1 or {self.count} numbers, as {self.name}", param, ctx
+            )
+        return tuple(numbers)
+
+
+def parse_number(value: Any, *, whole: bool) -> float | None:
+    """The number that a text means, or that it is already; None if there is none, or far too many digits."""
+    try:
+        return int(value) if whole and isinstance(value, str) else value if whole else float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _cut(value: Any, most: int = 60) -> str:
+    text = str(value)
+    return f"'{text}'" if len(text) <= most else f"'{text[:most]}...'"

@@ -7,7 +7,8 @@ import json
 
 import click
 
-from floodtide import _comm, data, errors
+from floodtide import _comm, data, limits
+from floodtide.cli import options as shared
 from floodtide.cli.progress import bar
 
 
@@ -16,6 +17,7 @@ from floodtide.cli.progress import bar
 @click.argument("out")
 @click.option(
     "--thresholds",
+    type=shared.Numbers(limits.FRACTION),
     default=",".join(map(str, data.THRESHOLDS)),
     show_default=True,
     help="Ascending fractions between the partitions.",
@@ -29,6 +31,7 @@ from floodtide.cli.progress import bar
 @click.option(
     "--min-size",
     default=10000,
+    type=shared.Number(limits.VOXELS),
     show_default=True,
     help="Objects of fewer voxels count as background.",
 )
@@ -37,7 +40,7 @@ from floodtide.cli.progress import bar
 def command(
     labels: str,
     out: str,
-    thresholds: str,
+    thresholds: tuple[float, ...],
     lom_radius: str,
     min_size: int,
     box: str,
@@ -50,17 +53,12 @@ def command(
 
     Example: floodtide partition groundtruth.h5:stack partitions.h5:af --lom-radius 24,24,24
     """
-    try:
-        limits = [float(part) for part in thresholds.split(",")]
-    except ValueError:
-        raise errors.InvalidArgumentError(
-            f"thresholds '{thresholds}': expected numbers separated by commas"
-        ) from None
+    shared.require_same_arguments()
     with bar("blocks", "partition") as progress:
         counts = data.partition(
             labels,
             out,
-            thresholds=limits,
+            thresholds=thresholds,
             lom_radius=data.parse_vec3(lom_radius, "lom radius"),
             min_size=min_size,
             box=data.parse_box(box),

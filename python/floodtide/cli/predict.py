@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from floodtide import _comm
+from floodtide import _comm, limits
+from floodtide.cli import options as shared
 from floodtide.errors import StorageError
 
 
@@ -18,8 +19,16 @@ from floodtide.errors import StorageError
 @click.argument("image", metavar="IN.h5:IMAGE")
 @click.argument("out", metavar="OUT.h5:DATASET")
 @click.option("--box", default="", help="Part to predict, z0:z1,y0:y1,x0:x1; default: all of it.")
-@click.option("--mean", type=float, help="Image mean; default: the checkpoint's configuration's.")
-@click.option("--std", type=float, help="Image standard deviation; default: as for --mean.")
+@click.option(
+    "--mean",
+    type=shared.Number(limits.INTENSITY),
+    help="Image mean; default: the checkpoint's configuration's.",
+)
+@click.option(
+    "--std",
+    type=shared.Number(limits.DEVIATION),
+    help="Image standard deviation; default: as for --mean.",
+)
 @click.option(
     "--probabilities",
     is_flag=True,
@@ -30,9 +39,17 @@ from floodtide.errors import StorageError
     metavar="Z,Y,X",
     help="Voxels around a block that count; default: as far as the network looks, so that there are no seams.",
 )
-@click.option("--memory", "memory_mib", type=float, help="MiB of a block's activations, about.")
 @click.option(
-    "--threads", type=int, default=0, help="Default: OMP_NUM_THREADS, else all cores of the job."
+    "--memory",
+    "memory_mib",
+    type=shared.Number(limits.MEMORY),
+    help="MiB of a block's activations, about.",
+)
+@click.option(
+    "--threads",
+    type=shared.Number(limits.THREADS),
+    default=0,
+    help="Default: OMP_NUM_THREADS, else all cores of the job.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(as_json: bool, **arguments: Any) -> None:
@@ -46,7 +63,7 @@ def command(as_json: bool, **arguments: Any) -> None:
       floodtide predict runs/liver liver_validation.h5:image liver_predicted.h5:labels
       floodtide predict runs/affinities raw.h5:raw affinities.h5:affinities --box 190:250,0:250,0:250
     """
-    _comm.ensure_init()
+    shared.require_same_arguments()
     with _comm.agreed():
         if _comm.rank() == 0:
             report = _predict(**arguments)

@@ -31,7 +31,7 @@ def command(
     Example:
       floodtide segment fib25.toml --out out.h5:segmentation --box 65:185,65:185,65:185
     """
-    _comm.ensure_init()
+    shared.require_same_arguments()
     with _comm.agreed():
         if _comm.rank() == 0:
             settings = config.load(file, overrides)

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from floodtide.cli.bench import Numbers
+from floodtide import limits
+from floodtide.cli import options as shared
 
 COLUMNS = (
     ("scenario", 36, "{}"),
@@ -32,18 +33,53 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--paper", is_flag=True, help="The paper's machine, under two explanations of its loss."
 )
-@click.option("--compute-s", type=float, help="Seconds of a field of view, forward and backward.")
-@click.option("--sigma", type=float, help="Spread of a lognormal factor on it.  [default: 0]")
+@click.option(
+    "--compute-s",
+    type=shared.Number(limits.SOME_SECONDS),
+    help="Seconds of a field of view, forward and backward.",
+)
+@click.option(
+    "--sigma",
+    type=shared.Number(limits.SPREAD),
+    help="Spread of a lognormal factor on it.  [default: 0]",
+)
 @click.option("--samples", type=_FILE, help="Measured seconds to draw from, one a line.")
-@click.option("--update-s", type=float, help="Seconds of an update.  [default: 0]")
-@click.option("--depth", type=int, help="Modules of the network.  [default: 9]")
-@click.option("--features", type=int, help="Its feature maps.  [default: 32]")
-@click.option("--walkers-per-rank", type=int, help="Fields of view a rank and step.  [default: 1]")
-@click.option("--load-s", type=float, help="Seconds to read a patch.")
-@click.option("--moves", type=float, help="Fields of view on a patch.")
-@click.option("--prefetch", type=int, default=0, show_default=True, help="Patches read ahead.")
-@click.option("--readers", type=int, default=1, show_default=True, help="At a time, by each rank.")
-@click.option("--backup", type=float, default=0.0, help="Backup ranks, as a share.  [default: 0]")
+@click.option(
+    "--update-s", type=shared.Number(limits.SECONDS), help="Seconds of an update.  [default: 0]"
+)
+@click.option(
+    "--depth", type=shared.Number(limits.FFN_DEPTH), help="Modules of the network.  [default: 9]"
+)
+@click.option(
+    "--features", type=shared.Number(limits.FFN_FEATURES), help="Its feature maps.  [default: 32]"
+)
+@click.option(
+    "--walkers-per-rank",
+    type=shared.Number(limits.WALKERS),
+    help="Fields of view a rank and step.  [default: 1]",
+)
+@click.option("--load-s", type=shared.Number(limits.SECONDS), help="Seconds to read a patch.")
+@click.option("--moves", type=shared.Number(limits.MOVES), help="Fields of view on a patch.")
+@click.option(
+    "--prefetch",
+    type=shared.Number(limits.PREFETCH),
+    default=0,
+    show_default=True,
+    help="Patches read ahead.",
+)
+@click.option(
+    "--readers",
+    type=shared.Number(limits.READERS),
+    default=1,
+    show_default=True,
+    help="At a time, by each rank.",
+)
+@click.option(
+    "--backup",
+    type=shared.Number(limits.BACKUP),
+    default=0.0,
+    help="Backup ranks, as a share.  [default: 0]",
+)
 @click.option(
     "--late",
     type=click.Choice(["abandon", "drop", "carry"]),
@@ -54,10 +90,26 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--network", "networks", multiple=True, help="10gbe, 100gbe, dragonfly.  [default: all]"
 )
-@click.option("--alpha-us", type=float, help="Latency of a network of your own, microseconds.")
-@click.option("--gb-per-s", type=float, help="Its bandwidth, 1e9 bytes a second.")
-@click.option("--ranks-per-node", type=int, default=1, show_default=True, help="Share an adapter.")
-@click.option("--cores", type=int, help="That a node's ranks share.  [default: enough for all]")
+@click.option(
+    "--alpha-us",
+    type=shared.Number(limits.LATENCY),
+    help="Latency of a network of your own, microseconds.",
+)
+@click.option(
+    "--gb-per-s", type=shared.Number(limits.BANDWIDTH), help="Its bandwidth, 1e9 bytes a second."
+)
+@click.option(
+    "--ranks-per-node",
+    type=shared.Number(limits.RANKS),
+    default=1,
+    show_default=True,
+    help="Share an adapter.",
+)
+@click.option(
+    "--cores",
+    type=shared.Number(limits.COUNT),
+    help="That a node's ranks share.  [default: enough for all]",
+)
 @click.option(
     "--algorithm",
     default="best",
@@ -67,20 +119,36 @@ _FILE = click.Path(path_type=Path)
 @click.option("--allreduce", type=_FILE, help="Measured allreduce times instead of a network.")
 @click.option(
     "--bucket-mib",
-    type=float,
+    type=shared.Number(limits.BUCKET),
     help="Size from which a bucket is summed during backward.  [default: the run's, or 0.25]",
 )
 @click.option("--asynchronous", is_flag=True, help="Also with one parameter server.")
-@click.option("--fovs-per-s", type=float, help="Also find the least ranks that reach this.")
+@click.option(
+    "--fovs-per-s",
+    type=shared.Number(limits.THROUGHPUT),
+    help="Also find the least ranks that reach this.",
+)
 @click.option(
     "--ranks",
-    type=Numbers(),
+    type=shared.Numbers(limits.RANKS),
     default="1,2,4,8,16,32,64,128,256,512,1024",
     show_default=True,
     help="Numbers of ranks.",
 )
-@click.option("--steps", type=int, default=2000, show_default=True, help="Steps of a row.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Chooses the draws.")
+@click.option(
+    "--steps",
+    type=shared.Number(limits.SIMULATED_STEPS),
+    default=2000,
+    show_default=True,
+    help="Steps of a row.",
+)
+@click.option(
+    "--seed",
+    type=shared.Number(limits.FILE_SEED),
+    default=0,
+    show_default=True,
+    help="Chooses the draws.",
+)
 @click.option("--out", type=_FILE, help="Draw the rows: a .png, .svg or .pdf.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a row.")
 def command(
@@ -109,6 +177,7 @@ def command(
 
     if out is not None:
         figure.check_name(out)  # before the work
+    limits.SIMULATED_DRAWS.check(max(ranks) * steps, "--ranks times --steps")
     settings = forecast.Options(**options)
     measured = calibration.calibrate(run) if run else None
     own = measured is not None or settings.compute_s is not None or settings.samples is not None

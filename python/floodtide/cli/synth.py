@@ -7,14 +7,21 @@ import json
 
 import click
 
-from floodtide import _comm, data
+from floodtide import _comm, data, limits
+from floodtide.cli import options as shared
 from floodtide.cli.progress import bar
 
 
 @click.command()
 @click.argument("out")
 @click.option("--shape", default="128,128,128", show_default=True, help="Voxels z,y,x.")
-@click.option("--seed", default=0, show_default=True, help="Chooses the volume.")
+@click.option(
+    "--seed",
+    default=0,
+    type=shared.Number(limits.FILE_SEED),
+    show_default=True,
+    help="Chooses the volume.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(out: str, shape: str, seed: int, as_json: bool) -> None:
     """Make a synthetic electron-microscopy volume in OUT, an HDF5 file.
@@ -24,6 +31,7 @@ def command(out: str, shape: str, seed: int, as_json: bool) -> None:
     Example: floodtide synth volume.h5 --shape 112,160,160 --seed 1
     """
     extents = data.parse_vec3(shape, "shape")
+    shared.require_same_arguments()
     with _comm.agreed():
         if _comm.rank() != 0:
             return

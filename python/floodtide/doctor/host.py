@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _comm, _core, _launch
+from floodtide._memory import checkpoint_bytes, needed_bytes
 from floodtide.config import Config
-from floodtide.doctor.memory import checkpoint_bytes, needed_bytes
 from floodtide.errors import UnsupportedError
 from floodtide.train import thread_count
 

@@ -95,7 +95,7 @@ def test_table_shows_the_same_rows() -> None:
 def test_bad_numbers_are_named(option: list[str]) -> None:
     result = run("conv", *option)
     assert result.exception is not None
-    assert f"'{option[1]}': expected" in str(result.exception)
+    assert f"'{option[1]}', expected" in str(result.exception)
 
 
 def test_unknown_kernel_is_an_error_that_lists_the_known() -> None:

@@ -90,7 +90,7 @@ def test_files_may_be_named_directly_and_the_report_is_one_line(folder, capsys):
         (["--set", "segment.checkpoint="], "segment.checkpoint is missing"),
         (["--set", "segment.seed_policy=grid"], "'peaks'"),
         (["--set", "segment.move_treshold=0.8"], "segment.move_threshold"),
-        (["--set", "segment.move_threshold=1.5"], "between 0 and 1"),
+        (["--set", "segment.move_threshold=1.5"], "is 1.5, expected above 0 and below 1"),
         (["--out", "out.h5"], "out.h5"),
     ],
 )

@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import floodtide as ft
-from floodtide import cli, config
-from floodtide.doctor import Finding, examine, files, host, judge, memory
+from floodtide import _memory, cli, config
+from floodtide.doctor import Finding, examine, files, host, judge
 
 
 def healthy(rank: int = 0, host_name: str = "node0", **changes: Any) -> dict[str, Any]:
@@ -242,10 +242,10 @@ def test_memory_estimate_covers_what_the_network_takes(depth: int, features: int
     network = ft.nn.FFN(depth, 3 * [fov], [2, 2, 2], features)
     zeros = np.zeros((1, fov, fov, fov), np.float32)
     network.loss_and_gradients(zeros, zeros, zeros)
-    estimate = memory.needed_bytes(config.from_dict(document), ranks=1, threads=1)
+    estimate = _memory.needed_bytes(config.from_dict(document), ranks=1, threads=1)
     passes = estimate - ft._core.resident_bytes()
 
-    assert memory.parameter_count(config.from_dict(document)) == network.core.parameters().size
+    assert _memory.parameter_count(config.from_dict(document)) == network.core.parameters().size
     assert passes >= 0.95 * network.core.workspace_bytes()
 
 

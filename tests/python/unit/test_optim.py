@@ -162,7 +162,7 @@ def test_the_rate_of_a_step_replaces_the_optimizer_s() -> None:
 def test_wrong_use_is_named() -> None:
     with pytest.raises(InvalidArgumentError, match="there is no parameter 'beta'"):
         ft.optim.Adam(beta=0.9)
-    with pytest.raises(InvalidArgumentError, match="beta1 is 1, expected 0 to"):
+    with pytest.raises(InvalidArgumentError, match="beta1 is 1, expected at least 0 and below 1"):
         ft.optim.Adam(beta1=1.0)
     optimizer = ft.optim.Adam()
     with pytest.raises(InvalidArgumentError, match="different names, such as a/biases"):

@@ -233,7 +233,7 @@ def test_the_command_line_normalises_where_the_checkpoint_does_not_say_how(folde
         ("run", "image.h5:raw", ["--box", "0:5,0:1,0:1"], "is not inside"),
         ("run", "image.h5:raw", ["--context", "1"], "expected z,y,x"),
         ("run", "image.h5:raw", ["--memory", "0.01"], "expected more memory"),
-        ("run", "image.h5:raw", ["--std", "0"], "std is 0"),
+        ("run", "image.h5:raw", ["--std", "0"], "'0', expected 1e-30 to"),
         ("volumes.h5", "image.h5:raw", ["--probabilities"], "outputs are the probabilities"),
     ],
 )

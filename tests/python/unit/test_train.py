@@ -297,15 +297,15 @@ def test_accumulated_fovs_and_traces(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("training.accumulate", 0, "accumulate is 0, expected at least 1"),
-        ("data.prefetch", -1, "prefetch is -1, expected at least 0"),
-        ("data.readers", 0, "readers is 0, expected at least 1"),
-        ("training.epochs", 0, "epochs is 0, expected at least 1"),
+        ("training.accumulate", 0, "accumulate is 0, expected 1 to 65536"),
+        ("data.prefetch", -1, "prefetch is -1, expected 0 to 1024 (examples)"),
+        ("data.readers", 0, "readers is 0, expected 1 to 1024 (threads)"),
+        ("training.epochs", 0, "epochs is 0, expected 1 to 1000000000 (epochs)"),
         ("training.on_exhausted", "wait", "expected 'cycle', 'join' or 'stop'"),
         ("comm.exactness", "bits", "expected 'run' or 'workers'"),
         ("comm.wire", "fp8", "expected 'native' or 'bf16'"),
-        ("comm.timeout_s", -1.0, "timeout_s is -1, expected a positive number"),
-        ("comm.bucket_mib", 0.0, "buckets of 0 bytes"),
+        ("comm.timeout_s", -1.0, "timeout_s is -1.0, expected 0 to 1e+09 (s)"),
+        ("comm.bucket_mib", 0.0, "bucket_mib is 0.0, expected 1e-05 to 1e+06 (MiB)"),
         ("comm.algorithm", "star", "star"),
     ],
 )

@@ -3,13 +3,14 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
+
+#include "floodtide/base/limits.hpp"
 
 namespace floodtide {
 
@@ -28,8 +29,7 @@ struct ParameterSpec {
   ParameterValue standard;  ///< the default
   std::string unit;         ///< "" for a pure number
   std::string help;
-  double minimum = -std::numeric_limits<double>::infinity();
-  double maximum = std::numeric_limits<double>::infinity();
+  Limits limits{};                     ///< of numbers
   std::vector<std::string> choices{};  ///< for text; empty: any
 };
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "floodtide/base/limits.hpp"
 #include "floodtide/base/progress.hpp"
 #include "floodtide/data/patches.hpp"
 #include "floodtide/tensor/view.hpp"
@@ -87,6 +88,9 @@ class ExampleSource {
   std::unique_ptr<Impl> impl_;
 };
 
+inline constexpr Limits kPrefetch{0, 1024};  ///< items read ahead for each slot
+inline constexpr Limits kReaders{1, 1024};   ///< threads
+
 /// Reads ahead on threads of its own, so that a training step does not wait for files. `Stream` is ExampleSource or
 /// SampleSource: what has load(cursor) and next(cursor).
 template <class Stream>
@@ -96,7 +100,8 @@ class BasicPrefetcher {
 
   /// One slot for each cursor, the first item that it delivers; `depth` items are read ahead for each slot, `readers` of them
   /// at a time over all slots. Depth 0 reads an item when it is asked for. `source` must outlive the prefetcher. Throws
-  /// Error(invalid_argument) for a negative depth or no reader, Error(out_of_range) for a walker that does not exist.
+  /// Error(invalid_argument) for a depth outside of kPrefetch or readers outside of kReaders, Error(out_of_range) for a walker
+  /// that does not exist, std::system_error for a thread that the system does not give.
   BasicPrefetcher(const Stream& source, std::vector<Cursor> cursors, int depth, int readers);
   /// Stops every reader after the item it is reading.
   ~BasicPrefetcher();

@@ -136,20 +136,20 @@ class Trainer {
 
   /// Writes everything that a run needs to go on; rank 0 writes, beside the name and then renamed. `configuration` is kept as
   /// text. Collective. Throws Error(io) on all ranks if rank 0 cannot write; an older file of that name stays as it was.
+  /// Call check_replicas() before: what one of the ranks damaged is not worth keeping.
   void save(const std::string& path, const std::string& configuration);
   /// Goes on from such a file, on any number of ranks. Collective. Throws Error(invalid_file) if the file is damaged, of
   /// another version, another network, another number of walkers or another optimizer.
   void load(const std::string& path);
 
-  /// Throws Error(communication) naming the ranks whose parameters differ from rank 0's. Collective.
+  /// Compares hashes of the parameters, their average and, where every rank updates, the optimizer's state over all ranks.
+  /// Throws AgreedError(communication) on all ranks, naming what differs and the ranks that are not like most. Collective; does
+  /// nothing while ranks are at different steps, as they may be in other modes than Mode::synchronous. One message of 48 bytes.
   void check_replicas();
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// FNV-1a over the bytes of the parameters.
-[[nodiscard]] std::uint64_t parameter_hash(std::span<const float> parameters) noexcept;
 
 }  // namespace floodtide::train

@@ -299,8 +299,10 @@ TEST(Prefetcher, RefusesDepthsAndReadersThatDoNotExist) {
   const TemporaryFolder folder;
   const Scene scene = make_scene(folder);
   const ExampleSource source({scene.options}, options_of(1));
-  expect_error([&] { Prefetcher(source, {{0, 0, 0}}, -1, 1); }, ErrorCode::invalid_argument, {"depth -1"});
-  expect_error([&] { Prefetcher(source, {{0, 0, 0}}, 1, 0); }, ErrorCode::invalid_argument, {"0 readers"});
+  expect_error([&] { Prefetcher(source, {{0, 0, 0}}, -1, 1); }, ErrorCode::invalid_argument,
+               {"prefetch is -1, expected 0 to 1024"});
+  expect_error([&] { Prefetcher(source, {{0, 0, 0}}, 1, 0); }, ErrorCode::invalid_argument,
+               {"readers is 0, expected 1 to 1024"});
 }
 
 TEST(Prefetcher, PassesTheReadersErrorOn) {

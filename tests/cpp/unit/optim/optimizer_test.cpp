@@ -145,7 +145,7 @@ TEST(MakeOptimizer, NamesWhatIsWrong) {
   };
   EXPECT_EQ(message("lamb", {}), "optimizer: there is no 'lamb'; expected one of: sgd, momentum, adam");
   EXPECT_EQ(message("sgd", {{"beta", 1.0}}), "optimizer sgd: there is no parameter 'beta'; expected one of: weight_decay");
-  EXPECT_EQ(message("sgd", {{"weight_decay", -1.0}}), "optimizer sgd: weight_decay is -1, expected 0 to inf");
+  EXPECT_EQ(message("sgd", {{"weight_decay", -1.0}}), "optimizer sgd: weight_decay is -1, expected 0 to 1000");
   EXPECT_EQ(message("momentum", {{"nesterov", 0.5}}), "optimizer momentum: nesterov is 0.5, expected a whole number");
   EXPECT_EQ(message("adam", {{"eps", "x"}}), "optimizer adam: eps is the text 'x', expected a number");
 }

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers cross the border exactly or not at all. pybind11's own conversions tell a number that does not fit from a wrong type
+// only by a TypeError of many lines, and the latter means a mistake in a program; a number that does not fit may come from a
+// user. These replace them, for every bound function at once: an integer that the C++ type cannot hold is an
+// Error(invalid_argument) of one line. Public functions check named ranges before (floodtide/limits.py); this is the net
+// below them.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "floodtide/base/limits.hpp"
+
+namespace floodtide::bindings {
+
+namespace py = pybind11;
+
+/// {"minimum", "maximum", "above", "below"} of floodtide.options.Range.
+inline py::dict dict_of(const Limits& limits) {
+  return py::dict(py::arg("minimum") = limits.minimum, py::arg("maximum") = limits.maximum, py::arg("above") = limits.above,
+                  py::arg("below") = limits.below);
+}
+
+/// A Python number as text; one with thousands of digits is not printed.
+inline std::string shown(py::handle number) {
+  constexpr Py_ssize_t kMost = 60;
+  PyObject* text = PyObject_Str(number.ptr());
+  if (text == nullptr) {  // Python refuses to print more than 4300 digits
+    PyErr_Clear();
+    return "one of thousands of digits";
+  }
+  const auto owned = py::reinterpret_steal<py::str>(text);
+  const auto whole = owned.cast<std::string>();
+  return std::ssize(whole) <= kMost ? whole : whole.substr(0, kMost) + "...";
+}
+
+template <class T>
+[[noreturn]] void raise_outside(py::handle number) {
+  raise(ErrorCode::invalid_argument, "a number is ", shown(number), ", expected ", +std::numeric_limits<T>::lowest(), " to ",
+        +std::numeric_limits<T>::max());
+}
+
+/// Loads Python's integers, and NumPy's, into a C++ type of at most 64 bits.
+template <class T>
+struct IntegerCaster {
+  PYBIND11_TYPE_CASTER(T, pybind11::detail::const_name("int"));
+
+  bool load(py::handle source, bool /*convert*/) {
+    if (!source || PyIndex_Check(source.ptr()) == 0) return false;
+    const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(source.ptr()));
+    if (!number) {
+      PyErr_Clear();
+      return false;
+    }
+    int overflow = 0;
+    const long long whole = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+    if (overflow == 0) {
+      if (!std::in_range<T>(whole)) raise_outside<T>(number);
+      value = static_cast<T>(whole);
+      return true;
+    }
+    if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(std::uint64_t)) {
+      if (overflow > 0) {
+        value = static_cast<T>(PyLong_AsUnsignedLongLong(number.ptr()));
+        if (PyErr_Occurred() == nullptr) return true;
+        PyErr_Clear();
+      }
+    }
+    raise_outside<T>(number);
+  }
+
+  static py::handle cast(T source, py::return_value_policy /*policy*/, py::handle /*parent*/) {
+    return std::is_signed_v<T> ? PyLong_FromLongLong(static_cast<long long>(source))
+                               : PyLong_FromUnsignedLongLong(static_cast<unsigned long long>(source));
+  }
+};
+
+/// Loads what Python takes as a float; integers beyond its range are no silent infinity and no TypeError.
+template <class T>
+struct RealCaster {
+  PYBIND11_TYPE_CASTER(T, pybind11::detail::const_name("float"));
+
+  bool load(py::handle source, bool convert) {
+    if (!source || (!convert && PyFloat_Check(source.ptr()) == 0)) return false;
+    const double real = PyFloat_AsDouble(source.ptr());
+    if (real == -1.0 && PyErr_Occurred() != nullptr) {
+      const bool overflow = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
+      PyErr_Clear();
+      if (overflow) raise_outside<double>(source);
+      return false;
+    }
+    if (std::isfinite(real) && std::abs(real) > static_cast<double>(std::numeric_limits<T>::max())) raise_outside<T>(source);
+    value = static_cast<T>(real);
+    return true;
+  }
+
+  static py::handle cast(T source, py::return_value_policy /*policy*/, py::handle /*parent*/) {
+    return PyFloat_FromDouble(static_cast<double>(source));
+  }
+};
+
+}  // namespace floodtide::bindings
+
+namespace pybind11::detail {
+
+template <>
+struct type_caster<int> : floodtide::bindings::IntegerCaster<int> {};
+template <>
+struct type_caster<unsigned int> : floodtide::bindings::IntegerCaster<unsigned int> {};
+template <>
+struct type_caster<long> : floodtide::bindings::IntegerCaster<long> {};
+template <>
+struct type_caster<unsigned long> : floodtide::bindings::IntegerCaster<unsigned long> {};
+template <>
+struct type_caster<long long> : floodtide::bindings::IntegerCaster<long long> {};
+template <>
+struct type_caster<unsigned long long> : floodtide::bindings::IntegerCaster<unsigned long long> {};
+template <>
+struct type_caster<double> : floodtide::bindings::RealCaster<double> {};
+template <>
+struct type_caster<float> : floodtide::bindings::RealCaster<float> {};
+
+}  // namespace pybind11::detail

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/replicas.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/parallel.hpp"
+#include "floodtide/comm/collectives.hpp"
+
+namespace floodtide::train {
+namespace {
+
+std::vector<std::byte> bytes_of(std::size_t count) {
+  std::vector<std::byte> bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 251);
+  return bytes;
+}
+
+TEST(ReplicaHash, EveryBitCounts) {
+  std::vector<std::byte> bytes = bytes_of(300);  // whole blocks of words and a rest
+  const std::uint64_t before = hash_of(bytes);
+  for (std::size_t i = 0; i < bytes.size() * 8; ++i) {
+    const auto bit = std::byte{1} << (i % 8);
+    bytes[i / 8] ^= bit;
+    EXPECT_NE(hash_of(bytes), before) << i;
+    bytes[i / 8] ^= bit;
+  }
+  EXPECT_EQ(hash_of(bytes), before);
+}
+
+TEST(ReplicaHash, LengthOrderAndStartCount) {
+  const std::vector<std::byte> bytes = bytes_of(300);
+  EXPECT_NE(hash_of(std::span(bytes).first(299)), hash_of(bytes));
+  EXPECT_NE(hash_of(std::vector<std::byte>(64)), hash_of(std::vector<std::byte>(128)));
+  EXPECT_NE(hash_of(bytes, 1), hash_of(bytes));
+  std::vector<std::byte> swapped = bytes_of(1 << 20);  // several pieces
+  const std::uint64_t before = hash_of(swapped);
+  std::swap_ranges(swapped.begin(), swapped.begin() + (1 << 18), swapped.begin() + (1 << 18));
+  EXPECT_NE(hash_of(swapped), before);
+}
+
+TEST(ReplicaHash, DoesNotDependOnThreads) {
+  const std::vector<std::byte> bytes = bytes_of((1 << 20) + 13);
+  const int before = num_threads();
+  set_num_threads(1);
+  const std::uint64_t alone = hash_of(bytes);
+  set_num_threads(3);
+  EXPECT_EQ(hash_of(bytes), alone);
+  set_num_threads(before);
+}
+
+/// What the ranks are told when these ones have other hashes; "" for nothing.
+std::string told(int ranks, const std::vector<int>& odd, ReplicaHashes different) {
+  std::vector<std::string> said(static_cast<std::size_t>(ranks));
+  comm::run_threads(ranks, [&](comm::Communicator& comm) {
+    const bool is_odd = std::ranges::find(odd, comm.rank()) != odd.end();
+    try {
+      require_equal(comm, is_odd ? different : ReplicaHashes{1, 2, 3}, 40);
+    } catch (const comm::AgreedError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::communication);
+      said[static_cast<std::size_t>(comm.rank())] = error.what();
+    }
+  });
+  for (const std::string& text : said) EXPECT_EQ(text, said[0]);
+  return said[0];
+}
+
+TEST(Replicas, EqualOnesPass) { EXPECT_EQ(told(3, {}, {}), ""); }
+
+TEST(Replicas, RanksThatDifferFromMostAreNamed) {
+  EXPECT_EQ(told(2, {1}, {9, 2, 3}), "train: rank 1 holds other parameters than rank 0 after step 40; they are not saved");
+  EXPECT_EQ(told(3, {0}, {9, 2, 3}), "train: rank 0 holds other parameters than ranks 1, 2 after step 40; they are not saved");
+  EXPECT_EQ(told(4, {1, 2}, {1, 0x8000000000000000ULL, 3}),
+            "train: ranks 1, 2 hold other averaged parameters than ranks 0, 3 after step 40; they are not saved");
+  EXPECT_EQ(told(3, {2}, {1, 2, 0}),
+            "train: rank 2 holds another optimizer state than ranks 0, 1 after step 40; they are not saved");
+}
+
+}  // namespace
+}  // namespace floodtide::train
