@@ -31,7 +31,8 @@ void sum_lengths(Communicator& comm, std::span<std::int64_t> values, std::string
                       .type = ElementType::int64,
                       .count = count,
                       .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
-  const Payload payload{std::as_writable_bytes(values).data(), sizeof(std::int64_t), ElementType::int64, ReduceOp::sum};
+  const Payload payload{
+      .data = std::as_writable_bytes(values).data(), .element_bytes = sizeof(std::int64_t), .type = ElementType::int64};
   engine.start(notice, engine.allreduce_schedule(allreduce_row("recursive_doubling"), count), payload, words).wait();
 }
 
@@ -119,7 +120,8 @@ Operation start_reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, R
                       .count = buffer.count,
                       .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
                       .blocks = hash_of(blocks)};
-  const Payload payload{buffer.data, element_bytes(buffer.type), buffer.type, op, wire};
+  const Payload payload{
+      .data = buffer.data, .element_bytes = element_bytes(buffer.type), .type = buffer.type, .op = op, .wire = wire};
   return comm.engine().start(notice, std::make_shared<const Schedule>(ring_phase(comm, blocks, 1, true)), payload, words);
 }
 

@@ -35,6 +35,7 @@ std::string_view name(ReduceOp op) noexcept {
     case ReduceOp::sum: return "sum";
     case ReduceOp::min: return "min";
     case ReduceOp::max: return "max";
+    case ReduceOp::product: return "product";
   }
   return "unknown";
 }
@@ -44,11 +45,26 @@ std::string_view name(ElementType type) noexcept {
     case ElementType::float32: return "float32";
     case ElementType::float64: return "float64";
     case ElementType::int64: return "int64";
+    case ElementType::int32: return "int32";
+    case ElementType::uint8: return "uint8";
+    case ElementType::int8: return "int8";
+    case ElementType::float16: return "float16";
   }
   return "unknown";
 }
 
-std::size_t element_bytes(ElementType type) noexcept { return type == ElementType::float32 ? 4 : 8; }
+std::size_t element_bytes(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::float64:
+    case ElementType::int64: return 8;
+    case ElementType::float32:
+    case ElementType::int32: return 4;
+    case ElementType::float16: return 2;
+    case ElementType::uint8:
+    case ElementType::int8: return 1;
+  }
+  return 1;
+}
 
 Communicator::Communicator(int rank, int size) : rank_(rank), size_(size), engine_(std::make_unique<Engine>(*this)) {}
 

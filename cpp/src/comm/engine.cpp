@@ -116,9 +116,9 @@ void Engine::launch(const std::shared_ptr<OperationState>& state) {
   drop_done();
 }
 
-Operation Engine::start(Notice notice, std::shared_ptr<const Schedule> schedule, const Payload& payload,
-                        std::string_view words) {
-  return add(notice, words, [&](OperationState& state) { prepare_own(state, std::move(schedule), payload); });
+Operation Engine::start(Notice notice, std::shared_ptr<const Schedule> schedule, const Payload& payload, std::string_view words,
+                        NextStage next) {
+  return add(notice, words, [&](OperationState& state) { prepare_own(state, std::move(schedule), payload, std::move(next)); });
 }
 
 Operation Engine::start_library(Notice notice, const ReduceBuffer& buffer, std::string_view words) {
@@ -129,11 +129,12 @@ Operation Engine::start_empty(Collective collective, std::string_view words) {
   return add({.collective = collective}, words, [](OperationState&) {});
 }
 
-void Engine::prepare_own(OperationState& state, std::shared_ptr<const Schedule> schedule, const Payload& payload) {
+void Engine::prepare_own(OperationState& state, std::shared_ptr<const Schedule> schedule, const Payload& payload,
+                         NextStage next) {
   const std::int64_t segment = Execution::segment_elements(payload, static_cast<std::size_t>(state.notice.segment_bytes));
   state.scratch = borrow(Execution::scratch_bytes(*schedule, payload, segment));
   state.execution = std::make_unique<Execution>(comm_, std::move(schedule), payload, segment, operation_tag(state.number),
-                                                state.scratch.span());
+                                                state.scratch.span(), std::move(next));
 }
 
 void Engine::prepare_library(OperationState& state, const ReduceBuffer& buffer) {

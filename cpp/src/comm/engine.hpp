@@ -69,9 +69,10 @@ class Engine {
   ~Engine();
 
   /// Starts a collective. `notice` says what it is, and `words` how its caller describes the values: both must be the same on
-  /// all ranks (`words` sets notice.called). One rank: nothing to do.
+  /// all ranks (`words` sets notice.called). `next` gives further steps once those of the schedule are done (execution.hpp).
+  /// One rank: nothing to do.
   [[nodiscard]] Operation start(Notice notice, std::shared_ptr<const Schedule> schedule, const Payload& payload,
-                                std::string_view words = {});
+                                std::string_view words = {}, NextStage next = {});
   /// The same by the transport's own allreduce.
   [[nodiscard]] Operation start_library(Notice notice, const ReduceBuffer& buffer, std::string_view words = {});
   /// Starts a collective without values: a barrier, or a service that all ranks then do by further collectives, so that ranks
@@ -105,7 +106,8 @@ class Engine {
   Operation add(const Notice& notice, std::string_view words, Prepare&& prepare);
   template <class Prepare>
   Operation add_agreed(const Ballot& agreed, Prepare&& prepare);
-  void prepare_own(OperationState& state, std::shared_ptr<const Schedule> schedule, const Payload& payload);
+  void prepare_own(OperationState& state, std::shared_ptr<const Schedule> schedule, const Payload& payload,
+                   NextStage next = {});
   void prepare_library(OperationState& state, const ReduceBuffer& buffer);
   void launch(const std::shared_ptr<OperationState>& state);
   void require_sound() const;

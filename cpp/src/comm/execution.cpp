@@ -36,14 +36,15 @@ std::int64_t parts(const Step& step, std::int64_t segment) {
 }  // namespace
 
 Execution::Execution(Communicator& comm, std::shared_ptr<const Schedule> schedule, const Payload& payload, std::int64_t segment,
-                     int tag, std::span<std::byte> scratch)
+                     int tag, std::span<std::byte> scratch, NextStage next)
     : comm_(comm),
       schedule_(std::move(schedule)),
       payload_(payload),
       segment_(segment),
       tag_(tag),
       scratch_(scratch),
-      slot_bytes_(scratch.size() / (payload.wire == Wire::bf16 ? 2 * kWindow : kWindow) / kAlignment * kAlignment) {}
+      slot_bytes_(scratch.size() / (payload.wire == Wire::bf16 ? 2 * kWindow : kWindow) / kAlignment * kAlignment),
+      next_(std::move(next)) {}
 
 std::int64_t Execution::segment_elements(const Payload& payload, std::size_t segment_bytes) {
   constexpr std::size_t kMost = std::size_t{1} << 40U;  // longer than any array, and sums with it do not overflow
@@ -74,11 +75,32 @@ std::span<std::byte> Execution::values(const Range& range) const {
           static_cast<std::size_t>(length(range)) * payload_.element_bytes};
 }
 
+std::span<const std::byte> Execution::sent_values(const Range& range) const {
+  if (payload_.source == nullptr) return values(range);
+  return {payload_.source + static_cast<std::size_t>(range.begin) * payload_.element_bytes,
+          static_cast<std::size_t>(length(range)) * payload_.element_bytes};
+}
+
 std::span<float> Execution::floats(const Range& range) const {
   return {reinterpret_cast<float*>(payload_.data) + range.begin, static_cast<std::size_t>(length(range))};
 }
 
 bool Execution::advance() {
+  bool moved = advance_stage();
+  while (stage_done() && next_) {
+    Stage stage = std::exchange(next_, {})();
+    schedule_ = std::move(stage.schedule);
+    payload_ = stage.payload;
+    segment_ = stage.segment;
+    next_step_ = 0;
+    next_part_ = 0;
+    advance_stage();
+    moved = true;
+  }
+  return moved;
+}
+
+bool Execution::advance_stage() {
   bool moved = false;
   for (bool again = true; again;) {
     again = fill();
@@ -117,6 +139,7 @@ bool Execution::fill() {
 
 /// Whether no segment before `number` has still to write into the range, or (also_sent) to read from it.
 bool Execution::untouched_before(std::int64_t number, const Range& range, bool also_sent) {
+  if (payload_.source != nullptr) return true;
   for (std::int64_t earlier = head_; earlier < number; ++earlier) {
     const Segment& other = segment(earlier);
     if (other.step.receive_from != kNobody && overlap(other.step.received, range)) return false;
@@ -135,7 +158,7 @@ bool Execution::has_left(Departure& departure) {
 
 /// Whether all messages that were sent from the range have left it. A narrow wire sends copies.
 bool Execution::is_free(const Range& range) {
-  if (narrow()) return true;
+  if (narrow() || payload_.source != nullptr) return true;
   return std::ranges::all_of(departures_, [&](Departure& departure) {
     return !departure.request || !overlap(departure.range, range) || has_left(departure);
   });
@@ -151,7 +174,7 @@ bool Execution::depart() {
     // An empty message is a signal: that all before it has happened.
     if (empty(step.sent) && number != head_) return false;
     if (!untouched_before(number, step.sent, rounds) || !has_left(departure)) return false;
-    std::span<const std::byte> message = values(step.sent);
+    std::span<const std::byte> message = sent_values(step.sent);
     if (narrow()) {
       const std::span<std::byte> staging = slot(kWindow + static_cast<std::size_t>(number) % kWindow, step.sent);
       auto* const words = reinterpret_cast<std::uint16_t*>(staging.data());

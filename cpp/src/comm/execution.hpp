@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +21,9 @@ namespace floodtide::comm {
 /// The array that a schedule moves, and how.
 struct Payload {
   std::byte* data = nullptr;
+  /// Another array that the steps' `sent` ranges are of, so that what is sent and what arrives never meet; null: they are of
+  /// `data`. For schedules that neither reduce nor pass anything on.
+  const std::byte* source = nullptr;
   std::size_t element_bytes = 1;
   ElementType type = ElementType::float32;  ///< for reductions
   ReduceOp op = ReduceOp::sum;
@@ -28,11 +32,21 @@ struct Payload {
   [[nodiscard]] std::size_t wire_bytes() const noexcept { return wire == Wire::bf16 ? 2 : element_bytes; }
 };
 
+/// Steps that are known only when those before them are done, because what those brought says how many and how long. In place:
+/// they need no scratch.
+struct Stage {
+  std::shared_ptr<const Schedule> schedule;
+  Payload payload;
+  std::int64_t segment = 1;  ///< elements
+};
+using NextStage = std::function<Stage()>;
+
 class Execution {
  public:
-  /// `scratch` has at least scratch_bytes(...) bytes; it and the payload's array live as long as the execution.
+  /// `scratch` has at least scratch_bytes(...) bytes; it and the payload's array live as long as the execution. `next` may be
+  /// empty; it is called once, without the interpreter's lock, by the thread that drives the execution.
   Execution(Communicator& comm, std::shared_ptr<const Schedule> schedule, const Payload& payload, std::int64_t segment, int tag,
-            std::span<std::byte> scratch);
+            std::span<std::byte> scratch, NextStage next = {});
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
   Execution(Execution&&) = delete;
@@ -45,7 +59,7 @@ class Execution {
 
   /// Does what can be done without waiting. True if something moved. Throws Error(communication).
   bool advance();
-  [[nodiscard]] bool done() const { return head_ == tail_ && all_planned() && departing_ == 0; }
+  [[nodiscard]] bool done() const { return stage_done() && !next_; }
   /// "step 3 of 6, waiting for rank 2"
   [[nodiscard]] std::string position() const;
 
@@ -63,6 +77,7 @@ class Execution {
     std::unique_ptr<Request> request;
   };
 
+  [[nodiscard]] bool stage_done() const { return head_ == tail_ && all_planned() && departing_ == 0; }
   [[nodiscard]] bool all_planned() const { return next_step_ == schedule_->steps.size(); }
   [[nodiscard]] bool narrow() const { return payload_.wire != Wire::native; }
   [[nodiscard]] bool lands_in_place(const Step& step) const { return !step.reduce && !narrow(); }
@@ -70,8 +85,10 @@ class Execution {
   [[nodiscard]] std::span<std::byte> slot(std::size_t index, const Range& range);
   [[nodiscard]] std::span<std::byte> landing(std::int64_t number, const Range& range);
   [[nodiscard]] std::span<std::byte> values(const Range& range) const;
+  [[nodiscard]] std::span<const std::byte> sent_values(const Range& range) const;
   [[nodiscard]] std::span<float> floats(const Range& range) const;
 
+  bool advance_stage();
   bool fill();
   bool depart();
   bool expect();
@@ -88,6 +105,7 @@ class Execution {
   int tag_;
   std::span<std::byte> scratch_;
   std::size_t slot_bytes_;
+  NextStage next_;  // outlives the messages below: it owns what they are about
   std::array<Segment, kWindow> window_;
   std::array<Departure, kWindow> departures_;  // by number modulo kWindow
   int departing_ = 0;

@@ -147,6 +147,30 @@ class MpiRequest final : public Request {
   std::size_t next_ = 0;
 };
 
+int library_type(ElementType type) {
+  switch (type) {
+    case ElementType::float32: return kFloodtideMpiFloat32;
+    case ElementType::float64: return kFloodtideMpiFloat64;
+    case ElementType::int64: return kFloodtideMpiInt64;
+    case ElementType::int32: return kFloodtideMpiInt32;
+    case ElementType::uint8:  // sums that overflow are limited to the type by some libraries (open-mpi/ompi#8045), ours wrap
+    case ElementType::int8:
+    case ElementType::float16: break;
+  }
+  raise(ErrorCode::unsupported, "allreduce 'mpi': MPI libraries have no ", name(type),
+        " that all of them reduce alike; use 'ring'");
+}
+
+int library_operation(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum: return kFloodtideMpiSum;
+    case ReduceOp::min: return kFloodtideMpiMin;
+    case ReduceOp::max: return kFloodtideMpiMax;
+    case ReduceOp::product: return kFloodtideMpiProduct;
+  }
+  raise(ErrorCode::internal, "allreduce 'mpi': unknown operation");
+}
+
 class MpiCommunicator final : public Communicator {
  public:
   struct Opened {
@@ -232,12 +256,11 @@ class MpiCommunicator final : public Communicator {
   /// Calls body(part, type, operation) for parts that an int can count.
   template <class Body>
   void for_library_parts(const ReduceBuffer& buffer, ReduceOp op, Body&& body) const {
-    constexpr int kTypes[] = {kFloodtideMpiFloat32, kFloodtideMpiFloat64, kFloodtideMpiInt64};
-    constexpr int kOps[] = {kFloodtideMpiSum, kFloodtideMpiMin, kFloodtideMpiMax};
+    const int type = library_type(buffer.type);
+    const int operation = library_operation(op);
     const auto limit = static_cast<std::int64_t>(max_message_bytes_ / element_bytes(buffer.type));
     for (std::int64_t first = 0; first < buffer.count; first += limit) {
-      body(buffer.part(first, std::min(limit, buffer.count - first)), kTypes[static_cast<int>(buffer.type)],
-           kOps[static_cast<int>(op)]);
+      body(buffer.part(first, std::min(limit, buffer.count - first)), type, operation);
     }
   }
 

@@ -19,6 +19,7 @@ std::string_view name(Collective collective) {
     case Collective::lengths: return "allgather";
     case Collective::measure: return "measurement of allreduce algorithms";
     case Collective::locate: return "exchange of node names";
+    case Collective::alltoall: return "alltoall";
     case Collective::join: return "join";
   }
   return "unknown collective";
@@ -34,7 +35,8 @@ std::string values_of(const Notice& notice) {
     case Collective::allreduce:
     case Collective::reduce_scatter: return str_cat(name(notice.op), " of ", notice.count, " ", name(notice.type));
     case Collective::broadcast: return str_cat(notice.count, " bytes from rank ", notice.root);
-    case Collective::allgather: return str_cat(notice.count, " bytes");
+    case Collective::allgather: return notice.count < 0 ? "of any lengths" : str_cat(notice.count, " bytes");
+    case Collective::alltoall:
     case Collective::lengths: return "of any lengths";
     default: return "";
   }

@@ -22,7 +22,8 @@ enum class Collective : std::int32_t {
   lengths,  ///< the first half of an allgather of bytes: how many each rank brings
   measure,  ///< of the table behind "auto", by further collectives
   locate,   ///< of the ranks' nodes, by further collectives
-  join,     ///< never compared: takes part in whatever the others start
+  alltoall,
+  join,  ///< never compared: takes part in whatever the others start
 };
 
 /// Travels as it is: all ranks of a job are the same program. 56 bytes without holes, compared as a whole.
@@ -33,7 +34,7 @@ struct Notice {
   ReduceOp op = ReduceOp::sum;
   Wire wire = Wire::native;
   std::int32_t root = -1;  ///< of a broadcast
-  std::int64_t count = 0;  ///< elements; bytes for broadcast and allgather
+  std::int64_t count = 0;  ///< elements; bytes for broadcast and allgather; -1 where each rank has its own
   std::int64_t segment_bytes = 0;
   std::int64_t blocks = 0;  ///< a hash of where they begin
   std::int64_t called = 0;  ///< a hash of the caller's words for its values (shape, type, operation); 0 without any

@@ -18,4 +18,9 @@ namespace floodtide::comm {
 /// d.
 [[nodiscard]] Schedule binomial_tree(const Communicator& comm, std::int64_t bytes, int root);
 
+/// An alltoall: in step s rank r sends its block for rank r + s and takes in that of rank r - s, so that no two send to one at
+/// a time. `sent` are blocks of the payload's source, `received` those of its data. A rank's block for itself does not travel.
+[[nodiscard]] Schedule pairwise(const Communicator& comm, std::span<const std::int64_t> sent,
+                                std::span<const std::int64_t> received);
+
 }  // namespace floodtide::comm

@@ -20,7 +20,7 @@ using comm::ReduceOp;
 
 template <class T>
 void check_allreduce_of(Communicator& comm, bool has_library_allreduce, std::int64_t length, std::size_t segment_bytes,
-                        std::initializer_list<ReduceOp> ops = {ReduceOp::sum, ReduceOp::min, ReduceOp::max},
+                        std::initializer_list<ReduceOp> ops = {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product},
                         Part part = Part::all) {
   for (const comm::AllreduceRow& row : comm::allreduce_rows()) {
     if (!runs_on(row, comm, has_library_allreduce)) continue;
@@ -28,7 +28,7 @@ void check_allreduce_of(Communicator& comm, bool has_library_allreduce, std::int
       const std::string what =
           str_cat(row.name, " ", comm::name(op), " of ", length, " x ", sizeof(T), " bytes on ", comm.size(), " ranks");
       std::vector<T> values = values_of<T>(comm.rank(), length);
-      comm::allreduce(comm, std::span(values), op, row.name, segment_bytes);
+      comm::allreduce(comm, buffer_of(values), op, {.algorithm = row.name, .segment_bytes = segment_bytes});
       expect_reduced<T>(comm, values, op, what, part);
       expect_same_bits_everywhere<T>(comm, values, what);
     }
@@ -76,6 +76,47 @@ void check_narrow_wire_of(Communicator& comm, const comm::AllreduceRow& row, std
   expect_same_bits_everywhere<float>(comm, values, what);
 }
 
+comm::ReduceBuffer half_buffer(std::vector<std::uint16_t>& halves) {
+  return {std::as_writable_bytes(std::span(halves)).data(), std::ssize(halves), comm::ElementType::float16};
+}
+
+void check_half_allreduce_of(Communicator& comm, std::string_view algorithm, std::int64_t length, ReduceOp op) {
+  const std::string what = str_cat(algorithm, " ", comm::name(op), " of ", length, " float16 on ", comm.size(), " ranks");
+  // 0.5 to 1.5 in steps of 2^-11 or 2^-10, of both signs: products neither overflow nor vanish.
+  const auto half_of = [](int rank, std::int64_t i) {
+    const auto bits = static_cast<std::uint64_t>(i * 31 + 7 * rank + 1) * 0x9E3779B97F4A7C15U;
+    return static_cast<std::uint16_t>((0x3800U + (bits >> 54U) % 0x600U) | (bits >> 20U & 0x8000U));
+  };
+  std::vector<std::uint16_t> halves(static_cast<std::size_t>(length));
+  for (std::int64_t i = 0; i < length; ++i) halves[static_cast<std::size_t>(i)] = half_of(comm.rank(), i);
+  comm::allreduce(comm, half_buffer(halves), op, {.algorithm = algorithm, .segment_bytes = kSmallSegmentBytes});
+  for (std::int64_t i = 0; i < length; ++i) {
+    double sum = 0;
+    double product = 1;
+    double magnitude = 0;
+    double least = 2;
+    double most = -2;
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      const double x = half_value(half_of(rank, i));
+      sum += x;
+      magnitude += std::abs(x);
+      product *= x;
+      least = std::min(least, x);
+      most = std::max(most, x);
+    }
+    const double got = half_value(halves[static_cast<std::size_t>(i)]);
+    // Every operation rounds once to 11 bits (by 2^-11 of its result at most), however it is ordered.
+    const double growth = std::pow(1 + std::ldexp(1.0, -11), comm.size() - 1) - 1;
+    const double exact = op == ReduceOp::sum       ? sum
+                         : op == ReduceOp::product ? product  // down to 2^-8 on 8 ranks: not subnormal
+                         : op == ReduceOp::min     ? least
+                                                   : most;
+    const double bound = op == ReduceOp::sum ? growth * magnitude : op == ReduceOp::product ? growth * std::abs(product) : 0;
+    ASSERT_LE(std::abs(got - exact), bound) << what << ", element " << i;
+  }
+  expect_same_bits_everywhere<std::uint16_t>(comm, halves, what);
+}
+
 }  // namespace
 
 void check_allreduce(Communicator& comm, bool has_library_allreduce) {
@@ -85,11 +126,33 @@ void check_allreduce(Communicator& comm, bool has_library_allreduce) {
     check_allreduce_of<double>(comm, has_library_allreduce, length, kSmallSegmentBytes);
     check_allreduce_of<std::int64_t>(comm, has_library_allreduce, length, kSmallSegmentBytes);
   }
+  for (const std::int64_t length : std::set<std::int64_t>{1, p + 1, 97}) {
+    check_allreduce_of<std::int32_t>(comm, has_library_allreduce, length, kSmallSegmentBytes);
+    check_allreduce_of<std::uint8_t>(comm, comm.size() == 1, length, kSmallSegmentBytes);  // libraries have none
+    check_allreduce_of<std::int8_t>(comm, comm.size() == 1, length, kSmallSegmentBytes);
+  }
   check_allreduce_of<float>(comm, has_library_allreduce, kFfnParameters, comm::kDefaultSegmentBytes, {ReduceOp::sum});
   for (const std::size_t segment_bytes : {std::size_t{0}, std::numeric_limits<std::size_t>::max()}) {
     check_allreduce_of<double>(comm, has_library_allreduce, 97, segment_bytes, {ReduceOp::sum});
   }
   check_whole_numbers(comm, has_library_allreduce);
+}
+
+void check_half_allreduce(Communicator& comm, bool has_library_allreduce) {
+  for (const comm::AllreduceRow& row : comm::allreduce_rows()) {
+    if (row.schedule == nullptr) continue;
+    for (const std::int64_t length : {0, 1, 97}) {
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max}) {
+        check_half_allreduce_of(comm, row.name, length, op);
+      }
+    }
+  }
+  if (!has_library_allreduce || comm.size() == 1) return;
+  std::vector<std::uint16_t> halves(3);
+  const std::string message =
+      error_of([&] { comm::allreduce(comm, half_buffer(halves), ReduceOp::sum, {.algorithm = "mpi"}); });
+  EXPECT_NE(message.find("MPI libraries have no float16 that all of them reduce alike"), std::string::npos) << message;
+  comm.barrier();  // every rank has refused it before anything was sent
 }
 
 void check_long_allreduce(Communicator& comm, bool has_library_allreduce) {

@@ -7,10 +7,12 @@
 
 namespace floodtide::test {
 
-/// Every algorithm that the transport has x float, double, int64 x sum, min, max x lengths from 0 over the number of ranks and
-/// primes, in many segments, and 472,353 floats, against sums in a wider type; and all ranks hold the same bits. Sums of whole
-/// numbers are exact.
+/// Every algorithm that the transport has x element types but float16 x sum, min, max, product x lengths from 0 over the number
+/// of ranks and primes, in many segments, and 472,353 floats, against sums in a wider type; and all ranks hold the same bits.
+/// Sums of whole numbers are exact.
 void check_allreduce(comm::Communicator& comm, bool has_library_allreduce);
+/// The same of float16, against doubles; the library has none, and says so on every rank.
+void check_half_allreduce(comm::Communicator& comm, bool has_library_allreduce);
 /// Five million floats and 1,000,003 (a prime) doubles and int64 by every algorithm.
 void check_long_allreduce(comm::Communicator& comm, bool has_library_allreduce);
 /// bf16 on the wire: errors within the bound of as many roundings as the algorithm makes, all ranks the same bits, and exactly
@@ -43,6 +45,10 @@ void check_messages(comm::Communicator& comm);
 void check_broadcast(comm::Communicator& comm);
 /// Lengths that differ by rank, and some that are zero.
 void check_allgather(comm::Communicator& comm);
+/// Allgather and alltoall of items that only their senders know: uneven, empty, without bytes; many in flight.
+void check_exchanges(comm::Communicator& comm);
+/// Wrong splits, problems and kinds that differ are one error on all ranks, after which the communicator works.
+void check_refused_exchanges(comm::Communicator& comm);
 /// Nobody leaves before the last one has come.
 void check_barrier(comm::Communicator& comm);
 /// Even and odd ranks apart, in reversed order.

@@ -25,8 +25,11 @@ T value(int rank, std::int64_t i) {
   const auto bits =
       (static_cast<std::uint64_t>(i) * 2654435761U + static_cast<std::uint64_t>(rank) * 40503U) * 0x9E3779B97F4A7C15U;
   const auto small = static_cast<std::int64_t>(bits >> 40U) - (1 << 23);  // 24 bits, signed
-  if constexpr (std::is_integral_v<T>) return small;
-  return static_cast<T>(small) / T{1000};
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(small);  // of narrow types: the lowest bits
+  } else {
+    return static_cast<T>(small) / T{1000};
+  }
 }
 
 /// Which elements a rank looks at.
@@ -42,21 +45,35 @@ void expect_reduced(const comm::Communicator& comm, std::span<const T> values, c
   for (std::int64_t i = own ? comm.rank() : 0; i < std::ssize(values); i += own ? comm.size() : 1) {
     long double sum = 0;
     long double magnitude = 0;
+    long double product = 1;
+    std::uint64_t wrapped_sum = 0;
+    std::uint64_t wrapped_product = 1;
     T smallest = std::numeric_limits<T>::max();
     T largest = std::numeric_limits<T>::lowest();
     for (int rank = 0; rank < comm.size(); ++rank) {
       const T x = value<T>(rank, i);
       sum += static_cast<long double>(x);
       magnitude += std::abs(static_cast<long double>(x));
+      product *= static_cast<long double>(x);
+      if constexpr (std::is_integral_v<T>) {
+        wrapped_sum += static_cast<std::uint64_t>(x);
+        wrapped_product *= static_cast<std::uint64_t>(x);
+      }
       smallest = std::min(smallest, x);
       largest = std::max(largest, x);
     }
     const T got = values[static_cast<std::size_t>(i)];
-    if (op == comm::ReduceOp::sum) {
-      // Each of the N - 1 additions rounds by at most eps / 2 of a partial sum, which is at most `magnitude` (1 + eps)^N.
+    const bool sums = op == comm::ReduceOp::sum;
+    if (std::is_integral_v<T> && (sums || op == comm::ReduceOp::product)) {
+      ASSERT_EQ(got, static_cast<T>(sums ? wrapped_sum : wrapped_product)) << what << ", element " << i;
+    } else if (op == comm::ReduceOp::product) {
+      // Each of the N - 1 products rounds by at most eps / 2 of itself.
       const long double bound =
-          std::is_integral_v<T> ? 0.0L
-                                : (comm.size() - 1) * static_cast<long double>(std::numeric_limits<T>::epsilon()) * magnitude;
+          (comm.size() - 1) * static_cast<long double>(std::numeric_limits<T>::epsilon()) * std::abs(product);
+      ASSERT_LE(std::abs(static_cast<long double>(got) - product), bound) << what << ", element " << i;
+    } else if (sums) {
+      // Each of the N - 1 additions rounds by at most eps / 2 of a partial sum, which is at most `magnitude` (1 + eps)^N.
+      const long double bound = (comm.size() - 1) * static_cast<long double>(std::numeric_limits<T>::epsilon()) * magnitude;
       ASSERT_LE(std::abs(static_cast<long double>(got) - sum), bound) << what << ", element " << i;
     } else {
       ASSERT_EQ(got, op == comm::ReduceOp::min ? smallest : largest) << what << ", element " << i;
@@ -80,8 +97,28 @@ std::vector<T> values_of(int rank, std::int64_t length) {
   return values;
 }
 
-inline comm::ReduceBuffer buffer_of(std::span<float> values) {
-  return {std::as_writable_bytes(values).data(), static_cast<std::int64_t>(values.size()), comm::ElementType::float32};
+template <class T>
+constexpr comm::ElementType element_type() {
+  if (std::is_same_v<T, float>) return comm::ElementType::float32;
+  if (std::is_same_v<T, double>) return comm::ElementType::float64;
+  if (std::is_same_v<T, std::int64_t>) return comm::ElementType::int64;
+  if (std::is_same_v<T, std::int32_t>) return comm::ElementType::int32;
+  if (std::is_same_v<T, std::uint8_t>) return comm::ElementType::uint8;
+  return comm::ElementType::int8;
+}
+
+template <class T>
+comm::ReduceBuffer buffer_of(std::vector<T>& values) {
+  return {std::as_writable_bytes(std::span(values)).data(), std::ssize(values), element_type<T>()};
+}
+
+/// What the bits of a float16 mean, by the definition of the format.
+inline double half_value(std::uint16_t half) {
+  const int exponent = half >> 10U & 0x1F;
+  const int fraction = half & 0x3FF;
+  const double sign = (half & 0x8000U) != 0 ? -1.0 : 1.0;
+  if (exponent == 31) return fraction == 0 ? sign * std::numeric_limits<double>::infinity() : std::nan("");
+  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
 }
 
 /// What a call throws; a failure if nothing.

@@ -35,8 +35,11 @@ class Request {
   virtual void wait() = 0;
 };
 
-enum class ReduceOp { sum, min, max };
-enum class ElementType { float32, float64, int64 };
+enum class ReduceOp { sum, min, max, product };
+/// What reductions know. float16 is IEEE binary16; a reduction of it computes in float32 and rounds each result.
+enum class ElementType { float32, float64, int64, int32, uint8, int8, float16 };
+inline constexpr int kReduceOps = 4;
+inline constexpr int kElementTypes = 7;
 
 [[nodiscard]] std::string_view name(ReduceOp op) noexcept;
 [[nodiscard]] std::string_view name(ElementType type) noexcept;

@@ -32,7 +32,8 @@ Wire wire_named(std::string_view name) {
 
 Operation start_allreduce(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, const AllreduceOptions& options) {
   require_wire("allreduce", options.wire, buffer.type);
-  const Payload payload{buffer.data, element_bytes(buffer.type), buffer.type, op, options.wire};
+  const Payload payload{
+      .data = buffer.data, .element_bytes = element_bytes(buffer.type), .type = buffer.type, .op = op, .wire = options.wire};
   const AllreduceRow& row = choose(comm, options, buffer.count * static_cast<std::int64_t>(payload.wire_bytes()));
   FLOODTIDE_REQUIRE(options.wire == Wire::native || row.schedule != nullptr, invalid_argument, "allreduce: the algorithm ",
                     row.name, " has no wire format ", name(options.wire));

@@ -97,8 +97,8 @@ int receive(FloodtideMpiComm* comm, int from, int tag, void* out_data, int bytes
   return 0;
 }
 
-const MPI_Datatype kTypes[] = {MPI_FLOAT, MPI_DOUBLE, MPI_INT64_T};
-const MPI_Op kOps[] = {MPI_SUM, MPI_MIN, MPI_MAX};
+const MPI_Datatype kTypes[] = {MPI_FLOAT, MPI_DOUBLE, MPI_INT64_T, MPI_INT32_T};
+const MPI_Op kOps[] = {MPI_SUM, MPI_MIN, MPI_MAX, MPI_PROD};
 
 int allreduce(FloodtideMpiComm* comm, void* inout_data, int count, int type, int op, FloodtideMpiRequest** out_request,
               char* out_message) {

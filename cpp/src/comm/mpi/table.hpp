@@ -9,10 +9,10 @@
 extern "C" {
 
 /// Changes with every change of FloodtideMpiTable; the core refuses a plug-in of another version.
-enum { kFloodtideMpiTableVersion = 3, kFloodtideMpiMessageBytes = 1024 };
+enum { kFloodtideMpiTableVersion = 4, kFloodtideMpiMessageBytes = 1024 };
 
-enum FloodtideMpiType { kFloodtideMpiFloat32, kFloodtideMpiFloat64, kFloodtideMpiInt64 };
-enum FloodtideMpiOp { kFloodtideMpiSum, kFloodtideMpiMin, kFloodtideMpiMax };
+enum FloodtideMpiType { kFloodtideMpiFloat32, kFloodtideMpiFloat64, kFloodtideMpiInt64, kFloodtideMpiInt32 };
+enum FloodtideMpiOp { kFloodtideMpiSum, kFloodtideMpiMin, kFloodtideMpiMax, kFloodtideMpiProduct };
 
 struct FloodtideMpiComm;     // a communicator of the plug-in's own
 struct FloodtideMpiRequest;  // a message or reduction under way

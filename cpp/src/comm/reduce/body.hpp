@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "comm/reduce/half.hpp"
 #include "comm/reduce/loops.hpp"
 
 namespace floodtide::comm {
@@ -23,13 +24,49 @@ struct Maximum {
     return (first > second || first != first) ? first : second;
   }
 };
+/// The unsigned type in which a type's sums and products are made: they wrap around, where the signed type's would be
+/// undefined. Void for floating point.
+template <class T>
+struct Wrapping {
+  using type = void;
+};
+template <>
+struct Wrapping<std::int64_t> {
+  using type = std::uint64_t;
+};
+template <>
+struct Wrapping<std::int32_t> {
+  using type = std::uint32_t;
+};
+template <>
+struct Wrapping<std::uint8_t> {
+  using type = std::uint32_t;
+};
+template <>
+struct Wrapping<std::int8_t> {
+  using type = std::uint32_t;
+};
+
 struct Sum {
   template <class T>
   static T combine(T first, T second) {
-    return first + second;
+    using Unsigned = typename Wrapping<T>::type;
+    if constexpr (__is_same(Unsigned, void)) {
+      return first + second;
+    } else {
+      return static_cast<T>(static_cast<Unsigned>(first) + static_cast<Unsigned>(second));
+    }
   }
-  static std::int64_t combine(std::int64_t first, std::int64_t second) {  // unsigned: defined when it overflows
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(second));
+};
+struct Product {
+  template <class T>
+  static T combine(T first, T second) {
+    using Unsigned = typename Wrapping<T>::type;
+    if constexpr (__is_same(Unsigned, void)) {
+      return first * second;
+    } else {
+      return static_cast<T>(static_cast<Unsigned>(first) * static_cast<Unsigned>(second));
+    }
   }
 };
 
@@ -62,6 +99,23 @@ void reduce_bf16(float* __restrict inout, const std::uint16_t* __restrict other,
   }
 }
 
+/// binary16 by way of float32, in blocks that stay in the first cache.
+template <class Operation>
+void reduce_half(void* inout, const void* other, std::int64_t count, bool other_first) {
+  constexpr std::int64_t kBlock = 256;
+  float mine[kBlock];
+  float theirs[kBlock];
+  auto* const halves = static_cast<std::uint16_t*>(inout);
+  const auto* const others = static_cast<const std::uint16_t*>(other);
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t length = count - begin < kBlock ? count - begin : kBlock;
+    decode_half(halves + begin, length, mine);
+    decode_half(others + begin, length, theirs);
+    reduce<Operation, float>(mine, theirs, length, other_first);
+    encode_half(mine, length, halves + begin);
+  }
+}
+
 inline void encode(const float* __restrict values, std::int64_t count, std::uint16_t* __restrict out_words) {
   for (std::int64_t i = 0; i < count; ++i) out_words[i] = static_cast<std::uint16_t>(rounded_bits(values[i]) >> 16U);
 }
@@ -78,13 +132,34 @@ inline void decode(const std::uint16_t* __restrict words, std::int64_t count, fl
   for (std::int64_t i = 0; i < count; ++i) out_values[i] = from_bf16(words[i]);
 }
 
-constexpr ReduceLoops kLoops = {{{&reduce<Sum, float>, &reduce<Minimum, float>, &reduce<Maximum, float>},
-                                 {&reduce<Sum, double>, &reduce<Minimum, double>, &reduce<Maximum, double>},
-                                 {&reduce<Sum, std::int64_t>, &reduce<Minimum, std::int64_t>, &reduce<Maximum, std::int64_t>}},
-                                {&reduce_bf16<Sum>, &reduce_bf16<Minimum>, &reduce_bf16<Maximum>},
-                                &encode,
-                                &encode_and_round,
-                                &decode};
+template <class T>
+constexpr void fill(void (*(&row)[4])(void*, const void*, std::int64_t, bool)) {
+  row[0] = &reduce<Sum, T>;
+  row[1] = &reduce<Minimum, T>;
+  row[2] = &reduce<Maximum, T>;
+  row[3] = &reduce<Product, T>;
+}
+
+constexpr ReduceLoops make_loops() {
+  ReduceLoops loops = {{},
+                       {&reduce_bf16<Sum>, &reduce_bf16<Minimum>, &reduce_bf16<Maximum>, &reduce_bf16<Product>},
+                       &encode,
+                       &encode_and_round,
+                       &decode};
+  fill<float>(loops.reduce[0]);
+  fill<double>(loops.reduce[1]);
+  fill<std::int64_t>(loops.reduce[2]);
+  fill<std::int32_t>(loops.reduce[3]);
+  fill<std::uint8_t>(loops.reduce[4]);
+  fill<std::int8_t>(loops.reduce[5]);
+  loops.reduce[6][0] = &reduce_half<Sum>;
+  loops.reduce[6][1] = &reduce_half<Minimum>;
+  loops.reduce[6][2] = &reduce_half<Maximum>;
+  loops.reduce[6][3] = &reduce_half<Product>;
+  return loops;
+}
+
+constexpr ReduceLoops kLoops = make_loops();
 
 }  // namespace
 }  // namespace floodtide::comm

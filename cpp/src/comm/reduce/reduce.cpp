@@ -2,6 +2,9 @@
 #include "comm/reduce/reduce.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "comm/reduce/loops.hpp"
 #include "floodtide/base/isa.hpp"
@@ -12,6 +15,8 @@ namespace {
 
 /// FLOODTIDE_ISA caps the level, as it does for kernels.
 const ReduceLoops& loops() {
+  static_assert(std::extent_v<decltype(ReduceLoops::reduce), 0> == kElementTypes);
+  static_assert(std::extent_v<decltype(ReduceLoops::reduce), 1> == kReduceOps);
 #if defined(__x86_64__)
   switch (active_isa()) {
     case Isa::avx512: return kReduceAvx512;
@@ -38,7 +43,44 @@ void by_lines(std::span<const float> values, const Loop& loop) {
   by_lines(values.data(), sizeof(float), static_cast<std::int64_t>(values.size()), loop);
 }
 
+template <class T>
+T neutral(ReduceOp op) {
+  using Limits = std::numeric_limits<T>;
+  if (op == ReduceOp::sum) return T{0};
+  if (op == ReduceOp::product) return T{1};
+  if constexpr (Limits::has_infinity) return op == ReduceOp::min ? Limits::infinity() : -Limits::infinity();
+  return op == ReduceOp::min ? Limits::max() : Limits::lowest();
+}
+
+std::uint16_t neutral_half(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum: return 0x0000U;
+    case ReduceOp::product: return 0x3C00U;
+    case ReduceOp::min: return 0x7C00U;  // infinity
+    case ReduceOp::max: return 0xFC00U;
+  }
+  return 0;
+}
+
+template <class T>
+void fill(const ReduceBuffer& out, T value) {
+  for (std::int64_t i = 0; i < out.count; ++i)
+    std::memcpy(out.data + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+}
+
 }  // namespace
+
+void fill_neutral(const ReduceBuffer& out, ReduceOp op) {
+  switch (out.type) {
+    case ElementType::float32: return fill(out, neutral<float>(op));
+    case ElementType::float64: return fill(out, neutral<double>(op));
+    case ElementType::int64: return fill(out, neutral<std::int64_t>(op));
+    case ElementType::int32: return fill(out, neutral<std::int32_t>(op));
+    case ElementType::uint8: return fill(out, neutral<std::uint8_t>(op));
+    case ElementType::int8: return fill(out, neutral<std::int8_t>(op));
+    case ElementType::float16: return fill(out, neutral_half(op));
+  }
+}
 
 void reduce_into(const ReduceBuffer& inout, const std::byte* other, ReduceOp op, bool other_first) {
   const auto reduce = loops().reduce[static_cast<int>(inout.type)][static_cast<int>(op)];

@@ -13,12 +13,15 @@
 #include <vector>
 
 #include "floodtide/base/isa.hpp"
+#include "support/collective_values.hpp"
 
 namespace floodtide {
 namespace {
 
 using comm::ElementType;
 using comm::ReduceOp;
+
+constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product};
 
 /// Runs a body at every level that the processor has.
 template <class Body>
@@ -95,14 +98,13 @@ TEST(Bf16, KeepsNan) {
 
 template <class T>
 T expected(ReduceOp op, T first, T second) {
-  if (op == ReduceOp::sum) {
-    if constexpr (std::is_integral_v<T>) {
-      T sum{};
-      static_cast<void>(__builtin_add_overflow(first, second, &sum));
-      return sum;
-    } else {
-      return first + second;
-    }
+  if constexpr (std::is_integral_v<T>) {
+    T result{};
+    if (op == ReduceOp::sum) return static_cast<void>(__builtin_add_overflow(first, second, &result)), result;
+    if (op == ReduceOp::product) return static_cast<void>(__builtin_mul_overflow(first, second, &result)), result;
+  } else {
+    if (op == ReduceOp::sum) return first + second;
+    if (op == ReduceOp::product) return first * second;
   }
   if (first != first) return first;
   return (op == ReduceOp::min ? first < second : first > second) ? first : second;
@@ -110,7 +112,7 @@ T expected(ReduceOp op, T first, T second) {
 
 template <class T>
 void check_reduce(ElementType type, const std::vector<T>& mine, const std::vector<T>& theirs, const std::string& level) {
-  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max}) {
+  for (const ReduceOp op : kAllOps) {
     for (const bool other_first : {false, true}) {
       std::vector<T> inout = mine;
       comm::reduce_into({reinterpret_cast<std::byte*>(inout.data()), static_cast<std::int64_t>(inout.size()), type},
@@ -124,6 +126,16 @@ void check_reduce(ElementType type, const std::vector<T>& mine, const std::vecto
   }
 }
 
+template <class T>
+void check_reduce_of_integers(ElementType type, std::size_t count, const std::string& level) {
+  std::mt19937_64 random(count);
+  std::vector<T> mine(count);
+  std::vector<T> theirs(count);
+  for (auto& value : mine) value = static_cast<T>(random());
+  for (auto& value : theirs) value = static_cast<T>(random());
+  check_reduce<T>(type, mine, theirs, level);
+}
+
 TEST(Reduce, GivesTheSameBitsAtEveryLevel) {
   at_every_level([](const std::string& level) {
     for (const std::size_t count : {0U, 1U, 7U, 8U, 9U, 4099U}) {
@@ -134,14 +146,92 @@ TEST(Reduce, GivesTheSameBitsAtEveryLevel) {
       if (count > 8) theirs[0] = -mine[0];  // zeros of both signs
       check_reduce<float>(ElementType::float32, mine, theirs, level);
       check_reduce<double>(ElementType::float64, {mine.begin(), mine.end()}, {theirs.begin(), theirs.end()}, level);
-      std::mt19937_64 random(count);
-      std::vector<std::int64_t> integers(count);
-      std::vector<std::int64_t> others(count);
-      for (auto& value : integers) value = static_cast<std::int64_t>(random());
-      for (auto& value : others) value = static_cast<std::int64_t>(random());
-      check_reduce<std::int64_t>(ElementType::int64, integers, others, level);
+      check_reduce_of_integers<std::int64_t>(ElementType::int64, count, level);
+      check_reduce_of_integers<std::int32_t>(ElementType::int32, count, level);
+      check_reduce_of_integers<std::uint8_t>(ElementType::uint8, count, level);
+      check_reduce_of_integers<std::int8_t>(ElementType::int8, count, level);
     }
   });
+}
+
+/// The float16 nearest to a value, ties to even: by search among all of them.
+std::uint16_t nearest_half(double value) {
+  if (std::isnan(value)) return 0x7E00;
+  const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const double magnitude = std::abs(value);
+  if (magnitude >= 65520) return sign | 0x7C00U;  // half way from the largest to the number that would follow it
+  std::uint16_t low = 0;                          // the largest that is not above: magnitudes are ordered like their bits
+  for (std::uint16_t bit = 0x4000; bit != 0; bit >>= 1U) {
+    const auto next = static_cast<std::uint16_t>(low | bit);
+    if (next < 0x7C00 && test::half_value(next) <= magnitude) low = next;
+  }
+  if (low == 0x7BFF) return sign | low;
+  const double below = magnitude - test::half_value(low);
+  const double above = test::half_value(static_cast<std::uint16_t>(low + 1)) - magnitude;
+  const bool up = above < below || (above == below && low % 2 == 1);
+  return static_cast<std::uint16_t>(sign | (low + (up ? 1 : 0)));
+}
+
+bool same_half(std::uint16_t a, std::uint16_t b) {
+  const bool both_nan = (a & 0x7FFFU) > 0x7C00U && (b & 0x7FFFU) > 0x7C00U;
+  return a == b || both_nan;
+}
+
+void reduce_halves(std::vector<std::uint16_t>& inout, const std::vector<std::uint16_t>& other, ReduceOp op, bool other_first) {
+  comm::reduce_into({reinterpret_cast<std::byte*>(inout.data()), std::ssize(inout), ElementType::float16},
+                    reinterpret_cast<const std::byte*>(other.data()), op, other_first);
+}
+
+TEST(ReduceHalf, EveryValuePassesUnchangedAtEveryLevel) {
+  at_every_level([](const std::string& level) {
+    std::vector<std::uint16_t> halves(65536);
+    for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
+    const std::vector<std::uint16_t> ones(halves.size(), 0x3C00);
+    std::vector<std::uint16_t> products = halves;
+    reduce_halves(products, ones, ReduceOp::product, false);
+    for (std::size_t i = 0; i < halves.size(); ++i) ASSERT_TRUE(same_half(products[i], halves[i])) << level << " " << i;
+  });
+}
+
+TEST(ReduceHalf, IsTheNearestToTheExactResultAtEveryLevelAndLength) {
+  at_every_level([](const std::string& level) {
+    std::mt19937 random(11);
+    for (const std::size_t count : {0U, 1U, 7U, 8U, 9U, 255U, 256U, 257U, 20011U}) {
+      std::vector<std::uint16_t> mine(count);
+      std::vector<std::uint16_t> theirs(count);
+      for (auto& half : mine) half = static_cast<std::uint16_t>(random());
+      for (auto& half : theirs) half = static_cast<std::uint16_t>(random());
+      for (const ReduceOp op : kAllOps) {
+        for (const bool other_first : {false, true}) {
+          std::vector<std::uint16_t> inout = mine;
+          reduce_halves(inout, theirs, op, other_first);
+          for (std::size_t i = 0; i < count; ++i) {
+            // Sums and products of two float16 are exact in double.
+            const double a = test::half_value(other_first ? theirs[i] : mine[i]);
+            const double b = test::half_value(other_first ? mine[i] : theirs[i]);
+            ASSERT_TRUE(same_half(inout[i], nearest_half(expected(op, a, b))))
+                << level << " " << comm::name(op) << " of " << a << " and " << b << ": " << test::half_value(inout[i]);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(Reduce, NeutralValuesChangeNothing) {
+  for (int type = 0; type < comm::kElementTypes; ++type) {
+    const auto element_type = static_cast<ElementType>(type);
+    const std::size_t bytes = comm::element_bytes(element_type);
+    std::mt19937 random(5);
+    std::vector<std::byte> values(99 * bytes);
+    for (auto& byte : values) byte = static_cast<std::byte>(random() % 120);  // neither NaN nor infinite in any type
+    for (const ReduceOp op : kAllOps) {
+      std::vector<std::byte> inout(values.size());
+      comm::fill_neutral({inout.data(), 99, element_type}, op);
+      comm::reduce_into({inout.data(), 99, element_type}, values.data(), op, false);
+      EXPECT_EQ(inout, values) << comm::name(element_type) << " " << comm::name(op);
+    }
+  }
 }
 
 TEST(Reduce, OfWordsIsTheReductionOfWhatTheyMean) {
@@ -151,7 +241,7 @@ TEST(Reduce, OfWordsIsTheReductionOfWhatTheyMean) {
     comm::encode_bf16(all_kinds(1009, 9), words.data());
     std::vector<float> theirs(mine.size());
     comm::decode_bf16(words.data(), theirs);
-    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max}) {
+    for (const ReduceOp op : kAllOps) {
       for (const std::size_t begin : {0, 1, 15, 16}) {  // arrays begin anywhere in a cache line
         for (const bool words_first : {false, true}) {
           std::vector<float> inout = mine;

@@ -31,6 +31,11 @@ class ThreadRanks : public testing::TestWithParam<int> {
 TEST_P(ThreadRanks, AllreduceAgreesWithWiderSumsAndOnAllRanks) {
   run([](Communicator& comm) { test::check_allreduce(comm, false); });
 }
+TEST_P(ThreadRanks, AllreduceOfHalvesIsRoundedOnceAnOperation) {
+  run([](Communicator& comm) { test::check_half_allreduce(comm, false); });
+}
+TEST_P(ThreadRanks, ExchangesOfUnknownLengths) { run(test::check_exchanges); }
+TEST_P(ThreadRanks, ExchangesThatDoNotFitAreRefusedByAll) { run(test::check_refused_exchanges); }
 TEST_P(ThreadRanks, AllreduceOfMillionsOfValues) {
   run([](Communicator& comm) { test::check_long_allreduce(comm, false); });
 }

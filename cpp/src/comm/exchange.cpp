@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two stages of one collective. In the first, headers of a fixed size travel; each rank then knows what all bring, and all come
+// to the same decision: the second stage, or an error on every rank. The first stage needs nothing from the caller's thread, so
+// both calls are asynchronous although lengths are not known when they begin.
+#include "floodtide/comm/exchange.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+#include "comm/allreduce/steps.hpp"
+#include "comm/engine.hpp"
+#include "comm/schedules.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/comm/collectives.hpp"
+
+namespace floodtide::comm {
+namespace {
+
+/// Travels as it is: all ranks of a job are the same program. 256 bytes without holes.
+struct Header {
+  std::int64_t count = 0;  ///< items for the receiver
+  std::uint64_t kind = 0;  ///< hash of Items::kind
+  std::uint64_t invalid = 0;
+  std::array<char, 232> text{};  ///< the problem or the description, perhaps cut; ends with 0
+
+  void set_text(std::string_view whole) {
+    const std::size_t length = std::min(whole.size(), text.size() - 1);
+    std::copy_n(whole.begin(), length, text.begin());
+  }
+};
+static_assert(sizeof(Header) == 256);
+
+std::uint64_t hash_of_text(std::string_view text) {
+  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+  for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211U;
+  return hash;
+}
+
+/// 0, n, 2 n, ...: one block of n elements a rank.
+std::vector<std::int64_t> equal_blocks(int ranks, std::int64_t length) {
+  std::vector<std::int64_t> limits(static_cast<std::size_t>(ranks) + 1);
+  for (std::size_t i = 0; i < limits.size(); ++i) limits[i] = static_cast<std::int64_t>(i) * length;
+  return limits;
+}
+
+/// Where blocks of so many items begin, in bytes.
+std::vector<std::int64_t> limits_of(std::span<const std::int64_t> counts, std::int64_t item_bytes) {
+  std::vector<std::int64_t> limits = {0};
+  for (const std::int64_t count : counts) limits.push_back(limits.back() + count * item_bytes);
+  return limits;
+}
+
+std::string problem_of_splits(const Items& items, std::span<const std::int64_t> splits, int ranks) {
+  if (splits.size() != static_cast<std::size_t>(ranks)) {
+    return str_cat("alltoall: got ", splits.size(), " splits, expected one for each of the ", ranks, " ranks");
+  }
+  std::int64_t left = items.count;
+  for (const std::int64_t split : splits) {
+    if (split < 0) return str_cat("alltoall: a split is ", split, ", expected at least 0");
+    if (split > left) {
+      return str_cat("alltoall: the splits add up to more than the ", items.count, " rows of the array");
+    }
+    left -= split;
+  }
+  if (left == 0) return {};
+  return str_cat("alltoall: the splits add up to ", items.count - left, ", expected the ", items.count, " rows of the array");
+}
+
+}  // namespace
+
+Schedule pairwise(const Communicator& comm, std::span<const std::int64_t> sent, std::span<const std::int64_t> received) {
+  const int size = comm.size();
+  const auto block = [](std::span<const std::int64_t> limits, int rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    return Range{limits[i], limits[i + 1]};
+  };
+  Schedule schedule;
+  for (int distance = 1; distance < size; ++distance) {
+    const int to = (comm.rank() + distance) % size;
+    const int from = (comm.rank() - distance + size) % size;
+    add_step(schedule, {.send_to = to, .sent = block(sent, to), .receive_from = from, .received = block(received, from)});
+  }
+  return schedule;
+}
+
+/// What both stages of an exchange need; lives until the second has been planned.
+class ExchangePlan {
+ public:
+  ExchangePlan(Communicator& comm, const Items& items, std::shared_ptr<Exchange> out)
+      : comm_(comm),
+        data_(items.data),
+        item_bytes_(items.item_bytes),
+        out_(std::move(out)),
+        heard_(static_cast<std::size_t>(comm.size())) {}
+
+  /// For an allgather the header of this rank lies among those that go round; for an alltoall there is one for each receiver.
+  void write_headers(const Items& items, const std::string& problem, std::span<const std::int64_t> splits, bool to_each) {
+    splits_.assign(splits.begin(), splits.end());
+    Header header{.count = items.count, .kind = hash_of_text(items.kind), .invalid = problem.empty() ? 0U : 1U};
+    header.set_text(problem.empty() ? items.description : problem);
+    own_.assign(to_each ? heard_.size() : 0, header);
+    for (std::size_t i = 0; i < own_.size() && problem.empty(); ++i) own_[i].count = splits_[i];
+    const auto rank = static_cast<std::size_t>(comm_.rank());
+    heard_[rank] = to_each ? own_[rank] : header;
+  }
+
+  [[nodiscard]] Payload header_payload() {
+    return {.data = std::as_writable_bytes(std::span(heard_)).data(),
+            .source = own_.empty() ? nullptr : std::as_bytes(std::span(own_)).data()};
+  }
+
+  /// The second stage of an allgather, or none.
+  [[nodiscard]] Stage gather() {
+    if (!agree("allgather")) return nothing();
+    const auto limits = take_counts();
+    const auto rank = static_cast<std::size_t>(comm_.rank());
+    std::ranges::copy(data_, out_->data_.data() + limits[rank]);
+    return {.schedule = std::make_shared<const Schedule>(ring_phase(comm_, limits, 0, false)),
+            .payload = {.data = out_->data_.data()},
+            .segment = kDefaultSegmentBytes};
+  }
+
+  /// The same of an alltoall.
+  [[nodiscard]] Stage swap() {
+    if (!agree("alltoall")) return nothing();
+    const auto limits = take_counts();
+    const auto sent = limits_of(splits_, item_bytes_);
+    const auto rank = static_cast<std::size_t>(comm_.rank());
+    std::copy_n(data_.begin() + sent[rank], sent[rank + 1] - sent[rank], out_->data_.data() + limits[rank]);
+    return {.schedule = std::make_shared<const Schedule>(pairwise(comm_, sent, limits)),
+            .payload = {.data = out_->data_.data(), .source = data_.data()},
+            .segment = kDefaultSegmentBytes};
+  }
+
+ private:
+  [[nodiscard]] static Stage nothing() { return {.schedule = std::make_shared<const Schedule>(), .payload = {}}; }
+
+  /// Whether all calls were right and bring the same kind; from the same headers on all ranks. If not, the result says so.
+  [[nodiscard]] bool agree(std::string_view what) {
+    const auto invalid = std::ranges::find_if(heard_, [](const Header& header) { return header.invalid != 0; });
+    const auto differs = [&](const Header& header) { return header.kind != heard_.front().kind; };
+    const auto odd = invalid != heard_.end() ? invalid : std::ranges::find_if(heard_, differs);
+    if (odd == heard_.end()) return true;
+    out_->invalid_ = invalid != heard_.end();
+    out_->failed_rank_ = static_cast<int>(odd - heard_.begin());
+    const std::string_view text = odd->text.data();
+    out_->failure_ = out_->invalid_
+                         ? str_cat(text, " (on rank ", out_->failed_rank_, ")")
+                         : str_cat(what, ": expected arrays that differ in the length of axis 0 only, got ",
+                                   heard_.front().text.data(), " on rank 0 and ", text, " on rank ", out_->failed_rank_);
+    return false;
+  }
+
+  /// Makes room for what comes, and returns where each rank's block begins in it.
+  [[nodiscard]] std::vector<std::int64_t> take_counts() {
+    for (const Header& header : heard_) out_->counts_.push_back(header.count);
+    auto limits = limits_of(out_->counts_, item_bytes_);
+    out_->data_ = AlignedBuffer<std::byte>(limits.back());
+    return limits;
+  }
+
+  Communicator& comm_;
+  std::span<const std::byte> data_;
+  std::int64_t item_bytes_;
+  std::shared_ptr<Exchange> out_;
+  std::vector<Header> own_;    // for each rank, where they differ
+  std::vector<Header> heard_;  // from each rank
+  std::vector<std::int64_t> splits_;
+};
+
+void Exchange::require_done() const {
+  if (failed_rank_ < 0) return;
+  throw AgreedError(invalid_ ? ErrorCode::invalid_argument : ErrorCode::shape_mismatch, failure_, failed_rank_);
+}
+
+Operation start_allgather(Communicator& comm, const Items& items, std::shared_ptr<Exchange> out) {
+  auto plan = std::make_shared<ExchangePlan>(comm, items, std::move(out));
+  plan->write_headers(items, items.problem, {}, false);
+  if (comm.size() == 1) {
+    static_cast<void>(plan->gather());
+    return {};
+  }
+  const Notice notice{
+      .collective = Collective::allgather, .count = -1, .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
+  const auto blocks = equal_blocks(comm.size(), sizeof(Header));
+  return comm.engine().start(notice, std::make_shared<const Schedule>(ring_phase(comm, blocks, 0, false)),
+                             plan->header_payload(), {}, [plan] { return plan->gather(); });
+}
+
+Operation start_alltoall(Communicator& comm, const Items& items, std::span<const std::int64_t> splits,
+                         std::shared_ptr<Exchange> out) {
+  const std::string problem = items.problem.empty() ? problem_of_splits(items, splits, comm.size()) : items.problem;
+  auto plan = std::make_shared<ExchangePlan>(comm, items, std::move(out));
+  plan->write_headers(items, problem, splits, true);
+  if (comm.size() == 1) {
+    static_cast<void>(plan->swap());
+    return {};
+  }
+  const Notice notice{
+      .collective = Collective::alltoall, .count = -1, .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
+  const auto blocks = equal_blocks(comm.size(), sizeof(Header));
+  return comm.engine().start(notice, std::make_shared<const Schedule>(pairwise(comm, blocks, blocks)), plan->header_payload(),
+                             {}, [plan] { return plan->swap(); });
+}
+
+}  // namespace floodtide::comm
