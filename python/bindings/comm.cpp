@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <memory>
 #include <string>
 
 #include "bindings.hpp"
-#include "floodtide/base/error.hpp"
+#include "comm_operations.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/comm/delayed.hpp"
@@ -27,132 +26,10 @@ std::shared_ptr<Communicator> interruptible(std::unique_ptr<Communicator> commun
   return communicator;
 }
 
-/// The elements of a writable C-contiguous array of any number of axes.
-py::array writable(const py::object& object, const char* what) {
-  FLOODTIDE_REQUIRE(py::isinstance<py::array>(object), invalid_argument, what, ": expected a NumPy array, got ",
-                    py::type::of(object).attr("__name__").cast<std::string>());
-  auto array = py::reinterpret_borrow<py::array>(object);
-  FLOODTIDE_REQUIRE((array.flags() & py::array::c_style) != 0 && array.writeable(), invalid_argument, what,
-                    ": expected a writable C-contiguous array");
-  FLOODTIDE_REQUIRE(!array.dtype().attr("hasobject").cast<bool>(), invalid_argument, what,
-                    ": an array of Python objects cannot travel between ranks");
-  return array;
-}
-
-/// An array as reductions see it. Throws for types that have none.
-comm::ReduceBuffer reducible(py::array& array, const char* what) {
-  const auto buffer = [&](comm::ElementType type) {
-    return comm::ReduceBuffer{static_cast<std::byte*>(array.mutable_data()), static_cast<std::int64_t>(array.size()), type};
-  };
-  if (py::isinstance<py::array_t<float>>(array)) return buffer(comm::ElementType::float32);
-  if (py::isinstance<py::array_t<double>>(array)) return buffer(comm::ElementType::float64);
-  if (py::isinstance<py::array_t<std::int64_t>>(array)) return buffer(comm::ElementType::int64);
-  raise(ErrorCode::invalid_argument, what, ": expected float32, float64 or int64, got ",
-        py::str(array.dtype()).cast<std::string>());
-}
-
-comm::ReduceOp reduce_op(const std::string& name, const char* what) {
-  for (const comm::ReduceOp op : {comm::ReduceOp::sum, comm::ReduceOp::min, comm::ReduceOp::max}) {
-    if (comm::name(op) == name) return op;
-  }
-  raise(ErrorCode::invalid_argument, what, ": unknown operation '", name, "', expected sum, min or max");
-}
-
-/// An operation with what it needs to stay alive. Its end waits without the interpreter's lock.
-class PyOperation {
- public:
-  PyOperation(std::shared_ptr<Communicator> communicator, py::array array)
-      : communicator_(std::move(communicator)), array_(std::move(array)) {}
-  PyOperation(const PyOperation&) = delete;
-  PyOperation& operator=(const PyOperation&) = delete;
-  PyOperation(PyOperation&&) = delete;
-  PyOperation& operator=(PyOperation&&) = delete;
-  ~PyOperation() {
-    const py::gil_scoped_release unlock;
-    operation_ = {};
-  }
-
-  void begin(comm::Operation operation) { operation_ = std::move(operation); }
-  bool test() { return operation_.test(); }
-  void wait() { operation_.wait(); }
-
- private:
-  std::shared_ptr<Communicator> communicator_;
-  py::array array_;
-  comm::Operation operation_;
-};
-
-std::unique_ptr<PyOperation> start_allreduce(const std::shared_ptr<Communicator>& communicator, const py::object& object,
-                                             const std::string& op_name, const std::string& algorithm,
-                                             const std::string& wire_name) {
-  py::array array = writable(object, "allreduce");
-  const comm::ReduceBuffer buffer = reducible(array, "allreduce");
-  const comm::ReduceOp op = reduce_op(op_name, "allreduce");
-  const comm::Wire wire = comm::wire_named(wire_name);
-  auto operation = std::make_unique<PyOperation>(communicator, array);
-  const py::gil_scoped_release unlock;
-  operation->begin(comm::start_allreduce(*communicator, buffer, op, {.algorithm = algorithm, .wire = wire}));
-  return operation;
-}
-
-void allreduce(const std::shared_ptr<Communicator>& communicator, const py::object& object, const std::string& op_name,
-               const std::string& algorithm, const std::string& wire_name) {
-  const auto operation = start_allreduce(communicator, object, op_name, algorithm, wire_name);
-  const py::gil_scoped_release unlock;
-  operation->wait();
-}
-
-void library_allreduce(Communicator& communicator, const py::object& object, const std::string& op_name) {
-  py::array array = writable(object, "allreduce");
-  const comm::ReduceBuffer buffer = reducible(array, "allreduce");
-  const comm::ReduceOp op = reduce_op(op_name, "allreduce");
-  const py::gil_scoped_release unlock;
-  communicator.blocking_library_allreduce(buffer, op);
-}
-
-void reduce_scatter(Communicator& communicator, const py::object& object, const std::string& op_name,
-                    const std::vector<std::int64_t>& blocks, const std::string& wire_name) {
-  py::array array = writable(object, "reduce_scatter");
-  const comm::ReduceBuffer buffer = reducible(array, "reduce_scatter");
-  const comm::ReduceOp op = reduce_op(op_name, "reduce_scatter");
-  const comm::Wire wire = comm::wire_named(wire_name);
-  const py::gil_scoped_release unlock;
-  comm::reduce_scatter(communicator, buffer, op, blocks, wire);
-}
-
-std::span<std::byte> bytes_of(py::array& array) {
-  return {static_cast<std::byte*>(array.mutable_data()), static_cast<std::size_t>(array.nbytes())};
-}
-
-void broadcast(Communicator& communicator, const py::object& object, int root) {
-  py::array array = writable(object, "broadcast");
-  const std::span<std::byte> bytes = bytes_of(array);
-  const py::gil_scoped_release unlock;
-  comm::broadcast(communicator, bytes, root);
-}
-
-void allgather_into(Communicator& communicator, const py::object& object, const std::vector<std::int64_t>& blocks) {
-  py::array array = writable(object, "allgather");
-  const std::span<std::byte> bytes = bytes_of(array);
-  const py::gil_scoped_release unlock;
-  comm::allgather(communicator, bytes, blocks);
-}
-
-py::list allgather(Communicator& communicator, const py::bytes& own) {
-  const std::string_view text = own;
-  const auto all = [&] {
-    const py::gil_scoped_release unlock;
-    return comm::allgather(communicator, std::as_bytes(std::span(text)));
-  }();
-  py::list result;
-  for (const auto& bytes : all) result.append(py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-  return result;
-}
-
 void register_communicator(py::module_& c) {
-  py::class_<Communicator, std::shared_ptr<Communicator>>(
-      c, "Communicator", "A group of ranks. Every method but the properties and abort is collective.")
-      .def_property_readonly("rank", &Communicator::rank)
+  CommunicatorClass group(c, "Communicator", "A group of ranks. Every method but the properties and abort is collective.");
+  register_operations(c, group);
+  group.def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("size", &Communicator::size)
       .def_property_readonly("description", &Communicator::description, "Transport and library.")
       .def_property_readonly(
@@ -167,16 +44,6 @@ void register_communicator(py::module_& c) {
            "A line for each collective in flight: what it is, its step, the rank that it waits for.")
       .def("set_ranks_per_node", &Communicator::set_ranks_per_node, py::arg("ranks"),
            "Take so many consecutive ranks for a node; same value on all ranks.")
-      .def("allreduce", &allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"), py::arg("wire") = "native",
-           "Replace a float32, float64 or int64 array by its sum, min or max over ranks.")
-      .def("start_allreduce", &start_allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"),
-           py::arg("wire") = "native", "Start to replace an array; it must not be touched until the operation is done.")
-      .def("blocking_library_allreduce", &library_allreduce, py::arg("array"), py::arg("op"),
-           "The MPI library's blocking allreduce, which cannot be interrupted: what benchmarks compare with.")
-      .def("reduce_scatter", &reduce_scatter, py::arg("array"), py::arg("op"), py::arg("blocks"), py::arg("wire") = "native",
-           "Replace this rank's block of an array by its sum, min or max over ranks; the other blocks are spoilt.")
-      .def("allgather_into", &allgather_into, py::arg("array"), py::arg("blocks"),
-           "Fill an array with every rank's block; blocks are limits in bytes.")
       .def(
           "join",
           [](Communicator& communicator) {
@@ -191,8 +58,6 @@ void register_communicator(py::module_& c) {
             return comm::allreduce_table(communicator).text();
           },
           "The algorithms behind \"auto\" by message size, measured if they have not been.")
-      .def("broadcast", &broadcast, py::arg("array"), py::arg("root"), "Replace an array by root's.")
-      .def("allgather", &allgather, py::arg("own"), "Every rank's bytes, in rank order.")
       .def("barrier", &Communicator::barrier, py::call_guard<py::gil_scoped_release>())
       .def(
           "split",
@@ -217,9 +82,6 @@ void register_communicator(py::module_& c) {
             communicator.abort(status, reason);
           },
           py::arg("status"), py::arg("reason"), "End the job, from any one rank.");
-  py::class_<PyOperation>(c, "Operation", "A collective under way.")
-      .def("test", &PyOperation::test, py::call_guard<py::gil_scoped_release>(), "Drive it; true when it is done.")
-      .def("wait", &PyOperation::wait, py::call_guard<py::gil_scoped_release>(), "Return when it is done.");
   c.def(
       "delayed",
       [](Communicator& communicator, double latency_s, double bytes_per_s) {

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _collectives, _comm
+from floodtide import _comm, _reduction_rules, _reductions
 from floodtide.errors import GradientError, InvalidArgumentError, ShapeError
 
 Array = NDArray[Any]
@@ -242,7 +242,7 @@ def _samples(batch: Sequence[Array | None]) -> int:
 
 def _weighted_average(own: Gradients, samples: int, total: int) -> Gradients:
     return {
-        name: _collectives.allreduce(array * array.dtype.type(samples), op=_collectives.Sum)
+        name: _reductions.allreduce(array * array.dtype.type(samples), op=_reduction_rules.Sum)
         / array.dtype.type(total)
         for name, array in own.items()
     }

@@ -76,6 +76,27 @@ class Optimizer:
                 self._rules[name] = _core.Optimizer(self.name, self._values, array.size)
             self._rules[name].step(array, gradients[name], self.lr if lr is None else lr)
 
+    def settings(self) -> dict[str, Any]:
+        """Return what the optimizer was made with: `name`, `lr` and `values`, defaults filled in."""
+        row = next(row for row in rows() if row["name"] == self.name)
+        defaults = {p["name"]: p["default"] for p in row["parameters"]}
+        return {"name": self.name, "lr": self.lr, "values": {**defaults, **self._values}}
+
+    def load_settings(self, settings: Mapping[str, Any]) -> None:
+        """Take over the rate and parameters of another optimizer of this kind; the state starts anew.
+
+        Raises:
+            InvalidArgumentError: If the settings are another kind of optimizer's, or out of range.
+        """
+        if settings["name"] != self.name:
+            raise InvalidArgumentError(
+                f"load_settings: the settings are of {settings['name']}, expected {self.name}"
+            )
+        _core.Optimizer(self.name, settings["values"], 0)  # refuses wrong values
+        self.lr = settings["lr"]
+        self._values = dict(settings["values"])
+        self._rules = {}
+
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
         """Return copies of all state, named `<parameter>/<state>`; empty before the first step."""
         return {

@@ -115,8 +115,11 @@ def _one_rank() -> None:
     ("arguments", "message"),
     [
         ({"array": np.ones(3, np.int64)}, "Average of int64, expected floating point"),
-        ({"array": np.ones(3, np.float16)}, "expected float32, float64 or int64, got float16"),
-        ({"array": np.ones(3), "op": "sum"}, "expected Sum, Average, Min or Max, got 'sum'"),
+        ({"array": np.ones(3, np.uint64)}, "uint8, int8 or float16, got uint64"),
+        (
+            {"array": np.ones(3), "op": "sum"},
+            "expected Sum, Average, Min, Max or Product, got 'sum'",
+        ),
         ({"array": np.ones(3), "algorithm": "tree"}, "expected one of ring, rabenseifner"),
         ({"array": np.ones(3), "algorithm": "ring:5-"}, "a range that begins at 0"),
         ({"array": np.ones(3), "wire": "bf16"}, "bf16 is for float32, got float64"),

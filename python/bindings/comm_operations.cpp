@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives on NumPy arrays. What is started keeps its arrays alive; nothing is copied here.
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bindings.hpp"
+#include "comm_operations.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/comm/collectives.hpp"
+#include "floodtide/comm/exchange.hpp"
+
+namespace floodtide::bindings {
+namespace {
+
+using comm::Communicator;
+
+constexpr const char* kObjects = ": an array of Python objects cannot travel between ranks";
+
+/// The elements of a writable C-contiguous array of any number of axes.
+py::array writable(const py::object& object, const char* what) {
+  FLOODTIDE_REQUIRE(py::isinstance<py::array>(object), invalid_argument, what, ": expected a NumPy array, got ",
+                    py::type::of(object).attr("__name__").cast<std::string>());
+  auto array = py::reinterpret_borrow<py::array>(object);
+  FLOODTIDE_REQUIRE((array.flags() & py::array::c_style) != 0 && array.writeable(), invalid_argument, what,
+                    ": expected a writable C-contiguous array");
+  FLOODTIDE_REQUIRE(!array.dtype().attr("hasobject").cast<bool>(), invalid_argument, what, kObjects);
+  return array;
+}
+
+std::string text_of(const py::handle& object) { return py::str(object).cast<std::string>(); }
+
+bool is_of(const py::dtype& dtype, comm::ElementType type) {
+  const std::string_view name = comm::name(type);
+  const char kind = name.starts_with("float") ? 'f' : name.starts_with("uint") ? 'u' : 'i';
+  return dtype.kind() == kind && static_cast<std::size_t>(dtype.itemsize()) == comm::element_bytes(type) &&
+         (dtype.byteorder() == '=' || dtype.byteorder() == '|');
+}
+
+/// An array as reductions see it. Throws for types that have none.
+comm::ReduceBuffer reducible(py::array& array, const char* what) {
+  const py::dtype dtype = array.dtype();
+  std::string known;
+  for (int number = 0; number < comm::kElementTypes; ++number) {
+    const auto type = static_cast<comm::ElementType>(number);
+    if (is_of(dtype, type)) {
+      return {static_cast<std::byte*>(array.mutable_data()), static_cast<std::int64_t>(array.size()), type};
+    }
+    known += str_cat(number == 0 ? "" : number + 1 < comm::kElementTypes ? ", " : " or ", comm::name(type));
+  }
+  raise(ErrorCode::invalid_argument, what, ": expected ", known, ", got ", text_of(dtype));
+}
+
+comm::ReduceOp reduce_op(const std::string& name, const char* what) {
+  for (int op = 0; op < comm::kReduceOps; ++op) {
+    if (comm::name(static_cast<comm::ReduceOp>(op)) == name) return static_cast<comm::ReduceOp>(op);
+  }
+  raise(ErrorCode::invalid_argument, what, ": unknown operation '", name, "', expected sum, min, max or product");
+}
+
+/// An operation with what it needs to stay alive. Its end waits without the interpreter's lock.
+class PyOperation {
+ public:
+  PyOperation(std::shared_ptr<Communicator> communicator, py::array array)
+      : communicator_(std::move(communicator)), array_(std::move(array)) {}
+  PyOperation(const PyOperation&) = delete;
+  PyOperation& operator=(const PyOperation&) = delete;
+  PyOperation(PyOperation&&) = delete;
+  PyOperation& operator=(PyOperation&&) = delete;
+  ~PyOperation() {
+    const py::gil_scoped_release unlock;
+    operation_ = {};
+  }
+
+  void begin(comm::Operation operation) { operation_ = std::move(operation); }
+  bool test() { return operation_.test(); }
+  void wait() { operation_.wait(); }
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+  py::array array_;
+  comm::Operation operation_;
+};
+
+/// An exchange of rows, of which how many come is known when it is done.
+class PyExchange {
+ public:
+  PyExchange(std::shared_ptr<Communicator> communicator, py::array array)
+      : operation_(std::move(communicator), std::move(array)) {}
+
+  void begin(comm::Operation operation) { operation_.begin(std::move(operation)); }
+  bool test() { return operation_.test(); }
+  void wait() { operation_.wait(); }
+  [[nodiscard]] const std::shared_ptr<comm::Exchange>& exchange() const { return exchange_; }
+
+  /// Once it is done: rows from each rank, and the bytes of all of them in an array that owns them.
+  py::tuple result() {
+    exchange_->require_done();
+    const std::vector<std::int64_t> counts(exchange_->counts().begin(), exchange_->counts().end());
+    auto owner = std::make_unique<AlignedBuffer<std::byte>>(std::move(exchange_->data()));
+    auto* const data = reinterpret_cast<std::uint8_t*>(owner->data());
+    const auto bytes = static_cast<py::ssize_t>(owner->size());
+    const py::capsule capsule(owner.release(), [](void* pointer) { delete static_cast<AlignedBuffer<std::byte>*>(pointer); });
+    return py::make_tuple(counts, py::array_t<std::uint8_t>({bytes}, data, capsule));
+  }
+
+ private:
+  std::shared_ptr<comm::Exchange> exchange_ = std::make_shared<comm::Exchange>();
+  PyOperation operation_;
+};
+
+std::unique_ptr<PyOperation> start_allreduce(const std::shared_ptr<Communicator>& communicator, const py::object& object,
+                                             const std::string& op_name, const std::string& algorithm,
+                                             const std::string& wire_name) {
+  py::array array = writable(object, "allreduce");
+  const comm::ReduceBuffer buffer = reducible(array, "allreduce");
+  const comm::ReduceOp op = reduce_op(op_name, "allreduce");
+  const comm::Wire wire = comm::wire_named(wire_name);
+  auto operation = std::make_unique<PyOperation>(communicator, array);
+  const py::gil_scoped_release unlock;
+  operation->begin(comm::start_allreduce(*communicator, buffer, op, {.algorithm = algorithm, .wire = wire}));
+  return operation;
+}
+
+void allreduce(const std::shared_ptr<Communicator>& communicator, const py::object& object, const std::string& op_name,
+               const std::string& algorithm, const std::string& wire_name) {
+  const auto operation = start_allreduce(communicator, object, op_name, algorithm, wire_name);
+  const py::gil_scoped_release unlock;
+  operation->wait();
+}
+
+void library_allreduce(Communicator& communicator, const py::object& object, const std::string& op_name) {
+  py::array array = writable(object, "allreduce");
+  const comm::ReduceBuffer buffer = reducible(array, "allreduce");
+  const comm::ReduceOp op = reduce_op(op_name, "allreduce");
+  const py::gil_scoped_release unlock;
+  communicator.blocking_library_allreduce(buffer, op);
+}
+
+std::unique_ptr<PyOperation> start_reduce_scatter(const std::shared_ptr<Communicator>& communicator, const py::object& object,
+                                                  const std::string& op_name, const std::vector<std::int64_t>& blocks,
+                                                  const std::string& wire_name) {
+  py::array array = writable(object, "reduce_scatter");
+  const comm::ReduceBuffer buffer = reducible(array, "reduce_scatter");
+  const comm::ReduceOp op = reduce_op(op_name, "reduce_scatter");
+  const comm::Wire wire = comm::wire_named(wire_name);
+  auto operation = std::make_unique<PyOperation>(communicator, array);
+  const py::gil_scoped_release unlock;
+  operation->begin(comm::start_reduce_scatter(*communicator, buffer, op, blocks, wire));
+  return operation;
+}
+
+std::span<std::byte> bytes_of(py::array& array) {
+  return {static_cast<std::byte*>(array.mutable_data()), static_cast<std::size_t>(array.nbytes())};
+}
+
+std::unique_ptr<PyOperation> start_broadcast(const std::shared_ptr<Communicator>& communicator, const py::object& object,
+                                             int root) {
+  py::array array = writable(object, "broadcast");
+  const std::span<std::byte> bytes = bytes_of(array);
+  auto operation = std::make_unique<PyOperation>(communicator, array);
+  const py::gil_scoped_release unlock;
+  operation->begin(comm::start_broadcast(*communicator, bytes, root));
+  return operation;
+}
+
+void broadcast(const std::shared_ptr<Communicator>& communicator, const py::object& object, int root) {
+  const auto operation = start_broadcast(communicator, object, root);
+  const py::gil_scoped_release unlock;
+  operation->wait();
+}
+
+/// The rows of an array. What is wrong with it becomes a problem of the exchange, which all ranks raise.
+comm::Items rows_of(const py::array& array, const char* what, const std::string& problem) {
+  const std::string type = text_of(array.dtype());
+  const std::string shape = text_of(array.attr("shape"));
+  comm::Items items;
+  items.description = str_cat(type, " of shape ", shape);
+  items.problem = problem;
+  if (!problem.empty()) return items;
+  if (array.dtype().attr("hasobject").cast<bool>()) {
+    items.problem = str_cat(what, kObjects);
+  } else if (array.ndim() == 0) {
+    items.problem = str_cat(what, ": expected an array with at least one axis, got ", items.description);
+  } else if ((array.flags() & py::array::c_style) == 0) {
+    items.problem = str_cat(what, ": expected a C-contiguous array");
+  } else {
+    items.count = static_cast<std::int64_t>(array.shape(0));
+    items.item_bytes = static_cast<std::int64_t>(array.itemsize());
+    items.kind = type;
+    for (py::ssize_t axis = 1; axis < array.ndim(); ++axis) {
+      items.item_bytes *= static_cast<std::int64_t>(array.shape(axis));
+      items.kind += str_cat(" ", array.shape(axis));
+    }
+    items.data = {static_cast<const std::byte*>(array.data()), static_cast<std::size_t>(array.nbytes())};
+  }
+  return items;
+}
+
+std::unique_ptr<PyExchange> start_allgather(const std::shared_ptr<Communicator>& communicator, const py::array& array) {
+  const comm::Items items = rows_of(array, "allgather", {});
+  auto operation = std::make_unique<PyExchange>(communicator, array);
+  const py::gil_scoped_release unlock;
+  operation->begin(comm::start_allgather(*communicator, items, operation->exchange()));
+  return operation;
+}
+
+std::unique_ptr<PyExchange> start_alltoall(const std::shared_ptr<Communicator>& communicator, const py::array& array,
+                                           const std::vector<std::int64_t>& splits, const std::string& problem) {
+  const comm::Items items = rows_of(array, "alltoall", problem);
+  auto operation = std::make_unique<PyExchange>(communicator, array);
+  const py::gil_scoped_release unlock;
+  operation->begin(comm::start_alltoall(*communicator, items, splits, operation->exchange()));
+  return operation;
+}
+
+py::list allgather(Communicator& communicator, const py::bytes& own) {
+  const std::string_view text = own;
+  const auto all = [&] {
+    const py::gil_scoped_release unlock;
+    return comm::allgather(communicator, std::as_bytes(std::span(text)));
+  }();
+  py::list result;
+  for (const auto& bytes : all) result.append(py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  return result;
+}
+
+}  // namespace
+
+void register_operations(py::module_& c, CommunicatorClass& communicator) {
+  py::class_<PyOperation>(c, "Operation", "A collective under way.")
+      .def("test", &PyOperation::test, py::call_guard<py::gil_scoped_release>(), "Drive it; true when it is done.")
+      .def("wait", &PyOperation::wait, py::call_guard<py::gil_scoped_release>(), "Return when it is done.");
+  py::class_<PyExchange>(c, "Exchange", "An allgather or alltoall of rows under way.")
+      .def("test", &PyExchange::test, py::call_guard<py::gil_scoped_release>(), "Drive it; true when it is done.")
+      .def("wait", &PyExchange::wait, py::call_guard<py::gil_scoped_release>(), "Return when it is done.")
+      .def("result", &PyExchange::result,
+           "Once, when it is done: rows from each rank, and their bytes. Raises on every rank if the calls did not fit.");
+  py::list types;
+  for (int type = 0; type < comm::kElementTypes; ++type)
+    types.append(std::string(comm::name(static_cast<comm::ElementType>(type))));
+  c.attr("element_types") = types;
+  communicator
+      .def("allreduce", &allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"), py::arg("wire") = "native",
+           "Replace an array by its sum, min, max or product over ranks.")
+      .def("start_allreduce", &start_allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"),
+           py::arg("wire") = "native", "Start to replace an array; it must not be touched until the operation is done.")
+      .def("blocking_library_allreduce", &library_allreduce, py::arg("array"), py::arg("op"),
+           "The MPI library's blocking allreduce, which cannot be interrupted: what benchmarks compare with.")
+      .def("start_reduce_scatter", &start_reduce_scatter, py::arg("array"), py::arg("op"), py::arg("blocks"),
+           py::arg("wire") = "native",
+           "Start to replace this rank's block of an array by its reduction over ranks; the other blocks are spoilt.")
+      .def("broadcast", &broadcast, py::arg("array"), py::arg("root"), "Replace an array by root's.")
+      .def("start_broadcast", &start_broadcast, py::arg("array"), py::arg("root"), "Start to replace an array by root's.")
+      .def("start_allgather", &start_allgather, py::arg("array"), "Start to collect the rows of all ranks.")
+      .def("start_alltoall", &start_alltoall, py::arg("array"), py::arg("splits"), py::arg("problem"),
+           "Start to send splits[r] rows to rank r. A problem (or an empty text) is raised on all ranks.")
+      .def("allgather", &allgather, py::arg("own"), "Every rank's bytes, in rank order.");
+}
+
+}  // namespace floodtide::bindings

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+
+#include "floodtide/comm/communicator.hpp"
+
+namespace floodtide::bindings {
+
+using CommunicatorClass = pybind11::class_<comm::Communicator, std::shared_ptr<comm::Communicator>>;
+
+/// Part of register_comm: the communicator's methods that move arrays.
+void register_operations(pybind11::module_& c, CommunicatorClass& communicator);
+
+}  // namespace floodtide::bindings

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users of Horovod and PyTorch rely on, as one job for each subject and number of ranks (see cases/)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from launch import mpiexec
+
+pytestmark = pytest.mark.mpi
+
+CASES = Path(__file__).parent / "cases"
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("subject", ["reductions", "exchanges", "broadcasts", "handles"])
+def test_cases_of(subject: str, ranks: int) -> None:
+    names = re.findall(r"^def (case_\w+)", (CASES / f"{subject}.py").read_text("utf-8"), re.M)
+
+    result = mpiexec(ranks, [str(CASES), subject], timeout_s=240)
+
+    assert result.status == 0, f"{result.stdout}\n{result.stderr}"
+    assert result.stdout.split() == names
