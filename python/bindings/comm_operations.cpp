@@ -78,6 +78,7 @@ class PyOperation {
   void begin(comm::Operation operation) { operation_ = std::move(operation); }
   bool test() { return operation_.test(); }
   void wait() { operation_.wait(); }
+  [[nodiscard]] int contributors() const { return operation_.contributors(); }
 
  private:
   std::shared_ptr<Communicator> communicator_;
@@ -114,20 +115,20 @@ class PyExchange {
 
 std::unique_ptr<PyOperation> start_allreduce(const std::shared_ptr<Communicator>& communicator, const py::object& object,
                                              const std::string& op_name, const std::string& algorithm,
-                                             const std::string& wire_name) {
+                                             const std::string& wire_name, const std::string& words) {
   py::array array = writable(object, "allreduce");
   const comm::ReduceBuffer buffer = reducible(array, "allreduce");
   const comm::ReduceOp op = reduce_op(op_name, "allreduce");
   const comm::Wire wire = comm::wire_named(wire_name);
   auto operation = std::make_unique<PyOperation>(communicator, array);
   const py::gil_scoped_release unlock;
-  operation->begin(comm::start_allreduce(*communicator, buffer, op, {.algorithm = algorithm, .wire = wire}));
+  operation->begin(comm::start_allreduce(*communicator, buffer, op, {.algorithm = algorithm, .wire = wire, .words = words}));
   return operation;
 }
 
 void allreduce(const std::shared_ptr<Communicator>& communicator, const py::object& object, const std::string& op_name,
                const std::string& algorithm, const std::string& wire_name) {
-  const auto operation = start_allreduce(communicator, object, op_name, algorithm, wire_name);
+  const auto operation = start_allreduce(communicator, object, op_name, algorithm, wire_name, {});
   const py::gil_scoped_release unlock;
   operation->wait();
 }
@@ -142,14 +143,14 @@ void library_allreduce(Communicator& communicator, const py::object& object, con
 
 std::unique_ptr<PyOperation> start_reduce_scatter(const std::shared_ptr<Communicator>& communicator, const py::object& object,
                                                   const std::string& op_name, const std::vector<std::int64_t>& blocks,
-                                                  const std::string& wire_name) {
+                                                  const std::string& wire_name, const std::string& words) {
   py::array array = writable(object, "reduce_scatter");
   const comm::ReduceBuffer buffer = reducible(array, "reduce_scatter");
   const comm::ReduceOp op = reduce_op(op_name, "reduce_scatter");
   const comm::Wire wire = comm::wire_named(wire_name);
   auto operation = std::make_unique<PyOperation>(communicator, array);
   const py::gil_scoped_release unlock;
-  operation->begin(comm::start_reduce_scatter(*communicator, buffer, op, blocks, wire));
+  operation->begin(comm::start_reduce_scatter(*communicator, buffer, op, blocks, wire, words));
   return operation;
 }
 
@@ -158,17 +159,17 @@ std::span<std::byte> bytes_of(py::array& array) {
 }
 
 std::unique_ptr<PyOperation> start_broadcast(const std::shared_ptr<Communicator>& communicator, const py::object& object,
-                                             int root) {
+                                             int root, const std::string& words) {
   py::array array = writable(object, "broadcast");
   const std::span<std::byte> bytes = bytes_of(array);
   auto operation = std::make_unique<PyOperation>(communicator, array);
   const py::gil_scoped_release unlock;
-  operation->begin(comm::start_broadcast(*communicator, bytes, root));
+  operation->begin(comm::start_broadcast(*communicator, bytes, root, words));
   return operation;
 }
 
 void broadcast(const std::shared_ptr<Communicator>& communicator, const py::object& object, int root) {
-  const auto operation = start_broadcast(communicator, object, root);
+  const auto operation = start_broadcast(communicator, object, root, {});
   const py::gil_scoped_release unlock;
   operation->wait();
 }
@@ -233,7 +234,9 @@ py::list allgather(Communicator& communicator, const py::bytes& own) {
 void register_operations(py::module_& c, CommunicatorClass& communicator) {
   py::class_<PyOperation>(c, "Operation", "A collective under way.")
       .def("test", &PyOperation::test, py::call_guard<py::gil_scoped_release>(), "Drive it; true when it is done.")
-      .def("wait", &PyOperation::wait, py::call_guard<py::gil_scoped_release>(), "Return when it is done.");
+      .def("wait", &PyOperation::wait, py::call_guard<py::gil_scoped_release>(), "Return when it is done.")
+      .def_property_readonly("contributors", &PyOperation::contributors,
+                             "When it is done: how many ranks had values for it; the others have joined.");
   py::class_<PyExchange>(c, "Exchange", "An allgather or alltoall of rows under way.")
       .def("test", &PyExchange::test, py::call_guard<py::gil_scoped_release>(), "Drive it; true when it is done.")
       .def("wait", &PyExchange::wait, py::call_guard<py::gil_scoped_release>(), "Return when it is done.")
@@ -246,15 +249,19 @@ void register_operations(py::module_& c, CommunicatorClass& communicator) {
   communicator
       .def("allreduce", &allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"), py::arg("wire") = "native",
            "Replace an array by its sum, min, max or product over ranks.")
-      .def("start_allreduce", &start_allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"),
-           py::arg("wire") = "native", "Start to replace an array; it must not be touched until the operation is done.")
+      .def(
+          "start_allreduce", &start_allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"), py::arg("wire"),
+          py::arg("words"),
+          "Start to replace an array, which must not be touched until the operation is done. `words` describe the values: they "
+          "must be the same on all ranks.")
       .def("blocking_library_allreduce", &library_allreduce, py::arg("array"), py::arg("op"),
            "The MPI library's blocking allreduce, which cannot be interrupted: what benchmarks compare with.")
-      .def("start_reduce_scatter", &start_reduce_scatter, py::arg("array"), py::arg("op"), py::arg("blocks"),
-           py::arg("wire") = "native",
+      .def("start_reduce_scatter", &start_reduce_scatter, py::arg("array"), py::arg("op"), py::arg("blocks"), py::arg("wire"),
+           py::arg("words"),
            "Start to replace this rank's block of an array by its reduction over ranks; the other blocks are spoilt.")
       .def("broadcast", &broadcast, py::arg("array"), py::arg("root"), "Replace an array by root's.")
-      .def("start_broadcast", &start_broadcast, py::arg("array"), py::arg("root"), "Start to replace an array by root's.")
+      .def("start_broadcast", &start_broadcast, py::arg("array"), py::arg("root"), py::arg("words"),
+           "Start to replace an array by root's.")
       .def("start_allgather", &start_allgather, py::arg("array"), "Start to collect the rows of all ranks.")
       .def("start_alltoall", &start_alltoall, py::arg("array"), py::arg("splits"), py::arg("problem"),
            "Start to send splits[r] rows to rank r. A problem (or an empty text) is raised on all ranks.")

@@ -31,6 +31,7 @@ def broadcast(array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | No
 
     Raises:
         OutOfRangeError: If root_rank is no rank of these.
+        CommunicationError: On all ranks, if types, shapes or roots differ; or if a rank is lost.
     """
     return synchronize(broadcast_async(array, root_rank, process_set))
 
@@ -62,7 +63,8 @@ def broadcast_async_(
 
 def _start(result: Array, root_rank: int, process_set: ProcessSet | None) -> Handle[Array]:
     place = place_of(root_rank, process_set)
-    operation = ranks_of(process_set).start_broadcast(result, place)
+    words = f"{result.dtype} {result.shape} from rank {root_rank}"
+    operation = ranks_of(process_set).start_broadcast(result, place, words)
     return Handle([operation], lambda: result)
 
 

@@ -74,6 +74,11 @@ class Rule:
                 "and divide as you need"
             )
 
+    def words(self, arrays: Sequence[Array]) -> str:
+        """Describe the values of a call: ranks compare this text, and errors show it."""
+        shapes = ", ".join(str(array.shape) for array in arrays)
+        return f"{self.op.value} of {arrays[0].dtype} {shapes}"
+
     def before(self, values: Array) -> None:
         """Scale this rank's values in place."""
         if self.prescale_factor != 1:
@@ -115,9 +120,9 @@ class Group:
         for number, array in enumerate(arrays):
             members.setdefault(array.dtype, []).append(number)
         self._members = list(members.values())
+        self.members = [[arrays[number] for number in numbers] for numbers in self._members]
         self.buffers = [
-            np.concatenate([arrays[number].ravel() for number in numbers])
-            for numbers in self._members
+            np.concatenate([array.ravel() for array in alike]) for alike in self.members
         ]
 
     def parts(self) -> list[Array]:

@@ -56,7 +56,8 @@ def allreduce(
     Raises:
         InvalidArgumentError: For another type, operation, algorithm, wire format or factor.
         UnsupportedError: For "mpi" without MPI, or with a type of 1 or 2 bytes.
-        CommunicationError: If ranks differ in what they call, or one is lost. It names a rank.
+        CommunicationError: On all ranks, if they differ in what they call; it names the ranks, and
+            the next collective works. Or if a rank is lost.
     """
     return synchronize(
         allreduce_async(
@@ -89,8 +90,9 @@ def allreduce_async(
     """
     rule = Rule("allreduce", op, prescale_factor, postscale_factor)
     result = np.array(array, order="C")
+    words = [rule.words([result])]
     return _start_allreduces(
-        rule, [result], algorithm, wire, process_set, finish=lambda buffers: buffers[0]
+        rule, [result], words, algorithm, wire, process_set, finish=lambda buffers: buffers[0]
     )
 
 
@@ -136,9 +138,10 @@ def allreduce_async_(
     """Start to replace an array by its allreduce; it must not be touched until synchronize."""
     rule = Rule("allreduce_", op, prescale_factor, postscale_factor)
     own = in_place("allreduce_", array)
+    words = [rule.words([own])]
     if prescale_factor == 1:
         return _start_allreduces(
-            rule, [own], algorithm, wire, process_set, finish=lambda buffers: buffers[0]
+            rule, [own], words, algorithm, wire, process_set, finish=lambda buffers: buffers[0]
         )
 
     def finish(buffers: list[Array]) -> Array:
@@ -146,7 +149,8 @@ def allreduce_async_(
         return own
 
     # Scaled in a copy: where ranks turn out to differ, the array is as it was.
-    return _start_allreduces(rule, [own.copy()], algorithm, wire, process_set, finish=finish)
+    copies = [own.copy()]
+    return _start_allreduces(rule, copies, words, algorithm, wire, process_set, finish=finish)
 
 
 def grouped_allreduce(
@@ -192,8 +196,9 @@ def grouped_allreduce_async(
     """Start a grouped_allreduce; each array is copied once, so it may be changed at once."""
     rule = Rule("grouped_allreduce", op, prescale_factor, postscale_factor)
     group = Group([np.asarray(array) for array in arrays])
+    words = [rule.words(members) for members in group.members]
     return _start_allreduces(
-        rule, group.buffers, algorithm, wire, process_set, finish=lambda _: group.parts()
+        rule, group.buffers, words, algorithm, wire, process_set, finish=lambda _: group.parts()
     )
 
 
@@ -245,7 +250,10 @@ def grouped_allreduce_async_(
             array[...] = part
         return own
 
-    return _start_allreduces(rule, group.buffers, algorithm, wire, process_set, finish=finish)
+    words = [rule.words(members) for members in group.members]
+    return _start_allreduces(
+        rule, group.buffers, words, algorithm, wire, process_set, finish=finish
+    )
 
 
 def reduce_scatter(
@@ -272,7 +280,8 @@ def reduce_scatter(
 
     Raises:
         InvalidArgumentError: For another type, operation, wire format or factor, or no axis.
-        CommunicationError: If ranks differ in what they call, or one is lost. It names a rank.
+        CommunicationError: On all ranks, if they differ in what they call; it names the ranks, and
+            the next collective works. Or if a rank is lost.
     """
     return synchronize(
         reduce_scatter_async(
@@ -346,6 +355,7 @@ def joint(handles: Sequence[Handle[Array]]) -> Handle[list[Array]]:
 def _start_allreduces(
     rule: Rule,
     buffers: list[Array],
+    words: list[str],
     algorithm: str | None,
     wire: str | None,
     process_set: ProcessSet | None,
@@ -357,15 +367,13 @@ def _start_allreduces(
         rule.before(buffer)
     chosen = algorithm or _core.comm.auto_allreduce
     operations = [
-        comm.start_allreduce(buffer, rule.reduction, chosen, wire or "native") for buffer in buffers
+        comm.start_allreduce(buffer, rule.reduction, chosen, wire or "native", text)
+        for buffer, text in zip(buffers, words, strict=True)
     ]
-    active = np.ones(1, np.int64)  # ranks that have not joined, for an average
-    if rule.op is Average and buffers:
-        operations.append(comm.start_allreduce(active, "sum", "recursive_doubling"))
 
     def result() -> Any:
-        for buffer in buffers:
-            rule.after(buffer, int(active[0]))
+        for buffer, operation in zip(buffers, operations, strict=True):
+            rule.after(buffer, operation.contributors)
         return finish(buffers)
 
     return Handle(operations, result)
@@ -384,7 +392,8 @@ def _start_reduce_scatter(
     rows = [share * r + min(r, longer) for r in range(comm.size + 1)]
     per_row = work.size // len(work) if len(work) else 0
     blocks = [row * per_row for row in rows]
-    operation = comm.start_reduce_scatter(work, rule.reduction, blocks, wire or "native")
+    words = rule.words([work])
+    operation = comm.start_reduce_scatter(work, rule.reduction, blocks, wire or "native", words)
 
     def result() -> Array:
         own: Array = work[rows[comm.rank] : rows[comm.rank + 1]].copy()
