@@ -56,6 +56,10 @@ void Engine::require_room() const {
 void Engine::give_up(const std::string& reason) {
   if (failure_.empty()) failure_ = reason;
   for (const auto& state : active_) {
+    for (const auto& member : state->members) {
+      member->execution.reset();
+      member->library.reset();
+    }
     state->execution.reset();
     state->library.reset();
   }
@@ -98,8 +102,13 @@ Operation Engine::add(const Notice& notice, std::string_view words, Prepare&& pr
   state->words = words;
   state->ballot = Ballot::of_caller(state->number, state->notice, comm_.rank(), comm_.size());
   prepare(*state);
-  ++next_number_;
-  launch(state);
+  if (group_ && (state->execution || state->start_library)) {
+    state->phase = Phase::gathering;
+    group_->push_back(state);
+  } else {
+    ++next_number_;
+    launch(state);
+  }
   return {*this, state};
 }
 
@@ -216,6 +225,11 @@ void Engine::decide(OperationState& state) {
     return;
   }
   if (state.start_library) state.library = std::exchange(state.start_library, {})();
+  for (const auto& member : state.members) {
+    member->phase = Phase::moving;
+    member->ballot = ballot;
+    if (member->start_library) member->library = std::exchange(member->start_library, {})();
+  }
 }
 
 void Engine::explain(OperationState& state) {
@@ -230,7 +244,7 @@ void Engine::explain(OperationState& state) {
 }
 
 bool Engine::advance(OperationState& state) {
-  if (state.phase == Phase::agreeing) return false;
+  if (state.phase == Phase::agreeing || state.phase == Phase::gathering) return false;
   bool moved = false;
   if (state.execution) moved = state.execution->advance();
   if (state.library && state.library->test()) {
@@ -238,11 +252,15 @@ bool Engine::advance(OperationState& state) {
     moved = true;
   }
   if (state.needs_messages() || !messages_.have_left(state.number)) return moved;
-  state.execution.reset();
-  if (state.scratch.size() > 0) spare_.push_back(std::move(state.scratch));
   if (state.phase == Phase::explaining) {
     state.failure.emplace(ErrorCode::communication, disagreement(state.number, state.accounts), 0);
   }
+  if (!state.members.empty()) {
+    moved = advance_members(state) || moved;
+    if (!state.members.empty()) return moved;
+  }
+  state.execution.reset();
+  if (state.scratch.size() > 0) spare_.push_back(std::move(state.scratch));
   state.done = true;
   return true;
 }
@@ -279,6 +297,7 @@ void Engine::wait_until(const std::function<bool()>& reached, const std::functio
 }
 
 void Engine::wait(const OperationState& state) {
+  FLOODTIDE_REQUIRE(!is_gathering(state), invalid_argument, describe(state.notice), ": part of a group that is not started");
   const OnFailure guard([&] { abandon(state); });
   wait_until([&] { return state.done.load(); }, comm_.on_wait());
   state.require_success();
@@ -290,6 +309,7 @@ void Engine::abandon(const OperationState& state) {
 }
 
 void Engine::complete(const OperationState& state) noexcept {
+  if (is_gathering(state)) return drop_group();
   if (std::uncaught_exceptions() > 0) return abandon(state);
   try {
     wait_until([&] { return state.done.load(); }, {});
@@ -321,6 +341,7 @@ std::vector<std::string> Engine::pending() const {
   for (const auto& state : active_) {
     const std::string what = str_cat("collective ", state->number, ", ", describe(state->notice), ": ");
     switch (state->phase) {
+      case Phase::gathering: break;  // not in flight
       case Phase::agreeing: lines.push_back(what + waits_for(*state)); break;
       case Phase::explaining: lines.push_back(str_cat(what, "ranks differ, ", state->execution->position())); break;
       case Phase::moving: lines.push_back(what + position(*state)); break;

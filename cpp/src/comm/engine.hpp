@@ -30,6 +30,7 @@
 namespace floodtide::comm {
 
 enum class Phase {
+  gathering,   ///< part of a group that is not complete: no other rank knows of it
   agreeing,    ///< no rank has moved a value
   explaining,  ///< ranks differ: their accounts travel
   moving,      ///< all ranks have started the same: its values travel
@@ -48,7 +49,8 @@ struct OperationState {
   std::unique_ptr<Request> library;
   AlignedBuffer<std::byte> scratch;
   std::vector<Account> accounts;
-  std::optional<AgreedError> failure;  // set before done
+  std::vector<std::shared_ptr<OperationState>> members;  // of a group: under way one after another
+  std::optional<AgreedError> failure;                    // set before done
   std::atomic<bool> done = false;
 
   /// Whether messages are missing, after the agreement.
@@ -78,6 +80,13 @@ class Engine {
   /// Starts a collective without values: a barrier, or a service that all ranks then do by further collectives, so that ranks
   /// that have joined take part in it.
   [[nodiscard]] Operation start_empty(Collective collective, std::string_view words = {});
+
+  /// What is started from now on is one collective for the ranks: they compare all of it at once. Nothing of it begins before
+  /// close_group(). Barriers and services are not part of it.
+  void open_group();
+  void close_group(std::string_view words);
+  /// Forgets what was started since open_group(): it is done, with an error.
+  void drop_group();
 
   /// For join(): takes part in the agreement about the next collective, and returns what all ranks know then. Throws
   /// AgreedError if the others' collectives differ, or need values of a rank that has joined.
@@ -120,6 +129,8 @@ class Engine {
   bool advance(OperationState& state);
   void explain(OperationState& state);
   void drop_done();
+  [[nodiscard]] bool is_gathering(const OperationState& state) const;
+  bool advance_members(OperationState& group);
   [[nodiscard]] std::string waits_for(const OperationState& state) const;
   [[nodiscard]] AlignedBuffer<std::byte> borrow(std::size_t bytes);
 
@@ -129,6 +140,7 @@ class Engine {
   std::int64_t next_number_ = 0;
   std::string failure_;  // after it no collective can succeed: messages of the failed one may be under way
   Dissemination messages_;
+  std::optional<std::vector<std::shared_ptr<OperationState>>> group_;  // that is open
 
   std::vector<AlignedBuffer<std::byte>> spare_;
   std::map<std::pair<const AllreduceRow*, std::int64_t>, std::shared_ptr<const Schedule>> schedules_;

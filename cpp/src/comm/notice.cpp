@@ -20,6 +20,7 @@ std::string_view name(Collective collective) {
     case Collective::measure: return "measurement of allreduce algorithms";
     case Collective::locate: return "exchange of node names";
     case Collective::alltoall: return "alltoall";
+    case Collective::group: return "group";
     case Collective::join: return "join";
   }
   return "unknown collective";
@@ -38,6 +39,7 @@ std::string values_of(const Notice& notice) {
     case Collective::allgather: return notice.count < 0 ? "of any lengths" : str_cat(notice.count, " bytes");
     case Collective::alltoall:
     case Collective::lengths: return "of any lengths";
+    case Collective::group: return str_cat(notice.count, " collectives");
     default: return "";
   }
 }
@@ -75,7 +77,8 @@ std::string in_words(const Notice& notice, std::string_view words, const Shown& 
   if (shown.algorithm && notice.collective == Collective::allreduce) values += str_cat(", ", algorithm_of(notice));
   if (shown.wire) values += str_cat(", sent as ", name(notice.wire));
   if (shown.segments) values += str_cat(", in segments of ", notice.segment_bytes, " bytes");
-  if (shown.blocks) values += str_cat(", cut into blocks of hash ", std::hex, static_cast<std::uint64_t>(notice.blocks));
+  if (shown.blocks && notice.collective != Collective::group)
+    values += str_cat(", cut into blocks of hash ", std::hex, static_cast<std::uint64_t>(notice.blocks));
   const std::string_view what = measured_first ? name(Collective::allreduce) : name(notice.collective);
   return values.empty() ? std::string(what) : str_cat(what, " (", values, ")");
 }

@@ -23,7 +23,8 @@ enum class Collective : std::int32_t {
   measure,  ///< of the table behind "auto", by further collectives
   locate,   ///< of the ranks' nodes, by further collectives
   alltoall,
-  join,  ///< never compared: takes part in whatever the others start
+  group,  ///< several of these at once: `count` of them, `blocks` is a hash of their notices
+  join,   ///< never compared: takes part in whatever the others start
 };
 
 /// Travels as it is: all ranks of a job are the same program. 56 bytes without holes, compared as a whole.

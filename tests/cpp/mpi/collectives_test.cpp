@@ -34,6 +34,7 @@ TEST(MpiCollectives, ManyOperationsInFlight) { check_concurrent_operations(mpi_w
 TEST(MpiCollectives, ReduceScatterOfAnyBlocks) { check_reduce_scatter(mpi_world()); }
 TEST(MpiCollectives, RanksThatDisagreeAllThrowTheSame) { check_disagreements(mpi_world(), true); }
 TEST(MpiCollectives, DisagreementsLeaveOtherOperationsAlone) { check_disagreements_in_flight(mpi_world()); }
+TEST(MpiCollectives, GroupsAreComparedAsOne) { check_groups(mpi_world()); }
 TEST(MpiCollectives, DisagreementsBesideARankThatHasJoined) { check_disagreements_with_joined(mpi_world(), true); }
 TEST(MpiCollectives, JoinedRanksAnswerTheOthers) { check_join(mpi_world()); }
 TEST(MpiCollectives, MeasuredTableIsTheSameOnAllRanks) { check_measured_table(*mpi_world().split(0, 0)); }

@@ -31,7 +31,9 @@ void check_reduce_scatter(comm::Communicator& comm);
 void check_disagreements(comm::Communicator& comm, bool has_library_allreduce);
 /// The same, among operations in flight that do not differ, and in another order on every second rank.
 void check_disagreements_in_flight(comm::Communicator& comm);
-/// The same, while a rank has joined; and collectives that need its values.
+/// Collectives that are compared as one: their results, and ranks that differ in their number or in one of them.
+void check_groups(comm::Communicator& comm);
+/// Disagreements while a rank has joined; and collectives that need its values.
 void check_disagreements_with_joined(comm::Communicator& comm, bool has_library_allreduce);
 /// Ranks that join at different times: the others' collectives go on without them.
 void check_join(comm::Communicator& comm);

@@ -240,6 +240,59 @@ void check_disagreements_in_flight(Communicator& comm) {
   comm.barrier();
 }
 
+void check_groups(Communicator& comm) {
+  const int size = comm.size();
+  const auto group = comm.split(0, comm.rank());
+  const Start sum = reducing({.algorithm = "rabenseifner", .segment_bytes = 16});
+  const Start least = reducing({.algorithm = "ring"}, ElementType::float64, ReduceOp::min);
+  const auto start_all = [&](const std::vector<Start>& starts, Arrays& arrays, std::string_view words) {
+    comm::OperationGroup together(*group);
+    std::vector<Operation> operations;
+    for (const Start& start : starts) operations.push_back(start(*group, arrays));
+    together.start(words);
+    return operations;
+  };
+  std::int64_t number = 0;
+  for (int repetition = 0; repetition < 20; ++repetition) {
+    Arrays arrays(comm.rank());
+    auto operations = start_all({least, sum}, arrays, "two");
+    auto behind = comm::start_barrier(*group);
+    operations[1].wait();
+    operations[0].wait();
+    EXPECT_EQ(operations[1].contributors(), size);
+    behind.wait();
+    arrays.floats.pop_back();
+    expect_reduced<float>(comm, arrays.floats, ReduceOp::sum, "part of a group");
+    expect_reduced<double>(comm, arrays.doubles, ReduceOp::min, "part of a group");
+    number += 2;
+    if (size == 1) continue;
+    // Two of them here, one or three or others there; also a group that is given up before it is known.
+    const bool odd = comm.rank() == repetition % size;
+    const std::vector<std::vector<Start>> others = {{least}, {least, sum, sum}, {sum, least}, {}};
+    const std::vector<std::string> texts = {"allreduce (other)", "group (other)", "group (other)", "barrier"};
+    const auto which = static_cast<std::size_t>(repetition) % others.size();
+    std::vector<std::string> called(static_cast<std::size_t>(size), "group (two)");
+    called[static_cast<std::size_t>(repetition % size)] = texts[which];
+    const std::string line = expected_line(number, called);
+    arrays = Arrays(comm.rank());
+    if (odd && others[which].empty()) {
+      {
+        const comm::OperationGroup given_up(*group);
+        const Operation one = sum(*group, arrays);
+        const Operation another = least(*group, arrays);
+      }
+      expect_agreed_error([&] { group->barrier(); }, line);
+    } else {
+      operations = start_all(odd ? others[which] : std::vector<Start>{least, sum}, arrays, odd ? "other" : "two");
+      for (Operation& operation : operations) expect_agreed_error([&] { operation.wait(); }, line);
+    }
+    EXPECT_EQ(arrays, Arrays(comm.rank()));
+    expect_usable(*group);
+    number += 2;
+  }
+  comm.barrier();
+}
+
 void check_disagreements_with_joined(Communicator& comm, bool has_library_allreduce) {
   const int size = comm.size();
   const auto group = comm.split(0, comm.rank());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 namespace floodtide::comm {
 
@@ -42,6 +43,26 @@ class Operation {
 
   Engine* engine_ = nullptr;
   std::shared_ptr<OperationState> state_;
+};
+
+/// Collectives that the ranks compare as one: none of those started while it is open begins before start(). Where ranks differ
+/// in their number or in any of them, every rank throws the same AgreedError from all of them. They are under way one after
+/// another. Several at once cannot be joined (collectives.hpp); one can. Barriers are not part of it.
+class OperationGroup {
+ public:
+  /// Throws Error(invalid_argument) if there is an open one on the communicator.
+  explicit OperationGroup(Communicator& comm);
+  OperationGroup(const OperationGroup&) = delete;
+  OperationGroup& operator=(const OperationGroup&) = delete;
+  OperationGroup(OperationGroup&&) = delete;
+  OperationGroup& operator=(OperationGroup&&) = delete;
+  ~OperationGroup();  ///< forgets what was started, unless start() was called
+
+  /// Once: starts what was started since the group was made. `words` describes all of it, as in AllreduceOptions.
+  void start(std::string_view words = {});
+
+ private:
+  Engine* engine_;
 };
 
 /// Drives everything in flight on a communicator, without waiting. True if something moved.

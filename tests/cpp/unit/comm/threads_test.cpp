@@ -50,6 +50,7 @@ TEST_P(ThreadRanks, RanksThatDisagreeAllThrowTheSame) {
   run([](Communicator& comm) { test::check_disagreements(comm, false); });
 }
 TEST_P(ThreadRanks, DisagreementsLeaveOtherOperationsAlone) { run(test::check_disagreements_in_flight); }
+TEST_P(ThreadRanks, GroupsAreComparedAsOne) { run(test::check_groups); }
 TEST_P(ThreadRanks, DisagreementsBesideARankThatHasJoined) {
   run([](Communicator& comm) { test::check_disagreements_with_joined(comm, false); });
 }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several collectives that are one for the comparison between ranks. Ranks that differ in how many there are, or in any of
+// them, all learn it at the first; otherwise the numbers of all later collectives would differ between ranks.
+#include <utility>
+
+#include "comm/engine.hpp"
+#include "floodtide/base/error.hpp"
+#include "floodtide/comm/collectives.hpp"
+
+namespace floodtide::comm {
+
+void Engine::open_group() {
+  if (comm_.size() == 1) return;
+  const std::lock_guard lock(mutex_);
+  FLOODTIDE_REQUIRE(!group_, invalid_argument, "group: there is an open one, expected it to be started first");
+  group_.emplace();
+}
+
+void Engine::close_group(std::string_view words) {
+  if (comm_.size() == 1) return;
+  const std::lock_guard lock(mutex_);
+  FLOODTIDE_REQUIRE(group_, invalid_argument, "group: there is no open one");
+  auto members = *std::exchange(group_, {});
+  require_sound();
+  if (members.empty()) return;
+  auto state = members.front();
+  for (const auto& member : members) member->phase = Phase::agreeing;
+  if (members.size() > 1) {
+    std::string notices;
+    for (const auto& member : members) notices.append(reinterpret_cast<const char*>(&member->notice), sizeof member->notice);
+    state = std::make_shared<OperationState>();
+    state->ranks = comm_.size();
+    state->notice = {
+        .collective = Collective::group, .count = static_cast<std::int64_t>(members.size()), .blocks = hash_of(notices)};
+    state->members = std::move(members);
+  }
+  state->number = next_number_++;
+  state->words = words;
+  state->notice.called = hash_of(words);
+  state->ballot = Ballot::of_caller(state->number, state->notice, comm_.rank(), comm_.size());
+  launch(state);
+}
+
+void Engine::drop_group() {
+  const std::lock_guard lock(mutex_);
+  if (!group_) return;
+  for (const auto& member : *group_) {
+    member->failure.emplace(ErrorCode::communication, "group: was given up before it was started", comm_.rank());
+    member->done = true;
+  }
+  group_.reset();
+}
+
+bool Engine::is_gathering(const OperationState& state) const {
+  const std::lock_guard lock(mutex_);
+  return state.phase == Phase::gathering && !state.done;
+}
+
+/// Moves the members of a group on, in order: each has the tags of the group for itself. Those that are done leave it.
+bool Engine::advance_members(OperationState& group) {
+  bool moved = false;
+  while (!group.members.empty()) {
+    OperationState& first = *group.members.front();
+    if (group.failure) {
+      first.failure = group.failure;
+      first.execution.reset();
+      first.start_library = {};
+      first.done = true;
+    } else {
+      moved = advance(first) || moved;
+      if (!first.done) break;
+    }
+    group.members.erase(group.members.begin());
+  }
+  return moved;
+}
+
+OperationGroup::OperationGroup(Communicator& comm) : engine_(&comm.engine()) { engine_->open_group(); }
+
+OperationGroup::~OperationGroup() {
+  if (engine_ != nullptr) engine_->drop_group();
+}
+
+void OperationGroup::start(std::string_view words) { std::exchange(engine_, nullptr)->close_group(words); }
+
+}  // namespace floodtide::comm
