@@ -53,11 +53,11 @@ void register_communicator(py::module_& c) {
           "Answer the other ranks' collectives until all have joined; returns the last rank to join.")
       .def(
           "allreduce_table",
-          [](Communicator& communicator) {
+          [](Communicator& communicator, const std::string& words) {
             const py::gil_scoped_release unlock;
-            return comm::allreduce_table(communicator).text();
+            return comm::allreduce_table(communicator, words).text();
           },
-          "The algorithms behind \"auto\" by message size, measured if they have not been.")
+          py::arg("words") = "", "The algorithms behind \"auto\" by message size, measured if they have not been.")
       .def("barrier", &Communicator::barrier, py::call_guard<py::gil_scoped_release>())
       .def(
           "split",

@@ -168,8 +168,9 @@ std::unique_ptr<PyOperation> start_broadcast(const std::shared_ptr<Communicator>
   return operation;
 }
 
-void broadcast(const std::shared_ptr<Communicator>& communicator, const py::object& object, int root) {
-  const auto operation = start_broadcast(communicator, object, root, {});
+void broadcast(const std::shared_ptr<Communicator>& communicator, const py::object& object, int root,
+               const std::string& words) {
+  const auto operation = start_broadcast(communicator, object, root, words);
   const py::gil_scoped_release unlock;
   operation->wait();
 }
@@ -218,11 +219,11 @@ std::unique_ptr<PyExchange> start_alltoall(const std::shared_ptr<Communicator>& 
   return operation;
 }
 
-py::list allgather(Communicator& communicator, const py::bytes& own) {
+py::list allgather(Communicator& communicator, const py::bytes& own, const std::string& words) {
   const std::string_view text = own;
   const auto all = [&] {
     const py::gil_scoped_release unlock;
-    return comm::allgather(communicator, std::as_bytes(std::span(text)));
+    return comm::allgather(communicator, std::as_bytes(std::span(text)), words);
   }();
   py::list result;
   for (const auto& bytes : all) result.append(py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
@@ -237,6 +238,11 @@ void register_operations(py::module_& c, CommunicatorClass& communicator) {
       .def("wait", &PyOperation::wait, py::call_guard<py::gil_scoped_release>(), "Return when it is done.")
       .def_property_readonly("contributors", &PyOperation::contributors,
                              "When it is done: how many ranks had values for it; the others have joined.");
+  py::class_<comm::OperationGroup>(c, "OperationGroup", "Collectives that the ranks compare as one.")
+      .def("start", &comm::OperationGroup::start, py::arg("words"), py::call_guard<py::gil_scoped_release>(),
+           "Start what was started since the group was opened.")
+      .def("drop", &comm::OperationGroup::drop, py::call_guard<py::gil_scoped_release>(),
+           "Forget what was started since the group was opened.");
   py::class_<PyExchange>(c, "Exchange", "An allgather or alltoall of rows under way.")
       .def("test", &PyExchange::test, py::call_guard<py::gil_scoped_release>(), "Drive it; true when it is done.")
       .def("wait", &PyExchange::wait, py::call_guard<py::gil_scoped_release>(), "Return when it is done.")
@@ -259,13 +265,16 @@ void register_operations(py::module_& c, CommunicatorClass& communicator) {
       .def("start_reduce_scatter", &start_reduce_scatter, py::arg("array"), py::arg("op"), py::arg("blocks"), py::arg("wire"),
            py::arg("words"),
            "Start to replace this rank's block of an array by its reduction over ranks; the other blocks are spoilt.")
-      .def("broadcast", &broadcast, py::arg("array"), py::arg("root"), "Replace an array by root's.")
+      .def("broadcast", &broadcast, py::arg("array"), py::arg("root"), py::arg("words") = "", "Replace an array by root's.")
+      .def(
+          "open_group", [](Communicator& ranks) { return std::make_unique<comm::OperationGroup>(ranks); },
+          py::keep_alive<0, 1>(), "Hold back what is started from now on, until the group is started.")
       .def("start_broadcast", &start_broadcast, py::arg("array"), py::arg("root"), py::arg("words"),
            "Start to replace an array by root's.")
       .def("start_allgather", &start_allgather, py::arg("array"), "Start to collect the rows of all ranks.")
       .def("start_alltoall", &start_alltoall, py::arg("array"), py::arg("splits"), py::arg("problem"),
            "Start to send splits[r] rows to rank r. A problem (or an empty text) is raised on all ranks.")
-      .def("allgather", &allgather, py::arg("own"), "Every rank's bytes, in rank order.");
+      .def("allgather", &allgather, py::arg("own"), py::arg("words") = "", "Every rank's bytes, in rank order.");
 }
 
 }  // namespace floodtide::bindings

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from floodtide import _comm
-from floodtide._collectives import Array, in_place, place_of, ranks_of
+from floodtide._collectives import Array, in_place, place_of, ranks_of, words_for
 from floodtide._comm import ProcessSet
 from floodtide._handles import Handle, synchronize
 from floodtide.errors import InvalidArgumentError, ShapeError
@@ -63,7 +63,7 @@ def broadcast_async_(
 
 def _start(result: Array, root_rank: int, process_set: ProcessSet | None) -> Handle[Array]:
     place = place_of(root_rank, process_set)
-    words = f"{result.dtype} {result.shape} from rank {root_rank}"
+    words = f"{words_for([result])} from rank {root_rank}"
     operation = ranks_of(process_set).start_broadcast(result, place, words)
     return Handle([operation], lambda: result)
 
@@ -86,7 +86,7 @@ def broadcast_parameters(
     root = place_of(root_rank, process_set)
     names = sorted(parameters)
     own = json.dumps([[n, parameters[n].dtype.str, list(parameters[n].shape)] for n in names])
-    described = comm.allgather(own.encode())
+    described = comm.allgather(own.encode(), "names, types and shapes of parameters")
     for other, description in enumerate(described):
         if description != described[0]:
             raise _agreed(
@@ -96,7 +96,7 @@ def broadcast_parameters(
                 )
             )
     for name in names:
-        comm.broadcast(parameters[name], root)
+        comm.broadcast(parameters[name], root, f"the parameter {name}")
 
 
 def broadcast_optimizer_state(
@@ -129,7 +129,8 @@ def _require_equal_kinds(comm: Any, optimizer: Any, state: Any) -> None:
     ours = isinstance(optimizer, Optimizer)
     kind = f"floodtide's {optimizer.name}" if ours else type(optimizer).__qualname__
     sizes = {name: int(values.size) for name, values in state.items()} if ours else {}
-    described = [json.loads(text) for text in comm.allgather(json.dumps([kind, sizes]).encode())]
+    own = json.dumps([kind, sizes]).encode()
+    described = [json.loads(text) for text in comm.allgather(own, "kinds of optimizers")]
     for rank, (other, _) in enumerate(described):
         if other != described[0][0]:
             raise _agreed(

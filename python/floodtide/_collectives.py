@@ -7,6 +7,8 @@ broadcasts in _broadcasts.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,6 +82,27 @@ def ranks_of(process_set: ProcessSet | None) -> Any:
     """Return the communicator of a process set, or of all ranks."""
     everyone = _initialized()
     return everyone if process_set is None else process_set.communicator()
+
+
+@contextlib.contextmanager
+def compared_as_one(comm: Any, words: str) -> Iterator[None]:
+    """Have the ranks compare all collectives that the body starts as one, described by `words`.
+
+    If ranks differ in their number or in any of them, all of them raise on every rank.
+    """
+    group = comm.open_group()
+    try:
+        yield
+    except BaseException:
+        group.drop()
+        raise
+    group.start(words)
+
+
+def words_for(arrays: Sequence[Array]) -> str:
+    """Describe arrays for the comparison between ranks: "float32 (2, 3)"."""
+    described = ", ".join(f"{array.dtype} {array.shape}" for array in arrays)
+    return described if len(arrays) == 1 else f"{len(arrays)} arrays: {described}"
 
 
 def place_of(root_rank: int, process_set: ProcessSet | None) -> int:

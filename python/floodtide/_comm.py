@@ -189,16 +189,18 @@ def places() -> tuple[int, int, int, int]:
 
 
 def _places(comm: Any) -> tuple[int, int, int, int]:
-    hosts = [name.decode() for name in comm.allgather(socket.gethostname().encode())]
+    hosts = [
+        name.decode() for name in comm.allgather(socket.gethostname().encode(), "names of hosts")
+    ]
     here = [r for r, host in enumerate(hosts) if host == hosts[comm.rank]]
     local_rank = here.index(comm.rank)
     peers = [h for h in dict.fromkeys(hosts) if hosts.count(h) > local_rank]
     return local_rank, len(here), peers.index(hosts[comm.rank]), len(peers)
 
 
-def allgather_bytes(own: bytes) -> list[bytes]:
-    """Every rank's bytes, in rank order, on every rank. Collective."""
-    gathered: list[bytes] = current().allgather(own)
+def allgather_bytes(own: bytes, words: str = "") -> list[bytes]:
+    """Every rank's bytes, in rank order, on every rank. `words` describe them. Collective."""
+    gathered: list[bytes] = current().allgather(own, words)
     return gathered
 
 
@@ -216,9 +218,9 @@ def broadcast_object(value: Any, root_rank: int = 0, comm: Any = None) -> Any:
     comm = comm or current()
     data = pickle.dumps(value) if comm.rank == root_rank else b""
     length = np.array([len(data)], dtype=np.int64)
-    comm.broadcast(length, root_rank)
+    comm.broadcast(length, root_rank, f"size of an object from rank {root_rank}")
     buffer = np.frombuffer(data.ljust(int(length[0]), b"\0"), dtype=np.uint8).copy()
-    comm.broadcast(buffer, root_rank)
+    comm.broadcast(buffer, root_rank, f"an object from rank {root_rank}")
     return value if comm.rank == root_rank else pickle.loads(buffer.tobytes())
 
 
@@ -250,7 +252,9 @@ class ProcessSet:
         if mpi4py is not None and isinstance(ranks, mpi4py.Comm):
             if ranks != mpi4py.COMM_NULL:
                 self._comm = _adopt(ranks)
-                members = self._comm.allgather(str(everyone.rank).encode())
+                members = self._comm.allgather(
+                    str(everyone.rank).encode(), "ranks of a process set"
+                )
                 self.ranks = tuple(int(member) for member in members)
             return
         self.ranks = tuple(map(operator.index, ranks))
@@ -261,7 +265,10 @@ class ProcessSet:
         self._comm = comm if included else None
 
     def _require_ranks(self, everyone: Any) -> None:
-        lists = [json.loads(t) for t in everyone.allgather(json.dumps(self.ranks).encode())]
+        lists = [
+            json.loads(t)
+            for t in everyone.allgather(json.dumps(self.ranks).encode(), "ranks of a process set")
+        ]
         for other, members in enumerate(lists):
             if members != lists[0]:
                 problem = f"other ranks than on rank 0, which has {lists[0]}"
@@ -340,7 +347,7 @@ def agreed() -> Iterator[None]:
             raise failure
         return
     record = b"" if failure is None else json.dumps([type(failure).__name__, str(failure)]).encode()
-    for failed_rank, other in enumerate(allgather_bytes(record)):
+    for failed_rank, other in enumerate(allgather_bytes(record, "failures")):
         if not other:
             continue
         if failed_rank != rank():

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from floodtide._collectives import Array, ranks_of
+from floodtide._collectives import Array, compared_as_one, ranks_of
 from floodtide._comm import ProcessSet
 from floodtide._handles import Handle, synchronize
 from floodtide._reductions import joint
@@ -59,7 +59,9 @@ def grouped_allgather_async(
     arrays: Sequence[ArrayLike], process_set: ProcessSet | None = None
 ) -> Handle[list[Array]]:
     """Start the allgathers of several arrays."""
-    return joint([allgather_async(array, process_set) for array in arrays])
+    with compared_as_one(ranks_of(process_set), f"allgather of {len(arrays)} arrays"):
+        handles = [allgather_async(array, process_set) for array in arrays]
+    return joint(handles)
 
 
 def alltoall(
@@ -108,7 +110,8 @@ def alltoall_async(
 
 def allgather_object(value: Any, process_set: ProcessSet | None = None) -> list[Any]:
     """Return every rank's value, in rank order; they travel as pickles between ranks of one job."""
-    return [pickle.loads(data) for data in ranks_of(process_set).allgather(pickle.dumps(value))]
+    everything = ranks_of(process_set).allgather(pickle.dumps(value), "objects")
+    return [pickle.loads(data) for data in everything]
 
 
 def _rows(data: Array, like: Array, count: int) -> Array:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from floodtide import _core
-from floodtide._collectives import Array
+from floodtide._collectives import Array, words_for
 from floodtide.errors import InvalidArgumentError
 
 
@@ -76,8 +76,12 @@ class Rule:
 
     def words(self, arrays: Sequence[Array]) -> str:
         """Describe the values of a call: ranks compare this text, and errors show it."""
-        shapes = ", ".join(str(array.shape) for array in arrays)
-        return f"{self.op.value} of {arrays[0].dtype} {shapes}"
+        text = f"{self.op.value} of {words_for(arrays)}"
+        if self.prescale_factor != 1:
+            text += f", prescale {self.prescale_factor}"
+        if self.postscale_factor != 1:
+            text += f", postscale {self.postscale_factor}"
+        return text
 
     def before(self, values: Array) -> None:
         """Scale this rank's values in place."""

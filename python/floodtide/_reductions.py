@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from floodtide import _core
-from floodtide._collectives import Array, in_place, ranks_of
+from floodtide._collectives import Array, compared_as_one, in_place, ranks_of
 from floodtide._comm import ProcessSet
 from floodtide._handles import Handle, synchronize
 from floodtide._reduction_rules import Average, Group, Op, Rule
@@ -90,7 +90,7 @@ def allreduce_async(
     """
     rule = Rule("allreduce", op, prescale_factor, postscale_factor)
     result = np.array(array, order="C")
-    words = [rule.words([result])]
+    words = rule.words([result])
     return _start_allreduces(
         rule, [result], words, algorithm, wire, process_set, finish=lambda buffers: buffers[0]
     )
@@ -138,7 +138,7 @@ def allreduce_async_(
     """Start to replace an array by its allreduce; it must not be touched until synchronize."""
     rule = Rule("allreduce_", op, prescale_factor, postscale_factor)
     own = in_place("allreduce_", array)
-    words = [rule.words([own])]
+    words = rule.words([own])
     if prescale_factor == 1:
         return _start_allreduces(
             rule, [own], words, algorithm, wire, process_set, finish=lambda buffers: buffers[0]
@@ -195,8 +195,8 @@ def grouped_allreduce_async(
 ) -> Handle[list[Array]]:
     """Start a grouped_allreduce; each array is copied once, so it may be changed at once."""
     rule = Rule("grouped_allreduce", op, prescale_factor, postscale_factor)
-    group = Group([np.asarray(array) for array in arrays])
-    words = [rule.words(members) for members in group.members]
+    given = [np.asarray(array) for array in arrays]
+    group, words = Group(given), rule.words(given)
     return _start_allreduces(
         rule, group.buffers, words, algorithm, wire, process_set, finish=lambda _: group.parts()
     )
@@ -250,7 +250,7 @@ def grouped_allreduce_async_(
             array[...] = part
         return own
 
-    words = [rule.words(members) for members in group.members]
+    words = rule.words(own)
     return _start_allreduces(
         rule, group.buffers, words, algorithm, wire, process_set, finish=finish
     )
@@ -306,7 +306,7 @@ def reduce_scatter_async(
 ) -> Handle[Array]:
     """Start a reduce_scatter; the array is copied once, so it may be changed at once."""
     rule = Rule("reduce_scatter", op, prescale_factor, postscale_factor)
-    return _start_reduce_scatter(rule, array, wire, process_set)
+    return _start_reduce_scatter(rule, np.array(array, order="C"), wire, process_set)
 
 
 def grouped_reduce_scatter(
@@ -342,7 +342,9 @@ def grouped_reduce_scatter_async(
 ) -> Handle[list[Array]]:
     """Start the reduce_scatters of several arrays."""
     rule = Rule("grouped_reduce_scatter", op, prescale_factor, postscale_factor)
-    handles = [_start_reduce_scatter(rule, array, wire, process_set) for array in arrays]
+    given = [np.array(array, order="C") for array in arrays]
+    with compared_as_one(ranks_of(process_set), rule.words(given)):
+        handles = [_start_reduce_scatter(rule, work, wire, process_set) for work in given]
     return joint(handles)
 
 
@@ -355,7 +357,7 @@ def joint(handles: Sequence[Handle[Array]]) -> Handle[list[Array]]:
 def _start_allreduces(
     rule: Rule,
     buffers: list[Array],
-    words: list[str],
+    words: str,
     algorithm: str | None,
     wire: str | None,
     process_set: ProcessSet | None,
@@ -366,10 +368,11 @@ def _start_allreduces(
         rule.require(buffer)
         rule.before(buffer)
     chosen = algorithm or _core.comm.auto_allreduce
-    operations = [
-        comm.start_allreduce(buffer, rule.reduction, chosen, wire or "native", text)
-        for buffer, text in zip(buffers, words, strict=True)
-    ]
+    with compared_as_one(comm, words):
+        operations = [
+            comm.start_allreduce(buffer, rule.reduction, chosen, wire or "native", words)
+            for buffer in buffers
+        ]
 
     def result() -> Any:
         for buffer, operation in zip(buffers, operations, strict=True):
@@ -380,10 +383,10 @@ def _start_allreduces(
 
 
 def _start_reduce_scatter(
-    rule: Rule, array: ArrayLike, wire: str | None, process_set: ProcessSet | None
+    rule: Rule, work: Array, wire: str | None, process_set: ProcessSet | None
 ) -> Handle[Array]:
+    """Start to reduce and cut an array, whose values are lost."""
     comm = ranks_of(process_set)
-    work = np.array(array, order="C")
     if work.ndim == 0:
         raise InvalidArgumentError(f"{rule.call}: expected an array with at least one axis")
     rule.require(work)

@@ -174,7 +174,7 @@ void agree(Communicator& comm, const std::exception_ptr& failure_here) {
     const auto& record = records[rank];
     if (record.empty()) continue;
     const std::string message(reinterpret_cast<const char*>(record.data()) + 1, record.size() - 1);
-    throw AgreedError(static_cast<ErrorCode>(record[0]), message, static_cast<int>(rank));
+    throw AgreedError(static_cast<ErrorCode>(record[0]), message, static_cast<int>(rank), comm.size());
   }
 }
 

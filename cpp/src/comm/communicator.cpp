@@ -126,6 +126,7 @@ std::span<const int> Communicator::nodes() {
     number_nodes(names);
   } else {
     engine_->start_empty(Collective::locate).wait();
+    const Engine::GroupAside aside(*engine_);
     locate();
   }
   return nodes_;

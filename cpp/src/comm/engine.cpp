@@ -219,7 +219,7 @@ void Engine::decide(OperationState& state) {
     state.failure.emplace(ErrorCode::unsupported,
                           str_cat("collective ", state.number, ", ", describe(notice), ", needs values of rank",
                                   one ? " " : "s ", ranks, ", which ", one ? "has" : "have", " joined"),
-                          needs_root ? notice.root : joined.front());
+                          needs_root ? notice.root : joined.front(), comm_.size());
     state.execution.reset();
     state.start_library = {};
     return;
@@ -253,7 +253,7 @@ bool Engine::advance(OperationState& state) {
   }
   if (state.needs_messages() || !messages_.have_left(state.number)) return moved;
   if (state.phase == Phase::explaining) {
-    state.failure.emplace(ErrorCode::communication, disagreement(state.number, state.accounts), 0);
+    state.failure.emplace(ErrorCode::communication, disagreement(state.number, state.accounts), 0, comm_.size());
   }
   if (!state.members.empty()) {
     moved = advance_members(state) || moved;

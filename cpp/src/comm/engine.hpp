@@ -110,6 +110,21 @@ class Engine {
   [[nodiscard]] std::shared_ptr<const Schedule> allreduce_schedule(const AllreduceRow& row, std::int64_t count);
   [[nodiscard]] std::optional<AllreduceTable>& table() noexcept { return table_; }
 
+  /// Collectives of a service do not become part of a group that is open, while this lives.
+  class GroupAside {
+   public:
+    explicit GroupAside(Engine& engine) : engine_(engine), group_(std::exchange(engine.group_, {})) {}
+    GroupAside(const GroupAside&) = delete;
+    GroupAside& operator=(const GroupAside&) = delete;
+    GroupAside(GroupAside&&) = delete;
+    GroupAside& operator=(GroupAside&&) = delete;
+    ~GroupAside() { engine_.group_ = std::move(group_); }
+
+   private:
+    Engine& engine_;
+    std::optional<std::vector<std::shared_ptr<OperationState>>> group_;
+  };
+
  private:
   template <class Prepare>
   Operation add(const Notice& notice, std::string_view words, Prepare&& prepare);

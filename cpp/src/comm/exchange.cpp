@@ -145,6 +145,7 @@ class ExchangePlan {
     if (odd == heard_.end()) return true;
     out_->invalid_ = invalid != heard_.end();
     out_->failed_rank_ = static_cast<int>(odd - heard_.begin());
+    out_->ranks_ = comm_.size();
     const std::string_view text = odd->text.data();
     out_->failure_ = out_->invalid_
                          ? str_cat(text, " (on rank ", out_->failed_rank_, ")")
@@ -172,7 +173,7 @@ class ExchangePlan {
 
 void Exchange::require_done() const {
   if (failed_rank_ < 0) return;
-  throw AgreedError(invalid_ ? ErrorCode::invalid_argument : ErrorCode::shape_mismatch, failure_, failed_rank_);
+  throw AgreedError(invalid_ ? ErrorCode::invalid_argument : ErrorCode::shape_mismatch, failure_, failed_rank_, ranks_);
 }
 
 Operation start_allgather(Communicator& comm, const Items& items, std::shared_ptr<Exchange> out) {

@@ -45,7 +45,7 @@ void Engine::drop_group() {
   const std::lock_guard lock(mutex_);
   if (!group_) return;
   for (const auto& member : *group_) {
-    member->failure.emplace(ErrorCode::communication, "group: was given up before it was started", comm_.rank());
+    member->failure.emplace(ErrorCode::communication, "group: was given up before it was started", comm_.rank(), 1);
     member->done = true;
   }
   group_.reset();
@@ -77,10 +77,15 @@ bool Engine::advance_members(OperationState& group) {
 
 OperationGroup::OperationGroup(Communicator& comm) : engine_(&comm.engine()) { engine_->open_group(); }
 
-OperationGroup::~OperationGroup() {
-  if (engine_ != nullptr) engine_->drop_group();
+OperationGroup::~OperationGroup() { drop(); }
+
+void OperationGroup::start(std::string_view words) {
+  FLOODTIDE_REQUIRE(engine_ != nullptr, invalid_argument, "group: there is no open one");
+  std::exchange(engine_, nullptr)->close_group(words);
 }
 
-void OperationGroup::start(std::string_view words) { std::exchange(engine_, nullptr)->close_group(words); }
+void OperationGroup::drop() {
+  if (engine_ != nullptr) std::exchange(engine_, nullptr)->drop_group();
+}
 
 }  // namespace floodtide::comm

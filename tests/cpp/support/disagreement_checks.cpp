@@ -252,6 +252,18 @@ void check_groups(Communicator& comm) {
     together.start(words);
     return operations;
   };
+  {  // services that run while the group is open are not part of it
+    const auto fresh = comm.split(0, comm.rank());
+    Arrays arrays(comm.rank());
+    comm::OperationGroup together(*fresh);
+    auto one = least(*fresh, arrays);
+    auto another = reducing({.algorithm = "two_level"})(*fresh, arrays);
+    together.start();
+    another.wait();
+    one.wait();
+    arrays.floats.pop_back();
+    expect_reduced<float>(comm, arrays.floats, ReduceOp::sum, "behind a service");
+  }
   std::int64_t number = 0;
   for (int repetition = 0; repetition < 20; ++repetition) {
     Arrays arrays(comm.rank());

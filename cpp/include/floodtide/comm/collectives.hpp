@@ -63,12 +63,17 @@ void allgather(Communicator& comm, std::span<std::byte> data, std::span<const st
 /// A failure that all ranks know of and throw alike, so that none is left waiting.
 class FLOODTIDE_EXPORT AgreedError : public Error {
  public:
-  AgreedError(ErrorCode code, const std::string& message, int rank) : Error(code, message), rank_(rank) {}
+  /// `ranks` throw it alike: as many as the communicator has, or 0 for all of the job.
+  AgreedError(ErrorCode code, const std::string& message, int rank, int ranks = 0)
+      : Error(code, message), rank_(rank), ranks_(ranks) {}
   /// The lowest rank that failed: the one that should report it.
   [[nodiscard]] int rank() const noexcept { return rank_; }
+  /// How many ranks throw it; 0: all of the job.
+  [[nodiscard]] int ranks() const noexcept { return ranks_; }
 
  private:
   int rank_;
+  int ranks_;
 };
 
 /// Collective: returns if `failure_here` is null on all ranks; otherwise throws AgreedError on every rank with the code and

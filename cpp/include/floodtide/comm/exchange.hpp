@@ -42,6 +42,7 @@ class Exchange {
   AlignedBuffer<std::byte> data_;
   bool invalid_ = false;  // somebody's call was wrong
   int failed_rank_ = -1;
+  int ranks_ = 0;
   std::string failure_;
 };
 

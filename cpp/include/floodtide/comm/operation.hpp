@@ -60,6 +60,8 @@ class OperationGroup {
 
   /// Once: starts what was started since the group was made. `words` describes all of it, as in AllreduceOptions.
   void start(std::string_view words = {});
+  /// Forgets what was started, which throws when it is asked for. Does nothing after start().
+  void drop();
 
  private:
   Engine* engine_;

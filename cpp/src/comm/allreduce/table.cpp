@@ -152,6 +152,7 @@ const AllreduceTable& allreduce_table(Communicator& comm, std::string_view words
       table = AllreduceTable::parse(kDefaultAllreduce);
     } else {
       comm.engine().start_empty(Collective::measure, words).wait();
+      const Engine::GroupAside aside(comm.engine());
       table = measured_table(comm);
     }
   }
