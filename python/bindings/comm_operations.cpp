@@ -76,7 +76,12 @@ class PyOperation {
   }
 
   void begin(comm::Operation operation) { operation_ = std::move(operation); }
-  bool test() { return operation_.test(); }
+  /// A rank that asks again and again waits, too.
+  bool test() {
+    const bool done = operation_.test();
+    if (!done && communicator_->on_wait()) communicator_->on_wait()();
+    return done;
+  }
   void wait() { operation_.wait(); }
   [[nodiscard]] int contributors() const { return operation_.contributors(); }
 

@@ -191,7 +191,8 @@ void register_train(py::module_& m) {
                        double clip, double average, const std::string& algorithm, int accumulate,
                        const std::string& on_exhausted, const std::string& exactness, std::int64_t bucket_bytes,
                        const std::string& wire, const std::string& mode, int contributors, const std::string& late,
-                       std::int64_t steps, std::int64_t meet_every, double timeout_s, const std::string& record_path) {
+                       std::int64_t steps, std::int64_t meet_every, const std::shared_ptr<comm::ActivityLog>& activity,
+                       double timeout_s, const std::string& record_path) {
              const py::gil_scoped_release unlock;
              train::TrainerOptions options;
              options.clip = clip;
@@ -207,12 +208,9 @@ void register_train(py::module_& m) {
              options.late = train::late_named(late);
              options.steps = steps;
              options.meet_every = meet_every;
+             options.activity = activity;
              options.timeout_s = timeout_s;
              options.record_path = record_path;
-             options.report = [rank = communicator.rank()](const std::string& reason) {
-               // Python may be what hangs: no call into it.
-               static_cast<void>(std::fprintf(stderr, "rank %d: %s\n", rank, reason.c_str()));
-             };
              return std::make_unique<train::Trainer>(
                  walkers, optim::make_optimizer(optimizer, optimizer_values, walkers->layout().trained_size()),
                  optim::make_schedule(schedule, schedule_values, optim::scale_factor(scale, walkers->options().walkers)),
@@ -222,7 +220,7 @@ void register_train(py::module_& m) {
            py::arg("schedule_values"), py::arg("scale"), py::arg("communicator"), py::arg("clip"), py::arg("average"),
            py::arg("algorithm"), py::arg("accumulate"), py::arg("on_exhausted"), py::arg("exactness"), py::arg("bucket_bytes"),
            py::arg("wire"), py::arg("mode"), py::arg("contributors"), py::arg("late"), py::arg("steps"), py::arg("meet_every"),
-           py::arg("timeout_s"), py::arg("record_path"), py::keep_alive<1, 2>(), py::keep_alive<1, 8>())
+           py::arg("activity"), py::arg("timeout_s"), py::arg("record_path"), py::keep_alive<1, 2>(), py::keep_alive<1, 8>())
       .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("steps_done", &train::Trainer::steps_done)
       .def("copy_average", &copy_average<nn::Ffn>, py::arg("network"))

@@ -17,7 +17,8 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -35,24 +36,61 @@ class _State:
     library: Any = None  # the MpiLibrary loaded, kept for the life of the process
     local_ranks: tuple[int, int, int, int] = (0, 1, 0, 1)  # local rank, size; cross rank, size
     hooked: bool = False
+    activity: Any = field(default_factory=_core.comm.ActivityLog)  # what this rank waits for
+    numbers: tuple[int, ...] = ()  # of its ranks among all ranks, if it is a process set's
+    timeout_s: float | None = None  # what init was given; None before it
+    watchdog: Any = None  # of the communicator in use, once something has a time limit
+    left: list[Any] = field(default_factory=list)  # watchdogs of communicators that were shut down
+    report_path: str = ""  # where a watchdog writes why it ends the job, for floodtide.run
 
 
 _state = _State()
 
 
-def init(comm: Any = None) -> None:
+def init(comm: Any = None, timeout_s: float | None = 300) -> None:
     """Join the ranks of the job. Collective. Does nothing if that was done before.
 
     Args:
         comm: An mpi4py communicator, of which a duplicate is used; None for the world when
             launched by mpiexec or srun, else one rank.
+        timeout_s: How long a rank may wait in a collective, in seconds. A rank that the others wait
+            for this long, because it sleeps, has left or was stopped, ends the job on all ranks
+            with one line that names it; ranks that compute are left alone while no other waits.
+            Holds for process sets, too; a `Trainer` has its own, `comm.timeout_s`. 0 or None: ranks
+            wait for ever. The same on all ranks.
 
     Raises:
         UnsupportedError: If the launcher and the MPI library do not fit each other, no MPI library
             can be loaded although a launcher started several ranks, or the MPI library's thread
             level is below "serialized".
-        InvalidArgumentError: If `comm` is no mpi4py communicator, or another one is in use.
+        InvalidArgumentError: If `comm` is no mpi4py communicator, another one is in use, or
+            `timeout_s` is negative or no number.
     """
+    limit_s = checked_timeout(timeout_s)
+    _join(comm)
+    if _state.timeout_s is None:
+        _state.timeout_s = limit_s
+        _state.activity.set_limit(limit_s)
+        _watch(limit_s)
+
+
+def checked_timeout(timeout_s: float | None) -> float:
+    """Return a time limit in seconds, 0 for none.
+
+    Raises:
+        InvalidArgumentError: If it is negative or no number.
+    """
+    if timeout_s is None:
+        return 0.0
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not timeout_s >= 0:
+        raise errors.InvalidArgumentError(
+            f"timeout_s is {timeout_s!r}, expected a number of seconds, or 0 or None for no limit"
+        )
+    return 0.0 if timeout_s == float("inf") else float(timeout_s)
+
+
+def _join(comm: Any) -> None:
+    """Join the ranks without watching them. Collective."""
     if _state.comm is not None:
         if comm is not None and comm is not _state.given:
             raise errors.InvalidArgumentError(
@@ -65,11 +103,34 @@ def init(comm: Any = None) -> None:
         if rank() > 0:
             time.sleep(1)  # rank 0 reports; a launcher may end the job when the first process exits
         raise
+    _state.activity.observe(communicator, "")
     _state.local_ranks = _places(communicator)
     _state.comm, _state.given = communicator, comm
     if not _state.hooked:
         _hook_exceptions()
         _state.hooked = True
+
+
+def _watch(limit_s: float) -> None:
+    """Have a watchdog end the job when ranks wait too long, if there is a limit. Collective."""
+    if limit_s > 0 and _state.watchdog is None and size() > 1:
+        _state.watchdog = _core.comm.Watchdog(
+            _state.comm, _state.activity, list(_state.numbers), _state.report_path
+        )
+
+
+def report_end_to(path: Path) -> None:
+    """Have a watchdog that ends the job write the reason to a file, too. Before init."""
+    _state.report_path = str(path)
+
+
+def activity(timeout_s: float) -> Any:
+    """Return the core's log of what this rank does, watched if `timeout_s` is above 0. Collective.
+
+    For trainers, which bring a time limit of their own (0: none).
+    """
+    _watch(timeout_s)
+    return _state.activity
 
 
 def _world() -> Any:
@@ -78,10 +139,17 @@ def _world() -> Any:
     several = launched is not None and launched.ranks != 1
     if not several and (mpi4py is None or mpi4py.COMM_WORLD.size == 1):
         return _core.comm.self()
+    if mpi4py is None:
+        _launch.require_there(launched)
+        _launch.hide_others(launched)
     _load(launched)
     world = _state.library.world()
-    if launched is not None and (launched.ranks or 0) > 1 and world.size == 1:
+    if launched is None or launched.ranks in (None, world.size):
+        return world
+    if world.size == 1:
         raise _launch.mismatch(launched, _state.library.family)
+    if launched.family is not None:  # a heterogeneous job of Slurm counts the tasks of its parts
+        raise _launch.wrong_size(launched, world.size)
     return world
 
 
@@ -126,18 +194,38 @@ def library() -> Any:
 
 
 def shutdown() -> None:
-    """Leave the ranks; init may be called again. MPI itself ends with the process. Collective."""
-    _state.comm = _state.given = None
+    """Leave the ranks; init may be called again. MPI itself ends with the process. Collective.
+
+    Returns at once. If other ranks wait for this one, the time limit of init still ends the job.
+    """
+    if _state.watchdog is not None:
+        _state.watchdog.leave()
+        _state.left = [w for w in (*_state.left, _state.watchdog) if not w.over]
+    _state.comm = _state.given = _state.watchdog = _state.timeout_s = None
+    _state.activity.set_limit(0)
     _state.local_ranks = (0, 1, 0, 1)
 
 
 def _finish() -> None:
+    """End MPI at the end of the process, once no other rank can wait for this one."""
     shutdown()
+    pause_s = 0.0005
+    while not all(watchdog.over for watchdog in _state.left):
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.05)
+    _state.left.clear()
     _state.library.finish()
 
 
 def replace(communicator: Any) -> None:
     """Work in a communicator of the ranks that are left (`settle`). Collective over them."""
+    _state.watchdog = None  # it would wait for the lost ranks
+    _state.activity.observe(communicator, "")
+    _use(communicator)
+    _watch(_state.timeout_s or 0)
+
+
+def _use(communicator: Any) -> None:
     _state.comm = communicator
     _state.local_ranks = _places(communicator)
 
@@ -148,9 +236,8 @@ def is_initialized() -> bool:
 
 
 def current() -> Any:
-    """The communicator in use; calls init() if nobody has. Collective in that case."""
-    if _state.comm is None:
-        init()
+    """The communicator in use; joins the ranks if init was not called. Collective in that case."""
+    ensure_init()
     return _state.comm
 
 
@@ -166,16 +253,22 @@ def using(comm: Any) -> Iterator[None]:
 
 
 def ensure_init(comm: Any = None) -> None:
-    """init(comm) unless that was done, for entry points that users may call before or after it."""
-    init(comm)
+    """Join the ranks unless that was done, for entry points that users may call before or after init. Collective.
+
+    Without a time limit, which init or a trainer brings: in commands ranks may wait long for rank 0's files.
+    """
+    _join(comm)
 
 
 def rank() -> int:
-    """This process's rank; before init what the launcher says, so that one process can report."""
+    """This process's rank; before init what a live launcher says, so that one process can report."""
     if _state.comm is not None:
         return int(_state.comm.rank)
-    launched = _launch.launcher()
-    return 0 if launched is None else launched.rank
+    try:
+        launched = _launch.launcher()
+    except errors.LauncherError as error:
+        return error.rank
+    return 0 if launched is None or not launched.live else launched.rank
 
 
 def size() -> int:
@@ -246,7 +339,7 @@ class ProcessSet:
         everyone = current()
         mpi4py = _launch.mpi4py()
         self._comm: Any = None
-        self._outer: list[tuple[Any, tuple[int, int, int, int]]] = []
+        self._outer: list[tuple[Any, tuple[int, ...], tuple[int, int, int, int]]] = []
         self.ranks: tuple[int, ...] = ()
         """The members, by their rank among all ranks; empty outside of an mpi4py communicator."""
         if mpi4py is not None and isinstance(ranks, mpi4py.Comm):
@@ -256,6 +349,7 @@ class ProcessSet:
                     str(everyone.rank).encode(), "ranks of a process set"
                 )
                 self.ranks = tuple(int(member) for member in members)
+                _state.activity.observe(self._comm, _ranges(self.ranks))
             return
         self.ranks = tuple(map(operator.index, ranks))
         self._require_ranks(everyone)
@@ -263,6 +357,8 @@ class ProcessSet:
         key = self.ranks.index(everyone.rank) if included else 0
         comm = everyone.split(0 if included else 1, key)
         self._comm = comm if included else None
+        if included:
+            _state.activity.observe(comm, _ranges(self.ranks))
 
     def _require_ranks(self, everyone: Any) -> None:
         lists = [
@@ -321,12 +417,24 @@ class ProcessSet:
             InvalidArgumentError: If this rank is not a member.
         """
         own = self.communicator()
-        self._outer.append((current(), _state.local_ranks))
-        replace(own)
+        self._outer.append((current(), _state.numbers, _state.local_ranks))
+        _use(own)
+        _state.numbers = self.ranks
         return self
 
     def __exit__(self, *_: object) -> None:
-        _state.comm, _state.local_ranks = self._outer.pop()
+        _state.comm, _state.numbers, _state.local_ranks = self._outer.pop()
+
+
+def _ranges(ranks: Iterable[int]) -> str:
+    """Rank numbers in short: "0, 2-5"."""
+    runs: list[list[int]] = []
+    for number in sorted(ranks):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 @contextlib.contextmanager
@@ -374,6 +482,8 @@ def fail(error: BaseException) -> None:
     comm = _state.comm
     if comm is None or comm.size == 1 or getattr(error, "agreed", False):
         return
+    if isinstance(error, KeyboardInterrupt) and comm.rank > 0:
+        time.sleep(0.5)  # Ctrl-C comes to all ranks: rank 0 reports it and ends the job
     text = _one_line(str(error))
     if not isinstance(error, errors.Error):
         text = f"{type(error).__name__}: {text}".rstrip(": ")
@@ -388,6 +498,10 @@ def _hook_exceptions() -> None:
     previous = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, errors.Interrupted):
+            if rank() == 0:
+                print(_one_line(str(error)), file=sys.stderr, flush=True)
+            sys.exit(error.exit_status)
         if not getattr(error, "agreed", False) or rank() == 0:
             previous(kind, error, trace)
         fail(error)

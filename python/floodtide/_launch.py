@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which launcher started this process, and which MPI library and plug-in serve it.
+"""Which MPI library and plug-in serve this process; `_launcher` finds out who started it.
 
 Two ABI families exist: "mpich" (MPICH, Intel MPI, Cray MPICH; libmpi.so.12) and "openmpi"
 (libmpi.so.40). Launcher, library and plug-in must be of one family: with a launcher of another
@@ -14,71 +14,19 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from floodtide import _core
+from floodtide._launcher import Launcher, launcher
 from floodtide.errors import InvalidArgumentError, UnsupportedError
 
 MpiLibrary = _core.comm.MpiLibrary
 
+__all__ = ["Launcher", "launcher"]
+
 FAMILIES = {"mpich": "MPICH", "openmpi": "Open MPI"}
 LIBRARIES = {"mpich": ["libmpi.so.12", "libmpich.so.12"], "openmpi": ["libmpi.so.40"]}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Launcher:
-    """What the environment says about how this process was started.
-
-    Attributes:
-        name: For messages.
-        family: The MPI family that the launcher belongs to; None if it serves several.
-        ranks: Number of processes started; None if unknown.
-        rank: This process's number among them.
-    """
-
-    name: str
-    family: str | None
-    ranks: int | None
-    rank: int
-
-
-def launcher(environ: Mapping[str, str] = os.environ) -> Launcher | None:
-    """The launcher of this process, None if it was started as an ordinary program."""
-    slurm_ranks = _number(environ, "SLURM_STEP_NUM_TASKS") if "SLURM_PROCID" in environ else None
-    if "OMPI_COMM_WORLD_SIZE" in environ:
-        return Launcher(
-            name="Open MPI's mpiexec",
-            family="openmpi",
-            ranks=_number(environ, "OMPI_COMM_WORLD_SIZE"),
-            rank=_number(environ, "OMPI_COMM_WORLD_RANK") or 0,
-        )
-    if "PMI_RANK" in environ:
-        return Launcher(
-            name="srun" if slurm_ranks else "MPICH's mpiexec",
-            family=None if slurm_ranks else "mpich",
-            ranks=_number(environ, "PMI_SIZE") or slurm_ranks,
-            rank=_number(environ, "PMI_RANK") or 0,
-        )
-    if "PMIX_RANK" in environ:
-        return Launcher(
-            name="srun" if slurm_ranks else "a PMIx launcher",
-            family=None,
-            ranks=slurm_ranks,
-            rank=_number(environ, "PMIX_RANK") or 0,
-        )
-    if slurm_ranks is not None and slurm_ranks > 1:
-        return Launcher(
-            name="srun", family=None, ranks=slurm_ranks, rank=_number(environ, "SLURM_PROCID") or 0
-        )
-    return None
-
-
-def _number(environ: Mapping[str, str], name: str) -> int | None:
-    text = environ.get(name, "")
-    return int(text) if text.isdigit() else None
 
 
 def mpi4py() -> Any:
@@ -181,12 +129,51 @@ def _beside() -> list[str]:
     ]
 
 
+def require_there(launched: Launcher | None) -> None:
+    """Refuse to start MPI where the launcher that should help is certainly gone.
+
+    Raises:
+        UnsupportedError: If so.
+    """
+    if launched is not None and launched.gone and launched.ranks != 1:
+        raise _agreed(f"mpi: {_started(launched)}{launched.gone}: {_left_over(launched)}")
+
+
+def hide_others(launched: Launcher | None) -> None:
+    """Take what another launcher has left out of this process's environment, which MPI libraries read, too.
+
+    MPICH aborts where it finds variables of PMIx beside its own.
+    """
+    if launched is not None and launched.live and launched.family == "mpich":
+        for name in [name for name in os.environ if name.startswith("PMIX_")]:
+            del os.environ[name]
+
+
+def wrong_size(launched: Launcher, size: int) -> UnsupportedError:
+    """The error for a job that has another number of ranks than its launcher says."""
+    return _agreed(
+        f"mpi: {_started(launched)}MPI_COMM_WORLD has {size}; "
+        f"the variables {', '.join(launched.variables)} are of another job"
+    )
+
+
 def mismatch(launched: Launcher, family: str) -> UnsupportedError:
     """The error for a library that does not understand the launcher."""
+    if not launched.live:
+        return _agreed(
+            f"mpi: {_started(launched)}this process finds no other: {_left_over(launched)}"
+        )
     return _agreed(
         f"mpi: {_started(launched)}the MPI library of this Python ({FAMILIES[family]}) takes each "
         f"process for a job of one rank; use the mpiexec of this {FAMILIES[family]} (look in "
         f"{Path(sys.prefix) / 'bin'}) or a Python environment with the launcher's MPI"
+    )
+
+
+def _left_over(launched: Launcher) -> str:
+    return (
+        f"{', '.join(launched.variables)} may be left over from another job; unset them to run one rank, "
+        "or start the ranks with mpiexec"
     )
 
 

@@ -87,10 +87,6 @@ def sample_size(config: Config) -> tuple[int, ...]:
         return config.data.patch
     if config.data.size != (0, 0):
         return (1, *config.data.size)
-    if not config.data.slices:
-        raise ConfigurationError(
-            "data.slices is empty, expected at least one [[data.slices]] table"
-        )
     return (1, *Volume(config.data.slices[0].images).shape[1:])
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from floodtide import _comm, _core, _launch
-from floodtide.errors import InvalidArgumentError, RankError, UnsupportedError
+from floodtide.errors import Interrupted, InvalidArgumentError, RankError, UnsupportedError
 
 GRACE_S = 5.0  # between asking the ranks to end and killing them
 
@@ -38,6 +38,7 @@ def run(
     np: int,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
+    timeout_s: float | None = 300,
 ) -> list[Any]:
     """Call `function(*args, **kwargs)` on `np` new ranks of this machine, and return the results in the order of ranks.
 
@@ -50,16 +51,21 @@ def run(
         np: Number of ranks.
         args: Positional arguments.
         kwargs: Keyword arguments.
+        timeout_s: How long ranks may wait for each other in a collective, as in `floodtide.init`.
 
     Returns:
         A list of np results; results have to be picklable.
 
     Raises:
-        RankError: If a rank fails: an exception, a signal, a result that cannot be pickled. All ranks have ended then.
+        RankError: If a rank fails: an exception, a signal, a result that cannot be pickled, or ranks that waited for it
+            for too long. All ranks have ended then.
+        KeyboardInterrupt: After the first interrupt, once all ranks have ended: a training saves a checkpoint before
+            (Interrupted says at which step), what else a rank does is interrupted. A second interrupt ends all at once.
         UnsupportedError: Without cloudpickle, mpiexec or MPI plug-in, or in a rank of a job.
         InvalidArgumentError: If np is below 1, or function or arguments cannot be pickled.
     """
     cloudpickle = _cloudpickle()
+    limit_s = _comm.checked_timeout(timeout_s)
     if isinstance(np, bool) or not isinstance(np, int) or np < 1:
         raise InvalidArgumentError(f"run: np is {np!r}, expected a number of ranks of at least 1")
     if _comm.size() > 1:
@@ -74,6 +80,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="floodtide-run-") as name:
         folder = Path(name)
         (folder / "task").write_bytes(task)
+        (folder / "timeout").write_text(repr(limit_s))
         command = [mpiexec, "-n", str(np), sys.executable, "-m", "floodtide._run_rank", name]
         with (folder / "caller").open("wb") as alive:
             fcntl.flock(alive, fcntl.LOCK_EX)  # the ranks end when the system takes it back
@@ -135,15 +142,47 @@ def _watch(command: list[str], folder: Path, np: int) -> tuple[str, int]:
     assert process.stdout is not None
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     tail = ""
+    interrupted = False
     try:
-        while data := os.read(process.stdout.fileno(), 65536):
-            text = decoder.decode(data)
-            tail = (tail + text)[-10_000:]
-            sys.stdout.write(text)
-            sys.stdout.flush()
-        return tail, process.wait()
+        while True:
+            try:
+                if not (data := os.read(process.stdout.fileno(), 65536)):
+                    break
+                text = decoder.decode(data)
+                tail = (tail + text)[-10_000:]
+                sys.stdout.write(text)
+                sys.stdout.flush()
+            except KeyboardInterrupt:
+                if interrupted or not _interrupt_ranks(folder, np):
+                    raise
+                interrupted = True
+        status = process.wait()
     finally:
         _end(process, folder)
+    if interrupted:
+        _raise_interrupted(folder)
+    return tail, status
+
+
+def _interrupt_ranks(folder: Path, np: int) -> bool:
+    """Hand Ctrl-C on to the ranks, so that a training saves a checkpoint. False if some have not started yet."""
+    pids = [_rank_pid(path, folder) for path in folder.glob("started-*")]
+    if len(pids) < np:
+        return False
+    print("run: interrupted: waiting for the ranks; interrupt again to end them", file=sys.stderr)
+    for pid in pids:
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+    return True
+
+
+def _raise_interrupted(folder: Path) -> NoReturn:
+    for failure in _failures(folder):
+        kind, _, message = str(failure["message"]).partition(": ")
+        if kind == Interrupted.__name__:
+            raise Interrupted(f"run: {message}")
+    raise KeyboardInterrupt("run: all ranks have ended")
 
 
 def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -155,22 +194,34 @@ def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     for started in folder.glob("started-*"):
-        _kill_rank(int(started.read_text() or 0), folder)
+        if pid := _rank_pid(started, folder):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
 
 
-def _kill_rank(pid: int, folder: Path) -> None:
-    with contextlib.suppress(OSError):  # it is gone
+def _rank_pid(started: Path, folder: Path) -> int:
+    """The process id of a rank, 0 if it is gone."""
+    pid = int(started.read_text() or 0)
+    with contextlib.suppress(OSError):
         if str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGKILL)
+            return pid
+    return 0
+
+
+def _failures(folder: Path) -> list[dict[str, Any]]:
+    """What ranks left that failed, the first one first."""
+    failures = [json.loads(path.read_text()) for path in folder.glob("failure-*")]
+    return sorted(failures, key=lambda failure: float(failure["time_s"]))
 
 
 def _results(folder: Path, np: int, output: str, status: int) -> list[Any]:
-    failures = [json.loads(path.read_text()) for path in folder.glob("failure-*")]
-    if failures:
-        _raise(min(failures, key=lambda failure: float(failure["time_s"])))
+    if failures := _failures(folder):
+        _raise(failures[0])
+    if (folder / "ended").exists():
+        _raise_stalled((folder / "ended").read_text())
     missing = [rank for rank in range(np) if not (folder / f"result-{rank}").exists()]
     if missing:
         raise _lost(folder, missing, output, status)
@@ -181,6 +232,14 @@ def _raise(failure: Mapping[str, Any]) -> NoReturn:
     error = RankError(f"run: rank {failure['rank']} failed: {failure['message']}")
     error.rank = failure["rank"]
     raise error from _RemoteTraceback(failure["traceback"])
+
+
+def _raise_stalled(reason: str) -> NoReturn:
+    """A rank that others waited for: their watchdog has said which."""
+    error = RankError(f"run: {reason}")
+    if match := re.search(r"for rank (\d+)|^rank (\d+) has been silent", reason):
+        error.rank = int(match[1] or match[2])
+    raise error
 
 
 class _RemoteTraceback(Exception):

@@ -28,7 +28,8 @@ def main(folder: Path) -> int:
     """Do the rank's task; returns the exit status. An exception on this rank alone ends the job."""
     rank = _comm.rank()  # as the launcher says, in case init fails
     try:
-        _comm.init()
+        _comm.report_end_to(folder / "ended")
+        _comm.init(timeout_s=float((folder / "timeout").read_text()))
         rank = _comm.rank()
         _write(folder / f"started-{rank}", str(os.getpid()).encode())
         threading.Thread(target=_end_with_caller, args=(folder,), daemon=True).start()

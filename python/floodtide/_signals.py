@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals that ask a run to save and stop: batch systems and launchers send them before a job's time is over."""
+"""Signals that ask a run to save and stop: Ctrl-C, and what batch systems send before a job's time is over."""
 
 from __future__ import annotations
 
@@ -7,10 +7,31 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from contextvars import ContextVar
 from types import FrameType
 
+from floodtide import _core
+
 # srun passes SIGTERM on to its ranks; some versions of mpiexec kill the ranks seconds after it, but hand SIGUSR1 on.
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+INTERRUPT = signal.SIGINT.name
+
+_texts: ContextVar[tuple[str, str] | None] = ContextVar("texts", default=None)
+
+
+@contextlib.contextmanager
+def second_interrupt_exits(first: str, second: str) -> Iterator[None]:
+    """Have a second Ctrl-C end this process at once, with status 130, wherever it is: for programs, not for notebooks.
+
+    Args:
+        first: What to write on standard error at the first one, which asks for the end; may be empty.
+        second: What to write there at the second one.
+    """
+    token = _texts.set((first, second))
+    try:
+        yield
+    finally:
+        _texts.reset(token)
 
 
 class StopRequest:
@@ -38,18 +59,22 @@ class StopRequest:
             for number in STOP_SIGNALS
             if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None)
         }
+        texts = _texts.get()
+        counts = texts is not None and signal.SIGINT in before
 
         def note(number: int, _: FrameType | None) -> None:
             self.name = signal.Signals(number).name
-            restore()
-
-        def restore() -> None:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for other in before:
+                # Python calls handlers between two of its own instructions; a step may take minutes.
+                if not (counts and other == signal.SIGINT):
+                    signal.signal(other, before[other])
 
         for number in before:
             signal.signal(number, note)
+        if texts is not None and counts:
+            _core.count_interrupts(*texts)
         try:
             yield
         finally:
-            restore()
+            for number, handler in before.items():
+                signal.signal(number, handler)  # ends counting, too

@@ -34,6 +34,13 @@ class UnsupportedError(Error):
     exit_status = 2
 
 
+class LauncherError(UnsupportedError):
+    """Variables of several launchers, and nothing that tells which one started this process."""
+
+    rank = 0
+    """What this process's rank may be, so that one of them reports."""
+
+
 class InvalidFileError(Error, OSError):
     """An input file that is missing, truncated or not what its name promises."""
 
@@ -68,3 +75,14 @@ class RankError(CommunicationError):
 
 class InternalError(Error):
     """A broken invariant of floodtide's own: please report it."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C has ended a training in order: on all ranks alike, with a checkpoint. `Trainer.run` goes on from there."""
+
+    exit_status = 130
+    agreed = True
+
+    def _render_traceback_(self) -> list[str]:
+        """Have notebooks show the message alone: nothing went wrong where the training happened to be."""
+        return [str(self)]

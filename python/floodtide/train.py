@@ -18,11 +18,12 @@ from floodtide._flooding import Flooding
 from floodtide._hooks import CommHook, adapted
 from floodtide._memory import require_memory
 from floodtide._segmentation import Segmentation
-from floodtide._signals import StopRequest
+from floodtide._signals import INTERRUPT, StopRequest
 from floodtide.config import FLOOD, CommConfig, Config
 from floodtide.errors import (
     CommunicationError,
     ConfigurationError,
+    Interrupted,
     InvalidFileError,
     StorageError,
     UnsupportedError,
@@ -75,6 +76,7 @@ class Trainer:
         require_same("train", data, "data")
         self._hook: Callable[..., None] | None = None
         self._signal = StopRequest()
+        self._interrupted = False  # by Ctrl-C, on whichever rank: the same on all
         self._start_s = time.monotonic()
         self._open()
 
@@ -112,6 +114,7 @@ class Trainer:
             late=config.comm.late,
             steps=training.steps,
             meet_every=config.validation.every if self._task.validation else 0,
+            activity=_comm.activity(config.comm.timeout_s),
             timeout_s=config.comm.timeout_s,
             record_path=str(self._directory.failure_path(self._comm.rank)),
         )
@@ -216,6 +219,8 @@ class Trainer:
             self._trainer.record_failure(str(error))
             raise
         self._stopped = bool(report.requests & _core.REQUEST_STOP) or self.complete
+        signals = self._signals() if self._stopped and not self.complete else []
+        self._interrupted = INTERRUPT in signals
         if report.requests & _core.REQUEST_LOG or self._stopped:
             with self._activity("log"):
                 self._trainer.flush_trace()
@@ -224,7 +229,7 @@ class Trainer:
             self.save()
         every = self.config.validation.every
         due = self._stopped or (report.met and every and self.steps_done % every == 0)
-        if self._task.validation and due and not (self._stopped and self._time_is_short()):
+        if self._task.validation and due and not any(signals):
             self.validate()
         return Step(number=report.step, loss=report.loss, lr=report.lr)
 
@@ -233,23 +238,51 @@ class Trainer:
         each step. Collective.
 
         When SIGTERM or SIGUSR1 comes to any rank, all ranks stop after the step that they are in, save a checkpoint,
-        leave out the validation at the end, and return.
+        leave out the validation at the end, and return. Ctrl-C does the same, and then raises Interrupted, a
+        KeyboardInterrupt; another call of `run` goes on. A second Ctrl-C raises KeyboardInterrupt at once.
 
         With `comm.on_lost_rank = "shrink"` the ranks that are left when one is lost go on from the newest checkpoint.
         """
+        if self._interrupted:
+            self._go_on()
         with self.watching_signals():
             if self.config.comm.on_lost_rank == "shrink" and self._comm.size > 1:
                 self._run_with_those_left(progress)
             else:
                 self._run(progress)
 
-    def watching_signals(self) -> contextlib.AbstractContextManager[None]:
-        """Have SIGTERM and SIGUSR1 ask for the end instead of killing the process, as long as the context lasts.
+    @contextlib.contextmanager
+    def watching_signals(self) -> Iterator[None]:
+        """Have SIGTERM, SIGUSR1 and Ctrl-C ask for the end of the training, as long as the context lasts.
 
         After the first one the next `step` of all ranks is their last, and saves a checkpoint; a second one does what
         it did before. `run` does this itself. In threads other than the main one it does nothing.
+
+        Raises:
+            Interrupted: At the end of the context, on all ranks, if Ctrl-C has ended the training.
         """
-        return self._signal.watched()
+        with self._signal.watched():
+            yield
+        if self._interrupted:
+            self.close()
+            raise Interrupted(
+                f"training stopped at step {self.steps_done} of {self.config.training.steps} with a checkpoint; "
+                "Trainer.run goes on from there"
+            )
+        if self._signal.name == INTERRUPT:  # it came too late for a step
+            self._signal = StopRequest()
+            raise KeyboardInterrupt
+
+    def _go_on(self) -> None:
+        """Open what the end of an interrupted run has closed. Collective."""
+        self._interrupted = False
+        self._signal = StopRequest()
+        self._stopped = self.complete
+        with _comm.agreed():
+            self._directory.start(self.config, self.steps_done)
+        if self.config.run.trace:
+            self._trainer.trace(str(self._directory.trace_path(self._comm.rank)))
+        self._logged_s = self._saved_s = time.monotonic()
 
     def _run(self, progress: Callable[[int, int], None] | None) -> None:
         while not self._stopped:
@@ -361,9 +394,9 @@ class Trainer:
         finally:
             self._trainer.end_activity(number)
 
-    def _time_is_short(self) -> bool:
-        """Whether a signal has ended the run, on any rank, before its last step. Collective."""
-        return not self.complete and any(_comm.allgather_bytes(self._signal.name.encode()))
+    def _signals(self) -> list[str]:
+        """The signals that have come to the ranks, empty where none has. Collective."""
+        return [name.decode() for name in _comm.allgather_bytes(self._signal.name.encode())]
 
     def _log_training(self, lr: float) -> None:
         sums = self._trainer.take_metrics()

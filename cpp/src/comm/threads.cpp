@@ -68,12 +68,14 @@ class Receive final : public Request {
 
   void wait() override {
     std::unique_lock lock(hub_->job->mutex);
+    auto due = std::chrono::steady_clock::now() + kOnWaitPeriod;
     while (!done_ && !take()) {
-      if (hub_->job->changed.wait_for(lock, kOnWaitPeriod) == std::cv_status::timeout && owner_.on_wait()) {
-        lock.unlock();
-        owner_.on_wait()();
-        lock.lock();
-      }
+      if (hub_->job->changed.wait_until(lock, due) != std::cv_status::timeout) continue;  // a message for any rank
+      due += kOnWaitPeriod;
+      if (!owner_.on_wait()) continue;
+      lock.unlock();
+      owner_.on_wait()();
+      lock.lock();
     }
   }
 

@@ -11,10 +11,10 @@
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/timeline.hpp"
+#include "floodtide/comm/activity.hpp"
 #include "floodtide/comm/clock_offset.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/exact_sum.hpp"
-#include "floodtide/comm/watchdog.hpp"
 #include "train/checkpoint.hpp"
 #include "train/exchange.hpp"
 #include "train/replicas.hpp"
@@ -58,7 +58,7 @@ void check(const TrainerOptions& options, const comm::Communicator& communicator
                     ", expected at least 1");
   if (options.algorithm != comm::kAutoAllreduce) static_cast<void>(comm::AllreduceTable::parse(options.algorithm));
   FLOODTIDE_REQUIRE(options.timeout_s >= 0, invalid_argument, "train: timeout_s is ", options.timeout_s,
-                    ", expected a positive number, or 0 for no watchdog");
+                    ", expected a positive number, or 0 for no limit");
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ struct Trainer::Impl {
   std::optional<comm::Reducer> reducer;
   std::optional<comm::ExactSum> exact_sum;
   std::unique_ptr<Exchange> exchange;
-  std::optional<comm::Watchdog> watchdog;  // last, so that its thread ends first
+  std::optional<comm::ActivityLog::Training> watched;
 
   Impl(std::shared_ptr<Walkers> own, std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,
        comm::Communicator& ranks, const TrainerOptions& trainer_options)
@@ -143,9 +143,7 @@ struct Trainer::Impl {
       reducer.emplace(communicator, message.span(), message_parts(walkers->layout()),
                       comm::ReducerOptions{options.bucket_bytes, options.algorithm, options.wire}, &timeline);
     }
-    if (options.timeout_s > 0) {
-      watchdog.emplace(communicator, timeline, comm::WatchdogOptions{options.timeout_s, options.report, options.record_path});
-    }
+    if (options.activity != nullptr) watched.emplace(*options.activity, timeline, options.timeout_s, options.record_path);
   }
 
   // The network's parameters are new: of the start, or read from a file.

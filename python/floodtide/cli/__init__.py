@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from floodtide.errors import Error
+from floodtide.errors import Error, Interrupted
 
 COMMANDS = {
     "info": "What was built and found on this machine.",
@@ -40,6 +40,10 @@ _LONGEST_WORD = 300  # letters
 _LONGEST_LINE = 1500
 
 
+class _Interrupted(BaseException):
+    """Ctrl-C; click would write an empty line for KeyboardInterrupt."""
+
+
 class LazyGroup(click.Group):
     """Imports a subcommand's module only when it is asked for: start-up matters with a thousand ranks."""
 
@@ -51,6 +55,12 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(f"floodtide.cli.{cmd_name}").command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _Interrupted(str(error)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -96,9 +106,10 @@ def run(arguments: list[str] | None = None) -> int:
         return 2
     except click.exceptions.Exit as error:
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        _comm.fail(KeyboardInterrupt("interrupted"))  # the signal may have reached this rank alone
-        _print_once(f"{prefix}: interrupted")
+    except (_Interrupted, click.Abort, KeyboardInterrupt) as error:
+        if not isinstance(error.__cause__, Interrupted):
+            _comm.fail(KeyboardInterrupt("interrupted"))  # it may have reached this rank alone
+        _print_once(f"{prefix}: {error if str(error) else 'interrupted'}")
         return 130
     except Error as error:
         if getattr(error, "agreed", False) or _comm.size() == 1:

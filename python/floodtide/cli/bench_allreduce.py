@@ -41,7 +41,7 @@ def command(elements: int, seconds: float) -> Iterable[dict[str, Any]]:
     """
     from floodtide import _comm
 
-    _comm.init()
+    _comm.ensure_init()
     if _comm.size() == 1:
         error = InvalidArgumentError(
             "bench allreduce: one rank has nothing to sum; start it with mpiexec -n 2 or more"

@@ -28,7 +28,7 @@ def start_ranks(name: str, ranks: int) -> None:
     from floodtide import _comm, _launch, _run
 
     if _launch.launcher() is not None:
-        _comm.init()
+        _comm.ensure_init()
         return
     mpiexec = Path(sys.executable).parent / "mpiexec"
     if not mpiexec.exists():

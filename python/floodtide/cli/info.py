@@ -62,10 +62,10 @@ def _mpi(start: bool) -> dict[str, Any]:
 
     launched = _launch.launcher()
     if launched is not None:
-        _comm.init()  # a launcher that does not fit the library is an error
+        _comm.ensure_init()  # a launcher that does not fit the library is an error
     facts: dict[str, Any] = {
         "plugins": _launch.plugins(),
-        "launcher": None if launched is None else launched.name,
+        "launcher": launched.name if launched is not None and launched.live else None,
         "ranks": _comm.size(),
     }
     try:

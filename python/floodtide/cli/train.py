@@ -9,17 +9,23 @@ from typing import Any
 import click
 
 from floodtide import _comm, config
+from floodtide._signals import second_interrupt_exits
 from floodtide.cli import options as shared
+from floodtide.errors import Interrupted
+
+FIRST = "floodtide train: interrupted: saving a checkpoint after this step; Ctrl-C again aborts\n"
+SECOND = "floodtide train: aborted; the same command goes on from the newest checkpoint\n"
 
 
 @click.command()
 @click.argument("file", metavar="CONFIG.toml")
 @shared.overrides
 @click.option("--box", help="Training part of the first volume, z0:z1,y0:y1,x0:x1.")
-def command(file: str, overrides: tuple[str, ...], box: str | None) -> None:
+def command(file: str, overrides: tuple[str, ...], box: str | None) -> int:
     """Train a network as CONFIG.toml says; resumes from the newest checkpoint of its run directory.
 
-    SIGTERM or SIGUSR1 stops the run after the current step with a checkpoint, and exit status 0.
+    SIGTERM or SIGUSR1 stops the run after the current step with a checkpoint, and exit status 0. So does the first
+    Ctrl-C, with status 130; the second one aborts at once.
 
     \b
     Example:
@@ -33,14 +39,23 @@ def command(file: str, overrides: tuple[str, ...], box: str | None) -> None:
         extra = (f"data.volumes.0.box={box}",) if box else ()
         settings = config.load(file, [*overrides, *extra])
     trainer = Trainer(settings, callbacks=[print_record])
-    with bar("steps", "train") as progress:
-        trainer.run(progress)
+    speaks = _comm.rank() == 0
+    status = 0
+    with (
+        bar("steps", "train") as progress,
+        second_interrupt_exits(FIRST * speaks, SECOND * speaks),
+    ):
+        try:
+            trainer.run(progress)
+        except Interrupted as error:
+            status = error.exit_status
     if not trainer.complete and _comm.rank() == 0:
         click.echo(
             f"stopped at step {trainer.steps_done} of {settings.training.steps} with a checkpoint: "
             "the same command goes on",
             err=True,
         )
+    return status
 
 
 def print_record(_: Any, record: Any) -> None:

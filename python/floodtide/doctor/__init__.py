@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from floodtide import _comm, _launch
+from floodtide import _comm
 from floodtide.config import Config
 from floodtide.doctor import files, host, judge
 from floodtide.doctor.finding import Finding
@@ -33,19 +33,15 @@ def examine(
         started_s: Seconds from the start of the process until floodtide was imported, if known.
     """
     mpi4py = host.mpi4py_version() if _comm.rank() == 0 else ""
-    facts: dict[str, Any] = {"started_s": started_s, **host.mpi_facts(), "mpi4py": mpi4py}
+    facts: dict[str, Any] = {"started_s": started_s, "mpi4py": mpi4py}
     try:
+        facts |= host.mpi_facts()
         _comm.ensure_init()
     except UnsupportedError as error:
         # No communicator, so each process is on its own; rank 0 of the launcher speaks.
-        return judge.launch_failed(str(error)), [facts | {"rank": _launched_rank()}]
+        return judge.launch_failed(str(error)), [facts | {"rank": _comm.rank()}]
     facts |= host.facts(config)
     facts["files"] = files.examine(files.existing(directory))
     facts["clock"] = host.clock_offset()
     everyone = [json.loads(r) for r in _comm.allgather_bytes(json.dumps(facts).encode())]
     return judge.findings(everyone), everyone
-
-
-def _launched_rank() -> int:
-    launched = _launch.launcher()
-    return 0 if launched is None else launched.rank

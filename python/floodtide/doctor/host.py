@@ -59,7 +59,7 @@ def mpi_facts() -> dict[str, Any]:
     """Launcher and MPI library, without starting MPI."""
     launched = _launch.launcher()
     facts: dict[str, Any] = {
-        "launcher": None if launched is None else launched.name,
+        "launcher": launched.name if launched is not None and launched.live else None,
         "plugins": _launch.plugins(),
         "library": None,
     }

@@ -231,15 +231,6 @@ def test_a_run_whose_name_is_no_text_is_reported(tmp_path: Path) -> None:
     assert "run?" in (run / "report.html").read_text("utf-8")
 
 
-def test_doctor_of_slices_without_any_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    document = training_slices.document(tmp_path, data={"slices": []})
-    (tmp_path / "slices.toml").write_text(tomli_w.dumps(document))
-    words = ("doctor", str(tmp_path / "slices.toml"), "--dir", str(tmp_path))
-    assert "data.slices is empty, expected at least one" in one_line(capsys, *words)
-
-
 def test_predict_with_a_damaged_configuration_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

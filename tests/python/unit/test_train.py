@@ -15,7 +15,7 @@ import pytest
 import tomli_w
 from training_volume import document, write_volume
 
-from floodtide import config, nn
+from floodtide import config, errors, nn
 from floodtide.cli import run as command_line
 from floodtide.rundir import read_log
 from floodtide.train import Trainer
@@ -363,3 +363,63 @@ def test_examples_and_weights_do_not_depend_on_prefetch(folder: Path) -> None:
     for name, values in (("none", {"prefetch": 0}), ("many", {"prefetch": 3, "readers": 4})):
         other = trained(folder, f"prefetch-{name}", data=values, training={"steps": 30})
         assert same_parameters(usual.model, other.model)
+
+
+def interrupts(folder: Path, name: str, steps: int = 20, at: int = 5) -> Trainer:
+    """A trainer that gets Ctrl-C while it logs a step."""
+
+    def interrupt(trainer: Trainer, record: Any) -> None:
+        if record["kind"] == "train" and trainer.steps_done == at:
+            signal.raise_signal(signal.SIGINT)
+
+    sections = {"run": {"dir": str(folder / name)}, "training": {"steps": steps}}
+    return Trainer(config.from_dict(document(folder, **sections)), callbacks=[interrupt])
+
+
+def test_interrupted_run_saves_and_goes_on_in_the_same_process(folder: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    trainer = interrupts(folder, "ctrl-c")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        trainer.run()
+
+    assert isinstance(caught.value, errors.Interrupted)
+    text = "training stopped at step 6 of 20 with a checkpoint; Trainer.run goes on from there"
+    assert caught.value._render_traceback_() == [text]
+    assert trainer.steps_done == 6
+    assert (folder / "ctrl-c" / "checkpoints" / "step-6.h5").exists()
+    assert signal.getsignal(signal.SIGINT) == before
+    trainer.run()
+    assert trainer.complete
+    assert same_parameters(
+        trainer.model, trained(folder, "no-ctrl-c", training={"steps": 20}).model
+    )
+    kinds = [record["kind"] for record in read_log(folder / "ctrl-c" / "log.jsonl")]
+    assert kinds.count("train") == 20
+    assert kinds[-1] == "validation"
+
+
+def test_interrupt_after_the_last_step_is_not_lost(folder: Path) -> None:
+    trainer = interrupts(folder, "late-interrupt", steps=5)
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run()
+
+    assert trainer.complete
+
+
+def test_second_interrupt_stops_at_once(folder: Path) -> None:
+    def twice(trainer: Trainer, record: Any) -> None:
+        if record["kind"] == "train" and trainer.steps_done == 5:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    sections = {"run": {"dir": str(folder / "twice")}, "training": {"steps": 20}}
+    trainer = Trainer(config.from_dict(document(folder, **sections)), callbacks=[twice])
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        trainer.run()
+
+    assert not isinstance(caught.value, errors.Interrupted)
+    assert trainer.steps_done == 5
+    trainer.close()

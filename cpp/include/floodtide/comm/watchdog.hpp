@@ -1,39 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends a job in which a rank hangs, and says which one.
+// Ends a job in which ranks wait for one that does not come, and says for which.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "floodtide/base/timeline.hpp"
+#include "floodtide/comm/activity.hpp"
 #include "floodtide/comm/communicator.hpp"
 
 namespace floodtide::comm {
 
 struct WatchdogOptions {
-  double timeout_s = 300;  ///< a rank that is silent, or waited for, this long ends the job
-  /// Told the reason on the rank that ends the job, just before it does, on the watchdog's thread.
-  std::function<void(const std::string& reason)> report;
-  /// Where this rank's record of its last events goes (Timeline::dump) when the job ends so; empty: nowhere.
-  std::string record_path;
+  /// Called with the reason on the rank that ends the job, just before it does, on the watchdog's thread.
+  std::function<void(const std::string& reason)> report = {};
+  /// Called once for each wait that lasts `warn_s` and is still allowed, with the same text; 0: never.
+  std::function<void(const std::string& reason)> warn = {};
+  double warn_s = 60;
+  /// What messages call the ranks of the communicator, and what ActivityLog::note_wait is told; empty: 0, 1, ...
+  std::vector<int> numbers = {};
 };
 
-/// A thread on every rank that tells rank 0 a few times per timeout what its rank does, as the timeline has it (tracks
-/// `communication` and `step`). Rank 0 ends the job when a rank has not been heard of for the timeout: stopped, or its machine
-/// lost; and when ranks wait for longer than that in a collective, naming those that are not in it, or that left. Rank 1
-/// watches rank 0. Before the end all ranks that still can write their records. Costs one message of 64 bytes a rank and
-/// period.
+/// A thread on every rank that tells rank 0 a few times per time limit what its rank does, as the log has it. Rank 0 ends the
+/// job when a rank has not been heard of for the limit: stopped, or its machine lost; and when ranks wait for longer than that
+/// in a collective, naming those that are not in it, or that left. Rank 1 watches rank 0. Each rank's log says what limit
+/// holds there; a rank that computes while no other waits is left alone. Before the end all ranks that still can write their
+/// records. Costs one message of 464 bytes per rank and period.
 class Watchdog {
  public:
-  /// Collective (makes a communicator of its own). References must outlive the watchdog. One rank: watches nothing.
-  /// Throws Error(invalid_argument) for a timeout that is not positive.
-  Watchdog(Communicator& comm, const Timeline& timeline, WatchdogOptions options);
+  /// Collective: makes a communicator. `log` must outlive the watchdog. One rank: watches nothing, starts no thread.
+  Watchdog(Communicator& comm, const ActivityLog& log, WatchdogOptions options);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   Watchdog(Watchdog&&) = delete;
   Watchdog& operator=(Watchdog&&) = delete;
-  ~Watchdog();  ///< tells the others that this rank leaves; to be destroyed on all ranks
+  ~Watchdog();  ///< stops watching, without a word to the others
+
+  /// Tell the others that this rank starts no collective any more, and return at once. The thread watches on: this rank may be
+  /// the one that ends the job when others wait for it.
+  void leave();
+  /// True once all ranks have left, or watching has ended otherwise.
+  [[nodiscard]] bool over() const;
 
  private:
   class Implementation;

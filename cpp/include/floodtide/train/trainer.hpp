@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "floodtide/comm/activity.hpp"
 #include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/comm/reducer.hpp"
@@ -69,9 +69,10 @@ struct TrainerOptions {
   std::int64_t meet_every = 0;
   std::int64_t bucket_bytes = 256 * 1024;  ///< least size of the parts in which gradients are summed while backward goes on
   comm::Wire wire = comm::Wire::native;    ///< of the gradients; Exactness::run only
-  double timeout_s = 0;                    ///< of the watchdog (comm::Watchdog); 0: none
-  std::function<void(const std::string& reason)> report;  ///< as in comm::WatchdogOptions
-  std::string record_path;                                ///< where this rank records its last events when the job fails
+  /// Keeps what this rank does, for the job's watchdog (comm::Watchdog); may be null.
+  std::shared_ptr<comm::ActivityLog> activity;
+  double timeout_s = 0;     ///< how long ranks may wait for each other while the trainer lives; 0: for ever
+  std::string record_path;  ///< where this rank records its last events when the job fails
 };
 
 /// What a rank asks all ranks to do after a step. Times and signals differ between ranks, so requests travel with the

@@ -31,6 +31,12 @@ inline bool& rank_was_lost() {
   return lost;
 }
 
+/// Whether MPI ends in this process: other threads must not call it any more. Guarded by call_mutex().
+inline bool& ending() {
+  static bool ends = false;
+  return ends;
+}
+
 /// 0, or -1 after the library's text for `status` went to out_message behind the name of the call.
 inline int checked(int status, const char* call, char* out_message) {
   if (status == MPI_SUCCESS) return 0;
@@ -48,7 +54,7 @@ inline int checked(int status, const char* call, char* out_message) {
 /// with the mutex held.
 inline int require_running(char* out_message) {
   int over = 0;
-  if (MPI_Finalized(&over) == MPI_SUCCESS && over == 0) return 0;
+  if (!ending() && MPI_Finalized(&over) == MPI_SUCCESS && over == 0) return 0;
   std::snprintf(out_message, kFloodtideMpiMessageBytes, "MPI has ended in this process");
   return -1;
 }

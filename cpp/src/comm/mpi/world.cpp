@@ -17,6 +17,13 @@ const char* level_name(int level) {
   }
 }
 
+/// MPI_Finalize calls it first of all, whoever calls MPI_Finalize: a watchdog's thread may be about to look for messages.
+int note_end(MPI_Comm, int, void*, void*) {
+  const std::lock_guard lock(call_mutex());
+  ending() = true;
+  return MPI_SUCCESS;
+}
+
 }  // namespace
 
 int start(int* out_started_here, const char** out_thread_level, char* out_message) {
@@ -39,6 +46,11 @@ int start(int* out_started_here, const char** out_thread_level, char* out_messag
     FLOODTIDE_MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     FLOODTIDE_MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   }
+  static int key = MPI_KEYVAL_INVALID;  // start() is called again and again
+  if (key == MPI_KEYVAL_INVALID) {
+    FLOODTIDE_MPI_TRY(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, note_end, &key, nullptr));
+    FLOODTIDE_MPI_TRY(MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr));
+  }
   *out_thread_level = level_name(level);
   if (level < MPI_THREAD_SERIALIZED) {
     std::snprintf(out_message, kFloodtideMpiMessageBytes,
@@ -56,7 +68,10 @@ int finalized(int* out_finalized, char* out_message) {
 }
 
 int finish(char* out_message) {
-  const std::lock_guard lock(call_mutex());
+  {
+    const std::lock_guard lock(call_mutex());
+    ending() = true;
+  }
   // Open MPI 5.0.11 now and then waits there for the lost rank, for ever; its launcher takes the end without it for a good one.
   if (rank_was_lost()) return 0;
   FLOODTIDE_MPI_TRY(MPI_Finalize());

@@ -12,6 +12,7 @@
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/comm/activity.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "support/watchdog.hpp"
 
@@ -36,6 +37,17 @@ void wait_in_allreduce(Communicator& comm, Timeline& timeline, std::int64_t step
   allreduce(comm, std::span<float>(values), ReduceOp::sum);
 }
 
+/// A rank of a job that trains: it notes when it waits.
+struct TrainingRank {
+  TrainingRank(Communicator& comm, const Timeline& timeline, double limit_s, const std::string& record_path)
+      : training(log, timeline, limit_s, record_path) {
+    comm.set_on_wait([this, &comm] { log.note_wait(comm, ""); });
+  }
+
+  ActivityLog log;
+  ActivityLog::Training training;
+};
+
 /// Runs body on three ranks with watchdogs, expects the job to be ended and returns the reason.
 template <class Body>
 std::string reason_of(Body body, const std::string& records = "") {
@@ -46,8 +58,12 @@ std::string reason_of(Body body, const std::string& records = "") {
                              Timeline timeline;
                              const std::string record =
                                  records.empty() ? "" : records + "/rank" + std::to_string(comm.rank()) + ".json";
-                             const Watchdog dog(comm, timeline, {kTimeoutS, std::ref(reports), record});
+                             TrainingRank rank(comm, timeline, kTimeoutS, record);
+                             Watchdog dog(comm, rank.log, {.report = std::ref(reports)});
                              body(comm, timeline);
+                             dog.leave();
+                             while (!dog.over()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                             comm.barrier();  // the ranks that were waited for learn that the job has ended
                            }),
                Error);
   EXPECT_EQ(reports.reasons.size(), 1U);
@@ -88,7 +104,7 @@ TEST(Watchdog, NamesTheRankInAnEarlierStep) {
     // Each receives what nobody sends: as after a collective that one rank called twice.
     comm.receive((comm.rank() + 1) % 3, 9, std::as_writable_bytes(std::span(values)))->wait();
   });
-  EXPECT_NE(reason.find("for rank 2 (allreduce of step 4)"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("for rank 2 (waiting in allreduce of step 4)"), std::string::npos) << reason;
 }
 
 TEST(Watchdog, IsQuietWhileRanksAreBusyForLongButMeet) {
@@ -96,7 +112,8 @@ TEST(Watchdog, IsQuietWhileRanksAreBusyForLongButMeet) {
   Reports reports;
   run_threads(3, [&](Communicator& comm) {
     Timeline timeline;
-    const Watchdog dog(comm, timeline, {kTimeoutS, std::ref(reports), ""});
+    TrainingRank rank(comm, timeline, kTimeoutS, "");
+    Watchdog dog(comm, rank.log, {.report = std::ref(reports)});
     for (std::int64_t step = 0; step < 3; ++step) {
       {
         const ScopedEvent compute(&timeline, {"compute", "step", step});
@@ -104,15 +121,65 @@ TEST(Watchdog, IsQuietWhileRanksAreBusyForLongButMeet) {
       }
       wait_in_allreduce(comm, timeline, step);
     }
+    dog.leave();
+    while (!dog.over()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
   EXPECT_TRUE(reports.reasons.empty());
 }
 
+TEST(Watchdog, WarnsOnceBeforeTheLimit) {
+  const test::Watchdog watchdog(std::chrono::seconds(60));
+  Reports reports;
+  run_threads(3, [&](Communicator& comm) {
+    ActivityLog log;
+    log.set_limit(2);
+    comm.set_on_wait([&] { log.note_wait(comm, ""); });
+    Watchdog dog(comm, log, {.warn = std::ref(reports), .warn_s = 0.3});
+    if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+    comm.barrier();
+    dog.leave();
+    while (!dog.over()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  ASSERT_EQ(reports.reasons.size(), 1U);
+  EXPECT_NE(reports.reasons[0].find("for rank 1 (not in a collective); the job ends after 2 s"), std::string::npos)
+      << reports.reasons[0];
+}
+
+TEST(Watchdog, NamesTheCollectiveAndTheProcessSet) {
+  const test::Watchdog watchdog(std::chrono::seconds(60));
+  Reports reports;
+  EXPECT_THROW(run_threads(3,
+                           [&](Communicator& comm) {
+                             ActivityLog log;
+                             log.set_limit(kTimeoutS);
+                             Watchdog dog(comm, log, {.report = std::ref(reports)});
+                             const auto pair = comm.split(comm.rank() == 1 ? 1 : 0, comm.rank());
+                             pair->set_on_wait([&] { log.note_wait(*pair, "0, 2"); });
+                             if (comm.rank() == 0) pair->barrier();
+                             dog.leave();
+                             while (!dog.over()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                             comm.barrier();
+                           }),
+               Error);
+  ASSERT_EQ(reports.reasons.size(), 1U);
+  EXPECT_EQ(
+      reports.reasons[0],
+      "rank 0 has been waiting for 0.4 s in collective 0, barrier, of the process set of ranks 0, 2 for rank 2 (has left)");
+}
+
+TEST(Watchdog, ReadsListsOfRanks) {
+  EXPECT_EQ(ranks_in("0, 2-4, 7"), (std::vector<int>{0, 2, 3, 4, 7}));
+  EXPECT_TRUE(ranks_in("").empty());
+  for (const char* text : {"0, ", "0,1", "1-", "a", "0, 2-4,"}) EXPECT_TRUE(ranks_in(text).empty()) << text;
+}
+
 TEST(Watchdog, OneRankIsNotWatched) {
   const auto comm = self();
-  const Timeline timeline;
-  const Watchdog dog(*comm, timeline, {0.01, {}, ""});
-  EXPECT_THROW(Watchdog(*comm, timeline, {0, {}, ""}), Error);
+  ActivityLog log;
+  log.set_limit(0.01);
+  Watchdog dog(*comm, log, {});
+  EXPECT_TRUE(dog.over());
+  EXPECT_THROW(log.set_limit(-1), Error);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/comm/collectives.hpp"
+#include "floodtide/comm/watchdog.hpp"
 #include "unit/train/run_fixture.hpp"
 
 namespace floodtide::train {
@@ -323,22 +324,26 @@ TEST_F(TrainerTest, AStuckRankIsNamedAndAllLeaveRecords) {
   options.timeout_s = 0.5;
   std::mutex mutex;
   std::string reason;
-  EXPECT_THROW(comm::run_threads(2,
-                                 [&](comm::Communicator& communicator) {
-                                   const data::ExampleSource source = examples(2);
-                                   nn::Ffn net = network();
-                                   TrainerOptions own = options;
-                                   own.record_path = path("flight-" + std::to_string(communicator.rank()) + ".json");
-                                   own.report = [&](const std::string& why) {
-                                     const std::lock_guard lock(mutex);
-                                     reason = why;
-                                   };
-                                   const auto one = trainer(net, source, communicator, 2, "adam", own);
-                                   steps(*one, 2);
-                                   if (communicator.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
-                                   steps(*one, 1);
-                                 }),
-               Error);
+  EXPECT_THROW(
+      comm::run_threads(2,
+                        [&](comm::Communicator& communicator) {
+                          const data::ExampleSource source = examples(2);
+                          nn::Ffn net = network();
+                          TrainerOptions own = options;
+                          own.record_path = path("flight-" + std::to_string(communicator.rank()) + ".json");
+                          own.activity = std::make_shared<comm::ActivityLog>();
+                          communicator.set_on_wait([&communicator, log = own.activity] { log->note_wait(communicator, ""); });
+                          const auto report = [&](const std::string& why) {
+                            const std::lock_guard lock(mutex);
+                            reason = why;
+                          };
+                          const comm::Watchdog dog(communicator, *own.activity, {.report = report});
+                          const auto one = trainer(net, source, communicator, 2, "adam", own);
+                          steps(*one, 2);
+                          if (communicator.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
+                          steps(*one, 1);
+                        }),
+      Error);
   EXPECT_NE(reason.find("of step 2"), std::string::npos) << reason;
   EXPECT_NE(reason.find("rank 1"), std::string::npos) << reason;
   EXPECT_TRUE(std::filesystem::exists(path("flight-0.json")));

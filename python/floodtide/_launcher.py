@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which launcher started this process, by what is there now and not by what some variable says.
+
+Variables outlive the launcher that set them: a batch script, a notebook or an outer mpiexec hands its own on. A
+launcher counts as live if the channel that its variables name is there: an open descriptor, or a port on which a
+process listens. Between two live ones the nearest ancestor of this process decides.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from floodtide.errors import LauncherError
+
+# Programs that start ranks, as /proc/PID/comm has their names (15 letters at most), and what they provide.
+PROGRAMS = {
+    "hydra_pmi_proxy": "pmi",
+    "hydra_bstrap_pr": "pmi",
+    "palsd": "pmi",
+    "prted": "pmix",
+    "prterun": "pmix",
+    "prte": "pmix",
+    "orted": "pmix",
+    "orterun": "pmix",
+    "slurmstepd": "slurm",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launcher:
+    """How this process was started.
+
+    Attributes:
+        name: For messages.
+        family: The MPI family that the launcher belongs to; None if it serves several.
+        ranks: Number of processes started; None if unknown.
+        rank: This process's number among them.
+        live: Whether the launcher is there. If not, this process may be alone, and speaks for itself.
+        gone: The channel to it that is certainly closed, if so: starting MPI would fail.
+        variables: Those that say so.
+    """
+
+    name: str
+    family: str | None
+    ranks: int | None
+    rank: int
+    live: bool = True
+    gone: str = ""
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Claim:
+    """What one kind of variables says: of PMI, of PMIx (Open MPI's, too) or of Slurm."""
+
+    kind: str
+    launcher: Launcher
+
+
+def launcher(
+    environ: Mapping[str, str] = os.environ, ancestors: Iterable[str] | None = None
+) -> Launcher | None:
+    """The launcher of this process, None if it was started as an ordinary program.
+
+    Args:
+        environ: The environment.
+        ancestors: Names of the processes above this one, the nearest first; None: as the system has them.
+
+    Raises:
+        LauncherError: If several launchers may have started this process, and nothing tells which.
+    """
+    claims = [claim for find in (_pmi, _pmix, _slurm) if (claim := find(environ)) is not None]
+    live = [claim for claim in claims if claim.launcher.live]
+    if len(live) == 1:
+        return live[0].launcher
+    if not live:
+        # A job of one rank is what this process would be anyway, and size unknown is no job.
+        several = [claim for claim in claims if claim.launcher.ranks not in (None, 1)]
+        places = {(claim.launcher.ranks, claim.launcher.rank) for claim in several}
+        if len(places) > 1:
+            raise _contradiction([claim.launcher for claim in several])
+        return several[0].launcher if several else (claims[0].launcher if claims else None)
+    kind = nearest(_ancestors() if ancestors is None else ancestors)
+    chosen = [claim.launcher for claim in live if claim.kind == kind]
+    if chosen:
+        return chosen[0]
+    # srun hands out PMI or PMIx itself, and mpiexec in an allocation starts its ranks by Slurm: both mean the same job.
+    mpi = [claim.launcher for claim in live if claim.kind != "slurm"]
+    if len(mpi) == 1:
+        return mpi[0]
+    raise _contradiction(mpi)
+
+
+def nearest(ancestors: Iterable[str]) -> str:
+    """The kind of the nearest launcher among the names of processes, empty if there is none."""
+    return next((PROGRAMS[name] for name in ancestors if name in PROGRAMS), "")
+
+
+def _ancestors() -> Iterable[str]:
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return
+        name, _, rest = text.partition("(")[2].rpartition(")")
+        yield name
+        pid = int(rest.split()[1])
+
+
+def _pmi(environ: Mapping[str, str]) -> _Claim | None:
+    """MPICH's, Intel's and Cray's launchers, and srun with PMI-2."""
+    rank, ranks = _number(environ, "PMI_RANK"), _number(environ, "PMI_SIZE")
+    if rank is None and ranks is None:
+        return None
+    live = rank is not None and ranks is not None and _pmi_is_there(environ)
+    gone = f"PMI_FD={environ['PMI_FD']} is closed" if "PMI_FD" in environ and not live else ""
+    slurm = live and _number(environ, "SLURM_STEP_NUM_TASKS") == ranks
+    return _Claim(
+        kind="pmi",
+        launcher=Launcher(
+            name="srun" if slurm else "MPICH's mpiexec",
+            family=None if slurm else "mpich",
+            ranks=ranks,
+            rank=rank or 0,
+            live=live,
+            gone=gone,
+            variables=_present(environ, "PMI_"),
+        ),
+    )
+
+
+def _pmi_is_there(environ: Mapping[str, str]) -> bool:
+    descriptor = _number(environ, "PMI_FD")
+    if descriptor is not None:
+        try:
+            mode = os.fstat(descriptor).st_mode
+        except OSError:
+            return False
+        return stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
+    # A port of another process: whoever connects takes a rank's place, so that it is not tried here.
+    return "PMI_PORT" in environ or "PMI_CONTROL_PORT" in environ
+
+
+def _pmix(environ: Mapping[str, str]) -> _Claim | None:
+    """Open MPI's launcher, and others that speak PMIx: srun, PRRTE."""
+    ranks = _number(environ, "OMPI_COMM_WORLD_SIZE")
+    rank = _number(environ, "OMPI_COMM_WORLD_RANK")
+    pmix_rank = _number(environ, "PMIX_RANK")
+    if ranks is None and rank is None and pmix_rank is None:
+        return None
+    live = pmix_rank is not None and "PMIX_NAMESPACE" in environ and _pmix_is_there(environ)
+    if live and rank not in (None, pmix_rank):
+        ranks = rank = None  # what Open MPI's variables say is of another job
+    variables = (*_present(environ, "OMPI_COMM_WORLD_"), *_present(environ, "PMIX_"))
+    if ranks is not None:
+        name, family = "Open MPI's mpiexec", "openmpi"
+    else:
+        ranks = _number(environ, "SLURM_STEP_NUM_TASKS") if "SLURM_PROCID" in environ else None
+        name, family = "srun" if ranks else "a PMIx launcher", None
+    return _Claim(
+        kind="pmix",
+        launcher=Launcher(
+            name=name,
+            family=family,
+            ranks=ranks,
+            rank=(pmix_rank if rank is None else rank) or 0,
+            live=live,
+            gone=""
+            if live or pmix_rank is None
+            else "the server that PMIX_SERVER_URI* names is gone",
+            variables=variables,
+        ),
+    )
+
+
+def _pmix_is_there(environ: Mapping[str, str]) -> bool:
+    servers = [value for name, value in environ.items() if name.startswith("PMIX_SERVER_URI")]
+    return any(_listened_to(server) for server in servers)
+
+
+def _listened_to(server: str) -> bool:
+    """Whether the server of a PMIx address is there: "name;tcp4://127.0.0.1:49989" or a socket's file."""
+    if match := re.search(r"tcp[46]?://.*:(\d+)", server):
+        return int(match[1]) in _listening_ports()
+    path = Path(server.rpartition(":")[2].split(";")[0])
+    return path.is_absolute() and path.is_socket()
+
+
+def _listening_ports() -> set[int]:
+    """Ports of this host on which some process waits for connections."""
+    ports = set()
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == "0A":  # LISTEN
+                ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports
+
+
+def _slurm(environ: Mapping[str, str]) -> _Claim | None:
+    """srun without PMI: the ranks cannot find each other, but they are there."""
+    ranks = _number(environ, "SLURM_STEP_NUM_TASKS")
+    rank = _number(environ, "SLURM_PROCID")
+    if rank is None or ranks is None or ranks < 2:
+        return None
+    return _Claim(
+        kind="slurm",
+        launcher=Launcher(
+            name="srun", family=None, ranks=ranks, rank=rank, variables=_present(environ, "SLURM_")
+        ),
+    )
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(name, "")
+    return int(text) if text.isdecimal() and text.isascii() else None
+
+
+def _present(environ: Mapping[str, str], prefix: str) -> tuple[str, ...]:
+    """Names and values for a message."""
+    told = ("RANK", "SIZE", "FD", "PORT", "NAMESPACE", "PROCID", "STEP_NUM_TASKS")
+    return tuple(
+        f"{name}={environ[name]}"
+        for name in sorted(environ)
+        if name.startswith(prefix) and name.removeprefix(prefix) in told
+    )
+
+
+def _contradiction(launchers: list[Launcher]) -> LauncherError:
+    """The error for variables of several launchers."""
+    told = "; ".join(
+        f"{launcher.name}, rank {launcher.rank} of {launcher.ranks or 'unknown'} ({', '.join(launcher.variables)})"
+        for launcher in launchers
+    )
+    error = LauncherError(
+        f"mpi: the variables of several launchers contradict each other: {told}; unset those of the launcher that did "
+        "not start this process"
+    )
+    error.agreed = True  # each process comes to the same conclusion
+    live = any(launcher.live for launcher in launchers)
+    error.rank = min(launcher.rank for launcher in launchers) if live else 0
+    return error
