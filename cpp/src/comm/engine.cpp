@@ -148,6 +148,9 @@ void Engine::prepare_own(OperationState& state, std::shared_ptr<const Schedule> 
 
 void Engine::prepare_library(OperationState& state, const ReduceBuffer& buffer) {
   comm_.require_library_allreduce();
+  // Checked before the ranks agree: a failure afterwards would be one of the communicator.
+  FLOODTIDE_REQUIRE(element_bytes(buffer.type) >= 4, unsupported, "allreduce 'mpi': MPI libraries have no ", name(buffer.type),
+                    " that all of them reduce alike; use 'ring'");
   state.start_library = [this, buffer, op = state.notice.op] { return comm_.start_library_allreduce(buffer, op); };
 }
 
