@@ -124,9 +124,9 @@ class Group:
         for number, array in enumerate(arrays):
             members.setdefault(array.dtype, []).append(number)
         self._members = list(members.values())
-        self.members = [[arrays[number] for number in numbers] for numbers in self._members]
         self.buffers = [
-            np.concatenate([array.ravel() for array in alike]) for alike in self.members
+            np.concatenate([arrays[number].ravel() for number in numbers])
+            for numbers in self._members
         ]
 
     def parts(self) -> list[Array]:

@@ -30,6 +30,14 @@ class Ballot {
 
   /// What the lowest rank that has not joined has started; of no meaning if all_joined().
   [[nodiscard]] const Notice& notice() const noexcept { return head_.notice; }
+  /// The rank that has started it.
+  [[nodiscard]] int caller() const noexcept { return head_.caller; }
+  /// The same ranks about one member of the group that they have started.
+  [[nodiscard]] Ballot about(const Notice& member) const {
+    Ballot ballot = *this;
+    ballot.head_.notice = member;
+    return ballot;
+  }
   [[nodiscard]] std::int64_t number() const noexcept { return head_.number; }
   [[nodiscard]] bool all_joined() const noexcept { return head_.caller == kNobodyCalls; }
   [[nodiscard]] bool differs() const noexcept { return head_.differs != 0; }

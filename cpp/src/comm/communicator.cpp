@@ -89,13 +89,12 @@ std::unique_ptr<Request> Communicator::receive(int from, int tag, std::span<std:
 
 void Communicator::barrier() { start_barrier(*this).wait(); }
 
-void Communicator::require_library_allreduce() const {
-  FLOODTIDE_REQUIRE(has_library_allreduce(), unsupported, "allreduce 'mpi': the transport ", description(),
-                    " has no allreduce of its own; use 'ring'");
+void Communicator::require_library_allreduce(ElementType) const {
+  raise(ErrorCode::unsupported, "allreduce 'mpi': the transport ", description(), " has no allreduce of its own; use 'ring'");
 }
 
-std::unique_ptr<Request> Communicator::start_library_allreduce(const ReduceBuffer&, ReduceOp) {
-  require_library_allreduce();
+std::unique_ptr<Request> Communicator::start_library_allreduce(const ReduceBuffer& buffer, ReduceOp) {
+  require_library_allreduce(buffer.type);
   return nullptr;
 }
 

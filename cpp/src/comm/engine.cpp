@@ -147,10 +147,7 @@ void Engine::prepare_own(OperationState& state, std::shared_ptr<const Schedule> 
 }
 
 void Engine::prepare_library(OperationState& state, const ReduceBuffer& buffer) {
-  comm_.require_library_allreduce();
-  // Checked before the ranks agree: a failure afterwards would be one of the communicator.
-  FLOODTIDE_REQUIRE(element_bytes(buffer.type) >= 4, unsupported, "allreduce 'mpi': MPI libraries have no ", name(buffer.type),
-                    " that all of them reduce alike; use 'ring'");
+  comm_.require_library_allreduce(buffer.type);
   state.start_library = [this, buffer, op = state.notice.op] { return comm_.start_library_allreduce(buffer, op); };
 }
 
@@ -214,7 +211,7 @@ void Engine::decide(OperationState& state) {
   state.phase = Phase::moving;
   const Notice& notice = ballot.notice();
   const std::vector<int> joined = ballot.joined();
-  const bool needs_them = !can_be_joined(notice.collective);
+  const bool needs_them = !can_be_joined(notice);
   const bool needs_root = notice.root >= 0 && ballot.has_joined(notice.root);
   if (!ballot.all_joined() && !joined.empty() && (needs_them || needs_root)) {
     const std::string ranks = needs_root ? str_cat(notice.root) : list_of(joined);
@@ -228,6 +225,7 @@ void Engine::decide(OperationState& state) {
     return;
   }
   if (state.start_library) state.library = std::exchange(state.start_library, {})();
+  if (!state.members.empty() && !joined.empty()) tell_members(state);
   for (const auto& member : state.members) {
     member->phase = Phase::moving;
     member->ballot = ballot;

@@ -50,6 +50,7 @@ struct OperationState {
   AlignedBuffer<std::byte> scratch;
   std::vector<Account> accounts;
   std::vector<std::shared_ptr<OperationState>> members;  // of a group: under way one after another
+  std::vector<Notice> notices;                           // and what they are
   std::optional<AgreedError> failure;                    // set before done
   std::atomic<bool> done = false;
 
@@ -145,6 +146,7 @@ class Engine {
   void explain(OperationState& state);
   void drop_done();
   [[nodiscard]] bool is_gathering(const OperationState& state) const;
+  void tell_members(OperationState& group);
   bool advance_members(OperationState& group);
   [[nodiscard]] std::string waits_for(const OperationState& state) const;
   [[nodiscard]] AlignedBuffer<std::byte> borrow(std::size_t bytes);

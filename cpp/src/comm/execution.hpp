@@ -57,6 +57,8 @@ class Execution {
   [[nodiscard]] static std::int64_t segment_elements(const Payload& payload, std::size_t segment_bytes);
   [[nodiscard]] static std::size_t scratch_bytes(const Schedule& schedule, const Payload& payload, std::int64_t segment);
 
+  /// Of all messages; before the first one.
+  void use_tag(int tag) { tag_ = tag; }
   /// Does what can be done without waiting. True if something moved. Throws Error(communication).
   bool advance();
   [[nodiscard]] bool done() const { return stage_done() && !next_; }

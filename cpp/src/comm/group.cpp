@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several collectives that are one for the comparison between ranks. Ranks that differ in how many there are, or in any of
 // them, all learn it at the first; otherwise the numbers of all later collectives would differ between ranks.
+#include <algorithm>
 #include <utility>
 
 #include "comm/engine.hpp"
+#include "comm/schedules.hpp"
+#include "comm/tags.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
 
@@ -26,13 +29,20 @@ void Engine::close_group(std::string_view words) {
   auto state = members.front();
   for (const auto& member : members) member->phase = Phase::agreeing;
   if (members.size() > 1) {
-    std::string notices;
-    for (const auto& member : members) notices.append(reinterpret_cast<const char*>(&member->notice), sizeof member->notice);
     state = std::make_shared<OperationState>();
     state->ranks = comm_.size();
-    state->notice = {
-        .collective = Collective::group, .count = static_cast<std::int64_t>(members.size()), .blocks = hash_of(notices)};
+    for (const auto& member : members) state->notices.push_back(member->notice);
+    const auto bytes = std::as_bytes(std::span(state->notices));
+    const auto is_allreduce = [](const Notice& notice) { return notice.collective == Collective::allreduce; };
+    state->notice = {.collective = Collective::group,
+                     .algorithm = std::ranges::all_of(state->notices, is_allreduce) ? 0 : -1,
+                     .count = std::ssize(members),
+                     .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
+                     .blocks = hash_of(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()))};
     state->members = std::move(members);
+    for (const auto& member : state->members) {
+      if (member->execution) member->execution->use_tag(operation_tag(next_number_));
+    }
   }
   state->number = next_number_++;
   state->words = words;
@@ -54,6 +64,13 @@ void Engine::drop_group() {
 bool Engine::is_gathering(const OperationState& state) const {
   const std::lock_guard lock(mutex_);
   return state.phase == Phase::gathering && !state.done;
+}
+
+/// Tells the ranks that have joined what the members are.
+void Engine::tell_members(OperationState& group) {
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(group.notices));
+  auto schedule = std::make_shared<const Schedule>(binomial_tree(comm_, std::ssize(bytes), group.ballot.caller()));
+  prepare_own(group, std::move(schedule), {.data = bytes.data()});
 }
 
 /// Moves the members of a group on, in order: each has the tags of the group for itself. Those that are done leave it.

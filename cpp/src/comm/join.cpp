@@ -38,11 +38,21 @@ void follow_broadcast(Communicator& comm, const Ballot& agreed) {
   comm.engine().follow(agreed, std::move(schedule), {.data = ignored.data()}).wait();
 }
 
+/// The members of a group one after another, when the others have told what they are.
+void follow_group(Communicator& comm, const Ballot& agreed) {
+  std::vector<Notice> members(static_cast<std::size_t>(agreed.notice().count));
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(members));
+  auto schedule = std::make_shared<const Schedule>(binomial_tree(comm, std::ssize(bytes), agreed.caller()));
+  comm.engine().follow(agreed, std::move(schedule), {.data = bytes.data()}).wait();
+  for (const Notice& member : members) follow_allreduce(comm, agreed.about(member));
+}
+
 /// Does what the others have started: of those collectives that can be joined.
 void take_part(Communicator& comm, const Ballot& agreed) {
   switch (agreed.notice().collective) {
     case Collective::allreduce: return follow_allreduce(comm, agreed);
     case Collective::broadcast: return follow_broadcast(comm, agreed);
+    case Collective::group: return follow_group(comm, agreed);
     case Collective::measure: comm.engine().table() = measured_table(comm); return;
     case Collective::locate: return comm.locate();
     default: return;

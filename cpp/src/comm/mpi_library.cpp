@@ -204,7 +204,7 @@ class MpiCommunicator final : public Communicator {
     return std::make_unique<MpiCommunicator>(table_, version_, max_message_bytes_, opened);
   }
 
-  bool has_library_allreduce() const override { return true; }
+  void require_library_allreduce(ElementType type) const override { static_cast<void>(library_type(type)); }
 
   std::unique_ptr<Request> start_library_allreduce(const ReduceBuffer& buffer, ReduceOp op) override {
     auto request = std::make_unique<MpiRequest>(table_, *this);

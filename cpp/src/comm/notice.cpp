@@ -83,8 +83,9 @@ std::string in_words(const Notice& notice, std::string_view words, const Shown& 
   return values.empty() ? std::string(what) : str_cat(what, " (", values, ")");
 }
 
-bool can_be_joined(Collective collective) {
-  switch (collective) {
+bool can_be_joined(const Notice& notice) {
+  switch (notice.collective) {
+    case Collective::group: return notice.algorithm == 0;
     case Collective::barrier:
     case Collective::broadcast:
     case Collective::allreduce:

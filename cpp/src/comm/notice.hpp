@@ -30,7 +30,7 @@ enum class Collective : std::int32_t {
 /// Travels as it is: all ranks of a job are the same program. 56 bytes without holes, compared as a whole.
 struct Notice {
   Collective collective = Collective::barrier;
-  std::int32_t algorithm = -1;  ///< place in allreduce_rows
+  std::int32_t algorithm = -1;  ///< place in allreduce_rows; of a group 0 if all are allreduces, so that it can be joined
   ElementType type = ElementType::float32;
   ReduceOp op = ReduceOp::sum;
   Wire wire = Wire::native;
@@ -62,6 +62,6 @@ struct Shown {
 [[nodiscard]] std::string in_words(const Notice& notice, std::string_view words, const Shown& shown);
 
 /// Whether a rank that has joined can take part in this without values of its own, unless it is the root.
-[[nodiscard]] bool can_be_joined(Collective collective);
+[[nodiscard]] bool can_be_joined(const Notice& notice);
 
 }  // namespace floodtide::comm

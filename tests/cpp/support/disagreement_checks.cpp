@@ -331,6 +331,34 @@ void check_disagreements_with_joined(Communicator& comm, bool has_library_allred
       number += 2;
     }
   }
+  // Several allreduces at once go on; a group with anything else does not.
+  const std::vector<Start> sums = {reducing({.algorithm = "ring"}),
+                                   reducing({.algorithm = "rabenseifner"}, ElementType::float64, ReduceOp::min)};
+  const auto group_of = [&](const std::vector<Start>& starts, Arrays& arrays) {
+    comm::OperationGroup together(*group);
+    std::vector<Operation> operations;
+    for (const Start& start : starts) operations.push_back(start(*group, arrays));
+    together.start();
+    for (Operation& operation : operations) operation.wait();
+    EXPECT_EQ(operations.front().contributors(), size - 1);
+  };
+  Arrays reduced(comm.rank());
+  if (comm.rank() != 0) group_of(sums, reduced);
+  const auto mixed = [&] {
+    Arrays arrays(comm.rank());
+    if (comm.rank() == 0) return joins();
+    group_of({sums[0], broadcasting(1)}, arrays);
+  };
+  if (comm.rank() != 0) {
+    double least = value<double>(1, 0);
+    for (int rank = 2; rank < size; ++rank) least = std::min(least, value<double>(rank, 0));
+    EXPECT_EQ(reduced.doubles[0], least);
+  }
+  expect_agreed_error(mixed,
+                      str_cat("collective ", number + 1, ", group (2 collectives), needs values of rank 0, which has joined"),
+                      ErrorCode::unsupported);
+  expect_usable(*group);
+  number += 3;
   // Ranks that differ while another one has joined.
   for (int repetition = 0; size > 2 && repetition < 50; ++repetition) {
     const std::vector<Case> all = cases(has_library_allreduce, size);

@@ -95,8 +95,8 @@ class Communicator {
   void barrier();
   /// Collective: a communicator of the ranks that give the same color (>= 0), ordered by key, then by rank here.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
-  /// Whether the transport has an allreduce of its own: only `mpi` has one.
-  [[nodiscard]] virtual bool has_library_allreduce() const { return false; }
+  /// Throws Error(unsupported) unless the transport has an allreduce of its own for this type: only `mpi` has one.
+  virtual void require_library_allreduce(ElementType type) const;
   /// Collective: starts the transport's own allreduce. Throws Error(unsupported) where it has none.
   [[nodiscard]] virtual std::unique_ptr<Request> start_library_allreduce(const ReduceBuffer& buffer, ReduceOp op);
   /// Collective: the same, blocking. A waiting rank keeps its core busy, cannot be interrupted and holds up every other call of
@@ -132,8 +132,6 @@ class Communicator {
   [[nodiscard]] Engine& engine() noexcept { return *engine_; }
   /// For the collectives alone: a notice, see Traffic.
   [[nodiscard]] std::unique_ptr<Request> send_notice(int to, std::span<const std::byte> data);
-  /// For the collectives alone: throws Error(unsupported) unless the transport has an allreduce of its own.
-  void require_library_allreduce() const;
   /// For the collectives alone: the exchange of names that nodes() needs, after all ranks have agreed on it.
   void locate();
 

@@ -47,7 +47,7 @@ class Operation {
 
 /// Collectives that the ranks compare as one: none of those started while it is open begins before start(). Where ranks differ
 /// in their number or in any of them, every rank throws the same AgreedError from all of them. They are under way one after
-/// another. Several at once cannot be joined (collectives.hpp); one can. Barriers are not part of it.
+/// another. Several at once can be joined (collectives.hpp) if all are allreduces. Barriers are not part of it.
 class OperationGroup {
  public:
   /// Throws Error(invalid_argument) if there is an open one on the communicator.

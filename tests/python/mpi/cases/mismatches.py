@@ -96,8 +96,8 @@ def case_groups() -> None:
     expect_difference(
         lambda: ft.grouped_allreduce([floats(2), floats(3)]),
         lambda: ft.grouped_allreduce([floats(3), floats(2)]),  # as many elements
-        "average of float32 (2,), (3,)",
-        "average of float32 (3,), (2,)",
+        "average of 2 arrays: float32 (2,), float32 (3,)",
+        "average of 2 arrays: float32 (3,), float32 (2,)",
     )
 
 
