@@ -116,12 +116,14 @@ void write_datasets(const std::string& path, const std::map<std::string, py::arr
     for (py::ssize_t axis = 0; axis < array.ndim(); ++axis)
       options.chunks.push_back(std::min<std::int64_t>(array.shape(axis), chunk));
     const bool written =
-        write_as<std::uint8_t>(file, name, array, options) || write_as<std::int32_t>(file, name, array, options) ||
-        write_as<std::int64_t>(file, name, array, options) || write_as<std::uint32_t>(file, name, array, options) ||
-        write_as<std::uint64_t>(file, name, array, options) || write_as<float>(file, name, array, options) ||
-        write_as<double>(file, name, array, options);
+        write_as<std::uint8_t>(file, name, array, options) || write_as<std::int8_t>(file, name, array, options) ||
+        write_as<std::uint16_t>(file, name, array, options) || write_as<std::int16_t>(file, name, array, options) ||
+        write_as<std::uint32_t>(file, name, array, options) || write_as<std::int32_t>(file, name, array, options) ||
+        write_as<std::uint64_t>(file, name, array, options) || write_as<std::int64_t>(file, name, array, options) ||
+        write_as<float>(file, name, array, options) || write_as<double>(file, name, array, options);
     FLOODTIDE_REQUIRE(written, invalid_argument, path, ":", name, ": cannot store arrays of ",
-                      py::str(array.dtype()).cast<std::string>());
+                      py::str(array.dtype()).cast<std::string>(),
+                      ", expected (u)int8, (u)int16, (u)int32, (u)int64, float32 or float64 in this machine's byte order");
   }
   file.commit();
 }
@@ -136,6 +138,8 @@ void register_volume(py::module_& m) {
       .def_property_readonly("dtype", [](const Volume& v) { return std::string(name(v.type())); })
       .def("read", &read_volume, py::arg("start"), py::arg("size"))
       .def("read_intensities", &read_intensities, py::arg("start"), py::arg("size"));
+  m.def("set_hdf5_rank", &data::set_hdf5_rank, py::arg("rank"),
+        "Say which rank this is: when a damaged file keeps the HDF5 library from coming to an end, rank 0 says so first.");
   m.def("write_datasets", &write_datasets, py::arg("path"), py::arg("arrays"), py::arg("chunk"), py::arg("gzip"));
   m.def("parse_dataset_name", [](const std::string& reference) {
     const data::DatasetName parsed = data::parse_dataset_name(reference);

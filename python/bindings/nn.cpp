@@ -7,6 +7,7 @@
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/nn/limits.hpp"
 #include "floodtide/nn/loss.hpp"
+#include "floodtide/train/network_file.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -86,6 +87,7 @@ py::dict read_tensorflow_checkpoint(const std::string& prefix, const std::string
   for (const data::TensorflowCheckpoint::Entry& entry : checkpoint.entries()) {
     if (!entry.name.starts_with(scope) || !data::TensorflowCheckpoint::is_float(entry)) continue;
     const std::vector<float> values = checkpoint.read(entry);
+    train::require_finite(values, str_cat("TensorFlow checkpoint ", prefix, ": '", entry.name, "'"));
     result[py::str(entry.name)] =
         py::array_t<float>(std::vector<py::ssize_t>(entry.shape.begin(), entry.shape.end()), values.data());
   }

@@ -134,14 +134,26 @@ std::unique_ptr<Network> loaded(const data::Hdf5File& file, const auto& options)
 }
 
 py::object load_network(const std::string& path, const std::string& compute) {
-  const data::Hdf5File file = data::Hdf5File::open(path);
+  const auto opened = [&] {
+    const py::gil_scoped_release unlock;
+    return data::Hdf5File::open(path);
+  };
+  const data::Hdf5File file = opened();
   const auto with_compute = [&](auto options) {
     options.compute = kernels::compute_named(compute);
     return options;
   };
+  const std::string group = train::best_group(file);
   if (train::network_kind(file) == "unet")
-    return py::cast(loaded<nn::UNet>(file, with_compute(train::read_unet_options(file))));
-  return py::cast(loaded<nn::Ffn>(file, with_compute(train::read_options(file))));
+    return py::cast(loaded<nn::UNet>(file, with_compute(train::read_unet_options(file, group))));
+  return py::cast(loaded<nn::Ffn>(file, with_compute(train::read_options(file, group))));
+}
+
+/// The configuration (TOML) in a checkpoint; empty in one of a network alone.
+std::string stored_configuration(const std::string& path) {
+  const py::gil_scoped_release unlock;
+  const data::Hdf5File file = data::Hdf5File::open(path);
+  return file.has_attribute("/", "configuration") ? file.read_text_attribute("/", "configuration") : "";
 }
 
 constexpr int kFirstClass = 1, kLastClass = 13;  // of the partitions: all but background, DESIGN's validation protocol
@@ -305,6 +317,10 @@ void register_train(py::module_& m) {
   m.def("save_network", &save_network<nn::Ffn>, py::arg("path"), py::arg("network"));
   m.def("save_network", &save_network<nn::UNet>, py::arg("path"), py::arg("network"));
   m.def("load_network", &load_network, py::arg("path"), py::arg("compute"), "The network of a file, of whichever kind it is.");
+  m.def("stored_configuration", &stored_configuration, py::arg("path"));
+  m.def(
+      "has_checksums", [](const std::string& path) { return train::has_checksums(data::Hdf5File::open(path)); },
+      py::arg("path"), py::call_guard<py::gil_scoped_release>(), "Whether damage to a checkpoint would be noticed.");
 }
 
 }  // namespace floodtide::bindings

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from floodtide import _reading, nn
+from floodtide import _core, _reading, nn
 from floodtide.errors import InvalidFileError
 
 
@@ -75,8 +75,10 @@ def load(checkpoint: str | Path) -> nn.UNet:
 
 
 def _configuration(checkpoint: str | Path) -> str:
-    with _reading.hdf5_file(checkpoint, "a checkpoint") as file:
-        return _reading.text_attribute(file, "configuration")
+    try:
+        return str(_core.stored_configuration(str(checkpoint)))
+    except InvalidFileError as error:
+        raise InvalidFileError(f"predict: {error}") from error
 
 
 def _same_dataset(a: str, b: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from floodtide import _core, _reading, limits
+from floodtide import _core, _notes, _reading, limits
 from floodtide._network import Array, Network
 from floodtide._unet import (
     SegmentationLoss,
@@ -195,8 +195,10 @@ def load(
         What the file holds: an FFN, a UNet2D if all its kernels are (1, 3, 3) and all its pools (1, 2, 2), or
         another UNet. Dropout and synchronised statistics are matters of training: they are off.
 
+    A file of an older version, without checksums, is loaded with a note on standard error.
+
     Raises:
-        InvalidFileError: If the file is missing or damaged.
+        InvalidFileError: If the file is missing or damaged, or a weight is not finite.
         InvalidArgumentError: If `fov` or `deltas` are given for a U-Net, which has none.
     """
     text = str(path)
@@ -211,6 +213,7 @@ def load(
             f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
         )
     core = _core.load_network(text, compute)
+    _notes.unprotected(text)
     if isinstance(core, _core.UNet):
         if fov is not None or deltas is not None:
             raise InvalidArgumentError(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from floodtide import _comm, _core, limits, nn
+from floodtide import _comm, _core, _notes, limits, nn
 from floodtide import config as configuration
 from floodtide._agreement import require_same, require_same_configuration
 from floodtide._flooding import Flooding
@@ -156,6 +156,7 @@ class Trainer:
             advised = InvalidFileError(f"{error}{self._directory.advice(checkpoint)}")
             advised.agreed = error.agreed
             raise advised from None
+        _notes.unprotected(checkpoint)
 
     @property
     def steps_done(self) -> int:

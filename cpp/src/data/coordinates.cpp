@@ -155,7 +155,7 @@ void CoordinatesJob::write_rows(Hdf5File& file, std::int64_t begin, View<const s
 CoordinatesFile::CoordinatesFile(const std::string& path) : file_(Hdf5File::open(path)) {
   const bool ours = file_.has_attribute("/", "format") && file_.read_text_attribute("/", "format") == kFormat;
   FLOODTIDE_REQUIRE(ours, invalid_file, path, ": is not a coordinates file (attribute format is not '", kFormat, "')");
-  const std::int64_t version = file_.read_attribute<std::int64_t>("/", "version").values.at(0);
+  const std::int64_t version = file_.read_integer("/", "version");
   FLOODTIDE_REQUIRE(version == kVersion, invalid_file, path, ": coordinates file of version ", version, ", expected ",
                     kVersion);
   const DatasetInfo info = file_.info(kDataset);

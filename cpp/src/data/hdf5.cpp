@@ -8,20 +8,14 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "data/hdf5_impl.hpp"
-#include "data/hdf5_types.hpp"
+#include "data/hdf5_storage.hpp"
+#include "data/hdf5_trust.hpp"
 
 namespace floodtide::data {
 namespace {
-
-PropertyHandle file_access(std::size_t chunk_cache_bytes) {
-  PropertyHandle access(H5Pcreate(H5P_FILE_ACCESS));
-  constexpr std::size_t kSlots = 12421;  // prime, about 100 x the chunks of a full cache, as the HDF5 manual advises
-  constexpr double kPreemptRead = 0.75;  // the library's default
-  H5Pset_cache(access.id(), 0, kSlots, chunk_cache_bytes, kPreemptRead);
-  return access;
-}
 
 std::string system_message() { return std::strerror(errno); }
 
@@ -36,7 +30,7 @@ void synchronise(const std::string& path, const std::string& final_path) {
 }
 
 struct Names {
-  std::string group;
+  hid_t links;  ///< how they are followed
   std::vector<std::string> found;
 };
 
@@ -46,8 +40,9 @@ herr_t add_name(hid_t, const char* link, const H5L_info_t*, void* names) {
 }
 
 herr_t add_dataset(hid_t group, const char* link, const H5L_info_t*, void* names) {
-  const ObjectHandle object(H5Oopen(group, link, H5P_DEFAULT));
-  if (object.valid() && H5Iget_type(object.id()) == H5I_DATASET) static_cast<Names*>(names)->found.emplace_back(link);
+  auto& known = *static_cast<Names*>(names);
+  const ObjectHandle object(H5Oopen(group, link, known.links));
+  if (object.valid() && H5Iget_type(object.id()) == H5I_DATASET) known.found.emplace_back(link);
   return 0;
 }
 
@@ -68,14 +63,31 @@ SpaceHandle make_space(std::span<const std::int64_t> shape) {
   return SpaceHandle(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
 }
 
+void raise_unreadable(const std::string& what) {
+  const std::string cause = hdf5_cause();
+  if (cause.find("checksum") == std::string::npos) raise(ErrorCode::invalid_file, what, ": cannot be read: ", cause);
+  raise(ErrorCode::invalid_file, what, ": is damaged, its checksum is wrong; use another copy of the file");
+}
+
 bool Hdf5File::Impl::exists(const std::string& object) const {
-  std::string path_in_file = object.starts_with('/') ? object.substr(1) : object;
+  const std::string path_in_file = object.starts_with('/') ? object.substr(1) : object;
   if (path_in_file.empty()) return true;
-  // H5Lexists looks only at the last part of a path and fails if an earlier one is missing.
-  for (std::size_t slash = path_in_file.find('/'); slash != std::string::npos; slash = path_in_file.find('/', slash + 1)) {
-    if (H5Lexists(file.id(), path_in_file.substr(0, slash).c_str(), H5P_DEFAULT) <= 0) return false;
+  // H5Oexists_by_name looks only at the last part of a path and fails if an earlier one is missing.
+  for (std::size_t slash = path_in_file.find('/');; slash = path_in_file.find('/', slash + 1)) {
+    const std::string part = path_in_file.substr(0, slash);
+    const htri_t link = H5Lexists(file.id(), part.c_str(), links.id());
+    const htri_t found = link > 0 ? H5Oexists_by_name(file.id(), part.c_str(), links.id()) : link;
+    FLOODTIDE_REQUIRE(refused_file.empty(), invalid_file, where(object), ": is a link into another file, ",
+                      std::exchange(refused_file, {}), "; set FLOODTIDE_ALLOW_EXTERNAL=1 if you trust it");
+    if (found < 0) {
+      // Something on the way is no group, or it is damaged.
+      const std::string cause = hdf5_cause();
+      FLOODTIDE_REQUIRE(cause.find("checksum") == std::string::npos, invalid_file, where(part),
+                        ": is damaged, its checksum is wrong; use another copy of the file");
+    }
+    if (found <= 0) return false;
+    if (slash == std::string::npos) return true;
   }
-  return H5Lexists(file.id(), path_in_file.c_str(), H5P_DEFAULT) > 0;
 }
 
 void Hdf5File::Impl::require_object(const std::string& object) const {
@@ -86,14 +98,16 @@ hid_t Hdf5File::Impl::dataset(const std::string& name) const {
   const auto known = datasets.find(name);
   if (known != datasets.end()) return known->second.id();
   if (!exists(name)) {
-    Names names;
+    Names names{links.id(), {}};
     H5Lvisit(file.id(), H5_INDEX_NAME, H5_ITER_INC, &add_dataset, &names);
+    refused_file.clear();
     std::string text;
     for (const std::string& found : names.found) text += (text.empty() ? "" : ", ") + found;
     raise(ErrorCode::invalid_file, path, ": has no dataset '", name, "'; its datasets are: ", text.empty() ? "none" : text);
   }
   DatasetHandle handle(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT));
-  if (!handle.valid()) raise(ErrorCode::invalid_file, where(name), ": cannot be opened as a dataset: ", hdf5_cause());
+  if (!handle.valid()) raise_unreadable(where(name));
+  if (!writing) require_readable(file.id(), handle.id(), where(name));
   return datasets.emplace(name, std::move(handle)).first->second.id();
 }
 
@@ -127,7 +141,7 @@ Hdf5File& Hdf5File::operator=(Hdf5File&& other) noexcept {
 
 Hdf5File::~Hdf5File() {
   if (impl_) {
-    const Hdf5Lock lock;
+    const Hdf5Reading reading(impl_->path);
     impl_->remove_temporary();
     impl_->datasets.clear();
     impl_->file.close();
@@ -135,16 +149,21 @@ Hdf5File::~Hdf5File() {
 }
 
 Hdf5File Hdf5File::open(const std::string& path, std::size_t chunk_cache_bytes) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  FLOODTIDE_REQUIRE(std::filesystem::exists(status), invalid_file, path, ": no such file");
-  FLOODTIDE_REQUIRE(!std::filesystem::is_directory(status), invalid_file, path, ": is a folder, expected an HDF5 file");
-  const Hdf5Lock lock;
+  const Superblock superblock = require_hdf5_file(path);
+  const Hdf5Reading reading(path);
   auto impl = std::make_unique<Impl>();
   impl->path = path;
+  impl->superblock = superblock;
+  impl->links = link_access(impl->refused_file);
   const PropertyHandle access = file_access(chunk_cache_bytes);
   impl->file = FileHandle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()));
-  if (!impl->file.valid()) raise(ErrorCode::invalid_file, path, ": cannot be opened as an HDF5 file: ", hdf5_cause());
+  if (!impl->file.valid()) {
+    const std::string cause = hdf5_cause();
+    FLOODTIDE_REQUIRE(cause != std::strerror(EAGAIN), invalid_file, path,
+                      ": is locked: another program has it open for writing (", cause,
+                      "). Close it there or read a copy; if no program writes to it, set HDF5_USE_FILE_LOCKING=FALSE");
+    raise(ErrorCode::invalid_file, path, ": cannot be opened as an HDF5 file: ", cause);
+  }
   return Hdf5File(std::move(impl));
 }
 
@@ -156,7 +175,9 @@ Hdf5File Hdf5File::create(const std::string& path, std::size_t chunk_cache_bytes
   impl->path = path;
   const std::string temporary = str_cat(path, ".tmp-", ::getpid());
   const PropertyHandle access = file_access(chunk_cache_bytes);
-  impl->file = FileHandle(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.id()));
+  impl->links = link_access(impl->refused_file);
+  const PropertyHandle creation = file_creation();
+  impl->file = FileHandle(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()));
   if (!impl->file.valid()) raise(ErrorCode::io, path, ": cannot be written: ", hdf5_cause());
   impl->temporary_path = temporary;
   impl->writing = true;
@@ -184,27 +205,35 @@ void Hdf5File::commit() {
 const std::string& Hdf5File::path() const noexcept { return impl_->path; }
 
 bool Hdf5File::exists(const std::string& object) const {
-  const Hdf5Lock lock;
+  const Hdf5Reading reading(impl_->path);
   return impl_->exists(object);
 }
 
 std::vector<std::string> Hdf5File::list(const std::string& group) const {
-  const Hdf5Lock lock;
+  const Hdf5Reading reading(impl_->path);
   impl_->require_object(group);
   const GroupHandle handle(H5Gopen2(impl_->file.id(), group.c_str(), H5P_DEFAULT));
   if (!handle.valid()) raise(ErrorCode::invalid_file, impl_->where(group), ": is not a group");
-  Names names;
-  H5Literate(handle.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, &add_name, &names);
+  Names names{impl_->links.id(), {}};
+  if (H5Literate(handle.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, &add_name, &names) < 0) {
+    raise_unreadable(impl_->where(group));
+  }
   std::sort(names.found.begin(), names.found.end());
   return std::move(names.found);
 }
 
 std::vector<std::string> Hdf5File::datasets() const {
-  const Hdf5Lock lock;
-  Names names;
-  H5Lvisit(impl_->file.id(), H5_INDEX_NAME, H5_ITER_INC, &add_dataset, &names);
+  const Hdf5Reading reading(impl_->path);
+  Names names{impl_->links.id(), {}};
+  if (H5Lvisit(impl_->file.id(), H5_INDEX_NAME, H5_ITER_INC, &add_dataset, &names) < 0) raise_unreadable(impl_->path);
+  impl_->refused_file.clear();
   std::sort(names.found.begin(), names.found.end());
   return std::move(names.found);
+}
+
+bool Hdf5File::has_checksum(const std::string& dataset) const {
+  const Hdf5Reading reading(impl_->path);
+  return data::has_checksum(impl_->dataset(dataset), impl_->superblock.version >= 2);
 }
 
 }  // namespace floodtide::data

@@ -1,34 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datasets and attributes of Hdf5File.
+// Datasets of Hdf5File.
+#include <algorithm>
 #include <limits>
 
 #include "data/hdf5_impl.hpp"
+#include "data/hdf5_storage.hpp"
+#include "data/hdf5_trust.hpp"
 #include "data/hdf5_types.hpp"
+#include "floodtide/base/available_memory.hpp"
 #include "floodtide/data/hdf5.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::data {
 namespace {
 
-PropertyHandle creation_properties(ElementType type, std::span<const std::int64_t> shape, const DatasetOptions& options,
-                                   const std::string& where) {
-  PropertyHandle properties(H5Pcreate(H5P_DATASET_CREATE));
-  FLOODTIDE_REQUIRE(options.gzip >= 0 && options.gzip <= 9, invalid_argument, where, ": gzip level is ", options.gzip,
-                    ", expected 0 to 9");
-  FLOODTIDE_REQUIRE(options.gzip == 0 || !options.chunks.empty(), invalid_argument, where, ": gzip needs chunks");
-  if (!options.chunks.empty()) {
-    FLOODTIDE_REQUIRE(options.chunks.size() == shape.size(), shape_mismatch, where, ": chunks have ", options.chunks.size(),
-                      " axes, the dataset has ", shape.size());
-    const std::vector<hsize_t> sizes = hdf5_sizes(options.chunks);
-    H5Pset_chunk(properties.id(), static_cast<int>(sizes.size()), sizes.data());
-  }
-  if (options.gzip > 0) {
-    if (size_in_bytes(type) > 1) H5Pset_shuffle(properties.id());
-    H5Pset_deflate(properties.id(), static_cast<unsigned>(options.gzip));
-  }
-  if (options.fill != 0) H5Pset_fill_value(properties.id(), H5T_NATIVE_DOUBLE, &options.fill);
-  return properties;
-}
+constexpr std::size_t kLargeBytes = std::size_t{64} << 20;  // from here on the system is asked for memory first
+// From here on a dataset's size is compared with its file's. gzip reaches a ratio of 1032; the rest allows for empty chunks.
+constexpr std::int64_t kSuspiciousBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kLargestRatio = 20'000;
 
 /// The file space with the block selected, and its memory space.
 struct BlockSpaces {
@@ -49,27 +38,51 @@ BlockSpaces block_spaces(hid_t dataset, std::span<const std::int64_t> start, std
 }  // namespace
 
 DatasetInfo Hdf5File::info(const std::string& dataset) const {
-  const Hdf5Lock lock;
+  const Hdf5Reading reading(impl_->path);
   const hid_t id = impl_->dataset(dataset);
   const TypeHandle type(H5Dget_type(id));
   DatasetInfo info{.shape = {}, .chunks = {}, .type = element_type_of(type.id(), impl_->where(dataset))};
   info.shape = shape_of_space(SpaceHandle(H5Dget_space(id)).id());
+  const std::size_t elements = element_count(dataset, info.shape);
   const PropertyHandle properties(H5Dget_create_plist(id));
-  if (H5Pget_layout(properties.id()) == H5D_CHUNKED) {
+  const H5D_layout_t layout = H5Pget_layout(properties.id());
+  if (layout == H5D_CHUNKED) {
     std::vector<hsize_t> chunks(info.shape.size());
     H5Pget_chunk(properties.id(), static_cast<int>(chunks.size()), chunks.data());
     info.chunks.assign(chunks.begin(), chunks.end());
+    require_room(dataset, element_count(dataset, info.chunks), info.type);
   }
+  const auto bytes = static_cast<std::int64_t>(elements * size_in_bytes(info.type));
+  const bool elsewhere = layout == H5D_VIRTUAL || H5Pget_external_count(properties.id()) > 0;
+  FLOODTIDE_REQUIRE(impl_->writing || elsewhere || bytes < kSuspiciousBytes ||
+                        bytes / kLargestRatio <= static_cast<std::int64_t>(impl_->superblock.file_bytes),
+                    invalid_file, impl_->where(dataset), ": is said to hold ", bytes, " bytes of shape ", Show{info.shape},
+                    ", but the whole file has ", impl_->superblock.file_bytes, ": it is damaged or was never filled");
   return info;
 }
 
 std::size_t Hdf5File::element_count(const std::string& dataset, std::span<const std::int64_t> shape) const {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;  // bytes fit into 64 bits too
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) {
-    FLOODTIDE_REQUIRE(!__builtin_mul_overflow(count, extent, &count) && count < std::int64_t{1} << 48, invalid_file,
+    FLOODTIDE_REQUIRE(extent >= 0 && !__builtin_mul_overflow(count, extent, &count) && count <= kMost, invalid_file,
                       impl_->where(dataset), ": shape ", Show{shape}, " is too large");
   }
   return static_cast<std::size_t>(count);
+}
+
+void Hdf5File::require_room(const std::string& dataset, std::size_t elements, ElementType type) const {
+  const std::size_t bytes = elements * size_in_bytes(type);
+  if (bytes >= kLargeBytes) require_memory(bytes, impl_->where(dataset));
+}
+
+void Hdf5File::close_dataset(const std::string& dataset) const {
+  const Hdf5Reading reading(impl_->path);
+  const auto known = impl_->datasets.find(dataset);
+  if (known == impl_->datasets.end()) return;
+  const bool closed = known->second.close();
+  impl_->datasets.erase(known);
+  if (!closed && impl_->writing) impl_->give_up(impl_->where(dataset));
 }
 
 DatasetInfo Hdf5File::checked_info(const std::string& dataset, ElementType type) const {
@@ -77,6 +90,19 @@ DatasetInfo Hdf5File::checked_info(const std::string& dataset, ElementType type)
   FLOODTIDE_REQUIRE(found.type == type, invalid_file, impl_->where(dataset), ": elements are ", name(found.type), ", expected ",
                     name(type));
   return found;
+}
+
+void Hdf5File::require_shape(const std::string& dataset, ElementType type, std::span<const std::int64_t> shape) const {
+  const DatasetInfo found = checked_info(dataset, type);
+  FLOODTIDE_REQUIRE(std::ranges::equal(found.shape, shape), invalid_file, impl_->where(dataset), ": has shape ",
+                    Show{found.shape}, ", expected ", Show{shape});
+}
+
+void Hdf5File::require_shape(const std::string& dataset, ElementType type, std::span<const std::int64_t> shape,
+                             std::size_t elements) const {
+  require_shape(dataset, type, shape);
+  FLOODTIDE_REQUIRE(elements == element_count(dataset, shape), shape_mismatch, impl_->where(dataset), ": shape ", Show{shape},
+                    " for an array of ", elements, " elements");
 }
 
 void Hdf5File::checked_block(const std::string& dataset, ElementType type, std::span<const std::int64_t> start,
@@ -97,11 +123,11 @@ void Hdf5File::checked_block(const std::string& dataset, ElementType type, std::
 
 void Hdf5File::read_raw(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
                         ElementType type, void* out) const {
-  const Hdf5Lock lock;
+  const Hdf5Reading reading(impl_->path, element_count(dataset, count) * size_in_bytes(type));
   const hid_t id = impl_->dataset(dataset);
   const BlockSpaces spaces = block_spaces(id, start, count);
   if (H5Dread(id, native_type(type), spaces.memory.id(), spaces.file.id(), H5P_DEFAULT, out) < 0) {
-    raise(ErrorCode::invalid_file, impl_->where(dataset), ": cannot be read: ", hdf5_cause());
+    raise_unreadable(impl_->where(dataset));
   }
 }
 
@@ -110,9 +136,8 @@ void Hdf5File::create_dataset(const std::string& dataset, ElementType type, std:
   const Hdf5Lock lock;
   impl_->require_writing();
   const std::string where = impl_->where(dataset);
-  const PropertyHandle links(H5Pcreate(H5P_LINK_CREATE));
-  H5Pset_create_intermediate_group(links.id(), 1);
-  const PropertyHandle properties = creation_properties(type, shape, options, where);
+  const PropertyHandle links = link_creation();
+  const PropertyHandle properties = dataset_creation(type, shape, options, where);
   const SpaceHandle space = make_space(shape);
   DatasetHandle handle(
       H5Dcreate2(impl_->file.id(), dataset.c_str(), native_type(type), space.id(), links.id(), properties.id(), H5P_DEFAULT));
@@ -134,126 +159,10 @@ void Hdf5File::write_raw(const std::string& dataset, std::span<const std::int64_
 void Hdf5File::create_group(const std::string& group) {
   const Hdf5Lock lock;
   impl_->require_writing();
-  const PropertyHandle links(H5Pcreate(H5P_LINK_CREATE));
-  H5Pset_create_intermediate_group(links.id(), 1);
-  const GroupHandle handle(H5Gcreate2(impl_->file.id(), group.c_str(), links.id(), H5P_DEFAULT, H5P_DEFAULT));
+  const PropertyHandle links = link_creation();
+  const PropertyHandle properties = group_creation();
+  const GroupHandle handle(H5Gcreate2(impl_->file.id(), group.c_str(), links.id(), properties.id(), H5P_DEFAULT));
   if (!handle.valid()) impl_->give_up(impl_->where(group));
-}
-
-void Hdf5File::write_attribute_raw(const std::string& object, const std::string& attribute, std::span<const std::int64_t> shape,
-                                   ElementType type, const void* values, std::size_t elements) {
-  const Hdf5Lock lock;
-  impl_->require_writing();
-  impl_->require_object(object);
-  FLOODTIDE_REQUIRE(elements == element_count(object, shape), shape_mismatch, impl_->where(object), ": attribute ", attribute,
-                    " of shape ", Show{shape}, " from ", elements, " values");
-  const SpaceHandle space = make_space(shape);
-  const AttributeHandle handle(H5Acreate_by_name(impl_->file.id(), object.c_str(), attribute.c_str(), native_type(type),
-                                                 space.id(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-  if (!handle.valid() || H5Awrite(handle.id(), native_type(type), values) < 0) {
-    impl_->give_up(impl_->where(object) + ": attribute " + attribute);
-  }
-}
-
-void Hdf5File::write_attribute(const std::string& object, const std::string& attribute, std::int64_t value) {
-  write_attribute_raw(object, attribute, {}, ElementType::int64, &value, 1);
-}
-
-void Hdf5File::write_attribute(const std::string& object, const std::string& attribute, double value) {
-  write_attribute_raw(object, attribute, {}, ElementType::float64, &value, 1);
-}
-
-void Hdf5File::write_attribute(const std::string& object, const std::string& attribute, const std::string& text) {
-  const Hdf5Lock lock;
-  impl_->require_writing();
-  impl_->require_object(object);
-  // Variable length: text of fixed length is limited to 64 KiB in an attribute.
-  const TypeHandle type(H5Tcopy(H5T_C_S1));
-  H5Tset_size(type.id(), H5T_VARIABLE);
-  H5Tset_cset(type.id(), H5T_CSET_UTF8);
-  const SpaceHandle space = make_space({});
-  const AttributeHandle handle(H5Acreate_by_name(impl_->file.id(), object.c_str(), attribute.c_str(), type.id(), space.id(),
-                                                 H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-  const char* pointer = text.c_str();
-  if (!handle.valid() || H5Awrite(handle.id(), type.id(), &pointer) < 0) {
-    impl_->give_up(impl_->where(object) + ": attribute " + attribute);
-  }
-}
-
-namespace {
-
-AttributeHandle open_attribute(hid_t file, const std::string& object, const std::string& attribute, const std::string& where) {
-  AttributeHandle handle(H5Aopen_by_name(file, object.c_str(), attribute.c_str(), H5P_DEFAULT, H5P_DEFAULT));
-  if (!handle.valid()) {
-    H5Eclear2(H5E_DEFAULT);
-    raise(ErrorCode::invalid_file, where, ": has no attribute ", attribute);
-  }
-  return handle;
-}
-
-}  // namespace
-
-bool Hdf5File::has_attribute(const std::string& object, const std::string& attribute) const {
-  const Hdf5Lock lock;
-  return impl_->exists(object) && H5Aexists_by_name(impl_->file.id(), object.c_str(), attribute.c_str(), H5P_DEFAULT) > 0;
-}
-
-namespace {
-
-template <class T>
-Array<T> read_numbers(hid_t file, const std::string& object, const std::string& attribute, const std::string& where) {
-  const AttributeHandle handle = open_attribute(file, object, attribute, where);
-  const TypeHandle type(H5Aget_type(handle.id()));
-  const std::string what = where + ": attribute " + attribute;
-  const ElementType found = element_type_of(type.id(), what);
-  FLOODTIDE_REQUIRE(is_integer(found) == is_integer(element_type<T>()), invalid_file, what, " is ", name(found), ", expected ",
-                    name(element_type<T>()));
-  Array<T> array;
-  const SpaceHandle space(H5Aget_space(handle.id()));
-  array.shape = shape_of_space(space.id());
-  array.values.resize(static_cast<std::size_t>(H5Sget_simple_extent_npoints(space.id())));
-  if (H5Aread(handle.id(), native_type(element_type<T>()), array.values.data()) < 0) {
-    raise(ErrorCode::invalid_file, what, " cannot be read: ", hdf5_cause());
-  }
-  return array;
-}
-
-}  // namespace
-
-template <>
-Array<std::int64_t> Hdf5File::read_attribute<std::int64_t>(const std::string& object, const std::string& attribute) const {
-  const Hdf5Lock lock;
-  impl_->require_object(object);
-  return read_numbers<std::int64_t>(impl_->file.id(), object, attribute, impl_->where(object));
-}
-
-template <>
-Array<double> Hdf5File::read_attribute<double>(const std::string& object, const std::string& attribute) const {
-  const Hdf5Lock lock;
-  impl_->require_object(object);
-  return read_numbers<double>(impl_->file.id(), object, attribute, impl_->where(object));
-}
-
-std::string Hdf5File::read_text_attribute(const std::string& object, const std::string& attribute) const {
-  const Hdf5Lock lock;
-  impl_->require_object(object);
-  const std::string what = impl_->where(object) + ": attribute " + attribute;
-  const AttributeHandle handle = open_attribute(impl_->file.id(), object, attribute, impl_->where(object));
-  const TypeHandle stored(H5Aget_type(handle.id()));
-  FLOODTIDE_REQUIRE(H5Tget_class(stored.id()) == H5T_STRING, invalid_file, what, " is not text");
-  if (H5Tis_variable_str(stored.id()) > 0) {
-    char* text = nullptr;
-    if (H5Aread(handle.id(), stored.id(), &text) < 0) raise(ErrorCode::invalid_file, what, " cannot be read: ", hdf5_cause());
-    std::string result = text == nullptr ? "" : text;
-    H5free_memory(text);
-    return result;
-  }
-  std::string result(H5Tget_size(stored.id()), '\0');
-  if (H5Aread(handle.id(), stored.id(), result.data()) < 0) {
-    raise(ErrorCode::invalid_file, what, " cannot be read: ", hdf5_cause());
-  }
-  result.resize(result.find('\0') == std::string::npos ? result.size() : result.find('\0'));
-  return result;
 }
 
 }  // namespace floodtide::data

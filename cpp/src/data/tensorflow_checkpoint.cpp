@@ -10,7 +10,7 @@
 #include <limits>
 #include <utility>
 
-#include "data/crc32c.hpp"
+#include "floodtide/base/crc32c.hpp"
 #include "floodtide/base/error.hpp"
 
 namespace floodtide::data {

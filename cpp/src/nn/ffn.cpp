@@ -13,22 +13,6 @@ using kernels::Passes;
 
 constexpr double kTapFlops = 27 * 2;  // multiply and add, per voxel and pair of channels
 
-ParameterLayout make_layout(const FfnOptions& options) {
-  ParameterLayout layout;
-  const std::int64_t features = options.features;
-  for (int module = 0; module < options.depth; ++module) {
-    for (const char* half : {"a", "b"}) {
-      const std::string scope = str_cat("seed_update/conv", module, "_", half);
-      const std::int64_t in = module == 0 && *half == 'a' ? 2 : features;
-      layout.add(scope + "/weights", {3, 3, 3, in, features});
-      layout.add(scope + "/biases", {features});
-    }
-  }
-  layout.add("seed_update/conv_lom/weights", {1, 1, 1, features, 1});
-  layout.add("seed_update/conv_lom/biases", {1});
-  return layout;
-}
-
 void check_shapes(const char* what, const Shape<3>& expected, const Shape<3>& shape) {
   FLOODTIDE_REQUIRE(shape == expected, shape_mismatch, "ffn: ", what, " has shape ", Show{shape}, ", expected the image's ",
                     Show{expected});
@@ -52,6 +36,23 @@ void check_training(std::span<const FfnExample> batch) {
 }
 
 }  // namespace
+
+ParameterLayout parameter_layout(const FfnOptions& options) {
+  require_valid(options);
+  ParameterLayout layout;
+  const std::int64_t features = options.features;
+  for (int module = 0; module < options.depth; ++module) {
+    for (const char* half : {"a", "b"}) {
+      const std::string scope = str_cat("seed_update/conv", module, "_", half);
+      const std::int64_t in = module == 0 && *half == 'a' ? 2 : features;
+      layout.add(scope + "/weights", {3, 3, 3, in, features});
+      layout.add(scope + "/biases", {features});
+    }
+  }
+  layout.add("seed_update/conv_lom/weights", {1, 1, 1, features, 1});
+  layout.add("seed_update/conv_lom/biases", {1});
+  return layout;
+}
 
 Parallel parallel_named(std::string_view name) {
   for (const Parallel parallel : {Parallel::fovs, Parallel::voxels}) {
@@ -87,8 +88,7 @@ struct Ffn::State {
 };
 
 Ffn::Ffn(const FfnOptions& options) {
-  require_valid(options);
-  ParameterLayout layout = make_layout(options);
+  ParameterLayout layout = parameter_layout(options);
   AlignedBuffer<float> parameters(layout.size());
   initialise_glorot(layout, options.seed, parameters.span());
   state_ = std::make_unique<State>(State{options, std::move(layout), std::move(parameters), nullptr});

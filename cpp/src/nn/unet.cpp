@@ -67,6 +67,11 @@ struct UNet::State {
   }
 };
 
+ParameterLayout parameter_layout(const UNetOptions& options) {
+  require_valid(options);
+  return UNetLayout(options).arrays;
+}
+
 UNet::UNet(const UNetOptions& options) {
   require_valid(options);
   state_ = std::make_unique<State>(options);

@@ -7,9 +7,13 @@
 #include <exception>
 #include <optional>
 #include <span>
+#include <string>
+#include <type_traits>
 #include <variant>
 
+#include "floodtide/base/crc32c.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/limits.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/data/hdf5.hpp"
 #include "floodtide/train/network_file.hpp"
@@ -21,19 +25,31 @@ using data::Hdf5File;
 
 constexpr int kPositionTag = 1, kCanvasTag = 2;
 constexpr int kGzip = 4;
+constexpr const char* kPositions = "walkers/position";
+constexpr const char* kCanvases = "walkers/canvas";
+constexpr const char* kChecksums = "walkers/crc32c";
 
 using Position = Walkers::Position;
 
+constexpr Limits kSteps{0, 1e15};
+constexpr Limits kWalkers{1, 1e9};
+constexpr Limits kEpochs{0, 1e9};
+constexpr Limits kPlaces{0, 1e12};  // index of an example, move
+constexpr Limits kFlag{0, 1};
+
 void write_optimizer(Hdf5File& file, optim::Optimizer& optimizer) {
   file.create_group("optimizer");
+  std::uint32_t checksum = 0;
   for (const optim::NamedSpan& part : optimizer.state()) {
     std::visit(
         [&]<class T>(std::span<T> values) {
           const std::int64_t shape[] = {static_cast<std::int64_t>(values.size())};
           file.write_array<T>("optimizer/" + part.name, shape, values);
+          checksum = crc32c(std::as_bytes(values), checksum);
         },
         part.values);
   }
+  file.write_attribute("optimizer", kChecksum, std::int64_t{checksum});
 }
 
 void read_optimizer(const Hdf5File& file, optim::Optimizer& optimizer) {
@@ -44,18 +60,26 @@ void read_optimizer(const Hdf5File& file, optim::Optimizer& optimizer) {
     FLOODTIDE_REQUIRE(known, invalid_file, "checkpoint ", file.path(), ": it holds the optimizer state '", name,
                       "', which this run's optimizer does not have");
   }
+  std::uint32_t checksum = 0;
   for (const optim::NamedSpan& part : parts) {
-    FLOODTIDE_REQUIRE(file.exists("optimizer/" + part.name), invalid_file, "checkpoint ", file.path(),
-                      ": the optimizer state '", part.name, "' is missing: it was written by another optimizer");
+    const std::string name = "optimizer/" + part.name;
+    FLOODTIDE_REQUIRE(file.exists(name), invalid_file, "checkpoint ", file.path(), ": the optimizer state '", part.name,
+                      "' is missing: it was written by another optimizer");
     std::visit(
         [&]<class T>(std::span<T> values) {
-          const auto array = file.read_array<T>("optimizer/" + part.name);
-          FLOODTIDE_REQUIRE(array.values.size() == values.size(), invalid_file, "checkpoint ", file.path(), ": optimizer/",
-                            part.name, " has ", array.values.size(), " values, expected ", values.size());
-          std::ranges::copy(array.values, values.begin());
+          const std::int64_t shape[] = {static_cast<std::int64_t>(values.size())};
+          file.read_into<T>(name, shape, values);
+          checksum = crc32c(std::as_bytes(values), checksum);
+          const std::string what = str_cat("checkpoint ", file.path(), ": ", name);
+          if constexpr (std::is_same_v<T, float>) {
+            require_finite(values, what);
+          } else {
+            for (const T count : values) require_in(kSteps, count, what, ErrorCode::invalid_file);
+          }
         },
         part.values);
   }
+  require_checksum(file, "optimizer", checksum);
 }
 
 Hdf5File start_file(const std::string& path, const std::string& configuration, const CheckpointState& state) {
@@ -69,40 +93,90 @@ Hdf5File start_file(const std::string& path, const std::string& configuration, c
   file.write_attribute("/", "configuration", configuration);
   write_optimizer(file, state.optimizer);
   const std::int64_t positions[] = {walkers, static_cast<std::int64_t>(Position{}.size())};
-  file.create_dataset("walkers/position", data::ElementType::int64, positions);
+  file.create_dataset(kPositions, data::ElementType::int64, positions);
+  const std::int64_t checksums[] = {walkers, 2};
+  file.create_dataset(kChecksums, data::ElementType::uint32, checksums);
   const Vec3 canvas = state.walkers.canvas_shape();
   if (volume(canvas) > 0) {
     const std::int64_t canvases[] = {walkers, canvas[0], canvas[1], canvas[2]};
-    file.create_dataset("walkers/canvas", data::ElementType::float32, canvases,
+    file.create_dataset(kCanvases, data::ElementType::float32, canvases,
                         {.chunks = {1, canvas[0], canvas[1], canvas[2]}, .gzip = kGzip});
   }
   return file;
 }
 
+/// CRC-32C of a walker's position and of its canvas: the row of a walker in `walkers/crc32c`.
+using Checksums = std::array<std::uint32_t, 2>;
+
+Checksums checksums_of(const Position& position, View<const float, 3> canvas) {
+  return {crc32c(std::as_bytes(std::span(position))), crc32c(std::as_bytes(canvas.span()))};
+}
+
 void write_walker(Hdf5File& file, std::int64_t number, const Position& position, View<const float, 3> canvas) {
   const std::int64_t row[] = {number, 0};
   const std::int64_t one_row[] = {1, static_cast<std::int64_t>(position.size())};
-  file.write_block<std::int64_t>("walkers/position", row, one_row, position);
+  file.write_block<std::int64_t>(kPositions, row, one_row, position);
+  const Checksums checksums = checksums_of(position, canvas);
+  const std::int64_t one_pair[] = {1, static_cast<std::int64_t>(checksums.size())};
+  file.write_block<std::uint32_t>(kChecksums, row, one_pair, checksums);
   if (canvas.size() == 0) return;
   const std::int64_t start[] = {number, 0, 0, 0};
   const std::int64_t count[] = {1, canvas.shape(0), canvas.shape(1), canvas.shape(2)};
-  file.write_block<float>("walkers/canvas", start, count, canvas.span());
+  file.write_block<float>(kCanvases, start, count, canvas.span());
 }
 
 void read_walker(const Hdf5File& file, std::int64_t slot, Walkers& walkers) {
+  const std::int64_t number = walkers.number(slot);
+  const std::string what = str_cat("checkpoint ", file.path(), ": walker ", number);
   Position position{};
-  const std::int64_t row[] = {walkers.number(slot), 0};
+  const std::int64_t row[] = {number, 0};
   const std::int64_t one_row[] = {1, static_cast<std::int64_t>(position.size())};
-  file.read_block<std::int64_t>("walkers/position", row, one_row, position);
-  if (position[3] == 0) return;
+  file.read_block<std::int64_t>(kPositions, row, one_row, position);
+  const bool active = position[3] != 0;
   const Vec3 shape = walkers.canvas_shape();
   Tensor<float, 3> canvas(shape);
-  if (canvas.size() > 0) {
-    const std::int64_t start[] = {walkers.number(slot), 0, 0, 0};
+  if (active && canvas.size() > 0) {
+    const std::int64_t start[] = {number, 0, 0, 0};
     const std::int64_t count[] = {1, shape[0], shape[1], shape[2]};
-    file.read_block<float>("walkers/canvas", start, count, canvas.span());
+    file.read_block<float>(kCanvases, start, count, canvas.span());
   }
-  walkers.resume(slot, position, canvas.view());
+  if (file.exists(kChecksums)) {  // older versions wrote none
+    Checksums stored{};
+    const std::int64_t one_pair[] = {1, static_cast<std::int64_t>(stored.size())};
+    file.read_block<std::uint32_t>(kChecksums, row, one_pair, stored);
+    const Checksums found = checksums_of(position, canvas.view());
+    FLOODTIDE_REQUIRE(stored[0] == found[0] && (!active || stored[1] == found[1]), invalid_file, what,
+                      " is damaged, its checksum is wrong; use another copy of the file");
+  }
+  require_in(kEpochs, position[0], what + ": epoch", ErrorCode::invalid_file);
+  require_in(kPlaces, position[1], what + ": example", ErrorCode::invalid_file);
+  require_in(kPlaces, position[2], what + ": move", ErrorCode::invalid_file);
+  require_in(kFlag, position[3], what + ": whether it has an example", ErrorCode::invalid_file);
+  if (!active) return;
+  require_finite(canvas.span(), what + ": canvas");
+  try {
+    walkers.resume(slot, position, canvas.view());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::out_of_range) throw;
+    raise(ErrorCode::invalid_file, what, ": ", error.what());
+  }
+}
+
+/// Checks that there are as many walkers and as large canvases as this run has, before any of them is read.
+void require_walkers(const Hdf5File& file, const Walkers& walkers) {
+  const std::string what = str_cat("checkpoint ", file.path());
+  FLOODTIDE_REQUIRE(file.has_attribute("/", "walkers"), invalid_file, what,
+                    ": it holds a network but no training state to resume from");
+  const std::int64_t stored = file.read_integer("/", "walkers");
+  require_in(kWalkers, stored, what + ": walkers", ErrorCode::invalid_file);
+  FLOODTIDE_REQUIRE(stored == walkers.options().walkers, invalid_file, what, ": it was written with ", stored,
+                    " walkers, this run has ", walkers.options().walkers);
+  const std::int64_t positions[] = {stored, static_cast<std::int64_t>(Position{}.size())};
+  file.require_shape(kPositions, data::ElementType::int64, positions);
+  const Vec3 canvas = walkers.canvas_shape();
+  if (volume(canvas) == 0) return;
+  const std::int64_t canvases[] = {stored, canvas[0], canvas[1], canvas[2]};
+  file.require_shape(kCanvases, data::ElementType::float32, canvases);
 }
 
 }  // namespace
@@ -152,14 +226,12 @@ std::int64_t load_checkpoint(const std::string& path, const CheckpointState& sta
   walkers.read_network(file);
   // A run that begins to average when it resumes starts from the parameters.
   if (!state.average.empty()) read_parameters(file, best_group(file), walkers.layout(), state.average);
-  FLOODTIDE_REQUIRE(file.has_attribute("/", "walkers"), invalid_file, "checkpoint ", path,
-                    ": it holds a network but no training state to resume from");
-  const std::int64_t stored_walkers = file.read_attribute<std::int64_t>("/", "walkers").values.at(0);
-  FLOODTIDE_REQUIRE(stored_walkers == walkers.options().walkers, invalid_file, "checkpoint ", path, ": it was written with ",
-                    stored_walkers, " walkers, this run has ", walkers.options().walkers);
+  require_walkers(file, walkers);
+  const std::int64_t step = file.read_integer("/", "step");
+  require_in(kSteps, step, str_cat("checkpoint ", path, ": step"), ErrorCode::invalid_file);
   read_optimizer(file, state.optimizer);
   for (std::int64_t slot = 0; slot < walkers.local(); ++slot) read_walker(file, slot, walkers);
-  return file.read_attribute<std::int64_t>("/", "step").values.at(0);
+  return step;
 }
 
 }  // namespace floodtide::train

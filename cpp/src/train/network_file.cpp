@@ -2,8 +2,13 @@
 #include "floodtide/train/network_file.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <concepts>
 
+#include "floodtide/base/crc32c.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/limits.hpp"
+#include "floodtide/nn/limits.hpp"
 
 namespace floodtide::train {
 namespace {
@@ -11,8 +16,12 @@ namespace {
 constexpr const char* kFfn = "ffn";
 constexpr const char* kUNet = "unet";
 
-std::int64_t integer(const data::Hdf5File& file, const std::string& name) {
-  return file.read_attribute<std::int64_t>("/", name).values.at(0);
+std::string where(const data::Hdf5File& file) { return str_cat("checkpoint ", file.path()); }
+
+/// An attribute of one integer within limits.
+template <std::integral T>
+T integer(const data::Hdf5File& file, const std::string& name, const Limits& limits) {
+  return narrow<T>(file.read_integer("/", name), str_cat(where(file), ": ", name), limits, ErrorCode::invalid_file);
 }
 
 Vec3 vector(const data::Hdf5File& file, const std::string& name) {
@@ -26,6 +35,7 @@ std::vector<Vec3> vectors(const data::Hdf5File& file, const std::string& name) {
   const auto array = file.read_attribute<std::int64_t>("/", name);
   FLOODTIDE_REQUIRE(array.shape.size() == 2 && array.shape[1] == 3, invalid_file, "checkpoint ", file.path(), ": attribute '",
                     name, "' has shape ", Show{array.shape}, ", expected one of (n, 3)");
+  require_in({0, nn::kUNetDepth.maximum}, array.shape[0], str_cat(where(file), ": number of ", name), ErrorCode::invalid_file);
   std::vector<Vec3> result;
   for (std::size_t i = 0; i + 2 < array.values.size(); i += 3) {
     result.push_back({array.values[i], array.values[i + 1], array.values[i + 2]});
@@ -52,13 +62,27 @@ void require_kind(const data::Hdf5File& file, const std::string& expected) {
                     "', expected '", expected, "'");
 }
 
+/// Checks that a group holds exactly the arrays of the layout. The number of its members comes first: it is read at once,
+/// whatever the attributes claim.
+void require_arrays(const data::Hdf5File& file, const std::string& group, const std::string& scope, std::int64_t members,
+                    const auto& options) {
+  const std::string counted = scope.empty() ? group : group + "/" + scope;
+  const std::int64_t found = std::ssize(file.list(counted));
+  FLOODTIDE_REQUIRE(found == members, invalid_file, where(file), ": a network of depth ", options.depth, " has ", members,
+                    " layers in ", counted, ", there are ", found);
+  const ParameterLayout layout = nn::parameter_layout(options);
+  for (const ParameterLayout::Entry& entry : layout.entries()) {
+    file.require_shape(group + "/" + entry.name, data::ElementType::float32, entry.shape);
+  }
+}
+
 }  // namespace
 
 std::string network_kind(const data::Hdf5File& file) {
   FLOODTIDE_REQUIRE(file.has_attribute("/", "format") && file.read_text_attribute("/", "format") == kCheckpointFormat,
                     invalid_file, "checkpoint ", file.path(),
                     ": not a floodtide checkpoint (no attribute 'format' that says so)");
-  const std::int64_t version = integer(file, "format_version");
+  const std::int64_t version = file.read_integer("/", "format_version");
   FLOODTIDE_REQUIRE(version == kCheckpointVersion, invalid_file, "checkpoint ", file.path(), ": format version ", version,
                     ", this floodtide reads version ", kCheckpointVersion);
   return file.read_text_attribute("/", "kind");
@@ -91,23 +115,29 @@ void write_network(data::Hdf5File& file, const nn::UNet& network) {
 
 void write_parameters(data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,
                       std::span<const float> values) {
+  std::uint32_t checksum = 0;
   for (const ParameterLayout::Entry& entry : layout.entries()) {
-    file.write_array<float>(group + "/" + entry.name, entry.shape, part(values, entry));
+    const std::span<const float> array = part(values, entry);
+    file.write_array<float>(group + "/" + entry.name, entry.shape, array);
+    checksum = crc32c(std::as_bytes(array), checksum);
   }
+  file.write_attribute(group, kChecksum, std::int64_t{checksum});
 }
 
-nn::FfnOptions read_options(const data::Hdf5File& file) {
+nn::FfnOptions read_options(const data::Hdf5File& file, const std::string& group) {
   require_kind(file, kFfn);
   nn::FfnOptions options;
-  options.depth = static_cast<int>(integer(file, "depth"));
-  options.features = static_cast<int>(integer(file, "features"));
+  options.depth = integer<int>(file, "depth", nn::kFfnDepth);
+  options.features = integer<int>(file, "features", nn::kFfnFeatures);
   options.fov = vector(file, "fov");
   options.deltas = vector(file, "deltas");
+  nn::require_valid(options, where(file), ErrorCode::invalid_file);
+  require_arrays(file, group, "seed_update", 2 * std::int64_t{options.depth} + 1, options);
   return options;
 }
 
 void read_network(const data::Hdf5File& file, nn::Ffn& network, const std::string& group) {
-  const nn::FfnOptions stored = read_options(file);
+  const nn::FfnOptions stored = read_options(file, group);
   const nn::FfnOptions& here = network.options();
   FLOODTIDE_REQUIRE(stored.depth == here.depth && stored.features == here.features, invalid_file, "checkpoint ", file.path(),
                     ": it holds a network of depth ", stored.depth, " with ", stored.features, " features, this one has depth ",
@@ -116,22 +146,27 @@ void read_network(const data::Hdf5File& file, nn::Ffn& network, const std::strin
   network.parameters_changed();
 }
 
-nn::UNetOptions read_unet_options(const data::Hdf5File& file) {
+nn::UNetOptions read_unet_options(const data::Hdf5File& file, const std::string& group) {
   require_kind(file, kUNet);
   nn::UNetOptions options;
-  options.in_channels = static_cast<int>(integer(file, "in_channels"));
-  options.classes = static_cast<int>(integer(file, "classes"));
-  options.depth = static_cast<int>(integer(file, "depth"));
-  options.features = static_cast<int>(integer(file, "features"));
+  options.in_channels = integer<int>(file, "in_channels", nn::kUNetChannels);
+  options.classes = integer<int>(file, "classes", nn::kClasses);
+  options.depth = integer<int>(file, "depth", nn::kUNetDepth);
+  options.features = integer<int>(file, "features", nn::kUNetFeatures);
   options.kernels = vectors(file, "kernels");
   options.pools = vectors(file, "pools");
-  options.output = nn::output_named(file.read_text_attribute("/", "output"));
-  options.batch_norm = integer(file, "batch_norm") != 0;
+  const std::string output = file.read_text_attribute("/", "output");
+  FLOODTIDE_REQUIRE(output == nn::name(nn::Output::softmax) || output == nn::name(nn::Output::sigmoid), invalid_file,
+                    where(file), ": output is '", output, "', expected softmax or sigmoid");
+  options.output = nn::output_named(output);
+  options.batch_norm = integer<int>(file, "batch_norm", {0, 1}) != 0;
+  nn::require_valid(options, where(file), ErrorCode::invalid_file);
+  require_arrays(file, group, "", 2 * std::int64_t{options.depth}, options);  // encoders, decoders (one less), head
   return options;
 }
 
 void read_network(const data::Hdf5File& file, nn::UNet& network, const std::string& group) {
-  const nn::UNetOptions stored = read_unet_options(file);
+  const nn::UNetOptions stored = read_unet_options(file, group);
   const nn::UNetOptions& here = network.options();
   FLOODTIDE_REQUIRE(stored.output == here.output && stored.batch_norm == here.batch_norm && stored.depth == here.depth,
                     invalid_file, "checkpoint ", file.path(), ": it holds a U-Net of depth ", stored.depth, " with ",
@@ -143,14 +178,31 @@ void read_network(const data::Hdf5File& file, nn::UNet& network, const std::stri
 
 void read_parameters(const data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,
                      std::span<float> out_values) {
+  std::uint32_t checksum = 0;
   for (const ParameterLayout::Entry& entry : layout.entries()) {
-    const auto array = file.read_array<float>(group + "/" + entry.name);
-    FLOODTIDE_REQUIRE(array.shape == entry.shape, invalid_file, "checkpoint ", file.path(), ": ", group, "/", entry.name,
-                      " has shape ", Show{array.shape}, ", expected ", Show{entry.shape});
-    std::ranges::copy(array.values, part(out_values, entry).begin());
+    const std::string name = group + "/" + entry.name;
+    const std::span<float> array = part(out_values, entry);
+    file.read_into<float>(name, entry.shape, array);
+    checksum = crc32c(std::as_bytes(array), checksum);
+    require_finite(array, str_cat(where(file), ": ", name));
   }
+  require_checksum(file, group, checksum);
 }
 
 std::string best_group(const data::Hdf5File& file) { return file.exists(kAverageGroup) ? kAverageGroup : kParametersGroup; }
+
+bool has_checksums(const data::Hdf5File& file) { return file.has_attribute(kParametersGroup, kChecksum); }
+
+void require_finite(std::span<const float> values, const std::string& what) {
+  const auto found = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+  FLOODTIDE_REQUIRE(found == values.end(), invalid_file, what, ": value ", found - values.begin(), " is ", *found,
+                    ", expected finite ones");
+}
+
+void require_checksum(const data::Hdf5File& file, const std::string& object, std::uint32_t found) {
+  if (!file.has_attribute(object, kChecksum)) return;  // of an older version
+  FLOODTIDE_REQUIRE(file.read_integer(object, kChecksum) == found, invalid_file, where(file), ": ", object,
+                    " is damaged, its checksum is wrong; use another copy of the file");
+}
 
 }  // namespace floodtide::train

@@ -220,6 +220,9 @@ Walkers::Position SampleWalkers::position(std::int64_t slot) const {
 }
 
 void SampleWalkers::resume(std::int64_t slot, const Position& position, View<const float, 3> /*canvas*/) {
+  const std::int64_t count = samples_.order().per_walker(number(slot), position[0]);
+  FLOODTIDE_REQUIRE(position[1] >= 0 && position[1] <= count, out_of_range, "sample ", position[1], " of epoch ", position[0],
+                    ", the walker has ", count);
   cursors_.at(static_cast<std::size_t>(slot)) = {number(slot), position[0], position[1]};
 }
 

@@ -57,7 +57,8 @@ struct DatasetInfo {
   ElementType type;
 };
 
-/// How a dataset is stored. gzip 1 to 9 (with the shuffle filter) needs chunks; 0 stores as is.
+/// How a dataset is stored, always with checksums. Without chunks, floodtide chooses them. gzip 1 to 9 (with the shuffle
+/// filter) needs chunks; 0 stores as is.
 struct DatasetOptions {
   std::vector<std::int64_t> chunks;
   int gzip = 0;
@@ -71,6 +72,9 @@ struct Array {
   std::vector<T> values;
 };
 
+/// Say which rank this is: when the HDF5 library does not come to an end with a damaged file, rank 0 says so first.
+void set_hdf5_rank(int rank);
+
 inline constexpr std::size_t kChunkCacheBytes = std::size_t{64} << 20;
 
 /// An HDF5 file, open for reading or being written. Move-only; safe to use from several threads.
@@ -78,7 +82,11 @@ inline constexpr std::size_t kChunkCacheBytes = std::size_t{64} << 20;
 /// A file being written stands beside its final name as `<path>.tmp-<pid>` until commit() has put it safely on disk and
 /// renamed it; destroyed before that, it is removed, so that no partial output is ever left.
 ///
-/// Errors: a missing, truncated, corrupt or foreign file, and a missing dataset or one of another type or shape than asked
+/// All that is written has checksums, and reading verifies them. Pipes and devices are refused, and so are values in other
+/// files (external links and storage, virtual datasets) unless the environment variable FLOODTIDE_ALLOW_EXTERNAL is 1. A call
+/// that makes no progress because the file is damaged ends the process (see set_hdf5_rank).
+///
+/// Errors: a missing, truncated, damaged or foreign file, and a missing dataset or one of another type or shape than asked
 /// for, is Error(invalid_file); failures of writing (disk full, permissions) are Error(io). All name the file.
 class Hdf5File {
  public:
@@ -105,17 +113,32 @@ class Hdf5File {
   /// Full names of all datasets, sorted, without the leading slash.
   [[nodiscard]] std::vector<std::string> datasets() const;
   [[nodiscard]] DatasetInfo info(const std::string& dataset) const;
+  /// True if the file has a checksum of each value of the dataset, which reading verifies.
+  [[nodiscard]] bool has_checksum(const std::string& dataset) const;
 
   /// A whole dataset of exactly this element type.
   template <class T>
   [[nodiscard]] Array<T> read_array(const std::string& dataset) const {
     Array<T> array;
     array.shape = checked_info(dataset, element_type<T>()).shape;
-    array.values.resize(element_count(dataset, array.shape));
+    const std::size_t elements = element_count(dataset, array.shape);
+    require_room(dataset, elements, element_type<T>());
+    array.values.resize(elements);
     const std::vector<std::int64_t> start(array.shape.size(), 0);
     read_raw(dataset, start, array.shape, element_type<T>(), array.values.data());
+    close_dataset(dataset);
     return array;
   }
+  /// A whole dataset of exactly this element type and shape, into memory of the caller.
+  template <class T>
+  void read_into(const std::string& dataset, std::span<const std::int64_t> shape, std::span<T> out) const {
+    require_shape(dataset, element_type<T>(), shape, out.size());
+    const std::vector<std::int64_t> start(shape.size(), 0);
+    read_raw(dataset, start, shape, element_type<T>(), out.data());
+    close_dataset(dataset);
+  }
+  /// Throws Error(invalid_file) unless a dataset has this element type and shape.
+  void require_shape(const std::string& dataset, ElementType type, std::span<const std::int64_t> shape) const;
   /// The block [start, start + count) of a dataset of exactly this element type. out has as many elements as the block.
   template <class T>
   void read_block(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
@@ -140,6 +163,7 @@ class Hdf5File {
     create_dataset(dataset, element_type<T>(), shape, options);
     const std::vector<std::int64_t> start(shape.size(), 0);
     write_block<T>(dataset, start, shape, values);
+    close_dataset(dataset);
   }
   void create_group(const std::string& group);
 
@@ -157,6 +181,8 @@ class Hdf5File {
   /// Integer attributes of any width are read as std::int64_t, floating ones as double. Throws Error(invalid_file) for others.
   template <class T>
   [[nodiscard]] Array<T> read_attribute(const std::string& object, const std::string& attribute) const;
+  /// An attribute of one integer.
+  [[nodiscard]] std::int64_t read_integer(const std::string& object, const std::string& attribute) const;
   [[nodiscard]] std::string read_text_attribute(const std::string& object, const std::string& attribute) const;
 
  private:
@@ -165,6 +191,12 @@ class Hdf5File {
 
   [[nodiscard]] std::size_t element_count(const std::string& dataset, std::span<const std::int64_t> shape) const;
   [[nodiscard]] DatasetInfo checked_info(const std::string& dataset, ElementType type) const;
+  void require_shape(const std::string& dataset, ElementType type, std::span<const std::int64_t> shape,
+                     std::size_t elements) const;
+  /// Throws Error(io) unless there is memory for the elements.
+  void require_room(const std::string& dataset, std::size_t elements, ElementType type) const;
+  /// Frees the chunks that are kept of a dataset.
+  void close_dataset(const std::string& dataset) const;
   void checked_block(const std::string& dataset, ElementType type, std::span<const std::int64_t> start,
                      std::span<const std::int64_t> count, std::size_t elements) const;
   void read_raw(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,

@@ -35,6 +35,10 @@ struct FfnOptions {
   std::string kernel = {};  ///< of all convolutions, by name, for comparisons; empty for the usual choice
 };
 
+/// Where the parameters of a network of these options lie: "seed_update/conv0_a/weights" [kz, ky, kx, in, out],
+/// "seed_update/conv0_a/biases" [out], ... Throws Error(invalid_argument) for options outside their ranges.
+[[nodiscard]] ParameterLayout parameter_layout(const FfnOptions& options);
+
 /// One example of a batch. Arrays are [z, y, x], all of the same shape.
 struct FfnExample {
   View<const float, 3> image;    ///< normalised intensities
@@ -64,7 +68,7 @@ class Ffn {
   ~Ffn();
 
   [[nodiscard]] const FfnOptions& options() const noexcept;
-  /// "seed_update/conv0_a/weights" [kz, ky, kx, in, out], "seed_update/conv0_a/biases" [out], ...
+  /// As parameter_layout says.
   [[nodiscard]] const ParameterLayout& layout() const noexcept;
   /// All parameters in the order of layout(). After writing through the span call parameters_changed().
   [[nodiscard]] std::span<float> parameters() noexcept;

@@ -32,6 +32,9 @@ struct UNetOptions {
   std::string kernel = {};  ///< of all convolutions, by name, for comparisons; empty for the usual choice
 };
 
+/// Where the parameters of a network of these options lie. Throws Error(invalid_argument) for options outside their ranges.
+[[nodiscard]] ParameterLayout parameter_layout(const UNetOptions& options);
+
 /// What one training pass works on. Images are [n, z, y, x, in_channels]; each extent is a multiple of total_pool().
 struct UNetBatch {
   View<const float, 5> images;

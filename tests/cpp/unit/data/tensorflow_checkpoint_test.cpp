@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/crc32c.hpp"
+#include "floodtide/base/crc32c.hpp"
 #include "floodtide/base/error.hpp"
 
 namespace floodtide::data {

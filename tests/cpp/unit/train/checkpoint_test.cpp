@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <limits>
+#include <random>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
+#include "floodtide/train/network_file.hpp"
 #include "floodtide/train/trainer.hpp"
 #include "unit/train/run_fixture.hpp"
 
@@ -88,6 +92,128 @@ TEST_F(CheckpointTest, AFailedWriteFailsOnAllRanksAndKeepsTheOldFile) {
   });
   EXPECT_EQ(failed, 2);
   EXPECT_EQ(std::filesystem::file_size(file), size);
+}
+
+/// All arrays of a checkpoint.
+std::vector<std::vector<double>> arrays_of(const std::string& path) {
+  const data::Hdf5File file = data::Hdf5File::open(path);
+  std::vector<std::vector<double>> result;
+  const auto add = [&](const auto& array) { result.emplace_back(array.values.begin(), array.values.end()); };
+  for (const std::string& name : file.datasets()) {
+    switch (file.info(name).type) {
+      case data::ElementType::float32: add(file.read_array<float>(name)); break;
+      case data::ElementType::int64: add(file.read_array<std::int64_t>(name)); break;
+      default: add(file.read_array<std::uint32_t>(name)); break;
+    }
+  }
+  return result;
+}
+
+TEST_F(CheckpointTest, EveryFlippedBitIsNoticedOrChangesNothing) {
+  const std::string file = path("run.h5"), again = path("again.h5");
+  const auto communicator = comm::self();
+  const data::ExampleSource source = examples(2);
+  nn::Ffn net = network();
+  const auto trained = trainer(net, source, *communicator, 2);
+  steps(*trained, 5);
+  trained->save(file, "a configuration");
+  const auto expected = arrays_of(file);
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  std::mt19937_64 random(7);
+  int refused = 0;
+  for (int trial = 0; trial < 1000; ++trial) {
+    const auto at = static_cast<std::streamoff>(random() % std::filesystem::file_size(file));
+    const auto bit = static_cast<char>(1 << random() % 8);
+    const auto flip = [&] {
+      bytes.seekg(at);
+      const auto byte = static_cast<char>(bytes.get() ^ bit);
+      bytes.seekp(at);
+      bytes.put(byte).flush();
+    };
+    flip();
+    try {
+      trained->load(file);
+      EXPECT_EQ(trained->steps_done(), 5);
+      trained->save(again, "");
+      ASSERT_EQ(arrays_of(again), expected) << "byte " << at << ", bit " << int{bit};
+    } catch (const Error& error) {
+      ++refused;
+      ASSERT_EQ(error.code(), ErrorCode::invalid_file) << error.what();
+      ASSERT_NE(std::string(error.what()).find(file), std::string::npos) << error.what();
+    }
+    flip();
+  }
+  EXPECT_GT(refused, 800);
+  trained->load(file);
+}
+
+/// Gives an attribute of a checkpoint another value: written by hand, it has valid checksums.
+std::string with_attribute(const std::string& path, const std::string& name, std::int64_t value) {
+  data::Hdf5File file = data::Hdf5File::create(path);
+  const std::vector<std::int64_t> three{3}, small{4}, weights{3, 3, 3, 2, 4};
+  file.write_attribute("/", "format", std::string(kCheckpointFormat));
+  file.write_attribute("/", "kind", std::string("ffn"));
+  const std::vector<std::pair<std::string, std::int64_t>> numbers{
+      {"format_version", kCheckpointVersion}, {"depth", 2}, {"features", 4}};
+  for (const auto& [attribute, usual] : numbers) file.write_attribute("/", attribute, attribute == name ? value : usual);
+  file.write_attribute<std::int64_t>("/", "fov", three, std::vector<std::int64_t>(3, name == "fov" ? value : 7));
+  file.write_attribute<std::int64_t>("/", "deltas", three, std::vector<std::int64_t>(3, name == "deltas" ? value : 2));
+  nn::FfnOptions options;
+  options.depth = 2;
+  options.features = 4;
+  const ParameterLayout layout = nn::parameter_layout(options);
+  write_parameters(file, kParametersGroup, layout, std::vector<float>(static_cast<std::size_t>(layout.size()), 0.5F));
+  file.commit();
+  return path;
+}
+
+TEST_F(CheckpointTest, AttributesAreCheckedAgainstRangesAndArrays) {
+  EXPECT_EQ(read_options(data::Hdf5File::open(with_attribute(path("good.h5"), "none", 0))).depth, 2);
+  const std::vector<std::pair<std::string, std::int64_t>> wrong{
+      {"format_version", 2},
+      {"depth", 0},
+      {"depth", -1},
+      {"depth", 3},  // the arrays are of two modules
+      {"depth", 1},
+      {"depth", 1'048'577},
+      {"depth", (std::int64_t{1} << 32) + 2},  // 2 in 32 bits
+      {"features", 0},
+      {"features", 5},
+      {"features", (std::int64_t{1} << 32) + 4},
+      {"features", std::numeric_limits<std::int64_t>::max()},
+      {"fov", 8},
+      {"fov", -7},
+      {"fov", std::int64_t{1} << 40},
+      {"deltas", 4},
+      {"deltas", -1},
+  };
+  for (const auto& [name, value] : wrong) {
+    const data::Hdf5File file = data::Hdf5File::open(with_attribute(path("wrong.h5"), name, value));
+    const ErrorCode code = code_of([&] { static_cast<void>(read_options(file)); });
+    EXPECT_EQ(code, ErrorCode::invalid_file) << name << " " << value;
+  }
+}
+
+TEST_F(CheckpointTest, RefusesWeightsThatAreNotFinite) {
+  nn::Ffn net = network();
+  for (const float odd : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    const std::string file = path("odd.h5");
+    net.parameters()[400] = odd;
+    {
+      data::Hdf5File writer = data::Hdf5File::create(file);
+      write_network(writer, net);
+      writer.commit();
+    }
+    nn::Ffn other = network();
+    try {
+      read_network(data::Hdf5File::open(file), other);
+      FAIL() << "expected an Error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_file);
+      EXPECT_NE(std::string(error.what()).find("parameters/seed_update/conv0_b/weights"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(file), std::string::npos) << error.what();
+    }
+  }
 }
 
 }  // namespace

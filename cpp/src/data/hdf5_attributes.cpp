@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attributes of Hdf5File.
+#include <algorithm>
+#include <string_view>
+
+#include "data/hdf5_impl.hpp"
+#include "data/hdf5_storage.hpp"
+#include "data/hdf5_text.hpp"
+#include "data/hdf5_types.hpp"
+#include "floodtide/base/crc32c.hpp"
+#include "floodtide/data/hdf5.hpp"
+#include "floodtide/tensor/view.hpp"
+
+namespace floodtide::data {
+
+void Hdf5File::write_attribute_raw(const std::string& object, const std::string& attribute, std::span<const std::int64_t> shape,
+                                   ElementType type, const void* values, std::size_t elements) {
+  const Hdf5Lock lock;
+  impl_->require_writing();
+  impl_->require_object(object);
+  FLOODTIDE_REQUIRE(elements == element_count(object, shape), shape_mismatch, impl_->where(object), ": attribute ", attribute,
+                    " of shape ", Show{shape}, " from ", elements, " values");
+  const SpaceHandle space = make_space(shape);
+  const AttributeHandle handle(H5Acreate_by_name(impl_->file.id(), object.c_str(), attribute.c_str(), native_type(type),
+                                                 space.id(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  if (!handle.valid() || H5Awrite(handle.id(), native_type(type), values) < 0) {
+    impl_->give_up(impl_->where(object) + ": attribute " + attribute);
+  }
+  const std::size_t bytes = elements * size_in_bytes(type);
+  if (bytes > kLargestCheckedAttribute) {
+    const std::uint32_t checksum = crc32c({static_cast<const char*>(values), bytes});
+    write_attribute_raw(object, checksum_of(attribute), {}, ElementType::uint32, &checksum, 1);
+  }
+}
+
+void Hdf5File::write_attribute(const std::string& object, const std::string& attribute, std::int64_t value) {
+  write_attribute_raw(object, attribute, {}, ElementType::int64, &value, 1);
+}
+
+void Hdf5File::write_attribute(const std::string& object, const std::string& attribute, double value) {
+  write_attribute_raw(object, attribute, {}, ElementType::float64, &value, 1);
+}
+
+void Hdf5File::write_attribute(const std::string& object, const std::string& attribute, const std::string& text) {
+  const Hdf5Lock lock;
+  impl_->require_writing();
+  impl_->require_object(object);
+  // Variable length: text of fixed length is limited to 64 KiB in an attribute.
+  const TypeHandle type(H5Tcopy(H5T_C_S1));
+  H5Tset_size(type.id(), H5T_VARIABLE);
+  H5Tset_cset(type.id(), H5T_CSET_UTF8);
+  const SpaceHandle space = make_space({});
+  const AttributeHandle handle(H5Acreate_by_name(impl_->file.id(), object.c_str(), attribute.c_str(), type.id(), space.id(),
+                                                 H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  const char* pointer = text.c_str();
+  if (!handle.valid() || H5Awrite(handle.id(), type.id(), &pointer) < 0) {
+    impl_->give_up(impl_->where(object) + ": attribute " + attribute);
+  }
+  const std::uint32_t checksum = crc32c(std::string_view(pointer));  // HDF5 ends a text at its first zero
+  write_attribute_raw(object, checksum_of(attribute), {}, ElementType::uint32, &checksum, 1);
+}
+
+namespace {
+
+constexpr std::size_t kLargestAttribute = std::size_t{256} << 20;  // bytes
+
+/// An attribute that is read: its name for messages, and its parts.
+struct Attribute {
+  Attribute(hid_t file, const std::string& object, const std::string& name, const std::string& where)
+      : what(where + ": attribute " + name),
+        handle(H5Aopen_by_name(file, object.c_str(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT)) {
+    if (!handle.valid()) {
+      const std::string cause = hdf5_cause();
+      if (H5Aexists_by_name(file, object.c_str(), name.c_str(), H5P_DEFAULT) == 0) {
+        raise(ErrorCode::invalid_file, where, ": has no attribute ", name);
+      }
+      raise(ErrorCode::invalid_file, what, ": is damaged: ", cause);
+    }
+    type = TypeHandle(H5Aget_type(handle.id()));
+    const SpaceHandle space(H5Aget_space(handle.id()));
+    shape = shape_of_space(space.id());
+    const hssize_t points = H5Sget_simple_extent_npoints(space.id());
+    FLOODTIDE_REQUIRE(type.valid() && points >= 0 && static_cast<std::size_t>(points) <= kLargestAttribute / element_bytes(),
+                      invalid_file, what, ": is damaged: it has ", points, " values");
+    elements = static_cast<std::size_t>(points);
+  }
+
+  [[nodiscard]] std::size_t element_bytes() const { return std::max<std::size_t>(1, H5Tget_size(type.id())); }
+  void read(hid_t as, void* out_values) const {
+    if (H5Aread(handle.id(), as, out_values) < 0) raise_unreadable(what);
+  }
+
+  std::string what;
+  AttributeHandle handle;
+  TypeHandle type;
+  std::vector<std::int64_t> shape;
+  std::size_t elements = 0;
+};
+
+/// Compares a value with the attribute that holds its checksum; files of others, and older ones of ours, have none.
+void verify(hid_t file, const std::string& object, const std::string& name, const std::string& where, std::string_view bytes) {
+  const std::string checksum = checksum_of(name);
+  if (H5Aexists_by_name(file, object.c_str(), checksum.c_str(), H5P_DEFAULT) <= 0) return;
+  const Attribute stored(file, object, checksum, where);
+  std::int64_t value = -1;
+  if (stored.elements == 1) stored.read(H5T_NATIVE_INT64, &value);
+  FLOODTIDE_REQUIRE(value == std::int64_t{crc32c(bytes)}, invalid_file, where, ": attribute ", name,
+                    ": is damaged, its checksum is wrong; use another copy of the file");
+}
+
+template <class T>
+Array<T> read_numbers(hid_t file, const std::string& object, const std::string& name, const std::string& where) {
+  const Attribute attribute(file, object, name, where);
+  const ElementType found = element_type_of(attribute.type.id(), attribute.what);
+  FLOODTIDE_REQUIRE(is_integer(found) == is_integer(element_type<T>()), invalid_file, attribute.what, " is ", data::name(found),
+                    ", expected ", data::name(element_type<T>()));
+  Array<T> array{attribute.shape, std::vector<T>(attribute.elements)};
+  attribute.read(native_type(element_type<T>()), array.values.data());
+  if (found == element_type<T>()) {
+    verify(file, object, name, where, {reinterpret_cast<const char*>(array.values.data()), array.values.size() * sizeof(T)});
+  }
+  return array;
+}
+
+std::string read_text(const Attribute& attribute, const std::string& path, const Superblock& superblock) {
+  FLOODTIDE_REQUIRE(H5Tget_class(attribute.type.id()) == H5T_STRING && attribute.elements == 1, invalid_file, attribute.what,
+                    " is not one text");
+  if (H5Tis_variable_str(attribute.type.id()) > 0) {
+    return read_variable_text(attribute.handle.id(), path, superblock, attribute.what);
+  }
+  std::string result(H5Tget_size(attribute.type.id()), '\0');
+  attribute.read(attribute.type.id(), result.data());
+  result.resize(std::min(result.find('\0'), result.size()));
+  return result;
+}
+
+}  // namespace
+
+bool Hdf5File::has_attribute(const std::string& object, const std::string& attribute) const {
+  const Hdf5Reading reading(impl_->path);
+  if (!impl_->exists(object)) return false;
+  const htri_t found = H5Aexists_by_name(impl_->file.id(), object.c_str(), attribute.c_str(), H5P_DEFAULT);
+  if (found < 0) raise_unreadable(impl_->where(object) + ": attribute " + attribute);
+  return found > 0;
+}
+
+template <>
+Array<std::int64_t> Hdf5File::read_attribute<std::int64_t>(const std::string& object, const std::string& attribute) const {
+  const Hdf5Reading reading(impl_->path);
+  impl_->require_object(object);
+  return read_numbers<std::int64_t>(impl_->file.id(), object, attribute, impl_->where(object));
+}
+
+template <>
+Array<double> Hdf5File::read_attribute<double>(const std::string& object, const std::string& attribute) const {
+  const Hdf5Reading reading(impl_->path);
+  impl_->require_object(object);
+  return read_numbers<double>(impl_->file.id(), object, attribute, impl_->where(object));
+}
+
+std::int64_t Hdf5File::read_integer(const std::string& object, const std::string& attribute) const {
+  const auto array = read_attribute<std::int64_t>(object, attribute);
+  FLOODTIDE_REQUIRE(array.values.size() == 1, invalid_file, impl_->where(object), ": attribute ", attribute, " has ",
+                    array.values.size(), " values, expected one");
+  return array.values[0];
+}
+
+std::string Hdf5File::read_text_attribute(const std::string& object, const std::string& attribute) const {
+  const Hdf5Reading reading(impl_->path);
+  impl_->require_object(object);
+  const std::string text =
+      read_text(Attribute(impl_->file.id(), object, attribute, impl_->where(object)), impl_->path, impl_->superblock);
+  verify(impl_->file.id(), object, attribute, impl_->where(object), text);
+  return text;
+}
+
+}  // namespace floodtide::data

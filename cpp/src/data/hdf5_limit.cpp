@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/hdf5_limit.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <mutex>
+#include <thread>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/data/hdf5.hpp"
+
+namespace floodtide::data {
+namespace {
+
+constexpr double kLimitS = 10;                 // of a call that reads no values; opening a file takes less than a millisecond
+constexpr double kSlowestBytesPerS = 1 << 20;  // gzip alone is 100 times as fast
+constexpr std::chrono::milliseconds kPeriod{500};
+constexpr double kAfterRank0S = 3;  // all ranks may read the same file: one line from the whole job
+constexpr int kExitStatus = 2;      // wrong input
+
+std::atomic<int>& rank() {
+  static std::atomic<int> instance{0};
+  return instance;
+}
+
+double seconds_of(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// The call that runs now, and the thread that watches it. Never destroyed: calls may run while the process ends.
+class Watch {
+ public:
+  static Watch& instance() {
+    static auto* const watch = new Watch;
+    return *watch;
+  }
+
+  /// False if a call is being watched already.
+  bool begin(const std::string& path, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (path_ != nullptr) return false;
+    if (process_ != ::getpid()) {  // the first call, or a child of fork(), which has no threads
+      process_ = ::getpid();
+      std::thread([this] { run(); }).detach();
+    }
+    ::pthread_getcpuclockid(::pthread_self(), &clock_);
+    end_s_ = seconds_of(clock_) + kLimitS + (rank() == 0 ? 0 : kAfterRank0S) + static_cast<double>(bytes) / kSlowestBytesPerS;
+    path_ = &path;
+    return true;
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    path_ = nullptr;
+  }
+
+ private:
+  void run() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the threads that work
+    for (;;) {
+      std::this_thread::sleep_for(kPeriod);
+      const std::lock_guard lock(mutex_);
+      if (path_ != nullptr && seconds_of(clock_) > end_s_) give_up();
+    }
+  }
+
+  [[noreturn]] void give_up() {
+    const std::string line = str_cat(*path_, ": is damaged: the HDF5 library does not come to an end with it (", kLimitS,
+                                     " s of processor time); use another copy of the file\n");
+    static_cast<void>(::write(STDERR_FILENO, line.data(), line.size()) > 0);
+    ::_exit(kExitStatus);
+  }
+
+  std::mutex mutex_;
+  const std::string* path_ = nullptr;
+  clockid_t clock_{};
+  double end_s_ = 0;
+  pid_t process_ = 0;
+};
+
+}  // namespace
+
+void set_hdf5_rank(int number) { rank() = number; }
+
+Hdf5Limit::Hdf5Limit(const std::string& path, std::uint64_t bytes) : outermost_(Watch::instance().begin(path, bytes)) {}
+Hdf5Limit::~Hdf5Limit() {
+  if (outermost_) Watch::instance().end();
+}
+
+}  // namespace floodtide::data
