@@ -23,6 +23,7 @@ constexpr int kBeatTag = 1;
 constexpr int kEndTag = 2;
 constexpr double kBeatsPerLimit = 8;
 constexpr double kLongestPeriodS = 2;
+constexpr double kLimitsS = 0.25;  // how often a rank looks whether its limit has changed
 constexpr double kRecordsS = 0.5;  // that the other ranks have to write their records
 // Once this rank has left, nothing is to be done but to wait for the others, which are likely to leave now.
 constexpr double kShortestPauseS = 0.0005, kLongestPauseS = 0.05;
@@ -112,7 +113,8 @@ class Watchdog::Implementation {
         for (Peer& peer : peers_) peer.state.heard_s += late_s;
       }
       const bool silent = told_leaving_ && comm_->rank() != 0;
-      if (!silent && (leaves != told_leaving_ || now_s() >= next_beat_s)) {
+      const bool new_limit = period() != period_s_;  // a trainer has come or gone: the watcher must know before this rank stops
+      if (!silent && (leaves != told_leaving_ || new_limit || now_s() >= next_beat_s)) {
         period_s_ = period();
         tell(leaves);
         next_beat_s = now_s() + period_s_;
@@ -123,7 +125,7 @@ class Watchdog::Implementation {
         return;
       }
       if (judge()) return;
-      const double wait_s = leaves ? pause_s : std::max(next_beat_s - now_s(), 0.0);
+      const double wait_s = leaves ? pause_s : std::clamp(next_beat_s - now_s(), 0.0, kLimitsS);
       pause_s = leaves ? std::min(2 * pause_s, kLongestPauseS) : kShortestPauseS;
       due_s = now_s() + wait_s;
       std::unique_lock lock(mutex_);

@@ -91,7 +91,9 @@ std::string advice(const Activity& activity) {
 
 std::string silence(const RankState& state, double now_s, double limit_s, bool judge) {
   if (has_left(state) && !judge) return "";
-  const double allowed_s = state.known ? state.known->activity.limit_s : limit_s;
+  // The last word of a rank that was stopped since may be older than the limit that holds now.
+  const double told_s = state.known ? state.known->activity.limit_s : limit_s;
+  const double allowed_s = told_s > 0 && limit_s > 0 ? std::min(told_s, limit_s) : told_s;
   if (allowed_s <= 0 || now_s - state.heard_s <= allowed_s) return "";
   return str_cat("rank ", state.rank, " has been silent for ", allowed_s, " s (",
                  state.known ? str_cat("last known: ", what(state.known->activity)) : "never heard of", ')');

@@ -25,7 +25,7 @@ struct RankState {
   double heard_s = 0;
 };
 
-/// Empty, or why the job should end because a rank is silent. `limit_s` holds for a rank that was never heard of. `judge`: the
+/// Empty, or why the job should end because a rank is silent. `limit_s` is the watching rank's own limit. `judge`: the
 /// rank is heard of even after it has left.
 [[nodiscard]] std::string silence(const RankState& state, double now_s, double limit_s, bool judge);
 

@@ -52,7 +52,8 @@ def stalled(
 
 def told(result: Result) -> str:
     """The only line that floodtide wrote."""
-    lines = re.findall(r"^rank \d+: .*$", result.stderr, re.MULTILINE)
+    # Open MPI's launcher may put a piece of its own text about MPI_Abort before it.
+    lines = re.findall(r"\brank \d+: .*$", result.stderr, re.MULTILINE)
     assert len(lines) == 1, result.stderr
     return lines[0]
 
