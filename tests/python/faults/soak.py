@@ -41,17 +41,18 @@ WARM = 0.2  # share of the samples
 
 # A rank tells its process id and trains as the command line does; with a leak it keeps memory in every step, and files.
 TRAIN = """
-import os, sys, floodtide
+import os, sys, time, floodtide
 from floodtide.cli import main
 floodtide.init()
 name = f"{sys.argv[2]}.{floodtide.rank()}"
 open(name + ".part", "w").write(str(os.getpid()))
 os.replace(name + ".part", name)
-leak_bytes, kept, step = int(sys.argv[3]), [], floodtide.train.Trainer.step
+leak_bytes, kept, files, step = int(sys.argv[3]), [], [], floodtide.train.Trainer.step
+start_s = time.monotonic()
 def leaking(trainer):
     kept.append(os.urandom(leak_bytes))
-    if len(kept) % 10 == 0 and len(kept) < 5000:
-        kept.append(open("/dev/null"))
+    if len(files) < 10 * (time.monotonic() - start_s) and len(files) < 500:
+        files.append(open("/dev/null"))
     return step(trainer)
 if leak_bytes:
     floodtide.train.Trainer.step = leaking

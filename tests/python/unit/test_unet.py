@@ -318,7 +318,7 @@ def test_a_file_gives_the_network_back(network: Any, tmp_path: Path) -> None:
         ({"features": 20}, "features is 20, expected a multiple of 16"),
         ({"depth": 0}, "depth is 0, expected 1 to 10"),
         ({"classes": 1}, "classes is 1, expected 2 to 32"),
-        ({"dropout": 1.0}, "dropout is 1, expected at least 0 and below 1"),
+        ({"dropout": 1.0}, "dropout is 1.0, expected at least 0 and below 1"),
         ({"output": "tanh"}, "output is 'tanh', expected softmax or sigmoid"),
         ({"batch_norm": False, "synchronised": True}, "synchronised statistics"),
     ],
@@ -333,7 +333,7 @@ def test_wrong_kernels_and_pools_are_refused() -> None:
         ft.nn.UNet3D(depth=3, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)])
     with pytest.raises(InvalidArgumentError, match=r"kernels is \(1, 2, 3\), expected 1 or 3"):
         ft.nn.UNet3D(depth=3, kernels=[(1, 2, 3)], pools=[(1, 2, 2)])
-    with pytest.raises(InvalidArgumentError, match=r"pools is \(1, 5, 2\), expected 1 to 4"):
+    with pytest.raises(InvalidArgumentError, match=r"pools\.0\.1 is 5, expected 1 to 4"):
         ft.nn.UNet3D(depth=3, kernels=[(1, 3, 3)], pools=[(1, 5, 2)])
 
 
@@ -352,5 +352,5 @@ def test_batches_that_do_not_fit_are_refused() -> None:
         network.loss_and_gradients(images, masks + np.uint8(2))
     with pytest.raises(InvalidArgumentError, match="loss is 'jaccard', expected one of dice"):
         network.loss_and_gradients(images, masks, loss="jaccard")
-    with pytest.raises(InvalidArgumentError, match="smooth is -1, expected at least 0"):
+    with pytest.raises(InvalidArgumentError, match=r"smooth is -1, expected 0 to 1e\+09"):
         network.loss_and_gradients(images, masks, loss=SegmentationLoss(smooth=-1))
