@@ -11,7 +11,6 @@ import numpy as np
 
 from floodtide import _core, _notes, _reading, limits
 from floodtide._network import Array, Network
-from floodtide._outputs import WAIT_S, reserved, unchecked
 from floodtide._unet import (
     SegmentationLoss,
     UNet,
@@ -172,10 +171,8 @@ class FFN(Network):
 
         Raises:
             StorageError: If it cannot be written; an older file of that name stays as it was.
-            InvalidArgumentError: If the file that is there holds more than a network, such as a run's checkpoint.
         """
-        with reserved("save", path, unchecked, wait_s=WAIT_S):
-            _core.save_network(str(path), self.core)
+        _core.save_network(str(path), self.core)
 
 
 def load(

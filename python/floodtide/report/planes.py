@@ -20,9 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide import _reading
-from floodtide._files import replace_bytes
-from floodtide._outputs import PICTURES, WAIT_S, reserved
-from floodtide.errors import InvalidFileError
+from floodtide.errors import InvalidFileError, StorageError
 from floodtide.report import style
 from floodtide.report.run import Run
 
@@ -183,12 +181,14 @@ def save_planes(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None, 
 
     Raises:
         StorageError: If it cannot be written.
-        InvalidArgumentError: If there is a file of that name which is no PNG.
     """
-    with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S):
+    beside = path.with_name(path.name + ".partial")
+    try:
         with _drawn(planes, voxel_size_nm) as drawn:
-            content = style.rendered(drawn, "png", dpi=130)
-        replace_bytes(path, content)
+            drawn.savefig(beside, format="png", dpi=130, metadata={"Software": None})
+        beside.replace(path)
+    except OSError as error:
+        raise StorageError(f"report: cannot write {path}: {error.strerror}") from error
 
 
 @contextmanager
