@@ -36,7 +36,7 @@ std::optional<std::size_t> number_of(const path& file) {
   return std::getline(stream, line) ? number_in(line) : std::nullopt;
 }
 
-/// The numbers of lines "name value", summed over those of the names that there are.
+/// Return the sum of the numbers in the lines "name value" that have one of these names.
 std::size_t sum_of(const path& file, std::initializer_list<std::string_view> names) {
   std::size_t sum = 0;
   std::ifstream stream(file);

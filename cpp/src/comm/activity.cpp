@@ -96,7 +96,7 @@ void ActivityLog::note_wait(const Communicator& comm, std::string_view ranks) {
     const auto known = waits_.find(&comm);
     if (known != waits_.end() && now - known->second.seen_s < kOftenS) return;
   }
-  // Without the mutex: the communicator has locks of its own.
+  // Without the mutex: the communicator has its own locks.
   const std::vector<std::string> pending = comm.pending();
   const Traffic traffic = comm.traffic();
   const std::lock_guard lock(mutex_);

@@ -28,7 +28,7 @@ class Ballot {
 
   void add(const Ballot& other);
 
-  /// What the lowest rank that has not joined has started; of no meaning if all_joined().
+  /// The collective that the lowest rank among those at work has started. It has no meaning if all_joined().
   [[nodiscard]] const Notice& notice() const noexcept { return head_.notice; }
   /// The rank that has started it.
   [[nodiscard]] int caller() const noexcept { return head_.caller; }

@@ -45,7 +45,7 @@ std::vector<std::int64_t> equal_blocks(int ranks, std::int64_t length) {
   return limits;
 }
 
-/// Where blocks of so many items begin, in bytes.
+/// Return where each block begins, in bytes; `counts` has the number of items of each block.
 std::vector<std::int64_t> limits_of(std::span<const std::int64_t> counts, std::int64_t item_bytes) {
   std::vector<std::int64_t> limits = {0};
   for (const std::int64_t count : counts) limits.push_back(limits.back() + count * item_bytes);

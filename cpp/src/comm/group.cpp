@@ -73,7 +73,7 @@ void Engine::tell_members(OperationState& group) {
   prepare_own(group, std::move(schedule), {.data = bytes.data()});
 }
 
-/// Moves the members of a group on, in order: each has the tags of the group for itself. Those that are done leave it.
+/// Advances the members of a group one after another, because they share the group's tags. Finished members leave the group.
 bool Engine::advance_members(OperationState& group) {
   bool moved = false;
   while (!group.members.empty()) {

@@ -49,7 +49,7 @@ class ActivityLog {
   void set_limit(double limit_s);
   [[nodiscard]] double limit_s() const;
 
-  /// To be called again and again while this rank waits on `comm` (Communicator::set_on_wait). `ranks` as in Activity.
+  /// Call this repeatedly while this rank waits on `comm` (Communicator::set_on_wait). `ranks` as in Activity.
   void note_wait(const Communicator& comm, std::string_view ranks);
 
   /// A training, as long as it lives: it names what this rank does, sets the limit, and may want its last events on disk.

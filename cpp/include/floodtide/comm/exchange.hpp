@@ -40,7 +40,7 @@ class Exchange {
   friend class ExchangePlan;
   std::vector<std::int64_t> counts_;
   AlignedBuffer<std::byte> data_;
-  bool invalid_ = false;  // somebody's call was wrong
+  bool invalid_ = false;  // a rank's call was wrong
   int failed_rank_ = -1;
   int ranks_ = 0;
   std::string failure_;
