@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/comm/rank_list.hpp"
 
 namespace floodtide::comm {
 namespace {
 
 constexpr std::size_t kMostGroups = 8;  // that the line names
-constexpr std::size_t kLongestRun = 3;  // of ranks that are listed one by one
 constexpr std::string_view kCut = "...";
 
 /// Ranks that say the same.
@@ -64,27 +64,13 @@ std::string disagreement(std::int64_t number, std::span<const Account> accounts)
   std::string line = str_cat("collective ", number, " differs between ranks: ");
   for (std::size_t i = 0; i < std::min(groups.size(), kMostGroups); ++i) {
     const Group& group = groups[i];
-    line += str_cat(i == 0 ? "" : "; ", list_of(group.ranks), ": ", group.text);
+    line += str_cat(i == 0 ? "" : "; ", name_ranks(group.ranks), " called ", group.text);
     // Words that were cut, or say less than the collective depends on.
     const bool ambiguous = std::ranges::count(groups, group.text, &Group::text) > 1;
     if (ambiguous) line += str_cat(", as ", describe(group.notice), ", hash ", group.notice.called);
   }
   if (groups.size() > kMostGroups) line += str_cat("; and ", groups.size() - kMostGroups, " more on other ranks");
   return line;
-}
-
-std::string list_of(std::span<const int> ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t end = i + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    const bool is_run = end - i > kLongestRun;
-    if (!is_run) end = i + 1;
-    text += str_cat(text.empty() ? "" : ", ", ranks[i]);
-    if (is_run) text += str_cat("-", ranks[end - 1]);
-    i = end;
-  }
-  return text;
 }
 
 }  // namespace floodtide::comm

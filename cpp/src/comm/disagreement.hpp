@@ -21,11 +21,8 @@ static_assert(sizeof(Account) == 256);
 
 [[nodiscard]] Account account_of(const Notice& notice, std::string_view words);
 
-/// "collective 17 differs between ranks: 0, 2, 3: allreduce (sum of float32 (2, 3)); 1: broadcast (int32 (3, 2) from rank 0)".
+/// "collective 17 differs between ranks: ranks 0, 2 called allreduce (sum of float32 (2, 3)); rank 1 called barrier".
 /// The same on all ranks.
 [[nodiscard]] std::string disagreement(std::int64_t number, std::span<const Account> accounts);
-
-/// "0, 2, 5-9"
-[[nodiscard]] std::string list_of(std::span<const int> ranks);
 
 }  // namespace floodtide::comm

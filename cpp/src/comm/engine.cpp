@@ -2,6 +2,7 @@
 #include "comm/engine.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <exception>
 #include <functional>
@@ -11,6 +12,7 @@
 #include "comm/schedules.hpp"
 #include "comm/tags.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/comm/rank_list.hpp"
 
 namespace floodtide::comm {
 namespace {
@@ -214,11 +216,11 @@ void Engine::decide(OperationState& state) {
   const bool needs_them = !can_be_joined(notice);
   const bool needs_root = notice.root >= 0 && ballot.has_joined(notice.root);
   if (!ballot.all_joined() && !joined.empty() && (needs_them || needs_root)) {
-    const std::string ranks = needs_root ? str_cat(notice.root) : list_of(joined);
+    const std::string ranks = needs_root ? name_ranks(std::array{notice.root}) : name_ranks(joined);
     const bool one = needs_root || joined.size() == 1;
     state.failure.emplace(ErrorCode::unsupported,
-                          str_cat("collective ", state.number, ", ", describe(notice), ", needs values of rank",
-                                  one ? " " : "s ", ranks, ", which ", one ? "has" : "have", " joined"),
+                          str_cat("collective ", state.number, ", ", describe(notice), ", needs values of ", ranks, ", which ",
+                                  one ? "has" : "have", " joined"),
                           needs_root ? notice.root : joined.front(), comm_.size());
     state.execution.reset();
     state.start_library = {};
@@ -330,8 +332,7 @@ void Engine::finish_all() {
 /// Which ranks an agreement still has to hear of.
 std::string Engine::waits_for(const OperationState& state) const {
   const std::vector<int> ranks = messages_.heard_in(state.round);
-  if (ranks.size() == 1) return str_cat("waiting for rank ", ranks.front(), " to start it");
-  return str_cat("waiting for one of the ranks ", list_of(ranks), " to start it");
+  return str_cat("waiting for ", ranks.size() == 1 ? "" : "one of ", name_ranks(ranks), " to start it");
 }
 
 std::vector<std::string> Engine::pending() const {

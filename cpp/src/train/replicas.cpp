@@ -12,6 +12,7 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/comm/collectives.hpp"
+#include "floodtide/comm/rank_list.hpp"
 
 namespace floodtide::train {
 namespace {
@@ -50,13 +51,6 @@ std::uint64_t hash_of_piece(std::span<const std::byte> bytes) {
 
 std::array<std::uint64_t, kHashes> listed(const ReplicaHashes& hashes) {
   return {hashes.parameters, hashes.average, hashes.optimizer};
-}
-
-std::string list_of(const std::vector<int>& ranks) {
-  constexpr std::size_t kMost = 8;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMost); ++i) text += str_cat(i == 0 ? "" : ", ", ranks[i]);
-  return ranks.size() > kMost ? str_cat(text, " and ", ranks.size() - kMost, " others") : text;
 }
 
 }  // namespace
@@ -100,8 +94,8 @@ void require_equal(comm::Communicator& communicator, const ReplicaHashes& hashes
   }
   std::ranges::sort(others);
   throw comm::AgreedError(ErrorCode::communication,
-                          str_cat("train: ", list_of(others), others.size() == 1 ? " holds " : " hold ", kNames[part], " than ",
-                                  list_of(most->second), " after step ", step, "; they are not saved"),
+                          str_cat("train: ", comm::name_ranks(others), others.size() == 1 ? " holds " : " hold ", kNames[part],
+                                  " than ", comm::name_ranks(most->second), " after step ", step, "; they are not saved"),
                           others.front());
 }
 

@@ -120,7 +120,7 @@ std::vector<Case> cases(bool has_library_allreduce, int ranks) {
 }
 
 std::string list(const std::vector<int>& ranks) {
-  std::string text;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     std::size_t end = i + 1;
     while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
@@ -139,7 +139,8 @@ std::string expected_line(std::int64_t number, const std::vector<std::string>& c
     groups[called[rank]].push_back(static_cast<int>(rank));
   }
   std::string line = str_cat("collective ", number, " differs between ranks: ");
-  for (std::size_t i = 0; i < order.size(); ++i) line += str_cat(i == 0 ? "" : "; ", list(groups[order[i]]), ": ", order[i]);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    line += str_cat(i == 0 ? "" : "; ", list(groups[order[i]]), " called ", order[i]);
   return line;
 }
 

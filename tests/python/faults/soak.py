@@ -37,6 +37,7 @@ from floodtide.rundir import read_log  # noqa: E402
 START_S = 120.0
 END_S = 120.0
 CALIBRATION_S = 5.0
+VALIDATIONS = 3  # aimed at between two checkpoints: they come by steps, which other work on the machine makes slower
 WARM = 0.2  # share of the samples
 
 # A rank tells its process id and trains as the command line does; with a leak it keeps memory in every step, and files.
@@ -97,7 +98,7 @@ class Soak:
     def sample(self) -> dict[str, list[tuple[float, Usage]]]:
         """Train for the time given; (seconds, usage) of every rank and of this process, "reports"."""
         options = self._options
-        every = max(1, round(self._steps_per_s() * options.every_s))
+        every = max(1, round(self._steps_per_s() * options.every_s / VALIDATIONS))
         process, names = self._start(self.run, validation={"every": every})
         sampler = None
         try:

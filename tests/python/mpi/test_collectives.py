@@ -243,8 +243,8 @@ def test_an_uncaught_disagreement_is_one_traceback_and_ends_all_ranks() -> None:
 
     assert result.status == 1
     assert result.stderr.count("Traceback") == 1
-    assert "differs between ranks: 0: allreduce (sum of " in result.stderr
-    assert "; 1: allreduce (sum of " in result.stderr
+    assert "differs between ranks: rank 0 called allreduce (sum of " in result.stderr
+    assert "; rank 1 called allreduce (sum of " in result.stderr
 
 
 def test_broadcasts_reach_every_rank() -> None:

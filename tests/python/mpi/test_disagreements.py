@@ -63,7 +63,8 @@ def said(call):
 
 def expected(odd, usual, other):
     groups = sorted([([odd], other), ([r for r in ranks if r != odd], usual)])
-    return "; ".join(", ".join(map(str, rows)) + ": " + text for rows, text in groups)
+    names = [f"rank{'s' * (len(rows) > 1)} {', '.join(map(str, rows))}" for rows, _ in groups]
+    return "; ".join(f"{name} called {text}" for name, (_, text) in zip(names, groups))
 
 def works():
     assert ft.allreduce(np.float64([me]), ft.Sum, "ring") == sum(ranks)
@@ -128,7 +129,8 @@ for _ in range(20):
         assert (ft.allreduce(floats(4), algorithm="ring") == 1.5).all()
         text = said(lambda: ft.allreduce(floats(4 + me), algorithm="ring"))
     assert text.endswith(
-        "0: allreduce (average of float32 (4,)); 1: allreduce (average of float32 (5,)); 2: join"
+        "rank 0 called allreduce (average of float32 (4,)); rank 1 called allreduce (average of float32 (5,)); "
+        "rank 2 called join"
     ), text
     works()
     assert ft.join() == 2
@@ -151,7 +153,10 @@ def test_a_disagreement_that_nobody_catches_ends_the_job_though_more_is_in_fligh
     )
 
     assert result.status == 1
-    assert "differs between ranks: 0: allreduce (sum of float64 (5,)); 1: barrier" in result.stderr
+    assert (
+        "differs between ranks: rank 0 called allreduce (sum of float64 (5,)); rank 1 called barrier"
+        in result.stderr
+    )
 
 
 def test_a_disagreement_in_a_process_set_that_nobody_catches_ends_the_others_too() -> None:
@@ -169,4 +174,6 @@ def test_a_disagreement_in_a_process_set_that_nobody_catches_ends_the_others_too
     )
 
     assert result.status != 0
-    assert "differs between ranks: 0: broadcast (float64 (1,) from rank 1)" in result.stderr
+    assert (
+        "differs between ranks: rank 0 called broadcast (float64 (1,) from rank 1)" in result.stderr
+    )

@@ -166,7 +166,7 @@ trainer.step()
     ("then", "said"),
     [
         ("import time; time.sleep(60)", "for rank 1 ("),
-        ("trainer.validate()", "differs between ranks: 0: allreduce ("),
+        ("trainer.validate()", "differs between ranks: rank 0 called allreduce ("),
         ("del trainer; sys.exit(0)", "rank 1 (has left)"),
     ],
     ids=["sleeps", "another collective", "leaves"],
