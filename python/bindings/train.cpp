@@ -126,14 +126,15 @@ void save_network(const std::string& path, const Network& network) {
 }
 
 template <class Network>
-std::unique_ptr<Network> loaded(const data::Hdf5File& file, const auto& options) {
+std::unique_ptr<Network> loaded(const data::Hdf5File& file, const std::string& group, const auto& options) {
   const py::gil_scoped_release unlock;
-  auto network = std::make_unique<Network>(options);
-  train::read_network(file, *network, train::best_group(file));
+  auto network = std::make_unique<Network>(options, nn::Initial::zero);
+  train::read_parameters(file, group, network->layout(), network->parameters());
   return network;
 }
 
-py::object load_network(const std::string& path, const std::string& compute) {
+/// The network, and whether the file has checksums.
+py::tuple load_network(const std::string& path, const std::string& compute) {
   const auto opened = [&] {
     const py::gil_scoped_release unlock;
     return data::Hdf5File::open(path);
@@ -144,9 +145,13 @@ py::object load_network(const std::string& path, const std::string& compute) {
     return options;
   };
   const std::string group = train::best_group(file);
-  if (train::network_kind(file) == "unet")
-    return py::cast(loaded<nn::UNet>(file, with_compute(train::read_unet_options(file, group))));
-  return py::cast(loaded<nn::Ffn>(file, with_compute(train::read_options(file, group))));
+  py::object network;
+  if (train::network_kind(file) == "unet") {
+    network = py::cast(loaded<nn::UNet>(file, group, with_compute(train::read_unet_options(file, group))));
+  } else {
+    network = py::cast(loaded<nn::Ffn>(file, group, with_compute(train::read_options(file, group))));
+  }
+  return py::make_tuple(network, train::has_checksums(file));
 }
 
 /// The configuration (TOML) in a checkpoint; empty in one of a network alone.
@@ -316,7 +321,8 @@ void register_train(py::module_& m) {
 
   m.def("save_network", &save_network<nn::Ffn>, py::arg("path"), py::arg("network"));
   m.def("save_network", &save_network<nn::UNet>, py::arg("path"), py::arg("network"));
-  m.def("load_network", &load_network, py::arg("path"), py::arg("compute"), "The network of a file, of whichever kind it is.");
+  m.def("load_network", &load_network, py::arg("path"), py::arg("compute"),
+        "The network of a file, of whichever kind it is, and whether the file has checksums.");
   m.def("stored_configuration", &stored_configuration, py::arg("path"));
   m.def(
       "has_checksums", [](const std::string& path) { return train::has_checksums(data::Hdf5File::open(path)); },

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from floodtide import _comm, _core
+from floodtide import _comm
 
 _shown: set[str] = set()
 
@@ -19,13 +19,8 @@ def show(text: str) -> None:
 
 
 def unprotected(checkpoint: str) -> None:
-    """Say that damage to a checkpoint would not be noticed, if it has no checksums.
-
-    Raises:
-        InvalidFileError: If the file cannot be read.
-    """
-    if _comm.rank() == 0 and not _core.has_checksums(checkpoint):
-        show(
-            f"{checkpoint} is of an older floodtide and has no checksums: damage to it goes unnoticed; "
-            "floodtide convert writes a network with checksums"
-        )
+    """Say that damage to a checkpoint without checksums goes unnoticed."""
+    show(
+        f"{checkpoint} is of an older floodtide and has no checksums: damage to it goes unnoticed; "
+        "floodtide convert writes a network with checksums"
+    )

@@ -212,14 +212,19 @@ def load(
         raise InvalidFileError(
             f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
         )
-    core = _core.load_network(text, compute)
-    _notes.unprotected(text)
+    core, has_checksums = _core.load_network(text, compute)
+    if not has_checksums:
+        _notes.unprotected(text)
     if isinstance(core, _core.UNet):
         if fov is not None or deltas is not None:
             raise InvalidArgumentError(
                 f"load: {text} holds a U-Net, which has no fov and no deltas"
             )
         return of_core(core)
+    if fov is None and deltas is None:
+        network = object.__new__(FFN)
+        Network.__init__(network, core)
+        return network
     network = FFN(
         core.depth, fov or core.fov, deltas or core.deltas, core.features, compute=compute
     )

@@ -156,7 +156,8 @@ class Trainer:
             advised = InvalidFileError(f"{error}{self._directory.advice(checkpoint)}")
             advised.agreed = error.agreed
             raise advised from None
-        _notes.unprotected(checkpoint)
+        if _comm.rank() == 0 and not _core.has_checksums(checkpoint):
+            _notes.unprotected(checkpoint)
 
     @property
     def steps_done(self) -> int:

@@ -78,7 +78,7 @@ PropertyHandle dataset_creation(ElementType type, std::span<const std::int64_t> 
     }
     if (bytes <= kCompactBytes) {
       H5Pset_layout(properties.id(), H5D_COMPACT);
-    } else {
+    } else if (options.checksums) {
       chunks = rows_of(shape, bytes);
     }
   } else {
@@ -93,7 +93,8 @@ PropertyHandle dataset_creation(ElementType type, std::span<const std::int64_t> 
     if (size_in_bytes(type) > 1) H5Pset_shuffle(properties.id());
     H5Pset_deflate(properties.id(), static_cast<unsigned>(options.gzip));
   }
-  if (!chunks.empty()) H5Pset_fletcher32(properties.id());  // last, so that it covers what lies on the disk
+  if (!chunks.empty() && options.checksums)
+    H5Pset_fletcher32(properties.id());  // last, so that it covers what lies on the disk
   if (options.fill != 0) H5Pset_fill_value(properties.id(), H5T_NATIVE_DOUBLE, &options.fill);
   return properties;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How floodtide's own files are laid out so that damage is noticed when they are read. HDF5 1.10's format has checksums over
 // all of its metadata; datasets get one for each chunk (HDF5's Fletcher-32 filter, which every tool verifies), and small
-// ones lie in the metadata itself. HDF5 protects neither texts of variable length nor attributes above 64 KiB: each of
-// these has a second attribute with its CRC-32C. docs/decisions/20261122-file-integrity.md has the reasons and the cost.
+// ones lie in the metadata itself. Parameters have one CRC-32C over all of them instead (train/network_file.hpp). HDF5
+// protects neither texts of variable length nor attributes above 64 KiB: each of these has a second attribute with its
+// CRC-32C. docs/decisions/20261122-file-integrity.md has the reasons and the cost.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace floodtide::data {
 /// Of a group; makes the groups on its way too (H5P_LINK_CREATE).
 [[nodiscard]] PropertyHandle link_creation();
 [[nodiscard]] PropertyHandle group_creation();
-/// Of a dataset, with checksums. Throws Error(invalid_argument, shape_mismatch) starting with `where` for odd options.
+/// Of a dataset. Throws Error(invalid_argument, shape_mismatch) starting with `where` for odd options.
 [[nodiscard]] PropertyHandle dataset_creation(ElementType type, std::span<const std::int64_t> shape,
                                               const DatasetOptions& options, const std::string& where);
 

@@ -87,10 +87,10 @@ struct Ffn::State {
   }
 };
 
-Ffn::Ffn(const FfnOptions& options) {
+Ffn::Ffn(const FfnOptions& options, Initial initial) {
   ParameterLayout layout = parameter_layout(options);
   AlignedBuffer<float> parameters(layout.size());
-  initialise_glorot(layout, options.seed, parameters.span());
+  if (initial == Initial::random) initialise_glorot(layout, options.seed, parameters.span());
   state_ = std::make_unique<State>(State{options, std::move(layout), std::move(parameters), nullptr});
 }
 Ffn::Ffn(Ffn&&) noexcept = default;

@@ -72,10 +72,10 @@ ParameterLayout parameter_layout(const UNetOptions& options) {
   return UNetLayout(options).arrays;
 }
 
-UNet::UNet(const UNetOptions& options) {
+UNet::UNet(const UNetOptions& options, Initial initial) {
   require_valid(options);
   state_ = std::make_unique<State>(options);
-  initialise(options, state_->layout, state_->parameters.span());
+  if (initial == Initial::random) initialise(options, state_->layout, state_->parameters.span());
 }
 UNet::UNet(UNet&&) noexcept = default;
 UNet& UNet::operator=(UNet&&) noexcept = default;

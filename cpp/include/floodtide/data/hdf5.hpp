@@ -57,12 +57,13 @@ struct DatasetInfo {
   ElementType type;
 };
 
-/// How a dataset is stored, always with checksums. Without chunks, floodtide chooses them. gzip 1 to 9 (with the shuffle
-/// filter) needs chunks; 0 stores as is.
+/// How a dataset is stored. Without chunks, floodtide chooses them. gzip 1 to 9 (with the shuffle filter) needs chunks; 0
+/// stores as is.
 struct DatasetOptions {
-  std::vector<std::int64_t> chunks;
+  std::vector<std::int64_t> chunks = {};
   int gzip = 0;
-  double fill = 0;  ///< value of voxels that are never written
+  double fill = 0;        ///< value of voxels that are never written
+  bool checksums = true;  ///< false only if the caller stores a checksum of the values itself
 };
 
 /// The values of a whole dataset or attribute, row-major. Scalars have an empty shape and one value.
@@ -82,9 +83,10 @@ inline constexpr std::size_t kChunkCacheBytes = std::size_t{64} << 20;
 /// A file being written stands beside its final name as `<path>.tmp-<pid>` until commit() has put it safely on disk and
 /// renamed it; destroyed before that, it is removed, so that no partial output is ever left.
 ///
-/// All that is written has checksums, and reading verifies them. Pipes and devices are refused, and so are values in other
-/// files (external links and storage, virtual datasets) unless the environment variable FLOODTIDE_ALLOW_EXTERNAL is 1. A call
-/// that makes no progress because the file is damaged ends the process (see set_hdf5_rank).
+/// All that is written has checksums (but see DatasetOptions), and reading verifies them. Pipes and devices are refused, and so
+/// are values in other files (external links and storage, virtual datasets) unless the environment variable
+/// FLOODTIDE_ALLOW_EXTERNAL is 1. A call that makes no progress because the file is damaged ends the process (see
+/// set_hdf5_rank).
 ///
 /// Errors: a missing, truncated, damaged or foreign file, and a missing dataset or one of another type or shape than asked
 /// for, is Error(invalid_file); failures of writing (disk full, permissions) are Error(io). All name the file.

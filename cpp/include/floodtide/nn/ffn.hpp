@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "floodtide/kernels/dispatch.hpp"
+#include "floodtide/nn/initial.hpp"
 #include "floodtide/nn/ready.hpp"
 #include "floodtide/tensor/parameters.hpp"
 #include "floodtide/tensor/view.hpp"
@@ -62,7 +63,7 @@ struct FfnExample {
 class Ffn {
  public:
   /// Glorot-uniform weights from options.seed and zero biases. Throws Error(invalid_argument) for options outside their ranges.
-  explicit Ffn(const FfnOptions& options);
+  explicit Ffn(const FfnOptions& options, Initial initial = Initial::random);
   Ffn(Ffn&&) noexcept;
   Ffn& operator=(Ffn&&) noexcept;
   ~Ffn();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "floodtide/kernels/dispatch.hpp"
+#include "floodtide/nn/initial.hpp"
 #include "floodtide/nn/ready.hpp"
 #include "floodtide/nn/segmentation_loss.hpp"
 #include "floodtide/tensor/parameters.hpp"
@@ -60,7 +61,7 @@ class UNet {
  public:
   /// Convolutions before a ReLU: normal numbers of variance 2 / (taps * in) (He et al., ICCV 2015), transposed and last
   /// convolution: 1 / in. Biases and shifts 0, scales 1. Throws Error(invalid_argument) for options outside their ranges.
-  explicit UNet(const UNetOptions& options);
+  explicit UNet(const UNetOptions& options, Initial initial = Initial::random);
   UNet(UNet&&) noexcept;
   UNet& operator=(UNet&&) noexcept;
   ~UNet();
