@@ -75,9 +75,9 @@ ctest --preset serial --quiet --output-log build/ctest-serial.log || { cat build
 tail -n 4 build/ctest-serial.log
 
 step "Python tests over the installed wheel, with MPICH"
-FLOODTIDE_WHEEL=$wheel python -m pytest -q --junitxml=build/pytest.xml
+FLOODTIDE_WHEEL=$wheel python -m pytest -q --durations=15 --junitxml=build/pytest.xml
 python tests/scripts/check_skips.py build/pytest.xml
 step "communicating Python tests with Open MPI"
-PATH="$second/bin:$PATH" "$second/bin/python" -m pytest -q tests/python/mpi --junitxml=build/pytest-openmpi.xml
+PATH="$second/bin:$PATH" "$second/bin/python" -m pytest -q --durations=5 tests/python/mpi --junitxml=build/pytest-openmpi.xml
 python tests/scripts/check_skips.py build/pytest-openmpi.xml
 step "all tests passed"
