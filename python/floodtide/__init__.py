@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from floodtide import data, errors, lr, nn, optim
+from floodtide import errors
 from floodtide._broadcasts import (
     broadcast,
     broadcast_,
@@ -118,15 +118,29 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from floodtide import config, evaluate, predict, report, segment, simulate, train
+    from floodtide import (
+        config,
+        data,
+        evaluate,
+        lr,
+        nn,
+        optim,
+        predict,
+        report,
+        segment,
+        simulate,
+        train,
+    )
     from floodtide._run import run
     from floodtide._verify import verify_gradients
 else:
     _FUNCTIONS = {"run": "_run", "verify_gradients": "_verify"}
+    _MODULES = ("config", "data", "evaluate", "lr", "nn", "optim")
+    _MODULES += ("predict", "report", "segment", "simulate", "train")
 
     def __getattr__(name):
         """Import a submodule when it is first used: start-up matters with a thousand ranks."""
-        if name in ("config", "evaluate", "predict", "report", "segment", "simulate", "train"):
+        if name in _MODULES:
             return importlib.import_module(f"floodtide.{name}")
         if name in _FUNCTIONS:
             return getattr(importlib.import_module(f"floodtide.{_FUNCTIONS[name]}"), name)
