@@ -11,6 +11,7 @@ import numpy as np
 
 from floodtide import _core, _notes, _reading, limits
 from floodtide._network import Array, Network
+from floodtide._outputs import WAIT_S, reserved, unchecked
 from floodtide._unet import (
     SegmentationLoss,
     UNet,
@@ -171,8 +172,10 @@ class FFN(Network):
 
         Raises:
             StorageError: If it cannot be written; an older file of that name stays as it was.
+            InvalidArgumentError: If the file that is there holds more than a network, such as a run's checkpoint.
         """
-        _core.save_network(str(path), self.core)
+        with reserved("save", path, unchecked, wait_s=WAIT_S):
+            _core.save_network(str(path), self.core)
 
 
 def load(
