@@ -107,7 +107,7 @@ def take(path: Path, what: str, advice: str, job: str = "", wait_s: float = 0.0)
                 if verdict is _Verdict.THERE:
                     raise LockedError(f"{what} is in use by {parse(found.text)}: {advice}")
                 if verdict is _Verdict.UNKNOWN:
-                    if first is None or first.identity != found.identity:
+                    if first is None or not first.is_same(found):
                         first = found
                         _say_that_it_waits(path, what, found)
                     deadline = time.monotonic() + patience_s
@@ -135,6 +135,10 @@ class _Found(NamedTuple):
     age_s: float
     locked: bool | None  # whether somebody holds the kernel's lock; None if that is unknown
 
+    def is_same(self, other: _Found) -> bool:
+        """Whether it is the same owner's file. Numbers of files are used again; each owner's text is another."""
+        return self.identity == other.identity and self.text == other.text
+
 
 class _Verdict(Enum):
     THERE = 0
@@ -158,7 +162,7 @@ def _judge(path: Path, found: _Found, job: str, first: _Found | None) -> _Verdic
     )  # a file without an owner's text was never completed
     if found.locked is not None and proof and mount_of(path.parent).locks_count:
         return _Verdict.GONE
-    if first is not None and first.identity == found.identity and found.stamp_s > first.stamp_s:
+    if first is not None and first.is_same(found) and found.stamp_s > first.stamp_s:
         return _Verdict.THERE  # renewed
     return _Verdict.GONE if found.age_s >= EXPIRY_S else _Verdict.UNKNOWN
 
@@ -228,7 +232,7 @@ def _replace(path: Path, found: _Found, job: str) -> int | None:
             claim.unlink(missing_ok=True)  # of a process that was killed in the few calls below
         return None
     again = _read(path)
-    if again is None or again.identity != found.identity:
+    if again is None or not again.is_same(found):
         claim.unlink(missing_ok=True)
         os.close(descriptor)
         return None

@@ -12,13 +12,12 @@ import contextlib
 import os
 import re
 import stat
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from floodtide import _core
+from floodtide import _core, _notes
 from floodtide._files import temporaries
-from floodtide._locks import take
+from floodtide._locks import Lock, take
 from floodtide.errors import InvalidArgumentError, StorageError
 
 PathLike = str | os.PathLike[str]
@@ -31,7 +30,7 @@ WAIT_S = 60.0
 """How long writers that take moments wait for another process that writes the same file."""
 
 _noted: set[Path] = set()  # folders whose file system this process has said something about
-_reserved: dict[str, int] = {}  # files that this process has reserved, and how often
+_reserved: dict[str, tuple[Lock, int]] = {}  # files of this process, and how many blocks hold them
 
 
 def unchecked(path: str) -> None:
@@ -107,21 +106,22 @@ def reserved(
     if not os.access(folder, os.W_OK | os.X_OK):
         raise StorageError(f"{name}: cannot be written: folder {folder} is write-protected")
     key = os.path.join(os.path.realpath(folder), os.path.basename(target))
-    if key in _reserved:  # by a caller of this function: its lock counts
-        _reserved[key] += 1
+    if key in _reserved:  # by a caller of this function, or by another thread
+        lock, blocks = _reserved[key]
+        _reserved[key] = lock, blocks + 1
         try:
             yield
         finally:
-            _reserved[key] -= 1
+            _give_back(key)
         return
     file = Path(key)
     lock = take(
         _lock_path(file), f"{command}: the output {name}", "wait until it has ended", wait_s=wait_s
     )
-    _reserved[key] = 1
+    _reserved[key] = lock, 1
     if lock.note and file.parent not in _noted:
         _noted.add(file.parent)
-        print(f"note: {lock.note}", file=sys.stderr, flush=True)
+        _notes.show(lock.note)
     try:
         for stale in temporaries(
             file
@@ -131,7 +131,15 @@ def reserved(
         check(name)
         yield
     finally:
-        del _reserved[key]
+        _give_back(key)
+
+
+def _give_back(key: str) -> None:
+    """Release a file's lock when the last of the blocks that hold it has ended."""
+    lock, blocks = _reserved.pop(key)
+    if blocks > 1:
+        _reserved[key] = lock, blocks - 1
+    else:
         lock.release()
 
 
@@ -153,6 +161,12 @@ def refuse_inputs(command: str, outputs: Iterable[PathLike], inputs: Iterable[Pa
                 f"{command}: the output {os.fspath(name)} is also the input {read[identity]}, which would be lost;"
                 " expected another one"
             )
+
+
+def is_one_of(path: PathLike, files: Iterable[PathLike]) -> bool:
+    """Whether a file is one of these, under whatever names."""
+    identity = _identity(path)
+    return identity is not None and identity in map(_identity, files)
 
 
 def files_of(references: Iterable[str]) -> list[str]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from floodtide import _core, _notes, _reading, limits
 from floodtide._network import Array, Network
-from floodtide._outputs import WAIT_S, reserved, unchecked
 from floodtide._unet import (
     SegmentationLoss,
     UNet,
@@ -162,20 +161,6 @@ class FFN(Network):
             self._refresh()
             losses = self.core.loss_and_gradients(*arrays, gradients, 1 / len(arrays[0]))
         return float(np.mean(losses)), self._named(gradients)
-
-    def save(self, path: str | Path) -> None:
-        """Write an HDF5 checkpoint, beside `path` and then renamed.
-
-        The file's attributes are `format` ("floodtide checkpoint"), `format_version`, `kind`
-        ("ffn"), `depth`, `features`, `fov` and `deltas` (z, y, x); the arrays `parameters/<name>`.
-        Checkpoints of training runs hold these and more.
-
-        Raises:
-            StorageError: If it cannot be written; an older file of that name stays as it was.
-            InvalidArgumentError: If the file that is there holds more than a network, such as a run's checkpoint.
-        """
-        with reserved("save", path, unchecked, wait_s=WAIT_S):
-            _core.save_network(str(path), self.core)
 
 
 def load(

@@ -73,13 +73,17 @@ bool mark(hid_t file, const std::string& object, const std::string& command) {
   return attribute.valid() && H5Awrite(attribute.id(), type.id(), command.data()) >= 0;
 }
 
-void require_format(const Hdf5File& file, const std::string& path, const Hdf5Result& result, const std::string& other) {
-  std::string found;
+/// Attribute `format` of a file, empty if there is none that is a text.
+std::string format_of(const Hdf5File& file) {
   try {
-    if (file.has_attribute("/", "format")) found = file.read_text_attribute("/", "format");
+    return file.has_attribute("/", "format") ? file.read_text_attribute("/", "format") : std::string();
   } catch (const Error&) {
-    found.clear();
+    return {};
   }
+}
+
+void require_format(const Hdf5File& file, const std::string& path, const Hdf5Result& result, const std::string& other) {
+  const std::string found = format_of(file);
   FLOODTIDE_REQUIRE(found == result.format, invalid_argument, path, ": exists and is not a file of format '", result.format,
                     "': it is not replaced; choose another name, or remove it first");
   FLOODTIDE_REQUIRE(other.empty(), invalid_argument, path, ": exists and holds '", other,
@@ -112,13 +116,16 @@ void require_own_objects(const Hdf5File& file, hid_t id, const std::string& path
 }
 
 /// Where a result goes. Throws if it would replace anything but an older result of the same command.
-/// @param handle  of an open file: the id that HDF5 knows it by
+/// @param id  the open file, as HDF5 knows it
 Place place_of(const Hdf5File& file, hid_t id, const std::string& path, const Hdf5Result& result) {
   const std::string other = other_object(id, result);
   if (!result.format.empty()) {
     require_format(file, path, result, other);
     return Place::fresh;
   }
+  const std::string format = format_of(file);
+  FLOODTIDE_REQUIRE(!format.starts_with("floodtide "), invalid_argument, path, ": is a file of format '", format,
+                    "', which has room for nothing else: choose another file");
   require_own_objects(file, id, path, result);
   require_no_other_result(file, path, result);
   H5O_info_t root;

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,7 @@ def test_inputs_of_every_command_stay(
             ["segment", "config.toml", "--out", "labels.h5:stack"],
             "no attribute written_by says that floodtide",
         ),
+        (["partition", "labels.h5:stack", "model.h5:af", *PARTITION], "'floodtide checkpoint'"),
         (
             ["segment", "config.toml", "--out", "af.h5:af"],
             "no attribute written_by says that floodtide",
@@ -341,6 +343,17 @@ def test_left_over_files_of_killed_processes_are_removed(folder: Path) -> None:
 def test_an_output_in_use_by_this_process_is_not_refused_but_shared(folder: Path) -> None:
     with reserved("test", "out.h5", unchecked), reserved("test", "./out.h5", unchecked):
         assert (folder / ".out.h5.floodtide-lock").is_file()
+    assert not list(folder.glob(".*"))
+
+
+def test_the_last_of_several_blocks_gives_an_output_back(folder: Path) -> None:
+    """Threads need not end in the order in which they began."""
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(reserved("test", "out.h5", unchecked))
+    second.enter_context(reserved("test", "out.h5", unchecked))
+    first.close()
+    assert (folder / ".out.h5.floodtide-lock").is_file()
+    second.close()
     assert not list(folder.glob(".*"))
 
 

@@ -81,7 +81,8 @@ void set_hdf5_rank(int rank);
 /// A file that exists is taken for an older result, and replaced, only if it holds nothing but `objects` that the same command
 /// wrote: their attribute `written_by` says so. Other datasets in it stay: the file is then copied, the objects are replaced
 /// or added in the copy, and the copy takes the file's name. Anything else is refused with Error(invalid_argument): an object
-/// of that name which the command did not write, a file that is not HDF5, and with `format` a file of another format.
+/// of that name which the command did not write, a file that is not HDF5, with `format` a file of another format, and without
+/// it a file of one of floodtide's formats, such as a checkpoint.
 struct Hdf5Result {
   std::string command;               ///< for example "floodtide partition"
   std::vector<std::string> objects;  ///< datasets and groups, full names without the leading slash

@@ -114,6 +114,18 @@ TEST(Hdf5Output, OfAFormatHasTheFileForItself) {
   expect_error([&] { write(result, "centres"); }, ErrorCode::invalid_argument, {"not a file of format 'test format'"});
 }
 
+TEST(Hdf5Output, DoesNotJoinAFileOfAFormat) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("step-1.h5");
+  {
+    Hdf5File file = Hdf5File::create(path);
+    file.write_attribute("/", "format", std::string("floodtide checkpoint"));
+    file.commit();
+  }
+  expect_error([&] { write_result(path, 1); }, ErrorCode::invalid_argument,
+               {"step-1.h5: is a file of format 'floodtide checkpoint'"});
+}
+
 TEST(Hdf5Output, TakesAnEmptyFileForNone) {
   const TemporaryFolder folder;
   std::ofstream(folder.file("a.h5")).flush();
