@@ -9,17 +9,17 @@ import errno
 import json
 import os
 import re
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from floodtide import _reading
+from floodtide import _notes, _reading
 from floodtide import config as configuration
 from floodtide._events import EventFile
 from floodtide._files import SUFFIX, replace_text
 from floodtide._locks import Lock, take
+from floodtide._outputs import is_one_of
 from floodtide.errors import (
     Error,
     InvalidArgumentError,
@@ -80,7 +80,7 @@ class RunDirectory:
             job,
         )
         if self._lock.note:
-            print(f"note: {self._lock.note}", file=sys.stderr, flush=True)
+            _notes.show(self._lock.note)
 
     def take_again(self, job: str, step: int) -> None:
         """Take the directory that `close` gave back, for a run whose newest checkpoint is that of `step`.
@@ -143,8 +143,12 @@ class RunDirectory:
             return ""
         return f"; {older[-1].name} is older: move the damaged file away to resume from it"
 
-    def prune(self, keep: int) -> None:
+    def prune(self, keep: int, inputs: Sequence[str] = ()) -> None:
         """Remove all but the newest `keep` checkpoints (at least one stays).
+
+        Args:
+            keep: Number of checkpoints.
+            inputs: Files that the run reads when it starts; they stay, whatever their age.
 
         Raises:
             StorageError: If one cannot be removed.
@@ -153,7 +157,8 @@ class RunDirectory:
             self.require_taken()
             with self._storing("remove old checkpoints"):
                 for path in self.checkpoints()[: -max(keep, 1)]:
-                    path.unlink(missing_ok=True)
+                    if not is_one_of(path, inputs):
+                        path.unlink(missing_ok=True)
 
     def trace_path(self, rank: int) -> Path:
         """Where a rank traces what it does, in traces/."""
@@ -313,7 +318,9 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         return []
     expected = "a log of floodtide train; move the file away to start a new one"
     records = []
-    for where, record in _reading.read_json_lines(path, expected):
+    rows = _reading.read_json_lines(path, expected)
+    replace_negative_times([record for _, record in rows], path)
+    for where, record in rows:
         step, time_s = record.get("step"), record.get("time_s", 0.0)
         if (
             type(step) is not int
@@ -323,6 +330,26 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             raise InvalidFileError(f"{where}: has no step or no time; expected {expected}")
         records.append(record)
     return records
+
+
+def replace_negative_times(records: Sequence[dict[str, Any]], path: Path) -> None:
+    """Replace negative times by the time of the record before, and note that.
+
+    Older versions wrote such times when the time of day was set back during a run.
+    """
+    before_s = 0.0
+    for record in records:
+        time_s = record.get("time_s")
+        if not isinstance(time_s, int | float):
+            continue
+        if -_LONGEST_S < time_s < 0:
+            record["time_s"] = before_s
+            _notes.show(
+                f"{path} has negative times, because the clock was set back during the run: the time of the record"
+                " before stands for each of them"
+            )
+        else:
+            before_s = time_s
 
 
 def _readable(path: Path) -> bool:

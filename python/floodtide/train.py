@@ -18,6 +18,7 @@ from floodtide._agreement import require_same, require_same_configuration
 from floodtide._flooding import Flooding
 from floodtide._hooks import CommHook, adapted
 from floodtide._memory import require_memory
+from floodtide._outputs import files_named
 from floodtide._segmentation import Segmentation
 from floodtide._signals import INTERRUPT, StopRequest
 from floodtide.config import FLOOD, CommConfig, Config
@@ -377,7 +378,8 @@ class Trainer:
         self._trainer.save(str(path), configuration.dumps(self.config))
         self._good_checkpoint = str(path)
         with _comm.agreed():
-            self._directory.prune(self.config.run.keep_checkpoints)
+            inputs = files_named(configuration.to_dict(self.config))
+            self._directory.prune(self.config.run.keep_checkpoints, inputs)
         self._saved_s = time.monotonic()
         return path
 

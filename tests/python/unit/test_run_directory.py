@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Mapping
@@ -169,3 +170,41 @@ def test_a_failed_start_gives_the_directory_back_and_leaves_no_folders(
     assert cli.run(["train", str(path), *arguments]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "a").exists()
+
+
+def test_the_checkpoint_that_a_run_began_from_is_not_removed(folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    start = run / "checkpoints" / "step-2.h5"
+    assert cli.run(["train", str(written(folder, run, 2))]) == 0
+    path = str(written(folder, run, 8))
+    again = tmp_path / "again"
+    again.symlink_to(run)
+    more = ["run.checkpoint_every_s=0.0", "run.keep_checkpoints=1"]
+    more.append(f"model.initial_weights={again}/checkpoints/{start.name}")
+    for steps in (5, 8):  # the second one reads the weights again
+        given = [*more, f"training.steps={steps}"]
+        assert cli.run(["train", path, *(word for key in given for word in ("--set", key))]) == 0
+        left = sorted(path.name for path in start.parent.iterdir())
+        assert left == [start.name, f"step-{steps}.h5"]
+
+
+def test_a_log_with_negative_times_goes_on(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Versions without a steady clock wrote them when the time of day was set back."""
+    run = tmp_path / "run"
+    assert cli.run(["train", str(written(folder, run, 3))]) == 0
+    log = run / "log.jsonl"
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    for record in records[2:]:
+        record["time_s"] -= 946079998.0
+    log.write_text("".join(json.dumps(record) + "\n" for record in records))
+    capsys.readouterr()
+    assert cli.run(["report", str(run)]) == 0
+    assert cli.run(["train", str(written(folder, run, 5))]) == 0
+    said = capsys.readouterr().err
+    assert said.count("has negative times") == 1
+    times = [record["time_s"] for record in read_log(log)]
+    assert len(times) == 7
+    assert times == sorted(times)
+    assert 0 <= times[-1] < 3600
