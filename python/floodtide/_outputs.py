@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -30,6 +31,7 @@ WAIT_S = 60.0
 """How long writers that take moments wait for another process that writes the same file."""
 
 _noted: set[Path] = set()  # folders whose file system this process has said something about
+_gate = threading.Lock()  # of _reserved
 _reserved: dict[str, tuple[Lock, int]] = {}  # files of this process, and how many blocks hold them
 
 
@@ -106,29 +108,23 @@ def reserved(
     if not os.access(folder, os.W_OK | os.X_OK):
         raise StorageError(f"{name}: cannot be written: folder {folder} is write-protected")
     key = os.path.join(os.path.realpath(folder), os.path.basename(target))
-    if key in _reserved:  # by a caller of this function, or by another thread
-        lock, blocks = _reserved[key]
-        _reserved[key] = lock, blocks + 1
-        try:
-            yield
-        finally:
-            _give_back(key)
-        return
     file = Path(key)
-    lock = take(
-        _lock_path(file), f"{command}: the output {name}", "wait until it has ended", wait_s=wait_s
-    )
-    _reserved[key] = lock, 1
-    if lock.note and file.parent not in _noted:
-        _noted.add(file.parent)
-        _notes.show(lock.note)
+    with _gate:
+        if key in _reserved:  # by a caller of this function, or by another thread
+            lock, blocks = _reserved[key]
+        else:
+            what = f"{command}: the output {name}"
+            lock, blocks = take(_lock_path(file), what, "wait until it has ended", wait_s=wait_s), 0
+        _reserved[key] = lock, blocks + 1
     try:
-        for stale in temporaries(
-            file
-        ):  # of processes that were killed: nobody else writes this file now
-            with contextlib.suppress(OSError):
-                stale.unlink()
-        check(name)
+        if blocks == 0:
+            if lock.note and file.parent not in _noted:
+                _noted.add(file.parent)
+                _notes.show(lock.note)
+            for stale in temporaries(file):  # of processes that were killed, as the lock is ours
+                with contextlib.suppress(OSError):
+                    stale.unlink()
+            check(name)
         yield
     finally:
         _give_back(key)
@@ -136,11 +132,12 @@ def reserved(
 
 def _give_back(key: str) -> None:
     """Release a file's lock when the last of the blocks that hold it has ended."""
-    lock, blocks = _reserved.pop(key)
-    if blocks > 1:
-        _reserved[key] = lock, blocks - 1
-    else:
-        lock.release()
+    with _gate:
+        lock, blocks = _reserved.pop(key)
+        if blocks > 1:
+            _reserved[key] = lock, blocks - 1
+        else:
+            lock.release()
 
 
 def refuse_inputs(command: str, outputs: Iterable[PathLike], inputs: Iterable[PathLike]) -> None:

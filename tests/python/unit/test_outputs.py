@@ -9,7 +9,10 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -354,6 +357,22 @@ def test_the_last_of_several_blocks_gives_an_output_back(folder: Path) -> None:
     first.close()
     assert (folder / ".out.h5.floodtide-lock").is_file()
     second.close()
+    assert not list(folder.glob(".*"))
+
+
+def test_threads_share_an_output_of_their_process(folder: Path) -> None:
+    """Whatever their order, none of them fails, and the lock goes with the last one."""
+
+    together = threading.Barrier(4)
+
+    def hold(number: int) -> bool:
+        together.wait()
+        with reserved("test", "out.h5", unchecked):
+            time.sleep(0.002 * (number % 4))
+            return (folder / ".out.h5.floodtide-lock").is_file()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(hold, range(80)))
     assert not list(folder.glob(".*"))
 
 
