@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/stl.h>
 
+#include <span>
+#include <string>
+#include <string_view>
+
 #include "bindings.hpp"
 #include "floodtide/base/available_memory.hpp"
 #include "floodtide/base/isa.hpp"
 #include "floodtide/base/memory.hpp"
 #include "floodtide/base/parallel.hpp"
+#include "floodtide/base/staged_file.hpp"
 
 namespace floodtide::bindings {
 
@@ -29,6 +34,17 @@ void register_base(py::module_& m) {
   m.def("allocation_count", &allocation_count);
   m.def("describe_bytes", &describe_bytes, py::arg("bytes"), "A size for people: 1.5 GiB.");
   m.def("available_bytes", [] { return available_bytes(); }, "Memory that this process could still get; None if unknown.");
+  m.def(
+      "output_target", [](const std::string& path) { return py::bytes(output_target(path)); }, py::arg("path"),
+      "The file that an output of this name would replace, after symbolic links; raises if it cannot be an output.");
+  m.def(
+      "replace_file",
+      [](const std::string& path, const py::bytes& content) {
+        const std::string_view text = content;
+        const py::gil_scoped_release unlocked;
+        replace_file(path, std::as_bytes(std::span(text)));
+      },
+      py::arg("path"), py::arg("content"), "Replace a file by these bytes once they are on disk.");
 }
 
 }  // namespace floodtide::bindings

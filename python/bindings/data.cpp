@@ -108,9 +108,12 @@ bool write_as(data::Hdf5File& file, const std::string& name, const py::array& ar
   return true;
 }
 
-/// Writes arrays as the datasets of a new file.
-void write_datasets(const std::string& path, const std::map<std::string, py::array>& arrays, std::int64_t chunk, int gzip) {
-  data::Hdf5File file = data::Hdf5File::create(path);
+/// Writes arrays as datasets of a file, in the name of a command.
+void write_datasets(const std::string& path, const std::map<std::string, py::array>& arrays, std::int64_t chunk, int gzip,
+                    const std::string& command) {
+  data::Hdf5Result result{.command = command, .objects = {}};
+  for (const auto& [name, array] : arrays) result.objects.push_back(name);
+  data::Hdf5File file = data::Hdf5File::create(path, result);
   for (const auto& [name, array] : arrays) {
     data::DatasetOptions options{.chunks = {}, .gzip = gzip};
     for (py::ssize_t axis = 0; axis < array.ndim(); ++axis)
@@ -140,7 +143,15 @@ void register_volume(py::module_& m) {
       .def("read_intensities", &read_intensities, py::arg("start"), py::arg("size"));
   m.def("set_hdf5_rank", &data::set_hdf5_rank, py::arg("rank"),
         "Say which rank this is: when a damaged file keeps the HDF5 library from coming to an end, rank 0 says so first.");
-  m.def("write_datasets", &write_datasets, py::arg("path"), py::arg("arrays"), py::arg("chunk"), py::arg("gzip"));
+  m.def("write_datasets", &write_datasets, py::arg("path"), py::arg("arrays"), py::arg("chunk"), py::arg("gzip"),
+        py::arg("command"));
+  m.def(
+      "check_output",
+      [](const std::string& path, const std::string& command, const std::vector<std::string>& objects) {
+        data::Hdf5File::check_output(path, {.command = command, .objects = objects});
+      },
+      py::arg("path"), py::arg("command"), py::arg("objects"),
+      "Raise what writing these objects in the name of a command would raise, without making anything.");
   m.def("parse_dataset_name", [](const std::string& reference) {
     const data::DatasetName parsed = data::parse_dataset_name(reference);
     return std::pair(parsed.file, parsed.dataset);

@@ -33,7 +33,8 @@ bool write_as(data::Hdf5File& file, const std::string& dataset, const Extents& s
 /// A file that takes its name when it is finished; discarded otherwise.
 class Hdf5Writer {
  public:
-  explicit Hdf5Writer(const std::string& path) : file_(data::Hdf5File::create(path)) {}
+  Hdf5Writer(const std::string& path, const std::string& command, const std::vector<std::string>& datasets)
+      : file_(data::Hdf5File::create(path, {.command = command, .objects = datasets})) {}
 
   void create(const std::string& dataset, const std::string& type, const Extents& shape, const Extents& chunks, int gzip) {
     FLOODTIDE_REQUIRE(type == "uint8" || type == "float32", invalid_argument, "hdf5 writer: type is '", type,
@@ -68,8 +69,9 @@ class Hdf5Writer {
 }  // namespace
 
 void register_hdf5_writer(py::module_& m) {
-  py::class_<Hdf5Writer>(m, "Hdf5Writer", "A new HDF5 file, written block by block and named when it is finished.")
-      .def(py::init<const std::string&>(), py::arg("path"))
+  py::class_<Hdf5Writer>(m, "Hdf5Writer", "Datasets of an HDF5 file, written block by block and named when they are finished.")
+      .def(py::init<const std::string&, const std::string&, const std::vector<std::string>&>(), py::arg("path"),
+           py::arg("command"), py::arg("datasets"))
       .def("create", &Hdf5Writer::create, py::arg("dataset"), py::arg("type"), py::arg("shape"), py::arg("chunks"),
            py::arg("gzip"), "A dataset of uint8 or float32.")
       .def("write", &Hdf5Writer::write, py::arg("dataset"), py::arg("start"), py::arg("block"))

@@ -107,6 +107,8 @@ void register_segment(py::module_& m) {
     }
     return rows;
   });
+  s.def("check_output", &segment::check_output, py::arg("path"), py::arg("dataset"),
+        "Raise what `write` would raise for the output, before there is a result.");
   s.def(
       "placement", [](const std::string& reference) { return segment::placement(data::Volume::open(reference)); },
       py::arg("volume"), "Attribute box_start (z, y, x) of a dataset, None if it has none.");

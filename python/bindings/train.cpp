@@ -120,7 +120,7 @@ void copy_average(const train::Trainer& trainer, Network& network) {
 template <class Network>
 void save_network(const std::string& path, const Network& network) {
   const py::gil_scoped_release unlock;
-  data::Hdf5File file = data::Hdf5File::create(path);
+  data::Hdf5File file = data::Hdf5File::create(path, train::network_result());
   train::write_network(file, network);
   file.commit();
 }
@@ -319,6 +319,9 @@ void register_train(py::module_& m) {
       py::arg("seed"), py::arg("communicator"), py::arg("progress") = py::none(),
       "Collective: the validation protocol on a fixed list of centres.");
 
+  m.def(
+      "check_network_output", [](const std::string& path) { data::Hdf5File::check_output(path, train::network_result()); },
+      py::arg("path"), "Raise what `save_network` would raise for the path, without writing.");
   m.def("save_network", &save_network<nn::Ffn>, py::arg("path"), py::arg("network"));
   m.def("save_network", &save_network<nn::UNet>, py::arg("path"), py::arg("network"));
   m.def("load_network", &load_network, py::arg("path"), py::arg("compute"),

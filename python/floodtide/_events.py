@@ -27,15 +27,19 @@ class EventFile:
 
         self._writer: Any = EventsWriter(str(folder / "events"))
         self._flushed_s = time.monotonic()
+        self._begin_s = (
+            time.time() - self._flushed_s
+        )  # wall time that goes on steadily when the clock is set
 
     def add(self, scalars: Iterable[tuple[str, float]], step: int) -> None:
         """Append numbers by name. They are on disk after at most ten seconds of further calls, or after close."""
         from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.summary import scalar
 
+        wall_s = self._begin_s + time.monotonic()
         for name, value in scalars:
             self._writer.write_event(
-                Event(wall_time=time.time(), step=step, summary=scalar(name, value))
+                Event(wall_time=wall_s, step=step, summary=scalar(name, value))
             )
         now = time.monotonic()
         if now - self._flushed_s >= FLUSH_S:

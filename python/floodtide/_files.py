@@ -1,21 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are never seen half written."""
+"""Files that are never seen half written, and the temporary names under which they are written."""
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
+from collections.abc import Iterator
 from pathlib import Path
 
+from floodtide import _core
 
-def replace_text(path: Path, text: str) -> None:
-    """Write a text beside `path`, wait until it is on disk, and rename it; an older file stays as it was until then.
+SUFFIX = ".floodtide-tmp"
+"""End of the name of every temporary file: `.NAME.PID-RANDOM.floodtide-tmp`, hidden beside the file NAME."""
+
+_LONGEST_STEM = (
+    128  # bytes of NAME: file systems allow 255 for the whole (as cpp/src/base/staged_file.cpp)
+)
+
+
+def temporary(path: Path) -> Path:
+    """A new name for a temporary file beside `path`, which nobody can guess."""
+    return path.with_name(f".{_stem(path)}.{os.getpid()}-{secrets.token_hex(8)}{SUFFIX}")
+
+
+def temporaries(path: Path) -> Iterator[Path]:
+    """The temporary files of `path` that are there now."""
+    pattern = re.compile(re.escape(f".{_stem(path)}.") + r"[0-9a-f-]+" + re.escape(SUFFIX))
+    for name in os.listdir(path.parent):
+        if pattern.fullmatch(name):
+            yield path.with_name(name)
+
+
+def _stem(path: Path) -> str:
+    return os.fsdecode(os.fsencode(path.name)[:_LONGEST_STEM])
+
+
+def replace_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write bytes beside `path`, wait until they are on disk, and rename them.
+
+    An older file stays as it was until then. A symbolic link is followed: the file that it points to is replaced.
 
     Raises:
-        OSError: If it cannot be written.
+        StorageError: If they cannot be written, or another process changes the file at the same time.
+        InvalidArgumentError: If the path is a folder, a device or the like, or a write-protected file.
     """
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    _core.replace_file(os.fsencode(path), content)
+
+
+def replace_text(path: str | os.PathLike[str], text: str) -> None:
+    """Replace a file by a text, as `replace_bytes` does."""
+    replace_bytes(path, text.encode())

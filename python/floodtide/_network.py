@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from floodtide import _core
+from floodtide._outputs import WAIT_S, reserved, unchecked
 from floodtide.errors import InvalidArgumentError, ShapeError
 
 Array = npt.NDArray[np.float32]
@@ -31,6 +34,18 @@ class Network:
     def state_dict(self) -> dict[str, Array]:
         """Return {name: copy} of all that a network's file holds; weights are (kz, ky, kx, in, out)."""
         return {name: array.copy() for name, array in self._named(self.core.parameters()).items()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an HDF5 file, beside `path` and then renamed; `floodtide.nn.load` reads it.
+
+        docs/formats.md says what is in it. Checkpoints of training runs hold that and more.
+
+        Raises:
+            StorageError: If it cannot be written; an older file of that name stays as it was.
+            InvalidArgumentError: If the file that is there holds more than a network, such as a run's checkpoint.
+        """
+        with reserved("save", path, unchecked, wait_s=WAIT_S):
+            _core.save_network(os.fsencode(path), self.core)
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Copy arrays into the network.

@@ -55,7 +55,7 @@ def _failure(rank: int, error: BaseException) -> bytes:
         "rank": rank,
         "message": f"{type(error).__name__}: {text}".rstrip(": "),
         "traceback": "".join(traceback.format_exception(error)),
-        "time_s": time.time(),
+        "time_s": time.monotonic(),  # all ranks are on this host and share this clock
     }
     return json.dumps(record).encode()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,14 +184,6 @@ class UNet(Network):
         named = self._named(gradients)
         trained = self._trained()
         return report["loss"] * share, {name: named[name] for name in trained}
-
-    def save(self, path: str | Path) -> None:
-        """Write an HDF5 file, beside `path` and then renamed; `floodtide.nn.load` reads it.
-
-        Raises:
-            StorageError: If it cannot be written; an older file of that name stays as it was.
-        """
-        _core.save_network(str(path), self.core)
 
     def _trained(self) -> list[str]:
         """Names of all arrays but batch norm's moving statistics."""

@@ -7,6 +7,7 @@ Functions that say Collective must be called by every rank of the job.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _comm, _core, errors, limits, options
+from floodtide._outputs import WAIT_S, files_of, reserved, unchecked
 from floodtide._samples import Affinities as Affinities
 from floodtide._samples import Slices as Slices
 from floodtide.options import Arguments
@@ -163,18 +165,24 @@ class Volume:
 
 
 def write_volume(
-    path: str | os.PathLike[str], arrays: Mapping[str, NDArray[Any]], *, gzip: int = _GZIP
+    path: str | os.PathLike[str],
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    gzip: int = _GZIP,
+    command: str = "floodtide write_volume",
 ) -> None:
-    """Write arrays as the datasets of a new HDF5 file, in chunks of at most 64 voxels an axis.
+    """Write arrays as the datasets of an HDF5 file, in chunks of at most 64 voxels an axis.
 
-    The file replaces an older one of that name only when it is complete.
+    The file takes its name only when it is complete. If there is one already, its other datasets stay, and a dataset of
+    a name in `arrays` is replaced only if the same `command` wrote it.
 
     Raises:
         StorageError: If it cannot be written.
-        InvalidArgumentError: If an array is not C-contiguous or of an unusual type.
+        InvalidArgumentError: If an array is not C-contiguous or of an unusual type, or something else would be lost.
     """
     _WRITE.check("write_volume", gzip=gzip)
-    _core.data.write_datasets(os.fspath(path), dict(arrays), _CHUNK, gzip)
+    with reserved("write_volume", path, unchecked, wait_s=WAIT_S):
+        _core.data.write_datasets(os.fspath(path), dict(arrays), _CHUNK, gzip, command)
 
 
 def synth(
@@ -211,7 +219,7 @@ def partition(
     Args:
         labels: Integer labels, "file:dataset"; 0 is background.
         out: Result, "file:dataset": uint8, 0 background, 1 + the number of thresholds that the
-            object's fraction reaches, 255 where the box leaves the volume. Replaces the file.
+            object's fraction reaches, 255 where the box leaves the volume. Other datasets of that file stay.
         thresholds: Ascending fractions.
         lom_radius: Half the size (z, y, x) of the box around a voxel.
         min_size: Objects of fewer voxels count as background.
@@ -222,15 +230,30 @@ def partition(
         Voxels of each partition.
     """
     comm = _comm.current()
-    writer = None
-    with _comm.agreed():
-        _PARTITION.check(
-            "partition", thresholds=thresholds, lom_radius=lom_radius, min_size=min_size, box=box
-        )
-        path, dataset = _core.data.parse_dataset_name(out)
-        job = _core.data.PartitionJob(labels, list(thresholds), lom_radius, min_size, box)
-        if comm.rank == 0:
-            writer = _core.data.PartitionWriter(job, path, dataset)
+    with contextlib.ExitStack() as held:
+        writer = None
+        with _comm.agreed():
+            _PARTITION.check(
+                "partition",
+                thresholds=thresholds,
+                lom_radius=lom_radius,
+                min_size=min_size,
+                box=box,
+            )
+            path, dataset = _core.data.parse_dataset_name(out)
+            if comm.rank == 0:
+                held.enter_context(reserved("partition", path, unchecked, files_of([labels])))
+            job = _core.data.PartitionJob(labels, list(thresholds), lom_radius, min_size, box)
+            if comm.rank == 0:
+                writer = _core.data.PartitionWriter(job, path, dataset)
+        _write_partitions(job, writer, progress)
+    counts: dict[int, int] = _comm.broadcast_object(dict(job.written_counts))
+    return counts
+
+
+def _write_partitions(job: Any, writer: Any, progress: Progress | None) -> None:
+    """Compute all blocks on all ranks and finish the file on rank 0. Collective."""
+    comm = _comm.current()
     try:
         with _comm.agreed():
             sizes = job.count(*_share(job.counting_blocks, comm.rank, comm.size), None)
@@ -254,8 +277,6 @@ def partition(
     finally:
         if writer is not None:
             writer.discard()
-    counts: dict[int, int] = _comm.broadcast_object(dict(job.written_counts))
-    return counts
 
 
 def _partition_round(job: Any, writer: Any, first: int, last: int) -> None:
@@ -304,12 +325,24 @@ def coordinates(
         Voxels of each partition.
     """
     comm = _comm.current()
-    writer = None
-    with _comm.agreed():
-        _COORDINATES.check("coordinates", margin=margin, seed=seed)
-        job = _core.data.CoordinatesJob(_named(partitions), margin, seed, None)
-        if comm.rank == 0:
-            writer = _core.data.CoordinatesWriter(job, os.fspath(out))
+    with contextlib.ExitStack() as held:
+        writer = None
+        with _comm.agreed():
+            _COORDINATES.check("coordinates", margin=margin, seed=seed)
+            named = _named(partitions)
+            if comm.rank == 0:
+                inputs = files_of(volume for _, volume in named)
+                held.enter_context(reserved("coordinates", out, unchecked, inputs))
+            job = _core.data.CoordinatesJob(named, margin, seed, None)
+            if comm.rank == 0:
+                writer = _core.data.CoordinatesWriter(job, os.fspath(out))
+        _write_rows(job, writer, progress)
+    return dict(zip(job.classes, job.class_counts, strict=True))
+
+
+def _write_rows(job: Any, writer: Any, progress: Progress | None) -> None:
+    """Make all rows on all ranks and finish the file on rank 0. Collective."""
+    comm = _comm.current()
     try:
         for first in range(0, job.size, _ROWS_IN_FLIGHT):
             last = min(first + _ROWS_IN_FLIGHT, job.size)
@@ -330,7 +363,6 @@ def coordinates(
     finally:
         if writer is not None:
             writer.discard()
-    return dict(zip(job.classes, job.class_counts, strict=True))
 
 
 class Shards:

@@ -4,6 +4,7 @@ trivial ones, report."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _comm, _core, config, data, evaluate, nn, report
+from floodtide._files import replace_text
+from floodtide._outputs import reserved, starts_like
 from floodtide.cli.progress import bar
 from floodtide.cli.train import print_record
 from floodtide.errors import Error
@@ -36,15 +39,23 @@ MIN_SEGMENT_VOXELS = 200
 # Candidates, of which the best on the tuning box is used: low ones merge cells, high ones split or miss them. Targets
 # inside objects are 0.95.
 MOVE_THRESHOLDS = (0.92, 0.93, 0.94, 0.95, 0.96)
+_SCORES = starts_like("a list of scores", b'"adapted_rand_error"')
 GREY_LEVELS = tuple(range(80, 150, 5))
 
 
 def run(directory: Path, *, steps: int, seed: int) -> Path | None:
     """Run the demonstration in `directory`; the path of report.html on rank 0, None elsewhere. Collective."""
+    with contextlib.ExitStack() as held:
+        return _run(directory, steps, seed, held)
+
+
+def _run(directory: Path, steps: int, seed: int, held: contextlib.ExitStack) -> Path | None:
     volume = directory / "volume.h5"
     with _comm.agreed():
         if _comm.rank() == 0:
             directory.mkdir(parents=True, exist_ok=True)
+            # The last file to be written keeps a second demonstration away from all of them.
+            held.enter_context(reserved("demo", directory / "scores.json", _SCORES))
             image, labels = data.synth(SHAPE, seed=seed)
             data.write_volume(volume, {"raw": image, "labels": labels})
     with bar("voxels", "partition") as progress:
@@ -69,7 +80,7 @@ def run(directory: Path, *, steps: int, seed: int) -> Path | None:
     if _comm.rank() == 0:
         _core.set_num_threads(_core.available_cores())  # the other ranks sleep at the barrier
         scores = _segment_and_score(trainer, f"{volume}:raw", f"{volume}:labels")
-        (directory / "scores.json").write_text(json.dumps(scores, indent=2) + "\n")
+        replace_text(directory / "scores.json", json.dumps(scores, indent=2) + "\n")
         _print_table(scores)
         page = report.write([directory])
     _comm.current().barrier()

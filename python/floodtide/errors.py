@@ -55,6 +55,10 @@ class StorageError(Error, OSError):
     """Reading or writing failed although the request was right (disk full, permissions)."""
 
 
+class LockedError(StorageError):
+    """Files that another process is writing. The message says who, and since when."""
+
+
 class NumericalError(Error, ArithmeticError):
     """A loss or gradient that is not finite."""
 

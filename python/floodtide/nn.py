@@ -162,18 +162,6 @@ class FFN(Network):
             losses = self.core.loss_and_gradients(*arrays, gradients, 1 / len(arrays[0]))
         return float(np.mean(losses)), self._named(gradients)
 
-    def save(self, path: str | Path) -> None:
-        """Write an HDF5 checkpoint, beside `path` and then renamed.
-
-        The file's attributes are `format` ("floodtide checkpoint"), `format_version`, `kind`
-        ("ffn"), `depth`, `features`, `fov` and `deltas` (z, y, x); the arrays `parameters/<name>`.
-        Checkpoints of training runs hold these and more.
-
-        Raises:
-            StorageError: If it cannot be written; an older file of that name stays as it was.
-        """
-        _core.save_network(str(path), self.core)
-
 
 def load(
     path: str | Path,

@@ -7,16 +7,18 @@ memory. Slices (n, y, x) are a volume whose sections are not connected.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, limits, nn
+from floodtide._outputs import files_of, hdf5_result, reserved
 from floodtide._trained import load, newest_checkpoint, normalisation
 from floodtide._windows import Axis, choose_windows, context_of
 from floodtide.data import Box, Vec3, Volume
@@ -49,6 +51,7 @@ _PREDICTOR = Arguments(
     context=limits.EXTENT,
     memory_mib=limits.MEMORY,
 )
+_COMMAND = "floodtide predict"
 _CHUNK = 64  # voxels along each axis of a result's chunks
 _GZIP = {"uint8": 4, "float32": 1}  # probabilities hardly get smaller
 
@@ -200,7 +203,8 @@ class Predictor:
 
         Args:
             volume: The image.
-            out: "file:dataset"; the file is replaced when the new one is complete.
+            out: "file:dataset"; an older prediction of that name is replaced when this one is complete, other datasets
+                stay.
             box: As for `blocks`.
             probabilities: For classes: write a dataset <dataset>_probabilities (classes, z, y, x), too.
             notes: Texts that become attributes of the dataset.
@@ -208,19 +212,29 @@ class Predictor:
 
         Raises:
             StorageError: If it cannot be written.
-            InvalidArgumentError: If `probabilities` is asked for where there are no classes, or `out` is the
-                volume's own file. And as `blocks` does.
+            InvalidArgumentError: If `probabilities` is asked for where there are no classes, `out` is the volume's own
+                file, or something else than an older prediction would be lost. And as `blocks` does.
         """
-        path, dataset = _core.data.parse_dataset_name(out)
         if probabilities:
             self._require_classes()
-        if os.path.realpath(path) == os.path.realpath(volume.name.rpartition(":")[0]):
-            raise InvalidArgumentError(f"predict: {path} is the image's file, expected another one")
+        with output(out, files_of([volume.name])):
+            self._write(volume, out, box, probabilities, notes, progress)
+
+    def _write(
+        self,
+        volume: Volume,
+        out: str,
+        box: Box | None,
+        probabilities: bool,
+        notes: Mapping[str, str] | None,
+        progress: Progress | None,
+    ) -> None:
+        path, dataset = _core.data.parse_dataset_name(out)
         start, size = _checked(volume, box)
         kinds = {dataset: "uint8"} if self.excluding else {dataset: "float32"}
         if probabilities:
             kinds[f"{dataset}_probabilities"] = "float32"
-        file = _core.data.Hdf5Writer(path)
+        file = _core.data.Hdf5Writer(path, _COMMAND, _datasets(dataset))
         try:
             for name, dtype in kinds.items():
                 shape = size if dtype == "uint8" else (self.outputs, *size)
@@ -266,6 +280,24 @@ class Predictor:
         result = self.model.forward(images if slices else images[None])
         probabilities: NDArray[np.float32] = result if slices else result[0]
         return probabilities
+
+
+def output(
+    reference: str, inputs: Iterable[str | os.PathLike[str]] = ()
+) -> contextlib.AbstractContextManager[None]:
+    """Reserve "file:dataset" for a prediction before hours of work, as `floodtide._outputs.reserved` does.
+
+    Args:
+        reference: What will be written.
+        inputs: Files that are read.
+    """
+    path, dataset = _core.data.parse_dataset_name(reference)
+    return reserved("predict", path, hdf5_result(_COMMAND, _datasets(dataset)), inputs)
+
+
+def _datasets(dataset: str) -> list[str]:
+    """What a prediction owns in its file: probabilities of an older one do not outlive their classes."""
+    return [dataset, f"{dataset}_probabilities"]
 
 
 def bytes_per_voxel(model: nn.UNet) -> float:

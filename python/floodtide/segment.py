@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, limits
+from floodtide._outputs import reserved
 from floodtide.data import Box, Volume
-from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError, StorageError
+from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
 from floodtide.options import FOLDER, Checked, option
 
 Vec3 = tuple[int, int, int]
@@ -159,14 +161,16 @@ class Segmentation:
         """Write an HDF5 file "file:dataset" with everything here; docs/formats.md describes it.
 
         Args:
-            reference: The file is replaced when the new one is complete.
+            reference: An older segmentation of that name is replaced when this one is complete; other datasets stay.
             notes: Texts that become attributes of the dataset.
 
         Raises:
             StorageError: If it cannot be written.
+            InvalidArgumentError: If something else than an older segmentation would be lost.
         """
         path, dataset = _core.data.parse_dataset_name(reference)
-        self._result.write(path, dataset, dict(notes or {}))
+        with output(reference):
+            self._result.write(path, dataset, dict(notes or {}))
 
 
 class Segmenter:
@@ -262,17 +266,21 @@ class Segmenter:
         )
 
 
-def check_writable(reference: str) -> None:
-    """Find out before hours of work whether "file:dataset" can be written.
+def output(
+    reference: str, inputs: Iterable[str | os.PathLike[str]] = ()
+) -> contextlib.AbstractContextManager[None]:
+    """Reserve "file:dataset" for a segmentation before hours of work, as `floodtide._outputs.reserved` does.
 
-    Raises:
-        InvalidArgumentError: If it does not name a file and a dataset.
-        StorageError: If the folder is missing or may not be written to.
+    Args:
+        reference: What will be written.
+        inputs: Files that are read.
     """
-    path, _ = _core.data.parse_dataset_name(reference)
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.access(folder, os.W_OK):
-        raise StorageError(f"{path}: cannot write to folder {folder}")
+    path, dataset = _core.data.parse_dataset_name(reference)
+
+    def check(name: str) -> None:
+        _core.segment.check_output(name, dataset)
+
+    return reserved("segment", path, check, inputs)
 
 
 def _require_memory(shape: Sequence[int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from floodtide._agreement import require_same, require_same_configuration
 from floodtide._flooding import Flooding
 from floodtide._hooks import CommHook, adapted
 from floodtide._memory import require_memory
+from floodtide._outputs import files_named
 from floodtide._segmentation import Segmentation
 from floodtide._signals import INTERRUPT, StopRequest
 from floodtide.config import FLOOD, CommConfig, Config
@@ -78,12 +80,22 @@ class Trainer:
         self._signal = StopRequest()
         self._interrupted = False  # by Ctrl-C, on whichever rank: the same on all
         self._start_s = time.monotonic()
+        self._job = str(_comm.broadcast_object(secrets.token_hex(8)))
         self._open()
 
     def _open(self) -> None:
         """Begin with the ranks there are, from the newest checkpoint. Collective."""
+        self._directory = RunDirectory(Path(self.config.run.dir), writer=self._comm.rank == 0)
+        with _comm.agreed():
+            self._directory.take(self._job)
+        try:
+            self._begin()
+        except BaseException:
+            self._directory.abandon()
+            raise
+
+    def _begin(self) -> None:
         config = self.config
-        self._directory = RunDirectory(Path(config.run.dir), writer=self._comm.rank == 0)
         schedule = config.schedule
         training = config.training
         with _comm.agreed():
@@ -277,14 +289,15 @@ class Trainer:
 
     def _go_on(self) -> None:
         """Open what the end of an interrupted run has closed. Collective."""
-        self._interrupted = False
         self._signal = StopRequest()
         self._stopped = self.complete
         with _comm.agreed():
+            self._directory.take_again(self._job, self.steps_done)
             self._directory.start(self.config, self.steps_done)
         if self.config.run.trace:
             self._trainer.trace(str(self._directory.trace_path(self._comm.rank)))
         self._logged_s = self._saved_s = time.monotonic()
+        self._interrupted = False
 
     def _run(self, progress: Callable[[int, int], None] | None) -> None:
         while not self._stopped:
@@ -356,6 +369,8 @@ class Trainer:
             CommunicationError: On all ranks, if one of them holds other parameters than most; nothing is written then.
         """
         path = self._directory.checkpoint_path(self.steps_done)
+        with _comm.agreed():
+            self._directory.require_taken()
         try:
             self._trainer.check_replicas()
         except CommunicationError as error:
@@ -363,7 +378,8 @@ class Trainer:
         self._trainer.save(str(path), configuration.dumps(self.config))
         self._good_checkpoint = str(path)
         with _comm.agreed():
-            self._directory.prune(self.config.run.keep_checkpoints)
+            inputs = files_named(configuration.to_dict(self.config))
+            self._directory.prune(self.config.run.keep_checkpoints, inputs)
         self._saved_s = time.monotonic()
         return path
 

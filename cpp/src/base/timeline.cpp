@@ -8,10 +8,12 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/staged_file.hpp"
 
 namespace floodtide {
 namespace {
@@ -180,9 +182,10 @@ void Timeline::dump(const std::string& path, int rank, std::string_view reason) 
                     ", \"done\": ", event.end_ns < 0 ? "false" : "true", ", \"about\": ", arguments(event), '}');
     first = false;
   }
-  const std::string temporary = path + ".part";
-  File(temporary, O_WRONLY | O_CREAT | O_TRUNC).write_at(0, text + "\n]}\n");
-  FLOODTIDE_REQUIRE(std::rename(temporary.c_str(), path.c_str()) == 0, io, path, ": cannot be written: ", std::strerror(errno));
+  text += "\n]}\n";
+  StagedFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit(false);  // the job is ending, perhaps because the disk does not answer
 }
 
 }  // namespace floodtide

@@ -132,7 +132,7 @@ Tensor<std::int32_t, 2> CoordinatesJob::rows(std::int64_t begin, std::int64_t en
 }
 
 Hdf5File CoordinatesJob::create(const std::string& path) const {
-  Hdf5File file = Hdf5File::create(path);
+  Hdf5File file = Hdf5File::create(path, {.command = "floodtide coordinates", .objects = {kDataset}, .format = kFormat});
   std::string names;
   for (const NamedPartitions& volume : impl_->names) names += (names.empty() ? "" : "\n") + volume.name;
   file.write_attribute("/", "format", std::string(kFormat));

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/data/hdf5.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -16,18 +13,6 @@
 
 namespace floodtide::data {
 namespace {
-
-std::string system_message() { return std::strerror(errno); }
-
-/// Waits until a file or folder is on disk.
-void synchronise(const std::string& path, const std::string& final_path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  FLOODTIDE_REQUIRE(descriptor >= 0, io, final_path, ": cannot be written: ", system_message());
-  const int status = ::fsync(descriptor);
-  const std::string cause = status == 0 ? "" : system_message();
-  ::close(descriptor);
-  FLOODTIDE_REQUIRE(status == 0, io, final_path, ": cannot be written: ", cause);
-}
 
 struct Names {
   hid_t links;  ///< how they are followed
@@ -115,20 +100,13 @@ void Hdf5File::Impl::require_writing() const {
   FLOODTIDE_REQUIRE(writing, invalid_argument, path, ": is not open for writing");
 }
 
-void Hdf5File::Impl::remove_temporary() noexcept {
-  if (temporary_path.empty()) return;
-  static_cast<void>(::truncate(temporary_path.c_str(), 0) == 0);
-  ::unlink(temporary_path.c_str());
-  temporary_path.clear();
-}
-
 void Hdf5File::Impl::give_up(const std::string& what) {
   const std::string cause = hdf5_cause();
   for (auto& [name, handle] : datasets) handle.release();
   datasets.clear();
   file.release();
   writing = false;
-  remove_temporary();
+  staged.reset();
   raise(ErrorCode::io, what, ": cannot be written: ", cause);
 }
 
@@ -142,7 +120,7 @@ Hdf5File& Hdf5File::operator=(Hdf5File&& other) noexcept {
 Hdf5File::~Hdf5File() {
   if (impl_) {
     const Hdf5Reading reading(impl_->path);
-    impl_->remove_temporary();
+    impl_->staged.reset();
     impl_->datasets.clear();
     impl_->file.close();
   }
@@ -165,41 +143,6 @@ Hdf5File Hdf5File::open(const std::string& path, std::size_t chunk_cache_bytes) 
     raise(ErrorCode::invalid_file, path, ": cannot be opened as an HDF5 file: ", cause);
   }
   return Hdf5File(std::move(impl));
-}
-
-Hdf5File Hdf5File::create(const std::string& path, std::size_t chunk_cache_bytes) {
-  FLOODTIDE_REQUIRE(!path.empty(), invalid_argument, "HDF5 file to write: the path is empty");
-  FLOODTIDE_REQUIRE(!std::filesystem::is_directory(path), io, path, ": cannot be written: is a folder");
-  const Hdf5Lock lock;
-  auto impl = std::make_unique<Impl>();
-  impl->path = path;
-  const std::string temporary = str_cat(path, ".tmp-", ::getpid());
-  const PropertyHandle access = file_access(chunk_cache_bytes);
-  impl->links = link_access(impl->refused_file);
-  const PropertyHandle creation = file_creation();
-  impl->file = FileHandle(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()));
-  if (!impl->file.valid()) raise(ErrorCode::io, path, ": cannot be written: ", hdf5_cause());
-  impl->temporary_path = temporary;
-  impl->writing = true;
-  return Hdf5File(std::move(impl));
-}
-
-void Hdf5File::commit() {
-  const Hdf5Lock lock;
-  impl_->require_writing();
-  bool written = true;
-  for (auto& [name, handle] : impl_->datasets) written = written && handle.close();
-  written = written && H5Fflush(impl_->file.id(), H5F_SCOPE_GLOBAL) >= 0;
-  written = written && impl_->file.close();
-  if (!written) impl_->give_up(impl_->path);
-  impl_->datasets.clear();
-  synchronise(impl_->temporary_path, impl_->path);
-  FLOODTIDE_REQUIRE(::rename(impl_->temporary_path.c_str(), impl_->path.c_str()) == 0, io, impl_->path,
-                    ": cannot be written: ", system_message());
-  impl_->temporary_path.clear();
-  impl_->writing = false;
-  const std::filesystem::path folder = std::filesystem::path(impl_->path).parent_path();
-  synchronise(folder.empty() ? "." : folder.string(), impl_->path);
 }
 
 const std::string& Hdf5File::path() const noexcept { return impl_->path; }

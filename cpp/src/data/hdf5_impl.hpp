@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "data/hdf5_handle.hpp"
 #include "data/hdf5_limit.hpp"
 #include "data/hdf5_trust.hpp"
+#include "floodtide/base/staged_file.hpp"
 #include "floodtide/data/hdf5.hpp"
 
 namespace floodtide::data {
@@ -25,8 +27,9 @@ class Hdf5Reading {
 };
 
 struct Hdf5File::Impl {
-  std::string path;            ///< final name
-  std::string temporary_path;  ///< empty when reading, or after commit()
+  std::string path;                  ///< final name, as the caller gave it
+  std::optional<StagedFile> staged;  ///< none when reading, or after commit()
+  Hdf5Result result;                 ///< what commit() marks
   bool writing = false;
   Superblock superblock{};           ///< of the file that is read
   mutable std::string refused_file;  ///< into which a link leads that is not followed
@@ -44,7 +47,6 @@ struct Hdf5File::Impl {
   /// After a failed write: removes the temporary file and throws Error(io). The ids are left open on purpose, because the
   /// library crashes when it closes a file that it could not write (1.10.8); the file holds no space any more.
   [[noreturn]] void give_up(const std::string& what);
-  void remove_temporary() noexcept;
 };
 
 /// Throws Error(invalid_file) for a failed reading, with what the library says about it.

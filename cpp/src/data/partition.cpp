@@ -208,7 +208,7 @@ std::vector<Tensor<std::uint8_t, 3>> PartitionJob::compute(std::int64_t begin, s
 
 Hdf5File PartitionJob::create(const std::string& path, const std::string& dataset) const {
   const Vec3& shape = impl_->labels.shape();
-  Hdf5File file = Hdf5File::create(path);
+  Hdf5File file = Hdf5File::create(path, {.command = "floodtide partition", .objects = {dataset}});
   std::vector<std::int64_t> chunks;
   for (const std::int64_t extent : shape) chunks.push_back(std::min(extent, kChunk));
   file.create_dataset(dataset, ElementType::uint8, shape, {.chunks = chunks, .gzip = 4, .fill = 255});

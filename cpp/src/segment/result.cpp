@@ -50,11 +50,20 @@ void write_triple(data::Hdf5File& file, const std::string& dataset, const std::s
   file.write_attribute<std::int64_t>(dataset, name, shape, values);
 }
 
+data::Hdf5Result output(const std::string& dataset) {
+  return {.command = "floodtide segment",
+          .objects = {dataset, "origins", "overlaps", "counters"},
+          .format = {},
+          .described = dataset};
+}
+
 }  // namespace
+
+void check_output(const std::string& path, const std::string& dataset) { data::Hdf5File::check_output(path, output(dataset)); }
 
 void write(const Result& result, const std::string& path, const std::string& dataset,
            const std::map<std::string, std::string>& notes) {
-  auto file = data::Hdf5File::create(path);
+  auto file = data::Hdf5File::create(path, output(dataset));
   const auto ids = static_cast<std::int64_t>(result.origins.size());
   if (ids <= std::numeric_limits<std::uint8_t>::max()) {
     write_labels<std::uint8_t>(result.labels, file, dataset);

@@ -83,7 +83,9 @@ void read_optimizer(const Hdf5File& file, optim::Optimizer& optimizer) {
 }
 
 Hdf5File start_file(const std::string& path, const std::string& configuration, const CheckpointState& state) {
-  Hdf5File file = Hdf5File::create(path);
+  Hdf5File file = Hdf5File::create(path, {.command = "floodtide train",
+                                          .objects = {kParametersGroup, kAverageGroup, "optimizer", "walkers"},
+                                          .format = kCheckpointFormat});
   const std::int64_t walkers = state.walkers.options().walkers;
   state.walkers.write_network(file);
   if (!state.average.empty()) write_parameters(file, kAverageGroup, state.walkers.layout(), state.average);

@@ -88,6 +88,10 @@ std::string network_kind(const data::Hdf5File& file) {
   return file.read_text_attribute("/", "kind");
 }
 
+data::Hdf5Result network_result() {
+  return {.command = "floodtide", .objects = {kParametersGroup}, .format = kCheckpointFormat};
+}
+
 void write_network(data::Hdf5File& file, const nn::Ffn& network) {
   const nn::FfnOptions& options = network.options();
   const std::int64_t three[] = {3};

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from floodtide import nn
+from floodtide import _core, nn
+from floodtide._outputs import files_in, reserved
 from floodtide.errors import InvalidArgumentError
 
 
@@ -31,8 +32,9 @@ def command(
     """
     if Path(destination).suffix not in (".h5", ".hdf5"):
         raise InvalidArgumentError(f"the destination {destination} does not end in .h5 or .hdf5")
-    network = nn.load(source, fov=_vector(fov, "--fov"), deltas=_vector(deltas, "--deltas"))
-    network.save(destination)
+    with reserved("convert", destination, _core.check_network_output, files_in(source)):
+        network = nn.load(source, fov=_vector(fov, "--fov"), deltas=_vector(deltas, "--deltas"))
+        network.save(destination)
     count = sum(array.size for array in network.parameters().values())
     if as_json:
         row: dict[str, Any] = {"source": source, "destination": destination}

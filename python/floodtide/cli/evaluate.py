@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import click
 
 from floodtide import _core
+from floodtide._outputs import PICTURES, files_of, reserved
 
 ROWS = (
     ("adapted Rand error", "adapted_rand_error", "0 is perfect"),
@@ -61,16 +63,20 @@ def command(
         raise click.UsageError("--image is for --picture, which is not given")
     if image:
         Volume(image)  # a picture without the image asked for would not say why
-    with bar("voxels", "evaluate") as progress:
-        scores = evaluate.score_volumes(
-            Volume(segmentation), Volume(truth), parse_box(box), progress
-        )
-    if picture is not None:
-        from floodtide.report import planes
+    with contextlib.ExitStack() as held:
+        if picture is not None:
+            inputs = files_of([segmentation, truth, image])
+            held.enter_context(reserved("evaluate", picture, PICTURES[".png"], inputs))
+        with bar("voxels", "evaluate") as progress:
+            scores = evaluate.score_volumes(
+                Volume(segmentation), Volume(truth), parse_box(box), progress
+            )
+        if picture is not None:
+            from floodtide.report import planes
 
-        path, dataset = _core.data.parse_dataset_name(segmentation)
-        read = planes.read_segmentation(Path(path), dataset, image, truth, None)
-        planes.save_planes(read, None, Path(picture))
+            path, dataset = _core.data.parse_dataset_name(segmentation)
+            read = planes.read_segmentation(Path(path), dataset, image, truth, None)
+            planes.save_planes(read, None, Path(picture))
     if as_json:
         plain = {name: None if math.isnan(value) else value for name, value in scores.items()}
         click.echo(json.dumps(plain))

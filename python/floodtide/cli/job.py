@@ -11,6 +11,8 @@ from typing import Any
 import click
 
 from floodtide import limits
+from floodtide._files import replace_text
+from floodtide._outputs import WAIT_S, files_named, reserved, unchecked
 from floodtide.cli import options as shared
 
 
@@ -153,11 +155,13 @@ def _write(
         raise InvalidArgumentError(
             f"{target} exists, expected a new name (--out) or --force to replace it"
         )
-    try:
-        target.write_text(text)
-        target.chmod(0o755)
-    except OSError as error:
-        raise StorageError(f"{target}: cannot write the script: {error.strerror}") from None
+    inputs = [file, job.environment, *files_named(config.to_dict(settings))]
+    with reserved("job", target, unchecked, inputs, wait_s=WAIT_S):
+        replace_text(target, text)
+        try:
+            target.chmod(0o755)
+        except OSError as error:
+            raise StorageError(f"{target}: cannot be made executable: {error.strerror}") from None
     threads = f" of {job.threads} threads" if job.threads else ""
     click.echo(
         f"{target}: {job.ranks} ranks{threads} on {job.nodes} nodes; submit it from this folder: {submit} "

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import click
 
 from floodtide import _comm, limits
+from floodtide._outputs import files_of
 from floodtide.cli import options as shared
-from floodtide.errors import StorageError
+from floodtide.errors import LockedError, StorageError
 
 
 @click.command()
@@ -66,11 +68,13 @@ def command(as_json: bool, **arguments: Any) -> None:
     shared.require_same_arguments()
     with _comm.agreed():
         if _comm.rank() == 0:
-            report = _predict(**arguments)
+            with contextlib.ExitStack() as held:
+                report = _predict(held, **arguments)
             click.echo(json.dumps(report) if as_json else _text(report))
 
 
 def _predict(
+    held: contextlib.ExitStack,
     model: str,
     image: str,
     out: str,
@@ -85,15 +89,16 @@ def _predict(
     from floodtide import predict
     from floodtide.cli.progress import bar
     from floodtide.data import Volume, parse_box, parse_vec3
-    from floodtide.segment import check_writable
     from floodtide.train import set_threads
 
+    checkpoint = predict.newest_checkpoint(model)
     try:
-        check_writable(out)
+        held.enter_context(predict.output(out, [checkpoint, *files_of([image])]))
+    except LockedError:
+        raise
     except StorageError as error:
         raise click.UsageError(str(error)) from None
     set_threads(threads)
-    checkpoint = predict.newest_checkpoint(model)
     network = predict.load(checkpoint)
     volume = Volume(image)
     if mean is None or std is None:

@@ -6,19 +6,26 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import click
 
 from floodtide import _comm, _core, config
+from floodtide._outputs import files_in, files_of
 from floodtide.cli import options as shared
 from floodtide.errors import ConfigurationError
-from floodtide.segment import MEAN, STD, SegmentOptions
+from floodtide.segment import MEAN, STD, SegmentOptions, output
 
 
 @click.command()
 @click.argument("file", metavar="CONFIG.toml")
-@click.option("--out", required=True, metavar="FILE.h5:DATASET", help="Result; replaces the file.")
+@click.option(
+    "--out",
+    required=True,
+    metavar="FILE.h5:DATASET",
+    help="Result, beside other datasets of the file.",
+)
 @click.option("--box", help="Part to segment, z0:z1,y0:y1,x0:x1; instead of segment.box.")
 @shared.overrides
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -36,7 +43,13 @@ def command(
         if _comm.rank() == 0:
             settings = config.load(file, overrides)
             options = _resolved(settings, box)
-            report = _segment(settings, options, out)
+            inputs: list[str | Path] = [
+                file,
+                *files_of([options.image]),
+                *files_in(options.checkpoint),
+            ]
+            with output(out, inputs):
+                report = _segment(settings, options, out)
             click.echo(json.dumps(report) if as_json else _text(report))
 
 
@@ -63,9 +76,8 @@ def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict
     from floodtide import nn
     from floodtide.cli.progress import bar
     from floodtide.data import Volume, parse_box
-    from floodtide.segment import Segmenter, check_writable
+    from floodtide.segment import Segmenter
 
-    check_writable(out)
     if settings.run.threads > 0:
         _core.set_num_threads(settings.run.threads)
     model = nn.load_ffn(

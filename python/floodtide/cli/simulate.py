@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from floodtide import limits
+from floodtide._outputs import PICTURES, files_in, reserved
 from floodtide.cli import options as shared
 
 COLUMNS = (
@@ -173,10 +174,34 @@ def command(
       floodtide simulate --paper --out figure3.png
       floodtide simulate runs/fib25 --network 10gbe --fovs-per-s 523
     """
-    from floodtide.simulate import calibration, figure, forecast, model, scenarios
+    from floodtide.simulate import figure
 
-    if out is not None:
-        figure.check_name(out)  # before the work
+    if out is None:
+        _simulate(run, paper, asynchronous, fovs_per_s, ranks, steps, seed, as_json, options)
+        return
+    figure.check_name(out)
+    inputs = [name for name in (options["samples"], options["allreduce"]) if name is not None]
+    if run is not None:
+        inputs += files_in(run)
+    with reserved("simulate", out, PICTURES[out.suffix], inputs):
+        rows = _simulate(run, paper, asynchronous, fovs_per_s, ranks, steps, seed, as_json, options)
+        figure.save(rows, out)
+
+
+def _simulate(
+    run: Path | None,
+    paper: bool,
+    asynchronous: bool,
+    fovs_per_s: float | None,
+    ranks: tuple[int, ...],
+    steps: int,
+    seed: int,
+    as_json: bool,
+    options: dict[str, Any],
+) -> list[Any]:
+    """Print the rows and return them."""
+    from floodtide.simulate import calibration, forecast, model, scenarios
+
     limits.SIMULATED_DRAWS.check(max(ranks) * steps, "--ranks times --steps")
     settings = forecast.Options(**options)
     measured = calibration.calibrate(run) if run else None
@@ -200,8 +225,7 @@ def command(
     _print_rows(rows, as_json)
     for network, found in targets:
         _print_target(network, fovs_per_s, found, as_json)
-    if out is not None:
-        figure.save(rows, out)
+    return rows
 
 
 def _refuse_without_forecast(settings: Any, paper: bool, wants_forecast: bool) -> None:

@@ -8,8 +8,11 @@ import json
 import click
 
 from floodtide import _comm, data, limits
+from floodtide._outputs import hdf5_result, reserved
 from floodtide.cli import options as shared
 from floodtide.cli.progress import bar
+
+COMMAND = "floodtide synth"
 
 
 @click.command()
@@ -35,9 +38,10 @@ def command(out: str, shape: str, seed: int, as_json: bool) -> None:
     with _comm.agreed():
         if _comm.rank() != 0:
             return
-        with bar("stages", "synth") as progress:
-            image, labels = data.synth(extents, seed=seed, progress=progress)
-        data.write_volume(out, {"raw": image, "labels": labels})
+        with reserved("synth", out, hdf5_result(COMMAND, ("raw", "labels"))):
+            with bar("stages", "synth") as progress:
+                image, labels = data.synth(extents, seed=seed, progress=progress)
+            data.write_volume(out, {"raw": image, "labels": labels}, command=COMMAND)
     figures = {
         "out": out,
         "shape": list(image.shape),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from floodtide import _comm, data
+from floodtide._mounts import mount_of
 from floodtide.errors import Error
 
 PROBE_BYTES = 16 * 2**20
@@ -37,7 +38,7 @@ def examine(directory: Path) -> dict[str, Any]:
     """
     name = _comm.broadcast_object(f".floodtide-doctor-{uuid.uuid4().hex}")
     probe = directory / name
-    facts: dict[str, Any] = {"path": str(directory), "type": _type(directory), "seen": None}
+    facts: dict[str, Any] = {"path": str(directory), "type": mount_of(directory).kind, "seen": None}
     if _comm.rank() == 0:
         facts |= _try(probe)
     _comm.current().barrier()
@@ -120,19 +121,3 @@ def _hdf5(path: Path) -> str:
     except Error as error:
         return str(error)
     return ""
-
-
-def _type(directory: Path) -> str:
-    """Type of the file system ("ext4", "nfs4", "lustre"), empty if unknown."""
-    best = ("", "")
-    try:
-        lines = Path("/proc/self/mounts").read_text().splitlines()
-    except OSError:
-        return ""
-    for line in lines:
-        _, point, kind = line.split()[:3]
-        point = point.encode().decode("unicode_escape")  # a space is \040 there
-        inside = directory.is_relative_to(point)
-        if inside and len(point) >= len(best[0]):
-            best = (point, kind)
-    return best[1]

@@ -8,6 +8,7 @@ the image below.
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide import _reading
-from floodtide.errors import InvalidFileError, StorageError
+from floodtide._files import replace_bytes
+from floodtide.errors import InvalidFileError
 from floodtide.report import style
 
 if TYPE_CHECKING:
@@ -126,12 +128,9 @@ def record_growth(
         canvas[box] = logits
         if count in counts:
             snapshots.append(canvas[visited].copy())
-    try:
-        np.savez_compressed(
-            folder / FILE, logits=np.stack(snapshots), moves=counts, image=image[visited]
-        )
-    except OSError as error:
-        raise StorageError(f"report: cannot write {folder / FILE}: {error.strerror}") from error
+    content = io.BytesIO()
+    np.savez_compressed(content, logits=np.stack(snapshots), moves=counts, image=image[visited])
+    replace_bytes(folder / FILE, content.getvalue())
 
 
 def frames(growth: Growth, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:

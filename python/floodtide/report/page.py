@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from floodtide._core import __version__
+from floodtide._files import replace_bytes
+from floodtide._outputs import PICTURES, reserved, starts_like
 from floodtide.errors import StorageError
 from floodtide.report import (
     comparison,
@@ -24,6 +26,11 @@ from floodtide.report import (
 )
 from floodtide.report.run import FIELDS, Run, read_run
 
+_REPORT = starts_like(
+    "a report of floodtide",
+    b'<meta name="generator" content="floodtide',
+    b"<title>floodtide: ",  # of versions that named no generator
+)
 _NO_FLOODING: dict[str, Any] = {"planes": None, "strip": None, "frames": []}
 
 
@@ -49,17 +56,19 @@ def write(
     Raises:
         InvalidFileError: If a folder is no run directory or one of its files is malformed.
         StorageError: If the report cannot be written.
+        InvalidArgumentError: If a file of that name is something else than an older report, or figure.
     """
     names = _names([folder.resolve() for folder in run_folders])
     runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
     drawn = _curves(runs)
     target = out or runs[0].folder / "report.html"
-    _write(target, render(runs, drawn, losses).encode())
+    outputs = {target: render(runs, drawn, losses).encode()}
     if figures:
         _make(figures)
         for name, uri in drawn.items():
             if uri:
-                _write(figures / f"{name}.svg", base64.b64decode(uri.partition(",")[2]))
+                outputs[figures / f"{name}.svg"] = base64.b64decode(uri.partition(",")[2])
+    _write(outputs, [path for run in runs for path in _inputs(run)])
     return target
 
 
@@ -70,14 +79,22 @@ def _make(folder: Path) -> None:
         raise StorageError(f"report: cannot write {folder}: {error.strerror}") from error
 
 
-def _write(target: Path, content: bytes) -> None:
-    """Beside the name, then renamed."""
-    beside = target.with_name(target.name + ".partial")
-    try:
-        beside.write_bytes(content)
-        os.replace(beside, target)
-    except OSError as error:
-        raise StorageError(f"report: cannot write {target}: {error.strerror}") from error
+def _write(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:
+    """Write all files, or none if one of them must not be written."""
+    with ExitStack() as held:
+        for path in outputs:
+            check = PICTURES[".svg"] if path.suffix == ".svg" else _REPORT
+            held.enter_context(reserved("report", path, check, inputs))
+        for path, content in outputs.items():
+            replace_bytes(path, content)
+
+
+def _inputs(run: Run) -> list[Path]:
+    """What a report reads of a run directory."""
+    names = ("config.toml", "log.jsonl", "scores.json", planes.FILE, growth.FILE)
+    patterns = ("failure-rank-*.json", "checkpoints/*.h5")
+    found = [run.folder / name for name in names]
+    return found + [path for pattern in patterns for path in run.folder.glob(pattern)]
 
 
 def _curves(runs: Sequence[Run]) -> dict[str, str | None]:

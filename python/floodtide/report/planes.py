@@ -20,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide import _reading
-from floodtide.errors import InvalidFileError, StorageError
+from floodtide._files import replace_bytes
+from floodtide._outputs import PICTURES, WAIT_S, reserved
+from floodtide.errors import InvalidFileError
 from floodtide.report import style
 from floodtide.report.run import Run
 
@@ -181,14 +183,12 @@ def save_planes(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None, 
 
     Raises:
         StorageError: If it cannot be written.
+        InvalidArgumentError: If there is a file of that name which is no PNG.
     """
-    beside = path.with_name(path.name + ".partial")
-    try:
+    with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S):
         with _drawn(planes, voxel_size_nm) as drawn:
-            drawn.savefig(beside, format="png", dpi=130, metadata={"Software": None})
-        beside.replace(path)
-    except OSError as error:
-        raise StorageError(f"report: cannot write {path}: {error.strerror}") from error
+            content = style.rendered(drawn, "png", dpi=130)
+        replace_bytes(path, content)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 from floodtide import _reading
 from floodtide.errors import InvalidFileError
 from floodtide.report import records as checks
+from floodtide.rundir import replace_negative_times
 
 Record = dict[str, Any]
 
@@ -169,6 +170,7 @@ def _read_failure(folder: Path) -> str:
 def _read_log(path: Path) -> list[Record]:
     """All records; a last line without its end is a write in progress and is left out."""
     rows = _reading.read_json_lines(path, "a log of floodtide train")
+    replace_negative_times([record for _, record in rows], path)
     for where, record in rows:
         checks.check_record(record, where)
     return [record for _, record in rows]

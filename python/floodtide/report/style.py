@@ -71,11 +71,17 @@ def figure(width_in: float, height_in: float) -> Iterator[Figure]:
 
 def data_uri(drawn: Figure, file_format: str, dpi: int = 110) -> str:
     """The figure as text for an `img` element. Formats: `svg` for curves, `png` for images."""
-    buffer = io.BytesIO()
-    metadata = {"Date": None} if file_format == "svg" else {"Software": None}
-    drawn.savefig(buffer, format=file_format, dpi=dpi, metadata=metadata)
     kind = {"svg": "image/svg+xml", "png": "image/png"}[file_format]
-    return f"data:{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+    content = rendered(drawn, file_format, dpi)
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def rendered(drawn: Figure, file_format: str, dpi: int = 110) -> bytes:
+    """The figure as a file of that format: the same bytes for the same figure."""
+    buffer = io.BytesIO()
+    metadata = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
+    drawn.savefig(buffer, format=file_format, dpi=dpi, metadata=metadata[file_format])
+    return buffer.getvalue()
 
 
 def plain(text: str) -> str:

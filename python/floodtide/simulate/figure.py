@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floodtide.errors import InvalidArgumentError, StorageError
+from floodtide._files import replace_bytes
+from floodtide._outputs import PICTURES, WAIT_S, reserved
+from floodtide.errors import InvalidArgumentError
 from floodtide.report import style
 from floodtide.simulate import paper, scenarios
 from floodtide.simulate.scenarios import Row
@@ -18,7 +19,7 @@ from floodtide.simulate.scenarios import Row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMATS = (".png", ".svg", ".pdf")
+FORMATS = tuple(PICTURES)
 
 # Colour and line of the paper's scenarios: an explanation and its remedy share the colour.
 _PAPER_LINES = {
@@ -48,7 +49,7 @@ def save(rows: Sequence[Row], path: Path) -> None:
     """Draw the rows and write the file; its ending chooses the format.
 
     Raises:
-        InvalidArgumentError: If the ending is not one of FORMATS.
+        InvalidArgumentError: If the ending is not one of FORMATS, or a file of that name is of another kind.
         StorageError: If the file cannot be written.
     """
     check_name(path)
@@ -56,12 +57,9 @@ def save(rows: Sequence[Row], path: Path) -> None:
         left, right = drawn.subplots(1, 2)
         _draw(left, right, rows)
         drawn.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-        beside = path.with_name(f"{path.name}.partial")
-        try:
-            drawn.savefig(beside, format=path.suffix[1:], dpi=130)
-            os.replace(beside, path)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error.strerror}") from None
+        content = style.rendered(drawn, path.suffix[1:], dpi=130)
+    with reserved("simulate", path, PICTURES[path.suffix], wait_s=WAIT_S):
+        replace_bytes(path, content)
 
 
 def _draw(left: Axes, right: Axes, rows: Sequence[Row]) -> None:

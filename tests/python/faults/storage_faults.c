@@ -120,6 +120,7 @@ int ftruncate64(int descriptor, off64_t size) {
 }
 int truncate(const char *path, off_t size) { CALL(coming("truncate", path, 0, EIO), int, REAL(truncate)(path, size)); }
 int rename(const char *from, const char *to) { CALL(coming("rename", from, 1, ENOSPC), int, REAL(rename)(from, to)); }
+int link(const char *from, const char *to) { CALL(coming("link", to, 1, ENOSPC), int, REAL(link)(from, to)); }
 int unlink(const char *path) { CALL(coming("unlink", path, 0, EIO), int, REAL(unlink)(path)); }
 int mkdir(const char *path, mode_t rights) { CALL(coming("mkdir", path, 1, ENOSPC), int, REAL(mkdir)(path, rights)); }
 

@@ -32,6 +32,7 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+LOCK = "run.lock"
 MODES = {"fail": 1, "fail-on": 2, "kill": 3, "tear": 4}
 START, END = 3, 4  # updates before the trial, and after it
 END_S = 60
@@ -175,7 +176,7 @@ def problems(
         found.append(f"the next run ends with status {again.status}: {again.said}")
     elif checkpoints(run).get(f"step-{END}.h5") != whole[f"step-{END}.h5"]:
         found.append("the next run ends with other bits")
-    left = [p.name for p in run.rglob("*") if ".tmp" in p.name or p.name.endswith(".part")]
+    left = [p.name for p in run.rglob("*") if p.name.startswith(".") or p.name == LOCK]
     if left:
         found.append(f"the next run leaves {left}")
     log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]

@@ -41,8 +41,8 @@ def test_files_do_not_depend_on_the_number_of_ranks(
     assert len(counts) > 3
     with h5py.File(tmp_path / "p.h5") as several, h5py.File(tmp_path / "one.h5") as one:
         np.testing.assert_array_equal(several["af"][:], one["af"][:])
-        assert {k: v.tolist() for k, v in several["af"].attrs.items()} == {
-            k: v.tolist() for k, v in one["af"].attrs.items()
+        assert {k: np.asarray(v).tolist() for k, v in several["af"].attrs.items()} == {
+            k: np.asarray(v).tolist() for k, v in one["af"].attrs.items()
         }
     with h5py.File(tmp_path / "c.h5") as several, h5py.File(tmp_path / "c1.h5") as one:
         np.testing.assert_array_equal(several["centres"][:], one["centres"][:])

@@ -135,7 +135,7 @@ def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
 def test_a_target_that_cannot_be_written_is_a_storage_error(
     run_folder: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(StorageError, match="cannot write"):
+    with pytest.raises(StorageError, match="cannot be written: folder"):
         report.write([run_folder], tmp_path / "no" / "such" / "folder.html")
 
 

@@ -76,12 +76,29 @@ struct Array {
 /// Say which rank this is: when the HDF5 library does not come to an end with a damaged file, rank 0 says so first.
 void set_hdf5_rank(int rank);
 
+/// What a command writes into an HDF5 file, and so what it may replace there.
+///
+/// A file that exists is taken for an older result, and replaced, only if it holds nothing but `objects` that the same command
+/// wrote: their attribute `written_by` says so. Other datasets in it stay: the file is then copied, the objects are replaced
+/// or added in the copy, and the copy takes the file's name. Anything else is refused with Error(invalid_argument): an object
+/// of that name which the command did not write, a file that is not HDF5, with `format` a file of another format, and without
+/// it a file of one of floodtide's formats, such as a checkpoint.
+struct Hdf5Result {
+  std::string command;               ///< for example "floodtide partition"
+  std::vector<std::string> objects;  ///< datasets and groups, full names without the leading slash
+  /// Attribute `format` of files that hold such a result and nothing else. Empty: other datasets may lie beside it.
+  std::string format = {};
+  /// The one of `objects` that the others describe. A file without it whose other objects are there holds another result of
+  /// the command, and is refused.
+  std::string described = {};
+};
+
 inline constexpr std::size_t kChunkCacheBytes = std::size_t{64} << 20;
 
 /// An HDF5 file, open for reading or being written. Move-only; safe to use from several threads.
 ///
-/// A file being written stands beside its final name as `<path>.tmp-<pid>` until commit() has put it safely on disk and
-/// renamed it; destroyed before that, it is removed, so that no partial output is ever left.
+/// A file being written is a StagedFile until commit() has put it safely on disk and renamed it; destroyed before that, it is
+/// removed, so that no partial output is ever left.
 ///
 /// All that is written has checksums (but see DatasetOptions), and reading verifies them. Pipes and devices are refused, and so
 /// are values in other files (external links and storage, virtual datasets) unless the environment variable
@@ -94,8 +111,15 @@ class Hdf5File {
  public:
   /// Opens for reading. `chunk_cache_bytes` bounds the decompressed chunks kept for each dataset.
   [[nodiscard]] static Hdf5File open(const std::string& path, std::size_t chunk_cache_bytes = kChunkCacheBytes);
-  /// Starts a new file that commit() moves to `path`, replacing what is there.
+  /// Starts a new file that commit() moves to `path`, replacing whatever file is there.
   [[nodiscard]] static Hdf5File create(const std::string& path, std::size_t chunk_cache_bytes = kChunkCacheBytes);
+  /// Starts what commit() moves to `path`: a new file, or a copy of the one that is there with room for the result.
+  /// Throws Error(invalid_argument) if that would lose anything but an older result of the same command; commit() marks the
+  /// objects as this command's.
+  [[nodiscard]] static Hdf5File create(const std::string& path, const Hdf5Result& result,
+                                       std::size_t chunk_cache_bytes = kChunkCacheBytes);
+  /// Throws what create() would throw for an output, without making anything.
+  static void check_output(const std::string& path, const Hdf5Result& result);
 
   Hdf5File(Hdf5File&&) noexcept;
   Hdf5File& operator=(Hdf5File&&) noexcept;
@@ -190,6 +214,8 @@ class Hdf5File {
  private:
   struct Impl;
   explicit Hdf5File(std::unique_ptr<Impl> impl) noexcept;
+  /// Whether a result joins the objects of a file that exists; throws as check_output does.
+  [[nodiscard]] static bool joins_others(const std::string& path, const Hdf5Result& result);
 
   [[nodiscard]] std::size_t element_count(const std::string& dataset, std::span<const std::int64_t> shape) const;
   [[nodiscard]] DatasetInfo checked_info(const std::string& dataset, ElementType type) const;

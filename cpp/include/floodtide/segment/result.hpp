@@ -45,10 +45,13 @@ struct Result {
 
 /// Writes an HDF5 file: the labels as `dataset`, in the smallest unsigned type that holds them, with the attributes
 /// box_start, box_size, volume_shape (z, y, x) and the texts of `notes`; groups `origins` and `overlaps` with one dataset a
-/// column, and a group `counters` with one attribute each. Replaces `path` only when everything is on disk.
-/// Throws Error(io) if it cannot be written.
+/// column, and a group `counters` with one attribute each. Takes the name `path` only when everything is on disk; what a file
+/// of that name may lose is said at data::Hdf5Result. Throws Error(io) if it cannot be written.
 void write(const Result& result, const std::string& path, const std::string& dataset,
            const std::map<std::string, std::string>& notes);
+
+/// Throws what write() would throw for the output, before there is a result.
+void check_output(const std::string& path, const std::string& dataset);
 
 /// Where a volume lies in a larger one: its attribute box_start, if it has one.
 /// Throws Error(invalid_file) if that is not three integers.

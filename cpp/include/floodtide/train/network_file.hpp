@@ -23,6 +23,10 @@ inline constexpr const char* kAverageGroup = "average";
 /// another version.
 [[nodiscard]] std::string network_kind(const data::Hdf5File& file);
 
+/// What a file with a network alone may replace: another such file, and no checkpoint of a run, whose optimizer and walkers
+/// would be lost.
+[[nodiscard]] data::Hdf5Result network_result();
+
 /// Writes attributes and parameters into a file that is being created.
 void write_network(data::Hdf5File& file, const nn::Ffn& network);
 void write_network(data::Hdf5File& file, const nn::UNet& network);

@@ -117,7 +117,9 @@ TEST_F(TimelineFile, TheRecordOfAFailureNamesReasonAndWhatWasUnderWay) {
   EXPECT_NE(record.find("\"reason\": \"rank 2 \\\"sleeps\\\"\\u000a\""), std::string::npos) << record;
   EXPECT_NE(record.find("\"done\": false, \"about\": {\"step\": 12, \"bucket\": 4, \"bytes\": 99}"), std::string::npos)
       << record;
-  EXPECT_FALSE(std::filesystem::exists(path("flight.json.part")));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(std::filesystem::path(path("flight.json")).parent_path()),
+                          std::filesystem::directory_iterator()),
+            1);
 }
 
 TEST(Timeline, AFileThatCannotBeMadeIsAnError) {
