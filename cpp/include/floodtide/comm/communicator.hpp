@@ -84,6 +84,9 @@ class Communicator {
   [[nodiscard]] int size() const noexcept { return size_; }
   /// Transport and library, for reports: "threads", "mpi (MPICH Version: 5.0.2)".
   [[nodiscard]] virtual std::string description() const = 0;
+  /// What ranks of one node have in common and others have not: with `mpi`, the host's name and what the kernel has numbered
+  /// its start with, because two hosts may have one name.
+  [[nodiscard]] virtual std::string node_name() const = 0;
 
   /// Starts a message. Between two ranks, messages with one tag arrive in the order in which they were sent.
   /// Throws Error(out_of_range) for a rank or tag that does not exist.
@@ -139,8 +142,6 @@ class Communicator {
   Communicator(int rank, int size);
 
  private:
-  /// What ranks of one node have in common and others have not.
-  [[nodiscard]] virtual std::string node_name() const = 0;
   virtual std::unique_ptr<Request> start_send(int to, int tag, std::span<const std::byte> data) = 0;
   virtual std::unique_ptr<Request> start_receive(int from, int tag, std::span<std::byte> out_data) = 0;
 
