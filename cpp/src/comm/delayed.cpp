@@ -90,6 +90,7 @@ class Delayed final : public Communicator {
     return std::make_unique<Delayed>(*part, wire_);
   }
 
+  void end_host_within(double seconds) override { messages_->end_host_within(seconds); }
   void abort(int status, std::string_view reason) override { messages_->abort(status, reason); }
 
  private:

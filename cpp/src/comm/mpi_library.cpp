@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "comm/backoff.hpp"
+#include "comm/last_resort.hpp"
 #include "comm/mpi/table.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/mpi.hpp"
@@ -23,6 +24,7 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kCancelPeriod{20};
 constexpr milliseconds kGiveUp{500};
+constexpr double kAbortS = 2;  // that the library and the launcher have to end the job
 
 using Message = std::array<char, kFloodtideMpiMessageBytes>;
 
@@ -258,7 +260,10 @@ class MpiCommunicator final : public Communicator {
     return std::make_unique<MpiCommunicator>(table_, version_, max_message_bytes_, opened);
   }
 
+  void end_host_within(double seconds) override { comm::end_host_within(seconds); }
+
   void abort(int status, std::string_view reason) override {
+    end_host_within(kAbortS);
     Message message{};
     table_.abort(comm_, status, message.data());
     raise(ErrorCode::communication, "rank ", rank(), " could not end the job (", message.data(), "): ", reason);

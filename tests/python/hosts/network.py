@@ -56,19 +56,20 @@ code = answer.connect_ex((sys.argv[1], 9))
 sys.exit(None if code == errno.ECONNREFUSED else f"no way to the other host: {errno.errorcode.get(code, code)}")
 """
 
-# Takes the place of ssh: enters a host and runs a command there by a shell, with few variables. A host that was dropped
-# does not answer.
+# Takes the place of ssh: runs a command on a host by a shell, with few variables. As with ssh the command is no child
+# of this process, and its end is not heard of while the host is lost or unplugged.
 AGENT = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
 host=$1
 shift
 folder=$(dirname "$0")
+status="$folder/$host.status.$$"
 [ -e "$folder/$host.pid" ] || { echo "ssh: unknown host $host" >&2; exit 255; }
 env -i HOME="$HOME" PATH="$PATH" TMPDIR="$folder/$host.tmp" nsenter --target "$(cat "$folder/$host.pid")" \\
-  --net --uts --ipc --mount -- taskset --cpu-list "$(cat "$folder/$host.cores")" sh -c "$*"
-status=$?
-while [ -e "$folder/$host.dropped" ]; do sleep 1; done
-exit $status
+  --net --uts --ipc --mount -- taskset --cpu-list "$(cat "$folder/$host.cores")" \\
+  sh -c 'exec 3<&0; { sh -c "$1" <&3 3<&-; echo $? > "$2.part"; mv "$2.part" "$2"; } &' sh "$*" "$status"
+while [ ! -e "$status" ] || [ -e "$folder/$host.unplugged" ]; do sleep 0.1; done
+exit "$(cat "$status")"
 """
 
 
@@ -160,11 +161,15 @@ class Network:
 
     def plug(self, host: str, plugged: bool) -> None:
         """Pull a host's cable out of the switch, or put it back."""
+        mark = self._folder / f"{host}.unplugged"
+        if not plugged:
+            mark.touch()
         self._in_switch("ip", "link", "set", self._port(host), "up" if plugged else "down")
+        if plugged:
+            mark.unlink(missing_ok=True)
 
     def drop(self, host: str) -> None:
         """Lose a host: it says nothing any more and its processes are gone, as after a power failure."""
-        (self._folder / f"{host}.dropped").touch()
         self.plug(host, plugged=False)
         kill(self.processes(host))
 

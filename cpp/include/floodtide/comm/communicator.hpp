@@ -109,6 +109,10 @@ class Communicator {
   /// and later calls on every rank fail with Error(communication) naming this rank and the reason, here too.
   [[noreturn]] virtual void abort(int status, std::string_view reason) = 0;
 
+  /// Ends what the job has on this host if it is still there after `seconds`, whatever hangs: abort() reaches nobody when the
+  /// cable to the launcher's host is cut. `mpi` alone, whose abort() calls it, too. Returns at once.
+  virtual void end_host_within(double seconds);
+
   /// Whether the others can go on when a rank is lost. Only `mpi` can, with an Open MPI that was started for it.
   [[nodiscard]] virtual bool survives() const { return false; }
   /// Collective over the ranks that are not lost: whether all were fine here (null), or a communicator of those that are left,
