@@ -166,6 +166,23 @@ def test_training_by_workers_has_the_bits_of_one_rank(hosts: Network, folder: Pa
     assert checkpoints(folder / "spread") == checkpoints(folder / "alone")
 
 
+def test_throughput_is_timed_beside_its_forecast() -> None:
+    """Whether the two agree depends on what else runs here, and is looked at by hand (docs/scaling.md)."""
+    small = "--rates 100 --rounds 1 --steps 20 --depth 2 --features 8"
+    script = Path(__file__).with_name("throughput.py")
+    done = subprocess.run(
+        [sys.executable, str(script), *small.split()], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode in (0, 1), done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    rate, latency, timed, forecast, ratio = map(float, rows[2])
+    assert rate == 100
+    assert min(latency, timed, forecast) > 0
+    assert ratio == pytest.approx(forecast / timed, rel=0.01)
+    assert len(rows) == 4
+
+
 def test_doctor_counts_hosts_and_names_those_of_one_name(namesakes: Network, folder: Path) -> None:
     path = configuration(folder, "examined")
 
