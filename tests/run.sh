@@ -78,6 +78,6 @@ step "Python tests over the installed wheel, with MPICH"
 FLOODTIDE_WHEEL=$wheel python -m pytest -q --durations=15 --junitxml=build/pytest.xml
 python tests/scripts/check_skips.py build/pytest.xml
 step "communicating Python tests with Open MPI"
-PATH="$second/bin:$PATH" "$second/bin/python" -m pytest -q --durations=5 tests/python/mpi --junitxml=build/pytest-openmpi.xml
+PATH="$second/bin:$PATH" "$second/bin/python" -m pytest -q --durations=5 tests/python/mpi tests/python/hosts --junitxml=build/pytest-openmpi.xml
 python tests/scripts/check_skips.py build/pytest-openmpi.xml
 step "all tests passed"

@@ -32,6 +32,8 @@ void register_communicator(py::module_& c) {
   group.def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("size", &Communicator::size)
       .def_property_readonly("description", &Communicator::description, "Transport and library.")
+      .def_property_readonly("node_name", &Communicator::node_name,
+                             "What ranks of one host have in common, and no rank of another one.")
       .def_property_readonly(
           "traffic",
           [](const Communicator& communicator) {

@@ -13,7 +13,6 @@ import contextlib
 import json
 import operator
 import pickle
-import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -283,9 +282,7 @@ def places() -> tuple[int, int, int, int]:
 
 
 def _places(comm: Any) -> tuple[int, int, int, int]:
-    hosts = [
-        name.decode() for name in comm.allgather(socket.gethostname().encode(), "names of hosts")
-    ]
+    hosts = [name.decode() for name in comm.allgather(comm.node_name.encode(), "names of hosts")]
     here = [r for r, host in enumerate(hosts) if host == hosts[comm.rank]]
     local_rank = here.index(comm.rank)
     peers = [h for h in dict.fromkeys(hosts) if hosts.count(h) > local_rank]

@@ -208,6 +208,7 @@ def _predict_computing(alone: simulate.Calibration, ranks: int) -> float:
         compute=simulate.Compute(mean_s=alone.compute_s, samples=alone.samples),
         buckets=simulate.ffn_buckets(alone.depth, alone.features, round(alone.bucket_mib * 2**20)),
         allreduce_s=_sum_s,
+        agreement_s=_agreement_s,
         update_s=alone.step_s - alone.walkers_per_rank * alone.compute_s,  # and all that is left
         slowdown=lambda count: max(1.0, count / cores),
     )
@@ -220,6 +221,7 @@ def _predict_sleeping(setting: Setting, idle_s: float, ranks: int, mode: str) ->
         compute=simulate.Compute(mean_s=setting.sleep_s, sigma=setting.sigma),
         buckets=simulate.ffn_buckets(1, 2),
         allreduce_s=_sum_s,
+        agreement_s=_agreement_s,
         update_s=idle_s,
         backup=0.0 if mode == "synchronous" else 1 / (ranks - 1),
         late="drop" if mode == "synchronous" else mode,
@@ -228,5 +230,12 @@ def _predict_sleeping(setting: Setting, idle_s: float, ranks: int, mode: str) ->
 
 
 def _sum_s(size: int, ranks: int) -> float:
-    links = simulate.Links(network=MEMORY, ranks_per_node=ranks)
-    return simulate.allreduce_cost_s(ALGORITHM, size, ranks, links)
+    return simulate.allreduce_cost_s(ALGORITHM, size, ranks, _one_node(ranks))
+
+
+def _agreement_s(ranks: int) -> float:
+    return simulate.agreement_s(ranks, _one_node(ranks))
+
+
+def _one_node(ranks: int) -> simulate.Links:
+    return simulate.Links(network=MEMORY, ranks_per_node=ranks)

@@ -83,17 +83,17 @@ class Delayed final : public Communicator {
   }
 
   std::string description() const override { return messages_->description() + " with wire time added"; }
+  std::string node_name() const override { return node_; }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     const std::unique_ptr<Communicator> part = messages_->split(color, key);
     return std::make_unique<Delayed>(*part, wire_);
   }
 
+  void end_host_within(double seconds) override { messages_->end_host_within(seconds); }
   void abort(int status, std::string_view reason) override { messages_->abort(status, reason); }
 
  private:
-  std::string node_name() const override { return node_; }
-
   // A message and its time must be started as one, so that other threads' come between neither here nor there.
   std::unique_ptr<Request> start_send(int to, int tag, std::span<const std::byte> data) override {
     const std::lock_guard lock(sending_);

@@ -5,11 +5,13 @@
 #include <array>
 #include <chrono>
 #include <exception>
+#include <fstream>
 #include <sstream>
 #include <thread>
 #include <utility>
 
 #include "comm/backoff.hpp"
+#include "comm/last_resort.hpp"
 #include "comm/mpi/table.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/mpi.hpp"
@@ -22,6 +24,7 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kCancelPeriod{20};
 constexpr milliseconds kGiveUp{500};
+constexpr double kAbortS = 2;  // that the library and the launcher have to end the job
 
 using Message = std::array<char, kFloodtideMpiMessageBytes>;
 
@@ -31,6 +34,14 @@ std::string one_line(const std::string& text) {
   std::string line;
   for (std::string word; words >> word;) line += line.empty() ? word : " " + word;
   return line;
+}
+
+/// What the kernel has numbered the machine's start with, empty if it does not say.
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
 }
 
 void* load(const std::string& file, int flags, std::string& out_reason) {
@@ -196,6 +207,13 @@ class MpiCommunicator final : public Communicator {
 
   std::string description() const override { return str_cat("mpi (", one_line(version_), ")"); }
 
+  std::string node_name() const override {
+    std::array<char, 1024> name{};
+    Message message{};
+    check(table_.processor_name(name.data(), static_cast<int>(name.size()), message.data()), message);
+    return str_cat(name.data(), ' ', boot_id());
+  }
+
   std::unique_ptr<Communicator> split(int color, int key) override {
     FLOODTIDE_REQUIRE(color >= 0, invalid_argument, "split: color is ", color, ", expected at least 0");
     Message message{};
@@ -242,7 +260,10 @@ class MpiCommunicator final : public Communicator {
     return std::make_unique<MpiCommunicator>(table_, version_, max_message_bytes_, opened);
   }
 
+  void end_host_within(double seconds) override { comm::end_host_within(seconds); }
+
   void abort(int status, std::string_view reason) override {
+    end_host_within(kAbortS);
     Message message{};
     table_.abort(comm_, status, message.data());
     raise(ErrorCode::communication, "rank ", rank(), " could not end the job (", message.data(), "): ", reason);
@@ -278,13 +299,6 @@ class MpiCommunicator final : public Communicator {
       done += part.size();
     } while (done < data.size());
     return request;
-  }
-
-  std::string node_name() const override {
-    std::array<char, 1024> name{};
-    Message message{};
-    check(table_.processor_name(name.data(), static_cast<int>(name.size()), message.data()), message);
-    return name.data();
   }
 
   std::unique_ptr<Request> start_send(int to, int tag, std::span<const std::byte> data) override {

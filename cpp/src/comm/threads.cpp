@@ -111,6 +111,7 @@ class ThreadCommunicator final : public Communicator {
       : Communicator(rank, size), hub_(std::move(hub)), description_(description) {}
 
   std::string description() const override { return description_; }
+  std::string node_name() const override { return "this process"; }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     FLOODTIDE_REQUIRE(color >= 0, invalid_argument, "split: color is ", color, ", expected at least 0");
@@ -141,8 +142,6 @@ class ThreadCommunicator final : public Communicator {
   }
 
  private:
-  std::string node_name() const override { return "this process"; }
-
   std::unique_ptr<Request> start_send(int to, int tag, std::span<const std::byte> data) override {
     const std::lock_guard lock(hub_->job->mutex);
     hub_->job->require_alive();

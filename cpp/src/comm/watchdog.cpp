@@ -25,18 +25,22 @@ constexpr double kBeatsPerLimit = 8;
 constexpr double kLongestPeriodS = 2;
 constexpr double kLimitsS = 0.25;  // how often a rank looks whether its limit has changed
 constexpr double kRecordsS = 0.5;  // that the other ranks have to write their records
+constexpr double kEndS = 2.25;     // from the decision to end the job until it is ended by force on each host
+constexpr double kTurnS = 0.75;    // after rank 1's, the others' turn to end the job because of rank 0
 // Once this rank has left, nothing is to be done but to wait for the others, which are likely to leave now.
 constexpr double kShortestPauseS = 0.0005, kLongestPauseS = 0.05;
 
 /// The message that ends watching, cut to what travels. Empty: all ranks have left.
 using Reason = std::array<char, 1024>;
 
-/// A rank that this one watches, and the message that will say more.
+/// A rank that this one watches, the message that will say more, and the last one to it: whoever watches is watched.
 struct Peer {
   int place = 0;  // in the communicator
   RankState state;
   Beat incoming;
   std::unique_ptr<Request> request;
+  Beat outgoing;
+  std::unique_ptr<Request> sent;
 };
 
 }  // namespace
@@ -44,10 +48,10 @@ struct Peer {
 class Watchdog::Implementation {
  public:
   Implementation(Communicator& comm, const ActivityLog& log, WatchdogOptions options)
-      : comm_(comm.split(0, comm.rank())), log_(log), options_(std::move(options)), watcher_(comm_->rank() == 0 ? 1 : 0) {
+      : comm_(comm.split(0, comm.rank())), log_(log), options_(std::move(options)) {
     if (comm_->rank() == 0) {
       for (int rank = 1; rank < comm_->size(); ++rank) listen_to(rank);
-    } else if (comm_->rank() == 1) {
+    } else {
       listen_to(0);
     }
     for (int rank = 0; rank < std::min(2, comm_->size()); ++rank) {
@@ -153,10 +157,16 @@ class Watchdog::Implementation {
 
   // Nothing follows the word that this rank leaves, which nobody might receive. Rank 0 is heard of until it dismisses all.
   void tell(bool leaves) {
-    if (sent_ && !sent_->test()) return;  // the watcher has not taken the last one yet
-    outgoing_ = own(leaves);
-    sent_ = comm_->send(watcher_, kBeatTag, std::as_bytes(std::span(&outgoing_, 1)));
-    told_leaving_ = leaves;
+    bool all_told = true;
+    for (Peer& peer : peers_) {
+      if (peer.sent && !peer.sent->test()) {  // it has not taken the last one yet
+        all_told = false;
+        continue;
+      }
+      peer.outgoing = own(leaves);
+      peer.sent = comm_->send(peer.place, kBeatTag, std::as_bytes(std::span(&peer.outgoing, 1)));
+    }
+    if (all_told || comm_->rank() == 0) told_leaving_ = leaves;
   }
 
   void listen() {
@@ -176,7 +186,8 @@ class Watchdog::Implementation {
     std::vector<RankState> ranks = {{.rank = number(comm_->rank()), .known = own(leaves_), .heard_s = now}};
     for (const Peer& peer : peers_) ranks.push_back(peer.state);
     for (const Peer& peer : peers_) {
-      if (const std::string reason = silence(peer.state, now, log_.limit_s(), peer.place == 0); !reason.empty()) {
+      const double turn_s = comm_->rank() > 1 ? kTurnS : 0;
+      if (const std::string reason = silence(peer.state, now - turn_s, log_.limit_s(), peer.place == 0); !reason.empty()) {
         end(reason + who_waits(ranks, now));
         return true;
       }
@@ -199,7 +210,9 @@ class Watchdog::Implementation {
     for (std::size_t rank = 0; rank < ends_.size(); ++rank) {
       if (!ends_[rank] || !ends_[rank]->test()) continue;
       const std::string reason = end_reasons_[rank].data();
-      if (!reason.empty()) record(reason);
+      if (reason.empty()) return true;
+      comm_->end_host_within(kEndS);
+      record(reason);
       return true;
     }
     return false;
@@ -224,10 +237,13 @@ class Watchdog::Implementation {
     return true;
   }
 
+  // Force is prepared first: the records' file system may be behind the cut cable, too.
   void end(const std::string& reason) {
+    comm_->end_host_within(kEndS);
     Reason text{};
     reason.copy(text.data(), text.size() - 1);
-    const auto told = tell_all(text);
+    std::vector<std::unique_ptr<Request>> told;
+    if (comm_->rank() <= 1) told = tell_all(text);  // nobody listens to another one
     record(reason);
     const double until = now_s() + kRecordsS;
     while (now_s() < until) {
@@ -241,12 +257,9 @@ class Watchdog::Implementation {
   std::unique_ptr<Communicator> comm_;
   const ActivityLog& log_;
   WatchdogOptions options_;
-  int watcher_;
   double period_s_ = kLongestPeriodS;
   std::vector<Peer> peers_;  // whom this rank watches
-  Beat outgoing_;
   bool told_leaving_ = false;
-  std::unique_ptr<Request> sent_;
   std::array<Reason, 2> end_reasons_{};  // from ranks 0 and 1
   std::array<std::unique_ptr<Request>, 2> ends_;
   std::string warned_;  // the wait that was warned of last

@@ -97,6 +97,7 @@ def facts(config: Config) -> dict[str, Any]:
     return {
         "rank": _comm.rank(),
         "host": socket.gethostname(),
+        "node": _comm.current().node_name,
         "local_rank": _comm.places()[0],
         "thread_level": _comm.library().start() if ranks > 1 else None,
         "cores": _core.available_cores(),

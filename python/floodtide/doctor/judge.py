@@ -32,6 +32,7 @@ def findings(ranks: Ranks) -> list[Finding]:
     """All findings."""
     return [
         launcher(ranks),
+        *host_names(ranks),
         mpi4py(ranks),
         *([thread_level(ranks)] if len(ranks) > 1 else []),
         *threads(ranks),
@@ -83,6 +84,21 @@ def launcher(ranks: Ranks) -> Finding:
     return Finding(check="launcher", level=OK, text=text)
 
 
+def host_names(ranks: Ranks) -> list[Finding]:
+    """Hosts that nobody can tell apart by their names."""
+    names = [here[0]["host"] for here in _hosts(ranks)]
+    shared = sorted({name for name in names if names.count(name) > 1})
+    return [
+        Finding(
+            check="host names",
+            level=ADVICE,
+            text=f"{names.count(name)} hosts are all named {name}",
+            advice="give each host its own name: messages, locks and records of failures name hosts",
+        )
+        for name in shared
+    ]
+
+
 def mpi4py(ranks: Ranks) -> Finding:
     """Whether mpi4py, which scripts pass communicators from, loads floodtide's MPI library."""
     version, _, library = ranks[0]["mpi4py"].partition("\t")
@@ -123,7 +139,8 @@ def thread_level(ranks: Ranks) -> Finding:
 def threads(ranks: Ranks) -> list[Finding]:
     """Threads of a training against the cores that they may use, host by host."""
     found = []
-    for host, here in _hosts(ranks).items():
+    for here in _hosts(ranks):
+        host = here[0]["host"]
         wanted = sum(facts["threads"] for facts in here)
         cores = usable_cores(here)
         text = f"{host}: {count_of(wanted, 'thread')} of {count_of(len(here), 'rank')} on {count_of(cores, 'core')}"
@@ -169,7 +186,7 @@ def affinity(ranks: Ranks) -> list[Finding]:
                 "or --bind-to none, MPICH -bind-to none",
             )
         ]
-    for host, here in _hosts(ranks).items():
+    for here in _hosts(ranks):
         sets = [frozenset(facts["affinity"]) for facts in here]
         overlapping = sum(len(s) for s in sets) > len(frozenset().union(*sets))
         if overlapping and len(set(sets)) > 1:
@@ -177,7 +194,7 @@ def affinity(ranks: Ranks) -> list[Finding]:
                 Finding(
                     check="affinity",
                     level=ADVICE,
-                    text=f"{host}: cores of different ranks overlap",
+                    text=f"{here[0]['host']}: cores of different ranks overlap",
                     advice="bind each rank to cores of its own, or none to any",
                 )
             ]
@@ -297,7 +314,8 @@ def speed(ranks: Ranks) -> list[Finding]:
 def memory(ranks: Ranks) -> list[Finding]:
     """What the training needs against what is free, host by host."""
     found = []
-    for host, here in _hosts(ranks).items():
+    for here in _hosts(ranks):
+        host = here[0]["host"]
         needed = sum(facts["memory_needed_bytes"] for facts in here)
         free = [
             f["memory_available_bytes"] for f in here if f["memory_available_bytes"] is not None
@@ -373,11 +391,12 @@ def _quota(here: Ranks) -> float | None:
     return max(quotas, default=None)
 
 
-def _hosts(ranks: Ranks) -> dict[str, list[Facts]]:
+def _hosts(ranks: Ranks) -> list[list[Facts]]:
+    """The ranks of each host, in the order of the hosts' first ranks."""
     hosts: dict[str, list[Facts]] = defaultdict(list)
     for facts in ranks:
-        hosts[facts["host"]].append(facts)
-    return hosts
+        hosts[facts["node"]].append(facts)
+    return list(hosts.values())
 
 
 def _summed(found: list[Finding], all_well: str) -> list[Finding]:

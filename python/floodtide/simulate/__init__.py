@@ -7,7 +7,7 @@ that, rank by rank and step by step, from what a rank computes, waits for and se
 that the model is compared with, `scenarios` the two explanations of its loss.
 """
 
-from floodtide.simulate.allreduce import Links, MeasuredAllreduce, allreduce_cost_s
+from floodtide.simulate.allreduce import Links, MeasuredAllreduce, agreement_s, allreduce_cost_s
 from floodtide.simulate.asynchronous import simulate_asynchronous
 from floodtide.simulate.calibration import Calibration, calibrate
 from floodtide.simulate.gradient import Bucket, exposed_s, ffn_buckets
@@ -26,6 +26,7 @@ __all__ = [
     "Loading",
     "MeasuredAllreduce",
     "Network",
+    "agreement_s",
     "allreduce_cost_s",
     "calibrate",
     "exposed_s",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sum over ranks costs: latency and bytes of every algorithm's steps, or measured times.
+"""What a sum over ranks costs: latency and bytes of the agreement and of every algorithm's steps, or measured times.
 
 Sources: Thakur, Rabenseifner and Gropp (2005) for halving, doubling and counts of ranks that are no
 power of two; Patarasuk and Yuan (2009) for the ring; docs/scaling.md has the formulas.
@@ -21,6 +21,7 @@ from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.simulate.networks import MEMORY, Network
 
 BEST = "best"
+AGREEMENT_BYTES = 88  # of each of its messages, and 8 for each 64 ranks
 ADD_BYTES_PER_S = 8e9  # one core adds this many bytes a second of what arrives: an assumption
 
 
@@ -59,7 +60,7 @@ class Step:
 
 
 def allreduce_cost_s(algorithm: str, size_bytes: int, ranks: int, links: Links) -> float:
-    """Seconds to sum `size_bytes` over `ranks` ranks.
+    """Seconds to sum `size_bytes` over `ranks` ranks, once they have agreed to do it (`agreement_s`).
 
     Args:
         algorithm: A name of ALGORITHMS, or BEST: the cheapest of them.
@@ -83,6 +84,35 @@ def allreduce_cost_s(algorithm: str, size_bytes: int, ranks: int, links: Links) 
         return 0.0
     node = min(links.ranks_per_node, ranks)
     return sum(_step_s(step, links) for step in ALGORITHMS[algorithm](size_bytes, ranks, node))
+
+
+def agreement_s(ranks: int, links: Links) -> float:
+    """Seconds until `ranks` ranks know that all of them have started the same collective, after the last one has.
+
+    ceil(log2 ranks) messages one after another, in which rank r tells rank r + 1, r + 2, r + 4, ... what it knows
+    (docs/decisions/20261122-agreement.md). Beyond one node some of them leave the node in each round.
+
+    Raises:
+        InvalidArgumentError: If a number is out of range.
+    """
+    if ranks < 1 or links.ranks_per_node < 1:
+        raise InvalidArgumentError(
+            f"agreement: {ranks} ranks, {links.ranks_per_node} a node; expected at least 1"
+        )
+    size = AGREEMENT_BYTES + 8 * math.ceil(ranks / 64)
+    leaves = ranks > links.ranks_per_node
+    return sum(
+        _step_s(
+            Step(
+                count=1,
+                bytes=size,
+                added=False,
+                lanes=min(1 << round_, links.ranks_per_node) if leaves else 0,
+            ),
+            links,
+        )
+        for round_ in range((ranks - 1).bit_length())
+    )
 
 
 def _step_s(step: Step, links: Links) -> float:

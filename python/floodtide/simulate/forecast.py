@@ -18,12 +18,13 @@ from floodtide.simulate.allreduce import (
     BEST,
     Links,
     MeasuredAllreduce,
+    agreement_s,
     allreduce_cost_s,
 )
 from floodtide.simulate.asynchronous import simulate_asynchronous
 from floodtide.simulate.calibration import Calibration
 from floodtide.simulate.gradient import ffn_buckets
-from floodtide.simulate.model import Job, alone
+from floodtide.simulate.model import Job, alone, at_once
 from floodtide.simulate.networks import NETWORKS, Network
 from floodtide.simulate.scenarios import ASYNCHRONOUS, FORECAST, MEASURED, Named, Row
 from floodtide.simulate.workload import Compute, Loading
@@ -113,13 +114,14 @@ def forecast_jobs(options: Options, run: Calibration | None) -> list[Named]:
                 loading=loading,
                 buckets=buckets,
                 allreduce_s=cost_s,
+                agreement_s=agreeing_s,
                 update_s=update_s,
                 slowdown=slowdown,
                 backup=options.backup,
                 late=options.late,
             ),
         )
-        for network, cost_s in _costs(options)
+        for network, cost_s, agreeing_s in _costs(options)
     ]
 
 
@@ -295,8 +297,10 @@ def _networks(options: Options) -> list[Network]:
     return found or list(NETWORKS.values())
 
 
-def _costs(options: Options) -> list[tuple[str, Callable[[int, int], float]]]:
-    """Names of networks, and what a sum of bytes over ranks costs there."""
+def _costs(
+    options: Options,
+) -> list[tuple[str, Callable[[int, int], float], Callable[[int], float]]]:
+    """Names of networks, what a sum of bytes over ranks costs there, and the agreement before it."""
     algorithm = options.algorithm
     if options.allreduce:
         if options.networks or options.alpha_us is not None or options.gb_per_s is not None:
@@ -307,7 +311,11 @@ def _costs(options: Options) -> list[tuple[str, Callable[[int, int], float]]]:
                 f"--allreduce needs --algorithm: one of {', '.join(sorted(measured.times_s))}"
             )
         return [
-            (options.allreduce.stem, lambda size, ranks: measured.cost_s(algorithm, size, ranks))
+            (
+                options.allreduce.stem,
+                lambda size, ranks: measured.cost_s(algorithm, size, ranks),
+                at_once,  # measured together
+            )
         ]
     if algorithm not in (*ALGORITHMS, BEST):
         raise InvalidArgumentError(
@@ -315,10 +323,14 @@ def _costs(options: Options) -> list[tuple[str, Callable[[int, int], float]]]:
             f"{', '.join((*ALGORITHMS, BEST))}; measured times of others come with --allreduce"
         )
 
-    def formula(links: Links) -> Callable[[int, int], float]:
-        return lambda size, ranks: allreduce_cost_s(algorithm, size, ranks, links)
+    def costs(
+        network: Network,
+    ) -> tuple[str, Callable[[int, int], float], Callable[[int], float]]:
+        links = Links(network=network, ranks_per_node=options.ranks_per_node)
+        return (
+            network.name,
+            lambda size, ranks: allreduce_cost_s(algorithm, size, ranks, links),
+            lambda ranks: agreement_s(ranks, links),
+        )
 
-    return [
-        (network.name, formula(Links(network=network, ranks_per_node=options.ranks_per_node)))
-        for network in _networks(options)
-    ]
+    return [costs(network) for network in _networks(options)]

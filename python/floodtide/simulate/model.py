@@ -23,6 +23,11 @@ def alone(ranks: int) -> float:
     return 1.0
 
 
+def at_once(ranks: int) -> float:
+    """The agreement of ranks that need none, or whose `allreduce_s` has it: 0."""
+    return 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A training run, whatever its number of ranks.
@@ -34,6 +39,7 @@ class Job:
         buckets: Parts of the gradient, in the order in which they are ready; with backup ranks they travel together,
             when it is known whose count.
         allreduce_s: Seconds to sum so many bytes over so many ranks.
+        agreement_s: Seconds in which so many ranks agree on a sum before its values move, while earlier sums go on.
         update_s: Seconds of every rank between the last sum and its next step.
         slowdown: Factor on compute and update if so many ranks run: of ranks that share cores, for one.
         backup: Ranks in addition, as a share of those whose gradients count: a step ends with the
@@ -46,6 +52,7 @@ class Job:
     compute: Compute
     buckets: tuple[Bucket, ...]
     allreduce_s: Callable[[int, int], float]
+    agreement_s: Callable[[int], float] = at_once
     walkers_per_rank: int = 1
     loading: Loading | None = None
     update_s: float = 0.0

@@ -55,6 +55,7 @@ class Steps:
         else:  # who counts is known only when their gradients are there: nothing is sent before
             size = sum(bucket.bytes for bucket in job.buckets)
             self._costs = [job.allreduce_s(size, self.paid)]
+        self._agreement_s = job.agreement_s(self.paid)
         self._patches = (
             Patches(job.loading, self._shape, job.walkers_per_rank, draws) if job.loading else None
         )
@@ -127,16 +128,17 @@ class Steps:
     def _summed(self, start: Times, compute: Times, ended: Times) -> Times:
         """When the last bucket is summed.
 
-        A bucket starts when all ranks have it, in the backward pass of their last walker, and the one before has ended.
+        A bucket starts when all ranks have it, in the backward pass of their last walker, and agree that they have, and
+        the one before has ended.
         """
         if self.paid > self._ranks:
-            return ended + self._costs[0]
+            return ended + self._agreement_s + self._costs[0]
         summed = np.zeros(REPLICAS)
         walkers = self._job.walkers_per_rank
         for bucket, cost in zip(self._job.buckets, self._costs, strict=True):
             share = FORWARD_SHARE + (1 - FORWARD_SHARE) * bucket.ready
             ready = (start + (walkers - 1 + share) / walkers * compute).max(axis=0)
-            summed = np.maximum(summed, ready) + cost
+            summed = np.maximum(summed, ready + self._agreement_s) + cost
         return summed
 
     def _leave(self, start: Times, compute: Times, counts: Mask, kept: Kept | None) -> None:

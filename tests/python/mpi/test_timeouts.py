@@ -4,10 +4,16 @@
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
+from pathlib import Path
 
 import pytest
-from launch import Result, check, mpiexec, script
+from launch import Result, check, mpiexec, script, skip_without_mpi
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
+
+from random_kills import wait_until_gone
 
 pytestmark = pytest.mark.mpi
 
@@ -112,6 +118,39 @@ def test_raised_exception_is_told_at_once() -> None:
     result = stalled(3, 1, "raise ValueError('no more data')")
 
     assert told(result) == "rank 1: ValueError: no more data"
+
+
+@pytest.mark.parametrize("reason", ["stalled", "exception"])
+def test_job_ends_without_a_launcher_that_answers(reason: str) -> None:
+    """As when a launcher's host is lost: nobody does what MPI_Abort asks for."""
+    skip_without_mpi()
+    waits = "ft.barrier()" if reason == "stalled" else "raise ValueError('no more data')"
+    program = f"""
+        import os, signal, subprocess, sys, time
+        from pathlib import Path
+        import floodtide as ft
+        ft.init(timeout_s={TIMEOUT_S})
+        ft.barrier()
+        if ft.rank() == 1:
+            loader = subprocess.Popen(["sleep", "1000"])
+            print(loader.pid, os.getpid(), flush=True)
+            time.sleep(1000)
+        print(os.getpid(), flush=True)
+        time.sleep(0.5)
+        launcher = os.getppid()
+        while "hydra_pmi_proxy" in Path(f"/proc/{{launcher}}/comm").read_text():
+            os.kill(launcher, signal.SIGSTOP)
+            launcher = int(Path(f"/proc/{{launcher}}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(launcher, signal.SIGSTOP)
+        {waits}
+    """
+    result = script(2, program, timeout_s=60)
+
+    assert result.status != 0
+    assert result.seconds < START_S + TIMEOUT_S + MARGIN_S
+    pids = [int(pid) for pid in result.stdout.split()]
+    assert len(pids) == 3
+    assert not wait_until_gone(pids, 1.0)
 
 
 def test_ranks_that_compute_are_left_alone() -> None:

@@ -29,6 +29,7 @@ def healthy(rank: int = 0, host_name: str = "node0", **changes: Any) -> dict[str
     facts: dict[str, Any] = {
         "rank": rank,
         "host": host_name,
+        "node": host_name,
         "local_rank": rank % 2,
         "launcher": "srun",
         "library": "libmpi.so.12",
@@ -187,6 +188,14 @@ def test_directory_that_another_host_does_not_see_is_a_problem() -> None:
     found = only(ranks)
     assert (found.check, found.level) == ("shared", "problem")
     assert "is not the one on node1" in found.text
+
+
+def test_hosts_of_one_name_are_counted_apart_and_told() -> None:
+    ranks = [facts | {"host": "node"} for facts in job()]
+    assert findings(ranks, "launcher")[0].text.startswith("4 ranks on 2 hosts, ")
+    found = only(ranks)
+    assert (found.check, found.level) == ("host names", "advice")
+    assert found.text == "2 hosts are all named node"
 
 
 def test_rank_pinned_to_one_core_is_a_problem() -> None:

@@ -169,6 +169,26 @@ def test_communication_is_exposed_as_the_overlap_formula_says() -> None:
         assert found.step_s == pytest.approx(1 + expected, rel=1e-9)
 
 
+def test_agreements_delay_the_last_bucket_and_overlap_with_earlier_sums() -> None:
+    buckets = (Bucket(bytes=1, ready=0.5), Bucket(bytes=1, ready=1.0))
+    for sum_s, exposed_s in ((0.01, 0.05 + 0.01), (0.5, 1 / 3 + 2 / 3 * 0.5 + 0.05 + 2 * 0.5 - 1)):
+        found = simulate.simulate(
+            job(
+                buckets=buckets,
+                allreduce_s=lambda size, ranks, s=sum_s: s,
+                agreement_s=lambda ranks: 0.05,
+            ),
+            4,
+            steps=64,
+        )
+        assert found.comm_s == pytest.approx(exposed_s, rel=1e-9)
+
+
+def test_partial_averages_agree_before_their_sum() -> None:
+    partial = job(backup=0.25, agreement_s=lambda ranks: 0.05)
+    assert simulate.simulate(partial, 4, steps=64).comm_s == pytest.approx(0.05, rel=1e-9)
+
+
 def test_a_fast_network_leaves_only_the_last_bucket_exposed() -> None:
     whole = job(buckets=simulate.ffn_buckets(9, 32), allreduce_s=lambda size, ranks: size * 1e-8)
     cut = dataclasses.replace(whole, buckets=simulate.ffn_buckets(9, 32, 442880))

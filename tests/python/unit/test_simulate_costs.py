@@ -92,6 +92,30 @@ def test_an_adapter_is_shared_by_the_ranks_that_send_through_it() -> None:
     assert cost("ring", 16, links) == cost("ring", 16, SLOW)  # one of the four sends
 
 
+@pytest.mark.parametrize(
+    ("ranks", "rounds"), [(1, 0), (2, 1), (3, 2), (8, 3), (1000, 10), (1024, 10)]
+)
+def test_agreement_costs_a_latency_for_each_doubling_of_the_ranks(ranks: int, rounds: int) -> None:
+    size = 88 + 8 * math.ceil(ranks / 64)
+    expected = rounds * (SLOW.network.alpha_s + size * SLOW.network.beta_s_per_byte)
+    assert simulate.agreement_s(ranks, SLOW) == pytest.approx(expected, rel=ROUNDING)
+
+
+def test_agreement_within_a_node_stays_in_its_memory() -> None:
+    links = simulate.Links(network=SLOW.network, ranks_per_node=4)
+    memory = MEMORY.alpha_s + 96 * MEMORY.beta_s_per_byte
+    assert simulate.agreement_s(4, links) == pytest.approx(2 * memory, rel=ROUNDING)
+    # Ranks at distance 1, 2 and 4 of 8: one, two and four of a node's ranks send to the other node.
+    between = 3 * SLOW.network.alpha_s + (1 + 2 + 4) * 96 * SLOW.network.beta_s_per_byte
+    assert simulate.agreement_s(8, links) == pytest.approx(between, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("ranks", [0, -1])
+def test_agreement_of_no_ranks_is_an_error(ranks: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"agreement: {ranks} ranks"):
+        simulate.agreement_s(ranks, SLOW)
+
+
 @given(
     algorithm=st.sampled_from([*ALGORITHMS, "best"]),
     ranks=st.integers(1, 3000),

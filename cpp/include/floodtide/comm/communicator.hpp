@@ -84,6 +84,9 @@ class Communicator {
   [[nodiscard]] int size() const noexcept { return size_; }
   /// Transport and library, for reports: "threads", "mpi (MPICH Version: 5.0.2)".
   [[nodiscard]] virtual std::string description() const = 0;
+  /// What ranks of one node have in common and others have not: with `mpi`, the host's name and what the kernel has numbered
+  /// its start with, because two hosts may have one name.
+  [[nodiscard]] virtual std::string node_name() const = 0;
 
   /// Starts a message. Between two ranks, messages with one tag arrive in the order in which they were sent.
   /// Throws Error(out_of_range) for a rank or tag that does not exist.
@@ -105,6 +108,10 @@ class Communicator {
   /// Ends the job, from any one rank: `mpi` ends all processes with this exit status; `threads` and `self` make all waiting
   /// and later calls on every rank fail with Error(communication) naming this rank and the reason, here too.
   [[noreturn]] virtual void abort(int status, std::string_view reason) = 0;
+
+  /// Ends what the job has on this host if it is still there after `seconds`, whatever hangs: abort() reaches nobody when the
+  /// cable to the launcher's host is cut. `mpi` alone, whose abort() calls it, too. Returns at once.
+  virtual void end_host_within(double seconds);
 
   /// Whether the others can go on when a rank is lost. Only `mpi` can, with an Open MPI that was started for it.
   [[nodiscard]] virtual bool survives() const { return false; }
@@ -139,8 +146,6 @@ class Communicator {
   Communicator(int rank, int size);
 
  private:
-  /// What ranks of one node have in common and others have not.
-  [[nodiscard]] virtual std::string node_name() const = 0;
   virtual std::unique_ptr<Request> start_send(int to, int tag, std::span<const std::byte> data) = 0;
   virtual std::unique_ptr<Request> start_receive(int from, int tag, std::span<std::byte> out_data) = 0;
 

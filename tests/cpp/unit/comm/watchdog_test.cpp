@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -105,6 +106,29 @@ TEST(Watchdog, NamesTheRankInAnEarlierStep) {
     comm.receive((comm.rank() + 1) % 3, 9, std::as_writable_bytes(std::span(values)))->wait();
   });
   EXPECT_NE(reason.find("for rank 2 (waiting in allreduce of step 4)"), std::string::npos) << reason;
+}
+
+// The two ranks that may end the job for all are on the other side of a cut cable.
+TEST(Watchdog, LastRankEndsTheJobIfNobodyElseDoes) {
+  const test::Watchdog watchdog(std::chrono::seconds(60));
+  Reports reports;
+  const double start = now_s();
+  EXPECT_THROW(run_threads(3,
+                           [&](Communicator& comm) {
+                             ActivityLog log;
+                             log.set_limit(kTimeoutS);
+                             auto dog = std::make_unique<Watchdog>(comm, log, WatchdogOptions{.report = std::ref(reports)});
+                             std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it is heard of once
+                             if (comm.rank() < 2) dog.reset();
+                             while (true) {
+                               std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                               static_cast<void>(comm.send(comm.rank(), 0, {}));  // until it fails: the job is over
+                             }
+                           }),
+               Error);
+  EXPECT_LT(now_s() - start, kTimeoutS + 5);
+  ASSERT_EQ(reports.reasons.size(), 1U);
+  EXPECT_NE(reports.reasons[0].find("rank 0 has been silent for 0.4 s"), std::string::npos) << reports.reasons[0];
 }
 
 TEST(Watchdog, IsQuietWhileRanksAreBusyForLongButMeet) {
