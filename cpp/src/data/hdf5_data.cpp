@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t kLargeBytes = std::size_t{64} << 20;  // from here on the system is asked for memory first
 // From here on a dataset's size is compared with its file's. gzip reaches a ratio of 1032; the rest allows for empty chunks.
-constexpr std::int64_t kSuspiciousBytes = std::int64_t{1} << 30;
-constexpr std::int64_t kLargestRatio = 20'000;
+constexpr std::int64_t kSuspiciousBytes = std::int64_t{1} << 26;
+constexpr std::int64_t kLargestRatio = 8'000;
 
 /// The file space with the block selected, and its memory space.
 struct BlockSpaces {

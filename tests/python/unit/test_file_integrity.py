@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -356,6 +357,68 @@ def test_a_filter_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert f"{path}:raw" in message
     assert "LZF (32000)" in message
     assert "h5repack" in message
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        "parameters/seed_update/conv0_a/weights",
+        "average/seed_update/conv0_a/weights",
+        "optimizer/second_moment",
+        "walkers/position",
+        "walkers/canvas",
+    ],
+)
+def test_what_only_our_own_checksum_notices_names_the_older_checkpoint(
+    folder: Path, run: Path, capfd: pytest.CaptureFixture[str], dataset: str
+) -> None:
+    newest = run / "checkpoints" / "step-3.h5"
+    older = newest.with_name("step-2.h5")
+    shutil.copy(newest, older)
+    with h5py.File(newest, "r+") as file:
+        place = (0,) * file[dataset].ndim
+        file[dataset][place] = file[dataset][place] + 1  # h5py writes a new Fletcher-32
+    status, error = resumed(folder, run, capfd)
+    assert status == 2
+    assert "its checksum is wrong" in error
+    assert error.endswith(
+        "step-2.h5 is older and intact: move the damaged file away to resume from it\n"
+    )
+    older.write_bytes(older.read_bytes()[:-1])
+    assert resumed(folder, run, capfd)[1].endswith("no older checkpoint is intact\n")
+
+
+def test_a_checkpoint_of_another_run_brings_no_advice(
+    folder: Path, run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(checkpoint(run), run / "checkpoints" / "step-2.h5")
+    settings = document(folder, run={"dir": str(run)}, optimizer={"name": "momentum"})
+    path = run.parent / "run.toml"
+    path.write_text(tomli_w.dumps(settings))
+    assert command_line(["train", str(path)]) == 2
+    assert "which this run's optimizer does not have\n" in capfd.readouterr().err
+
+
+def test_a_group_that_contains_itself_is_refused_at_once(tmp_path: Path) -> None:
+    path = group_that_contains_itself(tmp_path)
+    started = time.process_time()
+    with pytest.raises(InvalidFileError, match="has no dataset 'labels'; its datasets are: none"):
+        ft.data.Volume(path, "labels")
+    assert time.process_time() - started < 5
+
+
+def group_that_contains_itself(folder: Path) -> Path:
+    """A file in which one wrong byte, the number of links to a group, hides a cycle from the HDF5 library."""
+    path = folder / "cycle.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        group = file.create_group("group")
+        group["itself"] = group
+        header = h5py.h5o.get_info(group.id).addr
+    content = bytearray(path.read_bytes())
+    assert content[header + 4] == 2
+    content[header + 4] = 1
+    path.write_bytes(content)
+    return path
 
 
 def test_a_locked_file_says_who_may_hold_it(tmp_path: Path) -> None:
