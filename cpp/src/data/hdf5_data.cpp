@@ -125,6 +125,7 @@ void Hdf5File::read_raw(const std::string& dataset, std::span<const std::int64_t
                         ElementType type, void* out) const {
   const Hdf5Reading reading(impl_->path, element_count(dataset, count) * size_in_bytes(type));
   const hid_t id = impl_->dataset(dataset);
+  if (!impl_->writing) require_chunks(id, start, count, impl_->checked[dataset], impl_->where(dataset));
   const BlockSpaces spaces = block_spaces(id, start, count);
   if (H5Dread(id, native_type(type), spaces.memory.id(), spaces.file.id(), H5P_DEFAULT, out) < 0) {
     raise_unreadable(impl_->where(dataset));

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -397,6 +398,69 @@ def test_a_checkpoint_of_another_run_brings_no_advice(
     path.write_text(tomli_w.dumps(settings))
     assert command_line(["train", str(path)]) == 2
     assert "which this run's optimizer does not have\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("raw", "mask", "filters"),
+    [
+        (zlib.compress(b"short"), 0, {"compression": "gzip"}),
+        (zlib.compress(bytes(2049)), 0, {"compression": "gzip"}),
+        (zlib.compress(bytes(2048))[:-5], 0, {"compression": "gzip"}),
+        (b"not compressed", 1, {"compression": "gzip"}),
+        (zlib.compress(bytes(2048)), 4, {"compression": "gzip"}),
+        (zlib.compress(b"short"), 2, {"compression": "gzip", "fletcher32": True}),
+        (bytes(2048), 0, {"fletcher32": True}),
+    ],
+)
+def test_a_chunk_of_another_size_is_refused(
+    tmp_path: Path, raw: bytes, mask: int, filters: dict[str, Any]
+) -> None:
+    # The library returned what lay behind the chunk in memory.
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        made = file.create_dataset(
+            "raw", data=np.ones((8, 8, 32), "u1"), chunks=(8, 8, 32), **filters
+        )
+        made.id.write_direct_chunk((0, 0, 0), raw, filter_mask=mask)
+    message = refusal(lambda: ft.data.Volume(path, "raw").read())
+    assert "one of its chunks" in message
+    assert f"of {len(raw)} bytes in the file, has not the size of 2048 bytes" in message
+
+
+@pytest.mark.parametrize("libver", ["earliest", "v110"])
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {},
+        {"compression": "gzip"},
+        {"compression": "gzip", "shuffle": True},
+        {"compression": "gzip", "fletcher32": True},
+        {"fletcher32": True},
+        {"shuffle": True},
+        {"scaleoffset": 0},
+    ],
+    ids=str,
+)
+def test_chunks_of_other_programs_are_read(
+    tmp_path: Path, libver: str, filters: dict[str, Any]
+) -> None:
+    path = tmp_path / "a.h5"
+    values = np.random.default_rng(1).integers(0, 60_000, (9, 10, 11)).astype(np.uint16)
+    values[4:] = 7
+    with h5py.File(
+        path, "w", libver=("earliest", libver) if libver != "earliest" else libver
+    ) as file:
+        file.create_dataset("raw", data=values, chunks=(4, 4, 4), **filters)
+        part = file.create_dataset("part", (9, 10, 11), "u2", chunks=(4, 4, 4), **filters)
+        part[8, 9, 10] = 3
+        noise = file.create_dataset("noise", (8, 8, 8), "u1", chunks=(8, 8, 8), compression="gzip")
+        noise.id.write_direct_chunk(
+            (0, 0, 0), bytes(range(256)) * 2, filter_mask=1
+        )  # not smaller compressed
+    np.testing.assert_array_equal(ft.data.Volume(path, "raw").read(), values)
+    read = ft.data.Volume(path, "part").read()
+    assert read[8, 9, 10] == read.sum() == 3
+    assert ft.data.Volume(path, "noise").read().tobytes() == bytes(range(256)) * 2
 
 
 def test_a_group_that_contains_itself_is_refused_at_once(tmp_path: Path) -> None:
