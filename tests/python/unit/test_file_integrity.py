@@ -113,9 +113,18 @@ def test_thousand_flipped_bits_in_the_values_of_a_checkpoint_are_all_refused(
     trainer.close()
 
 
-def test_flipped_bits_of_a_converted_network_are_refused_or_change_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "network",
+    [
+        nn.FFN(2, (7, 7, 7), (2, 2, 2), features=4, seed=5),
+        nn.UNet2D(classes=2, depth=2, features=16, batch_norm=True, seed=5),
+    ],
+    ids=["ffn", "unet"],
+)
+def test_flipped_bits_of_a_network_are_refused_or_change_nothing(
+    tmp_path: Path, network: nn.FFN | nn.UNet
+) -> None:
     path = tmp_path / "network.h5"
-    network = nn.FFN(2, (7, 7, 7), (2, 2, 2), features=4, seed=5)
     network.save(path)
     whole = path.read_bytes()
     generator = random.Random(14)
@@ -128,8 +137,7 @@ def test_flipped_bits_of_a_converted_network_are_refused_or_change_nothing(tmp_p
             loaded = nn.load(path)
         except InvalidFileError:
             continue
-        assert isinstance(loaded, nn.FFN)
-        assert (loaded.depth, loaded.fov, loaded.deltas) == (2, (7, 7, 7), (2, 2, 2))
+        assert repr(loaded) == repr(network)
         for name, array in network.state_dict().items():
             np.testing.assert_array_equal(loaded.state_dict()[name], array)
 
@@ -411,6 +419,7 @@ def test_a_checkpoint_of_another_run_brings_no_advice(
         (zlib.compress(b"short"), 2, {"compression": "gzip", "fletcher32": True}),
         (bytes(2048), 0, {"fletcher32": True}),
     ],
+    ids=["short", "long", "cut off", "not compressed", "mask", "no checksum", "checksum missing"],
 )
 def test_a_chunk_of_another_size_is_refused(
     tmp_path: Path, raw: bytes, mask: int, filters: dict[str, Any]
