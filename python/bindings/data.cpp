@@ -56,6 +56,12 @@ py::array read_intensities(const Volume& volume, const Vec3& start, const Vec3& 
   return to_numpy(std::move(block));
 }
 
+std::string text_attribute(const Volume& volume, const std::string& attribute) {
+  const py::gil_scoped_release unlocked;
+  const data::Hdf5File& file = volume.file();
+  return file.has_attribute(volume.dataset(), attribute) ? file.read_text_attribute(volume.dataset(), attribute) : "";
+}
+
 std::optional<Box> box_of(const std::optional<std::pair<Vec3, Vec3>>& start_and_size) {
   if (!start_and_size) return std::nullopt;
   return Box{start_and_size->first, start_and_size->second};
@@ -140,7 +146,12 @@ void register_volume(py::module_& m) {
       .def_property_readonly("chunks", [](const Volume& v) { return py::tuple(py::cast(v.chunks())); })
       .def_property_readonly("dtype", [](const Volume& v) { return std::string(name(v.type())); })
       .def("read", &read_volume, py::arg("start"), py::arg("size"))
-      .def("read_intensities", &read_intensities, py::arg("start"), py::arg("size"));
+      .def("read_intensities", &read_intensities, py::arg("start"), py::arg("size"))
+      .def("text", &text_attribute, py::arg("attribute"), "A text that the dataset carries; empty if it has none.");
+  m.def(
+      "exists", [](const std::string& file, const std::string& object) { return data::Hdf5File::open(file).exists(object); },
+      py::arg("file"), py::arg("object"), py::call_guard<py::gil_scoped_release>(),
+      "Whether an HDF5 file has a dataset or group of this name.");
   m.def("set_hdf5_rank", &data::set_hdf5_rank, py::arg("rank"),
         "Say which rank this is: when a damaged file keeps the HDF5 library from coming to an end, rank 0 says so first.");
   m.def("write_datasets", &write_datasets, py::arg("path"), py::arg("arrays"), py::arg("chunk"), py::arg("gzip"),

@@ -15,6 +15,7 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/nn/unet.hpp"
 #include "floodtide/train/flood_walkers.hpp"
+#include "floodtide/train/intact.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "floodtide/train/validation.hpp"
 
@@ -330,6 +331,8 @@ void register_train(py::module_& m) {
   m.def(
       "has_checksums", [](const std::string& path) { return train::has_checksums(data::Hdf5File::open(path)); },
       py::arg("path"), py::call_guard<py::gil_scoped_release>(), "Whether damage to a checkpoint would be noticed.");
+  m.def("require_intact", &train::require_intact, py::arg("path"), py::call_guard<py::gil_scoped_release>(),
+        "Read all of a checkpoint, of whichever run; InvalidFileError if it is damaged.");
 }
 
 }  // namespace floodtide::bindings

@@ -51,7 +51,7 @@ class Network:
         """Copy arrays into the network.
 
         Raises:
-            InvalidArgumentError: If names are missing or unknown: another network's state.
+            InvalidArgumentError: If names are missing or unknown (another network's state), or values are not finite.
             ShapeError: If an array has another shape.
         """
         own = self._named(self.core.parameters())
@@ -70,6 +70,10 @@ class Network:
             if state[name].dtype != np.float32:
                 raise InvalidArgumentError(
                     f"load_state_dict: {name} is {state[name].dtype}, expected float32"
+                )
+            if not np.isfinite(state[name]).all():
+                raise InvalidArgumentError(
+                    f"load_state_dict: {name} has values that are not finite"
                 )
         for name, array in own.items():
             array[...] = state[name]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one place where Python reads files: every failure becomes one line that names the file and what was expected.
 
-The libraries behind raise nearly anything for a damaged file (h5py alone OSError, RuntimeError, KeyError, ValueError,
-TypeError); none of them says which file it was. Sizes are checked before anything is read.
+The libraries behind raise nearly anything for a damaged file; none of them says which file it was. Sizes are checked
+before anything is read. HDF5 files are read by the core alone, which verifies checksums and limits the time.
 """
 
 from __future__ import annotations
@@ -234,34 +234,3 @@ def _array(content: bytes) -> NDArray[Any]:
     stream.seek(0)
     array: NDArray[Any] = np.load(stream, allow_pickle=False)
     return array
-
-
-@contextlib.contextmanager
-def hdf5_file(path: str | os.PathLike[str], expected: str) -> Iterator[Any]:
-    """An HDF5 file opened by h5py for reading; failures of the block count as the file's.
-
-    Raises:
-        InvalidFileError: If it is missing, no regular file, or cannot be read.
-    """
-    import h5py
-
-    with reading(path, expected):
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise InvalidFileError(f"{os.fspath(path)}: is no regular file; expected {expected}")
-        with h5py.File(path, "r") as file:
-            yield file
-
-
-def text_attribute(holder: Any, name: str) -> str:
-    """A text attribute of an HDF5 object; empty if there is none.
-
-    Raises:
-        ValueError: If it is no text in UTF-8.
-    """
-    value = holder.attrs.get(name, "")
-    if isinstance(value, bytes):
-        value = value.decode("utf-8")
-    if not isinstance(value, str):
-        raise ValueError(f"attribute {name} is no text")
-    value.encode("utf-8")  # h5py hides bytes that are no UTF-8 in surrogates
-    return value

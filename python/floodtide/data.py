@@ -160,6 +160,14 @@ class Volume:
         voxels: NDArray[np.float32] = self._volume.read_intensities(*box)
         return voxels
 
+    def text(self, attribute: str) -> str:
+        """A text that the dataset carries as an attribute; empty if it has none.
+
+        Raises:
+            InvalidFileError: If the attribute is no text, or damaged.
+        """
+        return str(self._volume.text(attribute))
+
     def __repr__(self) -> str:
         return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from floodtide import _notes, _reading
+from floodtide import _core, _notes, _reading
 from floodtide import config as configuration
 from floodtide._events import EventFile
 from floodtide._files import SUFFIX, replace_text
@@ -138,10 +138,14 @@ class RunDirectory:
 
     def advice(self, checkpoint: str) -> str:
         """What to do if `checkpoint`, the newest one, could not be loaded: if the file is damaged, which one to use."""
-        older = [path for path in self.checkpoints() if str(path) != checkpoint]
-        if not self._writer or not older or _readable(Path(checkpoint)):
+        if not self._writer or _intact(Path(checkpoint)):
             return ""
-        return f"; {older[-1].name} is older: move the damaged file away to resume from it"
+        older = [path for path in self.checkpoints() if str(path) != checkpoint]
+        whole = next(filter(_intact, reversed(older)), None)
+        if whole is None:
+            return "; no older checkpoint is intact" if older else ""
+        moved = "the damaged file" if whole == older[-1] else "all newer files"
+        return f"; {whole.name} is older and intact: move {moved} away to resume from it"
 
     def prune(self, keep: int, inputs: Sequence[str] = ()) -> None:
         """Remove all but the newest `keep` checkpoints (at least one stays).
@@ -352,20 +356,11 @@ def replace_negative_times(records: Sequence[dict[str, Any]], path: Path) -> Non
             before_s = time_s
 
 
-def _readable(path: Path) -> bool:
-    """Whether every dataset and attribute of an HDF5 file can be read."""
-    import h5py
-
-    def read(_: str, item: Any) -> None:
-        dict(item.attrs)
-        if isinstance(item, h5py.Dataset):
-            item[()]
-
+def _intact(path: Path) -> bool:
+    """Whether all of a checkpoint can be read, and its checksums are right."""
     try:
-        with _reading.hdf5_file(path, "a checkpoint") as file:
-            read("/", file)
-            file.visititems(read)
-    except InvalidFileError:
+        _core.require_intact(os.fspath(path))
+    except (InvalidFileError, StorageError):
         return False
     return True
 

@@ -66,6 +66,13 @@ def scores(_: Path, printed: str) -> Any:
     return rows
 
 
+def scores_and_picture(folder: Path, printed: str) -> Any:
+    """The same, and a checksum of the picture."""
+    import hashlib
+
+    return [scores(folder, printed), hashlib.sha256((folder / "out.png").read_bytes()).hexdigest()]
+
+
 def lines(_: Path, printed: str) -> Any:
     """What is printed."""
     return printed
@@ -129,10 +136,32 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
+    "partition-foreign": Command(
+        "partition foreign.h5:volumes/labels out.h5:af --lom-radius 3,3,3 --min-size 10 --json",
+        hdf5_outcome(),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "evaluate-foreign": Command(
+        "evaluate segmentation.h5:segmentation foreign.h5:volumes/chunked --json", scores
+    ),
+    "segment-foreign": Command(
+        "segment segment.toml --out out.h5:segmentation --json "
+        "--set data.volumes.0.image=foreign.h5:volumes/raw",
+        hdf5_outcome("origins/walltime_s", "counters"),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "predict-foreign": Command(
+        "predict affinities_run foreign.h5:volumes/raw out.h5:affinities --box 2:8,0:16,0:16",
+        hdf5_outcome(),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
     "evaluate": Command("evaluate segmentation.h5:segmentation volume.h5:labels --json", scores),
     "evaluate-picture": Command(
         "evaluate segmentation.h5:segmentation volume.h5:labels --picture out.png --json",
-        scores,
+        scores_and_picture,
         outputs=("out.png",),
         whole=("out.png",),
     ),

@@ -81,7 +81,7 @@ def flip_bit(content: bytes, random: Random) -> tuple[bytes, str]:
 def damage_bytes(content: bytes, random: Random) -> tuple[bytes, str]:
     """Some damage to a file's bytes, and its description."""
     size = len(content)
-    what = random.randrange(12)
+    what = random.randrange(13)
     if size < 2 or what < 3:
         return flip_bit(content, random)
     first = random.randrange(size)
@@ -112,6 +112,14 @@ def damage_bytes(content: bytes, random: Random) -> tuple[bytes, str]:
         piece = (value % (1 << 8 * width)).to_bytes(width, "little")
         first = random.randrange(max(size // width, 1)) * width
         return content[:first] + piece + content[first + width :], f"{piece.hex()} at byte {first}"
+    if what == 11:  # two sections change places
+        other = random.randrange(size)
+        first, other = min(first, other), max(first, other)
+        length = min(length, other - first, size - other)
+        swapped = bytearray(content)
+        swapped[first : first + length] = content[other : other + length]
+        swapped[other : other + length] = content[first : first + length]
+        return bytes(swapped), f"{length} bytes at {first} and at {other} swapped"
     changed, text = content, []
     for _ in range(random.randrange(2, 20)):
         changed, one = flip_bit(changed, random)

@@ -7,6 +7,7 @@ Every function writes a valid HDF5 file that is not what its reader expects.
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -287,6 +288,63 @@ def _stored_otherwise(file: h5py.File, name: str, random: Random) -> str:
     return f"is stored otherwise: {how}"
 
 
+def _parent_is_a_dataset(file: h5py.File, name: str, random: Random) -> str:
+    parent = name.rpartition("/")[0] or name
+    del file[parent]
+    file[parent] = np.arange(3)
+    return f"is gone: {parent} is a dataset"
+
+
+def _cycle(file: h5py.File, name: str, random: Random) -> str:
+    parent = name.rpartition("/")[0] or "/"
+    del file[name]
+    if random.random() < 0.5:
+        file[name] = file[parent]
+        return f"is the group {parent} that holds it"
+    file[f"{name}_2"] = h5py.SoftLink(f"/{name}")
+    file[name] = h5py.SoftLink(f"/{name}_2")
+    return "is a soft link in a circle"
+
+
+def _named_type(file: h5py.File, name: str, random: Random) -> str:
+    del file[name]
+    file[name] = np.dtype("f4")
+    return "is a type"
+
+
+def _companions(file: h5py.File, name: str, random: Random) -> str:
+    for number in range(random.choice((1, 300))):
+        file[f"{name}x{number}"] = np.float32(1)
+    return "has further datasets beside it"
+
+
+def _deep(file: h5py.File, name: str, random: Random) -> str:
+    file.move(name, "/".join(["deep"] * 300) + "/moved")
+    file[name] = h5py.SoftLink("/" + "/".join(["deep"] * 300) + "/moved")
+    return "lies 300 groups deep"
+
+
+def _filled(file: h5py.File, name: str, random: Random) -> str:
+    old = file[name]
+    if not old.ndim:
+        return _missing(file, name, random)
+    chunks = tuple(max(min(n, 16), 1) for n in old.shape)
+    fill = random.choice((0, 1, 100))
+    _replace(file, name, shape=old.shape, dtype=old.dtype, chunks=chunks, fillvalue=fill)
+    return f"was never written, fill value {fill}"
+
+
+def _skipped_filter(file: h5py.File, name: str, random: Random) -> str:
+    """Chunks that say of themselves that they are not compressed, or that are shorter than they should be."""
+    values = np.atleast_1d(file[name][()])
+    chunks = tuple(max(min(n, 16), 1) for n in values.shape)
+    how = {"compression": "gzip", "fletcher32": random.random() < 0.5}
+    made = _replace(file, name, shape=values.shape, dtype=values.dtype, chunks=chunks, **how)
+    raw = random.choice((zlib.compress(b"short"), zlib.compress(bytes(1 << 22)), b"short"))
+    made.id.write_direct_chunk((0,) * values.ndim, raw, filter_mask=random.randrange(4))
+    return "has a chunk of another size"
+
+
 # Each with whether another result than before can be right.
 _DATASETS: tuple[tuple[Callable[[h5py.File, str, Random], str], bool], ...] = (
     (_missing, False),
@@ -307,6 +365,13 @@ _DATASETS: tuple[tuple[Callable[[h5py.File, str, Random], str], bool], ...] = (
     (_virtual, False),
     (_unknown_filter, False),
     (_damaged_chunk, False),
+    (_parent_is_a_dataset, False),
+    (_cycle, False),
+    (_named_type, False),
+    (_companions, False),
+    (_deep, False),
+    (_filled, True),
+    (_skipped_filter, False),
     (_renamed, False),
     (_stored_otherwise, False),
 )

@@ -70,6 +70,13 @@ _VOLUMES = (
         covered=True,
     ),
 )
+_FOREIGN = (
+    Source(
+        "foreign.h5",
+        ("partition-foreign", "evaluate-foreign", "segment-foreign", "predict-foreign"),
+        "hdf5",
+    ),
+)
 _PARTITIONS = (Source("partitions.h5", ("coordinates", "train"), "hdf5", covered=True),)
 _COORDINATES = (Source("coordinates.h5", ("train-coordinates",), "hdf5", covered=True),)
 _SLICES = (Source("slices.h5", ("train-slices", "predict"), "hdf5"),)
@@ -116,6 +123,8 @@ _SIMULATE = (
 KINDS = {
     "volume": Kind(_file_case(_VOLUMES, "bytes"), 1, "bytes of image and label volumes"),
     "volume-structure": Kind(_file_case(_VOLUMES, "structure"), 1, "their datasets"),
+    "foreign": Kind(_file_case(_FOREIGN, "bytes"), 1, "bytes of volumes of other programs"),
+    "foreign-structure": Kind(_file_case(_FOREIGN, "structure"), 0.5, "their datasets"),
     "partitions": Kind(_file_case(_PARTITIONS, "bytes"), 0.5, "bytes of partitions"),
     "partitions-structure": Kind(_file_case(_PARTITIONS, "structure"), 0.5, "their datasets"),
     "coordinates": Kind(_file_case(_COORDINATES, "bytes"), 0.5, "bytes of coordinates"),
@@ -136,7 +145,7 @@ KINDS = {
     "configuration-values": Kind(
         configuration_kind.make_values, 2, "their keys, by type and by number"
     ),
-    "numbers": Kind(number_kind.make, 2, "every number on a command line"),
+    "numbers": Kind(number_kind.make, 3, "every number on a command line"),
     "names": Kind(name_kind.make, 0.3, "hostile names of files and run directories"),
 }
 
@@ -144,6 +153,15 @@ READ_BY_CORE = tuple(
     name
     for name in KINDS
     if name.split("-")[0]
-    in ("volume", "partitions", "coordinates", "slices", "checkpoint", "tensorflow", "results")
+    in (
+        "volume",
+        "foreign",
+        "partitions",
+        "coordinates",
+        "slices",
+        "checkpoint",
+        "tensorflow",
+        "results",
+    )
 )
 """Kinds of files that the C++ core reads: readers.cpp takes them."""

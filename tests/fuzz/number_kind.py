@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import click
 
@@ -34,24 +36,47 @@ _LINES = {
     "bench step": "bench step --threads 1 --seconds 0 --depth 2 --features 4",
     "bench forward": "bench forward --threads 1 --seconds 0 --depth 2 --features 4",
     "bench unet": "bench unet --threads 1 --seconds 0 --size 16 --depth 2 --batch 1",
+    "bench allreduce": "bench allreduce --elements 10 --seconds 0",
+    "bench scaling": "bench scaling --ranks 2 --seconds 0",
+    "bench forecast": "bench forecast --ranks 2 --steps 10 --rounds 1",
+    "bench train": "bench train --ranks 1 --steps 2",
+    "bench overlap": "bench overlap --ranks 2 --steps 2",
+    "bench stragglers": "bench stragglers --ranks 2 --steps 2",
+    "bench stalls": "bench stalls --ranks 1 --rounds 1",
+    "demo": "demo --out out --steps 1",
+}
+# Commands that take minutes or start ranks: only with what none of their numbers can be.
+_LONG = {"bench scaling", "bench forecast", "bench train", "bench overlap", "bench stragglers"} | {
+    "bench stalls",
+    "demo",
+}
+_NO_NUMBERS = ("-1", "nan", "-inf", "1e400", "", " ", "x", "0x10", "--", "9" * 400, "9" * 5000)
+# Commands that take numbers as settings.
+_SETTINGS = {
+    "train train.toml --set run.dir=out --set run.stop_after_s=1.0": "train.toml",
+    "train slices.toml --set run.dir=out --set run.stop_after_s=1.0": "slices.toml",
+    "train affinities.toml --set run.dir=out --set run.stop_after_s=1.0": "affinities.toml",
+    "segment segment.toml --out out.h5:ids": "segment.toml",
+    "doctor train.toml --dir out": "train.toml",
+    "job slurm train.toml --nodes 2 --time 01:00:00 --out out.job": "train.toml",
 }
 _LINES_OF_RUN = "simulate run --ranks 1,2 --steps 20"
 # Texts that hold numbers: z,y,x; a list; a box; a time.
 _VECTORS = {"shape", "margin", "lom_radius", "fov", "deltas", "context", "thresholds", "losses"}
 _BOXES = {"box"}
 _TIMES = {"time"}
-# A larger number asks for more work, and rightly gets it.
-_WORK = {("bench", "seconds"), ("simulate", "steps")}
+# A larger number than this asks for more work, and rightly gets it.
+_WORK = {("bench", "seconds"): 0.2, ("simulate", "steps"): 100.0}
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number on a command line: the command, the option's spelling, and its form."""
+    """A number on a command line: the command, the option's spelling, its form, and the largest one that is tried."""
 
     command: str
     option: str
     form: str
-    work: bool
+    most: float
 
 
 @cache
@@ -73,8 +98,8 @@ def _numbers() -> Iterator[Number]:
         for parameter in command.params:
             form = _form(parameter)
             if form and isinstance(parameter, click.Option):
-                work = (name.split()[0], parameter.name) in _WORK
-                yield Number(name, parameter.opts[0], form, work)
+                most = _WORK.get((name.split()[0], str(parameter.name)), math.inf)
+                yield Number(name, parameter.opts[0], form, most)
 
 
 def _form(parameter: click.Parameter) -> str:
@@ -90,10 +115,14 @@ def _form(parameter: click.Parameter) -> str:
     return "vector" if kind == "Numbers" else ""
 
 
-def make(_: Path, random: Random) -> Case:
-    """Append an option with an odd number to a valid command line."""
+def make(folder: Path, random: Random) -> Case:
+    """Append an option with an odd number to a valid command line, or a setting with one."""
+    if random.random() < 0.25:
+        return _setting(folder, random)
     number = random.choice(numbers())
-    if number.form == "number":
+    if number.command in _LONG:
+        value = random.choice(_NO_NUMBERS)
+    elif number.form == "number":
         value = random.choice(ODD_NUMBERS)
     elif number.form == "vector":
         value = ",".join(_one(random) for _ in range(random.choice((3, 3, 3, 1, 2, 4, 100))))
@@ -101,7 +130,7 @@ def make(_: Path, random: Random) -> Case:
         value = ",".join(f"{_one(random)}:{_one(random)}" for _ in range(random.choice((3, 3, 2))))
     else:
         value = ":".join(_one(random) for _ in range(random.choice((1, 2, 3, 4))))
-    if number.work and _is_large(value):
+    if _is_larger(value, number.most):
         value = "-1"
     line = _LINES[number.command]
     if number.command == "simulate" and random.random() < 0.3:
@@ -111,12 +140,34 @@ def make(_: Path, random: Random) -> Case:
     return Case(command, text, strict=False, outcome_of="", arguments=(f"{number.option}={value}",))
 
 
+def _setting(folder: Path, random: Random) -> Case:
+    """A key of a configuration that is a number, set to an odd one on the command line."""
+    from floodtide import config
+
+    line, file = random.choice(sorted(_SETTINGS.items()))
+    keys = list(_number_keys(config.to_dict(config.load(folder / file)), ""))
+    words = ("--set", f"{random.choice(keys)}={random.choice(ODD_NUMBERS)}")
+    problem = "problem" if line.startswith("doctor") else ""
+    command = Command(line, nothing, outputs=("out",), problem=problem)
+    return Case(command, f"--set {words[1][:80]!r}", strict=False, outcome_of="", arguments=words)
+
+
+def _number_keys(node: Any, path: str) -> Iterator[str]:
+    items = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, value in items:
+        name = f"{path}.{key}" if path else str(key)
+        if isinstance(value, (dict, list)):
+            yield from _number_keys(value, name)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield name
+
+
 def _one(random: Random) -> str:
     return random.choice(("1", "3", "8", *ODD_NUMBERS))
 
 
-def _is_large(value: str) -> bool:
+def _is_larger(value: str, most: float) -> bool:
     try:
-        return 100 < float(value) < 1e300
+        return most < float(value) < 1e300
     except ValueError:
         return False

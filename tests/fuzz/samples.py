@@ -101,6 +101,7 @@ def make(folder: Path) -> None:
     """Write all samples into a folder."""
     os.chdir(folder)
     _volumes()
+    _foreign()
     _slices()
     for name, text in (
         ("train.toml", TRAIN),
@@ -140,6 +141,23 @@ def _volumes() -> None:
     labels = (1 + (y + z // 3 > 12) + 2 * (x > 11)).astype(np.int32)
     raw = np.random.default_rng(0).integers(0, 255, SHAPE)  # noise has seeds everywhere
     data.write_volume("volume.h5", {"raw": raw.astype(np.uint8), "labels": labels})
+
+
+def _foreign() -> None:
+    """The volumes as other programs write them: HDF5's oldest format, which has no checksums."""
+    with h5py.File("volume.h5") as ours, h5py.File("foreign.h5", "w", libver="earliest") as file:
+        file.attrs["program"] = "another one"
+        group = file.create_group("volumes")
+        group.create_dataset(
+            "raw", data=ours["raw"], chunks=(8, 8, 8), compression="gzip", shuffle=True
+        )
+        group.create_dataset("labels", data=ours["labels"])
+        group["labels"].attrs["resolution"] = [40.0, 4.0, 4.0]
+        group["labels"].attrs["text"] = "of variable length"
+        chunked = group.create_dataset(
+            "chunked", data=ours["labels"], chunks=(8, 8, 8), maxshape=(None,) * 3
+        )
+        chunked.attrs.create("offset", [0, 0, 0])
 
 
 def _slices() -> None:

@@ -1,12 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fuzzer's own verdicts."""
+"""Five hundred trials of the fuzzer, and its own verdicts."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 RUN = Path(__file__).with_name("run.py")
+TRIALS, SEED, PARTS = 500, 500, 2
+
+
+@pytest.mark.slow
+def test_five_hundred_trials_pass(tmp_path: Path) -> None:
+    """Limits are times of the processor: a busy machine changes no verdict."""
+    words = [sys.executable, str(RUN), "--trials", str(TRIALS), "--seed", str(SEED)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "OMP_NUM_THREADS": "1",
+    }
+    parts = [
+        subprocess.Popen(
+            [*words, "--part", f"{number}/{PARTS}", "--temporary", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        )
+        for number in range(PARTS)
+    ]
+    printed = [part.communicate()[0] for part in parts]
+    assert [part.returncode for part in parts] == [0] * PARTS, "\n".join(printed)
+    trials = [int(text.splitlines()[-1].split()[0]) for text in printed]
+    assert sum(trials) == TRIALS
 
 
 def test_a_failure_fails_the_run(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
 THIRD_PARTY: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"omp\.h", ("cpp/src/base/",)),
     (r"mpi\.h", ("cpp/src/comm/mpi/",)),
-    (r"(hdf5|hdf5_hl|H5\w+)\.h", ("cpp/src/data/",)),
+    (r"(hdf5|hdf5_hl|H5\w+|zlib)\.h", ("cpp/src/data/",)),
     (r"(Eigen|unsupported/Eigen)/.*", ("cpp/src/kernels/",)),
     (r"(oneapi/dnnl/.*|dnnl.*)", ("cpp/src/kernels/",)),
     (r"(imm|x86|[a-z]mm)intrin\.h", ("cpp/src/kernels/", "cpp/src/comm/reduce/")),

@@ -3,8 +3,14 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <exception>
+#include <latch>
 #include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #include "floodtide/base/error.hpp"
 
@@ -32,10 +38,29 @@ class HappensBefore {
 #endif
 };
 
+/// Starts so many threads at once, and an eighth more, and ends them. libgomp ends the process where the system refuses one.
+void require_threads(int count) {
+  const int tried = count + count / 8;
+  std::latch all_started(1);
+  std::vector<std::jthread> threads;
+  threads.reserve(static_cast<std::size_t>(count));
+  std::string refusal;
+  try {
+    while (std::ssize(threads) < tried) threads.emplace_back([&] { all_started.wait(); });
+  } catch (const std::system_error& error) {
+    refusal = error.code().message();
+  }
+  all_started.count_down();
+  FLOODTIDE_REQUIRE(refusal.empty(), unsupported, "threads: ", count, " given, the system refuses more than ",
+                    std::min<std::int64_t>(count, std::ssize(threads)), " (", refusal, "); expected at most as many as the ",
+                    available_cores(), " cores");
+}
+
 }  // namespace
 
 void set_num_threads(int count) {
   FLOODTIDE_REQUIRE(count >= 1, invalid_argument, "threads: ", count, " given, expected at least 1");
+  if (count > num_threads()) require_threads(count);
   omp_set_num_threads(count);
 }
 

@@ -52,6 +52,8 @@ Peak::Peak(Isa level) : loop_(&loop_of(level)), threads_(num_threads()), rounds_
       least_s = std::min(least_s, now_s() - start_s);
     }
   }
+  // Threads that take turns on a core share its rounds: a sample takes as long with any number of them.
+  if (threads_ > available_cores()) rounds_ = std::max<std::int64_t>(1, rounds_ * available_cores() / threads_);
 }
 
 void Peak::sample() {

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "data/hdf5_impl.hpp"
@@ -14,9 +15,15 @@
 namespace floodtide::data {
 namespace {
 
+constexpr std::int64_t kMostLinks = 10'000;  // that are looked at
+constexpr std::int64_t kDeepestLink = 100;   // groups within groups
+constexpr std::size_t kLongestList = 500;    // letters of a list of names in a message
+
 struct Names {
   hid_t links;  ///< how they are followed
-  std::vector<std::string> found;
+  std::vector<std::string> found{};
+  std::int64_t links_seen = 0;
+  bool endless = false;
 };
 
 herr_t add_name(hid_t, const char* link, const H5L_info_t*, void* names) {
@@ -26,9 +33,26 @@ herr_t add_name(hid_t, const char* link, const H5L_info_t*, void* names) {
 
 herr_t add_dataset(hid_t group, const char* link, const H5L_info_t*, void* names) {
   auto& known = *static_cast<Names*>(names);
+  // In a damaged file a group may contain itself, and the library then comes to no end.
+  const std::string_view path(link);
+  known.endless = ++known.links_seen > kMostLinks || std::ranges::count(path, '/') > kDeepestLink;
+  if (known.endless) return -1;
   const ObjectHandle object(H5Oopen(group, link, known.links));
   if (object.valid() && H5Iget_type(object.id()) == H5I_DATASET) known.found.emplace_back(link);
   return 0;
+}
+
+/// Full names of all datasets, as far as they can be found.
+herr_t find_datasets(hid_t file, Names& names) { return H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &add_dataset, &names); }
+
+/// The first few names, for messages.
+std::string shown(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    if (text.size() > kLongestList) return text + ", ...";
+    text += (text.empty() ? "" : ", ") + name;
+  }
+  return text.empty() ? "none" : text;
 }
 
 }  // namespace
@@ -83,12 +107,10 @@ hid_t Hdf5File::Impl::dataset(const std::string& name) const {
   const auto known = datasets.find(name);
   if (known != datasets.end()) return known->second.id();
   if (!exists(name)) {
-    Names names{links.id(), {}};
-    H5Lvisit(file.id(), H5_INDEX_NAME, H5_ITER_INC, &add_dataset, &names);
+    Names names{.links = links.id()};
+    find_datasets(file.id(), names);
     refused_file.clear();
-    std::string text;
-    for (const std::string& found : names.found) text += (text.empty() ? "" : ", ") + found;
-    raise(ErrorCode::invalid_file, path, ": has no dataset '", name, "'; its datasets are: ", text.empty() ? "none" : text);
+    raise(ErrorCode::invalid_file, path, ": has no dataset '", name, "'; its datasets are: ", shown(names.found));
   }
   DatasetHandle handle(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT));
   if (!handle.valid()) raise_unreadable(where(name));
@@ -157,7 +179,7 @@ std::vector<std::string> Hdf5File::list(const std::string& group) const {
   impl_->require_object(group);
   const GroupHandle handle(H5Gopen2(impl_->file.id(), group.c_str(), H5P_DEFAULT));
   if (!handle.valid()) raise(ErrorCode::invalid_file, impl_->where(group), ": is not a group");
-  Names names{impl_->links.id(), {}};
+  Names names{.links = impl_->links.id()};
   if (H5Literate(handle.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, &add_name, &names) < 0) {
     raise_unreadable(impl_->where(group));
   }
@@ -167,8 +189,11 @@ std::vector<std::string> Hdf5File::list(const std::string& group) const {
 
 std::vector<std::string> Hdf5File::datasets() const {
   const Hdf5Reading reading(impl_->path);
-  Names names{impl_->links.id(), {}};
-  if (H5Lvisit(impl_->file.id(), H5_INDEX_NAME, H5_ITER_INC, &add_dataset, &names) < 0) raise_unreadable(impl_->path);
+  Names names{.links = impl_->links.id()};
+  const herr_t status = find_datasets(impl_->file.id(), names);
+  FLOODTIDE_REQUIRE(!names.endless, invalid_file, impl_->path, ": has more than ", kMostLinks, " groups and datasets, or ",
+                    kDeepestLink, " levels: it is damaged, or a group contains itself");
+  if (status < 0) raise_unreadable(impl_->path);
   impl_->refused_file.clear();
   std::sort(names.found.begin(), names.found.end());
   return std::move(names.found);

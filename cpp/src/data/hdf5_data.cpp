@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t kLargeBytes = std::size_t{64} << 20;  // from here on the system is asked for memory first
 // From here on a dataset's size is compared with its file's. gzip reaches a ratio of 1032; the rest allows for empty chunks.
-constexpr std::int64_t kSuspiciousBytes = std::int64_t{1} << 30;
-constexpr std::int64_t kLargestRatio = 20'000;
+constexpr std::int64_t kSuspiciousBytes = std::int64_t{1} << 26;
+constexpr std::int64_t kLargestRatio = 8'000;
 
 /// The file space with the block selected, and its memory space.
 struct BlockSpaces {
@@ -125,6 +125,7 @@ void Hdf5File::read_raw(const std::string& dataset, std::span<const std::int64_t
                         ElementType type, void* out) const {
   const Hdf5Reading reading(impl_->path, element_count(dataset, count) * size_in_bytes(type));
   const hid_t id = impl_->dataset(dataset);
+  if (!impl_->writing) require_chunks(id, start, count, impl_->checked[dataset], impl_->where(dataset));
   const BlockSpaces spaces = block_spaces(id, start, count);
   if (H5Dread(id, native_type(type), spaces.memory.id(), spaces.file.id(), H5P_DEFAULT, out) < 0) {
     raise_unreadable(impl_->where(dataset));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/hdf5_chunks.hpp"
 #include "data/hdf5_handle.hpp"
 #include "data/hdf5_limit.hpp"
 #include "data/hdf5_trust.hpp"
@@ -37,6 +38,7 @@ struct Hdf5File::Impl {
   FileHandle file;
   /// Datasets stay open once used: closing one drops its chunk cache.
   mutable std::map<std::string, DatasetHandle> datasets;
+  mutable std::map<std::string, CheckedChunks> checked;  ///< of each dataset that is read
 
   [[nodiscard]] std::string where(const std::string& object) const { return path + ":" + object; }
   [[nodiscard]] hid_t dataset(const std::string& name) const;

@@ -17,7 +17,6 @@
 namespace floodtide::data {
 namespace {
 
-constexpr double kLimitS = 10;                 // of a call that reads no values; opening a file takes less than a millisecond
 constexpr double kSlowestBytesPerS = 1 << 20;  // gzip alone is 100 times as fast
 constexpr std::chrono::milliseconds kPeriod{500};
 constexpr double kAfterRank0S = 3;  // all ranks may read the same file: one line from the whole job
@@ -43,7 +42,7 @@ class Watch {
   }
 
   /// False if a call is being watched already.
-  bool begin(const std::string& path, std::uint64_t bytes) {
+  bool begin(const std::string& path, std::uint64_t bytes, double limit_s) {
     const std::lock_guard lock(mutex_);
     if (path_ != nullptr) return false;
     if (process_ != ::getpid()) {  // the first call, or a child of fork(), which has no threads
@@ -51,7 +50,8 @@ class Watch {
       std::thread([this] { run(); }).detach();
     }
     ::pthread_getcpuclockid(::pthread_self(), &clock_);
-    end_s_ = seconds_of(clock_) + kLimitS + (rank() == 0 ? 0 : kAfterRank0S) + static_cast<double>(bytes) / kSlowestBytesPerS;
+    limit_s_ = limit_s + static_cast<double>(bytes) / kSlowestBytesPerS;
+    end_s_ = seconds_of(clock_) + limit_s_ + (rank() == 0 ? 0 : kAfterRank0S);
     path_ = &path;
     return true;
   }
@@ -73,7 +73,7 @@ class Watch {
   }
 
   [[noreturn]] void give_up() {
-    const std::string line = str_cat(*path_, ": is damaged: the HDF5 library does not come to an end with it (", kLimitS,
+    const std::string line = str_cat(*path_, ": is damaged: the HDF5 library does not come to an end with it (", limit_s_,
                                      " s of processor time); use another copy of the file\n");
     static_cast<void>(::write(STDERR_FILENO, line.data(), line.size()) > 0);
     ::_exit(kExitStatus);
@@ -82,7 +82,7 @@ class Watch {
   std::mutex mutex_;
   const std::string* path_ = nullptr;
   clockid_t clock_{};
-  double end_s_ = 0;
+  double limit_s_ = 0, end_s_ = 0;
   pid_t process_ = 0;
 };
 
@@ -90,7 +90,8 @@ class Watch {
 
 void set_hdf5_rank(int number) { rank() = number; }
 
-Hdf5Limit::Hdf5Limit(const std::string& path, std::uint64_t bytes) : outermost_(Watch::instance().begin(path, bytes)) {}
+Hdf5Limit::Hdf5Limit(const std::string& path, std::uint64_t bytes, double limit_s)
+    : outermost_(Watch::instance().begin(path, bytes, limit_s)) {}
 Hdf5Limit::~Hdf5Limit() {
   if (outermost_) Watch::instance().end();
 }

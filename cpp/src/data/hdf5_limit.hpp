@@ -9,13 +9,16 @@
 
 namespace floodtide::data {
 
+inline constexpr double kHdf5LimitS = 10;  // of a call that reads no values; opening a file takes less than a millisecond
+
 /// Limits the processor time of the HDF5 calls of a scope. Cheap: two readings of a clock. To be made with the HDF5 lock held;
 /// one inside another does nothing.
 class Hdf5Limit {
  public:
   /// @param path the file that is read; must outlive the scope
   /// @param bytes that are read into memory: every MiB of them allows for a second more
-  explicit Hdf5Limit(const std::string& path, std::uint64_t bytes = 0);
+  /// @param limit_s processor time without these bytes
+  explicit Hdf5Limit(const std::string& path, std::uint64_t bytes = 0, double limit_s = kHdf5LimitS);
   Hdf5Limit(const Hdf5Limit&) = delete;
   Hdf5Limit& operator=(const Hdf5Limit&) = delete;
   Hdf5Limit(Hdf5Limit&&) = delete;

@@ -173,6 +173,8 @@ void require_size(hid_t dataset, hid_t properties, const std::string& where) {
   if (layout == H5D_CONTIGUOUS && stored == 0) return;  // never written
   const SpaceHandle space(H5Dget_space(dataset));
   const TypeHandle type(H5Dget_type(dataset));
+  const H5T_class_t kind = H5Tget_class(type.id());
+  if (kind != H5T_INTEGER && kind != H5T_FLOAT) return;  // refused by its name later; texts have another size in memory
   const auto elements = static_cast<hsize_t>(std::max<hssize_t>(0, H5Sget_simple_extent_npoints(space.id())));
   const hsize_t element_bytes = H5Tget_size(type.id());
   FLOODTIDE_REQUIRE(element_bytes > 0 && stored % element_bytes == 0 && stored / element_bytes == elements, invalid_file, where,

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/limits.hpp"
 #include "floodtide/data/hdf5.hpp"
 
 namespace floodtide::segment {
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kChunk = 64;  // voxels a side: one chunk of 32-bit ids is 1 MiB
 constexpr int kGzip = 4;
+constexpr Limits kStart{0, std::int64_t{1} << 40};  // voxels, as all coordinates of a configuration
 
 template <class T>
 void write_labels(const Tensor<std::int32_t, 3>& labels, data::Hdf5File& file, const std::string& dataset) {
@@ -91,6 +93,9 @@ std::optional<Vec3> placement(const data::Volume& volume) {
   const auto start = volume.file().read_attribute<std::int64_t>(volume.dataset(), "box_start");
   FLOODTIDE_REQUIRE(start.values.size() == 3, invalid_file, volume.name(), ": attribute box_start has ", start.values.size(),
                     " values, expected 3 (z, y, x)");
+  for (const std::int64_t first : start.values) {
+    require_in(kStart, first, str_cat(volume.name(), ": attribute box_start"), ErrorCode::invalid_file);
+  }
   return Vec3{start.values[0], start.values[1], start.values[2]};
 }
 

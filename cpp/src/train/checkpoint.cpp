@@ -25,9 +25,6 @@ using data::Hdf5File;
 
 constexpr int kPositionTag = 1, kCanvasTag = 2;
 constexpr int kGzip = 4;
-constexpr const char* kPositions = "walkers/position";
-constexpr const char* kCanvases = "walkers/canvas";
-constexpr const char* kChecksums = "walkers/crc32c";
 
 using Position = Walkers::Position;
 
@@ -37,24 +34,26 @@ constexpr Limits kEpochs{0, 1e9};
 constexpr Limits kPlaces{0, 1e12};  // index of an example, move
 constexpr Limits kFlag{0, 1};
 
+std::string optimizer_part(const std::string& name) { return str_cat(kOptimizerGroup, "/", name); }
+
 void write_optimizer(Hdf5File& file, optim::Optimizer& optimizer) {
-  file.create_group("optimizer");
+  file.create_group(kOptimizerGroup);
   std::uint32_t checksum = 0;
   for (const optim::NamedSpan& part : optimizer.state()) {
     std::visit(
         [&]<class T>(std::span<T> values) {
           const std::int64_t shape[] = {static_cast<std::int64_t>(values.size())};
-          file.write_array<T>("optimizer/" + part.name, shape, values, {.checksums = false});
+          file.write_array<T>(optimizer_part(part.name), shape, values, {.checksums = false});
           checksum = crc32c(std::as_bytes(values), checksum);
         },
         part.values);
   }
-  file.write_attribute("optimizer", kChecksum, std::int64_t{checksum});
+  file.write_attribute(kOptimizerGroup, kChecksum, std::int64_t{checksum});
 }
 
 void read_optimizer(const Hdf5File& file, optim::Optimizer& optimizer) {
   const auto parts = optimizer.state();
-  const auto stored = file.list("optimizer");
+  const auto stored = file.list(kOptimizerGroup);
   for (const std::string& name : stored) {
     const bool known = std::ranges::any_of(parts, [&](const optim::NamedSpan& part) { return part.name == name; });
     FLOODTIDE_REQUIRE(known, invalid_file, "checkpoint ", file.path(), ": it holds the optimizer state '", name,
@@ -62,7 +61,7 @@ void read_optimizer(const Hdf5File& file, optim::Optimizer& optimizer) {
   }
   std::uint32_t checksum = 0;
   for (const optim::NamedSpan& part : parts) {
-    const std::string name = "optimizer/" + part.name;
+    const std::string name = optimizer_part(part.name);
     FLOODTIDE_REQUIRE(file.exists(name), invalid_file, "checkpoint ", file.path(), ": the optimizer state '", part.name,
                       "' is missing: it was written by another optimizer");
     std::visit(
@@ -79,7 +78,7 @@ void read_optimizer(const Hdf5File& file, optim::Optimizer& optimizer) {
         },
         part.values);
   }
-  require_checksum(file, "optimizer", checksum);
+  require_checksum(file, kOptimizerGroup, checksum);
 }
 
 Hdf5File start_file(const std::string& path, const std::string& configuration, const CheckpointState& state) {
@@ -134,7 +133,7 @@ void read_walker(const Hdf5File& file, std::int64_t slot, Walkers& walkers) {
   const std::int64_t row[] = {number, 0};
   const std::int64_t one_row[] = {1, static_cast<std::int64_t>(position.size())};
   file.read_block<std::int64_t>(kPositions, row, one_row, position);
-  const bool active = position[3] != 0;
+  const bool active = position[kActive] != 0;
   const Vec3 shape = walkers.canvas_shape();
   Tensor<float, 3> canvas(shape);
   if (active && canvas.size() > 0) {
@@ -153,7 +152,7 @@ void read_walker(const Hdf5File& file, std::int64_t slot, Walkers& walkers) {
   require_in(kEpochs, position[0], what + ": epoch", ErrorCode::invalid_file);
   require_in(kPlaces, position[1], what + ": example", ErrorCode::invalid_file);
   require_in(kPlaces, position[2], what + ": move", ErrorCode::invalid_file);
-  require_in(kFlag, position[3], what + ": whether it has an example", ErrorCode::invalid_file);
+  require_in(kFlag, position[kActive], what + ": whether it has an example", ErrorCode::invalid_file);
   if (!active) return;
   require_finite(canvas.span(), what + ": canvas");
   try {

@@ -13,6 +13,12 @@
 
 namespace floodtide::train {
 
+inline constexpr const char* kOptimizerGroup = "optimizer";
+inline constexpr const char* kPositions = "walkers/position";
+inline constexpr const char* kCanvases = "walkers/canvas";
+inline constexpr const char* kChecksums = "walkers/crc32c";
+inline constexpr std::size_t kActive = 3;  // entry of a position: whether the walker has an example
+
 /// What is saved.
 struct CheckpointState {
   Walkers& walkers;

@@ -8,10 +8,9 @@ configuration names; they stay out of the pictures where that is not to be found
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from floodtide import _reading
+from floodtide import _core, _reading
 from floodtide._files import replace_bytes
 from floodtide._outputs import PICTURES, WAIT_S, reserved
+from floodtide.data import Vec3, Volume
 from floodtide.errors import InvalidFileError
 from floodtide.report import style
 from floodtide.report.run import Run
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILE = "segmentation.h5"
-_LARGEST_COMPRESSION = 1100  # deflate reaches 1032
-_SMALL_BYTES = 1 << 26
+_MOST_PIXELS = 2048  # of a side of a plane: pictures have fewer
 _BRIGHTEST = 1e30  # beyond, drawings overflow
 # Fixed axis, its name, and the axes drawn downwards and to the right.
 _PLANES = ((0, "z", "y", "x"), (1, "y", "z", "x"), (2, "x", "z", "y"))
@@ -77,71 +76,51 @@ def read_segmentation(
     Raises:
         InvalidFileError: If the file is no HDF5, holds no such rank-3 dataset of integers, or is damaged.
     """
-    expected = "a segmentation of floodtide segment"
-    with ExitStack() as files:
-        file = files.enter_context(_reading.hdf5_file(path, expected))
-        segmentation = _dataset(file, dataset)
-        if segmentation is None or segmentation.dtype.kind not in "iu":
-            raise InvalidFileError(
-                f"report: {path}: expected dataset {dataset} (z, y, x) of whole numbers"
-            )
-        _require_stored(segmentation, f"{path}:{dataset}")
-        start = _start(segmentation, f"{path}:{dataset}")
-        end = [first + extent for first, extent in zip(start, segmentation.shape, strict=True)]
-        raw = _open(image or _reading.text_attribute(segmentation, "image"), end, files)
-        labels = _open(truth, end, files)
-        size = voxel_size_nm or (1.0, 1.0, 1.0)
-        planes = []
-        for axis, name, _, _ in _PLANES:
-            at = segmentation.shape[axis] // 2
-            here = tuple(at if i == axis else slice(None) for i in range(3))
-            there = tuple(start[i] + at if i == axis else slice(start[i], end[i]) for i in range(3))
-            rows, columns = (i for i in range(3) if i != axis)
-            planes.append(
-                Plane(
-                    title=f"{name} = {start[axis] + at}",
-                    rows_nm=float(size[rows]),
-                    columns_nm=float(size[columns]),
-                    segmentation=segmentation[here].astype(np.int64),
-                    image=None if raw is None else _finite(raw[there]),
-                    truth=None if labels is None else labels[there].astype(np.int64),
-                )
-            )
-        return planes
-
-
-def _dataset(file: Any, name: str) -> Any:
-    """A dataset of numbers with three axes and voxels; None if there is no such one."""
-    import h5py
-
-    found = file.get(name) if name else None
-    if not isinstance(found, h5py.Dataset) or found.ndim != 3 or found.dtype.kind not in "iuf":
-        return None
-    return found if all(found.shape) else None
-
-
-def _require_stored(dataset: Any, name: str) -> None:
-    """Refuse a dataset that claims voxels of which nothing can be stored: its planes would fill the memory.
-
-    Raises:
-        InvalidFileError: It says what the dataset claims.
-    """
-    claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
-    stored = dataset.id.get_storage_size()
-    if claimed > _LARGEST_COMPRESSION * stored + _SMALL_BYTES:
+    segmentation = Volume(path, dataset)
+    if segmentation.dtype.kind not in "iu":
         raise InvalidFileError(
-            f"report: {name} has the shape {dataset.shape} and {stored} bytes; expected all of its voxels in it"
+            f"report: {segmentation.name}: has {segmentation.dtype} voxels, expected whole numbers"
         )
+    shape = segmentation.shape
+    start = _core.segment.placement(segmentation.name) or (0, 0, 0)
+    end = [first + extent for first, extent in zip(start, shape, strict=True)]
+    raw = _open(image or segmentation.text("image"), end)
+    labels = _open(truth, end)
+    if labels is not None and labels.dtype.kind not in "iu":
+        raise InvalidFileError(f"report: {labels.name}: has {labels.dtype} voxels, expected labels")
+    size = voxel_size_nm or (1.0, 1.0, 1.0)
+    planes = []
+    for axis, name, _, _ in _PLANES:
+        at = shape[axis] // 2
+        rows, columns = (i for i in range(3) if i != axis)
+        planes.append(
+            Plane(
+                title=f"{name} = {start[axis] + at}",
+                rows_nm=float(size[rows]) * _step(shape[rows]),
+                columns_nm=float(size[columns]) * _step(shape[columns]),
+                segmentation=_middle(segmentation, axis, (0, 0, 0), shape).astype(np.int64),
+                image=None if raw is None else _finite(_middle(raw, axis, start, shape)),
+                truth=None
+                if labels is None
+                else _middle(labels, axis, start, shape).astype(np.int64),
+            )
+        )
+    return planes
 
 
-def _start(segmentation: Any, name: str) -> list[int]:
-    """Where a segmentation begins in its volume."""
-    start = np.asarray(segmentation.attrs.get("box_start", (0, 0, 0)))
-    if start.shape != (3,) or start.dtype.kind not in "iu" or not (start >= 0).all():
-        raise InvalidFileError(
-            f"report: {name}: box_start is {str(start)[:60]}, expected three whole numbers from 0 on"
-        )
-    return [int(value) for value in start]
+def _step(extent: int) -> int:
+    """Distance of the voxels that are drawn, along a side of `extent` voxels."""
+    return -(-extent // _MOST_PIXELS)
+
+
+def _middle(volume: Volume, axis: int, start: Vec3, shape: Vec3) -> npt.NDArray[Any]:
+    """The middle plane of a box, with the voxels that are drawn."""
+    corner, extents = list(start), list(shape)
+    corner[axis] += shape[axis] // 2
+    extents[axis] = 1
+    box = ((corner[0], corner[1], corner[2]), (extents[0], extents[1], extents[2]))
+    rows, columns = (extent for i, extent in enumerate(shape) if i != axis)
+    return volume.read(box).squeeze(axis)[:: _step(rows), :: _step(columns)]
 
 
 def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -160,16 +139,13 @@ def _sources(run: Run) -> tuple[str, str]:
     return wanted, ""
 
 
-def _open(name: str, end: Sequence[int], files: ExitStack) -> Any:
-    """The dataset `file:dataset`; None if it is not there (any more) or ends before `end`."""
+def _open(name: str, end: Sequence[int]) -> Volume | None:
+    """The volume `file:dataset`; None if it is not there (any more) or ends before `end`."""
     file_name, _, dataset = os.path.expandvars(name).rpartition(":")
-    if not file_name or not _reading.exists(file_name):
+    if not file_name or not _reading.exists(file_name) or not _core.data.exists(file_name, dataset):
         return None
-    file = files.enter_context(_reading.hdf5_file(file_name, "a volume"))
-    found = _dataset(file, dataset)
-    if found is None or any(n < e for n, e in zip(found.shape, end, strict=True)):
-        return None
-    return found
+    volume = Volume(file_name, dataset)
+    return volume if all(n >= e for n, e in zip(volume.shape, end, strict=True)) else None
 
 
 def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> str:

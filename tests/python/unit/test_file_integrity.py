@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,9 +113,18 @@ def test_thousand_flipped_bits_in_the_values_of_a_checkpoint_are_all_refused(
     trainer.close()
 
 
-def test_flipped_bits_of_a_converted_network_are_refused_or_change_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "network",
+    [
+        nn.FFN(2, (7, 7, 7), (2, 2, 2), features=4, seed=5),
+        nn.UNet2D(classes=2, depth=2, features=16, batch_norm=True, seed=5),
+    ],
+    ids=["ffn", "unet"],
+)
+def test_flipped_bits_of_a_network_are_refused_or_change_nothing(
+    tmp_path: Path, network: nn.FFN | nn.UNet
+) -> None:
     path = tmp_path / "network.h5"
-    network = nn.FFN(2, (7, 7, 7), (2, 2, 2), features=4, seed=5)
     network.save(path)
     whole = path.read_bytes()
     generator = random.Random(14)
@@ -126,8 +137,7 @@ def test_flipped_bits_of_a_converted_network_are_refused_or_change_nothing(tmp_p
             loaded = nn.load(path)
         except InvalidFileError:
             continue
-        assert isinstance(loaded, nn.FFN)
-        assert (loaded.depth, loaded.fov, loaded.deltas) == (2, (7, 7, 7), (2, 2, 2))
+        assert repr(loaded) == repr(network)
         for name, array in network.state_dict().items():
             np.testing.assert_array_equal(loaded.state_dict()[name], array)
 
@@ -356,6 +366,132 @@ def test_a_filter_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert f"{path}:raw" in message
     assert "LZF (32000)" in message
     assert "h5repack" in message
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        "parameters/seed_update/conv0_a/weights",
+        "average/seed_update/conv0_a/weights",
+        "optimizer/second_moment",
+        "walkers/position",
+        "walkers/canvas",
+    ],
+)
+def test_what_only_our_own_checksum_notices_names_the_older_checkpoint(
+    folder: Path, run: Path, capfd: pytest.CaptureFixture[str], dataset: str
+) -> None:
+    newest = run / "checkpoints" / "step-3.h5"
+    older = newest.with_name("step-2.h5")
+    shutil.copy(newest, older)
+    with h5py.File(newest, "r+") as file:
+        place = (0,) * file[dataset].ndim
+        file[dataset][place] = file[dataset][place] + 1  # h5py writes a new Fletcher-32
+    status, error = resumed(folder, run, capfd)
+    assert status == 2
+    assert "its checksum is wrong" in error
+    assert error.endswith(
+        "step-2.h5 is older and intact: move the damaged file away to resume from it\n"
+    )
+    older.write_bytes(older.read_bytes()[:-1])
+    assert resumed(folder, run, capfd)[1].endswith("no older checkpoint is intact\n")
+
+
+def test_a_checkpoint_of_another_run_brings_no_advice(
+    folder: Path, run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(checkpoint(run), run / "checkpoints" / "step-2.h5")
+    settings = document(folder, run={"dir": str(run)}, optimizer={"name": "momentum"})
+    path = run.parent / "run.toml"
+    path.write_text(tomli_w.dumps(settings))
+    assert command_line(["train", str(path)]) == 2
+    assert "which this run's optimizer does not have\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("raw", "mask", "filters"),
+    [
+        (zlib.compress(b"short"), 0, {"compression": "gzip"}),
+        (zlib.compress(bytes(2049)), 0, {"compression": "gzip"}),
+        (zlib.compress(bytes(2048))[:-5], 0, {"compression": "gzip"}),
+        (b"not compressed", 1, {"compression": "gzip"}),
+        (zlib.compress(bytes(2048)), 4, {"compression": "gzip"}),
+        (zlib.compress(b"short"), 2, {"compression": "gzip", "fletcher32": True}),
+        (bytes(2048), 0, {"fletcher32": True}),
+    ],
+    ids=["short", "long", "cut off", "not compressed", "mask", "no checksum", "checksum missing"],
+)
+def test_a_chunk_of_another_size_is_refused(
+    tmp_path: Path, raw: bytes, mask: int, filters: dict[str, Any]
+) -> None:
+    # The library returned what lay behind the chunk in memory.
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        made = file.create_dataset(
+            "raw", data=np.ones((8, 8, 32), "u1"), chunks=(8, 8, 32), **filters
+        )
+        made.id.write_direct_chunk((0, 0, 0), raw, filter_mask=mask)
+    message = refusal(lambda: ft.data.Volume(path, "raw").read())
+    assert "one of its chunks" in message
+    assert f"of {len(raw)} bytes in the file, has not the size of 2048 bytes" in message
+
+
+@pytest.mark.parametrize("libver", ["earliest", "v110"])
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {},
+        {"compression": "gzip"},
+        {"compression": "gzip", "shuffle": True},
+        {"compression": "gzip", "fletcher32": True},
+        {"fletcher32": True},
+        {"shuffle": True},
+        {"scaleoffset": 0},
+    ],
+    ids=str,
+)
+def test_chunks_of_other_programs_are_read(
+    tmp_path: Path, libver: str, filters: dict[str, Any]
+) -> None:
+    path = tmp_path / "a.h5"
+    values = np.random.default_rng(1).integers(0, 60_000, (9, 10, 11)).astype(np.uint16)
+    values[4:] = 7
+    with h5py.File(
+        path, "w", libver=("earliest", libver) if libver != "earliest" else libver
+    ) as file:
+        file.create_dataset("raw", data=values, chunks=(4, 4, 4), **filters)
+        part = file.create_dataset("part", (9, 10, 11), "u2", chunks=(4, 4, 4), **filters)
+        part[8, 9, 10] = 3
+        noise = file.create_dataset("noise", (8, 8, 8), "u1", chunks=(8, 8, 8), compression="gzip")
+        noise.id.write_direct_chunk(
+            (0, 0, 0), bytes(range(256)) * 2, filter_mask=1
+        )  # not smaller compressed
+    np.testing.assert_array_equal(ft.data.Volume(path, "raw").read(), values)
+    read = ft.data.Volume(path, "part").read()
+    assert read[8, 9, 10] == read.sum() == 3
+    assert ft.data.Volume(path, "noise").read().tobytes() == bytes(range(256)) * 2
+
+
+def test_a_group_that_contains_itself_is_refused_at_once(tmp_path: Path) -> None:
+    path = group_that_contains_itself(tmp_path)
+    started = time.process_time()
+    with pytest.raises(InvalidFileError, match="has no dataset 'labels'; its datasets are: none"):
+        ft.data.Volume(path, "labels")
+    assert time.process_time() - started < 5
+
+
+def group_that_contains_itself(folder: Path) -> Path:
+    """A file in which one wrong byte, the number of links to a group, hides a cycle from the HDF5 library."""
+    path = folder / "cycle.h5"
+    with h5py.File(path, "w", libver="earliest") as file:
+        group = file.create_group("group")
+        group["itself"] = group
+        header = h5py.h5o.get_info(group.id).addr
+    content = bytearray(path.read_bytes())
+    assert content[header + 4] == 2
+    content[header + 4] = 1
+    path.write_bytes(content)
+    return path
 
 
 def test_a_locked_file_says_who_may_hold_it(tmp_path: Path) -> None:

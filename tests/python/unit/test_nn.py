@@ -192,6 +192,13 @@ def test_load_state_dict_names_what_differs() -> None:
     state["seed_update/conv_lom/biases"] = state["seed_update/conv_lom/biases"].astype(np.float64)
     with pytest.raises(InvalidArgumentError, match="is float64, expected float32"):
         network.load_state_dict(state)
+    for value in (np.nan, np.inf):
+        before, state = network.state_dict(), network.state_dict()
+        state["seed_update/conv0_a/weights"].flat[3] = value
+        with pytest.raises(InvalidArgumentError, match="conv0_a/weights has values that are not"):
+            network.load_state_dict(state)
+        for name, array in before.items():
+            np.testing.assert_array_equal(network.state_dict()[name], array)
 
 
 def test_wrong_arrays_are_named() -> None:

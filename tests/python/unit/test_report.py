@@ -111,7 +111,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
         ("config.toml", "a = ", "config.toml: is not TOML"),
         ("scores.json", "[1]", "scores.json: expected a list of objects"),
         ("log.jsonl", '{"kind": "start"}\nnonsense\n', "log.jsonl, line 2: is not JSON"),
-        ("segmentation.h5", "no HDF5", "segmentation.h5: cannot be read"),
+        ("segmentation.h5", "no HDF5", "segmentation.h5: cannot be opened"),
         ("flood.npz", "no zip", "flood.npz"),
     ],
 )

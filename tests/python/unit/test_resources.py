@@ -46,6 +46,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["validation.centres=999999999"], 2, "the voxels of partition classes 1 to 13"),
         (["model.depth=1000", "model.features=4096"], 2, "a rank needs at least"),
         (["data.prefetch=1024", "training.walkers=20000"], 2, "a rank needs at least"),
+        (["run.threads=4000"], 2, "threads: 4000 given, the system refuses more than"),
         (["data.readers=1024"], 1, "the system refuses: Resource temporarily unavailable"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,

@@ -245,7 +245,7 @@ def test_a_damaged_checkpoint_names_the_older_one(
     assert command_line(["train", str(path)]) == 2
     error = capfd.readouterr().err
     assert error.count("\n") == 1
-    assert "step-2.h5 is older" in error
+    assert "step-2.h5 is older and intact" in error
 
     newest.rename(run / "checkpoints" / "damaged")
     assert command_line(["train", str(path)]) == 0

@@ -8,7 +8,7 @@
 namespace floodtide {
 
 /// Threads that parallel_for of the calling thread uses: one inside of another parallel_for. Every rank (process, or thread
-/// of the `threads` transport) has its own number.
+/// of the `threads` transport) has its own number. Throws Error(unsupported) for more threads than the system allows.
 void set_num_threads(int count);
 [[nodiscard]] int num_threads();
 /// Number of the thread that runs a chunk of parallel_for, from 0 to num_threads() - 1; 0 outside of it.

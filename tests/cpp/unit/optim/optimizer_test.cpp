@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -45,6 +47,13 @@ TEST_P(EveryOptimizer, FirstStepGoesAgainstTheGradient) {
   optimizer->step(parameters, std::vector<float>{0.5F, -0.5F}, 0.1);
   EXPECT_LT(parameters[0], 1);
   EXPECT_GT(parameters[1], 1);
+}
+
+/// train::require_intact verifies the checksum over the arrays in this order, whichever optimizer wrote them.
+TEST_P(EveryOptimizer, NamesItsStateInAlphabeticalOrder) {
+  const auto optimizer = make_optimizer(GetParam(), {}, 2);
+  const auto state = optimizer->state();
+  EXPECT_TRUE(std::ranges::is_sorted(state, {}, &NamedSpan::name));
 }
 
 TEST_P(EveryOptimizer, ContinuesFromACopiedState) {

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The HDF5 library (1.10.8) does not compare the size of a chunk, as it lies in the file or after decompression, with the
+// size that the dataset's shape asks for: from a damaged one it returns what lies behind it in memory, or crashes.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+
+#include "data/hdf5_handle.hpp"
+
+namespace floodtide::data {
+
+/// Numbers of the chunks of a dataset that were checked.
+using CheckedChunks = std::set<std::int64_t>;
+
+/// Throws Error(invalid_file) if a chunk of the block [start, start + count) has another size than the dataset's layout asks
+/// for. Reads compressed chunks that no checksum covers once more than otherwise; nothing for chunks in `checked`.
+void require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+                    CheckedChunks& checked, const std::string& where);
+
+}  // namespace floodtide::data
