@@ -134,7 +134,17 @@ def _plain(value: Any, expected: Any, key: str, where: str) -> Any:
             return math.copysign(math.inf, value > 0 or -1)
     if type(value) is not expected:
         raise _wrong(value, expected, key, where)
+    if expected is str:
+        _require_utf8(value, key, where)
     return value
+
+
+def _require_utf8(text: str, key: str, where: str) -> None:
+    """Refuse a text that cannot be written: words of a command line and the environment may hold any bytes."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"{where}: {key} is no text in UTF-8") from error
 
 
 def _wrong(value: Any, expected: Any, key: str, where: str) -> ConfigurationError:
@@ -186,6 +196,7 @@ def _expand(value: str, key: str, where: str) -> str:
         raise ConfigurationError(
             f"{where}: {key} is '{value}', but the environment variable {missing.group(1)} is not set"
         )
+    _require_utf8(expanded, key, where)
     return expanded
 
 

@@ -65,8 +65,8 @@ _LINES_OF_RUN = "simulate run --ranks 1,2 --steps 20"
 _VECTORS = {"shape", "margin", "lom_radius", "fov", "deltas", "context", "thresholds", "losses"}
 _BOXES = {"box"}
 _TIMES = {"time"}
-# A larger number than this asks for more work, and rightly gets it.
-_WORK = {("bench", "seconds"): 0.2, ("simulate", "steps"): 100.0}
+# A larger number than this asks for more work or memory than a trial has, and rightly gets it.
+_WORK = {("bench", "seconds"): 0.2, ("bench", "features"): 300.0, ("simulate", "steps"): 100.0}
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,7 @@ def test_overrides_reach_values_tables_and_lists(example: Path) -> None:
         ("training", "expected section.key=value"),
         ("run=5", r"\[run\] is an integer"),
         ("run.dir=$FLOODTIDE_NO_SUCH/x", "environment variable FLOODTIDE_NO_SUCH is not set"),
+        ("run.dir=\udcff\udcfe", "run.dir is no text in UTF-8"),
     ],
 )
 def test_mistakes_are_named(example: Path, override: str, message: str) -> None:
@@ -111,6 +112,14 @@ def test_paths_expand_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_DATA", "/data")
     document = {"data": {"volumes": [{"name": "a", "image": "$SOME_DATA/raw.h5:raw"}]}}
     assert config.from_dict(document).data.volumes[0].image == "/data/raw.h5:raw"
+
+
+def test_an_environment_variable_that_is_no_text_is_refused(
+    monkeypatch: pytest.MonkeyPatch, example: Path
+) -> None:
+    monkeypatch.setenv("FLOODTIDE_TEST_FOLDER", "\udcff")
+    with pytest.raises(ConfigurationError, match=r"run\.dir is no text in UTF-8"):
+        config.load(example, ["run.dir=$FLOODTIDE_TEST_FOLDER/run"])
 
 
 def test_every_field_has_help() -> None:
