@@ -51,9 +51,9 @@ class Lock:
         note: What the user should know about this file system, empty if its locks count.
     """
 
-    def __init__(self, path: Path, descriptor: int, note: str) -> None:
+    def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
-        self.note = note
+        self.note = ""
         self._held = _Held(path, descriptor, os.getpid())
         self._finalizer = weakref.finalize(self, _release, self._held)
         _keep_fresh(self._held)
@@ -115,8 +115,7 @@ def take(path: Path, what: str, advice: str, job: str = "", wait_s: float = 0.0)
                     continue
                 descriptor = _replace(path, found, job)
             if descriptor is not None:
-                _remove_left_over(path)
-                return Lock(path, descriptor, _note(path, descriptor))
+                return _completed(Lock(path, descriptor), descriptor)
             if time.monotonic() > deadline:
                 raise LockedError(f"{what} is being taken by another process: {advice}")
             time.sleep(0.02)
@@ -124,6 +123,17 @@ def take(path: Path, what: str, advice: str, job: str = "", wait_s: float = 0.0)
         if isinstance(error, StorageError):
             raise
         raise StorageError(f"{path}: no lock can be made: {error.strerror}") from None
+
+
+def _completed(lock: Lock, descriptor: int) -> Lock:
+    """Do what is left to do once the lock is there; give it back if that is interrupted."""
+    try:
+        _remove_left_over(lock.path)
+        lock.note = _note(lock.path, descriptor)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
 
 
 class _Found(NamedTuple):
@@ -198,6 +208,9 @@ def _publish(path: Path, name: Path, job: str) -> int | None:
             return _new_file(name, job)
         except FileExistsError:
             return None
+    except BaseException:  # Ctrl-C: the name may have been made
+        _release(_Held(name, descriptor, os.getpid()))
+        raise
     finally:
         unique.unlink(missing_ok=True)
     return descriptor

@@ -149,6 +149,26 @@ def test_a_fork_neither_keeps_nor_releases_its_parents_lock(path: Path) -> None:
         process.communicate()
 
 
+@pytest.mark.parametrize("place", ["os.link", "_remove_left_over", "_note"])
+def test_an_interrupt_while_a_lock_is_taken_leaves_no_file(
+    path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is aborted then, as Ctrl-C does with several ranks, has no other moment to remove it."""
+    real = os.link
+
+    def interrupted(*arguments: Path) -> None:
+        if place == "os.link":
+            real(*arguments)
+        raise KeyboardInterrupt
+
+    target, name = (os, "link") if place == "os.link" else (_locks, place)
+    monkeypatch.setattr(target, name, interrupted)
+    with pytest.raises(KeyboardInterrupt) as held:
+        get(path)
+    assert not list(path.parent.iterdir())
+    assert held.tb is not None  # and with it all that the call referred to
+
+
 def test_many_at_once_have_one_owner(path: Path) -> None:
     """Also after an owner that was killed; the losers say who it is."""
     another_host(path, kernel_lock=True)
