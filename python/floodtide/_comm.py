@@ -27,6 +27,9 @@ from floodtide import _core, _launch, errors
 
 Communicator = _core.comm.Communicator
 
+_RANK_0_S = 5.0
+"""After Ctrl-C, which all ranks get: time for rank 0 to remove unfinished files, report and end the job itself."""
+
 
 @dataclass
 class _State:
@@ -481,7 +484,8 @@ def fail(error: BaseException) -> None:
     if comm is None or comm.size == 1 or getattr(error, "agreed", False):
         return
     if isinstance(error, KeyboardInterrupt) and comm.rank > 0:
-        time.sleep(0.5)  # Ctrl-C comes to all ranks: rank 0 reports it and ends the job
+        with contextlib.suppress(KeyboardInterrupt):  # a second one ends the job at once
+            time.sleep(_RANK_0_S)
     text = _one_line(str(error))
     if not isinstance(error, errors.Error):
         text = f"{type(error).__name__}: {text}".rstrip(": ")
