@@ -147,9 +147,7 @@ from floodtide.train import Trainer
 trainer = Trainer(config.load({path!r}))
 trainer.step()
 if ft.rank() == 1:
-    state = trainer.model.state_dict()
-    state["seed_update/conv_lom/biases"][:] = np.nan
-    trainer.model.load_state_dict(state)
+    trainer.model.parameters()["seed_update/conv_lom/biases"][:] = np.nan
 trainer.step()
 """
 
