@@ -313,11 +313,12 @@ class _Slopes:
     def largest_error(self, seed: int) -> float:
         """The largest relative error along the gradient and along a random direction, or a GradientError."""
         error, message = self._compare(np.random.default_rng([seed, 0]))
-        if message:  # one failure may be a kink, two in three are not
+        if message:  # two failures may be kinks, which small networks have more of; three are not
             others = [self._compare(np.random.default_rng([seed, trial])) for trial in (1, 2)]
-            if any(text for _, text in others):
+            passed = [value for value, text in others if not text]
+            if not passed:
                 raise _agreed(message)
-            error = max(value for value, _ in others)
+            error = max(passed)
         return error
 
     def _compare(self, random: np.random.Generator) -> tuple[float, str]:

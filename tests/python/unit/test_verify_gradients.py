@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import floodtide as ft
@@ -28,6 +28,7 @@ def share(samples: int = 2, size: int = 9) -> tuple[Any, Any, Any]:
     samples=st.integers(1, 3),
     seed=st.integers(0, 99),
 )
+@example(depth=1, features=1, size=5, samples=1, seed=48)  # two kinks
 def test_networks_of_any_size_pass(
     depth: int, features: int, size: int, samples: int, seed: int
 ) -> None:
