@@ -41,6 +41,7 @@ struct Peer {
   std::unique_ptr<Request> request;
   Beat outgoing;
   std::unique_ptr<Request> sent;
+  bool cut_off = false;  // messages from or to it fail: nothing more is heard of it
 };
 
 }  // namespace
@@ -100,7 +101,7 @@ class Watchdog::Implementation {
 
   void run() {
     try {
-      for (Peer& peer : peers_) expect(peer);
+      for (Peer& peer : peers_) attempt(peer, [&] { expect(peer); });
       watch();
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the ranks' own calls fail, too, and say so
     }
@@ -143,6 +144,20 @@ class Watchdog::Implementation {
     return limit_s > 0 ? std::min(limit_s / kBeatsPerLimit, kLongestPeriodS) : kLongestPeriodS;
   }
 
+  /// A message that fails leaves its rank silent, and silence is judged: this rank may wait in a call that never fails.
+  /// Watching is over if this rank leaves, which may have ended MPI, and where ranks may be lost: whoever uses the communicator
+  /// then forms another one.
+  template <class Work>
+  void attempt(Peer& peer, Work&& work) {
+    if (peer.cut_off) return;
+    try {
+      work();
+    } catch (const Error&) {
+      if (leaves_ || comm_->survives()) throw;
+      peer.cut_off = true;
+    }
+  }
+
   void expect(Peer& peer) {
     peer.request = comm_->receive(peer.place, kBeatTag, std::as_writable_bytes(std::span(&peer.incoming, 1)));
   }
@@ -159,24 +174,28 @@ class Watchdog::Implementation {
   void tell(bool leaves) {
     bool all_told = true;
     for (Peer& peer : peers_) {
-      if (peer.sent && !peer.sent->test()) {  // it has not taken the last one yet
-        all_told = false;
-        continue;
-      }
-      peer.outgoing = own(leaves);
-      peer.sent = comm_->send(peer.place, kBeatTag, std::as_bytes(std::span(&peer.outgoing, 1)));
+      attempt(peer, [&] {
+        if (peer.sent && !peer.sent->test()) {  // it has not taken the last one yet
+          all_told = false;
+          return;
+        }
+        peer.outgoing = own(leaves);
+        peer.sent = comm_->send(peer.place, kBeatTag, std::as_bytes(std::span(&peer.outgoing, 1)));
+      });
     }
     if (all_told || comm_->rank() == 0) told_leaving_ = leaves;
   }
 
   void listen() {
     for (Peer& peer : peers_) {
-      while (peer.request && peer.request->test()) {
-        peer.request.reset();
-        peer.state.known = peer.incoming;
-        peer.state.heard_s = now_s();
-        expect(peer);
-      }
+      attempt(peer, [&] {
+        while (peer.request && peer.request->test()) {
+          peer.request.reset();
+          peer.state.known = peer.incoming;
+          peer.state.heard_s = now_s();
+          expect(peer);
+        }
+      });
     }
   }
 
@@ -208,7 +227,7 @@ class Watchdog::Implementation {
 
   bool told_to_end() {
     for (std::size_t rank = 0; rank < ends_.size(); ++rank) {
-      if (!ends_[rank] || !ends_[rank]->test()) continue;
+      if (!ends_[rank] || !has_come(ends_[rank])) continue;
       const std::string reason = end_reasons_[rank].data();
       if (reason.empty()) return true;
       comm_->end_host_within(kEndS);
@@ -218,22 +237,39 @@ class Watchdog::Implementation {
     return false;
   }
 
+  /// Whether a message is complete; one that fails is given up.
+  bool has_come(std::unique_ptr<Request>& message) const {
+    try {
+      return message->test();
+    } catch (const Error&) {
+      if (leaves_ || comm_->survives()) throw;
+      message.reset();
+      return false;
+    }
+  }
+
   void record(const std::string& reason) const {
     const std::string failure = log_.record(comm_->rank(), reason);
     if (!failure.empty() && options_.report) options_.report(failure);
   }
 
-  std::vector<std::unique_ptr<Request>> tell_all(const Reason& text) {
+  /// Those whom nothing reaches are left out: they are the reason, or will find out by themselves.
+  std::vector<std::unique_ptr<Request>> tell_those_there(const Reason& text) {
     std::vector<std::unique_ptr<Request>> told;
     for (int rank = 0; rank < comm_->size(); ++rank) {
-      if (rank != comm_->rank()) told.push_back(comm_->send(rank, kEndTag, std::as_bytes(std::span(text))));
+      if (rank == comm_->rank()) continue;
+      try {
+        told.push_back(comm_->send(rank, kEndTag, std::as_bytes(std::span(text))));
+      } catch (const Error&) {
+        if (comm_->survives()) throw;
+      }
     }
     return told;
   }
 
   bool dismiss() {
     const Reason nothing{};
-    for (const auto& request : tell_all(nothing)) request->wait();
+    for (const auto& request : tell_those_there(nothing)) request->wait();
     return true;
   }
 
@@ -243,11 +279,13 @@ class Watchdog::Implementation {
     Reason text{};
     reason.copy(text.data(), text.size() - 1);
     std::vector<std::unique_ptr<Request>> told;
-    if (comm_->rank() <= 1) told = tell_all(text);  // nobody listens to another one
+    if (comm_->rank() <= 1) told = tell_those_there(text);  // nobody listens to another one
     record(reason);
     const double until = now_s() + kRecordsS;
     while (now_s() < until) {
-      for (const auto& request : told) static_cast<void>(request->test());  // lets the messages leave
+      for (auto& request : told) {
+        if (request) static_cast<void>(has_come(request));  // lets the message leave
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     if (options_.report) options_.report(reason);

@@ -127,9 +127,12 @@ def reason(folder: Path, name: str, rank: int) -> str:
 
 
 def blamed(text: str) -> set[int]:
-    """The ranks that a reason calls silent."""
-    found = re.findall(r"rank (\d+) (?:has been silent for|\(silent since|\(never heard of)", text)
-    return set(map(int, found))
+    """The ranks that a reason names as silent, or as those that the others wait for."""
+    silent = re.findall(r"rank (\d+) has been silent for", text)
+    awaited = re.findall(
+        r"\brank (\d+) \((?:silent since|never heard of|not in a collective)", text
+    )
+    return set(map(int, silent + awaited))
 
 
 def test_cut_cable_ends_the_job_on_both_of_its_ends(pair: Network, folder: Path) -> None:
