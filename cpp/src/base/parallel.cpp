@@ -38,7 +38,8 @@ class HappensBefore {
 #endif
 };
 
-/// Starts so many threads at once, and an eighth more, and ends them. libgomp ends the process where the system refuses one.
+/// Tries whether the system allows this number of threads and an eighth more, and ends them again. libgomp ends the process if
+/// the system refuses a thread.
 void require_threads(int count) {
   const int tried = count + count / 8;
   std::latch all_started(1);

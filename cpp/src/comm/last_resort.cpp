@@ -142,8 +142,8 @@ std::string listed(const std::map<int, Process>& processes, const std::vector<in
   return text;
 }
 
-/// Runs the script in a session of its own without a file of this process: the launcher waits until its ranks' files are
-/// closed.
+/// Starts the script in its own session. It inherits no open file of this process, because the launcher waits until the
+/// files of its ranks are closed.
 bool run_script(const std::string& looks, const std::string& launchers, const std::string& all) {
   std::array<std::string, 7> texts = {"sh", "-c", kScript, "sh", looks, launchers, all};
   std::array<char*, 8> arguments{};

@@ -36,7 +36,7 @@ std::string one_line(const std::string& text) {
   return line;
 }
 
-/// What the kernel has numbered the machine's start with, empty if it does not say.
+/// The kernel's boot id, which differs between machines and between starts of a machine. Empty if it cannot be read.
 std::string boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;

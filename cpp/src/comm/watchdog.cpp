@@ -279,7 +279,7 @@ class Watchdog::Implementation {
     Reason text{};
     reason.copy(text.data(), text.size() - 1);
     std::vector<std::unique_ptr<Request>> told;
-    if (comm_->rank() <= 1) told = tell_those_there(text);  // nobody listens to another one
+    if (comm_->rank() <= 1) told = tell_those_there(text);  // ranks expect this message from ranks 0 and 1 only
     record(reason);
     const double until = now_s() + kRecordsS;
     while (now_s() < until) {

@@ -17,6 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "mpi")]
 
+import launch  # noqa: E402
 from launch import ENVIRONMENT, MPIEXEC, Result  # noqa: E402
 from network import Network  # noqa: E402
 
@@ -111,24 +112,7 @@ def run(
 ) -> Result:
     """Run `python arguments...` on each rank until its end, as `command` says."""
     line = command(network, arguments, ranks_per_host=ranks_per_host, hosts=hosts, env=env)
-    start = time.monotonic()
-    process = subprocess.Popen(
-        line,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **ENVIRONMENT},
-        start_new_session=True,
-    )
-    try:
-        stdout, stderr = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        stdout, stderr = process.communicate()
-        raise AssertionError(f"no end after {timeout_s} s: {line}\n{stdout}\n{stderr}") from None
-    seconds = time.monotonic() - start
-    return Result(status=process.returncode, stdout=stdout, stderr=stderr, seconds=seconds)
+    return launch.run(line, timeout_s=timeout_s)
 
 
 def check(network: Network, text: str, **options: object) -> str:

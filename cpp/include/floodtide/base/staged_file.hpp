@@ -2,8 +2,8 @@
 // Outputs that appear under their name only when they are complete.
 //
 // Every file that floodtide replaces is first written under a temporary name in the same folder, brought to disk, and renamed.
-// The temporary name is `.NAME.PID-RANDOM.floodtide-tmp`. It is created with O_EXCL and O_NOFOLLOW, so that a link which
-// somebody prepared under that name is never followed; the random part keeps two writers apart.
+// The temporary name is `.NAME.PID-RANDOM.floodtide-tmp`. floodtide creates it with O_EXCL and O_NOFOLLOW,
+// so it never follows a link that another user has put there. The random part gives two writers two names.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,9 @@ inline constexpr std::string_view kTemporarySuffix = ".floodtide-tmp";
 /// A file that replaces another one only when it is complete. Move-only; removed if it is destroyed before commit().
 class StagedFile {
  public:
-  /// Creates the temporary file beside `output_target(path)`, with the rights of the file to be replaced, else those that
-  /// the umask leaves. Throws as output_target does, and Error(io) if the file cannot be created.
+  /// Creates the temporary file beside `output_target(path)`. It gets the permissions of the file that it will replace, or
+  /// those that the umask allows if there is no such file. Throws as output_target does, and Error(io) if the file cannot be
+  /// created.
   explicit StagedFile(std::string path);
   StagedFile(StagedFile&&) noexcept;
   StagedFile& operator=(StagedFile&&) noexcept;

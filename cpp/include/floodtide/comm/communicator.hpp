@@ -84,8 +84,8 @@ class Communicator {
   [[nodiscard]] int size() const noexcept { return size_; }
   /// Transport and library, for reports: "threads", "mpi (MPICH Version: 5.0.2)".
   [[nodiscard]] virtual std::string description() const = 0;
-  /// What ranks of one node have in common and others have not: with `mpi`, the host's name and what the kernel has numbered
-  /// its start with, because two hosts may have one name.
+  /// A text that is the same for all ranks of a node and differs between nodes. `mpi` returns the host's name and the kernel's
+  /// boot id, because two hosts may have the same name.
   [[nodiscard]] virtual std::string node_name() const = 0;
 
   /// Starts a message. Between two ranks, messages with one tag arrive in the order in which they were sent.
@@ -98,7 +98,7 @@ class Communicator {
   void barrier();
   /// Collective: a communicator of the ranks that give the same color (>= 0), ordered by key, then by rank here.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
-  /// Throws Error(unsupported) unless the transport has an allreduce of its own for this type: only `mpi` has one.
+  /// Throws Error(unsupported) unless the transport has its own allreduce for this type. Only `mpi` has one.
   virtual void require_library_allreduce(ElementType type) const;
   /// Collective: starts the transport's own allreduce. Throws Error(unsupported) where it has none.
   [[nodiscard]] virtual std::unique_ptr<Request> start_library_allreduce(const ReduceBuffer& buffer, ReduceOp op);
@@ -109,8 +109,8 @@ class Communicator {
   /// and later calls on every rank fail with Error(communication) naming this rank and the reason, here too.
   [[noreturn]] virtual void abort(int status, std::string_view reason) = 0;
 
-  /// Ends what the job has on this host if it is still there after `seconds`, whatever hangs: abort() reaches nobody when the
-  /// cable to the launcher's host is cut. `mpi` alone, whose abort() calls it, too. Returns at once.
+  /// Kills the job's processes on this host that still run after `seconds`. abort() does not reach them when the cable to the
+  /// launcher's host is cut. Returns at once. Only `mpi` does this, and its abort() calls it too.
   virtual void end_host_within(double seconds);
 
   /// Whether the others can go on when a rank is lost. Only `mpi` can, with an Open MPI that was started for it.

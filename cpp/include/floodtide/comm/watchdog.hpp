@@ -22,13 +22,17 @@ struct WatchdogOptions {
   std::vector<int> numbers = {};
 };
 
-/// A thread on every rank that tells rank 0 a few times per time limit what its rank does, as the log has it. Rank 0 ends the
-/// job when a rank has not been heard of for the limit: stopped, or its machine lost; and when ranks wait for longer than that
-/// in a collective, naming those that are not in it, or that left. All ranks watch rank 0: rank 1 ends the job when rank 0 is
-/// silent, the others do so a moment later, if nobody has told them by then, because they may be the only ones on their side of
-/// a cut cable. Each rank's log says what limit holds there; a rank that computes while no other waits is left alone. Before
-/// the end all ranks that still can write their records. What is left of the job on a rank's host seconds later is killed
-/// (Communicator::end_host_within). Costs two messages of 464 bytes per rank and period.
+/// A thread on every rank that tells rank 0 a few times per time limit what its rank does, as the log has it.
+///
+/// Rank 0 ends the job if it has heard nothing of a rank for the limit: the rank is stopped, or its machine is lost. Rank 0
+/// also ends the job if ranks wait in a collective for longer than the limit, and names the ranks that have not started it or
+/// have left. A rank that computes while no other rank waits is left alone. Each rank's log holds the limit of that rank.
+///
+/// All other ranks watch rank 0. Rank 1 ends the job if rank 0 is silent. The others do so a moment later if rank 1 has not
+/// told them that the job ends, because a cut cable may separate them from rank 1 too.
+///
+/// Before the job ends, all ranks that still can write their records. Processes of the job that still run seconds later are
+/// killed (Communicator::end_host_within). Costs two messages of 464 bytes per rank and period.
 class Watchdog {
  public:
   /// Collective: makes a communicator. `log` must outlive the watchdog. One rank: watches nothing, starts no thread.
