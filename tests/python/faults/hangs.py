@@ -30,7 +30,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "mpi")]
 
 from launch import MPIEXEC  # noqa: E402
-from random_kills import Job, wait_until_gone  # noqa: E402
+from processes import wait_until_gone  # noqa: E402
+from random_kills import Job  # noqa: E402
 from training_volume import write_volume  # noqa: E402
 
 TIMEOUT_S = 3.0

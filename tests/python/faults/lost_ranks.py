@@ -21,7 +21,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "mpi")]
 
-from random_kills import STEPS, Job, kill  # noqa: E402
+from processes import kill  # noqa: E402
+from random_kills import STEPS, Job  # noqa: E402
 from storage_faults import checkpoints  # noqa: E402
 from training_volume import write_volume  # noqa: E402
 

@@ -11,11 +11,9 @@ never killed; then the next one begins.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +27,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "mpi")]
 
 import tomli_w  # noqa: E402
 from launch import ENVIRONMENT, MPIEXEC  # noqa: E402
+from processes import kill, kill_job, wait_until_gone  # noqa: E402
 from storage_faults import checkpoints  # noqa: E402
 from training_volume import document, write_volume  # noqa: E402
 
@@ -103,8 +102,7 @@ class Job:
         deadline = time.monotonic() + END_S
         while not come():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
+                kill_job(self._process)
                 raise AssertionError(f"the ranks do not begin: {self._process.communicate()[1]}")
             time.sleep(0.005)
 
@@ -121,36 +119,9 @@ class Job:
         try:
             _, said = self._process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            kill_job(self._process)
             raise AssertionError(f"no end after {timeout_s} s") from None
         return self._process.returncode, said
-
-
-def kill(pids: list[int]) -> None:
-    """SIGKILL; a process that is gone already is left alone."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def alive(pids: list[int]) -> list[int]:
-    """Those of the processes that still run."""
-    return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists() and _state(pid) != "Z"]
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return "Z"
-
-
-def wait_until_gone(pids: list[int], seconds: float) -> list[int]:
-    """Those of the processes that run after so many seconds."""
-    deadline = time.monotonic() + seconds
-    while alive(pids) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return alive(pids)
 
 
 def campaign(kills: int, ranks: int, seed: int) -> None:

@@ -16,7 +16,6 @@ import contextlib
 import functools
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,10 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from processes import kill
 
 START_S = 20
 PREFIX = "10.77.0."
@@ -259,10 +262,3 @@ class Network:
             holder.kill()
             holder.communicate()
         shutil.rmtree(self._folder)
-
-
-def kill(pids: Sequence[int]) -> None:
-    """Send SIGKILL; a process that is gone already is left alone."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)

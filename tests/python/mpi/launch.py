@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from processes import kill_job
 
 import floodtide
 from floodtide import _launch
@@ -50,7 +50,7 @@ def skip_without_mpi() -> None:
 
 
 def run(command: list[str], *, timeout_s: float = 60, env: dict[str, str] | None = None) -> Result:
-    """Run a command in a process group of its own, which is killed when the time is over."""
+    """Run a command in a session of its own; it is killed with all that it started when the time is over."""
     start = time.monotonic()
     process = subprocess.Popen(
         command,
@@ -64,7 +64,7 @@ def run(command: list[str], *, timeout_s: float = 60, env: dict[str, str] | None
     try:
         stdout, stderr = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        kill_job(process)
         stdout, stderr = process.communicate()
         pytest.fail(f"no end after {timeout_s} s: {command}\n{stdout}\n{stderr}")
     return Result(

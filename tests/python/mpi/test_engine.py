@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from launch import ENVIRONMENT, MPIEXEC, mpiexec, skip_without_mpi
+from processes import kill_job, wait_until_gone
 from test_train_ranks import assert_equal, configuration, train
 from training_volume import write_volume
 
@@ -104,21 +105,11 @@ def end(process: subprocess.Popen[str], pids: dict[int, int], limit_s: float) ->
     try:
         _, stderr = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        for pid in pids.values():
-            os.kill(pid, signal.SIGKILL)
+        kill_job(process)
         pytest.fail(f"no end within {limit_s} s")
-    while any(Path(f"/proc/{pid}").exists() and _alive(pid) for pid in pids.values()):
-        assert time.monotonic() - begin < limit_s, "a rank is left"
-        time.sleep(0.1)
+    left = wait_until_gone(list(pids.values()), limit_s - (time.monotonic() - begin))
+    assert not left, "a rank is left"
     return process.returncode, stderr
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.parametrize("rank", [0, 1])

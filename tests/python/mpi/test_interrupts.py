@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tomli_w
 from launch import ENVIRONMENT, MPIEXEC, check, run, skip_without_mpi
+from processes import kill_job
 from training_volume import document, write_volume
 
 import floodtide as ft
@@ -79,7 +80,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     try:
         _, stderr = process.communicate(timeout=END_S)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        kill_job(process)
         pytest.fail(f"no end after the signal: {process.communicate()}")
     return process.returncode, stderr
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import tomli_w
 from launch import ENVIRONMENT, MPIEXEC, skip_without_mpi
+from processes import kill_job
 from training_volume import document, write_volume
 
 from floodtide import cli
@@ -89,7 +90,7 @@ class Cluster:
         try:
             output, _ = process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_job(process)
             pytest.fail(f"no end of the script: {process.communicate()}")
         return process.returncode, output
 

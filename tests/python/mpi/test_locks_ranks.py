@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import tomli_w
 from launch import ENVIRONMENT, MPIEXEC, Result, mpiexec, skip_without_mpi
+from processes import kill_job
 from training_volume import document, write_volume
 
 from floodtide.rundir import LOCK, read_log
@@ -64,8 +65,8 @@ class Job:
             time.sleep(0.01)
 
     def kill(self) -> None:
-        """Kill launcher and ranks together."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        """Kill ranks and launcher."""
+        kill_job(self.process)
         self.process.communicate()
 
 

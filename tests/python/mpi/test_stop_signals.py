@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import tomli_w
 from launch import ENVIRONMENT, MPIEXEC, mpiexec, skip_without_mpi
+from processes import kill_job
 from training_volume import document, write_volume
 
 from floodtide.rundir import RunDirectory, read_log
@@ -80,7 +81,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     try:
         _, stderr = process.communicate(timeout=40)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        kill_job(process)
         pytest.fail(f"no end after the signal: {process.communicate()}")
     return process.returncode, stderr
 

@@ -4,16 +4,11 @@
 from __future__ import annotations
 
 import re
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 from launch import Result, check, mpiexec, script, skip_without_mpi
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
-
-from random_kills import wait_until_gone
+from processes import wait_until_gone
 
 pytestmark = pytest.mark.mpi
 

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "floodtide/base/error.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace floodtide {
 namespace {
@@ -20,21 +21,13 @@ namespace fs = std::filesystem;
 
 class StagedFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "floodtide-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_.file(name); }
   void put(const std::string& name, const std::string& text) const { std::ofstream(path(name)) << text; }
   [[nodiscard]] std::string text(const std::string& name) const {
     std::ifstream file(path(name));
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  [[nodiscard]] std::ptrdiff_t entries() const {
-    return std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
-  }
+  [[nodiscard]] std::size_t entries() const { return folder_.entries(); }
   void replace(const std::string& name, const std::string& text) const {
     replace_file(path(name), std::as_bytes(std::span(text)));
   }
@@ -51,7 +44,7 @@ class StagedFiles : public ::testing::Test {
     EXPECT_EQ(entries(), before);
   }
 
-  fs::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(StagedFiles, ReplaceAFileWithItsRightsAndLeaveNothingElse) {
@@ -104,7 +97,7 @@ TEST_F(StagedFiles, RefuseWhatIsNoRegularFile) {
 TEST_F(StagedFiles, AreReopenedByDescriptorSoThatALinkInTheirPlaceIsNotFollowed) {
   put("victim", "precious");
   StagedFile file(path("a"));
-  for (const auto& entry : fs::directory_iterator(folder_)) {
+  for (const auto& entry : fs::directory_iterator(folder_.path())) {
     if (!entry.path().string().ends_with(kTemporarySuffix)) continue;
     fs::remove(entry.path());
     fs::create_symlink(path("victim"), entry.path());

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <functional>
@@ -12,30 +11,11 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/data/hdf5.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace floodtide::data {
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "floodtide-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  TemporaryFolder(TemporaryFolder&&) = delete;
-  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-
-  [[nodiscard]] std::string file(const std::string& name) const { return (path_ / name).string(); }
-  [[nodiscard]] std::size_t entries() const {
-    return static_cast<std::size_t>(
-        std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using test::TemporaryFolder;
 
 template <class T>
 void write_dataset(const std::string& path, const std::string& dataset, const std::vector<std::int64_t>& shape,
