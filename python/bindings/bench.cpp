@@ -97,6 +97,8 @@ void register_bench(py::module_& m) {
         return to_dict(row);
       },
       py::arg("level"), py::arg("seconds"), "Multiply-add peak of a level on the threads in use.");
+  module.def("enough", &bench::enough, py::arg("samples"), py::arg("spent_s"),
+             "Whether a benchmark has taken enough samples of each body: 20, or 3 if all of them took 2 s together.");
   module.def(
       "conv",
       [](const Vec3& size, std::int64_t in_channels, std::int64_t out_channels, const Vec3& kernel, bool relu_input,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from floodtide import _core
+from floodtide.errors import InvalidArgumentError
 
 SUFFIX = ".floodtide-tmp"
 """End of the name of every temporary file: `.NAME.PID-RANDOM.floodtide-tmp`, hidden beside the file NAME."""
@@ -17,6 +18,22 @@ SUFFIX = ".floodtide-tmp"
 _LONGEST_STEM = (
     128  # bytes of NAME: file systems allow 255 for the whole (as cpp/src/base/staged_file.cpp)
 )
+
+
+def path_and_dataset(reference: str) -> tuple[str, str]:
+    """Split "volume.h5:group/raw" at its last colon into the file's path and the dataset's name.
+
+    Raises:
+        InvalidArgumentError: If it has not this form, or is not text in UTF-8, as names in HDF5 files are.
+    """
+    try:
+        reference.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(
+            f"{reference!r}: is not text in UTF-8; expected FILE:DATASET"
+        ) from None
+    path, dataset = _core.data.parse_dataset_name(reference)
+    return path, dataset
 
 
 def temporary(path: Path) -> Path:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from floodtide import _core, _notes
-from floodtide._files import temporaries
+from floodtide._files import path_and_dataset, temporaries
 from floodtide._locks import Lock, take
 from floodtide.errors import InvalidArgumentError, StorageError
 
@@ -171,7 +171,7 @@ def files_of(references: Iterable[str]) -> list[str]:
     found = []
     for reference in references:
         with contextlib.suppress(InvalidArgumentError):
-            found.append(_core.data.parse_dataset_name(reference)[0])
+            found.append(path_and_dataset(reference)[0])
     return found
 
 

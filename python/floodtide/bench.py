@@ -47,6 +47,9 @@ def in_own_process(function: str, **arguments: Any) -> Any:
     """Call "module:function" in a process of its own, whose peak memory is of nothing else.
 
     Arguments and result are what JSON has.
+
+    Raises:
+        ChildProcessError: If the function raises or the process is ended; with its last line.
     """
     code = (
         "import importlib, json, sys; module, name = sys.argv[1].split(':'); "
@@ -54,7 +57,10 @@ def in_own_process(function: str, **arguments: Any) -> Any:
         "print(json.dumps(function(**json.loads(sys.argv[2]))))"
     )
     command = [sys.executable, "-c", code, function, json.dumps(arguments)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
+        raise ChildProcessError(f"{function} failed in its own process: {said[0]}")
     return json.loads(done.stdout)
 
 
@@ -90,7 +96,8 @@ def conv(
         kernel: Kernel extents, 1 or 3, (z, y, x).
         relu: Rectify the input of forward and backward-weights, and mask backward-data.
         thread_counts: Numbers of threads, one set of rows for each.
-        seconds: Least time to spend on a row; at least 20 samples are taken.
+        seconds: Least time to spend on a row; at least 20 samples are taken, or 3 if
+            all take 2 s together.
         against: Name of a second kernel to time in turn with the one in use (see `kernels`).
 
     Raises:

@@ -15,7 +15,6 @@ from floodtide import _core
 from floodtide.bench import Row, in_own_process, stamped, threads
 from floodtide.errors import InvalidArgumentError, UnsupportedError
 
-LEAST_SAMPLES = 20
 TORCH = ("torch", "torch-bf16")
 MIB = 2**20
 
@@ -62,7 +61,8 @@ def step(
     Args:
         network: What to time.
         thread_counts: Numbers of threads, one set of rows for each.
-        seconds: Least time to spend on each step; at least 20 samples are taken.
+        seconds: Least time to spend on each step; at least 20 samples are taken, or 3 if
+            all take 2 s together.
         against: "torch" for the same step in PyTorch, "torch-bf16" for that under autocast to
             bfloat16, the name of a convolution kernel for the same step with it ("onednn": its
             times include the copies between our layout and its own), or empty.
@@ -152,7 +152,10 @@ def _rows(name: str, network: Network, count: int, seconds: float, against: str)
     samples: dict[str, list[float]] = {body: [] for body in (*bodies, "peak")}
     for body in bodies.values():
         body()
-    while len(samples["peak"]) < LEAST_SAMPLES or sum(samples["floodtide"]) < seconds:
+    while (
+        not _core.bench.enough(len(samples["peak"]), sum(map(sum, samples.values())))
+        or sum(samples["floodtide"]) < seconds
+    ):
         samples["peak"].append(ours.sample_peak())
         for key, body in bodies.items():
             start = time.perf_counter()

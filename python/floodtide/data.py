@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _comm, _core, errors, limits, options
+from floodtide._files import path_and_dataset
 from floodtide._outputs import WAIT_S, files_of, reserved, unchecked
 from floodtide._samples import Affinities as Affinities
 from floodtide._samples import Slices as Slices
@@ -112,7 +113,7 @@ class Volume:
     def __init__(self, file: str | os.PathLike[str], dataset: str | None = None) -> None:
         path = os.fspath(file)
         if dataset is None:
-            path, dataset = _core.data.parse_dataset_name(path)
+            path, dataset = path_and_dataset(path)
         self._volume = _core.data.Volume(path, dataset)
 
     @property
@@ -248,7 +249,7 @@ def partition(
                 min_size=min_size,
                 box=box,
             )
-            path, dataset = _core.data.parse_dataset_name(out)
+            path, dataset = path_and_dataset(out)
             if comm.rank == 0:
                 held.enter_context(reserved("partition", path, unchecked, files_of([labels])))
             job = _core.data.PartitionJob(labels, list(thresholds), lom_radius, min_size, box)
@@ -467,7 +468,7 @@ def _named(partitions: Sequence[str] | Mapping[str, str]) -> list[tuple[str, str
     for text in partitions:
         name, equals, volume = text.partition("=")
         if not equals:
-            file, _ = _core.data.parse_dataset_name(text)
+            file, _ = path_and_dataset(text)
             name, volume = os.path.splitext(os.path.basename(file))[0], text
         named.append((name, volume))
     return named

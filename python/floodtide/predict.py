@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, limits, nn
+from floodtide._files import path_and_dataset
 from floodtide._outputs import files_of, hdf5_result, reserved
 from floodtide._trained import load, newest_checkpoint, normalisation
 from floodtide._windows import Axis, choose_windows, context_of
@@ -229,7 +230,7 @@ class Predictor:
         notes: Mapping[str, str] | None,
         progress: Progress | None,
     ) -> None:
-        path, dataset = _core.data.parse_dataset_name(out)
+        path, dataset = path_and_dataset(out)
         start, size = _checked(volume, box)
         kinds = {dataset: "uint8"} if self.excluding else {dataset: "float32"}
         if probabilities:
@@ -291,7 +292,7 @@ def output(
         reference: What will be written.
         inputs: Files that are read.
     """
-    path, dataset = _core.data.parse_dataset_name(reference)
+    path, dataset = path_and_dataset(reference)
     return reserved("predict", path, hdf5_result(_COMMAND, _datasets(dataset)), inputs)
 
 

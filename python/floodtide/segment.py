@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, limits
+from floodtide._files import path_and_dataset
 from floodtide._outputs import reserved
 from floodtide.data import Box, Volume
 from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
@@ -168,7 +169,7 @@ class Segmentation:
             StorageError: If it cannot be written.
             InvalidArgumentError: If something else than an older segmentation would be lost.
         """
-        path, dataset = _core.data.parse_dataset_name(reference)
+        path, dataset = path_and_dataset(reference)
         with output(reference):
             self._result.write(path, dataset, dict(notes or {}))
 
@@ -275,7 +276,7 @@ def output(
         reference: What will be written.
         inputs: Files that are read.
     """
-    path, dataset = _core.data.parse_dataset_name(reference)
+    path, dataset = path_and_dataset(reference)
 
     def check(name: str) -> None:
         _core.segment.check_output(name, dataset)

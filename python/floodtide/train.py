@@ -168,6 +168,13 @@ class Trainer:
             advised = InvalidFileError(f"{error}{self._directory.advice(checkpoint)}")
             advised.agreed = error.agreed
             raise advised from None
+        if checkpoint != str(self._directory.checkpoint_path(self.steps_done)):
+            renamed = InvalidFileError(
+                f"{checkpoint}: holds step {self.steps_done}, expected the step that its name says:"
+                " it is damaged or was renamed"
+            )
+            renamed.agreed = True  # all ranks have loaded the same step
+            raise renamed
         if _comm.rank() == 0 and not _core.has_checksums(checkpoint):
             _notes.unprotected(checkpoint)
 

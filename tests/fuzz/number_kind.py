@@ -66,7 +66,12 @@ _VECTORS = {"shape", "margin", "lom_radius", "fov", "deltas", "context", "thresh
 _BOXES = {"box"}
 _TIMES = {"time"}
 # A larger number than this asks for more work or memory than a trial has, and rightly gets it.
-_WORK = {("bench", "seconds"): 0.2, ("bench", "features"): 300.0, ("simulate", "steps"): 100.0}
+_WORK = {
+    ("bench", "seconds"): 0.2,
+    ("bench", "features"): 300.0,
+    ("bench", "batch"): 100.0,
+    ("simulate", "steps"): 100.0,
+}
 
 
 @dataclass(frozen=True)

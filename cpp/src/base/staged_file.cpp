@@ -23,6 +23,7 @@
 #endif
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/input_file.hpp"
 
 namespace floodtide {
 namespace {
@@ -41,13 +42,6 @@ std::string name_of(const std::string& path) { return path.substr(path.rfind('/'
 
 std::string beside(const std::string& path, const std::string& name) {
   return path.find('/') == std::string::npos ? name : path.substr(0, path.rfind('/') + 1) + name;
-}
-
-const char* kind_of(mode_t mode) {
-  if (S_ISDIR(mode)) return "a folder";
-  if (S_ISFIFO(mode)) return "a FIFO or pipe";
-  if (S_ISSOCK(mode)) return "a socket";
-  return "a device";
 }
 
 /// As the kernel's protected_symlinks: in a folder where everybody writes, a link may have been laid for us.

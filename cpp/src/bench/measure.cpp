@@ -15,6 +15,8 @@ namespace floodtide::bench {
 namespace {
 
 constexpr double kPeakSample_s = 4e-3;
+constexpr std::int64_t kLeastSamples = 20, kLeastSlowSamples = 3;
+constexpr double kSlowS = 2;
 
 const PeakLoop& loop_of(Isa level) {
 #if defined(__x86_64__)
@@ -65,16 +67,21 @@ void Peak::sample() {
 
 double Peak::flops() const noexcept { return loop_->flops_per_round * static_cast<double>(rounds_ * threads_); }
 
+bool enough(std::int64_t samples, double spent_s) noexcept {
+  return samples >= kLeastSamples || (samples >= kLeastSlowSamples && spent_s >= kSlowS);
+}
+
 std::vector<Samples> measure(const std::vector<std::function<void()>>& bodies, Peak& peak, double seconds) {
   for (const auto& body : bodies) body();
   std::vector<Samples> samples(bodies.size());
-  const auto done = [&](const Samples& s) { return s.size() >= kLeastSamples && s.total_s() >= seconds; };
-  while (!std::ranges::all_of(samples, done)) {
+  const auto has_time = [&](const Samples& s) { return s.total_s() >= seconds; };
+  const double start_s = now_s();
+  for (std::int64_t round = 0; !enough(round, now_s() - start_s) || !std::ranges::all_of(samples, has_time); ++round) {
     for (std::size_t i = 0; i < bodies.size(); ++i) {
       peak.sample();
-      const double start_s = now_s();
+      const double body_start_s = now_s();
       bodies[i]();
-      samples[i].add(now_s() - start_s);
+      samples[i].add(now_s() - body_start_s);
     }
   }
   return samples;
@@ -82,7 +89,8 @@ std::vector<Samples> measure(const std::vector<std::function<void()>>& bodies, P
 
 Row peak_row(Isa level, double seconds) {
   Peak peak(level);
-  while (peak.samples().size() < kLeastSamples || peak.samples().total_s() < seconds) peak.sample();
+  const double start_s = now_s();
+  while (!enough(peak.samples().size(), now_s() - start_s) || peak.samples().total_s() < seconds) peak.sample();
   Row row;
   row.name = "peak";
   row.kernel = str_cat("fma_", name(level));

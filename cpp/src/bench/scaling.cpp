@@ -135,7 +135,9 @@ Scaling measure_scaling(comm::Communicator& communicator, Workload& workload, do
     result.peak_together.add(times[1]);
     result.alone.add(times[2]);
     result.together.add(times[3]);
-    more = result.alone.size() < kLeastSamples || result.alone.total_s() < seconds;  // the same on all ranks: times are
+    const double spent_s =
+        result.peak_alone.total_s() + result.peak_together.total_s() + result.alone.total_s() + result.together.total_s();
+    more = !enough(result.alone.size(), spent_s) || result.alone.total_s() < seconds;  // the same on all ranks: times are
   }
   result.peak_flops = peak.flops();
   result.step_flops = workload.flops();

@@ -10,6 +10,7 @@ namespace floodtide::comm {
 namespace {
 
 constexpr std::size_t kMostNamed = 8;
+constexpr double kMissedBeats = 2;  // before a rank can be silent, however short the limit
 
 /// "compute of step 7", empty where no training tells.
 std::string training(const Activity& activity) {
@@ -91,10 +92,12 @@ std::string advice(const Activity& activity) {
 
 std::string silence(const RankState& state, double now_s, double limit_s, bool judge) {
   if (has_left(state) && !judge) return "";
-  // The last word of a rank that was stopped since may be older than the limit that holds now.
-  const double told_s = state.known ? state.known->activity.limit_s : limit_s;
-  const double allowed_s = told_s > 0 && limit_s > 0 ? std::min(told_s, limit_s) : told_s;
-  if (allowed_s <= 0 || now_s - state.heard_s <= allowed_s) return "";
+  // What it told may be older than the limit that holds now: it may have been stopped since, or its host lost.
+  const double told_s = state.known ? state.known->activity.limit_s : 0;
+  const double least_s = told_s > 0 && limit_s > 0 ? std::min(told_s, limit_s) : std::max(told_s, limit_s);
+  if (least_s <= 0) return "";
+  const double allowed_s = std::max(least_s, state.known ? kMissedBeats * state.known->period_s : 0);
+  if (now_s - state.heard_s <= allowed_s) return "";
   return str_cat("rank ", state.rank, " has been silent for ", allowed_s, " s (",
                  state.known ? str_cat("last known: ", what(state.known->activity)) : "never heard of", ')');
 }

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/hdf5_trust.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/input_file.hpp"
 
 namespace floodtide::data {
 namespace {
@@ -24,30 +20,6 @@ constexpr std::uint64_t kFirstUserBlock = 512;  // the superblock is at 0, 512, 
 constexpr int kNewestVersion = 3;
 constexpr const char* kAllowExternal = "FLOODTIDE_ALLOW_EXTERNAL";
 constexpr int kDeepestVirtual = 8;  // virtual datasets of virtual datasets
-
-/// A descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int id) noexcept : id_(id) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  Descriptor(Descriptor&&) = delete;
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (id_ >= 0) ::close(id_);
-  }
-  [[nodiscard]] int id() const noexcept { return id_; }
-
- private:
-  int id_;
-};
-
-const char* kind_of(mode_t mode) {
-  if (S_ISDIR(mode)) return "a folder";
-  if (S_ISFIFO(mode)) return "a pipe";
-  if (S_ISSOCK(mode)) return "a socket";
-  return "a device";
-}
 
 using Bytes = std::array<unsigned char, kSuperblockBytes>;
 
@@ -184,18 +156,11 @@ void require_size(hid_t dataset, hid_t properties, const std::string& where) {
 }  // namespace
 
 Superblock require_hdf5_file(const std::string& path) {
-  // Not blocking: opening a pipe would wait for its writer.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  FLOODTIDE_REQUIRE(file.id() >= 0 || errno != ENOENT, invalid_file, path, ": no such file");
-  FLOODTIDE_REQUIRE(file.id() >= 0, invalid_file, path, ": cannot be opened as an HDF5 file: ", std::strerror(errno));
-  struct stat status{};
-  FLOODTIDE_REQUIRE(::fstat(file.id(), &status) == 0, invalid_file, path, ": cannot be read: ", std::strerror(errno));
-  FLOODTIDE_REQUIRE(S_ISREG(status.st_mode), invalid_file, path, ": is ", kind_of(status.st_mode), ", expected an HDF5 file");
-  const auto size = static_cast<std::uint64_t>(status.st_size);
+  const InputFile file(path, "an HDF5 file");
+  const auto size = static_cast<std::uint64_t>(file.size());
   for (std::uint64_t at = 0; at < size; at = at == 0 ? kFirstUserBlock : 2 * at) {
     Bytes bytes{};
-    const ssize_t got = ::pread(file.id(), bytes.data(), bytes.size(), static_cast<off_t>(at));
-    FLOODTIDE_REQUIRE(got >= 0, invalid_file, path, ": cannot be read: ", std::strerror(errno));
+    file.read(static_cast<std::int64_t>(at), std::as_writable_bytes(std::span(bytes)));
     if (!std::equal(kSignature.begin(), kSignature.end(), bytes.begin(),
                     [](char a, unsigned char b) { return static_cast<unsigned char>(a) == b; })) {
       continue;

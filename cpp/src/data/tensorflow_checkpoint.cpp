@@ -5,13 +5,13 @@
 #include <bit>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "floodtide/base/crc32c.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/input_file.hpp"
 
 namespace floodtide::data {
 namespace {
@@ -24,6 +24,8 @@ constexpr std::uint64_t kMagic = 0xDB4775248B80FB57ULL;
 constexpr int kFloat = 1;  // TensorFlow's DT_FLOAT
 constexpr std::int64_t kFloatBytes = 4;
 constexpr std::int64_t kMaxShards = 99'999;
+constexpr std::int64_t kLargestIndex = 256 << 20;  // bytes; one of a thousand arrays has about 100,000
+constexpr std::string_view kExpected = "a file of a TensorFlow checkpoint";
 
 /// Reads numbers and strings one after another and refuses to run over the end.
 class Cursor {
@@ -175,13 +177,21 @@ std::string data_path(const std::string& prefix, std::int64_t shard, std::int64_
   return prefix + suffix;
 }
 
+/// Bytes of a file; fewer if it has been cut since its size was asked for.
+std::string bytes_of(const InputFile& file, std::int64_t at, std::int64_t count) {
+  std::string bytes(static_cast<std::size_t>(count), '\0');
+  bytes.resize(file.read(at, std::as_writable_bytes(std::span(bytes))));
+  return bytes;
+}
+
 }  // namespace
 
 TensorflowCheckpoint::TensorflowCheckpoint(const std::string& prefix) : prefix_(prefix) {
   const std::string path = prefix + ".index";
-  std::ifstream stream(path, std::ios::binary);
-  FLOODTIDE_REQUIRE(stream.good(), invalid_file, "TensorFlow checkpoint ", path, ": cannot be opened");
-  const std::string file{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  const InputFile index_file(path, kExpected);
+  FLOODTIDE_REQUIRE(index_file.size() <= kLargestIndex, invalid_file, "TensorFlow checkpoint ", path, ": ", index_file.size(),
+                    " bytes are too many for an index, expected at most ", kLargestIndex);
+  const std::string file = bytes_of(index_file, 0, index_file.size());
   FLOODTIDE_REQUIRE(file.size() >= kFooterBytes, invalid_file, "TensorFlow checkpoint ", path, ": ", file.size(),
                     " bytes are too few for an index: the file is truncated or another kind of file");
   Cursor magic(std::string_view(file).substr(file.size() - sizeof(kMagic)), path);
@@ -220,15 +230,11 @@ std::vector<float> TensorflowCheckpoint::read(const Entry& entry) const {
   FLOODTIDE_REQUIRE(count >= 0 && entry.size % kFloatBytes == 0 && entry.size / kFloatBytes == count, invalid_file,
                     "TensorFlow checkpoint ", prefix_, ".index: '", entry.name, "' has ", entry.size,
                     " bytes, which do not fit its shape");
-  std::ifstream stream(path, std::ios::binary | std::ios::ate);
-  FLOODTIDE_REQUIRE(stream.good(), invalid_file, "TensorFlow checkpoint ", path, ": cannot be opened");
-  const std::int64_t available = stream.tellg();
+  const InputFile file(path, kExpected);
+  const std::int64_t available = file.size();
   FLOODTIDE_REQUIRE(entry.offset <= available && entry.size <= available - entry.offset, invalid_file, "TensorFlow checkpoint ",
                     path, ": '", entry.name, "' ends beyond the file's ", available, " bytes: it is truncated");
-  std::string bytes(static_cast<std::size_t>(entry.size), '\0');
-  stream.seekg(entry.offset);
-  stream.read(bytes.data(), entry.size);
-  FLOODTIDE_REQUIRE(stream.good(), invalid_file, "TensorFlow checkpoint ", path, ": '", entry.name, "' cannot be read");
+  const std::string bytes = bytes_of(file, entry.offset, entry.size);
   FLOODTIDE_REQUIRE(masked_crc32c(bytes) == entry.checksum, invalid_file, "TensorFlow checkpoint ", path, ": the checksum of '",
                     entry.name, "' is wrong: the file is corrupt");
   std::vector<float> values(static_cast<std::size_t>(count));

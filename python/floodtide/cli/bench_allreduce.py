@@ -16,7 +16,6 @@ from floodtide.cli import options as shared
 from floodtide.cli.bench import row_options, seconds_option
 from floodtide.errors import Error, InvalidArgumentError
 
-LEAST_SAMPLES = 20
 FFN_PARAMETERS = 472353  # of the published network: 1.89 MB of gradients
 YARDSTICK = "mpi blocking"  # MPI_Allreduce as any program would call it
 
@@ -58,7 +57,8 @@ def rows(comm: Any, *, elements: int, seconds: float) -> Iterator[dict[str, Any]
     Args:
         comm: The core's communicator, of several ranks.
         elements: Length of the float32 array.
-        seconds: Least time to spend on a row; at least LEAST_SAMPLES samples are taken.
+        seconds: Least time to spend on a row; at least 20 samples are taken, or 3 if
+            all take 2 s together.
 
     Yields:
         Rows as in `floodtide.bench`, with `wire`, `sent_bytes` (by this rank in one allreduce; None
@@ -66,6 +66,7 @@ def rows(comm: Any, *, elements: int, seconds: float) -> Iterator[dict[str, Any]
         2 n (p - 1) / p, by the median time, for all rows) and `ratio` (median time by the MPI
         library's blocking allreduce's). A sample is the slowest rank's. Rows are timed in turn.
     """
+    from floodtide import _core
     from floodtide.bench import stamped
 
     calls = _calls(comm)
@@ -82,7 +83,10 @@ def rows(comm: Any, *, elements: int, seconds: float) -> Iterator[dict[str, Any]
 
     samples: dict[str, list[float]] = {name: [] for name in calls}
     spent_s = 0.0
-    while len(samples[YARDSTICK]) < LEAST_SAMPLES or spent_s < seconds * len(calls):
+    # The same on all ranks: spent_s is.
+    while not _core.bench.enough(len(samples[YARDSTICK]), spent_s) or spent_s < seconds * len(
+        calls
+    ):
         for name, (call, _) in calls.items():
             np.copyto(work, values)
             comm.barrier()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from floodtide import _core
+from floodtide._files import path_and_dataset
 from floodtide._outputs import PICTURES, files_of, reserved
 
 ROWS = (
@@ -74,7 +74,7 @@ def command(
         if picture is not None:
             from floodtide.report import planes
 
-            path, dataset = _core.data.parse_dataset_name(segmentation)
+            path, dataset = path_and_dataset(segmentation)
             read = planes.read_segmentation(Path(path), dataset, image, truth, None)
             planes.save_planes(read, None, Path(picture))
     if as_json:

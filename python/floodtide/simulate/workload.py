@@ -138,7 +138,7 @@ class Patches:
         self._left = [
             np.floor(
                 draws.at(_START, 0, walker).random(shape)
-                * self._lengths(draws.at(_FIRST_LENGTH, 0, walker), shape)
+                * self._lengths(_FIRST_LENGTH, 0, walker, shape)
             )
             for walker in range(walkers)
         ]
@@ -150,7 +150,7 @@ class Patches:
         """One move of a walker of every rank, which comes for it at `now`; returns when its patch is there."""
         left = self._left[walker]
         need = left == 0
-        lengths = self._lengths(self._draws.at(_LENGTH, step, walker), left.shape)
+        lengths = self._lengths(_LENGTH, step, walker, left.shape)
         self._left[walker] = np.where(need, lengths, left) - 1
         if not self._loading.prefetch:
             return np.where(need, now + self._loading.load_s, now)
@@ -182,10 +182,15 @@ class Patches:
         ]
         self._reader_free = np.where(where, kept.reader_free, self._reader_free)
 
-    def _lengths(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Times:
-        """Moves on a new patch."""
+    def _lengths(
+        self, purpose: int, step: int, walker: int, shape: tuple[int, ...]
+    ) -> Times | float:
+        """Moves on a walker's new patch, of all ranks in all replicas, or of each of them."""
         whole = math.floor(self._loading.moves)
         longer = self._loading.moves - whole
         if not longer:
-            return np.full(shape, float(whole))
-        return whole + (generator.random(shape) < longer).astype(np.float64)
+            return float(whole)
+        lengths: Times = whole + (
+            self._draws.at(purpose, step, walker).random(shape) < longer
+        ).astype(np.float64)
+        return lengths

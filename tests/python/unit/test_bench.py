@@ -107,3 +107,18 @@ def test_every_benchmark_is_a_command_with_an_example() -> None:
     for name in BENCHMARKS:
         result = run(name, "--help")
         assert f"Example: floodtide bench {name}" in result.output
+
+
+@pytest.mark.parametrize(
+    ("samples", "spent_s", "expected"),
+    [(20, 0.0, True), (19, 1.9, False), (3, 2.0, True), (2, 100.0, False)],
+)
+def test_slow_bodies_need_fewer_samples(samples: int, spent_s: float, expected: bool) -> None:
+    assert _core.bench.enough(samples, spent_s) is expected
+
+
+def test_a_process_of_its_own_that_fails_is_one_line() -> None:
+    with pytest.raises(ChildProcessError, match="failed in its own process: TypeError"):
+        bench.in_own_process("math:comb", n=1)
+    with pytest.raises(ChildProcessError, match="status 3"):
+        bench.in_own_process("os:_exit", status=3)

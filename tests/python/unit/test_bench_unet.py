@@ -19,7 +19,7 @@ SMALL = bench_unet.Network(depth=2, size=(8, 12), batch=2)
 def test_rows_of_a_small_network() -> None:
     step, forward = bench_unet.unet(SMALL, seconds=0)
     assert (step["name"], forward["name"]) == ("unet step", "unet forward")
-    assert step["samples"] >= bench_unet.LEAST_SAMPLES
+    assert step["samples"] >= 20
     layers = [layer.split(": ") for layer in step["kernels"].split("; ")]
     assert "encoder1/conv_b" in dict(layers)
     assert len(layers) == 6

@@ -263,6 +263,17 @@ def test_bad_input_is_one_line_and_exit_status_2(
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_an_output_that_is_not_utf8_is_one_line_and_exit_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "a.h5", image=np.zeros((9, 9, 9), np.int32))
+    arguments = [f"{tmp_path}/a.h5:image", f"{tmp_path}/out.h5:\udcff", "--lom-radius", "1,1,1"]
+    assert cli.run(["partition", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "is not text in UTF-8; expected FILE:DATASET" in error
+
+
 def test_partition_and_coordinates_commands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -199,7 +199,7 @@ def test_mistakes_are_one_line_and_exit_2(
     assert not run.exists()
 
 
-@pytest.mark.parametrize("damage", ["truncated", "empty", "text", "version", "network"])
+@pytest.mark.parametrize("damage", ["truncated", "empty", "text", "version", "network", "step"])
 def test_damaged_checkpoints_exit_2(
     folder: Path, damage: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,6 +217,9 @@ def test_damaged_checkpoints_exit_2(
     elif damage == "version":
         with h5py.File(checkpoint, "r+") as file:
             file.attrs["format_version"] = np.int64(99)
+    elif damage == "step":
+        with h5py.File(checkpoint, "r+") as file:
+            file.attrs["step"] = np.int64(2**31)
     else:
         settings["model"]["depth"] = 3
     path = tmp_path / "run.toml"

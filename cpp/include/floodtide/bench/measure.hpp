@@ -10,7 +10,8 @@
 
 namespace floodtide::bench {
 
-inline constexpr int kLeastSamples = 20;  ///< of each body, however long they take (CONVENTIONS Q2)
+/// Whether a benchmark has taken enough samples of each body: 20, or 3 if all of them took 2 s together.
+[[nodiscard]] bool enough(std::int64_t samples, double spent_s) noexcept;
 
 /// Seconds of repeated runs.
 class Samples {
@@ -59,8 +60,8 @@ struct Row {
   double best_peak_gflops = 0.0;  ///< of the fastest sample of the peak loop
 };
 
-/// Runs the bodies and the peak loop in turn, after one warm-up of each, until each body has kLeastSamples samples and
-/// `seconds` have passed in it. Returns the samples of each body.
+/// Runs the bodies and the peak loop in turn, after one warm-up of each, until there are `enough` samples and `seconds` have
+/// passed in each body. Returns the samples of each body.
 [[nodiscard]] std::vector<Samples> measure(const std::vector<std::function<void()>>& bodies, Peak& peak, double seconds);
 
 /// The peak itself, as a row.

@@ -51,7 +51,7 @@ struct Scaling {
   [[nodiscard]] double peak_speedup(int ranks) const { return ranks * peak_alone.quantile(0.5) / peak_together.quantile(0.5); }
 };
 
-/// Collective: measures until each of the four has kLeastSamples samples and `seconds` have passed in the steps of rank 0
+/// Collective: measures until there are `enough` samples of each of the four; `seconds` count in the steps of rank 0
 /// alone. Every rank gets the result. All ranks use num_threads() threads. Throws on all ranks if one fails.
 [[nodiscard]] Scaling measure_scaling(comm::Communicator& communicator, Workload& workload, double seconds,
                                       const std::string& algorithm);

@@ -2,6 +2,7 @@
 #include "floodtide/data/tensorflow_checkpoint.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <filesystem>
@@ -105,6 +106,14 @@ TEST_F(TensorflowCheckpointFile, RefusesMissingFiles) {
   EXPECT_EQ(failure(), ErrorCode::invalid_file);
   std::filesystem::remove(prefix_ + ".index");
   EXPECT_EQ(failure(), ErrorCode::invalid_file);
+}
+
+TEST_F(TensorflowCheckpointFile, RefusesPipesWithoutWaitingForTheirWriters) {
+  for (const char* suffix : {".data-00000-of-00001", ".index"}) {
+    std::filesystem::remove(prefix_ + suffix);
+    ASSERT_EQ(::mkfifo((prefix_ + suffix).c_str(), 0600), 0);
+    EXPECT_EQ(failure(), ErrorCode::invalid_file) << suffix;
+  }
 }
 
 TEST_F(TensorflowCheckpointFile, NoticesEveryTruncation) {

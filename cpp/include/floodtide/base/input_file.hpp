@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace floodtide {
+
+/// A regular file, open for reading.
+class InputFile {
+ public:
+  /// Opens a file without waiting: a pipe would wait for its writer. `expected` is what a message says that the file should
+  /// be, "an HDF5 file". Throws Error(invalid_file) if the file is missing, cannot be opened or is no regular file.
+  InputFile(const std::string& path, std::string_view expected);
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  InputFile(InputFile&&) = delete;
+  InputFile& operator=(InputFile&&) = delete;
+  ~InputFile();
+
+  [[nodiscard]] std::int64_t size() const noexcept { return size_; }
+
+  /// Fills `bytes` from position `at`; returns how many there are, fewer at the end of the file. Throws Error(invalid_file) if
+  /// the file cannot be read.
+  std::size_t read(std::int64_t at, std::span<std::byte> bytes) const;
+
+ private:
+  std::string path_;
+  int descriptor_;
+  std::int64_t size_ = 0;
+};
+
+/// "a folder", "a pipe", "a socket" or "a device", for what is no regular file; `mode` is `st_mode` of its status.
+[[nodiscard]] const char* kind_of(mode_t mode) noexcept;
+
+}  // namespace floodtide
