@@ -4,6 +4,7 @@
 
 #include <new>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 
 #include "bindings.hpp"
@@ -28,9 +29,16 @@ const char* class_name(ErrorCode code) {
   return "Error";
 }
 
+/// A message may quote names from a damaged file, which need not be UTF-8.
+py::str text_of(const Error& error) {
+  const std::string_view text = error.what();
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<py::ssize_t>(text.size()), "backslashreplace"));
+}
+
 void set(const Error& error) {
   const py::object type = py::module_::import("floodtide.errors").attr(class_name(error.code()));
-  py::set_error(type, error.what());
+  PyErr_SetObject(type.ptr(), type(text_of(error)).ptr());
 }
 
 }  // namespace
@@ -41,7 +49,7 @@ void register_errors(py::module_&) {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const comm::AgreedError& error) {
       const py::object type = py::module_::import("floodtide.errors").attr(class_name(error.code()));
-      const py::object value = type(error.what());
+      const py::object value = type(text_of(error));
       // Ranks of a process set do not know what the others of the job do: the job has to be ended for those.
       const int job = py::module_::import("floodtide._comm").attr("size")().cast<int>();
       value.attr("agreed") = error.ranks() == 0 || error.ranks() >= job;

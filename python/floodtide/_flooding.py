@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from floodtide import _comm, _core, nn
-from floodtide.config import Config, FfnConfig, VolumeConfig
+from floodtide.config import Config, FfnConfig, VolumeConfig, require_tables
 from floodtide.data import parse_box
 from floodtide.errors import ConfigurationError
 
@@ -189,8 +189,5 @@ def source(volume: VolumeConfig, index: int) -> tuple[Any, ...]:
 
 
 def _volumes(config: Config) -> tuple[VolumeConfig, ...]:
-    if not config.data.volumes:
-        raise ConfigurationError(
-            "data.volumes is empty, expected at least one [[data.volumes]] table"
-        )
+    require_tables(config.data.volumes, "data.volumes")
     return config.data.volumes

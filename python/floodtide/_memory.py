@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from floodtide import _comm, _core
 from floodtide._flooding import patch_size
-from floodtide.config import Config, FfnConfig, UNet2DConfig, UNet3DConfig
+from floodtide.config import Config, FfnConfig, UNet2DConfig, UNet3DConfig, require_tables
 from floodtide.data import Volume
 from floodtide.errors import ConfigurationError
 
@@ -87,6 +87,7 @@ def sample_size(config: Config) -> tuple[int, ...]:
         return config.data.patch
     if config.data.size != (0, 0):
         return (1, *config.data.size)
+    require_tables(config.data.slices, "data.slices")
     return (1, *Volume(config.data.slices[0].images).shape[1:])
 
 

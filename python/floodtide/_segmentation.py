@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from floodtide import _comm, _core, nn
-from floodtide.config import Config, SlicesConfig, UNet2DConfig, UNet3DConfig
+from floodtide.config import Config, SlicesConfig, UNet2DConfig, UNet3DConfig, require_tables
 from floodtide.data import parse_box
 from floodtide.errors import ConfigurationError
 
@@ -217,8 +217,7 @@ def _slices(
     config: Config, stacks: Sequence[SlicesConfig], key: str, part: str, walkers: int
 ) -> Any:
     """Slices for that many walkers; for none of them, without augmentation."""
-    if not stacks:
-        raise ConfigurationError(f"{key} is empty, expected at least one [[{key}]] table")
+    require_tables(stacks, key)
     assert isinstance(config.model, UNet2DConfig)
     augmentation = config.augmentation if walkers else type(config.augmentation)()
     return _core.data.SliceSource(
@@ -246,10 +245,7 @@ def _slices(
 
 def _patches(config: Config, volumes: Sequence[int], box: str | None, walkers: int) -> Any:
     """Patches of some of the volumes, of another box if one is given."""
-    if not config.data.volumes:
-        raise ConfigurationError(
-            "data.volumes is empty, expected at least one [[data.volumes]] table"
-        )
+    require_tables(config.data.volumes, "data.volumes")
     sources = []
     for index in volumes:
         volume = config.data.volumes[index]

@@ -497,6 +497,16 @@ def from_dict(document: Mapping[str, Any], where: str = "configuration") -> Conf
     return _config_reader.read(Config, document, where)
 
 
+def require_tables(tables: Sequence[Any], key: str) -> None:
+    """Check that an array of tables such as `data.volumes` has one.
+
+    Raises:
+        ConfigurationError: If there is none.
+    """
+    if not tables:
+        raise ConfigurationError(f"{key} is empty, expected at least one [[{key}]] table")
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """Nested dictionaries of plain values, the inverse of `from_dict`."""
     return _table(config, config.model.kind if isinstance(config, Config) else FLOOD)

@@ -216,7 +216,9 @@ def _virtual(file: h5py.File, name: str, random: Random) -> str:
     layout = h5py.VirtualLayout(shape=old.shape, dtype=old.dtype)
     layout[...] = h5py.VirtualSource(target, "moved", shape=old.shape)
     file.move(name, "moved")
-    file.create_virtual_dataset(name, layout)
+    made = file.create_virtual_dataset(name, layout)
+    for key, value in old.attrs.items():
+        made.attrs[key] = value
     return f"is a virtual dataset over {target}"
 
 

@@ -68,7 +68,7 @@ _TIMES = {"time"}
 # A larger number than this asks for more work or memory than a trial has, and rightly gets it.
 _WORK = {
     ("bench", "seconds"): 0.2,
-    ("bench", "features"): 300.0,
+    ("bench", "features"): 100.0,
     ("bench", "batch"): 100.0,
     ("simulate", "steps"): 100.0,
 }

@@ -13,6 +13,8 @@ from floodtide.errors import InvalidArgumentError
 
 Times = NDArray[np.float64]
 
+_LONGEST_S = 1e6  # of one step: beyond that, sums over steps and ranks lose the short ones
+
 _COMPUTE, _LENGTH, _START, _FIRST_LENGTH = range(4)
 
 
@@ -36,10 +38,10 @@ class Compute:
     """Seconds of a rank's forward and backward pass on one field of view; ranks and steps are independent.
 
     Attributes:
-        mean_s: Mean, positive.
+        mean_s: Mean, positive, at most 1e6.
         sigma: Spread of the lognormal factor (mean 1) that each rank draws in each step, 0 (none)
             to 5.
-        samples: Measured seconds (n,) to draw from instead; scaled to mean_s. Empty: none.
+        samples: Measured seconds (n,), each as mean_s, to draw from instead; scaled to mean_s. Empty: none.
     """
 
     mean_s: float
@@ -47,14 +49,15 @@ class Compute:
     samples: tuple[float, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.mean_s) and self.mean_s > 0):
-            raise InvalidArgumentError(f"compute: {self.mean_s} s, expected a positive number")
+        for seconds in (self.mean_s, *self.samples):
+            if not 0 < seconds <= _LONGEST_S:
+                raise InvalidArgumentError(
+                    f"compute: {seconds} s, expected more than 0 and at most {_LONGEST_S:g} s"
+                )
         if not 0 <= self.sigma <= 5:
             raise InvalidArgumentError(f"compute: sigma is {self.sigma}, expected 0 to 5")
         if self.samples and self.sigma:
             raise InvalidArgumentError("compute: both samples and sigma, expected one of them")
-        if not all(math.isfinite(sample) and sample > 0 for sample in self.samples):
-            raise InvalidArgumentError("compute: a sample is not a positive number of seconds")
 
     def draw(self, draws: Draws, step: int, shape: tuple[int, int]) -> Times:
         """Seconds of a step for every rank of every replica, shape (ranks, replicas), replicas an even number.

@@ -6,12 +6,14 @@
 #include <random>
 #include <string>
 
+#include "base/crc32c/fold.hpp"
+
 namespace floodtide {
 namespace {
 
 /// Bit by bit, from the polynomial.
-std::uint32_t slow_crc32c(std::string_view bytes) {
-  std::uint32_t crc = 0xFFFFFFFFU;
+std::uint32_t slow_crc32c(std::string_view bytes, std::uint32_t before = 0) {
+  std::uint32_t crc = ~before;
   for (const char byte : bytes) {
     crc ^= static_cast<unsigned char>(byte);
     for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1U) != 0 ? 0x82F63B78U : 0U);
@@ -33,11 +35,28 @@ TEST(Crc32c, EqualsThePublishedValues) {  // RFC 3720, appendix B.4
 }
 
 TEST(Crc32c, EqualsTheSlowOneForAnySizeAndStart) {
-  for (const std::size_t size : {0, 1, 7, 8, 9, 1023, 1024, 3071, 3072, 3073, 6143, 6144, 9300, 20'000}) {
+  for (const std::size_t size : {0, 1, 7, 8, 9, 255, 1023, 1024, 1280, 1535, 3071, 3072, 3073, 6143, 6144, 9300, 20'000}) {
     const std::string bytes = random_bytes(size + 8);
     for (std::size_t start = 0; start < 8; start += 3) {
       const std::string_view part = std::string_view(bytes).substr(start, size);
       EXPECT_EQ(crc32c(part), slow_crc32c(part)) << size << " bytes from " << start;
+    }
+  }
+}
+
+TEST(Crc32c, TheWayWithoutCarryLessProductsEqualsTheSlowOne) {
+  for (const std::size_t size : {0, 1, 9, 1024, 3071, 3072, 3073, 9300, 20'000}) {
+    const std::string bytes = random_bytes(size);
+    EXPECT_EQ(~add_crc32c(~17U, bytes.data(), size), slow_crc32c(bytes, 17U)) << size;
+  }
+}
+
+TEST(Crc32c, TheWayWithCarryLessProductsEqualsTheSlowOne) {
+  if (!can_fold_crc32c()) GTEST_SKIP() << "this processor has no carry-less products of 512 bits";
+  for (std::size_t size = kFoldBytes; size <= 8 * kFoldBytes; size += kFoldBytes) {
+    const std::string bytes = random_bytes(size);
+    for (const std::uint32_t before : {0U, 1U, 0xDEADBEEFU}) {
+      EXPECT_EQ(~fold_crc32c(~before, bytes.data(), size), slow_crc32c(bytes, before)) << size << " bytes after " << before;
     }
   }
 }

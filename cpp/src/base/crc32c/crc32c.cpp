@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/crc32c/fold.hpp"
+
 namespace floodtide {
 namespace {
 
@@ -44,14 +46,23 @@ std::uint64_t add_word(std::uint64_t crc, const char* at) {
 }
 #endif
 
+constexpr std::size_t kLeastFolded = 1024;  // bytes: fewer take as long either way
+
 }  // namespace
 
-std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) noexcept {
+bool can_fold_crc32c() noexcept {
+#if defined(__x86_64__)
+  static const bool can = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
+  return can;
+#else
+  return false;
+#endif
+}
+
+std::uint32_t add_crc32c(std::uint32_t before, const char* at, std::size_t left) noexcept {
 #if defined(__SSE4_2__)
   constexpr std::size_t kWord = sizeof(std::uint64_t);
-  std::uint64_t crc = ~before;
-  const char* at = bytes.data();
-  std::size_t left = bytes.size();
+  std::uint64_t crc = before;
   for (; left >= 3 * kBlock; at += 3 * kBlock, left -= 3 * kBlock) {
     std::uint64_t second = 0, third = 0;
     for (std::size_t i = 0; i < kBlock; i += kWord) {
@@ -64,12 +75,24 @@ std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) noexcept {
   for (; left >= kWord; at += kWord, left -= kWord) crc = add_word(crc, at);
   auto rest = static_cast<std::uint32_t>(crc);
   for (; left > 0; ++at, --left) rest = __builtin_ia32_crc32qi(rest, static_cast<unsigned char>(*at));
-  return ~rest;
+  return rest;
 #else
-  std::uint32_t crc = ~before;
-  for (const char byte : bytes) crc = kTable[(crc ^ static_cast<unsigned char>(byte)) & 0xFFU] ^ (crc >> 8);
-  return ~crc;
+  std::uint32_t crc = before;
+  for (; left > 0; ++at, --left) crc = kTable[(crc ^ static_cast<unsigned char>(*at)) & 0xFFU] ^ (crc >> 8);
+  return crc;
 #endif
+}
+
+std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) noexcept {
+  std::uint32_t crc = ~before;
+#if defined(__x86_64__)
+  if (bytes.size() >= kLeastFolded && can_fold_crc32c()) {
+    const std::size_t folded = bytes.size() / kFoldBytes * kFoldBytes;
+    crc = fold_crc32c(crc, bytes.data(), folded);
+    bytes.remove_prefix(folded);
+  }
+#endif
+  return ~add_crc32c(crc, bytes.data(), bytes.size());
 }
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
