@@ -36,7 +36,10 @@ THIRD_PARTY: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(hdf5|hdf5_hl|H5\w+|zlib)\.h", ("cpp/src/data/",)),
     (r"(Eigen|unsupported/Eigen)/.*", ("cpp/src/kernels/",)),
     (r"(oneapi/dnnl/.*|dnnl.*)", ("cpp/src/kernels/",)),
-    (r"(imm|x86|[a-z]mm)intrin\.h", ("cpp/src/kernels/", "cpp/src/comm/reduce/")),
+    (
+        r"(imm|x86|[a-z]mm)intrin\.h",
+        ("cpp/src/kernels/", "cpp/src/comm/reduce/", "cpp/src/base/crc32c/"),
+    ),
     (r"pybind11/.*", ("python/bindings/",)),
 )
 # Each of these stays in one file.
