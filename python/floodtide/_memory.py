@@ -28,8 +28,6 @@ def require_memory(config: Config, ranks: int) -> None:
     Raises:
         ConfigurationError: Names the need and what is available.
     """
-    if isinstance(config.model, UNet2DConfig) and not config.data.slices:
-        return  # refused for that, elsewhere
     needed = _CERTAIN * training_bytes(config, ranks, _core.num_threads())
     neighbours = _comm.places()[1]
     available = _core.available_bytes()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -131,7 +132,7 @@ class Predictor:
         Raises:
             ShapeError: If the image has not three axes.
             OutOfRangeError: If the box is not inside the image.
-            InvalidArgumentError: If the memory is too little for any block.
+            InvalidArgumentError: If the memory that a block may take is too little for any, or is not available.
             NumericalError: If a probability is not a number.
         """
         start, size = _checked(image, box)
@@ -142,6 +143,7 @@ class Predictor:
             )
         ]
         lengths = choose_windows(axes, self._voxels)
+        _require_memory(lengths, bytes_per_voxel(self.model))
         done, total = 0, int(np.prod(size))
         for windows in itertools.product(
             *(axis.windows(length) for axis, length in zip(axes, lengths, strict=True))
@@ -318,6 +320,16 @@ def bytes_per_voxel(model: nn.UNet) -> float:
             pools = core.pools
             share /= float(np.prod(pools[0] if len(pools) == 1 else pools[level]))
     return 4.0 * float(each)
+
+
+def _require_memory(block: Vec3, each: float) -> None:
+    """Refuse blocks (z, y, x) that cannot fit, before the first is read; `each` is what a voxel needs in bytes."""
+    needed, available = int(each * math.prod(block)), _core.available_bytes()
+    if available is not None and needed > available:
+        raise InvalidArgumentError(
+            f"predict: a block of {' x '.join(map(str, block))} voxels needs about {_core.describe_bytes(needed)} of"
+            f" memory, {_core.describe_bytes(available)} are available; expected fewer MiB for a block (--memory)"
+        )
 
 
 def _checked(image: Image, box: Box | None) -> Box:

@@ -50,10 +50,12 @@ std::string microseconds(std::int64_t ns) {
   return text;
 }
 
-/// A file that is closed with its owner.
+/// A new or emptied file that is closed with its owner. Opening follows no link and waits for no reader of a pipe.
 class File {
  public:
-  File(const std::string& path, int flags) : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+  explicit File(const std::string& path)
+      : path_(path),
+        descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644)) {
     FLOODTIDE_REQUIRE(descriptor_ >= 0, io, path, ": cannot be opened for writing: ", std::strerror(errno));
   }
   File(const File&) = delete;
@@ -151,7 +153,7 @@ std::optional<Timeline::Event> Timeline::current(std::string_view track) const {
 
 void Timeline::open(const std::string& path, int rank, std::int64_t offset_ns) {
   const std::lock_guard lock(state_->mutex);
-  auto file = std::make_unique<File>(path, O_WRONLY | O_CREAT | O_TRUNC);
+  auto file = std::make_unique<File>(path);
   const std::string begin =
       str_cat("[\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": ", rank, ", \"args\": {\"name\": \"rank ", rank, "\"}}");
   file->write_at(0, begin + std::string(kEnd));

@@ -2,6 +2,7 @@
 #include "floodtide/base/timeline.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -120,6 +121,16 @@ TEST_F(TimelineFile, TheRecordOfAFailureNamesReasonAndWhatWasUnderWay) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(std::filesystem::path(path("flight.json")).parent_path()),
                           std::filesystem::directory_iterator()),
             1);
+}
+
+TEST_F(TimelineFile, FollowsNoLinkAndWaitsForNoPipe) {
+  std::ofstream(path("precious")) << "precious";
+  std::filesystem::create_symlink(path("precious"), path("link"));
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  Timeline timeline;
+  EXPECT_THROW(timeline.open(path("link"), 0, 0), Error);
+  EXPECT_THROW(timeline.open(path("pipe"), 0, 0), Error);
+  EXPECT_EQ(text("precious"), "precious");
 }
 
 TEST(Timeline, AFileThatCannotBeMadeIsAnError) {
