@@ -19,13 +19,13 @@ class Usage(NamedTuple):
 
     Attributes:
         rss: Resident memory in MiB, shared pages included.
-        pss: The same in MiB, with each shared page divided by the number of processes that share it.
+        own: What of it belongs to no file, in MiB: heaps and stacks.
         handles: Open file descriptors.
         threads: Threads.
     """
 
     rss: float
-    pss: float
+    own: float
     handles: float
     threads: float
 
@@ -47,7 +47,7 @@ def usage(pid: int) -> Usage | None:
         status = (folder / "status").read_text().splitlines()
         threads = next(int(line.split()[1]) for line in status if line.startswith("Threads:"))
         handles = len(list((folder / "fd").iterdir()))
-        return Usage(memory["Rss"], memory["Pss"], handles, threads)
+        return Usage(memory["Rss"], memory["Anonymous"], handles, threads)
     return None
 
 

@@ -99,6 +99,9 @@ class Soak:
         """Train for the time given; (seconds, usage) of every rank and of this process, "reports"."""
         options = self._options
         every = max(1, round(self._steps_per_s() * options.every_s / VALIDATIONS))
+        for _ in range(options.warm_reports):
+            report.write([self._folder / "calibration"], self._folder / "report.html")
+            gc.collect()
         process, names = self._start(self.run, validation={"every": every})
         sampler = None
         try:
@@ -187,9 +190,9 @@ class Soak:
 
 def judge(samples: dict[str, list[tuple[float, Usage]]], options: argparse.Namespace) -> int:
     """Print a row for each process and quantity; the number of those that may grow."""
-    bounds = {"rss": options.bound_mib, "pss": options.bound_mib}
+    bounds = {"rss": options.bound_mib, "own": options.bound_mib}
     bounds |= {"handles": options.bound_handles, "threads": options.bound_handles}
-    units = {"rss": "MiB", "pss": "MiB", "handles": "", "threads": ""}
+    units = {"rss": "MiB", "own": "MiB", "handles": "", "threads": ""}
     wrong = 0
     header = ("process", "quantity", "start", "end", "slope per hour", "95 % interval", "bound")
     print("{:10} {:9} {:>11} {:>11} {:>15} {:>22} {:>8}".format(*header))
@@ -228,6 +231,12 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="of training")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--every-s", type=float, default=60.0, help="between two checkpoints")
+    parser.add_argument(
+        "--warm-reports",
+        type=int,
+        default=60,
+        help="written first: memory of a process settles in these",
+    )
     parser.add_argument("--bound-mib", type=float, default=4.0, help="of memory per hour")
     parser.add_argument("--bound-handles", type=float, default=1.0, help="per hour")
     parser.add_argument("--leak-bytes", type=int, default=0, help="a leak on purpose, per step")

@@ -74,7 +74,8 @@ def test_usage_counts_open_files() -> None:
 @pytest.mark.mpi
 def test_soak_of_seconds_finds_the_leak_of_the_ranks() -> None:
     skip_without_mpi()
-    options = ["--minutes", "0.2", "--every-s", "2", "--ranks", "1", "--leak-bytes", "20000"]
+    options = ["--minutes", "0.2", "--every-s", "2", "--ranks", "1"]
+    options += ["--leak-bytes", "20000", "--warm-reports", "1"]
     done = subprocess.run(
         [sys.executable, str(HERE / "soak.py"), *options],
         capture_output=True,
