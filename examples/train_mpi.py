@@ -43,6 +43,7 @@ def main() -> None:
             if ft.broadcast_object(stop.good >= stop.records):
                 break
     trainer.save()
+    trainer.close()
     ft.shutdown()
 
 

@@ -157,7 +157,7 @@ struct Trainer::Impl {
 
   [[nodiscard]] CheckpointState state() { return {*walkers, updates.average(), updates.optimizer(), step}; }
 
-  // Forward and backward of the next examples of this rank's walkers->
+  // Forward and backward of the next examples of this rank's walkers.
   PassResult run_walkers() {
     const double scale = 1.0 / static_cast<double>(examples);
     const auto length = static_cast<std::size_t>(walkers->layout().size());

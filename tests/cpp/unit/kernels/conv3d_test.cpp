@@ -41,6 +41,7 @@ std::vector<Conv3dShape> all_shapes() {
   shapes.push_back({1, 2, 70, 64, 16});
   shapes.push_back({1, 2, 6, 512, 7});
   shapes.push_back({2, 1, 3, 260, 9});
+  shapes.push_back({1, 1, 3, 520, 9});
   shapes.push_back({1, 1, 1, 16, 16});
   shapes.push_back({7, 8, 9, 16, 16});
   shapes.push_back({6, 4, 10, 48, 32});
