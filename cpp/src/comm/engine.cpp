@@ -355,10 +355,11 @@ std::vector<std::string> Engine::pending() const {
 std::shared_ptr<const Schedule> Engine::allreduce_schedule(const AllreduceRow& row, std::int64_t count) {
   const std::span<const int> nodes = row.name == "two_level" ? comm_.nodes() : std::span<const int>{};
   const std::lock_guard lock(mutex_);
+  const std::pair key(&row, count);
+  if (const auto found = schedules_.find(key); found != schedules_.end()) return found->second;
   if (schedules_.size() >= kMostSchedules) schedules_.clear();
-  auto& schedule = schedules_[{&row, count}];
-  if (!schedule) schedule = std::make_shared<const Schedule>(row.schedule({comm_.rank(), comm_.size(), nodes}, count));
-  return schedule;
+  auto schedule = std::make_shared<const Schedule>(row.schedule({comm_.rank(), comm_.size(), nodes}, count));
+  return schedules_.emplace(key, std::move(schedule)).first->second;
 }
 
 Operation& Operation::operator=(Operation&& other) noexcept {

@@ -28,6 +28,7 @@ constexpr std::int64_t kFloatBytes = sizeof(float);
 struct Slot {
   Range range;
   std::vector<std::size_t> parts;
+  std::string_view algorithm;   // a row's name
   std::size_t waiting_for = 0;  // parts that are not ready
   Operation operation;
   bool under_way = false;
@@ -122,7 +123,7 @@ struct Reducer::Impl {
       }
       if (timeline != nullptr) slot.event = timeline->begin(event);
       const ReduceBuffer buffer{std::as_writable_bytes(part).data(), std::ssize(part), ElementType::float32};
-      Operation operation = start_allreduce(comm, buffer, ReduceOp::sum, {options.algorithm, options.wire});
+      Operation operation = start_allreduce(comm, buffer, ReduceOp::sum, {slot.algorithm, options.wire});
       {
         const std::lock_guard lock(mutex);
         slot.operation = std::move(operation);
@@ -194,8 +195,10 @@ Reducer::Reducer(Communicator& comm, std::span<float> values, std::vector<Range>
                  Timeline* timeline) {
   check(values, parts, options);
   impl_ = std::make_unique<Impl>(comm, values, parts, options, timeline);
-  if (comm.size() == 1) return;                                                       // nothing will be under way
-  if (options.algorithm == kAutoAllreduce) static_cast<void>(allreduce_table(comm));  // measured now, not in the first step
+  for (Slot& slot : impl_->slots) {
+    slot.algorithm = chosen_row(comm, options.algorithm, options.wire, slot.range.end - slot.range.begin).name;
+  }
+  if (comm.size() == 1) return;  // nothing will be under way
   impl_->driver = std::thread([impl = impl_.get()] { impl->drive(); });
 }
 

@@ -58,6 +58,10 @@ class AllreduceTable {
   std::vector<Entry> entries_;
 };
 
+/// Return the row that `algorithm` stands for: its name, a table, or "auto", which is measured on these ranks the first time.
+/// `elements` are float32. Collective if it is "auto". Throws Error(invalid_argument) for another text.
+[[nodiscard]] const AllreduceRow& chosen_row(Communicator& comm, std::string_view algorithm, Wire wire, std::int64_t elements);
+
 /// The fixed rule for those who want neither to choose nor to measure: few steps for short arrays, few bytes for long ones.
 inline constexpr std::string_view kDefaultAllreduce = "recursive_doubling:0-8192,rabenseifner:8193-";
 inline constexpr std::string_view kAutoAllreduce = "auto";

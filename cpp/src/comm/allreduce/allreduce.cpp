@@ -21,6 +21,11 @@ ReduceBuffer reducible(std::span<T> values, ElementType type) {
 
 }  // namespace
 
+const AllreduceRow& chosen_row(Communicator& comm, std::string_view algorithm, Wire wire, std::int64_t elements) {
+  const Payload payload{.element_bytes = element_bytes(ElementType::float32), .type = ElementType::float32, .wire = wire};
+  return choose(comm, {.algorithm = algorithm, .wire = wire}, elements * static_cast<std::int64_t>(payload.wire_bytes()));
+}
+
 std::string_view name(Wire wire) noexcept { return wire == Wire::bf16 ? "bf16" : "native"; }
 
 Wire wire_named(std::string_view name) {
