@@ -5,7 +5,7 @@
 #   bash tests/run.sh            needs python3; as root on Debian it installs what else is missing
 # Environment: FLOODTIDE_VENV (default .venv; a second one for Open MPI beside it), FLOODTIDE_DATA (real volumes,
 # default ../shared/data; tests that need them skip visibly without), CMAKE_BUILD_PARALLEL_LEVEL (default: all cores).
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/.."
 . examples/setup.sh
 started=$(date +%s)
@@ -36,7 +36,7 @@ python=$FLOODTIDE_VENV/bin/python
 # PyTorch is the independent implementation that networks and optimizers are compared with. Where only its build
 # with several GB of GPU libraries is on offer, it is left out and said so; FLOODTIDE_TORCH=1 installs it all the same.
 if [ -n "${FLOODTIDE_TORCH:-}" ] || "$python" -c 'import torch' 2>/dev/null ||
-  ! "$python" -m pip install -qq --dry-run --report - --group oracle | grep -q '"name": *"nvidia'; then
+  ! "$python" -m pip install -qq --dry-run --report - --group oracle | grep '"name": *"nvidia' >/dev/null; then
   "$python" -m pip install -qq --group oracle
 else
   floodtide_say "comparisons with PyTorch are skipped: only its GPU build is on offer here (FLOODTIDE_TORCH=1 installs it)"
@@ -47,7 +47,7 @@ export PATH="$FLOODTIDE_VENV/bin:$PATH"
 step "lint"
 ruff check .
 ruff format --check --quiet .
-git ls-files -z '*.hpp' '*.cpp' | xargs -0 clang-format --dry-run -Werror
+find cpp examples python tests \( -name '*.hpp' -o -name '*.cpp' \) -print0 | xargs -0 clang-format --dry-run -Werror
 python tests/scripts/check_layers.py
 
 step "wheel, with the plug-ins of both MPI families"

@@ -196,7 +196,7 @@ def test_interrupt_from_a_terminal_leaves_a_readable_checkpoint(folder: Path) ->
 
 @pytest.fixture(scope="module")
 def large(folder: Path) -> Path:
-    labels = np.random.default_rng(0).integers(1, 2000, (128, 128, 128)).astype(np.int32)
+    labels = np.random.default_rng(0).integers(1, 200, (256, 256, 256)).astype(np.uint8)
     data.write_volume(folder / "large.h5", {"labels": labels})
     return folder / "large.h5"
 

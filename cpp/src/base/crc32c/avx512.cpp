@@ -34,9 +34,7 @@ __m128i fold(__m128i from, Factors f, __m128i onto) {
   return _mm_xor_si128(moved, onto);
 }
 
-}  // namespace
-
-std::uint32_t fold_crc32c(std::uint32_t crc, const char* at, std::size_t bytes) noexcept {
+std::uint32_t fold_all(std::uint32_t crc, const char* at, std::size_t bytes) {
   static constexpr Factors kRound = factors(2048), kWide = factors(512), kLane3 = factors(384), kLane2 = factors(256),
                            kLane1 = factors(128);
   const auto load = [](const char* from) { return _mm512_loadu_si512(from); };
@@ -57,4 +55,9 @@ std::uint32_t fold_crc32c(std::uint32_t crc, const char* at, std::size_t bytes) 
   const std::uint64_t first = _mm_crc32_u64(0, static_cast<std::uint64_t>(_mm_cvtsi128_si64(rest)));
   return static_cast<std::uint32_t>(_mm_crc32_u64(first, static_cast<std::uint64_t>(_mm_extract_epi64(rest, 1))));
 }
+
+}  // namespace
+
+const FoldCrc32c kFoldCrc32c = &fold_all;
+
 }  // namespace floodtide

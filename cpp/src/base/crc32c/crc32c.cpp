@@ -88,7 +88,7 @@ std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) noexcept {
 #if defined(__x86_64__)
   if (bytes.size() >= kLeastFolded && can_fold_crc32c()) {
     const std::size_t folded = bytes.size() / kFoldBytes * kFoldBytes;
-    crc = fold_crc32c(crc, bytes.data(), folded);
+    crc = kFoldCrc32c(crc, bytes.data(), folded);
     bytes.remove_prefix(folded);
   }
 #endif

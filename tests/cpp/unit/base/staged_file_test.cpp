@@ -77,7 +77,7 @@ TEST_F(StagedFiles, RefuseWhatIsNoRegularFile) {
   fs::create_directory(path("folder"));
   ::mkfifo(path("fifo").c_str(), 0600);
   expect_refused("folder", "a folder");
-  expect_refused("fifo", "a FIFO");
+  expect_refused("fifo", "a pipe");
   fs::create_symlink("/dev/null", path("null"));
   expect_refused("null", "a device");
   EXPECT_THROW(output_target("/dev/full"), Error);
