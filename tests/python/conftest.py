@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def pytest_configure() -> None:
-    """Let tests interrupt what they start: a shell that runs them in the background has them ignore SIGINT."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let tests interrupt what they start, and give Open MPI's launcher a folder of this session.
+
+    A shell that runs tests in the background has them ignore SIGINT. A launcher that is killed leaves the folder
+    ompi.PID behind, and a later one that gets the same process id says that its listener thread failed to start.
+    """
+    folder = tempfile.mkdtemp(prefix="ompi-")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ.update({"PRTE_MCA_prte_tmpdir_base": folder})
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
