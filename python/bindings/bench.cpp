@@ -165,8 +165,8 @@ void register_bench(py::module_& m) {
                                                      .fov = fov,
                                                      .deltas = {0, 0, 0},
                                                      .features = features,
-                                                     .compute = kernels::compute_named(compute),
-                                                     .parallel = nn::parallel_named(parallel),
+                                                     .compute = named<kernels::Compute>(compute),
+                                                     .parallel = named<nn::Parallel>(parallel),
                                                      .kernel = kernel},
                                                     batch),
                                bench::Peak(active_isa())});

@@ -34,8 +34,8 @@ py::array writable(const py::object& object, const char* what) {
 std::string text_of(const py::handle& object) { return py::str(object).cast<std::string>(); }
 
 bool is_of(const py::dtype& dtype, comm::ElementType type) {
-  const std::string_view name = comm::name(type);
-  const char kind = name.starts_with("float") ? 'f' : name.starts_with("uint") ? 'u' : 'i';
+  const std::string_view text = name(type);
+  const char kind = text.starts_with("float") ? 'f' : text.starts_with("uint") ? 'u' : 'i';
   return dtype.kind() == kind && static_cast<std::size_t>(dtype.itemsize()) == comm::element_bytes(type) &&
          (dtype.byteorder() == '=' || dtype.byteorder() == '|');
 }
@@ -43,22 +43,16 @@ bool is_of(const py::dtype& dtype, comm::ElementType type) {
 /// An array as reductions see it. Throws for types that have none.
 comm::ReduceBuffer reducible(py::array& array, const char* what) {
   const py::dtype dtype = array.dtype();
-  std::string known;
-  for (int number = 0; number < comm::kElementTypes; ++number) {
-    const auto type = static_cast<comm::ElementType>(number);
-    if (is_of(dtype, type)) {
-      return {static_cast<std::byte*>(array.mutable_data()), static_cast<std::int64_t>(array.size()), type};
+  for (const auto& row : names_of(comm::ElementType{}).rows) {
+    if (is_of(dtype, row.value)) {
+      return {static_cast<std::byte*>(array.mutable_data()), static_cast<std::int64_t>(array.size()), row.value};
     }
-    known += str_cat(number == 0 ? "" : number + 1 < comm::kElementTypes ? ", " : " or ", comm::name(type));
   }
-  raise(ErrorCode::invalid_argument, what, ": expected ", known, ", got ", text_of(dtype));
+  raise(ErrorCode::invalid_argument, what, ": expected ", listed_names<comm::ElementType>(), ", got ", text_of(dtype));
 }
 
-comm::ReduceOp reduce_op(const std::string& name, const char* what) {
-  for (int op = 0; op < comm::kReduceOps; ++op) {
-    if (comm::name(static_cast<comm::ReduceOp>(op)) == name) return static_cast<comm::ReduceOp>(op);
-  }
-  raise(ErrorCode::invalid_argument, what, ": unknown operation '", name, "', expected sum, min, max or product");
+comm::ReduceOp reduce_op(const std::string& text, const char* what) {
+  return named<comm::ReduceOp>(text, str_cat(what, ": operation"));
 }
 
 /// An operation with what it needs to stay alive. Its end waits without the interpreter's lock.
@@ -124,7 +118,7 @@ std::unique_ptr<PyOperation> start_allreduce(const std::shared_ptr<Communicator>
   py::array array = writable(object, "allreduce");
   const comm::ReduceBuffer buffer = reducible(array, "allreduce");
   const comm::ReduceOp op = reduce_op(op_name, "allreduce");
-  const comm::Wire wire = comm::wire_named(wire_name);
+  const comm::Wire wire = named<comm::Wire>(wire_name);
   auto operation = std::make_unique<PyOperation>(communicator, array);
   const py::gil_scoped_release unlock;
   operation->begin(comm::start_allreduce(*communicator, buffer, op, {.algorithm = algorithm, .wire = wire, .words = words}));
@@ -152,7 +146,7 @@ std::unique_ptr<PyOperation> start_reduce_scatter(const std::shared_ptr<Communic
   py::array array = writable(object, "reduce_scatter");
   const comm::ReduceBuffer buffer = reducible(array, "reduce_scatter");
   const comm::ReduceOp op = reduce_op(op_name, "reduce_scatter");
-  const comm::Wire wire = comm::wire_named(wire_name);
+  const comm::Wire wire = named<comm::Wire>(wire_name);
   auto operation = std::make_unique<PyOperation>(communicator, array);
   const py::gil_scoped_release unlock;
   operation->begin(comm::start_reduce_scatter(*communicator, buffer, op, blocks, wire, words));
@@ -254,8 +248,7 @@ void register_operations(py::module_& c, CommunicatorClass& communicator) {
       .def("result", &PyExchange::result,
            "Once, when it is done: rows from each rank, and their bytes. Raises on every rank if the calls did not fit.");
   py::list types;
-  for (int type = 0; type < comm::kElementTypes; ++type)
-    types.append(std::string(comm::name(static_cast<comm::ElementType>(type))));
+  for (const auto& row : names_of(comm::ElementType{}).rows) types.append(std::string(row.name));
   c.attr("element_types") = types;
   communicator
       .def("allreduce", &allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"), py::arg("wire") = "native",

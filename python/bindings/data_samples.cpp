@@ -94,7 +94,7 @@ void register_slices(py::module_& m) {
                  .mean = mean,
                  .std = deviation,
                  .outside = outside,
-                 .part = data::slice_part_named(part),
+                 .part = named<data::SlicePart>(part),
                  .validation_share = validation_share,
                  .split_seed = split_seed,
                  .augmentation = {flip_y, flip_x, rotation_deg, scale, gain, offset, noise},

@@ -123,16 +123,15 @@ void register_nn(py::module_& m) {
                          .deltas = deltas,
                          .features = features,
                          .seed = seed,
-                         .compute = kernels::compute_named(compute),
-                         .parallel = nn::parallel_named(parallel)});
+                         .compute = named<kernels::Compute>(compute),
+                         .parallel = named<nn::Parallel>(parallel)});
            }),
            py::arg("depth"), py::arg("fov"), py::arg("deltas"), py::arg("features"), py::arg("seed"), py::arg("compute"),
            py::arg("parallel"))
       .def_property_readonly("depth", [](const Ffn& network) { return network.options().depth; })
       .def_property_readonly("fov", [](const Ffn& network) { return py::tuple(py::cast(network.options().fov)); })
       .def_property_readonly("deltas", [](const Ffn& network) { return py::tuple(py::cast(network.options().deltas)); })
-      .def_property_readonly("compute",
-                             [](const Ffn& network) { return std::string(kernels::name(network.options().compute)); })
+      .def_property_readonly("compute", [](const Ffn& network) { return std::string(name(network.options().compute)); })
       .def_property_readonly("features", [](const Ffn& network) { return network.options().features; })
       .def("layout", &layout_of)
       .def(

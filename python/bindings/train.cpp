@@ -142,7 +142,7 @@ py::tuple load_network(const std::string& path, const std::string& compute) {
   };
   const data::Hdf5File file = opened();
   const auto with_compute = [&](auto options) {
-    options.compute = kernels::compute_named(compute);
+    options.compute = named<kernels::Compute>(compute);
     return options;
   };
   const std::string group = train::best_group(file);
@@ -217,13 +217,13 @@ void register_train(py::module_& m) {
              options.average = average;
              options.algorithm = algorithm;
              options.accumulate = accumulate;
-             options.on_exhausted = train::on_exhausted_named(on_exhausted);
-             options.exactness = train::exactness_named(exactness);
+             options.on_exhausted = named<train::OnExhausted>(on_exhausted);
+             options.exactness = named<train::Exactness>(exactness);
              options.bucket_bytes = bucket_bytes;
-             options.wire = comm::wire_named(wire);
-             options.mode = train::mode_named(mode);
+             options.wire = named<comm::Wire>(wire);
+             options.mode = named<train::Mode>(mode);
              options.contributors = contributors;
-             options.late = train::late_named(late);
+             options.late = named<train::Late>(late);
              options.steps = steps;
              options.meet_every = meet_every;
              options.activity = activity;

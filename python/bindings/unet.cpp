@@ -95,7 +95,7 @@ py::tuple segmentation_loss(const SegmentationLoss& loss, const std::string& out
   const auto view = view_of<const float, 5>(logits, "logits");
   const nn::SegmentationTruth truth = truth_of(labels, targets, weights);
   Tensor<float, 5> probabilities(view.shape()), gradient(view.shape());
-  const nn::LossReport report = nn::segmentation_loss(loss, nn::output_named(output), view, truth, probabilities.view(),
+  const nn::LossReport report = nn::segmentation_loss(loss, named<nn::Output>(output), view, truth, probabilities.view(),
                                                       gradient.view(), sum_of(sum_over_ranks));
   return py::make_tuple(report_of(report, view.shape(4)), to_numpy(std::move(probabilities)), to_numpy(std::move(gradient)));
 }
@@ -126,12 +126,12 @@ void register_unet(py::module_& m) {
                           .features = features,
                           .kernels = kernels,
                           .pools = pools,
-                          .output = nn::output_named(output),
+                          .output = named<nn::Output>(output),
                           .batch_norm = batch_norm,
                           .synchronised = synchronised,
                           .dropout = dropout,
                           .seed = seed,
-                          .compute = kernels::compute_named(compute),
+                          .compute = named<kernels::Compute>(compute),
                           .kernel = kernel});
            }),
            py::arg("in_channels"), py::arg("classes"), py::arg("depth"), py::arg("features"), py::arg("kernels"),
@@ -143,12 +143,11 @@ void register_unet(py::module_& m) {
       .def_property_readonly("features", [](const UNet& network) { return network.options().features; })
       .def_property_readonly("kernels", [](const UNet& network) { return network.options().kernels; })
       .def_property_readonly("pools", [](const UNet& network) { return network.options().pools; })
-      .def_property_readonly("output", [](const UNet& network) { return std::string(nn::name(network.options().output)); })
+      .def_property_readonly("output", [](const UNet& network) { return std::string(name(network.options().output)); })
       .def_property_readonly("batch_norm", [](const UNet& network) { return network.options().batch_norm; })
       .def_property_readonly("synchronised", [](const UNet& network) { return network.options().synchronised; })
       .def_property_readonly("dropout", [](const UNet& network) { return network.options().dropout; })
-      .def_property_readonly("compute",
-                             [](const UNet& network) { return std::string(kernels::name(network.options().compute)); })
+      .def_property_readonly("compute", [](const UNet& network) { return std::string(name(network.options().compute)); })
       .def_property_readonly("total_pool", [](const UNet& network) { return py::tuple(py::cast(network.total_pool())); })
       .def("layout", [](const UNet& network) { return layout_of(network.layout()); })
       .def("trained_size", [](const UNet& network) { return network.layout().trained_size(); })

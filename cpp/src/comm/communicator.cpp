@@ -30,29 +30,6 @@ int ranks_per_node_of_environment() {
 
 }  // namespace
 
-std::string_view name(ReduceOp op) noexcept {
-  switch (op) {
-    case ReduceOp::sum: return "sum";
-    case ReduceOp::min: return "min";
-    case ReduceOp::max: return "max";
-    case ReduceOp::product: return "product";
-  }
-  return "unknown";
-}
-
-std::string_view name(ElementType type) noexcept {
-  switch (type) {
-    case ElementType::float32: return "float32";
-    case ElementType::float64: return "float64";
-    case ElementType::int64: return "int64";
-    case ElementType::int32: return "int32";
-    case ElementType::uint8: return "uint8";
-    case ElementType::int8: return "int8";
-    case ElementType::float16: return "float16";
-  }
-  return "unknown";
-}
-
 std::size_t element_bytes(ElementType type) noexcept {
   switch (type) {
     case ElementType::float64:

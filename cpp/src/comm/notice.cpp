@@ -9,7 +9,7 @@ namespace {
 constexpr std::uint64_t kHashStart = 14695981039346656037U;  // FNV-1a
 constexpr std::uint64_t kHashFactor = 1099511628211U;
 
-std::string_view name(Collective collective) {
+std::string_view words_of(Collective collective) {
   switch (collective) {
     case Collective::barrier: return "barrier";
     case Collective::broadcast: return "broadcast";
@@ -62,11 +62,11 @@ std::int64_t hash_of(std::string_view text) {
 std::string describe(const Notice& notice) {
   const bool reduces = notice.collective == Collective::allreduce || notice.collective == Collective::reduce_scatter;
   std::string values = values_of(notice);
-  if (values.empty()) return std::string(name(notice.collective));
+  if (values.empty()) return std::string(words_of(notice.collective));
   if (notice.collective == Collective::allreduce) values = str_cat(algorithm_of(notice), ", ", values);
   if (notice.wire != Wire::native) values += str_cat(" as ", name(notice.wire));
   if (reduces) values += str_cat(" in segments of ", notice.segment_bytes, " bytes");
-  return str_cat(name(notice.collective), " (", values, ")");
+  return str_cat(words_of(notice.collective), " (", values, ")");
 }
 
 std::string in_words(const Notice& notice, std::string_view words, const Shown& shown) {
@@ -79,7 +79,7 @@ std::string in_words(const Notice& notice, std::string_view words, const Shown& 
   if (shown.segments) values += str_cat(", in segments of ", notice.segment_bytes, " bytes");
   if (shown.blocks && notice.collective != Collective::group)
     values += str_cat(", cut into blocks of hash ", std::hex, static_cast<std::uint64_t>(notice.blocks));
-  const std::string_view what = measured_first ? name(Collective::allreduce) : name(notice.collective);
+  const std::string_view what = measured_first ? words_of(Collective::allreduce) : words_of(notice.collective);
   return values.empty() ? std::string(what) : str_cat(what, " (", values, ")");
 }
 

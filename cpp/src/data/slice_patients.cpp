@@ -13,13 +13,6 @@
 
 namespace floodtide::data {
 
-SlicePart slice_part_named(std::string_view name) {
-  if (name == "all") return SlicePart::all;
-  if (name == "training") return SlicePart::training;
-  if (name == "validation") return SlicePart::validation;
-  raise(ErrorCode::invalid_argument, "part: '", name, "' given, expected all, training or validation");
-}
-
 std::vector<Patient> read_patients(const SliceStack& stack, std::int64_t stack_number, std::int64_t slices) {
   if (stack.patients.empty()) return std::vector<Patient>(static_cast<std::size_t>(slices), {stack_number, 0});
   const DatasetName name = parse_dataset_name(stack.patients);

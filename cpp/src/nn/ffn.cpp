@@ -54,15 +54,6 @@ ParameterLayout parameter_layout(const FfnOptions& options) {
   return layout;
 }
 
-Parallel parallel_named(std::string_view name) {
-  for (const Parallel parallel : {Parallel::fovs, Parallel::voxels}) {
-    if (nn::name(parallel) == name) return parallel;
-  }
-  raise(ErrorCode::invalid_argument, "parallel is '", name, "', expected fovs or voxels");
-}
-
-std::string_view name(Parallel parallel) noexcept { return parallel == Parallel::fovs ? "fovs" : "voxels"; }
-
 struct Ffn::State {
   FfnOptions options;
   ParameterLayout layout;

@@ -11,15 +11,6 @@
 
 namespace floodtide::nn {
 
-Output output_named(std::string_view name) {
-  for (const Output output : {Output::softmax, Output::sigmoid}) {
-    if (nn::name(output) == name) return output;
-  }
-  raise(ErrorCode::invalid_argument, "output is '", name, "', expected softmax or sigmoid");
-}
-
-std::string_view name(Output output) noexcept { return output == Output::softmax ? "softmax" : "sigmoid"; }
-
 SegmentationLoss segmentation_loss_named(std::string_view name) {
   SegmentationLoss loss;
   if (name == "dice") {

@@ -112,7 +112,7 @@ void write_network(data::Hdf5File& file, const nn::UNet& network) {
   file.write_attribute("/", "features", std::int64_t{options.features});
   write_vectors(file, "kernels", options.kernels);
   write_vectors(file, "pools", options.pools);
-  file.write_attribute("/", "output", std::string(nn::name(options.output)));
+  file.write_attribute("/", "output", std::string(name(options.output)));
   file.write_attribute("/", "batch_norm", std::int64_t{options.batch_norm});
   write_parameters(file, kParametersGroup, network.layout(), network.parameters());
 }
@@ -160,9 +160,9 @@ nn::UNetOptions read_unet_options(const data::Hdf5File& file, const std::string&
   options.kernels = vectors(file, "kernels");
   options.pools = vectors(file, "pools");
   const std::string output = file.read_text_attribute("/", "output");
-  FLOODTIDE_REQUIRE(output == nn::name(nn::Output::softmax) || output == nn::name(nn::Output::sigmoid), invalid_file,
-                    where(file), ": output is '", output, "', expected softmax or sigmoid");
-  options.output = nn::output_named(output);
+  FLOODTIDE_REQUIRE(output == name(nn::Output::softmax) || output == name(nn::Output::sigmoid), invalid_file, where(file),
+                    ": output is '", output, "', expected softmax or sigmoid");
+  options.output = named<nn::Output>(output);
   options.batch_norm = integer<int>(file, "batch_norm", {0, 1}) != 0;
   nn::require_valid(options, where(file), ErrorCode::invalid_file);
   require_arrays(file, group, "", 2 * std::int64_t{options.depth}, options);  // encoders, decoders (one less), head
@@ -174,8 +174,8 @@ void read_network(const data::Hdf5File& file, nn::UNet& network, const std::stri
   const nn::UNetOptions& here = network.options();
   FLOODTIDE_REQUIRE(stored.output == here.output && stored.batch_norm == here.batch_norm && stored.depth == here.depth,
                     invalid_file, "checkpoint ", file.path(), ": it holds a U-Net of depth ", stored.depth, " with ",
-                    nn::name(stored.output), stored.batch_norm ? " and batch norm" : "", ", this one has depth ", here.depth,
-                    " with ", nn::name(here.output), here.batch_norm ? " and batch norm" : "");
+                    name(stored.output), stored.batch_norm ? " and batch norm" : "", ", this one has depth ", here.depth,
+                    " with ", name(here.output), here.batch_norm ? " and batch norm" : "");
   read_parameters(file, group, network.layout(), network.parameters());
   network.parameters_changed();
 }

@@ -89,7 +89,7 @@ SampleWalkers::SampleWalkers(nn::UNet& network, const data::SampleSource& sample
   FLOODTIDE_REQUIRE(format.outputs == net.classes, shape_mismatch, "train: samples have ", format.outputs,
                     " classes or targets, the network predicts ", net.classes);
   FLOODTIDE_REQUIRE(format.labelled == (net.output == nn::Output::softmax), invalid_argument, "train: samples have ",
-                    format.labelled ? "classes" : "targets", ", the network's output is ", nn::name(net.output));
+                    format.labelled ? "classes" : "targets", ", the network's output is ", name(net.output));
   const Vec3 pool = network.total_pool();
   for (std::size_t axis = 0; axis < 3; ++axis) {
     FLOODTIDE_REQUIRE(format.shape[axis] % pool[axis] == 0, shape_mismatch, "train: samples of ", Show{format.shape},

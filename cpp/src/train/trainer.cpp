@@ -63,32 +63,6 @@ void check(const TrainerOptions& options, const comm::Communicator& communicator
 
 }  // namespace
 
-Exactness exactness_named(std::string_view name) {
-  if (name == "run") return Exactness::run;
-  if (name == "workers") return Exactness::workers;
-  raise(ErrorCode::invalid_argument, "exactness is '", name, "', expected run or workers");
-}
-
-Mode mode_named(std::string_view name) {
-  if (name == "synchronous") return Mode::synchronous;
-  if (name == "partial") return Mode::partial;
-  if (name == "asynchronous") return Mode::asynchronous;
-  raise(ErrorCode::invalid_argument, "mode is '", name, "', expected synchronous, partial or asynchronous");
-}
-
-Late late_named(std::string_view name) {
-  if (name == "drop") return Late::drop;
-  if (name == "carry") return Late::carry;
-  raise(ErrorCode::invalid_argument, "late is '", name, "', expected drop or carry");
-}
-
-OnExhausted on_exhausted_named(std::string_view name) {
-  if (name == "cycle") return OnExhausted::cycle;
-  if (name == "join") return OnExhausted::join;
-  if (name == "stop") return OnExhausted::stop;
-  raise(ErrorCode::invalid_argument, "on_exhausted is '", name, "', expected cycle, join or stop");
-}
-
 struct Trainer::Impl {
   std::shared_ptr<Walkers> walkers;
   comm::Communicator& communicator;

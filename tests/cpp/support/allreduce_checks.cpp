@@ -26,7 +26,7 @@ void check_allreduce_of(Communicator& comm, bool has_library_allreduce, std::int
     if (!runs_on(row, comm, has_library_allreduce)) continue;
     for (const ReduceOp op : ops) {
       const std::string what =
-          str_cat(row.name, " ", comm::name(op), " of ", length, " x ", sizeof(T), " bytes on ", comm.size(), " ranks");
+          str_cat(row.name, " ", name(op), " of ", length, " x ", sizeof(T), " bytes on ", comm.size(), " ranks");
       std::vector<T> values = values_of<T>(comm.rank(), length);
       comm::allreduce(comm, buffer_of(values), op, {.algorithm = row.name, .segment_bytes = segment_bytes});
       expect_reduced<T>(comm, values, op, what, part);
@@ -56,7 +56,7 @@ int roundings(std::string_view algorithm, int ranks) {
 }
 
 void check_narrow_wire_of(Communicator& comm, const comm::AllreduceRow& row, std::int64_t length, ReduceOp op) {
-  const std::string what = str_cat(row.name, " ", comm::name(op), " of ", length, " as bf16 on ", comm.size(), " ranks");
+  const std::string what = str_cat(row.name, " ", name(op), " of ", length, " as bf16 on ", comm.size(), " ranks");
   std::vector<float> values = values_of<float>(comm.rank(), length);
   const comm::AllreduceOptions options{.algorithm = row.name, .wire = comm::Wire::bf16, .segment_bytes = kSmallSegmentBytes};
   comm::start_allreduce(comm, buffer_of(values), op, options).wait();
@@ -81,7 +81,7 @@ comm::ReduceBuffer half_buffer(std::vector<std::uint16_t>& halves) {
 }
 
 void check_half_allreduce_of(Communicator& comm, std::string_view algorithm, std::int64_t length, ReduceOp op) {
-  const std::string what = str_cat(algorithm, " ", comm::name(op), " of ", length, " float16 on ", comm.size(), " ranks");
+  const std::string what = str_cat(algorithm, " ", name(op), " of ", length, " float16 on ", comm.size(), " ranks");
   // 0.5 to 1.5 in steps of 2^-11 or 2^-10, of both signs: products neither overflow nor vanish.
   const auto half_of = [](int rank, std::int64_t i) {
     const auto bits = static_cast<std::uint64_t>(i * 31 + 7 * rank + 1) * 0x9E3779B97F4A7C15U;

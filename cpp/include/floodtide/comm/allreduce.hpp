@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "floodtide/base/named.hpp"
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/comm/operation.hpp"
 #include "floodtide/comm/schedule.hpp"
@@ -21,9 +22,7 @@ inline constexpr std::size_t kDefaultSegmentBytes = 256 * 1024;
 /// How values travel. `bf16` halves the bytes of float32: sums are made in float32 and rounded (to nearest, ties to even)
 /// whenever they are sent. Own algorithms only.
 enum class Wire { native, bf16 };
-[[nodiscard]] std::string_view name(Wire wire) noexcept;
-/// "native" or "bf16". Throws Error(invalid_argument) for another name.
-[[nodiscard]] Wire wire_named(std::string_view name);
+constexpr Names<Wire, 2> names_of(Wire) { return {"wire format", {{{"native", Wire::native}, {"bf16", Wire::bf16}}}}; }
 
 /// A way to sum over ranks. See docs/algorithms.md for steps, bytes on the wire and order of summation.
 struct AllreduceRow {

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "floodtide/base/named.hpp"
+
 namespace floodtide::comm {
 
 class Engine;
@@ -41,8 +43,20 @@ enum class ElementType { float32, float64, int64, int32, uint8, int8, float16 };
 inline constexpr int kReduceOps = 4;
 inline constexpr int kElementTypes = 7;
 
-[[nodiscard]] std::string_view name(ReduceOp op) noexcept;
-[[nodiscard]] std::string_view name(ElementType type) noexcept;
+constexpr Names<ReduceOp, 4> names_of(ReduceOp) {
+  return {"operation",
+          {{{"sum", ReduceOp::sum}, {"min", ReduceOp::min}, {"max", ReduceOp::max}, {"product", ReduceOp::product}}}};
+}
+constexpr Names<ElementType, 7> names_of(ElementType) {
+  return {"element type",
+          {{{"float32", ElementType::float32},
+            {"float64", ElementType::float64},
+            {"int64", ElementType::int64},
+            {"int32", ElementType::int32},
+            {"uint8", ElementType::uint8},
+            {"int8", ElementType::int8},
+            {"float16", ElementType::float16}}}};
+}
 [[nodiscard]] std::size_t element_bytes(ElementType type) noexcept;
 
 /// An array whose element type is known only at run time.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "floodtide/base/named.hpp"
 #include "floodtide/base/progress.hpp"
 #include "floodtide/data/samples.hpp"
 
@@ -33,8 +34,9 @@ struct SliceAugmentation {
 
 /// Which patients a source takes.
 enum class SlicePart { all, training, validation };
-/// "all", "training" or "validation". Throws Error(invalid_argument) for another name.
-[[nodiscard]] SlicePart slice_part_named(std::string_view name);
+constexpr Names<SlicePart, 3> names_of(SlicePart) {
+  return {"part", {{{"all", SlicePart::all}, {"training", SlicePart::training}, {"validation", SlicePart::validation}}}};
+}
 
 struct SliceOptions {
   std::array<std::int64_t, 2> size{};  ///< (y, x): the centre is cut out, or `outside` put around; (0, 0): as stored

@@ -6,15 +6,16 @@
 #include <vector>
 
 #include "floodtide/base/isa.hpp"
+#include "floodtide/base/named.hpp"
 
 namespace floodtide::kernels {
 
 /// How convolutions compute. `fp32`: in single precision by the fastest kernel, also of transformed values (Winograd).
 /// `fp32_direct`: each output as one sum of products.
 enum class Compute { fp32, fp32_direct };
-/// "fp32" or "fp32-direct". Throws Error(invalid_argument) for another name.
-[[nodiscard]] Compute compute_named(std::string_view name);
-[[nodiscard]] std::string_view name(Compute compute) noexcept;
+constexpr Names<Compute, 2> names_of(Compute) {
+  return {"compute", {{{"fp32", Compute::fp32}, {"fp32-direct", Compute::fp32_direct}}}};
+}
 
 /// Receives one line for each choice of a kernel: the shape, the candidate taken and why each one before it was not.
 /// The library itself prints nothing; the outermost layer sets this when FLOODTIDE_VERBOSE asks for it. Not thread-safe.

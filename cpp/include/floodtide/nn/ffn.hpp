@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "floodtide/base/named.hpp"
 #include "floodtide/kernels/dispatch.hpp"
 #include "floodtide/nn/initial.hpp"
 #include "floodtide/nn/ready.hpp"
@@ -21,9 +22,9 @@ enum class Parallel {
   fovs,   ///< whole fields of view, where a batch has at least as many as there are threads: no thread waits within one
   voxels  ///< the voxels of each field of view: less memory
 };
-/// "fovs" or "voxels". Throws Error(invalid_argument) for another name.
-[[nodiscard]] Parallel parallel_named(std::string_view name);
-[[nodiscard]] std::string_view name(Parallel parallel) noexcept;
+constexpr Names<Parallel, 2> names_of(Parallel) {
+  return {"parallel", {{{"fovs", Parallel::fovs}, {"voxels", Parallel::voxels}}}};
+}
 
 struct FfnOptions {
   int depth = 9;           ///< input module and depth - 1 residual modules of two convolutions each; at least 1

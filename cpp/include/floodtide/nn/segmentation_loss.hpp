@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "floodtide/base/named.hpp"
 #include "floodtide/nn/ready.hpp"
 #include "floodtide/tensor/view.hpp"
 
@@ -15,9 +16,9 @@ enum class Output {
   softmax,  ///< classes that exclude each other: one label a voxel
   sigmoid   ///< independent channels, such as affinities: one target in [0, 1] for each
 };
-/// "softmax" or "sigmoid". Throws Error(invalid_argument) for another name.
-[[nodiscard]] Output output_named(std::string_view name);
-[[nodiscard]] std::string_view name(Output output) noexcept;
+constexpr Names<Output, 2> names_of(Output) {
+  return {"output", {{{"softmax", Output::softmax}, {"sigmoid", Output::sigmoid}}}};
+}
 
 inline constexpr int kMostClasses = 32;
 inline constexpr std::uint8_t kNotCounted = 255;  ///< label of voxels that are left out of losses and counts

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "floodtide/base/named.hpp"
 #include "floodtide/comm/activity.hpp"
 #include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/communicator.hpp"
@@ -24,8 +25,9 @@ enum class Exactness {
   run,     ///< on the number of ranks: the same run gives the same bits
   workers  ///< on the number of walkers only: gradients are summed as fixed-point numbers (comm::ExactSum), after backward
 };
-/// "run" or "workers". Throws Error(invalid_argument) for another name.
-[[nodiscard]] Exactness exactness_named(std::string_view name);
+constexpr Names<Exactness, 2> names_of(Exactness) {
+  return {"exactness", {{{"run", Exactness::run}, {"workers", Exactness::workers}}}};
+}
 
 /// What happens when a walker has been through its shard.
 enum class OnExhausted {
@@ -33,8 +35,9 @@ enum class OnExhausted {
   join,   ///< it leaves; gradients are averaged over those that are left; training ends with the last one
   stop    ///< training ends after this step
 };
-/// "cycle", "join" or "stop". Throws Error(invalid_argument) for another name.
-[[nodiscard]] OnExhausted on_exhausted_named(std::string_view name);
+constexpr Names<OnExhausted, 3> names_of(OnExhausted) {
+  return {"on_exhausted", {{{"cycle", OnExhausted::cycle}, {"join", OnExhausted::join}, {"stop", OnExhausted::stop}}}};
+}
 
 /// Whose gradients make an update.
 enum class Mode {
@@ -42,16 +45,16 @@ enum class Mode {
   partial,      ///< those of the first `contributors` ranks that are ready; the others are not waited for
   asynchronous  ///< each rank's, as soon as they are there, at a parameter server on rank 0: what synchronous is compared with
 };
-/// "synchronous", "partial" or "asynchronous". Throws Error(invalid_argument) for another name.
-[[nodiscard]] Mode mode_named(std::string_view name);
+constexpr Names<Mode, 3> names_of(Mode) {
+  return {"mode", {{{"synchronous", Mode::synchronous}, {"partial", Mode::partial}, {"asynchronous", Mode::asynchronous}}}};
+}
 
 /// What becomes of gradients that come after the update that they were for was made without them.
 enum class Late {
   drop,  ///< nothing
   carry  ///< they go into the next one
 };
-/// "drop" or "carry". Throws Error(invalid_argument) for another name.
-[[nodiscard]] Late late_named(std::string_view name);
+constexpr Names<Late, 2> names_of(Late) { return {"late", {{{"drop", Late::drop}, {"carry", Late::carry}}}}; }
 
 struct TrainerOptions {
   double clip = 0.7;

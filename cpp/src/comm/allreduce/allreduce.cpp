@@ -26,15 +26,6 @@ const AllreduceRow& chosen_row(Communicator& comm, std::string_view algorithm, W
   return choose(comm, {.algorithm = algorithm, .wire = wire}, elements * static_cast<std::int64_t>(payload.wire_bytes()));
 }
 
-std::string_view name(Wire wire) noexcept { return wire == Wire::bf16 ? "bf16" : "native"; }
-
-Wire wire_named(std::string_view name) {
-  for (const Wire wire : {Wire::native, Wire::bf16}) {
-    if (comm::name(wire) == name) return wire;
-  }
-  raise(ErrorCode::invalid_argument, "wire format is '", name, "', expected native or bf16");
-}
-
 Operation start_allreduce(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, const AllreduceOptions& options) {
   require_wire("allreduce", options.wire, buffer.type);
   const Payload payload{

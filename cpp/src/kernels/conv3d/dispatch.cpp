@@ -69,15 +69,6 @@ Conv3dCandidate choose(const Conv3dShape& shape, Isa level, std::string_view ker
 
 }  // namespace
 
-Compute compute_named(std::string_view name) {
-  for (const Compute compute : {Compute::fp32, Compute::fp32_direct}) {
-    if (kernels::name(compute) == name) return compute;
-  }
-  raise(ErrorCode::invalid_argument, "compute is '", name, "', expected fp32 or fp32-direct");
-}
-
-std::string_view name(Compute compute) noexcept { return compute == Compute::fp32 ? "fp32" : "fp32-direct"; }
-
 std::vector<Conv3dCandidate> conv3d_candidates() {
   constexpr Compute transformed = Compute::fp32, direct = Compute::fp32_direct;
   return {

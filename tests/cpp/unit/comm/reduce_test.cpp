@@ -120,7 +120,7 @@ void check_reduce(ElementType type, const std::vector<T>& mine, const std::vecto
       for (std::size_t i = 0; i < mine.size(); ++i) {
         const T right = other_first ? expected(op, theirs[i], mine[i]) : expected(op, mine[i], theirs[i]);
         const bool both_nan = inout[i] != inout[i] && right != right;
-        ASSERT_TRUE(both_nan || std::memcmp(&inout[i], &right, sizeof(T)) == 0) << level << " " << comm::name(op);
+        ASSERT_TRUE(both_nan || std::memcmp(&inout[i], &right, sizeof(T)) == 0) << level << " " << name(op);
       }
     }
   }
@@ -210,7 +210,7 @@ TEST(ReduceHalf, IsTheNearestToTheExactResultAtEveryLevelAndLength) {
             const double a = test::half_value(other_first ? theirs[i] : mine[i]);
             const double b = test::half_value(other_first ? mine[i] : theirs[i]);
             ASSERT_TRUE(same_half(inout[i], nearest_half(expected(op, a, b))))
-                << level << " " << comm::name(op) << " of " << a << " and " << b << ": " << test::half_value(inout[i]);
+                << level << " " << name(op) << " of " << a << " and " << b << ": " << test::half_value(inout[i]);
           }
         }
       }
@@ -229,7 +229,7 @@ TEST(Reduce, NeutralValuesChangeNothing) {
       std::vector<std::byte> inout(values.size());
       comm::fill_neutral({inout.data(), 99, element_type}, op);
       comm::reduce_into({inout.data(), 99, element_type}, values.data(), op, false);
-      EXPECT_EQ(inout, values) << comm::name(element_type) << " " << comm::name(op);
+      EXPECT_EQ(inout, values) << name(element_type) << " " << name(op);
     }
   }
 }
