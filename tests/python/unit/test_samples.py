@@ -114,7 +114,7 @@ def test_slices_refuse_lists_that_do_not_match(tmp_path: Path) -> None:
     image, mask, patient = names(numbered_slices(tmp_path / "a.h5", np.arange(3)))
     with pytest.raises(errors.InvalidArgumentError, match="2, 1, 2 datasets"):
         data.Slices([image, image], mask)
-    with pytest.raises(errors.InvalidArgumentError, match="part: 'test'"):
+    with pytest.raises(errors.InvalidArgumentError, match="part is 'test'"):
         data.Slices(image, mask, patient, part="test")
     with pytest.raises(errors.ShapeError, match="3 slices"):
         data.Slices(image, mask, names(numbered_slices(tmp_path / "b.h5", np.arange(4)))[2])
