@@ -8,7 +8,27 @@ The largest values are generous for a large cluster, and small enough that nothi
 from __future__ import annotations
 
 from floodtide import _core
+from floodtide.errors import InvalidArgumentError
 from floodtide.options import Range
+
+
+def require_memory(what: str, needed_bytes: float, expected: str) -> None:
+    """Refuse work that cannot fit into memory, before it begins.
+
+    Args:
+        what: Begins the message: "segment: 9 x 9 x 9 voxels need".
+        needed_bytes: About how much memory the work takes.
+        expected: Ends the message: "a smaller box".
+
+    Raises:
+        InvalidArgumentError: If less memory is available.
+    """
+    available = _core.available_bytes()
+    if available is not None and needed_bytes > available:
+        raise InvalidArgumentError(
+            f"{what} about {_core.describe_bytes(int(needed_bytes))} of memory, "
+            f"{_core.describe_bytes(available)} are available; expected {expected}"
+        )
 
 
 def _of_network(name: str, unit: str, *, whole: bool = True) -> Range:

@@ -143,7 +143,11 @@ class Predictor:
             )
         ]
         lengths = choose_windows(axes, self._voxels)
-        _require_memory(lengths, bytes_per_voxel(self.model))
+        limits.require_memory(
+            f"predict: a block of {' x '.join(map(str, lengths))} voxels needs",
+            bytes_per_voxel(self.model) * math.prod(lengths),
+            "fewer MiB for a block (--memory)",
+        )
         done, total = 0, int(np.prod(size))
         for windows in itertools.product(
             *(axis.windows(length) for axis, length in zip(axes, lengths, strict=True))
@@ -320,16 +324,6 @@ def bytes_per_voxel(model: nn.UNet) -> float:
             pools = core.pools
             share /= float(np.prod(pools[0] if len(pools) == 1 else pools[level]))
     return 4.0 * float(each)
-
-
-def _require_memory(block: Vec3, each: float) -> None:
-    """Refuse blocks (z, y, x) that cannot fit, before the first is read; `each` is what a voxel needs in bytes."""
-    needed, available = int(each * math.prod(block)), _core.available_bytes()
-    if available is not None and needed > available:
-        raise InvalidArgumentError(
-            f"predict: a block of {' x '.join(map(str, block))} voxels needs about {_core.describe_bytes(needed)} of"
-            f" memory, {_core.describe_bytes(available)} are available; expected fewer MiB for a block (--memory)"
-        )
 
 
 def _checked(image: Image, box: Box | None) -> Box:

@@ -17,7 +17,7 @@ from floodtide import _core, limits
 from floodtide._files import path_and_dataset
 from floodtide._outputs import reserved
 from floodtide.data import Box, Volume
-from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
+from floodtide.errors import OutOfRangeError, ShapeError
 from floodtide.options import FOLDER, Checked, option
 
 Vec3 = tuple[int, int, int]
@@ -284,16 +284,6 @@ def output(
     return reserved("segment", path, check, inputs)
 
 
-def _require_memory(shape: Sequence[int]) -> None:
-    """Refuse a box (z, y, x) that cannot fit, before it is read."""
-    needed, available = _BYTES_PER_VOXEL * math.prod(shape), _core.available_bytes()
-    if available is not None and needed > available:
-        raise InvalidArgumentError(
-            f"segment: {' x '.join(map(str, shape))} voxels need about {_core.describe_bytes(needed)} of memory, "
-            f"{_core.describe_bytes(available)} are available; expected a smaller box"
-        )
-
-
 def _sum(a: Sequence[int], b: Sequence[int]) -> Vec3:
     z, y, x = (i + j for i, j in zip(a, b, strict=True))
     return z, y, x
@@ -301,7 +291,12 @@ def _sum(a: Sequence[int], b: Sequence[int]) -> Vec3:
 
 def _read(volume: Image, box: Box | None) -> tuple[NDArray[np.float32], Vec3]:
     """The box as float32 and where it begins."""
-    _require_memory(volume.shape if box is None else box[1])
+    shape = volume.shape if box is None else box[1]
+    limits.require_memory(
+        f"segment: {' x '.join(map(str, shape))} voxels need",
+        _BYTES_PER_VOXEL * math.prod(shape),
+        "a smaller box",
+    )
     if isinstance(volume, Volume):
         voxels = volume.read(box)
     else:

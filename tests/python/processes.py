@@ -22,9 +22,9 @@ def kill(pids: Sequence[int]) -> None:
 
 
 def kill_job(launcher: subprocess.Popen[Any]) -> None:
-    """Send SIGKILL to a launcher and to all that it started, in whatever sessions and groups they are.
+    """Send SIGKILL to a launcher and to every process that it started, also in other sessions and process groups.
 
-    The ranks go first, so that no launcher can stop them tidily.
+    The ranks are killed first, so that the launcher cannot end them in an orderly way.
     """
     with contextlib.suppress(psutil.NoSuchProcess):
         started = psutil.Process(launcher.pid).children(recursive=True)
@@ -32,7 +32,7 @@ def kill_job(launcher: subprocess.Popen[Any]) -> None:
 
 
 def alive(pids: Sequence[int]) -> list[int]:
-    """Those of the processes that still run."""
+    """Return the processes that still run."""
     return [pid for pid in pids if _runs(pid)]
 
 
@@ -44,7 +44,7 @@ def _runs(pid: int) -> bool:
 
 
 def wait_until_gone(pids: Sequence[int], seconds: float) -> list[int]:
-    """Those of the processes that run after so many seconds."""
+    """Wait until the processes have ended, at most `seconds`, and return those that still run."""
     deadline = time.monotonic() + seconds
     while alive(pids) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -155,7 +155,7 @@ StagedFile::StagedFile(std::string path) : path_(std::move(path)), target_(outpu
   } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ < 0) fail(errno);
   struct stat status{};
-  // If the file system refuses the old file's permissions, the new file keeps those of the umask: the output is still right.
+  // Some file systems cannot set permissions. The new file then has the default ones, and its content is right.
   if (before_ && ::stat(target_.c_str(), &status) == 0) static_cast<void>(::fchmod(descriptor_, status.st_mode & 0777) == 0);
 }
 

@@ -121,7 +121,7 @@ def reason(folder: Path, name: str, rank: int) -> str:
 
 
 def blamed(text: str) -> set[int]:
-    """The ranks that a reason names as silent, or as those that the others wait for."""
+    """Return the ranks that a reason calls silent, and those that it says other ranks wait for."""
     silent = re.findall(r"rank (\d+) has been silent for", text)
     awaited = re.findall(
         r"\brank (\d+) \((?:silent since|never heard of|not in a collective)", text

@@ -50,7 +50,7 @@ def skip_without_mpi() -> None:
 
 
 def run(command: list[str], *, timeout_s: float = 60, env: dict[str, str] | None = None) -> Result:
-    """Run a command in a session of its own; it is killed with all that it started when the time is over."""
+    """Run a command in a new session. Kill it and all that it started if it takes longer than `timeout_s`."""
     start = time.monotonic()
     process = subprocess.Popen(
         command,

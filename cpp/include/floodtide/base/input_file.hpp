@@ -14,8 +14,8 @@ namespace floodtide {
 /// A regular file, open for reading.
 class InputFile {
  public:
-  /// Opens a file without waiting: a pipe would wait for its writer. `expected` is what a message says that the file should
-  /// be, "an HDF5 file". Throws Error(invalid_file) if the file is missing, cannot be opened or is no regular file.
+  /// Opens a file. Opening a pipe does not wait for a writer. Throws Error(invalid_file) if the file is missing, cannot be
+  /// opened or is not a regular file; the message says that `expected` was expected, for example "an HDF5 file".
   InputFile(const std::string& path, std::string_view expected);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -25,8 +25,8 @@ class InputFile {
 
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
 
-  /// Fills `bytes` from position `at`; returns how many there are, fewer at the end of the file. Throws Error(invalid_file) if
-  /// the file cannot be read.
+  /// Reads into `bytes` from position `at`. Returns the number of bytes read, which is smaller at the end of the file. Throws
+  /// Error(invalid_file) if the file cannot be read.
   std::size_t read(std::int64_t at, std::span<std::byte> bytes) const;
 
  private:
@@ -35,7 +35,7 @@ class InputFile {
   std::int64_t size_ = 0;
 };
 
-/// "a folder", "a pipe", "a socket" or "a device", for what is no regular file; `mode` is `st_mode` of its status.
+/// Return "a folder", "a pipe", "a socket" or "a device". `mode` is `st_mode` of a file that is not a regular file.
 [[nodiscard]] const char* kind_of(mode_t mode) noexcept;
 
 }  // namespace floodtide

@@ -24,9 +24,9 @@ inline constexpr std::string_view kTemporarySuffix = ".floodtide-tmp";
 /// A file that replaces another one only when it is complete. Move-only; removed if it is destroyed before commit().
 class StagedFile {
  public:
-  /// Creates the temporary file beside `output_target(path)`. It gets the permissions of the file that it will replace, or
-  /// those that the umask allows if there is no such file. Throws as output_target does, and Error(io) if the file cannot be
-  /// created.
+  /// Creates the temporary file beside `output_target(path)`. It gets the permissions of the file that it will replace. If
+  /// there is no such file, it gets the default permissions (umask). Throws as output_target does, and Error(io) if the
+  /// file cannot be created.
   explicit StagedFile(std::string path);
   StagedFile(StagedFile&&) noexcept;
   StagedFile& operator=(StagedFile&&) noexcept;

@@ -58,6 +58,6 @@ std::uint32_t fold_all(std::uint32_t crc, const char* at, std::size_t bytes) {
 
 }  // namespace
 
-const FoldCrc32c kFoldCrc32c = &fold_all;
+const FoldCrc32c kFoldCrc32cAvx512 = &fold_all;
 
 }  // namespace floodtide

@@ -50,12 +50,12 @@ constexpr std::size_t kLeastFolded = 1024;  // bytes: fewer take as long either 
 
 }  // namespace
 
-bool can_fold_crc32c() noexcept {
+FoldCrc32c folding_crc32c() noexcept {
 #if defined(__x86_64__)
   static const bool can = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
-  return can;
+  return can ? kFoldCrc32cAvx512 : nullptr;
 #else
-  return false;
+  return nullptr;
 #endif
 }
 
@@ -85,13 +85,11 @@ std::uint32_t add_crc32c(std::uint32_t before, const char* at, std::size_t left)
 
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) noexcept {
   std::uint32_t crc = ~before;
-#if defined(__x86_64__)
-  if (bytes.size() >= kLeastFolded && can_fold_crc32c()) {
+  if (const FoldCrc32c fold = folding_crc32c(); fold != nullptr && bytes.size() >= kLeastFolded) {
     const std::size_t folded = bytes.size() / kFoldBytes * kFoldBytes;
-    crc = kFoldCrc32c(crc, bytes.data(), folded);
+    crc = fold(crc, bytes.data(), folded);
     bytes.remove_prefix(folded);
   }
-#endif
   return ~add_crc32c(crc, bytes.data(), bytes.size());
 }
 

@@ -52,11 +52,12 @@ TEST(Crc32c, TheWayWithoutCarryLessProductsEqualsTheSlowOne) {
 }
 
 TEST(Crc32c, TheWayWithCarryLessProductsEqualsTheSlowOne) {
-  if (!can_fold_crc32c()) GTEST_SKIP() << "this processor has no carry-less products of 512 bits";
+  const FoldCrc32c fold = folding_crc32c();
+  if (fold == nullptr) GTEST_SKIP() << "this processor has no AVX-512 with carry-less products: checksums take the other way";
   for (std::size_t size = kFoldBytes; size <= 8 * kFoldBytes; size += kFoldBytes) {
     const std::string bytes = random_bytes(size);
     for (const std::uint32_t before : {0U, 1U, 0xDEADBEEFU}) {
-      EXPECT_EQ(~kFoldCrc32c(~before, bytes.data(), size), slow_crc32c(bytes, before)) << size << " bytes after " << before;
+      EXPECT_EQ(~fold(~before, bytes.data(), size), slow_crc32c(bytes, before)) << size << " bytes after " << before;
     }
   }
 }
