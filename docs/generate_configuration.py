@@ -11,12 +11,12 @@ import dataclasses
 import sys
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from floodtide import _core, config
-from floodtide.options import Range
+from floodtide import config
+from floodtide.base.registry import parameters, range_of, registered_field
 
 PAGE = Path(__file__).with_name("configuration.md")
 
@@ -62,8 +62,9 @@ def generate() -> str:
             parts += [
                 _section(f"`[[{section.name}.{name}]]`", table) for name, table in _tables(cls)
             ]
-        if section.name == "optimizer":
-            parts.append(_registry("Optimizers", _core.optimizer_rows()))
+        values = registered_field(hint) if dataclasses.is_dataclass(hint) else None
+        if values is not None:
+            parts.append(_registry(values))
     return "\n".join(parts)
 
 
@@ -72,7 +73,7 @@ def _section(title: str, cls: type) -> str:
     lines += ["| key | type | default | range | meaning |", "|---|---|---|---|---|"]
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
-        if field.name == "values" or field.name in dict(_tables(cls)):
+        if "rows" in field.metadata or field.name in dict(_tables(cls)):
             continue  # tables of their own
         limits = field.metadata["range"]
         cells = (
@@ -101,14 +102,18 @@ def _kinds(field: dataclasses.Field[Any]) -> str:
     return f" ({', '.join(f'`{kind}`' for kind in kinds)} only)" if kinds else ""
 
 
-def _registry(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    lines = [f"### {title}", "", "Further keys of the section, by `name`:", ""]
-    lines += ["| name | key | type | default | range | meaning |", "|---|---|---|---|---|---|"]
-    for row in rows:
+def _registry(field: dataclasses.Field[Any]) -> str:
+    selector = field.metadata["selector"]
+    lines = [f"Further keys of the section, by `{selector}`:", ""]
+    lines += [
+        f"| {selector} | key | type | default | range | meaning |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in field.metadata["rows"]():
         lines.append(f"| `{row['name']}` | | | | | {row['help']} |")
-        for spec in row["parameters"]:
+        for spec in parameters(field, row["name"]).values():
             number = spec["type"] in ("real", "integer")
-            limits = Range.of_core(spec["limits"], spec["unit"]) if number else ""
+            limits = range_of(spec) if number else ", ".join(f"`{c}`" for c in spec["choices"])
             lines.append(
                 f"| | `{spec['name']}` | {spec['type']} | `{_toml(spec['default'])}` "
                 f"| {limits} | {spec['help']} |"

@@ -23,7 +23,7 @@ import numpy as np
 
 from floodtide import report
 from floodtide.report.comparison import score
-from floodtide.report.run import Run, read_run
+from floodtide.train import Run, read_run
 
 CONFIG = Path(__file__).resolve().with_suffix(".toml")
 BATCH = 2  # slices of a worker

@@ -28,22 +28,18 @@ class StopWhenGood:
         if record["kind"] == "train":
             self.good = self.good + 1 if record["loss"] < self.limit else 0
             print(f"step {record['step']}: loss {record['loss']:.4f}", flush=True)
+            if self.good >= self.records:
+                trainer.stop()  # all ranks end with the next step, and save a checkpoint
 
 
 def main() -> None:
     """Train as the configuration says."""
     ft.init()
     config = ft.config.load(sys.argv[1], sys.argv[2:])
-    stop = StopWhenGood(limit=0.1, records=3)
-    trainer = ft.train.Trainer(config, callbacks=[stop])
-    with trainer.watching_signals():  # SIGTERM ends the loop after a step, on all ranks
-        while not trainer.stopped:
-            trainer.step()
-            # Callbacks run on rank 0; all ranks learn what they decide, and leave the loop together.
-            if ft.broadcast_object(stop.good >= stop.records):
-                break
-    trainer.save()
-    trainer.close()
+    with ft.train.Trainer(config, callbacks=[StopWhenGood(limit=0.1, records=3)]) as trainer:
+        for step in trainer:
+            if step.number == 0:
+                print(f"loss of this rank's first fields of view: {step.loss:.4f}", flush=True)
     ft.shutdown()
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 import floodtide as ft
 from floodtide import config as configuration
-from floodtide.cli.progress import bar
+from floodtide.base.progress import bar
 from floodtide.cli.train import print_record
 from floodtide.train import Trainer, Validation
 

@@ -11,6 +11,7 @@
 #include "floodtide/base/memory.hpp"
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/base/staged_file.hpp"
+#include "path_name.hpp"
 
 namespace floodtide::bindings {
 
@@ -18,7 +19,7 @@ void register_base(py::module_& m) {
   m.attr("__version__") = FLOODTIDE_VERSION;
   m.def(
       "build_info",
-      [] {
+      []() -> NamedTexts {
         return py::dict(py::arg("compiler") = FLOODTIDE_COMPILER, py::arg("build_type") = FLOODTIDE_BUILD_TYPE,
                         py::arg("hdf5") = FLOODTIDE_HDF5_VERSION, py::arg("eigen") = FLOODTIDE_EIGEN_VERSION);
       },
@@ -35,14 +36,14 @@ void register_base(py::module_& m) {
   m.def("describe_bytes", &describe_bytes, py::arg("bytes"), "A size for people: 1.5 GiB.");
   m.def("available_bytes", [] { return available_bytes(); }, "Memory that this process could still get; None if unknown.");
   m.def(
-      "output_target", [](const std::string& path) { return py::bytes(output_target(path)); }, py::arg("path"),
+      "output_target", [](const PathName& path) { return py::bytes(output_target(path.text)); }, py::arg("path"),
       "The file that an output of this name would replace, after symbolic links; raises if it cannot be an output.");
   m.def(
       "replace_file",
-      [](const std::string& path, const py::bytes& content) {
+      [](const PathName& path, const py::bytes& content) {
         const std::string_view text = content;
         const py::gil_scoped_release unlocked;
-        replace_file(path, std::as_bytes(std::span(text)));
+        replace_file(path.text, std::as_bytes(std::span(text)));
       },
       py::arg("path"), py::arg("content"), "Replace a file by these bytes once they are on disk.");
 }

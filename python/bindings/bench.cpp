@@ -87,7 +87,7 @@ void register_bench(py::module_& m) {
   py::module_ module = m.def_submodule("bench", "What `floodtide bench` times; rows are dictionaries.");
   module.def(
       "peak",
-      [](const std::string& level, double seconds) {
+      [](const std::string& level, double seconds) -> Record {
         const Isa isa = level_of(level);
         bench::Row row;
         {
@@ -102,7 +102,7 @@ void register_bench(py::module_& m) {
   module.def(
       "conv",
       [](const Vec3& size, std::int64_t in_channels, std::int64_t out_channels, const Vec3& kernel, bool relu_input,
-         double seconds, const std::string& against) {
+         double seconds, const std::string& against) -> Records {
         std::vector<bench::Row> rows;
         {
           const py::gil_scoped_release unlocked;
@@ -129,7 +129,7 @@ void register_bench(py::module_& m) {
       py::arg("depth"), py::arg("size"), py::arg("features"), py::arg("batch"), py::arg("rank"));
   module.def(
       "scaling",
-      [](comm::Communicator& communicator, bench::Workload& workload, double seconds, const std::string& algorithm) {
+      [](comm::Communicator& communicator, bench::Workload& workload, double seconds, const std::string& algorithm) -> Records {
         bench::Scaling result;
         {
           const py::gil_scoped_release unlocked;
@@ -156,7 +156,7 @@ void register_bench(py::module_& m) {
         return result;
       },
       "Names and levels of the convolution kernels, best first.");
-  py::class_<PassesAndPeak>(module, "NetworkPasses", "A network's passes to be timed; see floodtide.bench_step.")
+  py::class_<PassesAndPeak>(module, "NetworkPasses", "A network's passes to be timed; see floodtide.bench.ffn_passes.")
       .def(py::init([](int depth, const Vec3& fov, int features, std::int64_t batch, const std::string& compute,
                        const std::string& parallel, const std::string& kernel) {
              const py::gil_scoped_release unlocked;

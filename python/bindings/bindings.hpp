@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include "numbers.hpp"
+#include "types.hpp"
 
 namespace floodtide::bindings {
 

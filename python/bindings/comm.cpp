@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "bindings.hpp"
@@ -35,8 +36,7 @@ void register_communicator(py::module_& c) {
       .def_property_readonly("node_name", &Communicator::node_name,
                              "What ranks of one host have in common, and no rank of another one.")
       .def_property_readonly(
-          "traffic",
-          [](const Communicator& communicator) {
+          "traffic", [](const Communicator& communicator)->Typed<"dict[str, int]"> {
             const comm::Traffic traffic = communicator.traffic();
             return py::dict(py::arg("messages") = traffic.messages, py::arg("bytes") = traffic.bytes,
                             py::arg("notices") = traffic.notices);
@@ -71,10 +71,11 @@ void register_communicator(py::module_& c) {
       .def_property_readonly("survives", &Communicator::survives, "Whether the others can go on when a rank is lost.")
       .def(
           "settle",
-          [](Communicator& communicator, bool fine) -> std::shared_ptr<Communicator> {
+          [](Communicator& communicator, bool fine) -> std::optional<std::shared_ptr<Communicator>> {
             const py::gil_scoped_release unlock;
             auto rest = communicator.settle(fine);
-            return rest ? interruptible(std::move(rest)) : nullptr;
+            if (!rest) return std::nullopt;
+            return interruptible(std::move(rest));
           },
           py::arg("fine"), "None if all ranks are fine, else a communicator of those that are left.")
       .def(
@@ -102,7 +103,7 @@ void register_comm(py::module_& m) {
   register_communicator(c);
   c.def(
       "allreduce_rows",
-      [] {
+      []() -> Records {
         py::list rows;
         for (const comm::AllreduceRow& row : comm::allreduce_rows()) {
           rows.append(py::dict(py::arg("name") = std::string(row.name), py::arg("help") = std::string(row.help),

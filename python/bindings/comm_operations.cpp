@@ -33,7 +33,7 @@ py::array writable(const py::object& object, const char* what) {
 
 std::string text_of(const py::handle& object) { return py::str(object).cast<std::string>(); }
 
-bool is_of(const py::dtype& dtype, comm::ElementType type) {
+bool is_of(const py::dtype& dtype, comm::ReduceType type) {
   const std::string_view text = name(type);
   const char kind = text.starts_with("float") ? 'f' : text.starts_with("uint") ? 'u' : 'i';
   return dtype.kind() == kind && static_cast<std::size_t>(dtype.itemsize()) == comm::element_bytes(type) &&
@@ -43,12 +43,12 @@ bool is_of(const py::dtype& dtype, comm::ElementType type) {
 /// An array as reductions see it. Throws for types that have none.
 comm::ReduceBuffer reducible(py::array& array, const char* what) {
   const py::dtype dtype = array.dtype();
-  for (const auto& row : names_of(comm::ElementType{}).rows) {
+  for (const auto& row : names_of(comm::ReduceType{}).rows) {
     if (is_of(dtype, row.value)) {
       return {static_cast<std::byte*>(array.mutable_data()), static_cast<std::int64_t>(array.size()), row.value};
     }
   }
-  raise(ErrorCode::invalid_argument, what, ": expected ", listed_names<comm::ElementType>(), ", got ", text_of(dtype));
+  raise(ErrorCode::invalid_argument, what, ": expected ", listed_names<comm::ReduceType>(), ", got ", text_of(dtype));
 }
 
 comm::ReduceOp reduce_op(const std::string& text, const char* what) {
@@ -85,6 +85,15 @@ class PyOperation {
   comm::Operation operation_;
 };
 
+/// Return an array that owns these bytes.
+py::array_t<std::uint8_t> array_of(AlignedBuffer<std::byte> bytes) {
+  auto owner = std::make_unique<AlignedBuffer<std::byte>>(std::move(bytes));
+  auto* const data = reinterpret_cast<std::uint8_t*>(owner->data());
+  const auto size = static_cast<py::ssize_t>(owner->size());
+  const py::capsule capsule(owner.release(), [](void* pointer) { delete static_cast<AlignedBuffer<std::byte>*>(pointer); });
+  return py::array_t<std::uint8_t>({size}, data, capsule);
+}
+
 /// An exchange of rows, of which how many come is known when it is done.
 class PyExchange {
  public:
@@ -97,14 +106,10 @@ class PyExchange {
   [[nodiscard]] const std::shared_ptr<comm::Exchange>& exchange() const { return exchange_; }
 
   /// Once it is done: rows from each rank, and the bytes of all of them in an array that owns them.
-  py::tuple result() {
+  Typed<"tuple[list[int], numpy.typing.NDArray[numpy.uint8]]"> result() {
     exchange_->require_done();
     const std::vector<std::int64_t> counts(exchange_->counts().begin(), exchange_->counts().end());
-    auto owner = std::make_unique<AlignedBuffer<std::byte>>(std::move(exchange_->data()));
-    auto* const data = reinterpret_cast<std::uint8_t*>(owner->data());
-    const auto bytes = static_cast<py::ssize_t>(owner->size());
-    const py::capsule capsule(owner.release(), [](void* pointer) { delete static_cast<AlignedBuffer<std::byte>*>(pointer); });
-    return py::make_tuple(counts, py::array_t<std::uint8_t>({bytes}, data, capsule));
+    return py::make_tuple(counts, array_of(std::move(exchange_->data())));
   }
 
  private:
@@ -112,7 +117,7 @@ class PyExchange {
   PyOperation operation_;
 };
 
-std::unique_ptr<PyOperation> start_allreduce(const std::shared_ptr<Communicator>& communicator, const py::object& object,
+std::unique_ptr<PyOperation> start_allreduce(const std::shared_ptr<Communicator>& communicator, const AnyArray& object,
                                              const std::string& op_name, const std::string& algorithm,
                                              const std::string& wire_name, const std::string& words) {
   py::array array = writable(object, "allreduce");
@@ -125,14 +130,14 @@ std::unique_ptr<PyOperation> start_allreduce(const std::shared_ptr<Communicator>
   return operation;
 }
 
-void allreduce(const std::shared_ptr<Communicator>& communicator, const py::object& object, const std::string& op_name,
+void allreduce(const std::shared_ptr<Communicator>& communicator, const AnyArray& object, const std::string& op_name,
                const std::string& algorithm, const std::string& wire_name) {
   const auto operation = start_allreduce(communicator, object, op_name, algorithm, wire_name, {});
   const py::gil_scoped_release unlock;
   operation->wait();
 }
 
-void library_allreduce(Communicator& communicator, const py::object& object, const std::string& op_name) {
+void library_allreduce(Communicator& communicator, const AnyArray& object, const std::string& op_name) {
   py::array array = writable(object, "allreduce");
   const comm::ReduceBuffer buffer = reducible(array, "allreduce");
   const comm::ReduceOp op = reduce_op(op_name, "allreduce");
@@ -140,7 +145,7 @@ void library_allreduce(Communicator& communicator, const py::object& object, con
   communicator.blocking_library_allreduce(buffer, op);
 }
 
-std::unique_ptr<PyOperation> start_reduce_scatter(const std::shared_ptr<Communicator>& communicator, const py::object& object,
+std::unique_ptr<PyOperation> start_reduce_scatter(const std::shared_ptr<Communicator>& communicator, const AnyArray& object,
                                                   const std::string& op_name, const std::vector<std::int64_t>& blocks,
                                                   const std::string& wire_name, const std::string& words) {
   py::array array = writable(object, "reduce_scatter");
@@ -157,7 +162,7 @@ std::span<std::byte> bytes_of(py::array& array) {
   return {static_cast<std::byte*>(array.mutable_data()), static_cast<std::size_t>(array.nbytes())};
 }
 
-std::unique_ptr<PyOperation> start_broadcast(const std::shared_ptr<Communicator>& communicator, const py::object& object,
+std::unique_ptr<PyOperation> start_broadcast(const std::shared_ptr<Communicator>& communicator, const AnyArray& object,
                                              int root, const std::string& words) {
   py::array array = writable(object, "broadcast");
   const std::span<std::byte> bytes = bytes_of(array);
@@ -167,8 +172,7 @@ std::unique_ptr<PyOperation> start_broadcast(const std::shared_ptr<Communicator>
   return operation;
 }
 
-void broadcast(const std::shared_ptr<Communicator>& communicator, const py::object& object, int root,
-               const std::string& words) {
+void broadcast(const std::shared_ptr<Communicator>& communicator, const AnyArray& object, int root, const std::string& words) {
   const auto operation = start_broadcast(communicator, object, root, words);
   const py::gil_scoped_release unlock;
   operation->wait();
@@ -218,7 +222,7 @@ std::unique_ptr<PyExchange> start_alltoall(const std::shared_ptr<Communicator>& 
   return operation;
 }
 
-py::list allgather(Communicator& communicator, const py::bytes& own, const std::string& words) {
+Typed<"list[bytes]"> allgather(Communicator& communicator, const py::bytes& own, const std::string& words) {
   const std::string_view text = own;
   const auto all = [&] {
     const py::gil_scoped_release unlock;
@@ -227,6 +231,20 @@ py::list allgather(Communicator& communicator, const py::bytes& own, const std::
   py::list result;
   for (const auto& bytes : all) result.append(py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   return result;
+}
+
+py::array_t<std::uint8_t> gather(Communicator& communicator, const std::vector<py::array>& arrays, int root,
+                                 const std::string& words) {
+  std::vector<std::span<const std::byte>> pieces;
+  for (const py::array& array : arrays) {
+    FLOODTIDE_REQUIRE((array.flags() & py::array::c_style) != 0, invalid_argument, "gather: expected C-contiguous arrays");
+    FLOODTIDE_REQUIRE(!array.dtype().attr("hasobject").cast<bool>(), invalid_argument, "gather", kObjects);
+    pieces.emplace_back(static_cast<const std::byte*>(array.data()), static_cast<std::size_t>(array.nbytes()));
+  }
+  return array_of([&] {
+    const py::gil_scoped_release unlock;
+    return comm::gather(communicator, pieces, root, words);
+  }());
 }
 
 }  // namespace
@@ -248,7 +266,7 @@ void register_operations(py::module_& c, CommunicatorClass& communicator) {
       .def("result", &PyExchange::result,
            "Once, when it is done: rows from each rank, and their bytes. Raises on every rank if the calls did not fit.");
   py::list types;
-  for (const auto& row : names_of(comm::ElementType{}).rows) types.append(std::string(row.name));
+  for (const auto& row : names_of(comm::ReduceType{}).rows) types.append(std::string(row.name));
   c.attr("element_types") = types;
   communicator
       .def("allreduce", &allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"), py::arg("wire") = "native",
@@ -272,7 +290,9 @@ void register_operations(py::module_& c, CommunicatorClass& communicator) {
       .def("start_allgather", &start_allgather, py::arg("array"), "Start to collect the rows of all ranks.")
       .def("start_alltoall", &start_alltoall, py::arg("array"), py::arg("splits"), py::arg("problem"),
            "Start to send splits[r] rows to rank r. A problem (or an empty text) is raised on all ranks.")
-      .def("allgather", &allgather, py::arg("own"), py::arg("words") = "", "Every rank's bytes, in rank order.");
+      .def("allgather", &allgather, py::arg("own"), py::arg("words") = "", "Every rank's bytes, in rank order.")
+      .def("gather", &gather, py::arg("arrays"), py::arg("root"), py::arg("words") = "",
+           "On the root the bytes of all ranks' arrays, in rank order; an empty array elsewhere.");
 }
 
 }  // namespace floodtide::bindings

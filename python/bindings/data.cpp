@@ -10,6 +10,7 @@
 #include "floodtide/data/partition.hpp"
 #include "floodtide/data/synth.hpp"
 #include "floodtide/data/volume.hpp"
+#include "path_name.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -29,7 +30,7 @@ py::array read_as(const Volume& volume, const Box& box) {
 }
 
 /// The voxels of a box in the volume's own element type.
-py::array read_volume(const Volume& volume, const Vec3& start, const Vec3& size) {
+AnyArray read_volume(const Volume& volume, const Vec3& start, const Vec3& size) {
   const Box box{start, size};
   switch (volume.type()) {
     case data::ElementType::uint8: return read_as<std::uint8_t>(volume, box);
@@ -47,7 +48,7 @@ py::array read_volume(const Volume& volume, const Vec3& start, const Vec3& size)
 }
 
 /// The voxels of a box as image intensities: float32, checked to be finite.
-py::array read_intensities(const Volume& volume, const Vec3& start, const Vec3& size) {
+FloatArray read_intensities(const Volume& volume, const Vec3& start, const Vec3& size) {
   Tensor<float, 3> block;
   {
     const py::gil_scoped_release unlocked;
@@ -115,11 +116,11 @@ bool write_as(data::Hdf5File& file, const std::string& name, const py::array& ar
 }
 
 /// Writes arrays as datasets of a file, in the name of a command.
-void write_datasets(const std::string& path, const std::map<std::string, py::array>& arrays, std::int64_t chunk, int gzip,
+void write_datasets(const PathName& path, const std::map<std::string, py::array>& arrays, std::int64_t chunk, int gzip,
                     const std::string& command) {
   data::Hdf5Result result{.command = command, .objects = {}};
   for (const auto& [name, array] : arrays) result.objects.push_back(name);
-  data::Hdf5File file = data::Hdf5File::create(path, result);
+  data::Hdf5File file = data::Hdf5File::create(path.text, result);
   for (const auto& [name, array] : arrays) {
     data::DatasetOptions options{.chunks = {}, .gzip = gzip};
     for (py::ssize_t axis = 0; axis < array.ndim(); ++axis)
@@ -130,7 +131,7 @@ void write_datasets(const std::string& path, const std::map<std::string, py::arr
         write_as<std::uint32_t>(file, name, array, options) || write_as<std::int32_t>(file, name, array, options) ||
         write_as<std::uint64_t>(file, name, array, options) || write_as<std::int64_t>(file, name, array, options) ||
         write_as<float>(file, name, array, options) || write_as<double>(file, name, array, options);
-    FLOODTIDE_REQUIRE(written, invalid_argument, path, ":", name, ": cannot store arrays of ",
+    FLOODTIDE_REQUIRE(written, invalid_argument, path.text, ":", name, ": cannot store arrays of ",
                       py::str(array.dtype()).cast<std::string>(),
                       ", expected (u)int8, (u)int16, (u)int32, (u)int64, float32 or float64 in this machine's byte order");
   }
@@ -142,8 +143,8 @@ void register_volume(py::module_& m) {
       .def(py::init([](const std::string& file, const std::string& dataset) { return Volume::open(file, dataset); }),
            py::arg("file"), py::arg("dataset"))
       .def_property_readonly("name", &Volume::name)
-      .def_property_readonly("shape", [](const Volume& v) { return py::tuple(py::cast(v.shape())); })
-      .def_property_readonly("chunks", [](const Volume& v) { return py::tuple(py::cast(v.chunks())); })
+      .def_property_readonly("shape", [](const Volume& v) { return triple_of(v.shape()); })
+      .def_property_readonly("chunks", [](const Volume& v) { return triple_of(v.chunks()); })
       .def_property_readonly("dtype", [](const Volume& v) { return std::string(name(v.type())); })
       .def("read", &read_volume, py::arg("start"), py::arg("size"))
       .def("read_intensities", &read_intensities, py::arg("start"), py::arg("size"))
@@ -158,15 +159,18 @@ void register_volume(py::module_& m) {
         py::arg("command"));
   m.def(
       "check_output",
-      [](const std::string& path, const std::string& command, const std::vector<std::string>& objects) {
-        data::Hdf5File::check_output(path, {.command = command, .objects = objects});
+      [](const PathName& path, const std::string& command, const std::vector<std::string>& objects) {
+        data::Hdf5File::check_output(path.text, {.command = command, .objects = objects});
       },
       py::arg("path"), py::arg("command"), py::arg("objects"),
       "Raise what writing these objects in the name of a command would raise, without making anything.");
-  m.def("parse_dataset_name", [](const std::string& reference) {
-    const data::DatasetName parsed = data::parse_dataset_name(reference);
-    return std::pair(parsed.file, parsed.dataset);
-  });
+  m.def(
+      "parse_dataset_name",
+      [](const std::string& reference) {
+        const data::DatasetName parsed = data::parse_dataset_name(reference);
+        return std::pair(parsed.file, parsed.dataset);
+      },
+      py::arg("reference"));
 }
 
 void register_partition(py::module_& m) {
@@ -180,14 +184,16 @@ void register_partition(py::module_& m) {
            py::arg("labels"), py::arg("thresholds"), py::arg("lom_radius"), py::arg("min_size"), py::arg("box"))
       .def_property_readonly("counting_blocks", &PartitionJob::counting_blocks)
       .def_property_readonly("blocks", &PartitionJob::blocks)
-      .def("block",
-           [](const PartitionJob& job, std::int64_t number) {
-             const Box box = job.block(number);
-             return std::pair(py::tuple(py::cast(box.start)), py::tuple(py::cast(box.size)));
-           })
+      .def(
+          "block",
+          [](const PartitionJob& job, std::int64_t number) {
+            const Box box = job.block(number);
+            return std::pair(triple_of(box.start), triple_of(box.size));
+          },
+          py::arg("number"))
       .def(
           "count",
-          [](const PartitionJob& job, std::int64_t begin, std::int64_t end, const py::object& progress) {
+          [](const PartitionJob& job, std::int64_t begin, std::int64_t end, const ProgressCallback& progress) {
             const Progress callback = progress_of(progress);
             const py::gil_scoped_release unlocked;
             const data::LabelSizes sizes = job.count(begin, end, callback);
@@ -198,19 +204,21 @@ void register_partition(py::module_& m) {
             return to_numpy(std::move(table));
           },
           py::arg("begin"), py::arg("end"), py::arg("progress"))
-      .def("keep_large",
-           [](PartitionJob& job, const std::vector<py::object>& tables) {
-             std::vector<data::LabelSizes> parts;
-             for (const py::object& table : tables) {
-               const auto view = view_of<const std::int64_t, 2>(table, "label sizes");
-               const std::int64_t n = view.shape(1);
-               parts.push_back({{view.data(), view.data() + n}, {view.data() + n, view.data() + 2 * n}});
-             }
-             job.keep_large(parts);
-           })
+      .def(
+          "keep_large",
+          [](PartitionJob& job, const std::vector<Int64Array>& tables) {
+            std::vector<data::LabelSizes> parts;
+            for (const Int64Array& table : tables) {
+              const auto view = view_of<const std::int64_t, 2>(table, "label sizes");
+              const std::int64_t n = view.shape(1);
+              parts.push_back({{view.data(), view.data() + n}, {view.data() + n, view.data() + 2 * n}});
+            }
+            job.keep_large(parts);
+          },
+          py::arg("tables"))
       .def(
           "compute",
-          [](const PartitionJob& job, std::int64_t begin, std::int64_t end) {
+          [](const PartitionJob& job, std::int64_t begin, std::int64_t end)->Typed<"list[numpy.typing.NDArray[numpy.uint8]]"> {
             std::vector<Tensor<std::uint8_t, 3>> blocks;
             {
               const py::gil_scoped_release unlocked;
@@ -225,12 +233,14 @@ void register_partition(py::module_& m) {
   py::class_<PartitionWriter>(m, "PartitionWriter")
       .def(py::init<PartitionJob&, const std::string&, std::string>(), py::arg("job"), py::arg("path"), py::arg("dataset"),
            py::keep_alive<1, 2>())
-      .def("write",
-           [](PartitionWriter& writer, std::int64_t number, const py::object& values) {
-             const auto view = view_of<const std::uint8_t, 3>(values, "partition block");
-             const py::gil_scoped_release unlocked;
-             writer.write(number, view);
-           })
+      .def(
+          "write",
+          [](PartitionWriter& writer, std::int64_t number, const UInt8Array& values) {
+            const auto view = view_of<const std::uint8_t, 3>(values, "partition block");
+            const py::gil_scoped_release unlocked;
+            writer.write(number, view);
+          },
+          py::arg("number"), py::arg("values"))
       .def("finish", &PartitionWriter::finish, py::call_guard<py::gil_scoped_release>())
       .def("discard", &PartitionWriter::discard);
 }
@@ -239,7 +249,7 @@ void register_coordinates(py::module_& m) {
   using data::CoordinatesJob;
   py::class_<CoordinatesJob>(m, "CoordinatesJob")
       .def(py::init([](const std::vector<std::pair<std::string, std::string>>& volumes, const Vec3& margin, std::uint64_t seed,
-                       const py::object& progress) {
+                       const ProgressCallback& progress) {
              std::vector<data::NamedPartitions> named;
              for (const auto& [name, partitions] : volumes) named.push_back({name, partitions});
              const Progress callback = progress_of(progress);
@@ -252,7 +262,7 @@ void register_coordinates(py::module_& m) {
       .def_property_readonly("class_counts", &CoordinatesJob::class_counts)
       .def(
           "rows",
-          [](const CoordinatesJob& job, std::int64_t begin, std::int64_t end, const py::object& progress) {
+          [](const CoordinatesJob& job, std::int64_t begin, std::int64_t end, const ProgressCallback& progress) {
             const Progress callback = progress_of(progress);
             Tensor<std::int32_t, 2> rows;
             {
@@ -264,12 +274,14 @@ void register_coordinates(py::module_& m) {
           py::arg("begin"), py::arg("end"), py::arg("progress"));
   py::class_<CoordinatesWriter>(m, "CoordinatesWriter")
       .def(py::init<const CoordinatesJob&, const std::string&>(), py::arg("job"), py::arg("path"))
-      .def("write",
-           [](CoordinatesWriter& writer, std::int64_t begin, const py::object& rows) {
-             const auto view = view_of<const std::int32_t, 2>(rows, "coordinate rows");
-             const py::gil_scoped_release unlocked;
-             writer.write(begin, view);
-           })
+      .def(
+          "write",
+          [](CoordinatesWriter& writer, std::int64_t begin, const Int32Array& rows) {
+            const auto view = view_of<const std::int32_t, 2>(rows, "coordinate rows");
+            const py::gil_scoped_release unlocked;
+            writer.write(begin, view);
+          },
+          py::arg("begin"), py::arg("rows"))
       .def("finish", &CoordinatesWriter::finish, py::call_guard<py::gil_scoped_release>())
       .def("discard", &CoordinatesWriter::discard);
 }
@@ -277,15 +289,17 @@ void register_coordinates(py::module_& m) {
 void register_examples(py::module_& m) {
   m.def(
       "limits",
-      [] { return py::dict(py::arg("prefetch") = dict_of(data::kPrefetch), py::arg("readers") = dict_of(data::kReaders)); },
-      "Ranges of reading ahead, by name; see floodtide.limits.");
+      []() -> NamedLimits {
+        return py::dict(py::arg("prefetch") = dict_of(data::kPrefetch), py::arg("readers") = dict_of(data::kReaders));
+      },
+      "Ranges of reading ahead, by name; see floodtide.base.limits.");
   using data::ExampleSource;
   using Volumes = std::vector<
       std::tuple<std::string, std::string, std::string, std::string, std::optional<std::pair<Vec3, Vec3>>, double, double>>;
   py::class_<ExampleSource>(m, "ExampleSource")
       .def(py::init([](const Volumes& volumes, const Vec3& patch_size, std::uint64_t seed, std::int64_t walkers,
                        std::vector<int> permutable_axes, std::vector<int> reflectable_axes, double softness,
-                       std::optional<std::string> coordinates, const py::object& progress) {
+                       std::optional<std::string> coordinates, const ProgressCallback& progress) {
              std::vector<data::SourceOptions> sources;
              for (const auto& [name, image, labels, partitions, box, mean, deviation] : volumes) {
                sources.push_back({name, image, labels, partitions, box_of(box), mean, deviation});
@@ -310,26 +324,31 @@ void register_examples(py::module_& m) {
       .def("imbalance", &ExampleSource::imbalance, py::arg("moves"))
       .def("set_load_delay", &ExampleSource::set_load_delay, py::arg("seconds"),
            "For benchmarks: every load begins with so many seconds of sleep.")
-      .def("centre",
-           [](const ExampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
-             const py::gil_scoped_release unlocked;
-             const data::Centre centre = source.centre({walker, epoch, index});
-             return std::pair(centre.volume, centre.position);
-           })
-      .def("load", [](const ExampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
-        data::Example example;
-        {
-          const py::gil_scoped_release unlocked;
-          example = source.load({walker, epoch, index});
-        }
-        return std::pair(to_numpy(std::move(example.image)), to_numpy(std::move(example.labels)));
-      });
+      .def(
+          "centre",
+          [](const ExampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
+            const py::gil_scoped_release unlocked;
+            const data::Centre centre = source.centre({walker, epoch, index});
+            return std::pair(centre.volume, centre.position);
+          },
+          py::arg("walker"), py::arg("epoch"), py::arg("index"))
+      .def(
+          "load",
+          [](const ExampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
+            data::Example example;
+            {
+              const py::gil_scoped_release unlocked;
+              example = source.load({walker, epoch, index});
+            }
+            return std::pair(to_numpy(std::move(example.image)), to_numpy(std::move(example.labels)));
+          },
+          py::arg("walker"), py::arg("epoch"), py::arg("index"));
 }
 
 void register_synth(py::module_& m) {
   m.def(
       "synth",
-      [](const Vec3& shape, std::uint64_t seed, const py::object& progress) {
+      [](const Vec3& shape, std::uint64_t seed, const ProgressCallback& progress) {
         const Progress callback = progress_of(progress);
         data::SynthVolume volume;
         {

@@ -20,6 +20,12 @@ using data::AffinitySource;
 using data::SampleSource;
 using data::SliceSource;
 
+using SliceSample = Typed<"tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]]">;
+using PatchSample = Typed<
+    "tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32], "
+    "numpy.typing.NDArray[numpy.float32]]">;
+using Boxed = Typed<"tuple[int, tuple[int, int, int], tuple[int, int, int]]">;  // volume, start, size
+
 /// (group, image, classes) or (group, image, targets, weights).
 template <class Read>
 py::tuple read(const Read& read_sample) {
@@ -38,7 +44,7 @@ py::tuple read(const Read& read_sample) {
 
 void register_source(py::module_& m) {
   py::class_<SampleSource>(m, "SampleSource")
-      .def_property_readonly("shape", [](const SampleSource& source) { return py::tuple(py::cast(source.format().shape)); })
+      .def_property_readonly("shape", [](const SampleSource& source) { return triple_of(source.format().shape); })
       .def_property_readonly("outputs", [](const SampleSource& source) { return source.format().outputs; })
       .def_property_readonly("labelled", [](const SampleSource& source) { return source.format().labelled; })
       .def_property_readonly("size", [](const SampleSource& source) { return source.order().size(); })
@@ -67,21 +73,30 @@ void register_source(py::module_& m) {
             const data::Cursor cursor = source.order().at_step(walker, step);
             return std::pair(cursor.epoch, cursor.index);
           },
-          py::arg("walker"), py::arg("step"))
+          py::arg("walker"), py::arg("step"));
+}
+
+/// `load` and `fixed` of a kind of source, which return a `Loaded`.
+template <class Loaded, class Class>
+void define_reading(Class& source_class) {
+  source_class
       .def(
           "load",
-          [](const SampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
+          [](const SampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) -> Loaded {
             return read([&] { return source.load({walker, epoch, index}); });
           },
           py::arg("walker"), py::arg("epoch"), py::arg("index"))
       .def(
-          "fixed", [](const SampleSource& source, std::int64_t number) { return read([&] { return source.fixed(number); }); },
+          "fixed",
+          [](const SampleSource& source, std::int64_t number) -> Loaded { return read([&] { return source.fixed(number); }); },
           py::arg("number"));
 }
 
 void register_slices(py::module_& m) {
   using Stacks = std::vector<std::tuple<std::string, std::string, std::string>>;
-  py::class_<SliceSource, SampleSource>(m, "SliceSource")
+  py::class_<SliceSource, SampleSource> slices(m, "SliceSource");
+  define_reading<SliceSample>(slices);
+  slices
       .def(py::init([](const Stacks& stacks, const std::array<std::int64_t, 2>& size, std::int64_t classes, double mean,
                        double deviation, double outside, const std::string& part, double validation_share,
                        std::uint64_t split_seed, bool flip_y, bool flip_x, double rotation_deg, double scale, double gain,
@@ -109,7 +124,7 @@ void register_slices(py::module_& m) {
            py::arg("walkers"), py::arg("batch"), py::arg("seed"))
       .def(
           "check_masks",
-          [](const SliceSource& source, std::int64_t begin, std::int64_t end, const py::object& progress) {
+          [](const SliceSource& source, std::int64_t begin, std::int64_t end, const ProgressCallback& progress) {
             const Progress callback = progress_of(progress);
             const py::gil_scoped_release unlocked;
             source.check_masks(begin, end, callback);
@@ -128,9 +143,12 @@ void register_slices(py::module_& m) {
 void register_affinities(py::module_& m) {
   using MaybeBox = std::optional<std::pair<Vec3, Vec3>>;
   using Volumes = std::vector<std::tuple<std::string, std::string, std::string, MaybeBox, double, double>>;
-  using Boxed = std::tuple<std::int64_t, Vec3, Vec3>;  // volume, start, size
-  const auto boxed = [](const AffinitySource::Place& place) { return Boxed(place.volume, place.box.start, place.box.size); };
-  py::class_<AffinitySource, SampleSource>(m, "AffinitySource")
+  const auto boxed = [](const AffinitySource::Place& place) -> Boxed {
+    return py::make_tuple(place.volume, triple_of(place.box.start), triple_of(place.box.size));
+  };
+  py::class_<AffinitySource, SampleSource> affinities(m, "AffinitySource");
+  define_reading<PatchSample>(affinities);
+  affinities
       .def(py::init([](const Volumes& volumes, const Vec3& patch_size, bool zero_is_boundary, bool balance,
                        std::vector<int> permutable_axes, std::vector<int> reflectable_axes, std::optional<std::int64_t> patches,
                        std::int64_t walkers, std::int64_t batch, std::uint64_t seed) {

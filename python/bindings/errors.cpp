@@ -51,7 +51,7 @@ void register_errors(py::module_&) {
       const py::object type = py::module_::import("floodtide.errors").attr(class_name(error.code()));
       const py::object value = type(text_of(error));
       // Ranks of a process set do not know what the others of the job do: the job has to be ended for those.
-      const int job = py::module_::import("floodtide._comm").attr("size")().cast<int>();
+      const int job = py::module_::import("floodtide.comm.world").attr("size")().cast<int>();
       value.attr("agreed") = error.ranks() == 0 || error.ranks() >= job;
       PyErr_SetObject(type.ptr(), value.ptr());
     } catch (const Error& error) {

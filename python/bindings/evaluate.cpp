@@ -64,7 +64,7 @@ Labels labels_of(const py::object& object, const char* what) {
   return {array, array.data(), reader};
 }
 
-void add_labels(ContingencyTable& table, const py::object& segmentation, const py::object& truth) {
+void add_labels(ContingencyTable& table, const AnyArray& segmentation, const AnyArray& truth) {
   const Labels a = labels_of(segmentation, "segmentation");
   const Labels b = labels_of(truth, "truth");
   const auto same_shape = [&] {
@@ -99,7 +99,7 @@ py::array_t<std::uint64_t> rows_of(const ContingencyTable& table) {
   return to_numpy(std::move(rows));
 }
 
-void add_rows(ContingencyTable& table, const py::object& array) {
+void add_rows(ContingencyTable& table, const UInt64Array& array) {
   const auto rows = view_of<const std::uint64_t, 2>(array, "rows");
   FLOODTIDE_REQUIRE(rows.shape(1) == 3, shape_mismatch, "rows: expected 3 columns, got ", rows.shape(1));
   std::vector<ContingencyTable::Entry> entries;
@@ -121,7 +121,7 @@ void put_scores(py::dict& out, const std::string& prefix, const evaluate::Partit
   put("objects", scores.objects);
 }
 
-py::dict scores_of(const ContingencyTable& table) {
+Typed<"dict[str, float]"> scores_of(const ContingencyTable& table) {
   const auto scores = table.scores();
   py::dict out;
   put_scores(out, "", scores.segmented);
@@ -147,7 +147,7 @@ py::dict dict_of(const evaluate::BinaryCounts& counts) {
 
 /// All counts as an int64 array.
 template <class Counts>
-py::array values_of(const Counts& counts) {
+Int64Array values_of(const Counts& counts) {
   Tensor<std::int64_t, 1> values({static_cast<std::int64_t>(counts.values().size())});
   std::copy(counts.values().begin(), counts.values().end(), values.data());
   return to_numpy(std::move(values));
@@ -159,7 +159,7 @@ void register_dice(py::module_& m) {
       .def(py::init<std::int64_t, std::int64_t>(), py::arg("groups"), py::arg("classes"))
       .def(
           "add",
-          [](DiceCounts& counts, std::int64_t group, const py::object& predicted, const py::object& truth) {
+          [](DiceCounts& counts, std::int64_t group, const UInt8Array& predicted, const UInt8Array& truth) {
             const auto p = view_of<const std::uint8_t, 3>(predicted, "predicted classes");
             const auto t = view_of<const std::uint8_t, 3>(truth, "true classes");
             const py::gil_scoped_release unlock;
@@ -169,7 +169,7 @@ void register_dice(py::module_& m) {
       .def("values", &values_of<DiceCounts>, "All counts as one int64 array, for a sum over ranks.")
       .def(
           "assign",
-          [](DiceCounts& counts, const py::object& values) {
+          [](DiceCounts& counts, const Int64Array& values) {
             counts.assign(view_of<const std::int64_t, 1>(values, "values").span());
           },
           py::arg("values"), "Replace all counts by such an array.")
@@ -179,7 +179,7 @@ void register_dice(py::module_& m) {
            "The mean over the groups that have a score, or None.");
   m.def(
       "most_likely_classes",
-      [](const py::object& scores) {
+      [](const FloatArray& scores) {
         const auto view = view_of<const float, 4>(scores, "scores");
         Tensor<std::uint8_t, 3> classes({view.shape(0), view.shape(1), view.shape(2)});
         {
@@ -209,7 +209,7 @@ void register_evaluate(py::module_& m) {
       .def(py::init<>())
       .def(
           "add",
-          [](VoxelCounts& counts, const py::object& logits, const py::object& labels) {
+          [](VoxelCounts& counts, const FloatArray& logits, const FloatArray& labels) {
             const auto x = view_of<const float, 3>(logits, "logits");
             const auto y = view_of<const float, 3>(labels, "labels");
             const py::gil_scoped_release unlock;
@@ -218,7 +218,7 @@ void register_evaluate(py::module_& m) {
           py::arg("logits"), py::arg("labels"), "Count one field of view; returns its sum of cross-entropy (nats).")
       .def(
           "add_probabilities",
-          [](VoxelCounts& counts, const py::object& probabilities, const py::object& targets, const py::object& weights,
+          [](VoxelCounts& counts, const FloatArray& probabilities, const FloatArray& targets, const FloatArray& weights,
              std::int64_t channel) {
             const auto p = view_of<const float, 4>(probabilities, "probabilities");
             const auto y = view_of<const float, 4>(targets, "targets");
@@ -231,7 +231,7 @@ void register_evaluate(py::module_& m) {
       .def("values", &values_of<VoxelCounts>)
       .def(
           "assign",
-          [](VoxelCounts& counts, const py::object& values) {
+          [](VoxelCounts& counts, const Int64Array& values) {
             counts.assign(view_of<const std::int64_t, 1>(values, "values").span());
           },
           py::arg("values"))
@@ -240,17 +240,18 @@ void register_evaluate(py::module_& m) {
       .def("average_precision", &VoxelCounts::average_precision)
       .def("mean_label", &VoxelCounts::mean_label)
       .def("best_constant_cross_entropy", &VoxelCounts::best_constant_cross_entropy)
-      .def("scores", [](const VoxelCounts& counts) {
-        py::dict out;
-        for (std::size_t i = 0; i < VoxelCounts::kThresholds.size(); ++i) {
-          py::dict row;
-          row["predicted"] = dict_of(counts.counts(i));
-          row["everything_is_object"] = dict_of(counts.everything_is_object());
-          row["best_constant"] = dict_of(counts.best_constant(i));
-          out[py::float_(VoxelCounts::kThresholds[i])] = row;
-        }
-        return out;
-      });
+      .def(
+          "scores", [](const VoxelCounts& counts)->Typed<"dict[float, dict[str, dict[str, float]]]"> {
+            py::dict out;
+            for (std::size_t i = 0; i < VoxelCounts::kThresholds.size(); ++i) {
+              py::dict row;
+              row["predicted"] = dict_of(counts.counts(i));
+              row["everything_is_object"] = dict_of(counts.everything_is_object());
+              row["best_constant"] = dict_of(counts.best_constant(i));
+              out[py::float_(VoxelCounts::kThresholds[i])] = row;
+            }
+            return out;
+          });
 }
 
 }  // namespace floodtide::bindings

@@ -33,7 +33,7 @@ View<const float, 4> batch_of(const py::object& object, const std::string& what,
   return view;
 }
 
-py::array_t<float> forward(Ffn& network, const py::object& image, const py::object& logits) {
+py::array_t<float> forward(Ffn& network, const FloatArray& image, const FloatArray& logits) {
   const auto images = view_of<const float, 4>(image, "image");
   const auto seeds = batch_of(logits, "logits", images.shape(0));
   Tensor<float, 4> out;
@@ -49,8 +49,9 @@ py::array_t<float> forward(Ffn& network, const py::object& image, const py::obje
   return to_numpy(std::move(out));
 }
 
-py::list loss_and_gradients(Ffn& network, const py::object& image, const py::object& logits, const py::object& labels,
-                            const py::object& weights, const py::object& gradients, double scale) {
+Typed<"list[float]"> loss_and_gradients(Ffn& network, const FloatArray& image, const FloatArray& logits,
+                                        const FloatArray& labels, const OptionalFloatArray& weights,
+                                        const FloatArray& gradients, double scale) {
   const auto images = view_of<const float, 4>(image, "image");
   const auto seeds = batch_of(logits, "logits", images.shape(0));
   const auto targets = batch_of(labels, "labels", images.shape(0));
@@ -72,7 +73,7 @@ py::list loss_and_gradients(Ffn& network, const py::object& image, const py::obj
 }
 
 /// (name, shape, offset) of each array in the flat buffer of parameters.
-py::list layout_of(const Ffn& network) {
+Layout layout_of(const Ffn& network) {
   py::list result;
   for (const ParameterLayout::Entry& entry : network.layout().entries()) {
     result.append(py::make_tuple(entry.name, py::tuple(py::cast(entry.shape)), entry.offset));
@@ -81,7 +82,8 @@ py::list layout_of(const Ffn& network) {
 }
 
 /// {name: array} of the float arrays whose names begin with `scope`.
-py::dict read_tensorflow_checkpoint(const std::string& prefix, const std::string& scope) {
+Typed<"dict[str, numpy.typing.NDArray[numpy.float32]]"> read_tensorflow_checkpoint(const std::string& prefix,
+                                                                                   const std::string& scope) {
   const data::TensorflowCheckpoint checkpoint(prefix);
   py::dict result;
   for (const data::TensorflowCheckpoint::Entry& entry : checkpoint.entries()) {
@@ -99,7 +101,7 @@ py::dict read_tensorflow_checkpoint(const std::string& prefix, const std::string
 void register_nn(py::module_& m) {
   m.def(
       "network_limits",
-      [] {
+      []() -> NamedLimits {
         py::dict result;
         result["ffn_depth"] = dict_of(nn::kFfnDepth);
         result["ffn_features"] = dict_of(nn::kFfnFeatures);
@@ -114,7 +116,7 @@ void register_nn(py::module_& m) {
         result["dropout"] = dict_of(nn::kDropout);
         return result;
       },
-      "Ranges of what networks may be like, by name; see floodtide.limits.");
+      "Ranges of what networks may be like, by name; see floodtide.base.limits.");
   py::class_<Ffn>(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.")
       .def(py::init([](int depth, const Vec3& fov, const Vec3& deltas, int features, std::uint64_t seed,
                        const std::string& compute, const std::string& parallel) {
@@ -129,8 +131,8 @@ void register_nn(py::module_& m) {
            py::arg("depth"), py::arg("fov"), py::arg("deltas"), py::arg("features"), py::arg("seed"), py::arg("compute"),
            py::arg("parallel"))
       .def_property_readonly("depth", [](const Ffn& network) { return network.options().depth; })
-      .def_property_readonly("fov", [](const Ffn& network) { return py::tuple(py::cast(network.options().fov)); })
-      .def_property_readonly("deltas", [](const Ffn& network) { return py::tuple(py::cast(network.options().deltas)); })
+      .def_property_readonly("fov", [](const Ffn& network) { return triple_of(network.options().fov); })
+      .def_property_readonly("deltas", [](const Ffn& network) { return triple_of(network.options().deltas); })
       .def_property_readonly("compute", [](const Ffn& network) { return std::string(name(network.options().compute)); })
       .def_property_readonly("features", [](const Ffn& network) { return network.options().features; })
       .def("layout", &layout_of)
@@ -157,7 +159,7 @@ void register_nn(py::module_& m) {
         "{name: array} of the float32 arrays of a TensorFlow checkpoint whose names begin with `scope`.");
   m.def(
       "sigmoid_cross_entropy",
-      [](const py::object& logits, const py::object& labels, const py::object& weights) {
+      [](const FloatArray& logits, const FloatArray& labels, const OptionalFloatArray& weights) {
         return nn::sigmoid_cross_entropy(view_of<const float, 3>(logits, "logits"), view_of<const float, 3>(labels, "labels"),
                                          optional_view(weights, "weights"));
       },

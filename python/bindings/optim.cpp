@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,52 +9,14 @@
 #include "bindings.hpp"
 #include "floodtide/optim/optimizer.hpp"
 #include "floodtide/optim/schedule.hpp"
+#include "registry.hpp"
 
 namespace floodtide::bindings {
 namespace {
 
 using optim::NamedSpan;
 using optim::Optimizer;
-
-/// A value as users know it: truth values and whole numbers are no floats.
-py::object to_python(const ParameterSpec& spec, const ParameterValue& value) {
-  switch (spec.kind) {
-    case ValueKind::text: return py::str(std::get<std::string>(value));
-    case ValueKind::boolean: return py::bool_(std::get<double>(value) != 0);
-    case ValueKind::integer: return py::int_(static_cast<std::int64_t>(std::get<double>(value)));
-    case ValueKind::real: break;
-  }
-  return py::float_(std::get<double>(value));
-}
-
-py::list to_list(const std::vector<ParameterSpec>& specs) {
-  py::list result;
-  for (const ParameterSpec& spec : specs) {
-    py::dict row;
-    row["name"] = spec.name;
-    row["type"] = std::string(name(spec.kind));
-    row["default"] = to_python(spec, spec.standard);
-    row["unit"] = spec.unit;
-    row["help"] = spec.help;
-    row["choices"] = spec.choices;
-    row["limits"] = dict_of(spec.limits);
-    result.append(row);
-  }
-  return result;
-}
-
-template <class Row>
-py::list rows_with_parameters(std::span<const Row> rows) {
-  py::list result;
-  for (const Row& row : rows) {
-    py::dict entry;
-    entry["name"] = row.name;
-    entry["help"] = row.help;
-    entry["parameters"] = to_list(row.parameters);
-    result.append(entry);
-  }
-  return result;
-}
+using StateArrays = py::typing::Dict<py::str, AnyArray>;
 
 /// All elements of a C-contiguous float32 array of any rank.
 template <class T>
@@ -66,15 +29,15 @@ std::span<T> span_of(const py::object& object, const std::string& what) {
   return {static_cast<T*>(const_cast<void*>(array.data())), static_cast<std::size_t>(array.size())};
 }
 
-void step(Optimizer& optimizer, const py::object& parameters, const py::object& gradients, double lr) {
+void step(Optimizer& optimizer, const FloatArray& parameters, const FloatArray& gradients, double lr) {
   const auto values = span_of<float>(parameters, "parameters");
   const auto grads = span_of<const float>(gradients, "gradients");
   const py::gil_scoped_release unlocked;
   optimizer.step(values, grads, lr);
 }
 
-py::dict state_of(Optimizer& optimizer) {
-  py::dict result;
+StateArrays state_of(Optimizer& optimizer) {
+  StateArrays result;
   for (const NamedSpan& part : optimizer.state()) {
     std::visit(
         [&]<class T>(std::span<T> values) {
@@ -85,7 +48,7 @@ py::dict state_of(Optimizer& optimizer) {
   return result;
 }
 
-void load_state(Optimizer& optimizer, const py::dict& state) {
+void load_state(Optimizer& optimizer, const StateArrays& state) {
   const std::vector<NamedSpan> parts = optimizer.state();
   FLOODTIDE_REQUIRE(state.size() == parts.size(), invalid_argument, "optimizer: got ", state.size(), " state arrays, expected ",
                     parts.size());
@@ -110,17 +73,17 @@ void register_optim(py::module_& m) {
       .def("step", &step, py::arg("parameters"), py::arg("gradients"), py::arg("lr"))
       .def("state", &state_of)
       .def("load_state", &load_state, py::arg("state"));
-  py::class_<optim::Schedule>(m, "Schedule", "A learning rate as a function of the step; see floodtide.lr.")
+  py::class_<optim::Schedule>(m, "Schedule", "A learning rate as a function of the step; see floodtide.optim.lr.")
       .def(py::init(&optim::make_schedule), py::arg("name"), py::arg("values"), py::arg("factor"))
       .def("at", &optim::Schedule::at, py::arg("step"));
   m.def("scale_factor", &optim::scale_factor, py::arg("rule"), py::arg("workers"));
   m.def(
       "clip_entries",
-      [](const py::object& gradients, float limit) { optim::clip_entries(span_of<float>(gradients, "gradients"), limit); },
+      [](const FloatArray& gradients, float limit) { optim::clip_entries(span_of<float>(gradients, "gradients"), limit); },
       py::arg("gradients"), py::arg("limit"));
   m.def("optimizer_rows", [] { return rows_with_parameters(optim::optimizer_rows()); });
   m.def("schedule_rows", [] { return rows_with_parameters(optim::schedule_rows()); });
-  m.def("scale_rows", [] {
+  m.def("scale_rows", []() -> Records {
     py::list result;
     for (const optim::ScaleRow& row : optim::scale_rows()) {
       py::dict entry;

@@ -13,13 +13,19 @@
 #include "floodtide/segment/flooder.hpp"
 #include "floodtide/segment/result.hpp"
 #include "floodtide/segment/seeds.hpp"
+#include "registry.hpp"
 
 namespace floodtide::bindings {
 namespace {
 
 using segment::Flooder;
-using segment::FloodOptions;
+using segment::FlooderOptions;
 using segment::Result;
+using PredictorObject = Typed<
+    "floodtide._core.Ffn | collections.abc.Callable[[numpy.typing.NDArray[numpy.float32], "
+    "numpy.typing.NDArray[numpy.float32]], numpy.typing.NDArray[numpy.float32]]">;
+using MoveCallback =
+    Typed<"collections.abc.Callable[[int, tuple[int, int, int], numpy.typing.NDArray[numpy.float32]], object] | None">;
 
 /// A NumPy copy of a view, for callbacks that may keep it.
 py::array_t<float> copy_of(View<const float, 3> view) {
@@ -57,8 +63,8 @@ segment::OnMove on_move_of(const py::object& callback) {
   };
 }
 
-FloodOptions options_of(const py::kwargs& values) {
-  FloodOptions options;
+FlooderOptions options_of(const py::kwargs& values) {
+  FlooderOptions options;
   options.fov = values["fov"].cast<Vec3>();
   options.deltas = values["deltas"].cast<Vec3>();
   options.init_activation = values["init_activation"].cast<double>();
@@ -86,7 +92,7 @@ py::array labels_as(const Tensor<std::int32_t, 3>& labels) {
 }
 
 /// The labels in the smallest unsigned type that holds them.
-py::array labels_of(const Result& result) {
+AnyArray labels_of(const Result& result) {
   const auto ids = static_cast<std::int64_t>(result.origins.size());
   if (ids <= std::numeric_limits<std::uint8_t>::max()) return labels_as<std::uint8_t>(result.labels);
   if (ids <= std::numeric_limits<std::uint16_t>::max()) return labels_as<std::uint16_t>(result.labels);
@@ -97,16 +103,7 @@ py::array labels_of(const Result& result) {
 
 void register_segment(py::module_& m) {
   auto s = m.def_submodule("segment", "Flooding of objects in image volumes");
-  s.def("seed_policies", [] {
-    py::list rows;
-    for (const auto& row : segment::seed_policy_rows()) {
-      py::dict entry;
-      entry["name"] = std::string(row.name);
-      entry["help"] = std::string(row.help);
-      rows.append(entry);
-    }
-    return rows;
-  });
+  s.def("seed_policies", [] { return rows_with_parameters(segment::seed_policy_rows()); });
   s.def("check_output", &segment::check_output, py::arg("path"), py::arg("dataset"),
         "Raise what `write` would raise for the output, before there is a result.");
   s.def(
@@ -115,25 +112,25 @@ void register_segment(py::module_& m) {
 
   s.def(
       "find_seeds",
-      [](const py::object& image, double mean, double std, const std::string& policy, const Vec3& margin,
-         const py::object& progress) {
+      [](const FloatArray& image, double mean, double std, const std::string& policy, const ParameterValues& values,
+         const Vec3& margin, const ProgressCallback& progress) {
         const Tensor<float, 3> normal = normalised_of(image, mean, std);
         const Progress report = progress_of(progress);
         std::vector<Vec3> seeds;
         {
           const py::gil_scoped_release unlock;
-          seeds = segment::find_seeds(policy, normal.view(), margin, report);
+          seeds = segment::find_seeds(policy, values, normal.view(), margin, report);
         }
         Tensor<std::int64_t, 2> out({static_cast<std::int64_t>(seeds.size()), 3});
         for (std::size_t i = 0; i < seeds.size(); ++i) std::copy(seeds[i].begin(), seeds[i].end(), out.data() + 3 * i);
         return to_numpy(std::move(out));
       },
-      py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("policy"), py::arg("margin"), py::arg("progress"),
-      "Seeds of a policy, int64 array (n, 3) of z, y, x, in the order in which they are tried.");
+      py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("policy"), py::arg("values"), py::arg("margin"),
+      py::arg("progress"), "Seeds of a policy, int64 array (n, 3) of z, y, x, in the order in which they are tried.");
 
   s.def(
       "connected_components",
-      [](const py::object& mask, std::int64_t min_size) {
+      [](const UInt8Array& mask, std::int64_t min_size) {
         const auto view = view_of<const std::uint8_t, 3>(mask, "mask");
         return to_numpy([&] {
           const py::gil_scoped_release unlock;
@@ -147,21 +144,21 @@ void register_segment(py::module_& m) {
       .def_readonly("start", &Result::start)
       .def_readonly("volume_shape", &Result::volume_shape)
       .def_readonly("counters", &Result::counters)
-      .def("origins",
-           [](const Result& result) {
-             py::list rows;
-             for (const auto& o : result.origins) {
-               rows.append(py::make_tuple(o.id, py::make_tuple(o.start[0], o.start[1], o.start[2]), o.iterations, o.voxels,
-                                          o.walltime_s));
-             }
-             return rows;
-           })
-      .def("overlaps",
-           [](const Result& result) {
-             py::list rows;
-             for (const auto& o : result.overlaps) rows.append(py::make_tuple(o.id, o.earlier_id, o.voxels));
-             return rows;
-           })
+      .def(
+          "origins", [](const Result& result)->Typed<"list[tuple[int, tuple[int, int, int], int, int, float]]"> {
+            py::list rows;
+            for (const auto& o : result.origins) {
+              rows.append(py::make_tuple(o.id, py::make_tuple(o.start[0], o.start[1], o.start[2]), o.iterations, o.voxels,
+                                         o.walltime_s));
+            }
+            return rows;
+          })
+      .def(
+          "overlaps", [](const Result& result)->Typed<"list[tuple[int, int, int]]"> {
+            py::list rows;
+            for (const auto& o : result.overlaps) rows.append(py::make_tuple(o.id, o.earlier_id, o.voxels));
+            return rows;
+          })
       .def(
           "write",
           [](const Result& result, const std::string& path, const std::string& dataset,
@@ -172,14 +169,14 @@ void register_segment(py::module_& m) {
           py::arg("path"), py::arg("dataset"), py::arg("notes"));
 
   py::class_<Flooder>(s, "Flooder")
-      .def(py::init([](const py::object& image, double mean, double std, const py::object& predictor,
-                       const py::kwargs& options) {
+      .def(py::init([](const FloatArray& image, double mean, double std, const PredictorObject& predictor,
+                       const py::KWArgs<py::object>& options) {
              return std::make_unique<Flooder>(normalised_of(image, mean, std), options_of(options), predictor_of(predictor));
            }),
            py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("predictor"))
       .def(
           "segment_at",
-          [](Flooder& flooder, const Vec3& start, const py::object& on_move) {
+          [](Flooder& flooder, const Vec3& start, const MoveCallback& on_move) {
             const segment::OnMove callback = on_move_of(on_move);
             const py::gil_scoped_release unlock;
             return flooder.segment_at(start, callback);
@@ -187,7 +184,7 @@ void register_segment(py::module_& m) {
           py::arg("start"), py::arg("on_move"))
       .def(
           "segment_all",
-          [](Flooder& flooder, const py::object& positions, const py::object& progress) {
+          [](Flooder& flooder, const Int64Array& positions, const ProgressCallback& progress) {
             const auto rows = view_of<const std::int64_t, 2>(positions, "seeds");
             FLOODTIDE_REQUIRE(rows.shape(1) == 3, shape_mismatch, "seeds: expected 3 columns (z, y, x), got ", rows.shape(1));
             std::vector<Vec3> seeds;

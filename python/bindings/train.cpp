@@ -18,6 +18,7 @@
 #include "floodtide/train/intact.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "floodtide/train/validation.hpp"
+#include "path_name.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -64,7 +65,7 @@ py::dict trivial_dict(const evaluate::VoxelCounts& counts) {
   return result;
 }
 
-py::dict summary(const train::ValidationResult& result) {
+Record summary(const train::ValidationResult& result) {
   py::dict record;
   record["first_pass"] = scores_dict(result.first_pass, mean_cross_entropy(result.first_pass_centres));
   record["moves"] = scores_dict(result.moves, mean_cross_entropy(result.moves_centres));
@@ -119,9 +120,9 @@ void copy_average(const train::Trainer& trainer, Network& network) {
 }
 
 template <class Network>
-void save_network(const std::string& path, const Network& network) {
+void save_network(const PathName& path, const Network& network) {
   const py::gil_scoped_release unlock;
-  data::Hdf5File file = data::Hdf5File::create(path, train::network_result());
+  data::Hdf5File file = data::Hdf5File::create(path.text, train::network_result());
   train::write_network(file, network);
   file.commit();
 }
@@ -135,7 +136,8 @@ std::unique_ptr<Network> loaded(const data::Hdf5File& file, const std::string& g
 }
 
 /// The network, and whether the file has checksums.
-py::tuple load_network(const std::string& path, const std::string& compute) {
+Typed<"tuple[floodtide._core.Ffn | floodtide._core.UNet, bool]"> load_network(const std::string& path,
+                                                                              const std::string& compute) {
   const auto opened = [&] {
     const py::gil_scoped_release unlock;
     return data::Hdf5File::open(path);
@@ -161,6 +163,9 @@ std::string stored_configuration(const std::string& path) {
   const data::Hdf5File file = data::Hdf5File::open(path);
   return file.has_attribute("/", "configuration") ? file.read_text_attribute("/", "configuration") : "";
 }
+
+using BucketHook =
+    Typed<"collections.abc.Callable[[int, numpy.typing.NDArray[numpy.float32], list[int], bool], object] | None">;
 
 constexpr int kFirstClass = 1, kLastClass = 13;  // of the partitions: all but background, DESIGN's validation protocol
 
@@ -243,15 +248,15 @@ void register_train(py::module_& m) {
       .def_property_readonly("steps_done", &train::Trainer::steps_done)
       .def("copy_average", &copy_average<nn::Ffn>, py::arg("network"))
       .def("copy_average", &copy_average<nn::UNet>, py::arg("network"))
-      .def("take_metrics",
-           [](train::Trainer& trainer) {
-             train::Metrics sums;
-             {
-               const py::gil_scoped_release unlock;
-               sums = trainer.take_metrics();
-             }
-             return metrics_dict(sums);
-           })
+      .def(
+          "take_metrics", [](train::Trainer& trainer)->Typed<"dict[str, float]"> {
+            train::Metrics sums;
+            {
+              const py::gil_scoped_release unlock;
+              sums = trainer.take_metrics();
+            }
+            return metrics_dict(sums);
+          })
       .def("save", &train::Trainer::save, py::arg("path"), py::arg("configuration"), py::call_guard<py::gil_scoped_release>())
       .def("load", &train::Trainer::load, py::arg("path"), py::call_guard<py::gil_scoped_release>())
       .def("trace", &train::Trainer::trace, py::arg("path"), py::call_guard<py::gil_scoped_release>())
@@ -261,7 +266,7 @@ void register_train(py::module_& m) {
       .def("record_failure", &train::Trainer::record_failure, py::arg("reason"))
       .def(
           "set_bucket_hook",
-          [](train::Trainer& trainer, const py::object& hook) {
+          [](train::Trainer& trainer, const BucketHook& hook) {
             if (hook.is_none()) {
               trainer.set_bucket_hook({});
               return;
@@ -309,7 +314,7 @@ void register_train(py::module_& m) {
   m.def(
       "validate",
       [](nn::Ffn& network, const ValidationSet& set, double seed_pad, double threshold, double softness, std::uint64_t seed,
-         comm::Communicator& communicator, const py::object& progress) {
+         comm::Communicator& communicator, const ProgressCallback& progress) {
         const flood::TrainingFloodOptions options{network.options().fov, network.options().deltas, seed_pad, threshold};
         const Progress report_progress = progress_of(progress);
         const py::gil_scoped_release unlock;

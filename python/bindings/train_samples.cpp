@@ -25,7 +25,7 @@ std::vector<double> dice_everything(const evaluate::DiceCounts& dice) {
   return pixels;
 }
 
-py::dict scores_dict(const train::SegmentationScores& scores) {
+py::dict scores_dict(const train::SampleScores& scores) {
   py::dict result;
   result["samples"] = scores.samples;
   result["cross_entropy"] = scores.cross_entropy;
@@ -64,13 +64,14 @@ void register_sample_training(py::module_& m) {
       py::keep_alive<0, 2>());
   m.def(
       "score_segmentation",
-      [](nn::UNet& network, const data::SampleSource& samples, comm::Communicator& communicator, const py::object& progress) {
+      [](nn::UNet& network, const data::SampleSource& samples, comm::Communicator& communicator,
+         const ProgressCallback& progress) -> Record {
         const Progress report_progress = progress_of(progress);
-        std::unique_ptr<train::SegmentationScores> scores;
+        std::unique_ptr<train::SampleScores> scores;
         {
           const py::gil_scoped_release unlock;
-          scores = std::make_unique<train::SegmentationScores>(
-              train::score_segmentation(network, samples, communicator, report_progress));
+          scores =
+              std::make_unique<train::SampleScores>(train::score_segmentation(network, samples, communicator, report_progress));
         }
         return scores_dict(*scores);
       },

@@ -13,6 +13,7 @@ namespace {
 
 using nn::SegmentationLoss;
 using nn::UNet;
+using SumFunction = Typed<"collections.abc.Callable[[list[float]], collections.abc.Sequence[float]] | None">;
 
 template <class T, std::size_t Rank>
 View<const T, Rank> optional(const py::object& object, const std::string& what) {
@@ -40,7 +41,7 @@ py::dict report_of(const nn::LossReport& report, std::int64_t classes) {
 }
 
 /// A SumOverRanks that calls a Python function with a list of numbers and takes the list that it returns.
-nn::SumOverRanks sum_of(const py::object& function) {
+nn::SumOverRanks sum_of(const SumFunction& function) {
   if (function.is_none()) return {};
   return [function](std::span<double> values) {
     const py::gil_scoped_acquire lock;
@@ -51,7 +52,7 @@ nn::SumOverRanks sum_of(const py::object& function) {
   };
 }
 
-py::list layout_of(const ParameterLayout& layout) {
+Layout layout_of(const ParameterLayout& layout) {
   py::list result;
   for (const ParameterLayout::Entry& entry : layout.entries()) {
     result.append(py::make_tuple(entry.name, py::tuple(py::cast(entry.shape)), entry.offset));
@@ -63,7 +64,7 @@ py::array_t<float> shared(const py::object& self, std::span<float> values) {
   return py::array_t<float>(static_cast<py::ssize_t>(values.size()), values.data(), self);
 }
 
-py::array_t<float> forward(UNet& network, const py::object& images) {
+py::array_t<float> forward(UNet& network, const FloatArray& images) {
   const auto view = view_of<const float, 5>(images, "images");
   Tensor<float, 5> out;
   {
@@ -74,10 +75,10 @@ py::array_t<float> forward(UNet& network, const py::object& images) {
   return to_numpy(std::move(out));
 }
 
-py::dict loss_and_gradients(UNet& network, const py::object& images, const py::object& labels, const py::object& targets,
-                            const py::object& weights, const SegmentationLoss& loss, int groups,
-                            const std::vector<std::uint64_t>& examples, const py::object& gradients, double scale,
-                            const py::object& sum_over_ranks) {
+Record loss_and_gradients(UNet& network, const FloatArray& images, const OptionalUInt8Array& labels,
+                          const OptionalFloatArray& targets, const OptionalFloatArray& weights, const SegmentationLoss& loss,
+                          int groups, const std::vector<std::uint64_t>& examples, const FloatArray& gradients, double scale,
+                          const SumFunction& sum_over_ranks) {
   nn::UNetBatch batch{view_of<const float, 5>(images, "images"), truth_of(labels, targets, weights), groups, examples, {}};
   const auto gradients_view = view_of<float, 1>(gradients, "gradients");
   const nn::SumOverRanks sum = sum_of(sum_over_ranks);
@@ -89,9 +90,10 @@ py::dict loss_and_gradients(UNet& network, const py::object& images, const py::o
   return report_of(report, network.options().classes);
 }
 
-py::tuple segmentation_loss(const SegmentationLoss& loss, const std::string& output, const py::object& logits,
-                            const py::object& labels, const py::object& targets, const py::object& weights,
-                            const py::object& sum_over_ranks) {
+Typed<"tuple[dict[str, typing.Any], numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]]">
+segmentation_loss(const SegmentationLoss& loss, const std::string& output, const FloatArray& logits,
+                  const OptionalUInt8Array& labels, const OptionalFloatArray& targets, const OptionalFloatArray& weights,
+                  const SumFunction& sum_over_ranks) {
   const auto view = view_of<const float, 5>(logits, "logits");
   const nn::SegmentationTruth truth = truth_of(labels, targets, weights);
   Tensor<float, 5> probabilities(view.shape()), gradient(view.shape());
@@ -148,7 +150,7 @@ void register_unet(py::module_& m) {
       .def_property_readonly("synchronised", [](const UNet& network) { return network.options().synchronised; })
       .def_property_readonly("dropout", [](const UNet& network) { return network.options().dropout; })
       .def_property_readonly("compute", [](const UNet& network) { return std::string(name(network.options().compute)); })
-      .def_property_readonly("total_pool", [](const UNet& network) { return py::tuple(py::cast(network.total_pool())); })
+      .def_property_readonly("total_pool", [](const UNet& network) { return triple_of(network.total_pool()); })
       .def("layout", [](const UNet& network) { return layout_of(network.layout()); })
       .def("trained_size", [](const UNet& network) { return network.layout().trained_size(); })
       .def(
@@ -157,7 +159,7 @@ void register_unet(py::module_& m) {
       .def("parameters_changed", &UNet::parameters_changed)
       .def(
           "move_statistics",
-          [](UNet& network, const py::object& gradients, double images) {
+          [](UNet& network, const FloatArray& gradients, double images) {
             network.move_statistics(view_of<const float, 1>(gradients, "gradients").span(), images);
           },
           py::arg("gradients"), py::arg("images"))

@@ -7,7 +7,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 from floodtide import errors
-from floodtide._broadcasts import (
+from floodtide._core import __version__
+from floodtide.base import notes
+from floodtide.comm import world
+from floodtide.comm.broadcasts import (
     broadcast,
     broadcast_,
     broadcast_async,
@@ -16,7 +19,7 @@ from floodtide._broadcasts import (
     broadcast_optimizer_state,
     broadcast_parameters,
 )
-from floodtide._collectives import (
+from floodtide.comm.collectives import (
     barrier,
     cross_rank,
     cross_size,
@@ -26,9 +29,7 @@ from floodtide._collectives import (
     rank,
     size,
 )
-from floodtide._comm import ProcessSet, init, is_initialized, shutdown
-from floodtide._core import __version__
-from floodtide._exchanges import (
+from floodtide.comm.exchanges import (
     allgather,
     allgather_async,
     allgather_object,
@@ -37,9 +38,9 @@ from floodtide._exchanges import (
     grouped_allgather,
     grouped_allgather_async,
 )
-from floodtide._handles import poll, synchronize
-from floodtide._reduction_rules import Average, Max, Min, Product, Sum
-from floodtide._reductions import (
+from floodtide.comm.handles import poll, synchronize
+from floodtide.comm.reduction_rules import Average, Max, Min, Product, Sum
+from floodtide.comm.reductions import (
     allreduce,
     allreduce_,
     allreduce_async,
@@ -53,6 +54,7 @@ from floodtide._reductions import (
     reduce_scatter,
     reduce_scatter_async,
 )
+from floodtide.comm.world import ProcessSet, init, is_initialized, shutdown
 
 __all__ = [
     "Average",
@@ -117,6 +119,8 @@ __all__ = [
     "verify_gradients",
 ]
 
+notes.speak_if(lambda: world.rank() == 0)
+
 if TYPE_CHECKING:
     from floodtide import (
         config,
@@ -131,17 +135,32 @@ if TYPE_CHECKING:
         simulate,
         train,
     )
-    from floodtide._run import run
-    from floodtide._verify import verify_gradients
+    from floodtide.comm.notebook import run
+    from floodtide.comm.verify import verify_gradients
 else:
-    _FUNCTIONS = {"run": "_run", "verify_gradients": "_verify"}
-    _MODULES = ("config", "data", "evaluate", "lr", "nn", "optim")
-    _MODULES += ("predict", "report", "segment", "simulate", "train")
+    _FUNCTIONS = {"run": "comm.notebook", "verify_gradients": "comm.verify"}
+    _MODULES = [
+        "config",
+        "data",
+        "evaluate",
+        "lr",
+        "nn",
+        "optim",
+        "predict",
+        "report",
+        "segment",
+        "simulate",
+        "train",
+    ]
 
     def __getattr__(name):
-        """Import a submodule when it is first used: start-up matters with a thousand ranks."""
+        """Import a room when it is first used: start-up matters with a thousand ranks."""
         if name in _MODULES:
             return importlib.import_module(f"floodtide.{name}")
         if name in _FUNCTIONS:
             return getattr(importlib.import_module(f"floodtide.{_FUNCTIONS[name]}"), name)
         raise AttributeError(f"module 'floodtide' has no attribute '{name}'")
+
+    def __dir__():
+        """The public names and nothing else."""
+        return sorted(__all__)

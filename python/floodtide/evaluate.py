@@ -46,8 +46,7 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
     """
     table = ContingencyTable()
     table.add(np.ascontiguousarray(segmentation), np.ascontiguousarray(truth))
-    result: dict[str, float] = table.scores()
-    return result
+    return table.scores()
 
 
 def rand_error(segmentation: Labels, truth: Labels, *, segmented_only: bool = True) -> float:
@@ -158,12 +157,11 @@ def score_volumes(
         done += int(np.prod(block[1]))
         if progress is not None:
             progress(done, total)
-    result: dict[str, float] = table.scores()
-    return result
+    return table.scores()
 
 
 def _placement(volume: Volume) -> Vec3 | None:
-    start: Vec3 | None = _core.segment.placement(volume.name)
+    start = _core.segment.placement(volume.name)
     return None if start is None else (start[0], start[1], start[2])
 
 

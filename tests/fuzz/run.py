@@ -182,13 +182,13 @@ def _import_everything() -> None:
         importlib.import_module(f"floodtide.cli.{name}")
     for name in (
         "floodtide.train",
-        "floodtide.predict",
+        "floodtide.segment.predict",
         "floodtide.report",
         "floodtide.report.planes",
         "floodtide.simulate.forecast",
         "floodtide.simulate.figure",
         "floodtide.doctor",
-        "floodtide.demo",
+        "floodtide.cli.demo",
         "h5py",
         "tensorboardX",
         "tensorboardX.proto.event_pb2",

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check who includes whom (CONTRIBUTING.md, "Layers"): a line a violation, exit 1 if there is any.
+"""Check who includes whom in C++ and who imports whom in Python (CONTRIBUTING.md, "Layers").
+
+Prints a line for each violation; exit 1 if there is any.
 
 Usage: python tests/scripts/check_layers.py [ROOT]
 """
@@ -10,6 +12,10 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import python_rooms
 
 # Folder of cpp/src and cpp/include/floodtide: the folders that it may include beside itself.
 _LOWER = ("base", "tensor")
@@ -67,7 +73,7 @@ def check(root: Path) -> list[str]:
     for pattern, files in users.items():
         if len(files) > 1 or not all(file.endswith(".cpp") for file in files):
             problems.append(f"{', '.join(sorted(files))}: {pattern} belongs in one .cpp file")
-    return problems
+    return problems + python_rooms.check(root)
 
 
 def _sources(root: Path) -> Iterator[Path]:

@@ -67,9 +67,9 @@ class UNetWorkload final : public Workload {
 };
 
 // A step does the work of training, and its result is not looked at.
-class Step {
+class TrainingStep {
  public:
-  Step(Workload& workload, comm::Communicator& communicator, const std::string& algorithm)
+  TrainingStep(Workload& workload, comm::Communicator& communicator, const std::string& algorithm)
       : workload_(workload),
         optimizer_(optim::make_optimizer("adam", {}, workload.layout().trained_size())),
         gradients_(workload.layout().size()),
@@ -116,7 +116,7 @@ std::unique_ptr<Workload> unet_workload(const nn::UNetOptions& options, const Ve
 Scaling measure_scaling(comm::Communicator& communicator, Workload& workload, double seconds, const std::string& algorithm) {
   Scaling result;
   Peak peak(active_isa());
-  Step step(workload, communicator, algorithm);
+  TrainingStep step(workload, communicator, algorithm);
   const bool first = communicator.rank() == 0;
   step.run(false);  // warm-up: plans memory
   step.run(true);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "comm/allreduce/steps.hpp"
 #include "comm/allreduce/wire.hpp"
@@ -22,18 +24,47 @@ void require_blocks(const char* operation, const Communicator& comm, std::span<c
                     ": block limits go from ", blocks.front(), " to ", blocks.back(), ", expected ascending from 0 to ", count);
 }
 
-/// How many bytes each rank brings to an allgather: an allreduce, but for ranks that compare what they have started it is the
-/// first half of an allgather.
-void sum_lengths(Communicator& comm, std::span<std::int64_t> values, std::string_view words) {
+/// Return where each rank's block begins if every rank brings `own` bytes: size + 1 offsets. It is an allreduce, but in the
+/// ranks' comparison it is the first half of an allgather, or of a gather at `root`.
+std::vector<std::int64_t> exchange_lengths(Communicator& comm, std::size_t own, int root, std::string_view words) {
+  std::vector<std::int64_t> limits(static_cast<std::size_t>(comm.size()) + 1, 0);
+  limits[static_cast<std::size_t>(comm.rank()) + 1] = static_cast<std::int64_t>(own);
   Engine& engine = comm.engine();
-  const std::int64_t count = std::ssize(values);
+  const std::int64_t count = std::ssize(limits);
   const Notice notice{.collective = Collective::lengths,
-                      .type = ElementType::int64,
+                      .type = ReduceType::int64,
+                      .root = root,
                       .count = count,
                       .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
-  const Payload payload{
-      .data = std::as_writable_bytes(values).data(), .element_bytes = sizeof(std::int64_t), .type = ElementType::int64};
+  const Payload payload{.data = std::as_writable_bytes(std::span(limits)).data(),
+                        .element_bytes = sizeof(std::int64_t),
+                        .type = ReduceType::int64};
   engine.start(notice, engine.allreduce_schedule(allreduce_row("recursive_doubling"), count), payload, words).wait();
+  for (std::size_t i = 1; i < limits.size(); ++i) limits[i] += limits[i - 1];
+  return limits;
+}
+
+/// Return the steps of a gather: the root takes in the blocks in rank order, each of the others sends its block at once.
+MessageSchedule gather_steps(const Communicator& comm, std::span<const std::int64_t> limits, int root) {
+  MessageSchedule schedule;
+  const auto block = [&](int rank) {
+    return Range{limits[static_cast<std::size_t>(rank)], limits[static_cast<std::size_t>(rank) + 1]};
+  };
+  if (comm.rank() != root) {
+    const Range own = block(comm.rank());
+    add_step(schedule, {.send_to = root, .sent = {0, own.end - own.begin}});
+    return schedule;
+  }
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    if (rank != root) add_step(schedule, {.receive_from = rank, .received = block(rank)});
+  }
+  return schedule;
+}
+
+std::size_t total_bytes(std::span<const std::span<const std::byte>> pieces) {
+  std::size_t bytes = 0;
+  for (const auto& piece : pieces) bytes += piece.size();
+  return bytes;
 }
 
 /// The code and message of an exception, as bytes: one byte of code, then the text. Empty for no exception.
@@ -49,13 +80,13 @@ std::vector<std::byte> failure_record(const std::exception_ptr& failure) {
 
 }  // namespace
 
-Schedule ring_phase(const Communicator& comm, std::span<const std::int64_t> blocks, int first, bool reduce) {
+MessageSchedule ring_phase(const Communicator& comm, std::span<const std::int64_t> blocks, int first, bool reduce) {
   const int size = comm.size();
   const auto block = [&](int number) {
     const auto i = static_cast<std::size_t>((number + 2 * size) % size);
     return Range{blocks[i], blocks[i + 1]};
   };
-  Schedule schedule;
+  MessageSchedule schedule;
   for (int step = 0; step + 1 < size; ++step) {
     const int sent = comm.rank() - first - step;
     add_step(schedule, {.send_to = (comm.rank() + 1) % size,
@@ -68,12 +99,12 @@ Schedule ring_phase(const Communicator& comm, std::span<const std::int64_t> bloc
   return schedule;
 }
 
-Schedule binomial_tree(const Communicator& comm, std::int64_t bytes, int root) {
+MessageSchedule binomial_tree(const Communicator& comm, std::int64_t bytes, int root) {
   const int size = comm.size();
   const int place = (comm.rank() - root + size) % size;
-  Schedule schedule;
+  MessageSchedule schedule;
   for (int distance = 1; distance < size; distance *= 2) {
-    Step step;
+    MessageStep step;
     if (place < distance && place + distance < size) {
       step = {.send_to = (place + distance + root) % size, .sent = {0, bytes}};
     } else if (place >= distance && place < 2 * distance) {
@@ -94,8 +125,8 @@ Operation start_broadcast(Communicator& comm, std::span<std::byte> data, int roo
                       .root = root,
                       .count = bytes,
                       .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
-  return comm.engine().start(notice, std::make_shared<const Schedule>(binomial_tree(comm, bytes, root)), {.data = data.data()},
-                             words);
+  return comm.engine().start(notice, std::make_shared<const MessageSchedule>(binomial_tree(comm, bytes, root)),
+                             {.data = data.data()}, words);
 }
 
 void broadcast(Communicator& comm, std::span<std::byte> data, int root, std::string_view words) {
@@ -122,7 +153,8 @@ Operation start_reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, R
                       .blocks = hash_of(blocks)};
   const Payload payload{
       .data = buffer.data, .element_bytes = element_bytes(buffer.type), .type = buffer.type, .op = op, .wire = wire};
-  return comm.engine().start(notice, std::make_shared<const Schedule>(ring_phase(comm, blocks, 1, true)), payload, words);
+  return comm.engine().start(notice, std::make_shared<const MessageSchedule>(ring_phase(comm, blocks, 1, true)), payload,
+                             words);
 }
 
 void reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, std::span<const std::int64_t> blocks,
@@ -138,7 +170,7 @@ Operation start_allgather(Communicator& comm, std::span<std::byte> data, std::sp
                       .count = bytes,
                       .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
                       .blocks = hash_of(blocks)};
-  return comm.engine().start(notice, std::make_shared<const Schedule>(ring_phase(comm, blocks, 0, false)),
+  return comm.engine().start(notice, std::make_shared<const MessageSchedule>(ring_phase(comm, blocks, 0, false)),
                              {.data = data.data()}, words);
 }
 
@@ -149,10 +181,7 @@ void allgather(Communicator& comm, std::span<std::byte> data, std::span<const st
 std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<const std::byte> own, std::string_view words) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   const auto rank = static_cast<std::size_t>(comm.rank());
-  std::vector<std::int64_t> limits(ranks + 1, 0);  // lengths, then where the blocks begin
-  limits[rank + 1] = static_cast<std::int64_t>(own.size());
-  sum_lengths(comm, limits, words);
-  for (std::size_t i = 0; i < ranks; ++i) limits[i + 1] += limits[i];
+  const std::vector<std::int64_t> limits = exchange_lengths(comm, own.size(), -1, words);
   std::vector<std::byte> joint(static_cast<std::size_t>(limits.back()));
   std::ranges::copy(own, joint.begin() + limits[rank]);
   allgather(comm, joint, limits, words);
@@ -161,9 +190,28 @@ std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<cons
   return all;
 }
 
+AlignedBuffer<std::byte> gather(Communicator& comm, std::span<const std::span<const std::byte>> pieces, int root,
+                                std::string_view words) {
+  FLOODTIDE_REQUIRE(root >= 0 && root < comm.size(), out_of_range, "gather: root ", root, " is outside 0 to ", comm.size() - 1);
+  const std::size_t own_bytes = total_bytes(pieces);
+  const std::vector<std::int64_t> limits = exchange_lengths(comm, own_bytes, root, words);
+  const bool here = comm.rank() == root;
+  AlignedBuffer<std::byte> bytes(here ? limits.back() : static_cast<std::int64_t>(own_bytes));
+  std::byte* next = bytes.data() + (here ? limits[static_cast<std::size_t>(root)] : 0);
+  for (const auto& piece : pieces) next = std::ranges::copy(piece, next).out;
+  const Notice notice{.collective = Collective::gather,
+                      .root = root,
+                      .count = limits.back(),
+                      .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
+                      .blocks = hash_of(limits)};
+  auto schedule = std::make_shared<const MessageSchedule>(gather_steps(comm, limits, root));
+  comm.engine().start(notice, std::move(schedule), {.data = bytes.data()}, words).wait();
+  return here ? std::move(bytes) : AlignedBuffer<std::byte>();
+}
+
 bool all_ok(Communicator& comm, bool ok) {
   std::array<std::int64_t, 1> value = {ok ? 1 : 0};
-  const ReduceBuffer buffer{std::as_writable_bytes(std::span(value)).data(), 1, ElementType::int64};
+  const ReduceBuffer buffer{std::as_writable_bytes(std::span(value)).data(), 1, ReduceType::int64};
   allreduce(comm, buffer, ReduceOp::min, {.algorithm = "recursive_doubling", .words = "whether all ranks are fine"});
   return value[0] == 1;
 }

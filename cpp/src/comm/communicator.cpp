@@ -30,15 +30,15 @@ int ranks_per_node_of_environment() {
 
 }  // namespace
 
-std::size_t element_bytes(ElementType type) noexcept {
+std::size_t element_bytes(ReduceType type) noexcept {
   switch (type) {
-    case ElementType::float64:
-    case ElementType::int64: return 8;
-    case ElementType::float32:
-    case ElementType::int32: return 4;
-    case ElementType::float16: return 2;
-    case ElementType::uint8:
-    case ElementType::int8: return 1;
+    case ReduceType::float64:
+    case ReduceType::int64: return 8;
+    case ReduceType::float32:
+    case ReduceType::int32: return 4;
+    case ReduceType::float16: return 2;
+    case ReduceType::uint8:
+    case ReduceType::int8: return 1;
   }
   return 1;
 }
@@ -66,7 +66,7 @@ std::unique_ptr<Request> Communicator::receive(int from, int tag, std::span<std:
 
 void Communicator::barrier() { start_barrier(*this).wait(); }
 
-void Communicator::require_library_allreduce(ElementType) const {
+void Communicator::require_library_allreduce(ReduceType) const {
   raise(ErrorCode::unsupported, "allreduce 'mpi': the transport ", description(), " has no allreduce of its own; use 'ring'");
 }
 

@@ -14,7 +14,7 @@ constexpr std::size_t kMostGroups = 8;  // that the line names
 constexpr std::string_view kCut = "...";
 
 /// Ranks that say the same.
-struct Group {
+struct LikeRanks {
   Notice notice;
   std::string text;
   std::vector<int> ranks;
@@ -35,11 +35,11 @@ Shown differences(std::span<const Account> accounts, Collective collective) {
   return shown;
 }
 
-std::vector<Group> groups_of(std::span<const Account> accounts) {
-  std::vector<Group> groups;
+std::vector<LikeRanks> groups_of(std::span<const Account> accounts) {
+  std::vector<LikeRanks> groups;
   for (std::size_t rank = 0; rank < accounts.size(); ++rank) {
     const Account& account = accounts[rank];
-    auto group = std::ranges::find(groups, account.notice, &Group::notice);
+    auto group = std::ranges::find(groups, account.notice, &LikeRanks::notice);
     if (group == groups.end()) {
       const Shown shown = differences(accounts, account.notice.collective);
       group = groups.insert(group, {account.notice, in_words(account.notice, account.words.data(), shown), {}});
@@ -60,13 +60,13 @@ Account account_of(const Notice& notice, std::string_view words) {
 }
 
 std::string disagreement(std::int64_t number, std::span<const Account> accounts) {
-  const std::vector<Group> groups = groups_of(accounts);
+  const std::vector<LikeRanks> groups = groups_of(accounts);
   std::string line = str_cat("collective ", number, " differs between ranks: ");
   for (std::size_t i = 0; i < std::min(groups.size(), kMostGroups); ++i) {
-    const Group& group = groups[i];
+    const LikeRanks& group = groups[i];
     line += str_cat(i == 0 ? "" : "; ", name_ranks(group.ranks), " called ", group.text);
     // Words that were cut, or say less than the collective depends on.
-    const bool ambiguous = std::ranges::count(groups, group.text, &Group::text) > 1;
+    const bool ambiguous = std::ranges::count(groups, group.text, &LikeRanks::text) > 1;
     if (ambiguous) line += str_cat(", as ", describe(group.notice), ", hash ", group.notice.called);
   }
   if (groups.size() > kMostGroups) line += str_cat("; and ", groups.size() - kMostGroups, " more on other ranks");

@@ -74,7 +74,7 @@ class Engine {
   /// Starts a collective. `notice` says what it is, and `words` how its caller describes the values: both must be the same on
   /// all ranks (`words` sets notice.called). `next` gives further steps once those of the schedule are done (execution.hpp).
   /// One rank: nothing to do.
-  [[nodiscard]] Operation start(Notice notice, std::shared_ptr<const Schedule> schedule, const Payload& payload,
+  [[nodiscard]] Operation start(Notice notice, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload,
                                 std::string_view words = {}, NextStage next = {});
   /// The same by the transport's own allreduce.
   [[nodiscard]] Operation start_library(Notice notice, const ReduceBuffer& buffer, std::string_view words = {});
@@ -93,7 +93,7 @@ class Engine {
   /// AgreedError if the others' collectives differ, or need values of a rank that has joined.
   [[nodiscard]] Ballot await_others(std::int64_t joined_at);
   /// For join(): takes part in what await_others() returned, with these values.
-  [[nodiscard]] Operation follow(const Ballot& agreed, std::shared_ptr<const Schedule> schedule, const Payload& payload);
+  [[nodiscard]] Operation follow(const Ballot& agreed, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload);
   [[nodiscard]] Operation follow_library(const Ballot& agreed, const ReduceBuffer& buffer);
   [[nodiscard]] std::int64_t next_number() const noexcept { return next_number_; }
 
@@ -108,7 +108,7 @@ class Engine {
   [[nodiscard]] std::vector<std::string> pending() const;
 
   /// The schedule of an allreduce, made when it is first needed.
-  [[nodiscard]] std::shared_ptr<const Schedule> allreduce_schedule(const AllreduceRow& row, std::int64_t count);
+  [[nodiscard]] std::shared_ptr<const MessageSchedule> allreduce_schedule(const AllreduceRow& row, std::int64_t count);
   [[nodiscard]] std::optional<AllreduceTable>& table() noexcept { return table_; }
 
   /// Collectives of a service do not become part of a group that is open, while this lives.
@@ -131,7 +131,7 @@ class Engine {
   Operation add(const Notice& notice, std::string_view words, Prepare&& prepare);
   template <class Prepare>
   Operation add_agreed(const Ballot& agreed, Prepare&& prepare);
-  void prepare_own(OperationState& state, std::shared_ptr<const Schedule> schedule, const Payload& payload,
+  void prepare_own(OperationState& state, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload,
                    NextStage next = {});
   void prepare_library(OperationState& state, const ReduceBuffer& buffer);
   void launch(const std::shared_ptr<OperationState>& state);
@@ -160,7 +160,7 @@ class Engine {
   std::optional<std::vector<std::shared_ptr<OperationState>>> group_;  // that is open
 
   std::vector<AlignedBuffer<std::byte>> spare_;
-  std::map<std::pair<const AllreduceRow*, std::int64_t>, std::shared_ptr<const Schedule>> schedules_;
+  std::map<std::pair<const AllreduceRow*, std::int64_t>, std::shared_ptr<const MessageSchedule>> schedules_;
   std::optional<AllreduceTable> table_;
 };
 

@@ -70,13 +70,13 @@ std::string problem_of_splits(const Items& items, std::span<const std::int64_t> 
 
 }  // namespace
 
-Schedule pairwise(const Communicator& comm, std::span<const std::int64_t> sent, std::span<const std::int64_t> received) {
+MessageSchedule pairwise(const Communicator& comm, std::span<const std::int64_t> sent, std::span<const std::int64_t> received) {
   const int size = comm.size();
   const auto block = [](std::span<const std::int64_t> limits, int rank) {
     const auto i = static_cast<std::size_t>(rank);
     return Range{limits[i], limits[i + 1]};
   };
-  Schedule schedule;
+  MessageSchedule schedule;
   for (int distance = 1; distance < size; ++distance) {
     const int to = (comm.rank() + distance) % size;
     const int from = (comm.rank() - distance + size) % size;
@@ -117,7 +117,7 @@ class ExchangePlan {
     const auto limits = take_counts();
     const auto rank = static_cast<std::size_t>(comm_.rank());
     std::ranges::copy(data_, out_->data_.data() + limits[rank]);
-    return {.schedule = std::make_shared<const Schedule>(ring_phase(comm_, limits, 0, false)),
+    return {.schedule = std::make_shared<const MessageSchedule>(ring_phase(comm_, limits, 0, false)),
             .payload = {.data = out_->data_.data()},
             .segment = kDefaultSegmentBytes};
   }
@@ -129,13 +129,13 @@ class ExchangePlan {
     const auto sent = limits_of(splits_, item_bytes_);
     const auto rank = static_cast<std::size_t>(comm_.rank());
     std::copy_n(data_.begin() + sent[rank], sent[rank + 1] - sent[rank], out_->data_.data() + limits[rank]);
-    return {.schedule = std::make_shared<const Schedule>(pairwise(comm_, sent, limits)),
+    return {.schedule = std::make_shared<const MessageSchedule>(pairwise(comm_, sent, limits)),
             .payload = {.data = out_->data_.data(), .source = data_.data()},
             .segment = kDefaultSegmentBytes};
   }
 
  private:
-  [[nodiscard]] static Stage nothing() { return {.schedule = std::make_shared<const Schedule>(), .payload = {}}; }
+  [[nodiscard]] static Stage nothing() { return {.schedule = std::make_shared<const MessageSchedule>(), .payload = {}}; }
 
   /// Whether all calls were right and bring the same kind; from the same headers on all ranks. If not, the result says so.
   [[nodiscard]] bool agree(std::string_view what) {
@@ -186,7 +186,7 @@ Operation start_allgather(Communicator& comm, const Items& items, std::shared_pt
   const Notice notice{
       .collective = Collective::allgather, .count = -1, .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
   const auto blocks = equal_blocks(comm.size(), sizeof(Header));
-  return comm.engine().start(notice, std::make_shared<const Schedule>(ring_phase(comm, blocks, 0, false)),
+  return comm.engine().start(notice, std::make_shared<const MessageSchedule>(ring_phase(comm, blocks, 0, false)),
                              plan->header_payload(), {}, [plan] { return plan->gather(); });
 }
 
@@ -202,8 +202,8 @@ Operation start_alltoall(Communicator& comm, const Items& items, std::span<const
   const Notice notice{
       .collective = Collective::alltoall, .count = -1, .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
   const auto blocks = equal_blocks(comm.size(), sizeof(Header));
-  return comm.engine().start(notice, std::make_shared<const Schedule>(pairwise(comm, blocks, blocks)), plan->header_payload(),
-                             {}, [plan] { return plan->swap(); });
+  return comm.engine().start(notice, std::make_shared<const MessageSchedule>(pairwise(comm, blocks, blocks)),
+                             plan->header_payload(), {}, [plan] { return plan->swap(); });
 }
 
 }  // namespace floodtide::comm

@@ -27,7 +27,7 @@ std::int64_t parts(int peer, const Range& range, std::int64_t segment) {
   return peer == kNobody ? 0 : std::max<std::int64_t>(1, (length(range) + segment - 1) / segment);
 }
 
-std::int64_t parts(const Step& step, std::int64_t segment) {
+std::int64_t parts(const MessageStep& step, std::int64_t segment) {
   const std::int64_t rounded = (length(step.sent) + segment - 1) / segment;  // of a step that only rounds
   return std::max({std::int64_t{1}, parts(step.send_to, step.sent, segment), parts(step.receive_from, step.received, segment),
                    step.keep ? rounded : 0});
@@ -35,8 +35,8 @@ std::int64_t parts(const Step& step, std::int64_t segment) {
 
 }  // namespace
 
-Execution::Execution(Communicator& comm, std::shared_ptr<const Schedule> schedule, const Payload& payload, std::int64_t segment,
-                     int tag, std::span<std::byte> scratch, NextStage next)
+Execution::Execution(Communicator& comm, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload,
+                     std::int64_t segment, int tag, std::span<std::byte> scratch, NextStage next)
     : comm_(comm),
       schedule_(std::move(schedule)),
       payload_(payload),
@@ -51,10 +51,10 @@ std::int64_t Execution::segment_elements(const Payload& payload, std::size_t seg
   return static_cast<std::int64_t>(std::clamp<std::size_t>(segment_bytes / payload.wire_bytes(), 1, kMost));
 }
 
-std::size_t Execution::scratch_bytes(const Schedule& schedule, const Payload& payload, std::int64_t segment) {
+std::size_t Execution::scratch_bytes(const MessageSchedule& schedule, const Payload& payload, std::int64_t segment) {
   const bool narrow = payload.wire != Wire::native;
   std::int64_t longest = 0;
-  for (const Step& step : schedule.steps) {
+  for (const MessageStep& step : schedule.steps) {
     if (step.reduce || narrow) longest = std::max(longest, length(step.received));
     if (narrow) longest = std::max(longest, length(step.sent));
   }
@@ -119,7 +119,7 @@ bool Execution::advance_stage() {
 bool Execution::fill() {
   bool moved = false;
   while (!all_planned() && tail_ - head_ < static_cast<std::int64_t>(kWindow)) {
-    const Step& step = schedule_->steps[next_step_];
+    const MessageStep& step = schedule_->steps[next_step_];
     Segment& next = segment(tail_);
     next.step = step;
     next.step_number = next_step_;
@@ -167,7 +167,7 @@ bool Execution::is_free(const Range& range) {
 /// Sends the next segment if it can be sent.
 bool Execution::depart() {
   const std::int64_t number = next_sent_;
-  const Step& step = segment(number).step;
+  const MessageStep& step = segment(number).step;
   const bool rounds = narrow() && step.keep && length(step.sent) > 0;
   if (step.send_to != kNobody || rounds) {
     Departure& departure = departures_[static_cast<std::size_t>(number) % kWindow];
@@ -199,7 +199,7 @@ bool Execution::depart() {
 bool Execution::expect() {
   const std::int64_t number = next_expected_;
   Segment& next = segment(number);
-  const Step& step = next.step;
+  const MessageStep& step = next.step;
   if (step.receive_from != kNobody) {
     const bool in_place = lands_in_place(step);
     if (in_place && !(untouched_before(number, step.received, true) && is_free(step.received))) return false;
@@ -225,7 +225,7 @@ bool Execution::take() {
   return true;
 }
 
-void Execution::apply(const Step& step, std::span<const std::byte> arrived) {
+void Execution::apply(const MessageStep& step, std::span<const std::byte> arrived) {
   if (narrow()) {
     const auto* const words = reinterpret_cast<const std::uint16_t*>(arrived.data());
     if (step.reduce) {

@@ -25,7 +25,7 @@ struct Payload {
   /// `data`. For schedules that neither reduce nor pass anything on.
   const std::byte* source = nullptr;
   std::size_t element_bytes = 1;
-  ElementType type = ElementType::float32;  ///< for reductions
+  ReduceType type = ReduceType::float32;  ///< for reductions
   ReduceOp op = ReduceOp::sum;
   Wire wire = Wire::native;
 
@@ -35,7 +35,7 @@ struct Payload {
 /// Steps that are known only when those before them are done, because what those brought says how many and how long. In place:
 /// they need no scratch.
 struct Stage {
-  std::shared_ptr<const Schedule> schedule;
+  std::shared_ptr<const MessageSchedule> schedule;
   Payload payload;
   std::int64_t segment = 1;  ///< elements
 };
@@ -45,8 +45,8 @@ class Execution {
  public:
   /// `scratch` has at least scratch_bytes(...) bytes; it and the payload's array live as long as the execution. `next` may be
   /// empty; it is called once, without the interpreter's lock, by the thread that drives the execution.
-  Execution(Communicator& comm, std::shared_ptr<const Schedule> schedule, const Payload& payload, std::int64_t segment, int tag,
-            std::span<std::byte> scratch, NextStage next = {});
+  Execution(Communicator& comm, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload, std::int64_t segment,
+            int tag, std::span<std::byte> scratch, NextStage next = {});
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
   Execution(Execution&&) = delete;
@@ -55,7 +55,7 @@ class Execution {
 
   /// Elements of a segment whose message has at most segment_bytes.
   [[nodiscard]] static std::int64_t segment_elements(const Payload& payload, std::size_t segment_bytes);
-  [[nodiscard]] static std::size_t scratch_bytes(const Schedule& schedule, const Payload& payload, std::int64_t segment);
+  [[nodiscard]] static std::size_t scratch_bytes(const MessageSchedule& schedule, const Payload& payload, std::int64_t segment);
 
   /// Of all messages; before the first one.
   void use_tag(int tag) { tag_ = tag; }
@@ -70,7 +70,7 @@ class Execution {
 
   /// One segment of a step.
   struct Segment {
-    Step step;  // its ranges cut to the segment
+    MessageStep step;  // its ranges cut to the segment
     std::size_t step_number = 0;
     std::unique_ptr<Request> arrival;
   };
@@ -82,7 +82,7 @@ class Execution {
   [[nodiscard]] bool stage_done() const { return head_ == tail_ && all_planned() && departing_ == 0; }
   [[nodiscard]] bool all_planned() const { return next_step_ == schedule_->steps.size(); }
   [[nodiscard]] bool narrow() const { return payload_.wire != Wire::native; }
-  [[nodiscard]] bool lands_in_place(const Step& step) const { return !step.reduce && !narrow(); }
+  [[nodiscard]] bool lands_in_place(const MessageStep& step) const { return !step.reduce && !narrow(); }
   [[nodiscard]] Segment& segment(std::int64_t number) { return window_[static_cast<std::size_t>(number) % kWindow]; }
   [[nodiscard]] std::span<std::byte> slot(std::size_t index, const Range& range);
   [[nodiscard]] std::span<std::byte> landing(std::int64_t number, const Range& range);
@@ -95,13 +95,13 @@ class Execution {
   bool depart();
   bool expect();
   bool take();
-  void apply(const Step& step, std::span<const std::byte> arrived);
+  void apply(const MessageStep& step, std::span<const std::byte> arrived);
   [[nodiscard]] bool untouched_before(std::int64_t number, const Range& range, bool also_sent);
   [[nodiscard]] bool is_free(const Range& range);
   [[nodiscard]] bool has_left(Departure& departure);
 
   Communicator& comm_;
-  std::shared_ptr<const Schedule> schedule_;
+  std::shared_ptr<const MessageSchedule> schedule_;
   Payload payload_;
   std::int64_t segment_;
   int tag_;

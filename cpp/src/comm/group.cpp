@@ -69,7 +69,7 @@ bool Engine::is_gathering(const OperationState& state) const {
 /// Tells the ranks that have joined what the members are.
 void Engine::tell_members(OperationState& group) {
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(group.notices));
-  auto schedule = std::make_shared<const Schedule>(binomial_tree(comm_, std::ssize(bytes), group.ballot.caller()));
+  auto schedule = std::make_shared<const MessageSchedule>(binomial_tree(comm_, std::ssize(bytes), group.ballot.caller()));
   prepare_own(group, std::move(schedule), {.data = bytes.data()});
 }
 

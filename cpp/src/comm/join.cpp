@@ -34,7 +34,7 @@ void follow_allreduce(Communicator& comm, const Ballot& agreed) {
 void follow_broadcast(Communicator& comm, const Ballot& agreed) {
   const Notice& notice = agreed.notice();
   std::vector<std::byte> ignored(static_cast<std::size_t>(notice.count));
-  auto schedule = std::make_shared<const Schedule>(binomial_tree(comm, notice.count, notice.root));
+  auto schedule = std::make_shared<const MessageSchedule>(binomial_tree(comm, notice.count, notice.root));
   comm.engine().follow(agreed, std::move(schedule), {.data = ignored.data()}).wait();
 }
 
@@ -42,7 +42,7 @@ void follow_broadcast(Communicator& comm, const Ballot& agreed) {
 void follow_group(Communicator& comm, const Ballot& agreed) {
   std::vector<Notice> members(static_cast<std::size_t>(agreed.notice().count));
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(members));
-  auto schedule = std::make_shared<const Schedule>(binomial_tree(comm, std::ssize(bytes), agreed.caller()));
+  auto schedule = std::make_shared<const MessageSchedule>(binomial_tree(comm, std::ssize(bytes), agreed.caller()));
   comm.engine().follow(agreed, std::move(schedule), {.data = bytes.data()}).wait();
   for (const Notice& member : members) follow_allreduce(comm, agreed.about(member));
 }

@@ -158,15 +158,15 @@ class MpiRequest final : public Request {
   std::size_t next_ = 0;
 };
 
-int library_type(ElementType type) {
+int library_type(ReduceType type) {
   switch (type) {
-    case ElementType::float32: return kFloodtideMpiFloat32;
-    case ElementType::float64: return kFloodtideMpiFloat64;
-    case ElementType::int64: return kFloodtideMpiInt64;
-    case ElementType::int32: return kFloodtideMpiInt32;
-    case ElementType::uint8:  // sums that overflow are limited to the type by some libraries (open-mpi/ompi#8045), ours wrap
-    case ElementType::int8:
-    case ElementType::float16: break;
+    case ReduceType::float32: return kFloodtideMpiFloat32;
+    case ReduceType::float64: return kFloodtideMpiFloat64;
+    case ReduceType::int64: return kFloodtideMpiInt64;
+    case ReduceType::int32: return kFloodtideMpiInt32;
+    case ReduceType::uint8:  // sums that overflow are limited to the type by some libraries (open-mpi/ompi#8045), ours wrap
+    case ReduceType::int8:
+    case ReduceType::float16: break;
   }
   raise(ErrorCode::unsupported, "allreduce 'mpi': MPI libraries have no ", name(type),
         " that all of them reduce alike; use 'ring'");
@@ -222,7 +222,7 @@ class MpiCommunicator final : public Communicator {
     return std::make_unique<MpiCommunicator>(table_, version_, max_message_bytes_, opened);
   }
 
-  void require_library_allreduce(ElementType type) const override { static_cast<void>(library_type(type)); }
+  void require_library_allreduce(ReduceType type) const override { static_cast<void>(library_type(type)); }
 
   std::unique_ptr<Request> start_library_allreduce(const ReduceBuffer& buffer, ReduceOp op) override {
     auto request = std::make_unique<MpiRequest>(table_, *this);

@@ -9,17 +9,18 @@ namespace {
 constexpr std::uint64_t kHashStart = 14695981039346656037U;  // FNV-1a
 constexpr std::uint64_t kHashFactor = 1099511628211U;
 
-std::string_view words_of(Collective collective) {
-  switch (collective) {
+std::string_view words_of(const Notice& notice) {
+  switch (notice.collective) {
     case Collective::barrier: return "barrier";
     case Collective::broadcast: return "broadcast";
     case Collective::allgather: return "allgather";
     case Collective::reduce_scatter: return "reduce_scatter";
     case Collective::allreduce: return "allreduce";
-    case Collective::lengths: return "allgather";
+    case Collective::lengths: return notice.root < 0 ? "allgather" : "gather";
     case Collective::measure: return "measurement of allreduce algorithms";
     case Collective::locate: return "exchange of node names";
     case Collective::alltoall: return "alltoall";
+    case Collective::gather: return "gather";
     case Collective::group: return "group";
     case Collective::join: return "join";
   }
@@ -37,8 +38,9 @@ std::string values_of(const Notice& notice) {
     case Collective::reduce_scatter: return str_cat(name(notice.op), " of ", notice.count, " ", name(notice.type));
     case Collective::broadcast: return str_cat(notice.count, " bytes from rank ", notice.root);
     case Collective::allgather: return notice.count < 0 ? "of any lengths" : str_cat(notice.count, " bytes");
-    case Collective::alltoall:
-    case Collective::lengths: return "of any lengths";
+    case Collective::lengths: return notice.root < 0 ? "of any lengths" : str_cat("of any lengths, to rank ", notice.root);
+    case Collective::alltoall: return "of any lengths";
+    case Collective::gather: return str_cat(notice.count, " bytes to rank ", notice.root);
     case Collective::group: return str_cat(notice.count, " collectives");
     default: return "";
   }
@@ -62,11 +64,11 @@ std::int64_t hash_of(std::string_view text) {
 std::string describe(const Notice& notice) {
   const bool reduces = notice.collective == Collective::allreduce || notice.collective == Collective::reduce_scatter;
   std::string values = values_of(notice);
-  if (values.empty()) return std::string(words_of(notice.collective));
+  if (values.empty()) return std::string(words_of(notice));
   if (notice.collective == Collective::allreduce) values = str_cat(algorithm_of(notice), ", ", values);
   if (notice.wire != Wire::native) values += str_cat(" as ", name(notice.wire));
   if (reduces) values += str_cat(" in segments of ", notice.segment_bytes, " bytes");
-  return str_cat(words_of(notice.collective), " (", values, ")");
+  return str_cat(words_of(notice), " (", values, ")");
 }
 
 std::string in_words(const Notice& notice, std::string_view words, const Shown& shown) {
@@ -79,7 +81,7 @@ std::string in_words(const Notice& notice, std::string_view words, const Shown& 
   if (shown.segments) values += str_cat(", in segments of ", notice.segment_bytes, " bytes");
   if (shown.blocks && notice.collective != Collective::group)
     values += str_cat(", cut into blocks of hash ", std::hex, static_cast<std::uint64_t>(notice.blocks));
-  const std::string_view what = measured_first ? words_of(Collective::allreduce) : words_of(notice.collective);
+  const std::string_view what = measured_first ? std::string_view("allreduce") : words_of(notice);
   return values.empty() ? std::string(what) : str_cat(what, " (", values, ")");
 }
 

@@ -19,10 +19,11 @@ enum class Collective : std::int32_t {
   allgather,
   reduce_scatter,
   allreduce,
-  lengths,  ///< the first half of an allgather of bytes: how many each rank brings
+  lengths,  ///< the first half of an allgather or gather of bytes: how many each rank brings
   measure,  ///< of the table behind "auto", by further collectives
   locate,   ///< of the ranks' nodes, by further collectives
   alltoall,
+  gather,
   group,  ///< several of these at once: `count` of them, `blocks` is a hash of their notices
   join,   ///< never compared: takes part in whatever the others start
 };
@@ -31,11 +32,11 @@ enum class Collective : std::int32_t {
 struct Notice {
   Collective collective = Collective::barrier;
   std::int32_t algorithm = -1;  ///< place in allreduce_rows; of a group 0 if all are allreduces, so that it can be joined
-  ElementType type = ElementType::float32;
+  ReduceType type = ReduceType::float32;
   ReduceOp op = ReduceOp::sum;
   Wire wire = Wire::native;
-  std::int32_t root = -1;  ///< of a broadcast
-  std::int64_t count = 0;  ///< elements; bytes for broadcast and allgather; -1 where each rank has its own
+  std::int32_t root = -1;  ///< of a broadcast or gather
+  std::int64_t count = 0;  ///< elements; bytes for broadcast, allgather and gather; -1 where each rank has its own
   std::int64_t segment_bytes = 0;
   std::int64_t blocks = 0;  ///< a hash of where they begin
   std::int64_t called = 0;  ///< a hash of the caller's words for its values (shape, type, operation); 0 without any

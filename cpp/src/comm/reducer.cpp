@@ -122,7 +122,7 @@ struct Reducer::Impl {
         continue;
       }
       if (timeline != nullptr) slot.event = timeline->begin(event);
-      const ReduceBuffer buffer{std::as_writable_bytes(part).data(), std::ssize(part), ElementType::float32};
+      const ReduceBuffer buffer{std::as_writable_bytes(part).data(), std::ssize(part), ReduceType::float32};
       Operation operation = start_allreduce(comm, buffer, ReduceOp::sum, {slot.algorithm, options.wire});
       {
         const std::lock_guard lock(mutex);

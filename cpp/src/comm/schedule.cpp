@@ -8,10 +8,10 @@
 
 namespace floodtide::comm {
 
-ScheduleCost cost(const Schedule& schedule, std::size_t wire_bytes, std::int64_t segment) {
+ScheduleCost cost(const MessageSchedule& schedule, std::size_t wire_bytes, std::int64_t segment) {
   FLOODTIDE_REQUIRE(segment >= 1, out_of_range, "cost: segments of ", segment, " elements, expected at least 1");
   ScheduleCost total;
-  for (const Step& step : schedule.steps) {
+  for (const MessageStep& step : schedule.steps) {
     ++total.steps;
     if (step.send_to != kNobody) {
       const std::int64_t count = step.sent.end - step.sent.begin;
@@ -23,7 +23,7 @@ ScheduleCost cost(const Schedule& schedule, std::size_t wire_bytes, std::int64_t
   return total;
 }
 
-Schedule allreduce_schedule(std::string_view algorithm, const Place& place, std::int64_t count) {
+MessageSchedule allreduce_schedule(std::string_view algorithm, const RankPlace& place, std::int64_t count) {
   const AllreduceRow& row = allreduce_row(algorithm);
   FLOODTIDE_REQUIRE(row.schedule != nullptr, unsupported, "allreduce_schedule: the steps of '", algorithm,
                     "' are the library's");

@@ -15,12 +15,12 @@ namespace {
 constexpr std::int64_t kAxes = 3;
 
 /// A box tiled by patches whose last one along an axis ends with the box.
-struct Grid {
+struct PatchGrid {
   Box box;
   Vec3 patch;
   Vec3 counts;
 
-  Grid(const Box& whole, const Vec3& patch_size) : box(whole), patch(patch_size), counts() {
+  PatchGrid(const Box& whole, const Vec3& patch_size) : box(whole), patch(patch_size), counts() {
     for (std::size_t axis = 0; axis < 3; ++axis) counts[axis] = (box.size[axis] + patch[axis] - 1) / patch[axis];
   }
   [[nodiscard]] std::int64_t size() const { return volume<3>(counts); }
@@ -111,7 +111,7 @@ void make_affinities(View<const std::int64_t, 3> labels, bool zero_is_boundary, 
 struct AffinitySource::Impl {
   AffinityOptions options;
   std::vector<Source> sources;
-  std::vector<Grid> grids;
+  std::vector<PatchGrid> grids;
   std::vector<std::int64_t> first_patch{0};  // number of the first patch of each grid, and of all
   std::vector<std::int64_t> first_start{0};  // the same for the positions where a random patch may start
   SampleFormat format;
@@ -122,7 +122,7 @@ struct AffinitySource::Impl {
     return std::upper_bound(firsts.begin(), firsts.end(), flat) - firsts.begin() - 1;
   }
 
-  [[nodiscard]] const Grid& grid(std::int64_t volume) const { return grids[static_cast<std::size_t>(volume)]; }
+  [[nodiscard]] const PatchGrid& grid(std::int64_t volume) const { return grids[static_cast<std::size_t>(volume)]; }
 
   [[nodiscard]] Sample make(const Place& place, const AxisMap& map) const {
     const Source& source = sources[static_cast<std::size_t>(place.volume)];

@@ -19,7 +19,7 @@ constexpr std::int64_t kMostLinks = 10'000;  // that are looked at
 constexpr std::int64_t kDeepestLink = 100;   // groups within groups
 constexpr std::size_t kLongestList = 500;    // letters of a list of names in a message
 
-struct Names {
+struct FoundNames {
   hid_t links;  ///< how they are followed
   std::vector<std::string> found{};
   std::int64_t links_seen = 0;
@@ -27,12 +27,12 @@ struct Names {
 };
 
 herr_t add_name(hid_t, const char* link, const H5L_info_t*, void* names) {
-  static_cast<Names*>(names)->found.emplace_back(link);
+  static_cast<FoundNames*>(names)->found.emplace_back(link);
   return 0;
 }
 
 herr_t add_dataset(hid_t group, const char* link, const H5L_info_t*, void* names) {
-  auto& known = *static_cast<Names*>(names);
+  auto& known = *static_cast<FoundNames*>(names);
   // In a damaged file a group may contain itself, and the library then comes to no end.
   const std::string_view path(link);
   known.endless = ++known.links_seen > kMostLinks || std::ranges::count(path, '/') > kDeepestLink;
@@ -43,7 +43,7 @@ herr_t add_dataset(hid_t group, const char* link, const H5L_info_t*, void* names
 }
 
 /// Full names of all datasets, as far as they can be found.
-herr_t find_datasets(hid_t file, Names& names) { return H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &add_dataset, &names); }
+herr_t find_datasets(hid_t file, FoundNames& names) { return H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &add_dataset, &names); }
 
 /// The first few names, for messages.
 std::string shown(const std::vector<std::string>& names) {
@@ -107,7 +107,7 @@ hid_t Hdf5File::Impl::dataset(const std::string& name) const {
   const auto known = datasets.find(name);
   if (known != datasets.end()) return known->second.id();
   if (!exists(name)) {
-    Names names{.links = links.id()};
+    FoundNames names{.links = links.id()};
     find_datasets(file.id(), names);
     refused_file.clear();
     raise(ErrorCode::invalid_file, path, ": has no dataset '", name, "'; its datasets are: ", shown(names.found));
@@ -179,7 +179,7 @@ std::vector<std::string> Hdf5File::list(const std::string& group) const {
   impl_->require_object(group);
   const GroupHandle handle(H5Gopen2(impl_->file.id(), group.c_str(), H5P_DEFAULT));
   if (!handle.valid()) raise(ErrorCode::invalid_file, impl_->where(group), ": is not a group");
-  Names names{.links = impl_->links.id()};
+  FoundNames names{.links = impl_->links.id()};
   if (H5Literate(handle.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, &add_name, &names) < 0) {
     raise_unreadable(impl_->where(group));
   }
@@ -189,7 +189,7 @@ std::vector<std::string> Hdf5File::list(const std::string& group) const {
 
 std::vector<std::string> Hdf5File::datasets() const {
   const Hdf5Reading reading(impl_->path);
-  Names names{.links = impl_->links.id()};
+  FoundNames names{.links = impl_->links.id()};
   const herr_t status = find_datasets(impl_->file.id(), names);
   FLOODTIDE_REQUIRE(!names.endless, invalid_file, impl_->path, ": has more than ", kMostLinks, " groups and datasets, or ",
                     kDeepestLink, " levels: it is damaged, or a group contains itself");

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kWrittenBy = "written_by";
 
-enum class Place {
+enum class ResultPlace {
   fresh,  ///< there is no file, or nothing but the result in it: a new file takes the name
   shared  ///< other objects are in the file: the result joins them
 };
@@ -117,11 +117,11 @@ void require_own_objects(const Hdf5File& file, hid_t id, const std::string& path
 
 /// Where a result goes. Throws if it would replace anything but an older result of the same command.
 /// @param id  the open file, as HDF5 knows it
-Place place_of(const Hdf5File& file, hid_t id, const std::string& path, const Hdf5Result& result) {
+ResultPlace place_of(const Hdf5File& file, hid_t id, const std::string& path, const Hdf5Result& result) {
   const std::string other = other_object(id, result);
   if (!result.format.empty()) {
     require_format(file, path, result, other);
-    return Place::fresh;
+    return ResultPlace::fresh;
   }
   const std::string format = format_of(file);
   FLOODTIDE_REQUIRE(!format.starts_with("floodtide "), invalid_argument, path, ": is a file of format '", format,
@@ -130,7 +130,7 @@ Place place_of(const Hdf5File& file, hid_t id, const std::string& path, const Hd
   require_no_other_result(file, path, result);
   H5O_info_t root;
   const bool described = H5Oget_info(id, &root) >= 0 && root.num_attrs > 0;
-  return other.empty() && !described ? Place::fresh : Place::shared;
+  return other.empty() && !described ? ResultPlace::fresh : ResultPlace::shared;
 }
 
 bool holds_nothing(const std::string& target) {
@@ -174,7 +174,7 @@ bool Hdf5File::joins_others(const std::string& path, const Hdf5Result& result) {
     raise(ErrorCode::invalid_argument, path, ": exists and is not replaced, because it cannot be read as an HDF5 file (",
           error.what(), "); choose another name, or remove it first");
   }
-  return place_of(*file, file->impl_->file.id(), path, result) == Place::shared;
+  return place_of(*file, file->impl_->file.id(), path, result) == ResultPlace::shared;
 }
 
 void Hdf5File::check_output(const std::string& path, const Hdf5Result& result) {

@@ -24,7 +24,7 @@ constexpr float kRoot = 36;           // nor near where the branch began (voxels
 constexpr double kBranching = 0.01;   // chance at each step
 constexpr int kReach = 3;             // bins looked at; further than any ball matters
 
-struct Head {
+struct TubeEnd {
   Point at;
   Point direction;
   float target_radius;
@@ -99,15 +99,15 @@ class Grower {
     const Point direction = random_direction();
     add(start, radius, tube);
     branches_ = 0;
-    std::deque<Head> heads{{start, direction, drawn}, {start, {-direction[0], -direction[1], -direction[2]}, drawn}};
+    std::deque<TubeEnd> heads{{start, direction, drawn}, {start, {-direction[0], -direction[1], -direction[2]}, drawn}};
     while (!heads.empty()) {
-      const Head head = heads.front();
+      const TubeEnd head = heads.front();
       heads.pop_front();
       extend(head, tube, heads);
     }
   }
 
-  void extend(Head head, std::int64_t tube, std::deque<Head>& heads) {
+  void extend(TubeEnd head, std::int64_t tube, std::deque<TubeEnd>& heads) {
     const Point root = head.at;
     float swelling = 0;  // log of radius over target, wandering
     for (int step = 0; step < kLongest; ++step) {

@@ -28,9 +28,9 @@ constexpr std::int64_t kLargestIndex = 256 << 20;  // bytes; one of a thousand a
 constexpr std::string_view kExpected = "a file of a TensorFlow checkpoint";
 
 /// Reads numbers and strings one after another and refuses to run over the end.
-class Cursor {
+class TableReader {
  public:
-  Cursor(std::string_view bytes, const std::string& path) : bytes_(bytes), path_(path) {}
+  TableReader(std::string_view bytes, const std::string& path) : bytes_(bytes), path_(path) {}
 
   [[nodiscard]] bool done() const noexcept { return at_ == bytes_.size(); }
 
@@ -75,7 +75,7 @@ class Cursor {
 /// consume (returns false) are skipped.
 template <class Field>
 void for_fields(std::string_view message, const std::string& path, const Field& field) {
-  Cursor cursor(message, path);
+  TableReader cursor(message, path);
   while (!cursor.done()) {
     const std::uint64_t tag = cursor.varint();
     if (field(tag >> 3, cursor)) continue;
@@ -93,7 +93,7 @@ struct BlockHandle {
   std::uint64_t offset;
   std::uint64_t size;
 };
-BlockHandle read_handle(Cursor& cursor) {
+BlockHandle read_handle(TableReader& cursor) {
   const std::uint64_t offset = cursor.varint();
   return {offset, cursor.varint()};
 }
@@ -104,7 +104,7 @@ std::string_view block(const std::string& file, const BlockHandle& handle, const
                         kTrailerBytes <= file.size() - handle.offset - handle.size,
                     invalid_file, "TensorFlow checkpoint ", path, ": the index is truncated");
   const auto bytes = std::string_view(file).substr(handle.offset, handle.size + kTrailerBytes);
-  Cursor trailer(bytes.substr(handle.size + 1), path);
+  TableReader trailer(bytes.substr(handle.size + 1), path);
   FLOODTIDE_REQUIRE(trailer.fixed<std::uint32_t>() == masked_crc32c(bytes.substr(0, handle.size + 1)), invalid_file,
                     "TensorFlow checkpoint ", path, ": the checksum of the index is wrong: the file is corrupt");
   FLOODTIDE_REQUIRE(bytes[handle.size] == 0, unsupported, "TensorFlow checkpoint ", path,
@@ -115,10 +115,10 @@ std::string_view block(const std::string& file, const BlockHandle& handle, const
 /// Calls entry(key, value) for the entries of a block, whose keys are stored without the prefix shared with the one before.
 template <class Handle>
 void for_entries(std::string_view bytes, const std::string& path, const Handle& entry) {
-  Cursor end(bytes.substr(bytes.size() - std::min(bytes.size(), sizeof(std::uint32_t))), path);
+  TableReader end(bytes.substr(bytes.size() - std::min(bytes.size(), sizeof(std::uint32_t))), path);
   const std::uint64_t restarts = (std::uint64_t{end.fixed<std::uint32_t>()} + 1) * sizeof(std::uint32_t);
   end.require(restarts <= bytes.size());
-  Cursor cursor(bytes.substr(0, bytes.size() - restarts), path);
+  TableReader cursor(bytes.substr(0, bytes.size() - restarts), path);
   std::string key;
   while (!cursor.done()) {
     const std::uint64_t shared = cursor.varint(), rest = cursor.varint(), value_size = cursor.varint();
@@ -133,17 +133,17 @@ TensorflowCheckpoint::Entry parse_entry(const std::string& name, std::string_vie
   TensorflowCheckpoint::Entry entry{name, {}, 0, 0, 0, 0, 0};
   const auto dimension = [&](std::string_view bytes) {
     std::int64_t extent = 0;
-    for_fields(bytes, path, [&](std::uint64_t number, Cursor& cursor) {
+    for_fields(bytes, path, [&](std::uint64_t number, TableReader& cursor) {
       if (number == 1) extent = cursor.count();
       return number == 1;
     });
     entry.shape.push_back(extent);
   };
-  for_fields(message, path, [&](std::uint64_t number, Cursor& cursor) {
+  for_fields(message, path, [&](std::uint64_t number, TableReader& cursor) {
     switch (number) {
       case 1: entry.type = static_cast<int>(cursor.varint()); return true;
       case 2:
-        for_fields(cursor.take(cursor.varint()), path, [&](std::uint64_t inner, Cursor& shape) {
+        for_fields(cursor.take(cursor.varint()), path, [&](std::uint64_t inner, TableReader& shape) {
           if (inner == 2) dimension(shape.take(shape.varint()));
           return inner == 2;
         });
@@ -194,20 +194,20 @@ TensorflowCheckpoint::TensorflowCheckpoint(const std::string& prefix) : prefix_(
   const std::string file = bytes_of(index_file, 0, index_file.size());
   FLOODTIDE_REQUIRE(file.size() >= kFooterBytes, invalid_file, "TensorFlow checkpoint ", path, ": ", file.size(),
                     " bytes are too few for an index: the file is truncated or another kind of file");
-  Cursor magic(std::string_view(file).substr(file.size() - sizeof(kMagic)), path);
+  TableReader magic(std::string_view(file).substr(file.size() - sizeof(kMagic)), path);
   FLOODTIDE_REQUIRE(magic.fixed<std::uint64_t>() == kMagic, invalid_file, "TensorFlow checkpoint ", path,
                     ": no index ends here: the file is truncated or another kind of file");
-  Cursor footer(std::string_view(file).substr(file.size() - kFooterBytes), path);
+  TableReader footer(std::string_view(file).substr(file.size() - kFooterBytes), path);
   read_handle(footer);  // of the meta index, which bundles leave empty
   const BlockHandle index = read_handle(footer);
   for_entries(block(file, index, path), path, [&](const std::string&, std::string_view handle_bytes) {
-    Cursor cursor(handle_bytes, path);
+    TableReader cursor(handle_bytes, path);
     for_entries(block(file, read_handle(cursor), path), path, [&](const std::string& key, std::string_view value) {
       if (!key.empty()) {
         entries_.push_back(parse_entry(key, value, path));
         return;
       }
-      for_fields(value, path, [&](std::uint64_t number, Cursor& header) {
+      for_fields(value, path, [&](std::uint64_t number, TableReader& header) {
         if (number == 1) shards_ = header.count();
         if (number == 2) {
           FLOODTIDE_REQUIRE(header.varint() == 0, unsupported, "TensorFlow checkpoint ", path, ": it is big-endian");

@@ -14,15 +14,15 @@ namespace {
 __extension__ using Int128 = __int128;  // squares of voxel counts exceed 64 bits; exact sums do not depend on their order
 
 /// Marginal counts of one labelling, and both sums that the scores need.
-struct Sums {
+struct MarginalSums {
   Int128 pairs = 0;    // ordered pairs of different voxels in the same cell: sum of n (n - 1)
   double n_log_n = 0;  // sum of n log2 n
   std::int64_t voxels = 0;
 };
 
-Sums sums_of(std::vector<std::int64_t> counts) {
+MarginalSums sums_of(std::vector<std::int64_t> counts) {
   std::sort(counts.begin(), counts.end());  // one fixed order of the floating-point sum
-  Sums sums;
+  MarginalSums sums;
   for (const std::int64_t n : counts) {
     sums.pairs += static_cast<Int128>(n) * (n - 1);
     sums.n_log_n += static_cast<double>(n) * std::log2(static_cast<double>(n));
@@ -54,7 +54,7 @@ PartitionScores scores_of(std::span<const ContingencyTable::Entry> entries, bool
   PartitionScores scores{};
   scores.segments = static_cast<std::int64_t>(by_segment.size());
   scores.objects = static_cast<std::int64_t>(by_object.size());
-  const Sums both = sums_of(std::move(joint));
+  const MarginalSums both = sums_of(std::move(joint));
   scores.voxels = both.voxels;
   if (both.voxels == 0) {
     constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
@@ -62,8 +62,8 @@ PartitionScores scores_of(std::span<const ContingencyTable::Entry> entries, bool
     scores.voi_split = scores.voi_merge = kNothing;
     return scores;
   }
-  const Sums segment = sums_of(values(by_segment));
-  const Sums object = sums_of(values(by_object));
+  const MarginalSums segment = sums_of(values(by_segment));
+  const MarginalSums object = sums_of(values(by_object));
   const auto voxels = static_cast<double>(both.voxels);
   scores.rand_precision = ratio(both.pairs, segment.pairs);
   scores.rand_recall = ratio(both.pairs, object.pairs);

@@ -8,7 +8,7 @@
 
 namespace floodtide::flood {
 
-std::vector<Vec3> fixed_moves(const Vec3& deltas, std::uint64_t seed, std::uint64_t stream) {
+std::vector<Vec3> fixed_moves(const Vec3& deltas) {
   std::vector<Vec3> moves{{0, 0, 0}};
   for (const std::int64_t z : {-1, 0, 1}) {
     for (const std::int64_t y : {-1, 0, 1}) {
@@ -18,11 +18,14 @@ std::vector<Vec3> fixed_moves(const Vec3& deltas, std::uint64_t seed, std::uint6
       }
     }
   }
+  return moves;
+}
+
+void shuffle_moves(std::span<Vec3> moves, std::uint64_t seed, std::uint64_t stream) {
   Philox random(seed, stream);
   for (std::size_t left = moves.size() - 1; left > 1; --left) {  // Fisher-Yates on all but the centre
     std::swap(moves[left], moves[1 + random.below(left)]);
   }
-  return moves;
 }
 
 }  // namespace floodtide::flood

@@ -16,7 +16,7 @@ Vec3 patch_size(const Vec3& fov, const Vec3& deltas) {
 }
 
 TrainingFlood::TrainingFlood(const TrainingFloodOptions& options)
-    : options_(options), canvas_(patch_size(options.fov, options.deltas)) {
+    : options_(options), canvas_(patch_size(options.fov, options.deltas)), offsets_(fixed_moves(options.deltas)) {
   FLOODTIDE_REQUIRE(options.seed_pad > 0 && options.seed_pad < 1, invalid_argument, "training: seed_pad is ", options.seed_pad,
                     ", expected a probability between 0 and 1");
   FLOODTIDE_REQUIRE(options.threshold > 0 && options.threshold <= kSeedProbability, invalid_argument, "training: threshold is ",
@@ -24,7 +24,8 @@ TrainingFlood::TrainingFlood(const TrainingFloodOptions& options)
 }
 
 void TrainingFlood::begin(std::uint64_t seed, std::uint64_t stream) {
-  moves_ = fixed_moves(options_.deltas, seed, stream);
+  moves_ = offsets_;
+  shuffle_moves(moves_, seed, stream);
   next_ = 0;
   std::ranges::fill(canvas_.span(), logit(options_.seed_pad));
   const Vec3& size = canvas_.shape();

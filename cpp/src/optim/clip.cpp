@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "optim/rules.hpp"
 
 namespace floodtide::optim {

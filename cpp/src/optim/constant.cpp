@@ -27,6 +27,13 @@ double Warmup::at(std::int64_t step) const noexcept {
   return start + (target - start) * (static_cast<double>(step) / static_cast<double>(steps));
 }
 
+std::int64_t steps_beyond(const Warmup& warmup, const ParameterValues& values, std::string_view schedule) {
+  const auto total_steps = static_cast<std::int64_t>(number(values, "total_steps"));
+  FLOODTIDE_REQUIRE(total_steps > warmup.steps, invalid_argument, "schedule ", schedule, ": ", total_steps,
+                    " steps in all, expected more than the ", warmup.steps, " of the warm-up");
+  return total_steps;
+}
+
 std::unique_ptr<Schedule> make_constant(const ParameterValues& values, double factor) {
   return std::make_unique<Constant>(Warmup(values, factor));
 }

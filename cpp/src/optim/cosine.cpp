@@ -29,10 +29,7 @@ class Cosine final : public Schedule {
 
 std::unique_ptr<Schedule> make_cosine(const ParameterValues& values, double factor) {
   const Warmup warmup(values, factor);
-  const auto total_steps = static_cast<std::int64_t>(number(values, "total_steps"));
-  FLOODTIDE_REQUIRE(total_steps > warmup.steps, invalid_argument, "schedule cosine: ", total_steps,
-                    " steps in all, expected more than the ", warmup.steps, " of the warm-up");
-  return std::make_unique<Cosine>(warmup, total_steps);
+  return std::make_unique<Cosine>(warmup, steps_beyond(warmup, values, "cosine"));
 }
 
 }  // namespace floodtide::optim

@@ -78,12 +78,20 @@ std::span<const ScheduleRow> schedule_rows() {
                               {"base", "zero"}}});
     return own;
   };
+  const ParameterSpec total_steps{"total_steps", ValueKind::integer,          10'000.0,
+                                  "updates",     "after which the rate is 0", {1, kUpdates.maximum}};
   static const ScheduleRow rows[] = {
       {"constant", &make_constant, with_warmup({}), "the scaled rate, reached by a linear warm-up"},
-      {"cosine", &make_cosine,
-       with_warmup(
-           {{"total_steps", ValueKind::integer, 10'000.0, "updates", "after which the rate is 0", {1, kUpdates.maximum}}}),
-       "a linear warm-up to the scaled rate, then half a cosine down to 0"},
+      {"cosine", &make_cosine, with_warmup({total_steps}), "a linear warm-up to the scaled rate, then half a cosine down to 0"},
+      {"polynomial", &make_polynomial,
+       with_warmup({total_steps,
+                    {"power",
+                     ValueKind::real,
+                     0.9,
+                     "",
+                     "1: the rate falls along a line; more: faster at first",
+                     {.minimum = 0, .maximum = 100}}}),
+       "a linear warm-up to the scaled rate, then a power of the part of the updates that is left, down to 0"},
   };
   return rows;
 }

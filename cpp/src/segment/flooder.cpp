@@ -79,7 +79,7 @@ class Flooder::Timer {
   double start_s_;
 };
 
-Flooder::Flooder(Tensor<float, 3> image, const FloodOptions& options, Predictor predictor)
+Flooder::Flooder(Tensor<float, 3> image, const FlooderOptions& options, Predictor predictor)
     : options_(options),
       predictor_(std::move(predictor)),
       init_logit_(static_cast<float>(flood::logit(options.init_activation, "segment: init_activation"))),

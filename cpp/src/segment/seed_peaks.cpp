@@ -60,7 +60,7 @@ bool is_peak(View<const double, 3> image, std::int64_t z, std::int64_t y, std::i
 
 }  // namespace
 
-std::vector<Vec3> peak_seeds(View<const float, 3> image, const Progress& progress) {
+std::vector<Vec3> peak_seeds(View<const float, 3> image, const ParameterValues&, const Progress& progress) {
   const auto [nz, ny, nx] = image.shape();
   Tensor<double, 3> distance;
   {

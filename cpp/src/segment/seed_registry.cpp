@@ -3,22 +3,29 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/segment/seeds.hpp"
+#include "segment/seed_grid.hpp"
 #include "segment/seed_peaks.hpp"
 
 namespace floodtide::segment {
 
 std::span<const SeedPolicyRow> seed_policy_rows() {
-  static constexpr SeedPolicyRow kRows[] = {
-      {"peaks", &peak_seeds, "peaks of the distance from image edges, ordered by z, y, x (google/ffn's PolicyPeaks)"},
+  static const SeedPolicyRow rows[] = {
+      {"peaks", &peak_seeds, {}, "peaks of the distance from image edges, ordered by z, y, x (google/ffn's PolicyPeaks)"},
+      {"grid",
+       &grid_seeds,
+       {{"grid_step", ValueKind::integer, 16.0, "voxels", "between neighbours of a grid", {1, 4096}}},
+       "voxels of a grid, then of grids shifted against it, whatever the image (google/ffn's PolicyGrid3d)"},
   };
-  return kRows;
+  return rows;
 }
 
-std::vector<Vec3> find_seeds(std::string_view name, View<const float, 3> image, const Vec3& margin, const Progress& progress) {
+std::vector<Vec3> find_seeds(std::string_view name, const ParameterValues& values, View<const float, 3> image,
+                             const Vec3& margin, const Progress& progress) {
   const auto rows = seed_policy_rows();
   const auto row = std::find_if(rows.begin(), rows.end(), [name](const SeedPolicyRow& r) { return r.name == name; });
   FLOODTIDE_REQUIRE(row != rows.end(), invalid_argument, "segment: unknown seed policy '", name, "'");
-  std::vector<Vec3> seeds = row->find(image, progress);
+  const ParameterValues resolved = resolve(str_cat("seed policy ", name), row->parameters, values);
+  std::vector<Vec3> seeds = row->find(image, resolved, progress);
   std::erase_if(seeds, [&](const Vec3& seed) {
     for (std::size_t axis = 0; axis < 3; ++axis) {
       if (seed[axis] < margin[axis] || seed[axis] + margin[axis] >= image.shape(axis)) return true;

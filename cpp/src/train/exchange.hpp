@@ -57,14 +57,14 @@ class Updates {
   [[nodiscard]] virtual bool meet_after(std::int64_t steps) const = 0;
 };
 
-class Exchange {
+class GradientExchange {
  public:
-  Exchange() = default;
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
-  Exchange(Exchange&&) = delete;
-  Exchange& operator=(Exchange&&) = delete;
-  virtual ~Exchange() = default;
+  GradientExchange() = default;
+  GradientExchange(const GradientExchange&) = delete;
+  GradientExchange& operator=(const GradientExchange&) = delete;
+  GradientExchange(GradientExchange&&) = delete;
+  GradientExchange& operator=(GradientExchange&&) = delete;
+  virtual ~GradientExchange() = default;
 
   /// Begins, or goes on after all ranks met, at this step. On all ranks.
   virtual void resume(std::int64_t step) = 0;
@@ -83,13 +83,13 @@ struct ExchangeOptions {
 /// Averages over the first `contributors` ranks that are ready, for each update (Chen et al., arXiv 1604.00981). Rank 0 says
 /// whose gradients an update has; the others put in zeros, so that it is an allreduce among all, driven by the ranks' threads.
 /// Collective.
-[[nodiscard]] std::unique_ptr<Exchange> make_partial_exchange(comm::Communicator& comm, Updates& updates,
-                                                              const ExchangeOptions& options);
+[[nodiscard]] std::unique_ptr<GradientExchange> make_partial_exchange(comm::Communicator& comm, Updates& updates,
+                                                                      const ExchangeOptions& options);
 
 /// Asynchronous updates, the parameter server that the synchronous method is compared with: rank 0's thread applies every
 /// rank's gradients as they come and sends back the newest parameters. Nobody waits for anybody, and gradients are stale: of
 /// parameters that others have changed since. Only rank 0's `updates` are used. Collective.
-[[nodiscard]] std::unique_ptr<Exchange> make_parameter_server(comm::Communicator& comm, Updates& updates,
-                                                              const ExchangeOptions& options);
+[[nodiscard]] std::unique_ptr<GradientExchange> make_parameter_server(comm::Communicator& comm, Updates& updates,
+                                                                      const ExchangeOptions& options);
 
 }  // namespace floodtide::train

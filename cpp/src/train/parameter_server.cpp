@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kSignalPeriod{50};
 constexpr std::chrono::microseconds kShortestPause{50}, kLongestPause{1000};
 
 /// What the server answers before the parameters. The base step of gradients travels the other way in the same form.
-struct Header {
+struct AnswerHeader {
   std::int64_t step = 0;
   std::int64_t used = 0;
   std::int64_t staleness = 0;
@@ -30,23 +30,23 @@ struct Header {
   std::int64_t requests = 0;
 };
 
-ExchangeReport report_of(const Header& header) {
+ExchangeReport report_of(const AnswerHeader& header) {
   return {header.step,      header.used != 0,   header.staleness,
           header.meet != 0, header.failed != 0, static_cast<std::uint32_t>(header.requests)};
 }
 
 /// Of a rank that is not rank 0: asks and waits.
-class Client final : public Exchange {
+class Client final : public GradientExchange {
  public:
   explicit Client(comm::Communicator& comm) : comm_(comm.split(0, comm.rank())) { comm_->set_on_wait(comm.on_wait()); }
 
   void resume(std::int64_t) override {}
 
   ExchangeReport give(std::span<const float> message, std::int64_t base_step, std::span<float> out_parameters) override {
-    const Header asked{.step = base_step};
+    const AnswerHeader asked{.step = base_step};
     const auto header_sent = comm_->send(0, kHeaderTag, std::as_bytes(std::span(&asked, 1)));
     const auto sent = comm_->send(0, kGradientsTag, std::as_bytes(message));
-    Header answer;
+    AnswerHeader answer;
     comm_->receive(0, kHeaderTag, std::as_writable_bytes(std::span(&answer, 1)))->wait();
     comm_->receive(0, kParametersTag, std::as_writable_bytes(out_parameters))->wait();
     header_sent->wait();
@@ -59,7 +59,7 @@ class Client final : public Exchange {
 };
 
 /// Of rank 0: a thread that serves the others, and this rank's own caller in turn with them.
-class Server final : public Exchange {
+class Server final : public GradientExchange {
  public:
   Server(comm::Communicator& comm, Updates& updates, const ExchangeOptions& options)
       : on_wait_(comm.on_wait()), comm_(comm.split(0, comm.rank())), updates_(updates) {
@@ -120,7 +120,7 @@ class Server final : public Exchange {
     AlignedBuffer<float> message;
     std::unique_ptr<comm::Request> header, gradients;  // on their way here
     std::unique_ptr<comm::Request> answer_header, answer_parameters;
-    Header asked, answer;
+    AnswerHeader asked, answer;
     std::vector<float> parameters;  // on their way back: those of the answer's step
     bool here = false;              // of rank 0's own: a message waits
     bool met = false;               // was told to meet
@@ -224,7 +224,8 @@ class Server final : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_parameter_server(comm::Communicator& comm, Updates& updates, const ExchangeOptions& options) {
+std::unique_ptr<GradientExchange> make_parameter_server(comm::Communicator& comm, Updates& updates,
+                                                        const ExchangeOptions& options) {
   if (comm.rank() == 0) return std::make_unique<Server>(comm, updates, options);
   return std::make_unique<Client>(comm);
 }

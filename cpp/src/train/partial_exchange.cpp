@@ -31,7 +31,7 @@ struct Ready {
   std::int64_t failed = 0;
 };
 
-class PartialExchange final : public Exchange {
+class PartialExchange final : public GradientExchange {
  public:
   PartialExchange(comm::Communicator& comm, Updates& updates, const ExchangeOptions& options)
       : on_wait_(comm.on_wait()),
@@ -266,7 +266,8 @@ class PartialExchange final : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_partial_exchange(comm::Communicator& comm, Updates& updates, const ExchangeOptions& options) {
+std::unique_ptr<GradientExchange> make_partial_exchange(comm::Communicator& comm, Updates& updates,
+                                                        const ExchangeOptions& options) {
   return std::make_unique<PartialExchange>(comm, updates, options);
 }
 

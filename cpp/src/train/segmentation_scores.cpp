@@ -16,14 +16,14 @@ constexpr double kSmallestProbability =
     1e-7;  // about one rounding unit of a float: a certain error costs 16 nats, not infinity
 
 /// Sums of one sample: cross-entropies in nats, and what counted.
-struct Sums {
+struct EntropySums {
   double cross_entropy = 0;
   double counted = 0;
 };
 
-Sums cross_entropy(View<const float, 4> probabilities, View<const std::uint8_t, 3> classes) {
+EntropySums cross_entropy(View<const float, 4> probabilities, View<const std::uint8_t, 3> classes) {
   const std::int64_t outputs = probabilities.shape(3);
-  Sums sums{0, static_cast<double>(classes.size())};
+  EntropySums sums{0, static_cast<double>(classes.size())};
   for (std::int64_t i = 0; i < classes.size(); ++i) {
     const double p = probabilities.data()[i * outputs + classes.data()[i]];
     sums.cross_entropy -= std::log(std::max(p, kSmallestProbability));
@@ -33,13 +33,13 @@ Sums cross_entropy(View<const float, 4> probabilities, View<const std::uint8_t, 
 
 class Scorer {
  public:
-  Scorer(nn::UNet& network, const data::SampleFormat& format, SegmentationScores& scores) : network_(network), scores_(scores) {
+  Scorer(nn::UNet& network, const data::SampleFormat& format, SampleScores& scores) : network_(network), scores_(scores) {
     const auto [z, y, x] = format.shape;
     probabilities_ = Tensor<float, 5>({1, z, y, x, format.outputs});
     predicted_ = Tensor<std::uint8_t, 3>(format.shape);
   }
 
-  Sums add(const data::Sample& sample) {
+  EntropySums add(const data::Sample& sample) {
     const Shape<4> one = sample.image.shape();
     const Shape<5> images = {1, one[0], one[1], one[2], one[3]};
     network_.forward(View<const float, 5>(sample.image.data(), images), probabilities_.view());
@@ -50,7 +50,7 @@ class Scorer {
       scores_.dice.add(sample.group, predicted_.view(), sample.classes.view());
       return cross_entropy(probabilities, sample.classes.view());
     }
-    Sums sums;
+    EntropySums sums;
     for (std::int64_t channel = 0; channel < shape[4]; ++channel) {
       evaluate::VoxelCounts own;
       sums.cross_entropy += own.add_probabilities(probabilities, sample.targets.view(), sample.weights.view(), channel);
@@ -62,7 +62,7 @@ class Scorer {
 
  private:
   nn::UNet& network_;
-  SegmentationScores& scores_;
+  SampleScores& scores_;
   Tensor<float, 5> probabilities_;
   Tensor<std::uint8_t, 3> predicted_;
 };
@@ -76,12 +76,12 @@ void reduce(comm::Communicator& communicator, Counts& counts) {
 
 }  // namespace
 
-SegmentationScores score_segmentation(nn::UNet& network, const data::SampleSource& samples, comm::Communicator& communicator,
-                                      const Progress& progress) {
+SampleScores score_segmentation(nn::UNet& network, const data::SampleSource& samples, comm::Communicator& communicator,
+                                const Progress& progress) {
   const data::SampleFormat& format = samples.format();
   const std::int64_t count = samples.fixed_size();
   FLOODTIDE_REQUIRE(count > 0, invalid_argument, "validation: there are no samples, expected at least one");
-  SegmentationScores scores{evaluate::DiceCounts(samples.groups(), format.outputs), {}, 0, count};
+  SampleScores scores{evaluate::DiceCounts(samples.groups(), format.outputs), {}, 0, count};
   if (!format.labelled) scores.affinities.resize(static_cast<std::size_t>(format.outputs));
   // Each sample belongs to one rank, the others add zeros: these sums are exact.
   std::vector<double> sums(2 * static_cast<std::size_t>(count), 0.0);
@@ -89,7 +89,7 @@ SegmentationScores score_segmentation(nn::UNet& network, const data::SampleSourc
   try {
     Scorer scorer(network, format, scores);
     for (std::int64_t i = communicator.rank(); i < count; i += communicator.size()) {
-      const Sums own = scorer.add(samples.fixed(i));
+      const EntropySums own = scorer.add(samples.fixed(i));
       sums[2 * static_cast<std::size_t>(i)] = own.cross_entropy;
       sums[2 * static_cast<std::size_t>(i) + 1] = own.counted;
       report(progress, i + 1, count);

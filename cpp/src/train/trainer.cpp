@@ -80,7 +80,7 @@ struct Trainer::Impl {
   // Exactly one of them takes the gradients.
   std::optional<comm::Reducer> reducer;
   std::optional<comm::ExactSum> exact_sum;
-  std::unique_ptr<Exchange> exchange;
+  std::unique_ptr<GradientExchange> exchange;
   std::optional<comm::ActivityLog::Training> watched;
 
   Impl(std::shared_ptr<Walkers> own, std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,

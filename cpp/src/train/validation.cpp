@@ -19,9 +19,9 @@ constexpr std::uint64_t kValidationMoves = 0x76616C6964;  // purpose of the rand
 // A CentreOutcome and the number of passes as numbers to be added over ranks: each centre belongs to one rank, the others add
 // zeros, so the sums are exact (counts stay below 2^53).
 constexpr std::size_t kFields = 6;
-using Row = std::array<double, kFields>;
+using ValidationRow = std::array<double, kFields>;
 
-Row row_of(double cross_entropy_sum, const evaluate::BinaryCounts& counts, std::int64_t voxels) {
+ValidationRow row_of(double cross_entropy_sum, const evaluate::BinaryCounts& counts, std::int64_t voxels) {
   return {cross_entropy_sum,
           static_cast<double>(voxels),
           static_cast<double>(counts.true_positive),
@@ -36,7 +36,7 @@ CentreOutcome outcome_of(std::span<const double> row) {
 }
 
 // Adds the voxels to the pool and returns their row.
-Row count(evaluate::VoxelCounts& pool, View<const float, 3> logits, View<const float, 3> labels) {
+ValidationRow count(evaluate::VoxelCounts& pool, View<const float, 3> logits, View<const float, 3> labels) {
   evaluate::VoxelCounts own;
   const double cross_entropy_sum = own.add(logits, labels);
   pool.merge(own);
@@ -48,8 +48,8 @@ class CentreRunner {
   CentreRunner(nn::Ffn& network, const flood::TrainingFloodOptions& options)
       : network_(network), flood_(options), image_(options.fov), logits_(options.fov), labels_(options.fov) {}
 
-  void run(const data::Patch& example, std::uint64_t seed, std::uint64_t stream, ValidationResult& result, Row& out_first,
-           Row& out_moves) {
+  void run(const data::Patch& example, std::uint64_t seed, std::uint64_t stream, ValidationResult& result,
+           ValidationRow& out_first, ValidationRow& out_moves) {
     flood_.begin(seed, stream);
     bool first = true;
     while (const std::optional<Box> box = flood_.advance()) {
@@ -95,7 +95,7 @@ ValidationResult validate(nn::Ffn& network, const data::Source& source, const st
          i += static_cast<std::size_t>(communicator.size())) {
       const data::Patch example = data::read_patch(source, centres[i].position, flood::patch_size(options.fov, options.deltas),
                                                    static_cast<float>(1 - softness), static_cast<float>(softness));
-      Row first{}, moves{};
+      ValidationRow first{}, moves{};
       runner.run(example, seed, stream_id(kValidationMoves, i), result, first, moves);
       std::copy(first.begin(), first.end(), rows.begin() + static_cast<std::ptrdiff_t>(2 * kFields * i));
       std::copy(moves.begin(), moves.end(), rows.begin() + static_cast<std::ptrdiff_t>(2 * kFields * i + kFields));

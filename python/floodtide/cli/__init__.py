@@ -93,7 +93,7 @@ def run(arguments: list[str] | None = None) -> int:
     Failures of the machine may come from anywhere: no space, no permission, no file handle, no memory. What is left is
     a mistake in floodtide, which escapes.
     """
-    from floodtide import _comm
+    from floodtide.comm import world
 
     arguments = sys.argv[1:] if arguments is None else arguments
     name = next((word for word in arguments if word in COMMANDS), "")
@@ -108,25 +108,25 @@ def run(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except (_Interrupted, click.Abort, KeyboardInterrupt) as error:
         if not isinstance(error.__cause__, Interrupted):
-            _comm.fail(KeyboardInterrupt("interrupted"))  # it may have reached this rank alone
+            world.fail(KeyboardInterrupt("interrupted"))  # it may have reached this rank alone
         _print_once(f"{prefix}: {error if str(error) else 'interrupted'}")
         return 130
     except Error as error:
-        if getattr(error, "agreed", False) or _comm.size() == 1:
+        if getattr(error, "agreed", False) or world.size() == 1:
             text = _one_line(str(error)).removeprefix(f"{name}: ")  # the prefix says it
             _print_once(f"{prefix}: {text}")
             return error.exit_status
-        _comm.fail(error)  # this rank alone failed: tell, and end the others too
+        world.fail(error)  # this rank alone failed: tell, and end the others too
         return error.exit_status
     except (OSError, MemoryError) as error:
-        if getattr(error, "agreed", False) or _comm.size() == 1:
+        if getattr(error, "agreed", False) or world.size() == 1:
             _print_once(f"{prefix}: {_one_line(_machine_failure(error))}")
             return 1
-        _comm.fail(error)
+        world.fail(error)
         return 1
     except BaseException as error:
-        if _comm.size() > 1:
-            _comm.fail(error)
+        if world.size() > 1:
+            world.fail(error)
         raise
 
 
@@ -154,7 +154,7 @@ def _one_line(text: str) -> str:
 
 def _print_once(line: str) -> None:
     """One line from the whole job: the lowest rank speaks."""
-    from floodtide import _comm
+    from floodtide.comm import world
 
-    if _comm.rank() == 0:
+    if world.rank() == 0:
         print(line, file=sys.stderr, flush=True)

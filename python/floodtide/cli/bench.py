@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from floodtide import limits
+from floodtide.base import limits
 from floodtide.cli import options as shared
 
 BENCHMARKS = {

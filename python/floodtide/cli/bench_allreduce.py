@@ -11,9 +11,10 @@ from typing import Any
 import click
 import numpy as np
 
-from floodtide import limits
+from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench import row_options, seconds_option
+from floodtide.comm.world import Communicator
 from floodtide.errors import Error, InvalidArgumentError
 
 FFN_PARAMETERS = 472353  # of the published network: 1.89 MB of gradients
@@ -38,20 +39,20 @@ def command(elements: int, seconds: float) -> Iterable[dict[str, Any]]:
 
     Example: floodtide bench allreduce --json (started by mpiexec -n 2)
     """
-    from floodtide import _comm
+    from floodtide.comm import world
 
-    _comm.ensure_init()
-    if _comm.size() == 1:
+    world.ensure_init()
+    if world.size() == 1:
         error = InvalidArgumentError(
             "bench allreduce: one rank has nothing to sum; start it with mpiexec -n 2 or more"
         )
         error.agreed = True
         raise error
-    result = list(rows(_comm.current(), elements=elements, seconds=seconds))
-    return result if _comm.rank() == 0 else []
+    result = list(rows(world.current(), elements=elements, seconds=seconds))
+    return result if world.rank() == 0 else []
 
 
-def rows(comm: Any, *, elements: int, seconds: float) -> Iterator[dict[str, Any]]:
+def rows(comm: Communicator, *, elements: int, seconds: float) -> Iterator[dict[str, Any]]:
     """One row an algorithm and wire format. Collective.
 
     Args:
@@ -121,7 +122,7 @@ def rows(comm: Any, *, elements: int, seconds: float) -> Iterator[dict[str, Any]
         )
 
 
-def _calls(comm: Any) -> dict[str, tuple[Callable[[Any], None], str]]:
+def _calls(comm: Communicator) -> dict[str, tuple[Callable[[Any], None], str]]:
     """What is timed: name, the call, its wire format."""
     from floodtide import _core
 
@@ -138,7 +139,7 @@ def _calls(comm: Any) -> dict[str, tuple[Callable[[Any], None], str]]:
     return calls
 
 
-def _check(name: str, wire: str, work: Any, comm: Any) -> None:
+def _check(name: str, wire: str, work: Any, comm: Communicator) -> None:
     expected = comm.size * (np.arange(len(work)) % 1000) + sum(range(comm.size))
     roundings = comm.size + 3 if wire == "bf16" else 0  # the sums themselves are whole numbers
     if not (np.abs(work - expected) <= ((1 + 2.0**-8) ** roundings - 1) * expected).all():

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from floodtide import limits
+from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench import row_options
 
@@ -79,6 +79,7 @@ def command(**options: Any) -> Iterable[dict[str, Any]]:
 
     Example: floodtide bench forecast --ranks 2,3,4
     """
-    from floodtide import bench_forecast
+    from floodtide.bench import stamped
+    from floodtide.simulate import against_trainings
 
-    return bench_forecast.forecast(bench_forecast.Setting(**options))
+    return map(stamped, against_trainings.forecast(against_trainings.Setting(**options)))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from floodtide import limits
+from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench_ranks import require_several_ranks, training_benchmark
 
 if TYPE_CHECKING:
-    from floodtide.bench_training import Laboratory
+    from floodtide.bench.trainings import Laboratory
 
 WARM_UP = 4  # steps; the first one also fixes the order of buckets
 Event = dict[str, Any]
@@ -71,10 +71,11 @@ def command(
 
     Example: floodtide bench overlap --wire-ms 20 --json
     """
-    from floodtide import _comm, _core
+    from floodtide import _core
+    from floodtide.comm import world
 
     require_several_ranks("overlap")
-    comm = _comm.current()
+    comm = world.current()
     settings: dict[str, dict[str, Any]] = {
         "run": {"trace": True},
         "comm": {"algorithm": algorithm, "bucket_mib": bucket_mib, "timeout_s": 0.0},

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from floodtide import limits
+from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench import row_options
 from floodtide.errors import InvalidArgumentError, UnsupportedError
@@ -25,10 +25,11 @@ def start_ranks(name: str, ranks: int) -> None:
         name: The benchmark, for messages.
         ranks: How many to start.
     """
-    from floodtide import _comm, _launch, _run
+    from floodtide.comm import notebook, world
+    from floodtide.comm.launching import libraries
 
-    if _launch.launcher() is not None:
-        _comm.ensure_init()
+    if libraries.launcher() is not None:
+        world.ensure_init()
         return
     mpiexec = Path(sys.executable).parent / "mpiexec"
     if not mpiexec.exists():
@@ -37,7 +38,7 @@ def start_ranks(name: str, ranks: int) -> None:
             f"mpiexec -n {ranks} floodtide bench {name}"
         )
     command = [str(mpiexec), "-n", str(ranks), sys.executable, "-m", "floodtide", *sys.argv[1:]]
-    sys.exit(subprocess.run(command, check=False, env=_run.environment(ranks)).returncode)
+    sys.exit(subprocess.run(command, check=False, env=notebook.environment(ranks)).returncode)
 
 
 def training_benchmark(
@@ -45,7 +46,7 @@ def training_benchmark(
 ) -> Callable[[Callable[..., Iterable[dict[str, Any]]]], click.Command]:
     """Make a benchmark of trainings a command, with these defaults.
 
-    Its function is called on every rank with `lab` (a `floodtide.bench_training.Laboratory`) and its own options, and
+    Its function is called on every rank with `lab` (a `floodtide.bench.trainings.Laboratory`) and its own options, and
     yields rows; rank 0's are printed.
     """
     options = (
@@ -115,23 +116,25 @@ def _rows(
     network: dict[str, Any],
     own: dict[str, Any],
 ) -> Iterable[dict[str, Any]]:
-    from floodtide import _comm, bench, bench_training
+    from floodtide import bench
+    from floodtide.bench import trainings
+    from floodtide.comm import world
 
-    common = {"ranks": _comm.size(), "threads": threads}
+    common = {"ranks": world.size(), "threads": threads}
     with (
         bench.threads(threads),
-        bench_training.laboratory(bench_training.Network(**network), threads) as lab,
+        trainings.laboratory(trainings.TrainedShape(**network), threads) as lab,
     ):
         for row in function(lab=lab, **own):
-            if _comm.rank() == 0:
+            if world.rank() == 0:
                 yield bench.stamped({**row, **common})
 
 
 def require_several_ranks(name: str) -> None:
     """Raise InvalidArgumentError, on all ranks, if there is one only."""
-    from floodtide import _comm
+    from floodtide.comm import world
 
-    if _comm.size() == 1:
+    if world.size() == 1:
         error = InvalidArgumentError(
             f"bench {name}: one rank waits for nobody; start 2 or more ranks"
         )

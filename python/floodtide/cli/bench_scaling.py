@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from floodtide import limits
+from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench import row_options, seconds_option
 from floodtide.cli.bench_ranks import start_ranks
@@ -83,7 +83,8 @@ def command(
 
     Example: floodtide bench scaling --network unet2d --ranks 2 --json
     """
-    from floodtide import _comm, _core, bench
+    from floodtide import _core, bench
+    from floodtide.comm import world
 
     given = {name: value for name, value in options.items() if value}
     for name in given.keys() - DEFAULTS[network].keys():
@@ -93,9 +94,9 @@ def command(
     start_ranks("scaling", ranks)
     make = _core.bench.unet_workload if network == "unet2d" else _core.bench.ffn_workload
     with bench.threads(threads):
-        with _comm.agreed():
-            workload = make(**settings, rank=_comm.rank())
-        rows = _core.bench.scaling(_comm.current(), workload, seconds, algorithm)
+        with world.agreed():
+            workload = make(**settings, rank=world.rank())
+        rows = _core.bench.scaling(world.current(), workload, seconds, algorithm)
     for row in rows:
         row[rate] = row["ranks"] * settings.get("batch", 1) / row["median_s"]
-    return [bench.stamped(row) for row in rows] if _comm.rank() == 0 else []
+    return [bench.stamped(row) for row in rows] if world.rank() == 0 else []

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from floodtide import limits
+from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench_ranks import training_benchmark
 
 if TYPE_CHECKING:
-    from floodtide.bench_training import Laboratory
+    from floodtide.bench.trainings import Laboratory
     from floodtide.train import Trainer
 
 MOST_MOVES = 27  # on a patch
@@ -73,8 +73,8 @@ def command(
 
     Example: floodtide bench stalls --delay 10 --json
     """
-    from floodtide import _comm
-    from floodtide.bench_training import delay_loads
+    from floodtide.bench.trainings import delay_loads
+    from floodtide.comm import world
 
     ahead = {"data": {"prefetch": prefetch, "readers": readers}, **SETTINGS}
     undelayed = Measured(lab.trainer("undelayed", ahead))
@@ -94,8 +94,8 @@ def command(
         hidden.drain(round((prefetch + 2) * moves))  # uses up what was read while others trained
         hidden.run(round(4 * patches * moves))
 
-    inside_s = predict(undelayed.step_s, delay_s, inside.moves, _comm.size())
-    ahead_s = predict(undelayed.step_s, delay_s, hidden.moves, _comm.size(), prefetch, readers)
+    inside_s = predict(undelayed.step_s, delay_s, inside.moves, world.size())
+    ahead_s = predict(undelayed.step_s, delay_s, hidden.moves, world.size(), prefetch, readers)
     for name, measured, predicted_s in (
         ("undelayed", undelayed, None),
         ("inside", inside, inside_s),
@@ -108,7 +108,7 @@ def command(
             "step_s": measured.step_s,
             "ratio": measured.step_s / undelayed.step_s,
             "moves": measured.moves,
-            "wait_data_s": measured.sums["data_s"] / _comm.size() / measured.steps,
+            "wait_data_s": measured.sums["data_s"] / world.size() / measured.steps,
         }
         if predicted_s:
             row |= {"predicted_s": predicted_s, "model_ratio": measured.step_s / predicted_s}
@@ -126,11 +126,11 @@ class Measured:
 
     def run(self, steps: int) -> None:
         """Measure so many steps. Collective."""
-        from floodtide import _comm
-        from floodtide.bench_training import slowest, take_metrics
+        from floodtide.bench.trainings import slowest, take_metrics
+        from floodtide.comm import world
 
         self.drain(1)  # all ranks begin together
-        _comm.current().barrier()
+        world.current().barrier()
         start_s = time.perf_counter()
         for _ in range(steps):
             self.trainer.step()
@@ -141,7 +141,7 @@ class Measured:
 
     def drain(self, steps: int) -> None:
         """Do so many steps that do not count. Collective."""
-        from floodtide.bench_training import take_metrics
+        from floodtide.bench.trainings import take_metrics
 
         for _ in range(steps):
             self.trainer.step()
@@ -172,7 +172,8 @@ def predict(
         readers: Patches that a rank reads at a time.
     """
     from floodtide.simulate.gradient import Bucket
-    from floodtide.simulate.model import Job, simulate
+    from floodtide.simulate.job import Job
+    from floodtide.simulate.model import simulate
     from floodtide.simulate.workload import Compute, Loading
 
     job = Job(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from floodtide import limits
+from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench import (
     counts_or_default,
@@ -19,7 +19,7 @@ from floodtide.cli.bench import (
 
 
 def _network_options(depth: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a benchmark the fields of `floodtide.bench_step.Network`, and `--against`."""
+    """Give a benchmark the fields of `floodtide.bench.shapes.FfnShape`, and `--against`."""
     options = (
         click.option(
             "--depth",
@@ -91,10 +91,10 @@ def step(
 
     Example: floodtide bench step --depth 9 --fov 33 --threads 2 --against torch
     """
-    from floodtide import bench_step
+    from floodtide.bench import ffn_passes, shapes
 
-    return bench_step.step(
-        bench_step.Network(**network),
+    return ffn_passes.step(
+        shapes.FfnShape(**network),
         thread_counts=counts_or_default(thread_counts),
         seconds=seconds,
         against=against,
@@ -113,10 +113,10 @@ def forward(
 
     Example: floodtide bench forward --depth 12 --fov 33 --threads 2 --against torch
     """
-    from floodtide import bench_step
+    from floodtide.bench import ffn_passes, shapes
 
-    return bench_step.forward(
-        bench_step.Network(**network),
+    return ffn_passes.forward(
+        shapes.FfnShape(**network),
         thread_counts=counts_or_default(thread_counts),
         seconds=seconds,
         against=against,

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from floodtide import limits
+from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench_ranks import require_several_ranks, training_benchmark
 
 if TYPE_CHECKING:
-    from floodtide.bench_training import Laboratory
+    from floodtide.bench.trainings import Laboratory
 
 TRAINED, HELD_OUT = "0:54,0:80,0:80", "54:80,0:80,0:80"  # boxes of the laboratory's volume
 KINDS: dict[str, dict[str, Any]] = {
@@ -72,11 +72,11 @@ def command(
 
     Example: floodtide bench stragglers --slowed 5 --json
     """
-    from floodtide import _comm
+    from floodtide.comm import world
 
     require_several_ranks("stragglers")
-    last = _comm.rank() == _comm.size() - 1
-    count = contributors or _comm.size() - 1
+    last = world.rank() == world.size() - 1
+    count = contributors or world.size() - 1
     reference_s = 0.0
     for kind, slow in (("synchronous", False), *((kind, True) for kind in KINDS)):
         settings = dict(KINDS[kind])
@@ -117,8 +117,8 @@ def train(
     lab: Laboratory, name: str, seed: int, settings: dict[str, Any], steps: int, sleep_s: float
 ) -> Outcome:
     """Train to the end; this rank sleeps so long in each of its steps. Collective."""
-    from floodtide import _comm
-    from floodtide.rundir import read_log
+    from floodtide.comm import world
+    from floodtide.train.run_directory import read_log
 
     sections = {
         "run": {"seed": seed},
@@ -135,7 +135,7 @@ def train(
 
     trainer.run(sleep)
     outcome = None
-    if _comm.rank() == 0:
+    if world.rank() == 0:
         records = read_log(trainer.directory / "log.jsonl")
         sums = [record for record in records if record["kind"] == "train"]
         dropped = sum(record["dropped"] for record in sums)
@@ -145,5 +145,5 @@ def train(
             dropped=dropped,
             loss=records[-1]["first_pass"]["cross_entropy"],
         )
-    agreed: Outcome = _comm.broadcast_object(outcome)
+    agreed: Outcome = world.broadcast_object(outcome)
     return agreed

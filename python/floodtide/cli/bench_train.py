@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from floodtide import limits
+from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench_ranks import training_benchmark
 
 if TYPE_CHECKING:
-    from floodtide.bench_training import Laboratory
+    from floodtide.bench.trainings import Laboratory
 
 WARM_UP = 3  # steps of each
 LOG_EVERY_S = 1.0
@@ -52,8 +52,8 @@ def command(
 
     Example: floodtide bench train --against comm.exactness=workers --against run.trace=true --json
     """
-    from floodtide import _comm
-    from floodtide.bench_training import quantiles, timed_step
+    from floodtide.bench.trainings import quantiles, timed_step
+    from floodtide.comm import world
 
     variants = ["", *against]
     logged = {"run": {"log_every_s": LOG_EVERY_S}}
@@ -77,9 +77,9 @@ def command(
         yield {
             "name": "train",
             "kernel": variant or "as it is",
-            "transport": _comm.current().description,
+            "transport": world.current().description,
             **row,
-            "fovs_per_s": _comm.size() / row["median_s"],
+            "fovs_per_s": world.size() / row["median_s"],
             "ratio": row["median_s"] / rows[0]["median_s"],
             "mean_ratio": row["mean_s"] / rows[0]["mean_s"],
             "cpu_ratio": row["cpu_s"] / rows[0]["cpu_s"],

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from floodtide import limits
+from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench import (
     counts_or_default,
@@ -64,10 +64,10 @@ def command(
 
     Example: floodtide bench unet --threads 1,2 --against torch
     """
-    from floodtide import bench_unet
+    from floodtide.bench import shapes, unet_passes
 
-    return bench_unet.unet(
-        bench_unet.Network(**network),
+    return unet_passes.unet(
+        shapes.UNetShape(**network),
         thread_counts=counts_or_default(thread_counts),
         seconds=seconds,
         against=against,

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from floodtide import _core, nn
-from floodtide._outputs import files_in, reserved
+from floodtide.base.outputs import files_in, reserved
 from floodtide.errors import InvalidArgumentError
 
 

@@ -7,9 +7,11 @@ import json
 
 import click
 
-from floodtide import _comm, data, limits
+from floodtide import data
+from floodtide.base import limits
+from floodtide.base.progress import bar
 from floodtide.cli import options as shared
-from floodtide.cli.progress import bar
+from floodtide.comm import world
 
 
 @click.command()
@@ -47,7 +49,7 @@ def command(partitions: tuple[str, ...], out: str, margin: str, seed: int, as_js
             seed=seed,
             progress=progress,
         )
-    if _comm.rank() != 0:
+    if world.rank() != 0:
         return
     rows = len(counts) * max(counts.values())
     if as_json:

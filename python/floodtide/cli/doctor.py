@@ -34,7 +34,8 @@ def command(
     from floodtide.doctor import host
 
     started_s = host.since_process_start_s()  # before MPI starts
-    from floodtide import _comm, config
+    from floodtide import config
+    from floodtide.comm import world
     from floodtide.doctor import examine
 
     if overrides and not file:
@@ -43,7 +44,7 @@ def command(
     where = Path(directory or (settings.run.dir if file else "."))
     findings, facts = examine(settings, where, started_s=started_s)
     healthy = all(finding.level != "problem" for finding in findings)
-    if _comm.rank() == 0:
+    if world.rank() == 0:
         if as_json:
             found = [dataclasses.asdict(finding) for finding in findings]
             click.echo(json.dumps({"ok": healthy, "findings": found, "ranks": facts}))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from floodtide._files import path_and_dataset
-from floodtide._outputs import PICTURES, files_of, reserved
+from floodtide.base.files import path_and_dataset
+from floodtide.base.outputs import PICTURES, files_of, reserved
 
 ROWS = (
     ("adapted Rand error", "adapted_rand_error", "0 is perfect"),
@@ -56,7 +56,7 @@ def command(
       floodtide evaluate out.h5:segmentation groundtruth.h5:stack --picture out.png
     """
     from floodtide import evaluate
-    from floodtide.cli.progress import bar
+    from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box
 
     if image and picture is None:

@@ -19,10 +19,10 @@ def command(as_json: bool, mpi: bool) -> None:
 
     Example: mpiexec -n 2 floodtide info
     """
-    from floodtide import _comm
+    from floodtide.comm import world
 
     facts = collect(start_mpi=mpi)
-    if _comm.rank() != 0:
+    if world.rank() != 0:
         return
     if as_json:
         click.echo(json.dumps(facts))
@@ -57,22 +57,23 @@ def collect(*, start_mpi: bool = False) -> dict[str, Any]:
 
 
 def _mpi(start: bool) -> dict[str, Any]:
-    from floodtide import _comm, _launch
+    from floodtide.comm import world
+    from floodtide.comm.launching import libraries
     from floodtide.errors import UnsupportedError
 
-    launched = _launch.launcher()
+    launched = libraries.launcher()
     if launched is not None:
-        _comm.ensure_init()  # a launcher that does not fit the library is an error
+        world.ensure_init()  # a launcher that does not fit the library is an error
     facts: dict[str, Any] = {
-        "plugins": _launch.plugins(),
+        "plugins": libraries.plugins(),
         "launcher": launched.name if launched is not None and launched.live else None,
-        "ranks": _comm.size(),
+        "ranks": world.size(),
     }
     try:
-        library = _comm.library()
+        library = world.library()
     except UnsupportedError as error:
         return facts | {"library": None, "reason": str(error)}
-    running = start or _comm.size() > 1
+    running = start or world.size() > 1
     return facts | {
         "family": library.family,
         "library": library.library,

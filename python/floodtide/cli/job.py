@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from floodtide import limits
-from floodtide._files import replace_text
-from floodtide._outputs import WAIT_S, files_named, reserved, unchecked
+from floodtide.base import limits
+from floodtide.base.files import replace_text
+from floodtide.base.outputs import WAIT_S, files_named, reserved, unchecked
 from floodtide.cli import options as shared
 
 

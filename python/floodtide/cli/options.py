@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from floodtide.options import Range
+from floodtide.base.options import Range
 
 if TYPE_CHECKING:  # generic for the type checker alone in older versions of click
     NumberBase = click.ParamType[float]
@@ -31,16 +31,16 @@ def require_same_arguments() -> None:
         ConfigurationError: Names arguments, values and ranks.
         UnsupportedError: If versions or builds differ.
     """
-    from floodtide import _comm
-    from floodtide._agreement import require_same
+    from floodtide.comm import world
+    from floodtide.train.same_on_ranks import require_same
 
-    _comm.ensure_init()
+    world.ensure_init()
     context = click.get_current_context()
     require_same(str(context.info_name), context.params, "arguments")
 
 
 class Number(NumberBase):
-    """One number of a range (`floodtide.limits`); whole if the range's bounds are."""
+    """One number of a range (`floodtide.base.limits`); whole if the range's bounds are."""
 
     def __init__(self, limits: Range) -> None:
         self.limits = limits

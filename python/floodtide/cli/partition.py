@@ -7,9 +7,11 @@ import json
 
 import click
 
-from floodtide import _comm, data, limits
+from floodtide import data
+from floodtide.base import limits
+from floodtide.base.progress import bar
 from floodtide.cli import options as shared
-from floodtide.cli.progress import bar
+from floodtide.comm import world
 
 
 @click.command()
@@ -64,7 +66,7 @@ def command(
             box=data.parse_box(box),
             progress=progress,
         )
-    if _comm.rank() != 0:
+    if world.rank() != 0:
         return
     if as_json:
         click.echo(json.dumps({"out": out, "partition_counts": counts}))

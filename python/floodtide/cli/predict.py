@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
-from floodtide import _comm, limits
-from floodtide._outputs import files_of
+from floodtide.base import limits
+from floodtide.base.outputs import files_of
 from floodtide.cli import options as shared
+from floodtide.comm import world
 from floodtide.errors import LockedError, StorageError
 
 
@@ -66,8 +67,8 @@ def command(as_json: bool, **arguments: Any) -> None:
       floodtide predict runs/affinities raw.h5:raw affinities.h5:affinities --box 190:250,0:250,0:250
     """
     shared.require_same_arguments()
-    with _comm.agreed():
-        if _comm.rank() == 0:
+    with world.agreed():
+        if world.rank() == 0:
             with contextlib.ExitStack() as held:
                 report = _predict(held, **arguments)
             click.echo(json.dumps(report) if as_json else _text(report))
@@ -86,9 +87,9 @@ def _predict(
     memory_mib: float | None,
     threads: int,
 ) -> dict[str, Any]:
-    from floodtide import predict
-    from floodtide.cli.progress import bar
+    from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box, parse_vec3
+    from floodtide.segment import predict
     from floodtide.train import set_threads
 
     checkpoint = predict.newest_checkpoint(model)

@@ -11,11 +11,14 @@ from typing import Any
 
 import click
 
-from floodtide import _comm, _core, config
-from floodtide._outputs import files_in, files_of
+from floodtide import _core, config
+from floodtide.base.files import path_and_dataset
+from floodtide.base.outputs import files_in, files_of
 from floodtide.cli import options as shared
+from floodtide.comm import world
 from floodtide.errors import ConfigurationError
-from floodtide.segment import MEAN, STD, SegmentOptions, output
+from floodtide.segment import SegmentOptions, output
+from floodtide.segment.trained import newest_checkpoint, normalisation
 
 
 @click.command()
@@ -34,15 +37,18 @@ def command(
 ) -> None:
     """Segment a box of a volume with the network that CONFIG.toml names in [segment].
 
+    segment.checkpoint may be a run directory: its newest checkpoint is used. Image mean and standard deviation come
+    from the volume that segment.image names, else from the run that wrote the checkpoint.
+
     \b
     Example:
       floodtide segment fib25.toml --out out.h5:segmentation --box 65:185,65:185,65:185
     """
     shared.require_same_arguments()
-    with _comm.agreed():
-        if _comm.rank() == 0:
+    with world.agreed():
+        if world.rank() == 0:
             settings = config.load(file, overrides)
-            options = _resolved(settings, box)
+            options = _resolved(file, settings, box)
             inputs: list[str | Path] = [
                 file,
                 *files_of([options.image]),
@@ -53,28 +59,84 @@ def command(
             click.echo(json.dumps(report) if as_json else _text(report))
 
 
-def _resolved(settings: config.Config, box: str | None) -> SegmentOptions:
-    """The options with image, mean and std of a named volume filled in."""
-    options = settings.segment
-    for name in ("checkpoint", "image"):
-        if not getattr(options, name):
-            raise ConfigurationError(f"segment.{name} is missing, expected its path")
-    volumes = {volume.name: volume for volume in settings.data.volumes}
-    mean, std, image = MEAN, STD, options.image
-    if image in volumes:
-        mean, std, image = volumes[image].mean, volumes[image].std, volumes[image].image
+def _resolved(file: str, settings: config.Config, box: str | None) -> SegmentOptions:
+    """Fill in what [segment] leaves out, from the volume that it names and from the checkpoint.
+
+    Raises:
+        ConfigurationError: If keys are missing that neither of them gives; the message names all of these keys.
+        InvalidFileError: If there is no such checkpoint, or if it cannot be read.
+        InvalidArgumentError: If segment.image is neither the name of a volume nor file:dataset.
+    """
+    options, volume = settings.segment, _volume(settings)
+    changes: dict[str, Any] = {}
+    if box is not None:
+        changes["box"] = box
+    if volume is not None:
+        changes["image"] = volume.image
+    elif options.image:
+        path_and_dataset(options.image)  # refuses the name of a volume that does not exist
+    if options.checkpoint:
+        changes["checkpoint"] = str(newest_checkpoint(options.checkpoint))
+    options = _normalised(dataclasses.replace(options, **changes), volume)
+    _require_all(file, options, settings.data.volumes)
+    return options
+
+
+def _volume(settings: config.Config) -> config.VolumeConfig | None:
+    """Return the [[data.volumes]] table to segment; None if segment.image names none of the tables."""
+    volumes, image = settings.data.volumes, settings.segment.image
+    if not image:
+        return volumes[0] if len(volumes) == 1 else None
+    return {volume.name: volume for volume in volumes}.get(image)
+
+
+def _normalised(options: SegmentOptions, volume: config.VolumeConfig | None) -> SegmentOptions:
+    """Fill in mean and std where they are left out: the volume's, else those of the checkpoint's run."""
+    known: tuple[float, float] | None = None
+    if volume is not None:
+        known = volume.mean, volume.std
+    elif options.checkpoint and None in (options.mean, options.std):
+        known = normalisation(options.checkpoint, options.image)
+    if known is None:
+        return options
     return dataclasses.replace(
         options,
-        image=image,
-        box=options.box if box is None else box,
-        mean=mean if options.mean is None else options.mean,
-        std=std if options.std is None else options.std,
+        mean=known[0] if options.mean is None else options.mean,
+        std=known[1] if options.std is None else options.std,
     )
+
+
+def _require_all(
+    file: str, options: SegmentOptions, volumes: tuple[config.VolumeConfig, ...]
+) -> None:
+    """Raise one error that names all missing keys.
+
+    A checkpoint or the name of a volume may bring mean and std. They count as missing only when both are settled.
+    """
+    expected = {
+        "checkpoint": "a checkpoint or a run directory",
+        "image": "file:dataset or the name of one of the [[data.volumes]]",
+    }
+    if options.checkpoint and (options.image or not volumes):
+        expected |= dict.fromkeys(
+            ("mean", "std"), "the mean and standard deviation of the training images"
+        )
+    missing = [name for name in expected if getattr(options, name) in ("", None)]
+    if not missing:
+        return
+    keys = " and ".join(", ".join(f"segment.{name}" for name in missing).rsplit(", ", 1))
+    text = f"{file}: {keys} {'is' if len(missing) == 1 else 'are'} missing, expected "
+    text += ", and ".join(dict.fromkeys(expected[name] for name in missing))
+    if "mean" in missing or "std" in missing:
+        text += (
+            f"; {options.checkpoint} does not say how {options.image or 'the image'} is normalised"
+        )
+    raise ConfigurationError(text)
 
 
 def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict[str, Any]:
     from floodtide import nn
-    from floodtide.cli.progress import bar
+    from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box
     from floodtide.segment import Segmenter
 
@@ -102,6 +164,9 @@ def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict
         "coverage": result.coverage,
         "network_calls": result.counters.get("inference-calls", 0),
         "seconds": time.monotonic() - start_s,
+        "checkpoint": options.checkpoint,
+        "mean": options.mean,
+        "std": options.std,
         "out": out,
     }
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from floodtide import limits
-from floodtide._outputs import PICTURES, files_in, reserved
+from floodtide.base import limits
+from floodtide.base.outputs import PICTURES, files_in, reserved
 from floodtide.cli import options as shared
 
 COLUMNS = (
@@ -98,6 +98,11 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option(
     "--gb-per-s", type=shared.Number(limits.BANDWIDTH), help="Its bandwidth, 1e9 bytes a second."
+)
+@click.option(
+    "--cpu-ns-per-byte",
+    type=shared.Number(limits.CPU_PER_BYTE),
+    help="Its processor time, in nanoseconds, to send a byte and receive one.  [default: 0]",
 )
 @click.option(
     "--ranks-per-node",
@@ -201,6 +206,7 @@ def _simulate(
 ) -> list[Any]:
     """Print the rows and return them."""
     from floodtide.simulate import calibration, forecast, model, scenarios
+    from floodtide.simulate.rows import Row
 
     limits.SIMULATED_DRAWS.check(max(ranks) * steps, "--ranks times --steps")
     settings = forecast.Options(**options)
@@ -211,7 +217,7 @@ def _simulate(
     jobs = forecast.forecast_jobs(settings, measured) if own else []
 
     unsynchronised = forecast.asynchronous_rows(settings, jobs, ranks) if asynchronous else []
-    rows: list[scenarios.Row] = []
+    rows: list[Row] = []
     for named in (scenarios.paper_jobs() if paper else []) + jobs:
         rows += scenarios.sweep(named, ranks, steps=steps, seed=seed)
     if measured:

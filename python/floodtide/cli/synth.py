@@ -7,10 +7,12 @@ import json
 
 import click
 
-from floodtide import _comm, data, limits
-from floodtide._outputs import hdf5_result, reserved
+from floodtide import data
+from floodtide.base import limits
+from floodtide.base.outputs import hdf5_result, reserved
+from floodtide.base.progress import bar
 from floodtide.cli import options as shared
-from floodtide.cli.progress import bar
+from floodtide.comm import world
 
 COMMAND = "floodtide synth"
 
@@ -35,8 +37,8 @@ def command(out: str, shape: str, seed: int, as_json: bool) -> None:
     """
     extents = data.parse_vec3(shape, "shape")
     shared.require_same_arguments()
-    with _comm.agreed():
-        if _comm.rank() != 0:
+    with world.agreed():
+        if world.rank() != 0:
             return
         with reserved("synth", out, hdf5_result(COMMAND, ("raw", "labels"))):
             with bar("stages", "synth") as progress:

@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from floodtide import _comm, config
-from floodtide._signals import second_interrupt_exits
+from floodtide import config
 from floodtide.cli import options as shared
+from floodtide.comm import world
 from floodtide.errors import Interrupted
+from floodtide.train.signals import second_interrupt_exits
 
 FIRST = "floodtide train: interrupted: saving a checkpoint after this step; Ctrl-C again aborts\n"
 SECOND = "floodtide train: aborted; the same command goes on from the newest checkpoint\n"
@@ -31,15 +32,15 @@ def command(file: str, overrides: tuple[str, ...], box: str | None) -> int:
     Example:
       mpiexec -n 2 floodtide train fib25.toml --set training.steps=5000
     """
-    from floodtide.cli.progress import bar
+    from floodtide.base.progress import bar
     from floodtide.train import Trainer
 
-    _comm.ensure_init()
-    with _comm.agreed():
+    world.ensure_init()
+    with world.agreed():
         extra = (f"data.volumes.0.box={box}",) if box else ()
         settings = config.load(file, [*overrides, *extra])
     trainer = Trainer(settings, callbacks=[print_record])
-    speaks = _comm.rank() == 0
+    speaks = world.rank() == 0
     status = 0
     with (
         bar("steps", "train") as progress,
@@ -49,7 +50,7 @@ def command(file: str, overrides: tuple[str, ...], box: str | None) -> int:
             trainer.run(progress)
         except Interrupted as error:
             status = error.exit_status
-    if not trainer.complete and _comm.rank() == 0:
+    if not trainer.complete and world.rank() == 0:
         click.echo(
             f"stopped at step {trainer.steps_done} of {settings.training.steps} with a checkpoint: "
             "the same command goes on",

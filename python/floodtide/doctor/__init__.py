@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from floodtide import _comm
+from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.doctor import files, host, judge
 from floodtide.doctor.finding import Finding
@@ -32,16 +32,16 @@ def examine(
         directory: Run directory; its nearest existing parent is examined.
         started_s: Seconds from the start of the process until floodtide was imported, if known.
     """
-    mpi4py = host.mpi4py_version() if _comm.rank() == 0 else ""
+    mpi4py = host.mpi4py_version() if world.rank() == 0 else ""
     facts: dict[str, Any] = {"started_s": started_s, "mpi4py": mpi4py}
     try:
         facts |= host.mpi_facts()
-        _comm.ensure_init()
+        world.ensure_init()
     except UnsupportedError as error:
         # No communicator, so each process is on its own; rank 0 of the launcher speaks.
-        return judge.launch_failed(str(error)), [facts | {"rank": _comm.rank()}]
+        return judge.launch_failed(str(error)), [facts | {"rank": world.rank()}]
     facts |= host.facts(config)
     facts["files"] = files.examine(files.existing(directory))
     facts["clock"] = host.clock_offset()
-    everyone = [json.loads(r) for r in _comm.allgather_bytes(json.dumps(facts).encode())]
+    everyone = [json.loads(r) for r in world.allgather_bytes(json.dumps(facts).encode())]
     return judge.findings(everyone), everyone

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from floodtide import _comm, data
-from floodtide._mounts import mount_of
+from floodtide import data
+from floodtide.base.mounts import mount_of
+from floodtide.comm import world
 from floodtide.errors import Error
 
 PROBE_BYTES = 16 * 2**20
@@ -36,16 +37,16 @@ def examine(directory: Path) -> dict[str, Any]:
         `path`, `type`, `seen` (whether this host shows rank 0's file; None on ranks that did not look) and on rank 0
         `error`, or `free_bytes`, `write_bytes_per_s`, `rename`, `locks` and `hdf5` (each empty if all is well).
     """
-    name = _comm.broadcast_object(f".floodtide-doctor-{uuid.uuid4().hex}")
+    name = world.broadcast_object(f".floodtide-doctor-{uuid.uuid4().hex}")
     probe = directory / name
     facts: dict[str, Any] = {"path": str(directory), "type": mount_of(directory).kind, "seen": None}
-    if _comm.rank() == 0:
+    if world.rank() == 0:
         facts |= _try(probe)
-    _comm.current().barrier()
-    if _comm.places()[0] == 0:
+    world.current().barrier()
+    if world.places()[0] == 0:
         facts["seen"] = (probe / "target").exists() or bool(facts.get("error"))
-    _comm.current().barrier()
-    if _comm.rank() == 0:
+    world.current().barrier()
+    if world.rank() == 0:
         shutil.rmtree(probe, ignore_errors=True)
     return facts
 

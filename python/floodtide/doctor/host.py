@@ -14,11 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from floodtide import _comm, _core, _launch
-from floodtide._memory import checkpoint_bytes, needed_bytes
+from floodtide import _core
+from floodtide.comm import world
+from floodtide.comm.launching import libraries
 from floodtide.config import Config
 from floodtide.errors import UnsupportedError
 from floodtide.train import thread_count
+from floodtide.train.memory import checkpoint_bytes, needed_bytes
 
 CLOCK_ROUNDS = 20
 PEAK_S = 0.1  # of the multiply-add loop
@@ -57,14 +59,14 @@ def since_process_start_s() -> float | None:
 
 def mpi_facts() -> dict[str, Any]:
     """Launcher and MPI library, without starting MPI."""
-    launched = _launch.launcher()
+    launched = libraries.launcher()
     facts: dict[str, Any] = {
         "launcher": launched.name if launched is not None and launched.live else None,
-        "plugins": _launch.plugins(),
+        "plugins": libraries.plugins(),
         "library": None,
     }
     try:
-        library = _comm.library()
+        library = world.library()
     except UnsupportedError as error:
         return facts | {"no_library": str(error)}
     return facts | {
@@ -93,13 +95,13 @@ def mpi4py_version() -> str:
 def facts(config: Config) -> dict[str, Any]:
     """What this rank is, may use and would use. Collective."""
     threads = thread_count(config.run.threads)
-    ranks = _comm.current().size
+    ranks = world.current().size
     return {
-        "rank": _comm.rank(),
+        "rank": world.rank(),
         "host": socket.gethostname(),
-        "node": _comm.current().node_name,
-        "local_rank": _comm.places()[0],
-        "thread_level": _comm.library().start() if ranks > 1 else None,
+        "node": world.current().node_name,
+        "local_rank": world.places()[0],
+        "thread_level": world.library().start() if ranks > 1 else None,
         "cores": _core.available_cores(),
         "host_cores": os.cpu_count() or 1,
         "affinity": sorted(os.sched_getaffinity(0)),
@@ -122,7 +124,7 @@ def _gflops(threads: int) -> float:
     before = _core.num_threads()
     _core.set_num_threads(threads)
     try:
-        _comm.current().barrier()
+        world.current().barrier()
         row = _core.bench.peak(_core.active_isa(), PEAK_S)
     finally:
         _core.set_num_threads(before)
@@ -135,14 +137,14 @@ def clock_offset() -> tuple[float, float]:
     Rank 0 reads its clock, sends a message to all, gets every rank's reading, and reads its clock again: each reading
     was taken in between, so the bounds hold whatever the network does. The narrowest of some rounds counts.
     """
-    comm = _comm.current()
+    comm = world.current()
     low, high = -math.inf, math.inf
     for _ in range(CLOCK_ROUNDS):
         before = time.time()
-        _comm.broadcast_object(None)
+        world.broadcast_object(None)
         here = time.time()
         comm.allgather(b"")
-        before, after = _comm.broadcast_object((before, time.time()))
+        before, after = world.broadcast_object((before, time.time()))
         low, high = max(low, here - after), min(high, here - before)
     return low, high
 

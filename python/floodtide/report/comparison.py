@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide.report import curves
-from floodtide.report.run import FIELDS, PATCHES, SLICES, Record, Run
 from floodtide.report.tables import Table, text
+from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Record, Run
 
 Floats = npt.NDArray[np.float64]
 

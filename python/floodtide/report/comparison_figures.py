@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from floodtide.report import comparison, curves, style
+from floodtide.base import style
+from floodtide.report import comparison, curves
 from floodtide.report.comparison import Group
-from floodtide.report.run import Run
+from floodtide.train.recorded_run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from floodtide import _reading
-from floodtide._files import replace_bytes
+from floodtide.base import reading, style
+from floodtide.base.files import replace_bytes
 from floodtide.errors import InvalidFileError
-from floodtide.report import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +65,7 @@ def read_growth(folder: Path) -> Growth | None:
     if not os.path.lexists(path):
         return None
     names = ("logits", "moves", "image")
-    logits, moves, image = _reading.read_arrays(path, names, f"arrays {', '.join(names)}")
+    logits, moves, image = reading.read_arrays(path, names, f"arrays {', '.join(names)}")
     if (
         logits.ndim != 4
         or image.shape != logits.shape[1:]

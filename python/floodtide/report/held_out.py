@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,10 @@ from floodtide.errors import (
 )
 from floodtide.report import held_out_figures
 from floodtide.report.held_out_figures import Section, Slice
-from floodtide.report.run import SLICES, Record, Run
+from floodtide.train.recorded_run import SLICES, Record, Run
 
 if TYPE_CHECKING:
+    from floodtide import _core
     from floodtide.config import Config
 
 Floats = npt.NDArray[np.float64]
@@ -54,7 +55,7 @@ def pictures(run: Run) -> tuple[Picture | None, list[str]]:
         NumericalError: If the network's output is not a number.
     """
     from floodtide import config
-    from floodtide.rundir import RunDirectory
+    from floodtide.train.run_directory import RunDirectory
 
     try:
         checkpoints = RunDirectory(run.folder, writer=False).checkpoints()
@@ -69,10 +70,11 @@ def pictures(run: Run) -> tuple[Picture | None, list[str]]:
 
 
 def _slices(run: Run, settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
-    from floodtide import _core, predict
-    from floodtide._segmentation import held_out_samples
+    from floodtide import _core
+    from floodtide.segment import predict
+    from floodtide.train.unet_task import held_out_slices
 
-    samples = held_out_samples(settings)
+    samples = held_out_slices(settings)
     if samples is None or not run.validation:
         return None, [f"{_NOTHING}: the run validated nothing"]
     last = run.validation[-1]
@@ -126,7 +128,7 @@ def pick_patients(record: Record) -> list[tuple[str, int, float]]:
     return [(name, means[place][1], means[place][0]) for name, place in places.items()]
 
 
-def _largest_slices(samples: Any, groups: Sequence[int]) -> dict[int, int]:
+def _largest_slices(samples: _core.data.SliceSource, groups: Sequence[int]) -> dict[int, int]:
     """Of each patient the number of the slice with the most object pixels."""
     best: dict[int, tuple[int, int]] = {}
     for number in range(samples.fixed_size):
@@ -139,9 +141,9 @@ def _largest_slices(samples: Any, groups: Sequence[int]) -> dict[int, int]:
 
 def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
     """The middle section of the held-out box, predicted with all its context."""
-    from floodtide import predict
-    from floodtide._segmentation import held_out_samples
     from floodtide.data import Volume, parse_box
+    from floodtide.segment import predict
+    from floodtide.train.unet_task import held_out_patches
 
     box = parse_box(settings.validation.box)
     if box is None:
@@ -149,7 +151,7 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
     start, size = _middle(*box)
     # Two sections: affinities along z compare the second one with the first.
     text = ",".join(f"{a}:{a + n}" for a, n in zip(start, size, strict=True))
-    samples = held_out_samples(
+    samples = held_out_patches(
         dataclasses.replace(
             settings,
             data=dataclasses.replace(
@@ -158,6 +160,7 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
             validation=dataclasses.replace(settings.validation, box=text),
         )
     )
+    assert samples is not None  # there is a box
     _, image, truth, weights = samples.fixed(0)
     volumes = {volume.name: volume for volume in settings.data.volumes}
     volume = volumes[settings.validation.volume or settings.data.volumes[0].name]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from floodtide.report import style
+from floodtide.base import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

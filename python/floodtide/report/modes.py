@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from floodtide.report import style
+from floodtide.base import style
 from floodtide.report.curves import column, smoothed
-from floodtide.report.run import Run
+from floodtide.train.recorded_run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from floodtide._core import __version__
-from floodtide._files import replace_bytes
-from floodtide._outputs import PICTURES, reserved, starts_like
+from floodtide.base.files import replace_bytes
+from floodtide.base.outputs import PICTURES, reserved, starts_like
 from floodtide.errors import StorageError
 from floodtide.report import (
     comparison,
@@ -24,7 +24,7 @@ from floodtide.report import (
     segmentation_curves,
     tables,
 )
-from floodtide.report.run import FIELDS, Run, read_run
+from floodtide.train.recorded_run import FIELDS, Run, read_run
 
 _REPORT = starts_like(
     "a report of floodtide",

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from floodtide import _core, _reading
-from floodtide._files import replace_bytes
-from floodtide._outputs import PICTURES, WAIT_S, reserved
+from floodtide import _core
+from floodtide.base import reading, style
+from floodtide.base.files import replace_bytes
+from floodtide.base.outputs import PICTURES, WAIT_S, reserved
 from floodtide.data import Vec3, Volume
 from floodtide.errors import InvalidFileError
-from floodtide.report import style
-from floodtide.report.run import Run
+from floodtide.train.recorded_run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +82,9 @@ def read_segmentation(
             f"report: {segmentation.name}: has {segmentation.dtype} voxels, expected whole numbers"
         )
     shape = segmentation.shape
-    start = _core.segment.placement(segmentation.name) or (0, 0, 0)
+    start: Vec3 = (0, 0, 0)
+    if placed := _core.segment.placement(segmentation.name):
+        start = placed[0], placed[1], placed[2]
     end = [first + extent for first, extent in zip(start, shape, strict=True)]
     raw = _open(image or segmentation.text("image"), end)
     labels = _open(truth, end)
@@ -142,7 +144,7 @@ def _sources(run: Run) -> tuple[str, str]:
 def _open(name: str, end: Sequence[int]) -> Volume | None:
     """The volume `file:dataset`; None if it is not there (any more) or ends before `end`."""
     file_name, _, dataset = os.path.expandvars(name).rpartition(":")
-    if not file_name or not _reading.exists(file_name) or not _core.data.exists(file_name, dataset):
+    if not file_name or not reading.exists(file_name) or not _core.data.exists(file_name, dataset):
         return None
     volume = Volume(file_name, dataset)
     return volume if all(n >= e for n, e in zip(volume.shape, end, strict=True)) else None

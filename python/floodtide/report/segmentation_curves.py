@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from floodtide.report import style
-from floodtide.report.run import PATCHES, SLICES, Record, Run
+from floodtide.base import style
+from floodtide.train.recorded_run import PATCHES, SLICES, Record, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from floodtide.report import curves
-from floodtide.report.run import PATCHES, SLICES, Record, Run
+from floodtide.train.recorded_run import PATCHES, SLICES, Record, Run
 
 _SCORES = {
     "adapted_rand_error": "Adapted Rand error",

@@ -7,12 +7,19 @@ that, rank by rank and step by step, from what a rank computes, waits for and se
 that the model is compared with, `scenarios` the two explanations of its loss.
 """
 
-from floodtide.simulate.allreduce import Links, MeasuredAllreduce, agreement_s, allreduce_cost_s
+from floodtide.simulate.allreduce import (
+    Links,
+    MeasuredAllreduce,
+    agreement_s,
+    allreduce_cost_s,
+    allreduce_cpu_s,
+)
 from floodtide.simulate.asynchronous import simulate_asynchronous
 from floodtide.simulate.calibration import Calibration, calibrate
 from floodtide.simulate.gradient import Bucket, exposed_s, ffn_buckets
-from floodtide.simulate.model import Estimate, Job, least_ranks, simulate
-from floodtide.simulate.networks import NETWORKS, Network
+from floodtide.simulate.job import Job
+from floodtide.simulate.model import Estimate, least_ranks, simulate
+from floodtide.simulate.networks import NETWORKS, Interconnect
 from floodtide.simulate.workload import Compute, Loading
 
 __all__ = [
@@ -21,13 +28,14 @@ __all__ = [
     "Calibration",
     "Compute",
     "Estimate",
+    "Interconnect",
     "Job",
     "Links",
     "Loading",
     "MeasuredAllreduce",
-    "Network",
     "agreement_s",
     "allreduce_cost_s",
+    "allreduce_cpu_s",
     "calibrate",
     "exposed_s",
     "ffn_buckets",

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from floodtide import _reading
+from floodtide.base import reading
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.simulate.networks import MEMORY, Network
+from floodtide.simulate.networks import MEMORY, Interconnect
 
 BEST = "best"
 AGREEMENT_BYTES = 88  # of each of its messages, and 8 for each 64 ranks
@@ -36,9 +36,9 @@ class Links:
         add_s_per_byte: Seconds to add a byte of what arrives to what is there.
     """
 
-    network: Network
+    network: Interconnect
     ranks_per_node: int = 1
-    memory: Network = MEMORY
+    memory: Interconnect = MEMORY
     add_s_per_byte: float = 1 / ADD_BYTES_PER_S
 
 
@@ -68,22 +68,45 @@ def allreduce_cost_s(algorithm: str, size_bytes: int, ranks: int, links: Links) 
     Raises:
         InvalidArgumentError: For an unknown algorithm or a number out of range.
     """
+    if algorithm == BEST:
+        return min(allreduce_cost_s(name, size_bytes, ranks, links) for name in ALGORITHMS)
+    return sum(_step_s(step, links) for step in _steps(algorithm, size_bytes, ranks, links))
+
+
+def allreduce_cpu_s(algorithm: str, size_bytes: int, ranks: int, links: Links) -> float:
+    """Processor seconds in which a rank sends and receives what summing `size_bytes` moves between nodes.
+
+    Args:
+        algorithm: A name of ALGORITHMS, or BEST: the one with the lowest `allreduce_cost_s`.
+
+    Raises:
+        InvalidArgumentError: For an unknown algorithm or a number out of range.
+    """
+    if algorithm == BEST:
+        algorithm = min(
+            ALGORITHMS, key=lambda name: allreduce_cost_s(name, size_bytes, ranks, links)
+        )
+    steps = _steps(algorithm, size_bytes, ranks, links)
+    sent = sum(step.count * step.bytes for step in steps if step.lanes)
+    return sent * links.network.cpu_s_per_byte
+
+
+def _steps(algorithm: str, size_bytes: int, ranks: int, links: Links) -> list[Step]:
+    """What the ranks do one after the other; nothing on one rank."""
     if ranks < 1 or size_bytes < 0 or links.ranks_per_node < 1:
         raise InvalidArgumentError(
             f"allreduce: {size_bytes} bytes on {ranks} ranks, {links.ranks_per_node} a node; "
             "expected at least 0, 1 and 1"
         )
-    if algorithm == BEST:
-        return min(allreduce_cost_s(name, size_bytes, ranks, links) for name in ALGORITHMS)
     if algorithm not in ALGORITHMS:
         known = ", ".join((*ALGORITHMS, BEST))
         raise InvalidArgumentError(
             f"allreduce: no cost formula for '{algorithm}', expected one of {known}"
         )
     if ranks == 1:
-        return 0.0
+        return []
     node = min(links.ranks_per_node, ranks)
-    return sum(_step_s(step, links) for step in ALGORITHMS[algorithm](size_bytes, ranks, node))
+    return list(ALGORITHMS[algorithm](size_bytes, ranks, node))
 
 
 def agreement_s(ranks: int, links: Links) -> float:
@@ -207,7 +230,7 @@ class MeasuredAllreduce:
             InvalidFileError: If the file is not there, a line is no such row, or there is none.
         """
         times: dict[str, dict[int, dict[int, float]]] = {}
-        lines = _reading.read_text(path, "rows of floodtide bench allreduce").splitlines()
+        lines = reading.read_text(path, "rows of floodtide bench allreduce").splitlines()
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 _add_row(times, line, f"{path}, line {number}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from floodtide.errors import InvalidArgumentError
-from floodtide.simulate.networks import Network
+from floodtide.simulate.networks import Interconnect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ def simulate_asynchronous(
     cycle_s: float,
     size_bytes: int,
     ranks: int,
-    network: Network,
+    network: Interconnect,
     *,
     update_s: float = 0.0,
     walkers_per_rank: int = 1,

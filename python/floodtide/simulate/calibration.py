@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from floodtide.errors import InvalidFileError
-from floodtide.report import records as checks
-from floodtide.report.run import Record, read_run
+from floodtide.train import record_checks as checks
+from floodtide.train.recorded_run import Record, read_run
 
 _LEAST_SAMPLES = 20
 

@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from floodtide._files import replace_bytes
-from floodtide._outputs import PICTURES, WAIT_S, reserved
+from floodtide.base import style
+from floodtide.base.files import replace_bytes
+from floodtide.base.outputs import PICTURES, WAIT_S, reserved
 from floodtide.errors import InvalidArgumentError
-from floodtide.report import style
-from floodtide.simulate import paper, scenarios
-from floodtide.simulate.scenarios import Row
+from floodtide.simulate import paper
+from floodtide.simulate.rows import (
+    ASYNCHRONOUS,
+    STALL,
+    STALL_PREFETCH,
+    STRAGGLER,
+    STRAGGLER_PARTIAL,
+    Row,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,10 +30,10 @@ FORMATS = tuple(PICTURES)
 
 # Colour and line of the paper's scenarios: an explanation and its remedy share the colour.
 _PAPER_LINES = {
-    scenarios.STALL: (style.SERIES[1], "-"),
-    scenarios.STALL_PREFETCH: (style.SERIES[1], "--"),
-    scenarios.STRAGGLER: (style.SERIES[3], "-"),
-    scenarios.STRAGGLER_PARTIAL: (style.SERIES[3], "--"),
+    STALL: (style.SERIES[1], "-"),
+    STALL_PREFETCH: (style.SERIES[1], "--"),
+    STRAGGLER: (style.SERIES[3], "-"),
+    STRAGGLER_PARTIAL: (style.SERIES[3], "--"),
 }
 # What smaller runs of the paper would show; its text has only the largest.
 _TOLD_APART = (
@@ -76,12 +83,12 @@ def _draw(left: Axes, right: Axes, rows: Sequence[Row]) -> None:
             colour, line = _PAPER_LINES[scenario]
         else:
             colour = _OWN_COLOURS[networks.index(network) % len(_OWN_COLOURS)]
-            line = ":" if scenario == scenarios.ASYNCHRONOUS else "-"
+            line = ":" if scenario == ASYNCHRONOUS else "-"
         _draw_series(left, right, points, color=colour, ls=line)
         name = scenario if is_paper or network == "-" else f"{scenario}, {network}"
         left.lines[-1].set_label(name)
     _finish(left, right)
-    if {scenarios.STALL, scenarios.STRAGGLER} <= present:
+    if {STALL, STRAGGLER} <= present:
         right.text(0.03, 0.04, _TOLD_APART, transform=right.transAxes, color="#374151", va="bottom")
 
 

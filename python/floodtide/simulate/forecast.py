@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from floodtide import _reading
+from floodtide.base import reading
 from floodtide.config import CommConfig
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.simulate import paper
@@ -20,13 +20,14 @@ from floodtide.simulate.allreduce import (
     MeasuredAllreduce,
     agreement_s,
     allreduce_cost_s,
+    allreduce_cpu_s,
 )
 from floodtide.simulate.asynchronous import simulate_asynchronous
 from floodtide.simulate.calibration import Calibration
 from floodtide.simulate.gradient import ffn_buckets
-from floodtide.simulate.model import Job, alone, at_once
-from floodtide.simulate.networks import NETWORKS, Network
-from floodtide.simulate.scenarios import ASYNCHRONOUS, FORECAST, MEASURED, Named, Row
+from floodtide.simulate.job import Job, alone, at_once, by_the_adapter
+from floodtide.simulate.networks import NETWORKS, Interconnect
+from floodtide.simulate.rows import ASYNCHRONOUS, FORECAST, MEASURED, Named, Row
 from floodtide.simulate.workload import Compute, Loading
 
 OWN_NETWORK = "own"
@@ -59,6 +60,7 @@ class Options:
         networks: Names of NETWORKS.
         alpha_us: Latency of a network of one's own, in microseconds.
         gb_per_s: Its bandwidth, in 1e9 bytes a second.
+        cpu_ns_per_byte: Processor time in which a rank sends a byte and receives one on it, in nanoseconds; 0.
         allreduce: File of measured allreduce times, used in place of networks and formulas.
     """
 
@@ -82,6 +84,7 @@ class Options:
     networks: tuple[str, ...] = ()
     alpha_us: float | None = None
     gb_per_s: float | None = None
+    cpu_ns_per_byte: float | None = None
     allreduce: Path | None = None
 
 
@@ -106,22 +109,23 @@ def forecast_jobs(options: Options, run: Calibration | None) -> list[Named]:
     return [
         Named(
             scenario=FORECAST,
-            network=network,
+            network=costs.network,
             algorithm=options.algorithm,
             job=Job(
                 compute=compute,
                 walkers_per_rank=walkers,
                 loading=loading,
                 buckets=buckets,
-                allreduce_s=cost_s,
-                agreement_s=agreeing_s,
+                allreduce_s=costs.allreduce_s,
+                agreement_s=costs.agreement_s,
+                cpu_s=costs.cpu_s,
                 update_s=update_s,
                 slowdown=slowdown,
                 backup=options.backup,
                 late=options.late,
             ),
         )
-        for network, cost_s, agreeing_s in _costs(options)
+        for costs in _costs(options)
     ]
 
 
@@ -244,8 +248,8 @@ def _compute(options: Options, run: Calibration | None) -> Compute:
 
 def _read_samples(path: Path) -> tuple[float, ...]:
     expected = "seconds, one a line"
-    words = _reading.read_text(path, expected).split()
-    with _reading.reading(path, expected):
+    words = reading.read_text(path, expected).split()
+    with reading.reading(path, expected):
         values = tuple(float(word) for word in words)
     if not values:
         raise InvalidFileError(f"{path}: expected seconds, one a line; it is empty")
@@ -269,10 +273,15 @@ def _loading(options: Options, run: Calibration | None) -> Loading | None:
     return None
 
 
-def _networks(options: Options) -> list[Network]:
+def _networks(options: Options) -> list[Interconnect]:
     own = [options.alpha_us, options.gb_per_s]
     if own.count(None) == 1:
         raise InvalidArgumentError("--alpha-us and --gb-per-s describe a network together")
+    cpu_ns = options.cpu_ns_per_byte
+    if cpu_ns is not None and options.gb_per_s is None:
+        raise InvalidArgumentError(
+            "--cpu-ns-per-byte belongs to a network of your own: expected --alpha-us and --gb-per-s too"
+        )
     for name in options.networks:
         if name not in NETWORKS:
             raise InvalidArgumentError(
@@ -287,23 +296,32 @@ def _networks(options: Options) -> list[Network]:
                 "expected at least 0 and more than 0"
             )
         found.append(
-            Network(
+            Interconnect(
                 name=OWN_NETWORK,
                 alpha_s=options.alpha_us * 1e-6,
                 beta_s_per_byte=1e-9 / options.gb_per_s,
-                source="--alpha-us, --gb-per-s",
+                cpu_s_per_byte=1e-9 * (cpu_ns or 0.0),
+                source="--alpha-us, --gb-per-s, --cpu-ns-per-byte",
             )
         )
     return found or list(NETWORKS.values())
 
 
-def _costs(
-    options: Options,
-) -> list[tuple[str, Callable[[int, int], float], Callable[[int], float]]]:
-    """Names of networks, what a sum of bytes over ranks costs there, and the agreement before it."""
+@dataclass(frozen=True, kw_only=True)
+class _Costs:
+    """What sums cost on a network, as in `Job`."""
+
+    network: str
+    allreduce_s: Callable[[int, int], float]
+    agreement_s: Callable[[int], float]
+    cpu_s: Callable[[int, int], float]
+
+
+def _costs(options: Options) -> list[_Costs]:
     algorithm = options.algorithm
     if options.allreduce:
-        if options.networks or options.alpha_us is not None or options.gb_per_s is not None:
+        own = (options.alpha_us, options.gb_per_s, options.cpu_ns_per_byte)
+        if options.networks or any(number is not None for number in own):
             raise InvalidArgumentError("--allreduce takes the place of a network: give one of them")
         measured = MeasuredAllreduce.read(options.allreduce)
         if algorithm == BEST:
@@ -311,10 +329,11 @@ def _costs(
                 f"--allreduce needs --algorithm: one of {', '.join(sorted(measured.times_s))}"
             )
         return [
-            (
-                options.allreduce.stem,
-                lambda size, ranks: measured.cost_s(algorithm, size, ranks),
-                at_once,  # measured together
+            _Costs(
+                network=options.allreduce.stem,
+                allreduce_s=lambda size, ranks: measured.cost_s(algorithm, size, ranks),
+                agreement_s=at_once,  # measured together
+                cpu_s=by_the_adapter,  # not measured
             )
         ]
     if algorithm not in (*ALGORITHMS, BEST):
@@ -323,14 +342,13 @@ def _costs(
             f"{', '.join((*ALGORITHMS, BEST))}; measured times of others come with --allreduce"
         )
 
-    def costs(
-        network: Network,
-    ) -> tuple[str, Callable[[int, int], float], Callable[[int], float]]:
+    def costs(network: Interconnect) -> _Costs:
         links = Links(network=network, ranks_per_node=options.ranks_per_node)
-        return (
-            network.name,
-            lambda size, ranks: allreduce_cost_s(algorithm, size, ranks, links),
-            lambda ranks: agreement_s(ranks, links),
+        return _Costs(
+            network=network.name,
+            allreduce_s=lambda size, ranks: allreduce_cost_s(algorithm, size, ranks, links),
+            agreement_s=lambda ranks: agreement_s(ranks, links),
+            cpu_s=lambda size, ranks: allreduce_cpu_s(algorithm, size, ranks, links),
         )
 
     return [costs(network) for network in _networks(options)]

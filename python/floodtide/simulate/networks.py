@@ -7,19 +7,22 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network:
+class Interconnect:
     """A message of n bytes takes alpha_s + n * beta_s_per_byte.
 
     Attributes:
         name: How rows and legends call it.
         alpha_s: Seconds until the first byte has arrived: software, adapters and switches.
         beta_s_per_byte: Seconds a byte, one direction of one node.
+        cpu_s_per_byte: Processor seconds in which a rank sends one byte and receives one: the overhead of LogGP
+            (Alexandrov et al., 1995). 0 if the adapter does that work (RDMA). TCP does it on the cores that compute.
         source: Where the two figures come from.
     """
 
     name: str
     alpha_s: float
     beta_s_per_byte: float
+    cpu_s_per_byte: float = 0.0
     source: str
 
 
@@ -28,30 +31,30 @@ class Network:
 NETWORKS = {
     network.name: network
     for network in (
-        Network(
+        Interconnect(
             name="10gbe",
             alpha_s=20e-6,
             beta_s_per_byte=1 / 1.25e9,
             source="10 Gbit/s (IEEE 802.3ae); 20 us assumed for MPI over TCP",
         ),
-        Network(
+        Interconnect(
             name="100gbe",
             alpha_s=10e-6,
             beta_s_per_byte=1 / 12.5e9,
             source="100 Gbit/s (IEEE 802.3ba); 10 us assumed for MPI over TCP, RDMA needs about 2",
         ),
-        Network(
+        Interconnect(
             name="dragonfly",
             alpha_s=2e-6,
             beta_s_per_byte=1 / 9e9,
             source="like Cray Aries: 14 Gbit/s lanes, an adapter of about 9 GB/s a node (Alverson "
-            "et al., Cray XC Series Network, 2012); 2 us assumed; not measured on the paper's machine",
+            "et al., Cray XC Series Interconnect, 2012); 2 us assumed; not measured on the paper's machine",
         ),
     )
 }
 
 # Between ranks of one node, in shared memory: of the size that `floodtide bench allreduce` shows.
-MEMORY = Network(
+MEMORY = Interconnect(
     name="memory",
     alpha_s=1e-6,
     beta_s_per_byte=1 / 4e9,

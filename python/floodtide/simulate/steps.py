@@ -8,17 +8,13 @@ once, in arrays (ranks, replicas).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.errors import InvalidArgumentError
 from floodtide.simulate.gradient import FORWARD_SHARE
+from floodtide.simulate.job import Job
 from floodtide.simulate.workload import Draws, Kept, Patches, Times
-
-if TYPE_CHECKING:
-    from floodtide.simulate.model import Job
 
 Mask = NDArray[np.bool_]
 
@@ -50,11 +46,15 @@ class Steps:
         self._shape = (self.paid, REPLICAS)
         self._slowdown = job.slowdown(self.paid)
         self.update_s = job.update_s * self._slowdown
-        if self.paid == ranks:
-            self._costs = [job.allreduce_s(bucket.bytes, self.paid) for bucket in job.buckets]
-        else:  # who counts is known only when their gradients are there: nothing is sent before
-            size = sum(bucket.bytes for bucket in job.buckets)
-            self._costs = [job.allreduce_s(size, self.paid)]
+        sizes = [bucket.bytes for bucket in job.buckets]
+        if self.paid > ranks:  # who counts is known only when their gradients are there
+            sizes = [sum(sizes)]
+        self._cpu_s = [job.cpu_s(size, self.paid) for size in sizes]
+        # The processor's share of a sum and the network's go on at the same time: the longer one counts.
+        self._costs = [
+            max(job.allreduce_s(size, self.paid), cpu_s)
+            for size, cpu_s in zip(sizes, self._cpu_s, strict=True)
+        ]
         self._agreement_s = job.agreement_s(self.paid)
         self._patches = (
             Patches(job.loading, self._shape, job.walkers_per_rank, draws) if job.loading else None
@@ -129,16 +129,18 @@ class Steps:
         """When the last bucket is summed.
 
         A bucket starts when all ranks have it, in the backward pass of their last walker, and agree that they have, and
-        the one before has ended.
+        the one before has ended. What the processor does for earlier buckets delays the backward pass.
         """
         if self.paid > self._ranks:
             return ended + self._agreement_s + self._costs[0]
         summed = np.zeros(REPLICAS)
         walkers = self._job.walkers_per_rank
-        for bucket, cost in zip(self._job.buckets, self._costs, strict=True):
+        delay_s = 0.0
+        for bucket, cost, cpu_s in zip(self._job.buckets, self._costs, self._cpu_s, strict=True):
             share = FORWARD_SHARE + (1 - FORWARD_SHARE) * bucket.ready
-            ready = (start + (walkers - 1 + share) / walkers * compute).max(axis=0)
+            ready = (start + (walkers - 1 + share) / walkers * compute).max(axis=0) + delay_s
             summed = np.maximum(summed, ready + self._agreement_s) + cost
+            delay_s += cpu_s
         return summed
 
     def _leave(self, start: Times, compute: Times, counts: Mask, kept: Kept | None) -> None:

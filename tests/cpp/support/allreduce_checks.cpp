@@ -77,7 +77,7 @@ void check_narrow_wire_of(Communicator& comm, const comm::AllreduceRow& row, std
 }
 
 comm::ReduceBuffer half_buffer(std::vector<std::uint16_t>& halves) {
-  return {std::as_writable_bytes(std::span(halves)).data(), std::ssize(halves), comm::ElementType::float16};
+  return {std::as_writable_bytes(std::span(halves)).data(), std::ssize(halves), comm::ReduceType::float16};
 }
 
 void check_half_allreduce_of(Communicator& comm, std::string_view algorithm, std::int64_t length, ReduceOp op) {
@@ -182,14 +182,14 @@ void check_narrow_wire(Communicator& comm) {
     EXPECT_EQ(bytes[0] > 0, comm.size() > 1) << row.name;
   }
   std::vector<double> values(3);
-  const comm::ReduceBuffer doubles{std::as_writable_bytes(std::span(values)).data(), 3, comm::ElementType::float64};
+  const comm::ReduceBuffer doubles{std::as_writable_bytes(std::span(values)).data(), 3, comm::ReduceType::float64};
   EXPECT_THROW(comm::allreduce(comm, doubles, ReduceOp::sum, {.wire = comm::Wire::bf16}), Error);
   std::vector<float> floats(3);
   EXPECT_THROW(comm::allreduce(comm, buffer_of(floats), ReduceOp::sum, {.algorithm = "mpi", .wire = comm::Wire::bf16}), Error);
 }
 
 void check_traffic(Communicator& comm) {
-  const comm::Place place{comm.rank(), comm.size(), comm.nodes()};
+  const comm::RankPlace place{comm.rank(), comm.size(), comm.nodes()};
   for (const comm::AllreduceRow& row : comm::allreduce_rows()) {
     if (row.schedule == nullptr) continue;
     for (const std::int64_t length : {0, 1, 5, 1009}) {

@@ -47,6 +47,8 @@ void check_messages(comm::Communicator& comm);
 void check_broadcast(comm::Communicator& comm);
 /// Lengths that differ by rank, and some that are zero.
 void check_allgather(comm::Communicator& comm);
+/// To every root: lengths that differ by rank, some of them zero; bytes in several pieces; no byte travels twice.
+void check_gather(comm::Communicator& comm);
 /// Allgather and alltoall of items that only their senders know: uneven, empty, without bytes; many in flight.
 void check_exchanges(comm::Communicator& comm);
 /// Wrong splits, problems and kinds that differ are one error on all ranks, after which the communicator works.

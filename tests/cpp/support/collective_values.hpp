@@ -98,13 +98,13 @@ std::vector<T> values_of(int rank, std::int64_t length) {
 }
 
 template <class T>
-constexpr comm::ElementType element_type() {
-  if (std::is_same_v<T, float>) return comm::ElementType::float32;
-  if (std::is_same_v<T, double>) return comm::ElementType::float64;
-  if (std::is_same_v<T, std::int64_t>) return comm::ElementType::int64;
-  if (std::is_same_v<T, std::int32_t>) return comm::ElementType::int32;
-  if (std::is_same_v<T, std::uint8_t>) return comm::ElementType::uint8;
-  return comm::ElementType::int8;
+constexpr comm::ReduceType element_type() {
+  if (std::is_same_v<T, float>) return comm::ReduceType::float32;
+  if (std::is_same_v<T, double>) return comm::ReduceType::float64;
+  if (std::is_same_v<T, std::int64_t>) return comm::ReduceType::int64;
+  if (std::is_same_v<T, std::int32_t>) return comm::ReduceType::int32;
+  if (std::is_same_v<T, std::uint8_t>) return comm::ReduceType::uint8;
+  return comm::ReduceType::int8;
 }
 
 template <class T>

@@ -13,9 +13,9 @@ namespace floodtide::test {
 namespace {
 
 using comm::Communicator;
-using comm::ElementType;
 using comm::Operation;
 using comm::ReduceOp;
+using comm::ReduceType;
 
 constexpr std::int64_t kLength = 10;
 
@@ -31,9 +31,9 @@ struct Arrays {
         integers(values_of<std::int64_t>(rank, kLength)) {}
   bool operator==(const Arrays&) const = default;
 
-  [[nodiscard]] comm::ReduceBuffer of(ElementType type, std::int64_t count = kLength) {
-    if (type == ElementType::float64) return {std::as_writable_bytes(std::span(doubles)).data(), count, type};
-    if (type == ElementType::int64) return {std::as_writable_bytes(std::span(integers)).data(), count, type};
+  [[nodiscard]] comm::ReduceBuffer of(ReduceType type, std::int64_t count = kLength) {
+    if (type == ReduceType::float64) return {std::as_writable_bytes(std::span(doubles)).data(), count, type};
+    if (type == ReduceType::int64) return {std::as_writable_bytes(std::span(integers)).data(), count, type};
     return {std::as_writable_bytes(std::span(floats)).data(), count, type};
   }
   [[nodiscard]] std::span<std::byte> bytes() {
@@ -49,7 +49,7 @@ struct Case {
   std::string usual_text, odd_text;
 };
 
-Start reducing(const comm::AllreduceOptions& options, ElementType type = ElementType::float32, ReduceOp op = ReduceOp::sum,
+Start reducing(const comm::AllreduceOptions& options, ReduceType type = ReduceType::float32, ReduceOp op = ReduceOp::sum,
                std::int64_t count = kLength) {
   return [=](Communicator& comm, Arrays& arrays) { return comm::start_allreduce(comm, arrays.of(type, count), op, options); };
 }
@@ -59,7 +59,7 @@ Start broadcasting(int root, std::string_view words = {}) {
 }
 
 Operation start_reduce_scatter(Communicator& comm, Arrays& arrays) {
-  return comm::start_reduce_scatter(comm, arrays.of(ElementType::float32), ReduceOp::sum,
+  return comm::start_reduce_scatter(comm, arrays.of(ReduceType::float32), ReduceOp::sum,
                                     comm::even_blocks(kLength, comm.size()));
 }
 
@@ -72,8 +72,16 @@ Operation start_lengths(Communicator& comm, Arrays& arrays) {  // of bytes, whos
   return {};
 }
 
+Start gathering(int root) {
+  return [root](Communicator& comm, Arrays& arrays) {
+    const std::span<const std::byte> bytes = arrays.bytes();
+    static_cast<void>(comm::gather(comm, std::span(&bytes, 1), root));
+    return Operation{};
+  };
+}
+
 Operation start_sum_like_lengths(Communicator& comm, Arrays& arrays) {
-  return comm::start_allreduce(comm, arrays.of(ElementType::int64, std::min<std::int64_t>(kLength, comm.size() + 1)),
+  return comm::start_allreduce(comm, arrays.of(ReduceType::int64, std::min<std::int64_t>(kLength, comm.size() + 1)),
                                ReduceOp::sum, {.algorithm = "recursive_doubling"});
 }
 
@@ -83,11 +91,11 @@ std::vector<Case> cases(bool has_library_allreduce, int ranks) {
   const std::string sum = "allreduce (sum of 10 float32)";
   std::vector<Case> all = {
       // type, also with as many bytes; operation; length
-      {reducing(ring), reducing(ring, ElementType::int64), sum, "allreduce (sum of 10 int64)"},
-      {reducing(ring, ElementType::float64), reducing(ring, ElementType::int64), "allreduce (sum of 10 float64)",
+      {reducing(ring), reducing(ring, ReduceType::int64), sum, "allreduce (sum of 10 int64)"},
+      {reducing(ring, ReduceType::float64), reducing(ring, ReduceType::int64), "allreduce (sum of 10 float64)",
        "allreduce (sum of 10 int64)"},
-      {reducing(ring), reducing(ring, ElementType::float32, ReduceOp::min), sum, "allreduce (min of 10 float32)"},
-      {reducing(ring), reducing(ring, ElementType::float32, ReduceOp::sum, kLength + 1), sum, "allreduce (sum of 11 float32)"},
+      {reducing(ring), reducing(ring, ReduceType::float32, ReduceOp::min), sum, "allreduce (min of 10 float32)"},
+      {reducing(ring), reducing(ring, ReduceType::float32, ReduceOp::sum, kLength + 1), sum, "allreduce (sum of 11 float32)"},
       // shape, sum against average, type: as the caller named them
       {with_words("sum of float32 (2, 5)"), with_words("sum of float32 (5, 2)"), "allreduce (sum of float32 (2, 5))",
        "allreduce (sum of float32 (5, 2))"},
@@ -108,6 +116,7 @@ std::vector<Case> cases(bool has_library_allreduce, int ranks) {
       {reducing(ring), broadcasting(0), sum, "broadcast (40 bytes from rank 0)"},
       {[](Communicator& comm, Arrays&) { return comm::start_barrier(comm); }, start_allgather, "barrier",
        "allgather (40 bytes)"},
+      {gathering(0), start_lengths, "gather (of any lengths, to rank 0)", "allgather (of any lengths)"},
       {start_reduce_scatter, reducing(ring), "reduce_scatter (sum of 10 float32)", sum},
       {start_sum_like_lengths, start_lengths,
        str_cat("allreduce (sum of ", std::min<std::int64_t>(kLength, ranks + 1), " int64)"), "allgather (of any lengths)"},
@@ -204,7 +213,7 @@ void check_disagreements_in_flight(Communicator& comm) {
     const std::int64_t first = round * (kOperations + 1);
     std::vector<Arrays> arrays(kOperations, Arrays(comm.rank()));
     const auto sum = reducing({.algorithm = "rabenseifner", .segment_bytes = 64});
-    const auto least = reducing({.algorithm = "ring"}, ElementType::float64, ReduceOp::min);
+    const auto least = reducing({.algorithm = "ring"}, ReduceType::float64, ReduceOp::min);
     const std::vector<Start> starts = {sum, odd ? least : sum, odd ? sum : least, least, broadcasting(odd ? 1 : 0), sum};
     std::vector<Operation> operations;
     for (std::size_t i = 0; i < kOperations; ++i) operations.push_back(starts[i](*group, arrays[i]));
@@ -245,7 +254,7 @@ void check_groups(Communicator& comm) {
   const int size = comm.size();
   const auto group = comm.split(0, comm.rank());
   const Start sum = reducing({.algorithm = "rabenseifner", .segment_bytes = 16});
-  const Start least = reducing({.algorithm = "ring"}, ElementType::float64, ReduceOp::min);
+  const Start least = reducing({.algorithm = "ring"}, ReduceType::float64, ReduceOp::min);
   const auto start_all = [&](const std::vector<Start>& starts, Arrays& arrays, std::string_view words) {
     comm::OperationGroup together(*group);
     std::vector<Operation> operations;
@@ -318,6 +327,7 @@ void check_disagreements_with_joined(Communicator& comm, bool has_library_allred
     const std::vector<std::pair<Start, std::string>> calls = {
         {start_allgather, "allgather (40 bytes)"},
         {start_lengths, "allgather (of any lengths)"},
+        {gathering(0), "gather (of any lengths, to rank 0)"},
         {start_reduce_scatter, "reduce_scatter (sum of 10 float32 in segments of 262144 bytes)"},
         {broadcasting(joined), str_cat("broadcast (40 bytes from rank ", joined, ")")}};
     for (const auto& [start, text] : calls) {
@@ -334,7 +344,7 @@ void check_disagreements_with_joined(Communicator& comm, bool has_library_allred
   }
   // Several allreduces at once go on; a group with anything else does not.
   const std::vector<Start> sums = {reducing({.algorithm = "ring"}),
-                                   reducing({.algorithm = "rabenseifner"}, ElementType::float64, ReduceOp::min)};
+                                   reducing({.algorithm = "rabenseifner"}, ReduceType::float64, ReduceOp::min)};
   const auto group_of = [&](const std::vector<Start>& starts, Arrays& arrays) {
     comm::OperationGroup together(*group);
     std::vector<Operation> operations;

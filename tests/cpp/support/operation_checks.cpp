@@ -60,7 +60,7 @@ void check_reduce_scatter(Communicator& comm) {
     cuts.back()[0] = 0;
     for (const auto& blocks : cuts) {
       std::vector<double> values = values_of<double>(comm.rank(), length);
-      const comm::ReduceBuffer buffer{std::as_writable_bytes(std::span(values)).data(), length, comm::ElementType::float64};
+      const comm::ReduceBuffer buffer{std::as_writable_bytes(std::span(values)).data(), length, comm::ReduceType::float64};
       comm::reduce_scatter(comm, buffer, ReduceOp::sum, blocks);
       const auto rank = static_cast<std::size_t>(comm.rank());
       for (std::int64_t i = blocks[rank]; i < blocks[rank + 1]; ++i) {
@@ -85,7 +85,7 @@ void check_join(Communicator& comm) {
       std::vector<double> sum = values_of<double>(comm.rank(), 97 + call);
       std::vector<std::int64_t> least = {comm.rank()};
       auto in_flight =
-          comm::start_allreduce(comm, {std::as_writable_bytes(std::span(sum)).data(), 97 + call, comm::ElementType::float64},
+          comm::start_allreduce(comm, {std::as_writable_bytes(std::span(sum)).data(), 97 + call, comm::ReduceType::float64},
                                 ReduceOp::sum, {.algorithm = call % 2 == 0 ? "ring" : "rabenseifner"});
       comm::allreduce(comm, std::span(least), ReduceOp::min);
       in_flight.wait();

@@ -26,7 +26,7 @@ from random_kills import STEPS, Job  # noqa: E402
 from storage_faults import checkpoints  # noqa: E402
 from training_volume import write_volume  # noqa: E402
 
-from floodtide.rundir import read_log  # noqa: E402
+from floodtide.train.run_directory import read_log  # noqa: E402
 
 RANKS = 3
 END_S = 180

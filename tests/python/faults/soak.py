@@ -32,7 +32,7 @@ from launch import ENVIRONMENT, MPIEXEC  # noqa: E402
 from training_volume import document, write_volume  # noqa: E402
 
 from floodtide import report  # noqa: E402
-from floodtide.rundir import read_log  # noqa: E402
+from floodtide.train.run_directory import read_log  # noqa: E402
 
 START_S = 120.0
 END_S = 120.0

@@ -24,7 +24,7 @@ from storage_faults import checkpoints
 from training_volume import document, write_volume
 
 from floodtide import cli
-from floodtide.rundir import read_log
+from floodtide.train import read_log
 
 pytestmark = pytest.mark.mpi
 
@@ -176,9 +176,10 @@ def test_throughput_is_timed_beside_its_forecast() -> None:
 
     assert done.returncode in (0, 1), done.stderr
     rows = [line.split() for line in done.stdout.splitlines()]
-    rate, latency, timed, forecast, ratio = map(float, rows[2])
+    rate, latency, cpu_ns, timed, forecast, ratio = map(float, rows[2])
     assert rate == 100
     assert min(latency, timed, forecast) > 0
+    assert cpu_ns >= 0
     assert ratio == pytest.approx(forecast / timed, rel=0.01)
     assert len(rows) == 4
 

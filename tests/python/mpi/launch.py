@@ -15,7 +15,7 @@ import pytest
 from processes import kill_job
 
 import floodtide
-from floodtide import _launch
+from floodtide.comm.launching import libraries
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
@@ -45,7 +45,7 @@ def skip_without_mpi() -> None:
     """Skip the calling test where no ranks can be started."""
     if not MPIEXEC.exists():
         pytest.skip(f"no mpiexec beside {sys.executable} (pip install 'floodtide[mpi]')")
-    if not any(_launch.plugin(family).exists() for family in _launch.FAMILIES):
+    if not any(libraries.plugin(family).exists() for family in libraries.FAMILIES):
         pytest.skip("this build has no MPI plug-in")
 
 

@@ -62,12 +62,12 @@ def test_narrow_wire_halves_the_bytes_within_its_bound() -> None:
         """
         import numpy as np
         import floodtide as ft
-        from floodtide import _comm
+        from floodtide.comm import world
         ft.init()
         def sent(*arguments):
-            before = _comm.current().traffic["bytes"]
+            before = world.current().traffic["bytes"]
             total = ft.allreduce(*arguments)
-            return total, _comm.current().traffic["bytes"] - before
+            return total, world.current().traffic["bytes"] - before
         values = [np.random.default_rng(r).normal(size=1009).astype(np.float32) for r in range(3)]
         exact = np.sum(np.float64(values), axis=0)
         magnitude = np.abs(values).sum(axis=0, dtype=np.float64)

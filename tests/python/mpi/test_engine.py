@@ -212,7 +212,7 @@ assert [last for _, _, last in seen].count(True) == 5
 def test_ranks_that_do_not_wait_meet_to_validate_and_to_end(
     folder: Path, comm: dict[str, Any]
 ) -> None:
-    from floodtide.rundir import read_log
+    from floodtide.train import read_log
 
     name = "-".join(str(value) for value in comm.values())
     train(

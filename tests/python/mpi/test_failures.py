@@ -57,16 +57,16 @@ def test_agreed_failure_is_raised_on_all_ranks_and_leaves_mpi_in_order() -> None
         """
         import sys
         import floodtide as ft
-        from floodtide import _comm
+        from floodtide.comm import world
         ft.init()
         try:
-            with _comm.agreed():
+            with world.agreed():
                 if ft.rank() > 0:
                     raise ft.errors.InvalidFileError(f"file of rank {ft.rank()}")
         except ft.errors.InvalidFileError as error:
             assert error.agreed
             print(error)
-            _comm.fail(error)  # returns: nobody waits
+            world.fail(error)  # returns: nobody waits
             sys.exit(error.exit_status)
         """,
         timeout_s=END_S,
@@ -81,14 +81,14 @@ def test_agreed_failure_of_a_foreign_class_names_rank_and_class() -> None:
         2,
         """
         import floodtide as ft
-        from floodtide import _comm
+        from floodtide.comm import world
         ft.init()
         try:
-            with _comm.agreed():
+            with world.agreed():
                 if ft.rank() == 1:
                     raise KeyError("lr")
         except (KeyError, ft.errors.CommunicationError) as error:
-            said = _comm.allgather_bytes(f"{type(error).__name__} {error}".encode())
+            said = world.allgather_bytes(f"{type(error).__name__} {error}".encode())
             if ft.rank() == 0:
                 print(*said, sep="\\n")
         """,

@@ -22,7 +22,7 @@ from training_volume import document, write_volume
 
 import floodtide as ft
 from floodtide import data
-from floodtide.rundir import RunDirectory, read_log
+from floodtide.train.run_directory import RunDirectory, read_log
 
 pytestmark = pytest.mark.mpi
 
@@ -144,7 +144,8 @@ def test_interrupt_of_any_rank_stops_all_with_130(folder: Path, rank: int) -> No
     skip_without_mpi()
     name = f"rank{rank}"
     program = (
-        "import os, sys, floodtide; from floodtide.cli import main; from floodtide import _comm; _comm.ensure_init();"
+        "import os, sys, floodtide; from floodtide.cli import main;"
+        "from floodtide.comm import world; world.ensure_init();"
         "open(f'{sys.argv[2]}.{floodtide.rank()}', 'w').write(str(os.getpid())); main(['train', sys.argv[1]])"
     )
     path = configuration(folder, name)
@@ -207,7 +208,7 @@ def test_other_commands_end_with_one_line_and_leave_nothing(
 ) -> None:
     skip_without_mpi()
     program = (
-        "import os, sys; from floodtide.cli import main; from floodtide import _comm; _comm.ensure_init();"
+        "import os, sys; from floodtide.cli import main; from floodtide.comm import world; world.ensure_init();"
         "open(f'{sys.argv[1]}/pid-{os.getpid()}', 'w').close(); main(sys.argv[2:])"
     )
     out = tmp_path / "out"

@@ -19,7 +19,7 @@ from processes import kill_job
 from training_volume import document, write_volume
 
 from floodtide import cli
-from floodtide.rundir import RunDirectory, read_log
+from floodtide.train.run_directory import RunDirectory, read_log
 
 pytestmark = pytest.mark.mpi
 

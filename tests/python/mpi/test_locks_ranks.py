@@ -19,7 +19,7 @@ from launch import ENVIRONMENT, MPIEXEC, Result, mpiexec, skip_without_mpi
 from processes import kill_job
 from training_volume import document, write_volume
 
-from floodtide.rundir import LOCK, read_log
+from floodtide.train.run_directory import LOCK, read_log
 
 pytestmark = pytest.mark.mpi
 
@@ -154,8 +154,8 @@ def test_the_owner_on_another_host_is_replaced_where_kernel_locks_count(folder: 
 
 HELD = """
 import sys
-from floodtide import _comm
-from floodtide._outputs import reserved, unchecked
+from floodtide.comm import world
+from floodtide.base.outputs import reserved, unchecked
 from floodtide.cli import run
 with reserved("test", sys.argv[1], unchecked):
     import subprocess

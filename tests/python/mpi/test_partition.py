@@ -54,3 +54,41 @@ def test_bad_input_ends_all_ranks_with_one_line(labels: str, tmp_path: Path) -> 
     assert result.status == 2
     assert result.stderr.count("has no dataset 'stacks'") == 1, result.stderr
     assert not list(tmp_path.glob("p.h5*"))
+
+
+INTERRUPTED = """
+import os, signal
+import floodtide as ft
+from floodtide import _core, data
+ft.init(timeout_s=20)
+compute = _core.data.PartitionJob.compute
+
+def compute_with_trouble(job, first, last):
+    if ft.rank() == 1:
+        {trouble}
+    return compute(job, first, last)
+
+_core.data.PartitionJob.compute = compute_with_trouble
+data.partition({labels!r}, {out!r}, lom_radius=(3, 4, 5), min_size=2)
+"""
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "raise ft.errors.InvalidFileError('the labels are damaged')",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    ],
+)
+def test_trouble_of_one_rank_ends_all_and_leaves_no_result(
+    trouble: str, labels: str, tmp_path: Path
+) -> None:
+    text = INTERRUPTED.format(trouble=trouble, labels=labels, out=f"{tmp_path}/p.h5:af")
+
+    result = mpiexec(3, ["-c", text], timeout_s=60)
+
+    assert result.status != 0
+    assert not (tmp_path / "p.h5").exists()
+    if trouble.startswith("raise"):
+        assert result.stderr.count("InvalidFileError: the labels are damaged") == 1, result.stderr
+        assert not list(tmp_path.glob("p.h5*"))

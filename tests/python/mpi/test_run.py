@@ -18,7 +18,7 @@ import pytest
 from launch import ENVIRONMENT, MPIEXEC, check, skip_without_mpi
 
 import floodtide as ft
-from floodtide import _run
+from floodtide.comm import notebook
 
 pytestmark = pytest.mark.mpi
 
@@ -157,7 +157,7 @@ def test_environment_of_a_launcher_is_not_handed_on(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("MPI_LOCALRANKID", "1")
     monkeypatch.setenv("FLOODTIDE_ISA", "avx2")
 
-    kept = _run.environment(2)
+    kept = notebook.environment(2)
 
     assert not [name for name in kept if name.startswith(("PMI", "HYDI_", "OMPI_COMM", "MPI_"))]
     assert kept["OMPI_ALLOW_RUN_AS_ROOT"] == "1"

@@ -100,8 +100,8 @@ def test_other_data_under_the_same_name_are_found(folder: Path) -> None:
 
 
 OTHER_BUILD = """
-import floodtide._agreement, sys
-floodtide._agreement.version = lambda: "floodtide 0.1.0 (build b)"
+import floodtide.train.same_on_ranks, sys
+floodtide.train.same_on_ranks.version = lambda: "floodtide 0.1.0 (build b)"
 from floodtide.cli import main
 main(sys.argv[1:])
 """
@@ -128,7 +128,7 @@ def test_arguments_of_commands_are_compared(folder: Path) -> None:
 
 
 DAMAGED = """
-from floodtide import _comm
+from floodtide.comm import world
 from floodtide.cli import main
 from floodtide.train import Trainer
 
@@ -136,7 +136,7 @@ step = Trainer.step
 
 def damaging(trainer):
     done = step(trainer)
-    if done.number == 1 and _comm.rank() == {rank}:
+    if done.number == 1 and world.rank() == {rank}:
         trainer.model.parameters()["seed_update/conv_lom/biases"][0] += 1e-6
     return done
 

@@ -9,8 +9,9 @@ import sys
 import pytest
 from launch import check, run, skip_without_mpi
 
-from floodtide import bench_forecast, simulate
+from floodtide import simulate
 from floodtide.errors import InvalidArgumentError
+from floodtide.simulate import against_trainings
 
 pytestmark = pytest.mark.mpi
 
@@ -69,12 +70,12 @@ def test_bench_forecast_trains_what_it_predicts() -> None:
     result = run(command, timeout_s=240)
     assert result.status == 0, result.stderr
     rows = {row["name"]: row for row in map(json.loads, result.stdout.splitlines())}
-    assert list(rows) == [f"forecast {name}" for name in ("training", *bench_forecast.MODES)]
+    assert list(rows) == [f"forecast {name}" for name in ("training", *against_trainings.MODES)]
     for row in rows.values():
         assert (row["ranks"], row["samples"], row["threads"]) == (2, 1, 1)
         assert row["ratio"] == pytest.approx(row["predicted_s"] / row["median_s"])
     # The model's own arithmetic: two sleepers wait for the slower, or follow the faster, or add up.
-    waiting, dropping, carrying = (rows[f"forecast {mode}"] for mode in bench_forecast.MODES)
+    waiting, dropping, carrying = (rows[f"forecast {mode}"] for mode in against_trainings.MODES)
     assert carrying["predicted_s"] < dropping["predicted_s"] < waiting["predicted_s"]
     assert all(row["median_s"] > 0.25 * 0.02 for row in (waiting, dropping, carrying))
 
@@ -82,4 +83,4 @@ def test_bench_forecast_trains_what_it_predicts() -> None:
 @pytest.mark.parametrize("changes", [{"ranks": (1, 2)}, {"steps": 9}, {"rounds": 0}])
 def test_bench_forecast_refuses_what_cannot_be_timed(changes: dict[str, object]) -> None:
     with pytest.raises(InvalidArgumentError, match=r"bench forecast: .* expected at least 2, 10"):
-        bench_forecast.Setting(**changes)  # type: ignore[arg-type]
+        against_trainings.Setting(**changes)  # type: ignore[arg-type]

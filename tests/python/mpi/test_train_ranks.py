@@ -109,7 +109,7 @@ def test_checkpoint_of_two_ranks_resumes_on_one(folder: Path) -> None:
 
 
 def test_validation_does_not_depend_on_the_number_of_ranks(folder: Path) -> None:
-    from floodtide.rundir import read_log
+    from floodtide.train import read_log
 
     records = []
     for ranks in (1, 2):

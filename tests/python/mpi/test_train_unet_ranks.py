@@ -14,7 +14,7 @@ from launch import mpiexec
 from training_slices import document, write_slices
 
 from floodtide import nn
-from floodtide.rundir import read_log
+from floodtide.train import read_log
 
 
 def trained(folder: Path, ranks: int, **sections: dict[str, Any]) -> dict[str, np.ndarray]:

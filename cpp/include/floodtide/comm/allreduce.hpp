@@ -29,7 +29,7 @@ struct AllreduceRow {
   std::string_view name;
   std::string_view help;
   /// Null where the library has its own way. Without steps for one rank or no elements.
-  Schedule (*schedule)(const Place& place, std::int64_t count);
+  MessageSchedule (*schedule)(const RankPlace& place, std::int64_t count);
 };
 
 /// The registry: all algorithms, in the order in which help texts show them.

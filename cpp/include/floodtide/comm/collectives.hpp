@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/memory.hpp"
 #include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/comm/operation.hpp"
@@ -49,12 +50,17 @@ void allgather(Communicator& comm, std::span<std::byte> data, std::span<const st
 [[nodiscard]] std::vector<std::vector<std::byte>> allgather(Communicator& comm, std::span<const std::byte> own,
                                                             std::string_view words = {});
 
+/// Collective: return the bytes of all ranks, in rank order, on `root`; the other ranks get none. A rank's bytes are its pieces
+/// one after another, and they travel to the root only. Lengths may differ. Same root on all ranks.
+[[nodiscard]] AlignedBuffer<std::byte> gather(Communicator& comm, std::span<const std::span<const std::byte>> pieces, int root,
+                                              std::string_view words = {});
+
 /// Collective with whatever the other ranks do: this rank has no more work of its own and takes part in their allreduces with
 /// values that change nothing (zeros in sums), and in their barriers and broadcasts, until all ranks have joined. Returns the
 /// last rank to join (of several at once the highest). Needs no thread: what to take part in is learned from the comparison
-/// that every collective begins with. A collective that needs values of a rank that has joined (allgather, reduce_scatter,
-/// broadcast from there) is an AgreedError(unsupported) on every rank, here too; then no rank is joined any more. Throws what
-/// start_allreduce throws.
+/// that every collective begins with. A collective that needs values of a rank that has joined (allgather, gather,
+/// reduce_scatter, broadcast from there) is an AgreedError(unsupported) on every rank, here too; then no rank is joined any
+/// more. Throws what start_allreduce throws.
 [[nodiscard]] int join(Communicator& comm);
 
 /// Collective: true if `ok` is true on all ranks.

@@ -39,31 +39,31 @@ class Request {
 
 enum class ReduceOp { sum, min, max, product };
 /// What reductions know. float16 is IEEE binary16; a reduction of it computes in float32 and rounds each result.
-enum class ElementType { float32, float64, int64, int32, uint8, int8, float16 };
+enum class ReduceType { float32, float64, int64, int32, uint8, int8, float16 };
 inline constexpr int kReduceOps = 4;
-inline constexpr int kElementTypes = 7;
+inline constexpr int kReduceTypes = 7;
 
 constexpr Names<ReduceOp, 4> names_of(ReduceOp) {
   return {"operation",
           {{{"sum", ReduceOp::sum}, {"min", ReduceOp::min}, {"max", ReduceOp::max}, {"product", ReduceOp::product}}}};
 }
-constexpr Names<ElementType, 7> names_of(ElementType) {
+constexpr Names<ReduceType, 7> names_of(ReduceType) {
   return {"element type",
-          {{{"float32", ElementType::float32},
-            {"float64", ElementType::float64},
-            {"int64", ElementType::int64},
-            {"int32", ElementType::int32},
-            {"uint8", ElementType::uint8},
-            {"int8", ElementType::int8},
-            {"float16", ElementType::float16}}}};
+          {{{"float32", ReduceType::float32},
+            {"float64", ReduceType::float64},
+            {"int64", ReduceType::int64},
+            {"int32", ReduceType::int32},
+            {"uint8", ReduceType::uint8},
+            {"int8", ReduceType::int8},
+            {"float16", ReduceType::float16}}}};
 }
-[[nodiscard]] std::size_t element_bytes(ElementType type) noexcept;
+[[nodiscard]] std::size_t element_bytes(ReduceType type) noexcept;
 
 /// An array whose element type is known only at run time.
 struct ReduceBuffer {
   std::byte* data;
   std::int64_t count;
-  ElementType type;
+  ReduceType type;
 
   [[nodiscard]] ReduceBuffer part(std::int64_t first, std::int64_t length) const noexcept {
     return {data + static_cast<std::size_t>(first) * element_bytes(type), length, type};
@@ -113,7 +113,7 @@ class Communicator {
   /// Collective: a communicator of the ranks that give the same color (>= 0), ordered by key, then by rank here.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
   /// Throws Error(unsupported) unless the transport has its own allreduce for this type. Only `mpi` has one.
-  virtual void require_library_allreduce(ElementType type) const;
+  virtual void require_library_allreduce(ReduceType type) const;
   /// Collective: starts the transport's own allreduce. Throws Error(unsupported) where it has none.
   [[nodiscard]] virtual std::unique_ptr<Request> start_library_allreduce(const ReduceBuffer& buffer, ReduceOp op);
   /// Collective: the same, blocking. A waiting rank keeps its core busy, cannot be interrupted and holds up every other call of

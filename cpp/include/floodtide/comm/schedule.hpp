@@ -17,7 +17,7 @@ namespace floodtide::comm {
 inline constexpr int kNobody = -1;
 
 /// One exchange with at most two peers. Steps take effect in order: a step sees the array as the steps before it left it.
-struct Step {
+struct MessageStep {
   int send_to = kNobody;       ///< rank, or kNobody
   Range sent{0, 0};            ///< elements; an empty range is an empty message
   int receive_from = kNobody;  ///< rank, or kNobody
@@ -27,12 +27,12 @@ struct Step {
   bool keep = false;  ///< `sent` stays part of this rank's result, so that it must be what the receiver reads: rounded like it
 };
 
-struct Schedule {
-  std::vector<Step> steps;
+struct MessageSchedule {
+  std::vector<MessageStep> steps;
 };
 
 /// Where a rank stands.
-struct Place {
+struct RankPlace {
   int rank = 0;
   int size = 1;
   std::span<const int> nodes{};  ///< number of the node of each rank, from 0 without gaps; empty: all on one node
@@ -47,10 +47,10 @@ struct ScheduleCost {
 };
 
 /// wire_bytes of an element as it travels (2 for bf16); messages of at most segment elements (at least one).
-[[nodiscard]] ScheduleCost cost(const Schedule& schedule, std::size_t wire_bytes, std::int64_t segment);
+[[nodiscard]] ScheduleCost cost(const MessageSchedule& schedule, std::size_t wire_bytes, std::int64_t segment);
 
 /// The schedule of a rank for an allreduce of `count` elements. Throws Error(invalid_argument) for an unknown algorithm and
 /// Error(unsupported) for `mpi`, whose steps are the library's.
-[[nodiscard]] Schedule allreduce_schedule(std::string_view algorithm, const Place& place, std::int64_t count);
+[[nodiscard]] MessageSchedule allreduce_schedule(std::string_view algorithm, const RankPlace& place, std::int64_t count);
 
 }  // namespace floodtide::comm

@@ -54,7 +54,8 @@ class TrainingFlood {
  private:
   TrainingFloodOptions options_;
   Tensor<float, 3> canvas_;
-  std::vector<Vec3> moves_;
+  std::vector<Vec3> offsets_;  // the moves in a fixed order
+  std::vector<Vec3> moves_;    // in the order of this example
   std::int64_t next_ = 0;
 };
 

@@ -18,7 +18,7 @@
 namespace floodtide::segment {
 
 /// Thresholds of flooding, as probabilities, and sizes in voxels; names as in google/ffn's InferenceOptions.
-struct FloodOptions {
+struct FlooderOptions {
   Vec3 fov{33, 33, 33};  ///< odd
   Vec3 deltas{8, 8, 8};  ///< at most half the field of view
   double init_activation = 0.95;
@@ -47,10 +47,10 @@ class Flooder {
  public:
   /// @param image normalised [z, y, x]
   /// Throws Error(invalid_argument) or Error(shape_mismatch) for options that do not fit each other or the image.
-  Flooder(Tensor<float, 3> image, const FloodOptions& options, Predictor predictor);
+  Flooder(Tensor<float, 3> image, const FlooderOptions& options, Predictor predictor);
 
   [[nodiscard]] View<const float, 3> image() const noexcept { return image_.view(); }
-  [[nodiscard]] const FloodOptions& options() const noexcept { return options_; }
+  [[nodiscard]] const FlooderOptions& options() const noexcept { return options_; }
   /// Half the field of view: what seeds and positions must keep from the borders.
   [[nodiscard]] Vec3 margin() const noexcept;
   /// Logits of the object flooded last; not-a-number where the network never looked.
@@ -88,7 +88,7 @@ class Flooder {
 
   class Timer;
 
-  FloodOptions options_;
+  FlooderOptions options_;
   Predictor predictor_;
   float init_logit_;
   float move_logit_;

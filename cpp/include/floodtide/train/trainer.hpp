@@ -80,7 +80,7 @@ struct TrainerOptions {
 
 /// What a rank asks all ranks to do after a step. Times and signals differ between ranks, so requests travel with the
 /// gradients: a rank asks, and all ranks learn it in the same step.
-enum Request : std::uint32_t { kNone = 0, kLog = 1, kCheckpoint = 2, kStop = 4 };
+enum StepRequest : std::uint32_t { kNone = 0, kLog = 1, kCheckpoint = 2, kStop = 4 };
 
 struct StepReport {
   std::int64_t step = 0;       ///< number of this step, counted from 0

@@ -15,14 +15,14 @@ const AllreduceRow& choose(Communicator& comm, const AllreduceOptions& options, 
 }
 
 template <class T>
-ReduceBuffer reducible(std::span<T> values, ElementType type) {
+ReduceBuffer reducible(std::span<T> values, ReduceType type) {
   return {std::as_writable_bytes(values).data(), static_cast<std::int64_t>(values.size()), type};
 }
 
 }  // namespace
 
 const AllreduceRow& chosen_row(Communicator& comm, std::string_view algorithm, Wire wire, std::int64_t elements) {
-  const Payload payload{.element_bytes = element_bytes(ElementType::float32), .type = ElementType::float32, .wire = wire};
+  const Payload payload{.element_bytes = element_bytes(ReduceType::float32), .type = ReduceType::float32, .wire = wire};
   return choose(comm, {.algorithm = algorithm, .wire = wire}, elements * static_cast<std::int64_t>(payload.wire_bytes()));
 }
 
@@ -51,17 +51,17 @@ void allreduce(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, cons
 
 void allreduce(Communicator& comm, std::span<float> values, ReduceOp op, std::string_view algorithm,
                std::size_t segment_bytes) {
-  allreduce(comm, reducible(values, ElementType::float32), op, {.algorithm = algorithm, .segment_bytes = segment_bytes});
+  allreduce(comm, reducible(values, ReduceType::float32), op, {.algorithm = algorithm, .segment_bytes = segment_bytes});
 }
 
 void allreduce(Communicator& comm, std::span<double> values, ReduceOp op, std::string_view algorithm,
                std::size_t segment_bytes) {
-  allreduce(comm, reducible(values, ElementType::float64), op, {.algorithm = algorithm, .segment_bytes = segment_bytes});
+  allreduce(comm, reducible(values, ReduceType::float64), op, {.algorithm = algorithm, .segment_bytes = segment_bytes});
 }
 
 void allreduce(Communicator& comm, std::span<std::int64_t> values, ReduceOp op, std::string_view algorithm,
                std::size_t segment_bytes) {
-  allreduce(comm, reducible(values, ElementType::int64), op, {.algorithm = algorithm, .segment_bytes = segment_bytes});
+  allreduce(comm, reducible(values, ReduceType::int64), op, {.algorithm = algorithm, .segment_bytes = segment_bytes});
 }
 
 }  // namespace floodtide::comm

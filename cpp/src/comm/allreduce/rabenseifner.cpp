@@ -26,7 +26,7 @@ Range half_of(const Range& range, int upper) {
 
 class Rabenseifner {
  public:
-  Rabenseifner(Schedule& schedule, const Group& group, const Range& range)
+  Rabenseifner(MessageSchedule& schedule, const Group& group, const Range& range)
       : schedule_(schedule),
         group_(group),
         range_(range),
@@ -70,11 +70,11 @@ class Rabenseifner {
   void first_round(bool reduce) {
     const int partner = member_ ^ 1;
     const int sent = reduce ? 1 - kept_ : kept_;
-    Step step{.sent = half_of(range_, sent),
-              .received = half_of(range_, 1 - sent),
-              .reduce = reduce,
-              .arriving_first = reduce && kept_ == 1,
-              .keep = !reduce};
+    MessageStep step{.sent = half_of(range_, sent),
+                     .received = half_of(range_, 1 - sent),
+                     .reduce = reduce,
+                     .arriving_first = reduce && kept_ == 1,
+                     .keep = !reduce};
     if (holds(sent)) step.send_to = holder(partner, sent);
     if (holds(1 - sent)) step.receive_from = holder(partner, 1 - sent);
     add_step(schedule_, step);
@@ -97,7 +97,7 @@ class Rabenseifner {
     add_step(schedule_, {.send_to = partner, .sent = own, .receive_from = partner, .received = others, .keep = true});
   }
 
-  Schedule& schedule_;
+  MessageSchedule& schedule_;
   Group group_;
   Range range_;
   int members_;  // a power of two; members act as ranks do in the plain algorithm
@@ -109,14 +109,14 @@ class Rabenseifner {
 
 }  // namespace
 
-void append_rabenseifner(Schedule& schedule, const Group& group, const Range& range) {
+void append_rabenseifner(MessageSchedule& schedule, const Group& group, const Range& range) {
   if (group.size() > 1 && !empty(range)) Rabenseifner(schedule, group, range).append();
 }
 
-Schedule rabenseifner_schedule(const Place& place, std::int64_t count) {
+MessageSchedule rabenseifner_schedule(const RankPlace& place, std::int64_t count) {
   std::vector<int> ranks(static_cast<std::size_t>(place.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  Schedule schedule;
+  MessageSchedule schedule;
   append_rabenseifner(schedule, {ranks, place.rank}, {0, count});
   return schedule;
 }

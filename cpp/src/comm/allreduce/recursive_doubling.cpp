@@ -10,13 +10,13 @@
 
 namespace floodtide::comm {
 
-Schedule recursive_doubling_schedule(const Place& place, std::int64_t count) {
+MessageSchedule recursive_doubling_schedule(const RankPlace& place, std::int64_t count) {
   const Range all{0, count};
   const int survivors = static_cast<int>(std::bit_floor(static_cast<unsigned>(place.size)));
   const int pairs = place.size - survivors;
   const auto rank_of = [&](int survivor) { return survivor < pairs ? 2 * survivor + 1 : survivor + pairs; };
 
-  Schedule schedule;
+  MessageSchedule schedule;
   if (place.rank < 2 * pairs && place.rank % 2 == 0) {
     add_step(schedule, {.send_to = place.rank + 1, .sent = all});
     add_step(schedule, {.receive_from = place.rank + 1, .received = all});
@@ -40,7 +40,7 @@ Schedule recursive_doubling_schedule(const Place& place, std::int64_t count) {
   // The results that go back to the even ranks are rounded by a narrow wire: then all survivors round theirs, also those
   // without a partner, which send to nobody.
   if (pairs > 0) {
-    Step last{.sent = all, .keep = true};
+    MessageStep last{.sent = all, .keep = true};
     if (paired) last.send_to = place.rank - 1;
     if (!empty(all)) schedule.steps.push_back(last);
   }

@@ -8,6 +8,6 @@
 namespace floodtide::comm {
 
 /// Recursive doubling: log2 p steps for powers of two, floor(log2 p) + 2 otherwise; n bytes a step.
-[[nodiscard]] Schedule recursive_doubling_schedule(const Place& place, std::int64_t count);
+[[nodiscard]] MessageSchedule recursive_doubling_schedule(const RankPlace& place, std::int64_t count);
 
 }  // namespace floodtide::comm

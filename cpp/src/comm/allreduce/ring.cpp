@@ -9,12 +9,12 @@
 
 namespace floodtide::comm {
 
-Schedule ring_schedule(const Place& place, std::int64_t count) {
+MessageSchedule ring_schedule(const RankPlace& place, std::int64_t count) {
   const int size = place.size;
   const int next = (place.rank + 1) % size;
   const int previous = (place.rank + size - 1) % size;
   const auto chunk = [&](int number) { return chunk_range(count, size, (number + 2 * size) % size); };
-  Schedule schedule;
+  MessageSchedule schedule;
   for (const bool reduce : {true, false}) {
     const int first = place.rank + (reduce ? 0 : 1);  // chunk that this rank sends first
     for (int step = 0; step + 1 < size; ++step) {

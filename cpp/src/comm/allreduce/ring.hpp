@@ -8,6 +8,6 @@
 namespace floodtide::comm {
 
 /// Ring allreduce: 2 (p - 1) steps, 2 n (p - 1) / p bytes.
-[[nodiscard]] Schedule ring_schedule(const Place& place, std::int64_t count);
+[[nodiscard]] MessageSchedule ring_schedule(const RankPlace& place, std::int64_t count);
 
 }  // namespace floodtide::comm

@@ -11,7 +11,7 @@ namespace floodtide::comm {
 inline bool empty(const Range& range) { return range.begin == range.end; }
 
 /// Adds a step unless it has nothing to say: in a reduction both sides know that an empty range travels as no message.
-inline void add_step(Schedule& schedule, Step step) {
+inline void add_step(MessageSchedule& schedule, MessageStep step) {
   if (empty(step.sent)) step.send_to = kNobody;
   if (empty(step.received)) step.receive_from = kNobody;
   if (step.send_to != kNobody || step.receive_from != kNobody) schedule.steps.push_back(step);
@@ -27,6 +27,6 @@ struct Group {
 };
 
 /// Appends a Rabenseifner allreduce of `range` over a group (rabenseifner.cpp).
-void append_rabenseifner(Schedule& schedule, const Group& group, const Range& range);
+void append_rabenseifner(MessageSchedule& schedule, const Group& group, const Range& range);
 
 }  // namespace floodtide::comm

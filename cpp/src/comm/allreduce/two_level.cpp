@@ -15,7 +15,7 @@ namespace floodtide::comm {
 namespace {
 
 /// Ranks by node, ascending.
-std::vector<std::vector<int>> members_of_nodes(const Place& place) {
+std::vector<std::vector<int>> members_of_nodes(const RankPlace& place) {
   const auto node = [&](int rank) { return place.nodes.empty() ? 0 : place.nodes[static_cast<std::size_t>(rank)]; };
   std::vector<std::vector<int>> members;
   for (int rank = 0; rank < place.size; ++rank) {
@@ -28,7 +28,7 @@ std::vector<std::vector<int>> members_of_nodes(const Place& place) {
 
 }  // namespace
 
-Schedule two_level_schedule(const Place& place, std::int64_t count) {
+MessageSchedule two_level_schedule(const RankPlace& place, std::int64_t count) {
   const auto nodes = members_of_nodes(place);
   const auto is_here = [&](const std::vector<int>& members) { return std::ranges::count(members, place.rank) > 0; };
   const std::vector<int>& here = *std::ranges::find_if(nodes, is_here);
@@ -38,7 +38,7 @@ Schedule two_level_schedule(const Place& place, std::int64_t count) {
   for (const auto& members : nodes) shards = std::min(shards, static_cast<int>(members.size()));
   const auto shard = [&](int owner) { return owner < shards ? chunk_range(count, shards, owner) : Range{0, 0}; };
 
-  Schedule schedule;
+  MessageSchedule schedule;
   for (int distance = 1; distance < ranks; ++distance) {
     const int to = (own + distance) % ranks;
     const int from = (own + ranks - distance) % ranks;

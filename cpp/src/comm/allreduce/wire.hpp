@@ -6,8 +6,8 @@
 
 namespace floodtide::comm {
 
-inline void require_wire(const char* operation, Wire wire, ElementType type) {
-  FLOODTIDE_REQUIRE(wire == Wire::native || type == ElementType::float32, invalid_argument, operation, ": the wire format ",
+inline void require_wire(const char* operation, Wire wire, ReduceType type) {
+  FLOODTIDE_REQUIRE(wire == Wire::native || type == ReduceType::float32, invalid_argument, operation, ": the wire format ",
                     name(wire), " is for float32, got ", name(type));
 }
 

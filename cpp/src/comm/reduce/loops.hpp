@@ -7,7 +7,7 @@
 
 namespace floodtide::comm {
 
-/// First index: as in ElementType; second: as in ReduceOp. `other_first` exchanges the operands. `inout` and `other` need no
+/// First index: as in ReduceType; second: as in ReduceOp. `other_first` exchanges the operands. `inout` and `other` need no
 /// alignment beyond that of an element.
 struct ReduceLoops {
   void (*reduce[7][4])(void* inout, const void* other, std::int64_t count, bool other_first);

@@ -15,7 +15,7 @@ namespace {
 
 /// FLOODTIDE_ISA caps the level, as it does for kernels.
 const ReduceLoops& loops() {
-  static_assert(std::extent_v<decltype(ReduceLoops::reduce), 0> == kElementTypes);
+  static_assert(std::extent_v<decltype(ReduceLoops::reduce), 0> == kReduceTypes);
   static_assert(std::extent_v<decltype(ReduceLoops::reduce), 1> == kReduceOps);
 #if defined(__x86_64__)
   switch (active_isa()) {
@@ -72,13 +72,13 @@ void fill(const ReduceBuffer& out, T value) {
 
 void fill_neutral(const ReduceBuffer& out, ReduceOp op) {
   switch (out.type) {
-    case ElementType::float32: return fill(out, neutral<float>(op));
-    case ElementType::float64: return fill(out, neutral<double>(op));
-    case ElementType::int64: return fill(out, neutral<std::int64_t>(op));
-    case ElementType::int32: return fill(out, neutral<std::int32_t>(op));
-    case ElementType::uint8: return fill(out, neutral<std::uint8_t>(op));
-    case ElementType::int8: return fill(out, neutral<std::int8_t>(op));
-    case ElementType::float16: return fill(out, neutral_half(op));
+    case ReduceType::float32: return fill(out, neutral<float>(op));
+    case ReduceType::float64: return fill(out, neutral<double>(op));
+    case ReduceType::int64: return fill(out, neutral<std::int64_t>(op));
+    case ReduceType::int32: return fill(out, neutral<std::int32_t>(op));
+    case ReduceType::uint8: return fill(out, neutral<std::uint8_t>(op));
+    case ReduceType::int8: return fill(out, neutral<std::int8_t>(op));
+    case ReduceType::float16: return fill(out, neutral_half(op));
   }
 }
 

@@ -202,7 +202,7 @@ void forward(const ForwardTask& task) {
 }
 
 /// Some rows of one plane, and the part of them that a register block of the weight gradient sums over.
-struct Patch {
+struct RowPatch {
   const float* input;  ///< at the leftmost neighbour of the first voxel, for the kernel row in turn
   Index input_stride;  ///< from row to row
   const float* grad;   ///< at the first voxel
@@ -286,7 +286,7 @@ FLOODTIDE_INLINE void weights_row_by_ring(const float* input, Index in_step, con
 /// Adds the patch's share of Channels input channels x KernelX x Vectors vectors of output channels.
 /// @param real channels to write, at most Channels: the others are padding
 template <class B, int Channels, int KernelX, int Vectors>
-FLOODTIDE_BLOCK void weights_block(const WeightsTask& task, const Patch& patch, Ahead& ahead, Index real, float* out) {
+FLOODTIDE_BLOCK void weights_block(const WeightsTask& task, const RowPatch& patch, Ahead& ahead, Index real, float* out) {
   using Vector = typename B::Vector;
   Vector sums[KernelX][Channels][Vectors];
 #pragma GCC unroll 4
@@ -322,7 +322,7 @@ FLOODTIDE_BLOCK void weights_block(const WeightsTask& task, const Patch& patch, 
 
 /// All input channels of one kernel row (kz, ky), for one group of output channels.
 template <class B, int Channels, int KernelX, int Vectors>
-void weights_channels(const WeightsTask& task, Patch patch, Ahead& ahead, float* out) {
+void weights_channels(const WeightsTask& task, RowPatch patch, Ahead& ahead, float* out) {
   for (Index channel = 0; channel < task.used_in;) {
     const Index left = task.used_in - channel;
     // No channel is read beyond the stored ones: after the last voxel's there is nothing.
@@ -342,12 +342,12 @@ void weights_channels(const WeightsTask& task, Patch patch, Ahead& ahead, float*
 }
 
 template <class B, int Vectors>
-FLOODTIDE_INLINE void weights_kernel_row(const WeightsTask& task, const Patch& patch, Ahead& ahead, float* out) {
+FLOODTIDE_INLINE void weights_kernel_row(const WeightsTask& task, const RowPatch& patch, Ahead& ahead, float* out) {
   if (task.kernel_x == 3 && patch.count >= 2) {
     weights_channels<B, B::Channels3, 3, Vectors>(task, patch, ahead, out);
     return;
   }
-  Patch shifted = patch;  // rows of one voxel: each kernel element by itself
+  RowPatch shifted = patch;  // rows of one voxel: each kernel element by itself
   for (Index kx = 0; kx < task.kernel_x; ++kx, shifted.input += task.in_strides.voxel) {
     weights_channels<B, B::Channels1, 1, Vectors>(task, shifted, ahead, out + kx * task.used_in * task.out_channels);
   }
@@ -355,7 +355,7 @@ FLOODTIDE_INLINE void weights_kernel_row(const WeightsTask& task, const Patch& p
 
 /// Adds the patch's sum of output gradients.
 template <class B>
-void add_bias_grad(const WeightsTask& task, const Patch& patch) {
+void add_bias_grad(const WeightsTask& task, const RowPatch& patch) {
   for (Index channel = 0; channel < task.out_channels; channel += B::Lanes) {
     typename B::Vector sum{};
     for (Index row = 0; row < patch.rows; ++row) {
@@ -387,7 +387,7 @@ void weights(const WeightsTask& task) {
     const Index rows = smaller(smaller(most_rows, copied_rows), smaller(task.y - y, task.row_end - row));
     for (Index segment = 0; segment < segments; ++segment) {
       const Index x = part_begin(task.x, segments, segment);
-      Patch patch{};
+      RowPatch patch{};
       patch.rows = rows;
       patch.count = part_begin(task.x, segments, segment + 1) - x;
       patch.grad = task.output_grad + z * task.out_strides.plane + y * task.out_strides.row + x * grad_voxel;
@@ -411,7 +411,7 @@ void weights(const WeightsTask& task) {
         for (Index ky = 0; ky < task.kernel_y; ++ky) {
           patch.input = (task.relu_input ? copy : source) + ky * patch.input_stride;
           float* grads = task.weight_grad + (kz * task.kernel_y + ky) * task.kernel_x * task.used_in * out;
-          Patch part = patch;
+          RowPatch part = patch;
           for (Index channel = 0; channel < out;) {
             part.grad = patch.grad + channel;
             const Index group = smaller(B::Lanes * B::Vectors, out - channel);

@@ -39,7 +39,7 @@ FLOODTIDE_INLINE Index row_offset(const Tiling& t, Index z, Index y, Index chann
 }
 
 /// A volume to be read tile by tile: the input (overlapping windows that begin in the halo), or an output's gradient.
-struct Source {
+struct TiledVolume {
   const float* data;
   Index channels;
   Index window_z, window_y, window_x;  ///< positions that a tile reads
@@ -47,12 +47,12 @@ struct Source {
   Index end_z, end_y, end_x;           ///< positions from here on are taken as zero
 };
 
-FLOODTIDE_INLINE Source input_source(const Tiling& t, const float* data, Index channels) {
+FLOODTIDE_INLINE TiledVolume input_source(const Tiling& t, const float* data, Index channels) {
   const Index z = kernel_extent(t.tile_z) / 2, y = kernel_extent(t.tile_y) / 2, x = kernel_extent(t.tile_x) / 2;
   return {data,  channels, points(t.tile_z), points(t.tile_y), points(t.tile_x), 1 - z,
           1 - y, 1 - x,    t.z + 1 + z,      t.y + 1 + y,      t.x + 1 + x};
 }
-FLOODTIDE_INLINE Source grad_source(const Tiling& t, const float* data, Index channels) {
+FLOODTIDE_INLINE TiledVolume grad_source(const Tiling& t, const float* data, Index channels) {
   return {data, channels, t.tile_z, t.tile_y, t.tile_x, 1, 1, 1, t.z + 1, t.y + 1, t.x + 1};
 }
 
@@ -76,7 +76,7 @@ FLOODTIDE_INLINE void for_each_segment(const Tiling& t, Index begin, Index end, 
 
 /// Transforms the segment's tiles of `source` to [point][tile][channel].
 template <class B>
-void gather(const Tiling& t, const Source& source, const Segment& segment, GatherPlane plane, GatherLine line, float* ring,
+void gather(const Tiling& t, const TiledVolume& source, const Segment& segment, GatherPlane plane, GatherLine line, float* ring,
             float* out, Index stride, Index step) {
   const Index planes = points(t.tile_z) * points(t.tile_y);
   const Index slot_floats = planes * B::Lanes;
@@ -153,7 +153,7 @@ void forward(const ForwardTask& task) {
   const GatherLine line = gather_line_of<B, InputTransform>(t);
   const ScatterPlane out_plane = scatter_plane_of<B>(t);
   const ScatterLine out_line = scatter_line_of<B>(t);
-  const Source input = input_source(t, task.input, task.in_channels);
+  const TiledVolume input = input_source(t, task.input, task.in_channels);
   float* const transformed = task.scratch + ring_floats(t);
   const Index step = larger(task.in_channels, task.out_channels);
   const Index stride = point_stride(B::ForwardTiles, step);
@@ -176,8 +176,8 @@ void weights(const WeightsTask& task) {
   const GatherLine x_line = gather_line_of<B, InputTransform>(t);
   const GatherPlane grad_plane = gather_plane_of<B, OutputGradTransform>(t, false);
   const GatherLine grad_line = gather_line_of<B, OutputGradTransform>(t);
-  const Source input = input_source(t, task.input, task.in_channels);
-  const Source grad = grad_source(t, task.output_grad, task.out_channels);
+  const TiledVolume input = input_source(t, task.input, task.in_channels);
+  const TiledVolume grad = grad_source(t, task.output_grad, task.out_channels);
   float* const x = task.scratch + ring_floats(t);
   float* const g = x + transformed_floats(t, B::WeightsTiles, task.in_channels);
   const Index x_stride = point_stride(B::WeightsTiles, task.in_channels);

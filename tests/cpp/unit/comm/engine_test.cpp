@@ -15,7 +15,7 @@ TEST(Engine, KeepsASteadySetOfSchedulesHoweverManyThereWereBefore) {
   const std::unique_ptr<Communicator> ranks = self();
   const AllreduceRow& row = allreduce_row("ring");
   for (std::int64_t count = 1; count <= 200; ++count) {
-    const Schedule* made = ranks->engine().allreduce_schedule(row, count).get();
+    const MessageSchedule* made = ranks->engine().allreduce_schedule(row, count).get();
     EXPECT_EQ(ranks->engine().allreduce_schedule(row, count).get(), made) << count;
   }
 }

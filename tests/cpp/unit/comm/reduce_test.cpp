@@ -18,8 +18,8 @@
 namespace floodtide {
 namespace {
 
-using comm::ElementType;
 using comm::ReduceOp;
+using comm::ReduceType;
 
 constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product};
 
@@ -111,7 +111,7 @@ T expected(ReduceOp op, T first, T second) {
 }
 
 template <class T>
-void check_reduce(ElementType type, const std::vector<T>& mine, const std::vector<T>& theirs, const std::string& level) {
+void check_reduce(ReduceType type, const std::vector<T>& mine, const std::vector<T>& theirs, const std::string& level) {
   for (const ReduceOp op : kAllOps) {
     for (const bool other_first : {false, true}) {
       std::vector<T> inout = mine;
@@ -127,7 +127,7 @@ void check_reduce(ElementType type, const std::vector<T>& mine, const std::vecto
 }
 
 template <class T>
-void check_reduce_of_integers(ElementType type, std::size_t count, const std::string& level) {
+void check_reduce_of_integers(ReduceType type, std::size_t count, const std::string& level) {
   std::mt19937_64 random(count);
   std::vector<T> mine(count);
   std::vector<T> theirs(count);
@@ -144,12 +144,12 @@ TEST(Reduce, GivesTheSameBitsAtEveryLevel) {
       std::ranges::reverse(theirs);
       if (count > 8) mine[3] = theirs[5] = std::numeric_limits<float>::quiet_NaN();
       if (count > 8) theirs[0] = -mine[0];  // zeros of both signs
-      check_reduce<float>(ElementType::float32, mine, theirs, level);
-      check_reduce<double>(ElementType::float64, {mine.begin(), mine.end()}, {theirs.begin(), theirs.end()}, level);
-      check_reduce_of_integers<std::int64_t>(ElementType::int64, count, level);
-      check_reduce_of_integers<std::int32_t>(ElementType::int32, count, level);
-      check_reduce_of_integers<std::uint8_t>(ElementType::uint8, count, level);
-      check_reduce_of_integers<std::int8_t>(ElementType::int8, count, level);
+      check_reduce<float>(ReduceType::float32, mine, theirs, level);
+      check_reduce<double>(ReduceType::float64, {mine.begin(), mine.end()}, {theirs.begin(), theirs.end()}, level);
+      check_reduce_of_integers<std::int64_t>(ReduceType::int64, count, level);
+      check_reduce_of_integers<std::int32_t>(ReduceType::int32, count, level);
+      check_reduce_of_integers<std::uint8_t>(ReduceType::uint8, count, level);
+      check_reduce_of_integers<std::int8_t>(ReduceType::int8, count, level);
     }
   });
 }
@@ -178,7 +178,7 @@ bool same_half(std::uint16_t a, std::uint16_t b) {
 }
 
 void reduce_halves(std::vector<std::uint16_t>& inout, const std::vector<std::uint16_t>& other, ReduceOp op, bool other_first) {
-  comm::reduce_into({reinterpret_cast<std::byte*>(inout.data()), std::ssize(inout), ElementType::float16},
+  comm::reduce_into({reinterpret_cast<std::byte*>(inout.data()), std::ssize(inout), ReduceType::float16},
                     reinterpret_cast<const std::byte*>(other.data()), op, other_first);
 }
 
@@ -219,8 +219,8 @@ TEST(ReduceHalf, IsTheNearestToTheExactResultAtEveryLevelAndLength) {
 }
 
 TEST(Reduce, NeutralValuesChangeNothing) {
-  for (int type = 0; type < comm::kElementTypes; ++type) {
-    const auto element_type = static_cast<ElementType>(type);
+  for (int type = 0; type < comm::kReduceTypes; ++type) {
+    const auto element_type = static_cast<ReduceType>(type);
     const std::size_t bytes = comm::element_bytes(element_type);
     std::mt19937 random(5);
     std::vector<std::byte> values(99 * bytes);

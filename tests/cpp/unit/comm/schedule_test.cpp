@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::int64_t kWhole = std::int64_t{1} << 40;  // a segment: messages are not cut
 
-std::vector<comm::Schedule> schedules(std::string_view algorithm, int size, std::int64_t count,
-                                      const std::vector<int>& nodes = {}) {
-  std::vector<comm::Schedule> all;
+std::vector<comm::MessageSchedule> schedules(std::string_view algorithm, int size, std::int64_t count,
+                                             const std::vector<int>& nodes = {}) {
+  std::vector<comm::MessageSchedule> all;
   for (int rank = 0; rank < size; ++rank) all.push_back(comm::allreduce_schedule(algorithm, {rank, size, nodes}, count));
   return all;
 }
@@ -31,7 +31,7 @@ std::vector<int> nodes_of(int size, int ranks_per_node) {
   return nodes;
 }
 
-comm::ScheduleCost cost_of(const comm::Schedule& schedule) { return comm::cost(schedule, 1, kWhole); }
+comm::ScheduleCost cost_of(const comm::MessageSchedule& schedule) { return comm::cost(schedule, 1, kWhole); }
 
 int log2_floor(int value) { return std::bit_width(static_cast<unsigned>(value)) - 1; }
 
@@ -48,7 +48,7 @@ TEST_P(RanksAndCount, EveryMessageSentIsExpectedWithItsLength) {
       std::map<std::pair<int, int>, std::vector<std::int64_t>> expected;
       const auto all = schedules(row.name, size, count, nodes_of(size, ranks_per_node));
       for (int rank = 0; rank < size; ++rank) {
-        for (const comm::Step& step : all[static_cast<std::size_t>(rank)].steps) {
+        for (const comm::MessageStep& step : all[static_cast<std::size_t>(rank)].steps) {
           ASSERT_NE(step.send_to, rank);
           ASSERT_TRUE(step.sent.begin >= 0 && step.sent.end <= count && step.received.begin >= 0 && step.received.end <= count);
           if (step.send_to >= 0) sent[{rank, step.send_to}].push_back(step.sent.end - step.sent.begin);
@@ -126,9 +126,9 @@ TEST(Schedules, TwoLevelsSendOnlyAShardToOtherNodes) {
     const std::vector<int> node_of_rank = nodes_of(size, ranks_per_node);
     const auto all = schedules("two_level", size, count, node_of_rank);
     for (int rank = 0; rank < size; ++rank) {
-      const comm::Schedule& schedule = all[static_cast<std::size_t>(rank)];
+      const comm::MessageSchedule& schedule = all[static_cast<std::size_t>(rank)];
       std::int64_t outside = 0;
-      for (const comm::Step& step : schedule.steps) {
+      for (const comm::MessageStep& step : schedule.steps) {
         if (step.send_to < 0) continue;
         if (node_of_rank[static_cast<std::size_t>(step.send_to)] != node_of_rank[static_cast<std::size_t>(rank)]) {
           outside += step.sent.end - step.sent.begin;
@@ -142,7 +142,7 @@ TEST(Schedules, TwoLevelsSendOnlyAShardToOtherNodes) {
 }
 
 TEST(Schedules, NarrowElementsHalveTheBytesAndSegmentsCutMessages) {
-  const comm::Schedule schedule = comm::allreduce_schedule("ring", {1, 4}, 1000);
+  const comm::MessageSchedule schedule = comm::allreduce_schedule("ring", {1, 4}, 1000);
   EXPECT_EQ(comm::cost(schedule, 4, 100).bytes, 2 * comm::cost(schedule, 2, 100).bytes);
   EXPECT_EQ(comm::cost(schedule, 4, 100).messages, 6 * 3);  // chunks of 250
   EXPECT_EQ(comm::cost(schedule, 4, 100).steps, 6);

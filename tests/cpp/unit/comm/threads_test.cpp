@@ -58,6 +58,7 @@ TEST_P(ThreadRanks, JoinedRanksAnswerTheOthers) { run(test::check_join); }
 TEST_P(ThreadRanks, MessagesKeepTheirOrder) { run(test::check_messages); }
 TEST_P(ThreadRanks, BroadcastFromEveryRoot) { run(test::check_broadcast); }
 TEST_P(ThreadRanks, AllgatherOfDifferentLengths) { run(test::check_allgather); }
+TEST_P(ThreadRanks, GatherToEveryRoot) { run(test::check_gather); }
 TEST_P(ThreadRanks, BarrierHoldsUntilTheLastCame) { run(test::check_barrier); }
 TEST_P(ThreadRanks, SplitByColorAndKey) { run(test::check_split); }
 TEST_P(ThreadRanks, AgreeGivesAllTheLowestRanksError) { run(test::check_agree); }
@@ -132,7 +133,7 @@ TEST(Threads, AnotherThreadMayDriveOperations) {
       std::vector<std::vector<double>> arrays(4, std::vector<double>(5000, comm.rank() + 1.0));
       std::vector<comm::Operation> operations;
       for (auto& array : arrays) {
-        const comm::ReduceBuffer buffer{std::as_writable_bytes(std::span(array)).data(), 5000, comm::ElementType::float64};
+        const comm::ReduceBuffer buffer{std::as_writable_bytes(std::span(array)).data(), 5000, comm::ReduceType::float64};
         operations.push_back(comm::start_allreduce(comm, buffer, comm::ReduceOp::sum, {.segment_bytes = 4096}));
       }
       while (round % 2 == 0 && !operations.back().test()) std::this_thread::yield();
@@ -148,7 +149,7 @@ TEST(Threads, PendingNamesTheStepAndTheRankWaitedFor) {
   const test::Watchdog watchdog(std::chrono::seconds(100));
   comm::run_threads(2, [](Communicator& comm) {
     std::vector<float> values(10);
-    const comm::ReduceBuffer buffer{std::as_writable_bytes(std::span(values)).data(), 10, comm::ElementType::float32};
+    const comm::ReduceBuffer buffer{std::as_writable_bytes(std::span(values)).data(), 10, comm::ReduceType::float32};
     if (comm.rank() == 0) {
       auto operation = comm::start_allreduce(comm, buffer, comm::ReduceOp::sum, {.algorithm = "ring"});
       EXPECT_EQ(comm.pending(),

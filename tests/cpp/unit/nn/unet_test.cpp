@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch does not tell (tests/python/unit/test_unet.py compares values and gradients with it): bits, memory, order,
+// What PyTorch does not tell (tests/python/unit/nn/test_unet.py compares values and gradients with it): bits, memory, order,
 // errors.
 #include "floodtide/nn/unet.hpp"
 

@@ -27,8 +27,8 @@ void by_sign(View<const float, 3> image, View<const float, 3> /*logits*/, View<f
   }
 }
 
-FloodOptions small() {
-  FloodOptions options;
+FlooderOptions small() {
+  FlooderOptions options;
   options.fov = {3, 3, 3};
   options.deltas = {1, 1, 1};
   options.min_segment_size = 8;
@@ -68,7 +68,7 @@ TEST(Flooder, GivesSegmentsNumbersInTheOrderOfSeeds) {
 }
 
 TEST(Flooder, MarksSeedsThatFail) {
-  FloodOptions options = small();
+  FlooderOptions options = small();
   options.min_segment_size = 100000;
   Flooder flooder(two_slabs(), options, by_sign);
   flooder.segment_all(std::vector<Vec3>{{3, 6, 4}, {3, 3, 4}});
@@ -81,7 +81,7 @@ TEST(Flooder, MarksSeedsThatFail) {
 }
 
 TEST(Flooder, RefusesSeedsNextToASegment) {
-  FloodOptions options = small();
+  FlooderOptions options = small();
   options.min_boundary_dist = {0, 1, 0};
   Flooder flooder(two_slabs(), options, by_sign);
   const std::vector<Vec3> seeds{{3, 3, 4}, {3, 6, 4}, {3, 9, 4}};
@@ -91,7 +91,7 @@ TEST(Flooder, RefusesSeedsNextToASegment) {
 }
 
 TEST(Flooder, LetsTheFirstSegmentKeepItsVoxels) {
-  FloodOptions options = small();
+  FlooderOptions options = small();
   int calls = 0;
   // The second object claims everything.
   Flooder flooder(two_slabs(), options, [&](auto image, auto logits, auto out_logits) {
@@ -128,17 +128,17 @@ TEST(Flooder, RefusesAnswersThatAreNoNumbers) {
 
 TEST(Flooder, RefusesOptionsThatDoNotFit) {
   const auto refuses = [](auto change) {
-    FloodOptions options = small();
+    FlooderOptions options = small();
     change(options);
     EXPECT_THROW(Flooder(two_slabs(), options, by_sign), Error);
   };
-  refuses([](FloodOptions& o) { o.fov = {9, 3, 3}; });
-  refuses([](FloodOptions& o) { o.fov = {2, 3, 3}; });
-  refuses([](FloodOptions& o) { o.deltas = {2, 1, 1}; });
-  refuses([](FloodOptions& o) { o.deltas = {-1, 1, 1}; });
-  refuses([](FloodOptions& o) { o.move_threshold = 1.0; });
-  refuses([](FloodOptions& o) { o.min_boundary_dist = {-1, 0, 0}; });
-  refuses([](FloodOptions& o) { o.min_segment_size = -1; });
+  refuses([](FlooderOptions& o) { o.fov = {9, 3, 3}; });
+  refuses([](FlooderOptions& o) { o.fov = {2, 3, 3}; });
+  refuses([](FlooderOptions& o) { o.deltas = {2, 1, 1}; });
+  refuses([](FlooderOptions& o) { o.deltas = {-1, 1, 1}; });
+  refuses([](FlooderOptions& o) { o.move_threshold = 1.0; });
+  refuses([](FlooderOptions& o) { o.min_boundary_dist = {-1, 0, 0}; });
+  refuses([](FlooderOptions& o) { o.min_segment_size = -1; });
   Flooder flooder(two_slabs(), small(), by_sign);
   EXPECT_THROW(flooder.segment_at({0, 3, 4}), Error);
 }

@@ -134,7 +134,7 @@ TEST_F(SampleWalkersTest, DiceRisesFarAboveWhatNeedsNoNetwork) {
                     optim::make_schedule("constant", {{"base_lr", 5e-3}}, 1.0), communicator, {});
     const double before = score_segmentation(net, *source, communicator).dice.pooled(1).value_or(0);
     steps(trainer, 60);
-    const SegmentationScores after = score_segmentation(net, *source, communicator);
+    const SampleScores after = score_segmentation(net, *source, communicator);
     EXPECT_GT(after.dice.pooled(1).value_or(0), 0.9);
     EXPECT_GT(after.dice.pooled(1).value_or(0), before + 0.2);
     EXPECT_EQ(after.samples, kStack[0]);
@@ -150,7 +150,7 @@ TEST_F(SampleWalkersTest, ScoresDoNotDependOnTheNumberOfRanks) {
     comm::run_threads(ranks, [&](comm::Communicator& communicator) {
       set_num_threads(1);
       nn::UNet net = network({});
-      const SegmentationScores scores = score_segmentation(net, *source, communicator);
+      const SampleScores scores = score_segmentation(net, *source, communicator);
       if (communicator.rank() != 0) return;
       counts.emplace_back(scores.dice.values().begin(), scores.dice.values().end());
       entropies.push_back(scores.cross_entropy);

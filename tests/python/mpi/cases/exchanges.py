@@ -10,6 +10,7 @@ import numpy as np
 from values import FLOATS, INTEGERS, Array, error_of, expect_refused_alike, values
 
 import floodtide as ft
+from floodtide.comm import world
 
 TYPES = (*FLOATS, *INTEGERS, "bool", "uint16", "uint64", "complex128", "S5", ">i4", "i2,f8")
 SHAPES: tuple[tuple[int, ...], ...] = ((), (3,), (2, 4))
@@ -53,6 +54,24 @@ def case_allgather_of_strided_and_converted_input() -> None:
     got = ft.allgather(strided)
     assert (got[6 * ft.rank() : 6 * ft.rank() + 6] == strided).all()
     assert ft.allgather([ft.rank()]).tolist() == list(range(ft.size()))
+
+
+def case_bytes_travel_to_rank_0_only() -> None:
+    size, rank = ft.size(), ft.rank()
+
+    def own(r: int) -> list[Array]:
+        return [np.full((r, 1000, 3), r, np.int32), np.arange(r + 1, dtype=np.float64)]
+
+    before = world.current().traffic["bytes"]
+    got = world.gather_bytes(own(rank), "test values")
+    sent = world.current().traffic["bytes"] - before
+    assert world.gather_bytes([np.empty(0)]).size == 0, "no rank brings anything"
+    if rank == 0:
+        assert got.tobytes() == b"".join(a.tobytes() for r in range(size) for a in own(r))
+        assert sent < 1000, "rank 0 sends lengths only"
+    else:
+        assert got.size == 0
+        assert sent < sum(a.nbytes for a in own(rank)) + 1000, "a block travels once"
 
 
 def case_grouped_allgather() -> None:

@@ -217,13 +217,13 @@ def case_groups_of_mixed_types() -> None:
 
 
 def case_groups_travel_together() -> None:
-    from floodtide import _comm
+    from floodtide.comm import world
 
     arrays = [np.ones(10, np.float32) for _ in range(30)]
     ft.allreduce(arrays[0], ft.Sum, "ring")
-    before = _comm.current().traffic["messages"]
+    before = world.current().traffic["messages"]
     ft.grouped_allreduce(arrays, ft.Sum, "ring")
-    assert _comm.current().traffic["messages"] - before == 2 * (ft.size() - 1)
+    assert world.current().traffic["messages"] - before == 2 * (ft.size() - 1)
 
 
 def case_reduce_scatter_of_every_type() -> None:

@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: Apache-2.0
+# Written by tests/scripts/make_stubs.py from the compiled module. Do not edit.
+from __future__ import annotations
+
+import collections.abc
+import typing
+
+import numpy
+import numpy.typing
+
+from . import bench, comm, data, evaluate, segment
+
+__all__: list[str] = [
+    "REQUEST_CHECKPOINT",
+    "REQUEST_LOG",
+    "REQUEST_STOP",
+    "Ffn",
+    "Optimizer",
+    "Schedule",
+    "SegmentationLoss",
+    "StepReport",
+    "Trainer",
+    "UNet",
+    "ValidationResult",
+    "ValidationSet",
+    "Walkers",
+    "active_isa",
+    "allocation_count",
+    "available_bytes",
+    "available_cores",
+    "bench",
+    "build_info",
+    "check_network_output",
+    "clip_entries",
+    "comm",
+    "count_interrupts",
+    "data",
+    "describe_bytes",
+    "evaluate",
+    "flood_walkers",
+    "has_checksums",
+    "load_network",
+    "network_limits",
+    "num_threads",
+    "optimizer_rows",
+    "output_target",
+    "peak_resident_bytes",
+    "processor_isa",
+    "processor_name",
+    "read_tensorflow_checkpoint",
+    "replace_file",
+    "require_intact",
+    "resident_bytes",
+    "sample_walkers",
+    "save_network",
+    "scale_factor",
+    "scale_rows",
+    "schedule_rows",
+    "score_segmentation",
+    "segment",
+    "segmentation_loss",
+    "set_num_threads",
+    "sigmoid_cross_entropy",
+    "stored_configuration",
+    "validate",
+]
+
+class Ffn:
+    def __init__(
+        self,
+        depth: int,
+        fov: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        deltas: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        features: int,
+        seed: int,
+        compute: str,
+        parallel: str,
+    ) -> None: ...
+    def forward(
+        self,
+        image: numpy.typing.NDArray[numpy.float32],
+        logits: numpy.typing.NDArray[numpy.float32],
+    ) -> numpy.typing.NDArray[numpy.float32]: ...
+    def forward_flops(
+        self, size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+    ) -> float: ...
+    def kernel_names(self) -> str: ...
+    def layout(self) -> list[tuple[str, tuple[int, ...], int]]: ...
+    def loss_and_gradients(
+        self,
+        image: numpy.typing.NDArray[numpy.float32],
+        logits: numpy.typing.NDArray[numpy.float32],
+        labels: numpy.typing.NDArray[numpy.float32],
+        weights: numpy.typing.NDArray[numpy.float32] | None,
+        gradients: numpy.typing.NDArray[numpy.float32],
+        scale: float,
+    ) -> list[float]: ...
+    def parameters(self) -> numpy.typing.NDArray[numpy.float32]: ...
+    def parameters_changed(self) -> None: ...
+    def relu_masks(self) -> numpy.typing.NDArray[numpy.uint8]: ...
+    def step_flops(
+        self, size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+    ) -> float: ...
+    def workspace_bytes(self) -> int: ...
+    @property
+    def compute(self) -> str: ...
+    @property
+    def deltas(self) -> tuple[int, int, int]: ...
+    @property
+    def depth(self) -> int: ...
+    @property
+    def features(self) -> int: ...
+    @property
+    def fov(self) -> tuple[int, int, int]: ...
+
+class SegmentationLoss:
+    def __init__(
+        self, dice: float, cross_entropy: float, over_batch: bool, background: bool, smooth: float
+    ) -> None: ...
+
+class UNet:
+    def __init__(
+        self,
+        in_channels: int,
+        classes: int,
+        depth: int,
+        features: int,
+        kernels: collections.abc.Sequence[
+            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+        ],
+        pools: collections.abc.Sequence[
+            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+        ],
+        output: str,
+        batch_norm: bool,
+        synchronised: bool,
+        dropout: float,
+        seed: int,
+        compute: str,
+        kernel: str,
+    ) -> None: ...
+    def forward(
+        self, images: numpy.typing.NDArray[numpy.float32]
+    ) -> numpy.typing.NDArray[numpy.float32]: ...
+    def forward_flops(
+        self, size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+    ) -> float: ...
+    def kernel_names(self) -> str: ...
+    def layout(self) -> list[tuple[str, tuple[int, ...], int]]: ...
+    def loss_and_gradients(
+        self,
+        images: numpy.typing.NDArray[numpy.float32],
+        labels: numpy.typing.NDArray[numpy.uint8] | None,
+        targets: numpy.typing.NDArray[numpy.float32] | None,
+        weights: numpy.typing.NDArray[numpy.float32] | None,
+        loss: SegmentationLoss,
+        groups: int,
+        examples: collections.abc.Sequence[int],
+        gradients: numpy.typing.NDArray[numpy.float32],
+        scale: float,
+        sum_over_ranks: collections.abc.Callable[[list[float]], collections.abc.Sequence[float]]
+        | None,
+    ) -> dict[str, typing.Any]: ...
+    def move_statistics(
+        self, gradients: numpy.typing.NDArray[numpy.float32], images: float
+    ) -> None: ...
+    def parameters(self) -> numpy.typing.NDArray[numpy.float32]: ...
+    def parameters_changed(self) -> None: ...
+    def step_flops(
+        self, size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+    ) -> float: ...
+    def trained_size(self) -> int: ...
+    def workspace_bytes(self) -> int: ...
+    @property
+    def batch_norm(self) -> bool: ...
+    @property
+    def classes(self) -> int: ...
+    @property
+    def compute(self) -> str: ...
+    @property
+    def depth(self) -> int: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def features(self) -> int: ...
+    @property
+    def in_channels(self) -> int: ...
+    @property
+    def kernels(self) -> list[typing.Annotated[list[int], "FixedSize(3)"]]: ...
+    @property
+    def output(self) -> str: ...
+    @property
+    def pools(self) -> list[typing.Annotated[list[int], "FixedSize(3)"]]: ...
+    @property
+    def synchronised(self) -> bool: ...
+    @property
+    def total_pool(self) -> tuple[int, int, int]: ...
+
+class Optimizer:
+    def __init__(
+        self, name: str, values: collections.abc.Mapping[str, float | str], parameter_count: int
+    ) -> None: ...
+    def load_state(self, state: dict[str, numpy.typing.NDArray[typing.Any]]) -> None: ...
+    def state(self) -> dict[str, numpy.typing.NDArray[typing.Any]]: ...
+    def step(
+        self,
+        parameters: numpy.typing.NDArray[numpy.float32],
+        gradients: numpy.typing.NDArray[numpy.float32],
+        lr: float,
+    ) -> None: ...
+
+class Schedule:
+    def __init__(
+        self, name: str, values: collections.abc.Mapping[str, float | str], factor: float
+    ) -> None: ...
+    def at(self, step: int) -> float: ...
+
+class StepReport:
+    @property
+    def loss(self) -> float: ...
+    @property
+    def lr(self) -> float: ...
+    @property
+    def met(self) -> bool: ...
+    @property
+    def requests(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+
+class Walkers: ...
+
+class Trainer:
+    def __init__(
+        self,
+        walkers: Walkers,
+        *,
+        optimizer: str,
+        optimizer_values: collections.abc.Mapping[str, float | str],
+        schedule: str,
+        schedule_values: collections.abc.Mapping[str, float | str],
+        scale: str,
+        communicator: comm.Communicator,
+        clip: float,
+        average: float,
+        algorithm: str,
+        accumulate: int,
+        on_exhausted: str,
+        exactness: str,
+        bucket_bytes: int,
+        wire: str,
+        mode: str,
+        contributors: int,
+        late: str,
+        steps: int,
+        meet_every: int,
+        activity: comm.ActivityLog,
+        timeout_s: float,
+        record_path: str,
+    ) -> None: ...
+    def begin_activity(self, name: str) -> int: ...
+    def check_replicas(self) -> None: ...
+    @typing.overload
+    def copy_average(self, network: Ffn) -> None: ...
+    @typing.overload
+    def copy_average(self, network: UNet) -> None: ...
+    def end_activity(self, number: int) -> None: ...
+    def flush_trace(self) -> None: ...
+    def load(self, path: str) -> None: ...
+    def record_failure(self, reason: str) -> None: ...
+    def save(self, path: str, configuration: str) -> None: ...
+    def set_bucket_hook(
+        self,
+        hook: collections.abc.Callable[
+            [int, numpy.typing.NDArray[numpy.float32], list[int], bool], typing.Any
+        ]
+        | None,
+    ) -> None: ...
+    def step(self, requests: int) -> StepReport: ...
+    def take_metrics(self) -> dict[str, float]: ...
+    def trace(self, path: str) -> None: ...
+    @property
+    def steps_done(self) -> int: ...
+
+class ValidationResult:
+    def summary(self) -> dict[str, typing.Any]: ...
+    @property
+    def first_pass_centres(self) -> numpy.typing.NDArray[numpy.float64]: ...
+    @property
+    def moves_centres(self) -> numpy.typing.NDArray[numpy.float64]: ...
+
+class ValidationSet:
+    def __init__(
+        self,
+        volume: tuple[
+            str,
+            str,
+            str,
+            str,
+            tuple[
+                typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+                typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+            ]
+            | None,
+            float,
+            float,
+        ],
+        *,
+        patch_size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        centres: int,
+        seed: int,
+    ) -> None: ...
+    @property
+    def centres(self) -> list[typing.Annotated[list[int], "FixedSize(3)"]]: ...
+
+def active_isa() -> str: ...
+def allocation_count() -> int: ...
+def available_bytes() -> int | None: ...
+def available_cores() -> int: ...
+def build_info() -> dict[str, str]: ...
+def check_network_output(path: str) -> None: ...
+def clip_entries(gradients: numpy.typing.NDArray[numpy.float32], limit: float) -> None: ...
+def count_interrupts(first: str, second: str) -> None: ...
+def describe_bytes(bytes: float) -> str: ...
+def flood_walkers(
+    network: Ffn,
+    examples: data.ExampleSource,
+    communicator: comm.Communicator,
+    *,
+    walkers: int,
+    seed: int,
+    prefetch: int,
+    readers: int,
+    cycle: bool,
+    epochs: int,
+    seed_pad: float,
+    threshold: float,
+) -> Walkers: ...
+def has_checksums(path: str) -> bool: ...
+def load_network(path: str, compute: str) -> tuple[Ffn | UNet, bool]: ...
+def network_limits() -> dict[str, dict[str, float]]: ...
+def num_threads() -> int: ...
+def optimizer_rows() -> list[dict[str, typing.Any]]: ...
+def output_target(path: str | bytes) -> bytes: ...
+def peak_resident_bytes() -> int: ...
+def processor_isa() -> str: ...
+def processor_name() -> str: ...
+def read_tensorflow_checkpoint(
+    prefix: str, scope: str
+) -> dict[str, numpy.typing.NDArray[numpy.float32]]: ...
+def replace_file(path: str | bytes, content: bytes) -> None: ...
+def require_intact(path: str) -> None: ...
+def resident_bytes() -> int: ...
+def sample_walkers(
+    network: UNet,
+    samples: data.SampleSource,
+    communicator: comm.Communicator,
+    loss: SegmentationLoss,
+    *,
+    walkers: int,
+    seed: int,
+    prefetch: int,
+    readers: int,
+    cycle: bool,
+    epochs: int,
+) -> Walkers: ...
+@typing.overload
+def save_network(path: str | bytes, network: Ffn) -> None: ...
+@typing.overload
+def save_network(path: str | bytes, network: UNet) -> None: ...
+def scale_factor(rule: str, workers: int) -> float: ...
+def scale_rows() -> list[dict[str, typing.Any]]: ...
+def schedule_rows() -> list[dict[str, typing.Any]]: ...
+def score_segmentation(
+    network: UNet,
+    samples: data.SampleSource,
+    communicator: comm.Communicator,
+    progress: collections.abc.Callable[[int, int], typing.Any] | None = None,
+) -> dict[str, typing.Any]: ...
+def segmentation_loss(
+    loss: SegmentationLoss,
+    output: str,
+    logits: numpy.typing.NDArray[numpy.float32],
+    labels: numpy.typing.NDArray[numpy.uint8] | None,
+    targets: numpy.typing.NDArray[numpy.float32] | None,
+    weights: numpy.typing.NDArray[numpy.float32] | None,
+    sum_over_ranks: collections.abc.Callable[[list[float]], collections.abc.Sequence[float]] | None,
+) -> tuple[
+    dict[str, typing.Any], numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]
+]: ...
+def set_num_threads(count: int) -> None: ...
+def sigmoid_cross_entropy(
+    logits: numpy.typing.NDArray[numpy.float32],
+    labels: numpy.typing.NDArray[numpy.float32],
+    weights: numpy.typing.NDArray[numpy.float32] | None,
+) -> float: ...
+def stored_configuration(path: str) -> str: ...
+def validate(
+    network: Ffn,
+    set: ValidationSet,
+    *,
+    seed_pad: float,
+    threshold: float,
+    softness: float,
+    seed: int,
+    communicator: comm.Communicator,
+    progress: collections.abc.Callable[[int, int], typing.Any] | None = None,
+) -> ValidationResult: ...
+
+REQUEST_CHECKPOINT: int
+REQUEST_LOG: int
+REQUEST_STOP: int
+__version__: str

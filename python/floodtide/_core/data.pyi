@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+# Written by tests/scripts/make_stubs.py from the compiled module. Do not edit.
+from __future__ import annotations
+
+import collections.abc
+import typing
+
+import numpy
+import numpy.typing
+
+__all__: list[str] = [
+    "AffinitySource",
+    "CoordinatesJob",
+    "CoordinatesWriter",
+    "ExampleSource",
+    "Hdf5Writer",
+    "PartitionJob",
+    "PartitionWriter",
+    "SampleSource",
+    "SliceSource",
+    "Volume",
+    "check_output",
+    "exists",
+    "limits",
+    "parse_dataset_name",
+    "require_different_patients",
+    "set_hdf5_rank",
+    "synth",
+    "write_datasets",
+]
+
+class Volume:
+    def __init__(self, file: str, dataset: str) -> None: ...
+    def read(
+        self,
+        start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+    ) -> numpy.typing.NDArray[typing.Any]: ...
+    def read_intensities(
+        self,
+        start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+    ) -> numpy.typing.NDArray[numpy.float32]: ...
+    def text(self, attribute: str) -> str: ...
+    @property
+    def chunks(self) -> tuple[int, int, int]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+
+class Hdf5Writer:
+    def __init__(
+        self, path: str, command: str, datasets: collections.abc.Sequence[str]
+    ) -> None: ...
+    @typing.overload
+    def attribute(self, object: str, name: str, value: str) -> None: ...
+    @typing.overload
+    def attribute(self, object: str, name: str, value: collections.abc.Sequence[int]) -> None: ...
+    def create(
+        self,
+        dataset: str,
+        type: str,
+        shape: collections.abc.Sequence[int],
+        chunks: collections.abc.Sequence[int],
+        gzip: int,
+    ) -> None: ...
+    def discard(self) -> None: ...
+    def finish(self) -> None: ...
+    def write(
+        self, dataset: str, start: collections.abc.Sequence[int], block: numpy.ndarray
+    ) -> None: ...
+
+class PartitionJob:
+    def __init__(
+        self,
+        labels: str,
+        thresholds: collections.abc.Sequence[float],
+        lom_radius: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        min_size: int,
+        box: tuple[
+            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        ]
+        | None,
+    ) -> None: ...
+    def block(self, number: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]: ...
+    def compute(self, begin: int, end: int) -> list[numpy.typing.NDArray[numpy.uint8]]: ...
+    def count(
+        self,
+        begin: int,
+        end: int,
+        progress: collections.abc.Callable[[int, int], typing.Any] | None,
+    ) -> numpy.typing.NDArray[numpy.int64]: ...
+    def keep_large(
+        self, tables: collections.abc.Sequence[numpy.typing.NDArray[numpy.int64]]
+    ) -> None: ...
+    @property
+    def blocks(self) -> int: ...
+    @property
+    def counting_blocks(self) -> int: ...
+    @property
+    def written_counts(self) -> dict[int, int]: ...
+
+class PartitionWriter:
+    def __init__(self, job: PartitionJob, path: str, dataset: str) -> None: ...
+    def discard(self) -> None: ...
+    def finish(self) -> None: ...
+    def write(self, number: int, values: numpy.typing.NDArray[numpy.uint8]) -> None: ...
+
+class CoordinatesJob:
+    def __init__(
+        self,
+        volumes: collections.abc.Sequence[tuple[str, str]],
+        margin: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        seed: int,
+        progress: collections.abc.Callable[[int, int], typing.Any] | None,
+    ) -> None: ...
+    def rows(
+        self,
+        begin: int,
+        end: int,
+        progress: collections.abc.Callable[[int, int], typing.Any] | None,
+    ) -> numpy.typing.NDArray[numpy.int32]: ...
+    @property
+    def class_counts(self) -> list[int]: ...
+    @property
+    def classes(self) -> list[int]: ...
+    @property
+    def size(self) -> int: ...
+
+class CoordinatesWriter:
+    def __init__(self, job: CoordinatesJob, path: str) -> None: ...
+    def discard(self) -> None: ...
+    def finish(self) -> None: ...
+    def write(self, begin: int, rows: numpy.typing.NDArray[numpy.int32]) -> None: ...
+
+class ExampleSource:
+    def __init__(
+        self,
+        volumes: collections.abc.Sequence[
+            tuple[
+                str,
+                str,
+                str,
+                str,
+                tuple[
+                    typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+                    typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+                ]
+                | None,
+                float,
+                float,
+            ]
+        ],
+        patch_size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        seed: int,
+        walkers: int,
+        permutable_axes: collections.abc.Sequence[int],
+        reflectable_axes: collections.abc.Sequence[int],
+        softness: float,
+        coordinates: str | None,
+        progress: collections.abc.Callable[[int, int], typing.Any] | None,
+    ) -> None: ...
+    def centre(
+        self, walker: int, epoch: int, index: int
+    ) -> tuple[int, typing.Annotated[list[int], "FixedSize(3)"]]: ...
+    def imbalance(self, moves: int) -> float | None: ...
+    def load(
+        self, walker: int, epoch: int, index: int
+    ) -> tuple[numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]]: ...
+    def per_walker(self, walker: int) -> int: ...
+    def set_load_delay(self, seconds: float) -> None: ...
+    @property
+    def examples(self) -> int: ...
+
+class SampleSource:
+    def at_step(self, walker: int, step: int) -> tuple[int, int]: ...
+    def number(self, walker: int, epoch: int, index: int) -> int: ...
+    def per_walker(self, walker: int, epoch: int) -> int: ...
+    @property
+    def fixed_size(self) -> int: ...
+    @property
+    def groups(self) -> list[str]: ...
+    @property
+    def labelled(self) -> bool: ...
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def size(self) -> int: ...
+
+class SliceSource(SampleSource):
+    def __init__(
+        self,
+        stacks: collections.abc.Sequence[tuple[str, str, str]],
+        *,
+        size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(2)"],
+        classes: int,
+        mean: float,
+        std: float,
+        outside: float,
+        part: str,
+        validation_share: float,
+        split_seed: int,
+        flip_y: bool,
+        flip_x: bool,
+        rotation_deg: float,
+        scale: float,
+        gain: float,
+        offset: float,
+        noise: float,
+        walkers: int,
+        batch: int,
+        seed: int,
+    ) -> None: ...
+    def check_masks(
+        self,
+        begin: int,
+        end: int,
+        progress: collections.abc.Callable[[int, int], typing.Any] | None,
+    ) -> None: ...
+    def fixed(
+        self: SampleSource, number: int
+    ) -> tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]]: ...
+    def load(
+        self: SampleSource, walker: int, epoch: int, index: int
+    ) -> tuple[int, numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.uint8]]: ...
+    def place(self, number: int) -> tuple[int, int]: ...
+
+class AffinitySource(SampleSource):
+    def __init__(
+        self,
+        volumes: collections.abc.Sequence[
+            tuple[
+                str,
+                str,
+                str,
+                tuple[
+                    typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+                    typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+                ]
+                | None,
+                float,
+                float,
+            ]
+        ],
+        *,
+        patch_size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        zero_is_boundary: bool,
+        balance: bool,
+        permutable_axes: collections.abc.Sequence[int],
+        reflectable_axes: collections.abc.Sequence[int],
+        patches: int | None,
+        walkers: int,
+        batch: int,
+        seed: int,
+    ) -> None: ...
+    def fixed(
+        self: SampleSource, number: int
+    ) -> tuple[
+        int,
+        numpy.typing.NDArray[numpy.float32],
+        numpy.typing.NDArray[numpy.float32],
+        numpy.typing.NDArray[numpy.float32],
+    ]: ...
+    def fixed_place(
+        self, number: int
+    ) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]: ...
+    def load(
+        self: SampleSource, walker: int, epoch: int, index: int
+    ) -> tuple[
+        int,
+        numpy.typing.NDArray[numpy.float32],
+        numpy.typing.NDArray[numpy.float32],
+        numpy.typing.NDArray[numpy.float32],
+    ]: ...
+    def training_place(
+        self, epoch: int, number: int
+    ) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]: ...
+
+def check_output(
+    path: str | bytes, command: str, objects: collections.abc.Sequence[str]
+) -> None: ...
+def exists(file: str, object: str) -> bool: ...
+def limits() -> dict[str, dict[str, float]]: ...
+def parse_dataset_name(reference: str) -> tuple[str, str]: ...
+def require_different_patients(training: SliceSource, validation: SliceSource) -> None: ...
+def set_hdf5_rank(rank: int) -> None: ...
+def synth(
+    shape: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+    seed: int,
+    progress: collections.abc.Callable[[int, int], typing.Any] | None,
+) -> tuple[numpy.typing.NDArray[numpy.uint8], numpy.typing.NDArray[numpy.int64]]: ...
+def write_datasets(
+    path: str | bytes,
+    arrays: collections.abc.Mapping[str, numpy.ndarray],
+    chunk: int,
+    gzip: int,
+    command: str,
+) -> None: ...

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+# Written by tests/scripts/make_stubs.py from the compiled module. Do not edit.
+from __future__ import annotations
+
+import collections.abc
+import typing
+
+import numpy
+import numpy.typing
+
+import floodtide._core
+
+__all__: list[str] = [
+    "Flooder",
+    "Result",
+    "check_output",
+    "connected_components",
+    "find_seeds",
+    "placement",
+    "seed_policies",
+]
+
+class Result:
+    def labels(self) -> numpy.typing.NDArray[typing.Any]: ...
+    def origins(self) -> list[tuple[int, tuple[int, int, int], int, int, float]]: ...
+    def overlaps(self) -> list[tuple[int, int, int]]: ...
+    def write(self, path: str, dataset: str, notes: collections.abc.Mapping[str, str]) -> None: ...
+    @property
+    def counters(self) -> dict[str, int]: ...
+    @property
+    def start(self) -> typing.Annotated[list[int], "FixedSize(3)"]: ...
+    @property
+    def volume_shape(self) -> typing.Annotated[list[int], "FixedSize(3)"]: ...
+
+class Flooder:
+    def __init__(
+        self,
+        image: numpy.typing.NDArray[numpy.float32],
+        mean: float,
+        std: float,
+        predictor: floodtide._core.Ffn
+        | collections.abc.Callable[
+            [numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]],
+            numpy.typing.NDArray[numpy.float32],
+        ],
+        **kwargs: typing.Any,
+    ) -> None: ...
+    def counters(self) -> dict[str, int]: ...
+    def logits(self) -> numpy.typing.NDArray[numpy.float32]: ...
+    def segment_all(
+        self,
+        seeds: numpy.typing.NDArray[numpy.int64],
+        progress: collections.abc.Callable[[int, int], typing.Any] | None,
+    ) -> None: ...
+    def segment_at(
+        self,
+        start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        on_move: collections.abc.Callable[
+            [int, tuple[int, int, int], numpy.typing.NDArray[numpy.float32]], typing.Any
+        ]
+        | None,
+    ) -> int: ...
+    def take_result(
+        self,
+        start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        volume_shape: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+    ) -> Result: ...
+
+def check_output(path: str, dataset: str) -> None: ...
+def connected_components(
+    mask: numpy.typing.NDArray[numpy.uint8], min_size: int
+) -> numpy.typing.NDArray[numpy.int32]: ...
+def find_seeds(
+    image: numpy.typing.NDArray[numpy.float32],
+    mean: float,
+    std: float,
+    policy: str,
+    values: collections.abc.Mapping[str, float | str],
+    margin: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+    progress: collections.abc.Callable[[int, int], typing.Any] | None,
+) -> numpy.typing.NDArray[numpy.int64]: ...
+def placement(volume: str) -> typing.Annotated[list[int], "FixedSize(3)"] | None: ...
+def seed_policies() -> list[dict[str, typing.Any]]: ...

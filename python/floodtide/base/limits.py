@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges of the numbers that users give, in one place: configuration keys, command-line options and Python arguments.
+
+What a network may be like comes from the core (`nn/limits.hpp`), which also checks the attributes of checkpoints.
+The largest values are generous for a large cluster, and small enough that nothing computed from them overflows.
+"""
+
+from __future__ import annotations
+
+from floodtide import _core
+from floodtide.base.options import Range
+from floodtide.errors import InvalidArgumentError
+
+
+def require_memory(what: str, needed_bytes: float, expected: str) -> None:
+    """Refuse work that cannot fit into memory, before it begins.
+
+    Args:
+        what: Begins the message: "segment: 9 x 9 x 9 voxels need".
+        needed_bytes: About how much memory the work takes.
+        expected: Ends the message: "a smaller box".
+
+    Raises:
+        InvalidArgumentError: If less memory is available.
+    """
+    available = _core.available_bytes()
+    if available is not None and needed_bytes > available:
+        raise InvalidArgumentError(
+            f"{what} about {_core.describe_bytes(int(needed_bytes))} of memory, "
+            f"{_core.describe_bytes(available)} are available; expected {expected}"
+        )
+
+
+def _of_network(name: str, unit: str, *, whole: bool = True) -> Range:
+    return Range.of_core(_core.network_limits()[name], unit, whole=whole)
+
+
+def _of_parameter(schedule: str, name: str, unit: str = "", *, whole: bool = False) -> Range:
+    row = next(row for row in _core.schedule_rows() if row["name"] == schedule)
+    spec = next(spec for spec in row["parameters"] if spec["name"] == name)
+    return Range.of_core(spec["limits"], unit, whole=whole)
+
+
+FFN_DEPTH = _of_network("ffn_depth", "modules")
+FFN_FEATURES = _of_network("ffn_features", "feature maps")
+FIELD_OF_VIEW = _of_network("field_of_view", "voxels")
+DELTA = _of_network("delta", "voxels")
+UNET_DEPTH = _of_network("unet_depth", "levels")
+UNET_FEATURES = _of_network("unet_features", "feature maps")
+UNET_CHANNELS = _of_network("unet_channels", "channels")
+CLASSES = _of_network("classes", "classes")
+MASK_CLASSES = Range(2, 255, "classes")
+EXCLUSIVE_CLASSES = Range(
+    2, int(CLASSES.maximum), "classes"
+)  # of softmax: of one there is nothing to learn
+KERNEL = _of_network("kernel", "voxels")
+POOL = _of_network("pool", "voxels")
+DROPOUT = _of_network("dropout", "share", whole=False)
+
+LEARNING_RATE = _of_parameter("constant", "base_lr")
+UPDATES_OR_NONE = _of_parameter("constant", "warmup_steps", "updates", whole=True)
+UPDATES = _of_parameter("cosine", "total_steps", "updates", whole=True)
+
+SEED = Range(0, 2**64 - 1)
+FILE_SEED = Range(0, 2**63 - 1)  # what TOML and the attributes of files hold
+THREADS = Range(0, 4096, "threads")
+SOME_THREADS = Range(1, 4096, "threads")
+SECONDS = Range(0.0, 1e9, "s")
+SOME_SECONDS = Range(0.0, 1e9, "s", above=True)
+SOME_MILLISECONDS = Range(0.0, 1e9, "ms", above=True)
+COUNT = Range(1, 10**9)
+COUNT_OR_NONE = Range(0, 10**9)
+
+WALKERS = Range(1, 2**20, "walkers")
+WALKERS_OR_DEFAULT = Range(0, 2**20, "walkers")
+BATCH = Range(1, 2**16)
+EPOCHS = Range(1, 10**9, "epochs")
+RANKS = Range(1, 2**20, "ranks")
+SEVERAL_RANKS = Range(2, 2**20, "ranks")
+RANKS_OR_ALL = Range(0, 2**20, "ranks")
+PREFETCH = Range.of_core(_core.data.limits()["prefetch"], "examples", whole=True)
+READERS = Range.of_core(_core.data.limits()["readers"], "threads", whole=True)
+CENTRES = Range(1, 10**9, "centres")
+CHECKPOINTS = Range(1, 10**6, "checkpoints")
+
+INTENSITY = Range(-1e30, 1e30)
+DEVIATION = Range(1e-30, 1e30)
+AXIS = Range(0, 2)
+VOXEL_SIZE = Range(0.0, 1e9, "nm", above=True)
+PIXELS_OR_STORED = Range(0, 2**16, "pixels")
+EXTENT = Range(0, 2**40, "voxels")
+PATCH = Range(1, 4096, "voxels")
+VOXELS = Range(0, 2**62, "voxels")
+RADIUS = Range(0, 1023, "voxels")
+SYNTH_EXTENT = Range(8, 4096, "voxels")
+GZIP = Range(0, 9)
+
+PROBABILITY = Range(0.0, 1.0, above=True, below=True)
+SHARE = Range(0.0, 1.0, "share", below=True)
+FRACTION = Range(0.0, 1.0)
+WEIGHT = Range(0.0, 1e9)
+MOVE_THRESHOLD = Range(0.0, 0.95, above=True)  # at most the probability that a seed begins with
+SOFTNESS = Range(0.0, 0.5, below=True)
+CLIP = Range(0.0, 1e30, above=True)
+DISTANCE = Range(0, 4096, "voxels")
+DISCO = Range(-1.0, 1.0)
+
+ANGLE = Range(0.0, 180.0, "degrees")
+SCALE = Range(0.0, 1e6)
+GAIN = Range(0.0, 1.0, below=True)
+NOISE = Range(0.0, 1e6)
+
+BUCKET = Range(1e-5, 1e6, "MiB")
+MEMORY = Range(0.0, 2.0**40, "MiB", above=True)
+
+LATENCY = Range(0.0, 1e9, "microseconds")
+CPU_PER_BYTE = Range(0.0, 1e9, "nanoseconds a byte")
+BANDWIDTH = Range(0.0, 1e12, "1e9 bytes a second", above=True)
+THROUGHPUT = Range(0.0, 1e12, "fields of view a second", above=True)
+SPREAD = Range(0.0, 10.0)
+MOVES = Range(1.0, 1e6, "fields of view")
+BACKUP = Range(0.0, 1e3, "share of the ranks")
+SLOWDOWN = Range(1.0, 1e6)
+SIMULATED_STEPS = Range(1, 10**6, "steps")
+SIMULATED_DRAWS = Range(1, 10**9, "ranks times steps")
+FORECAST_FOV = Range(5, int(FIELD_OF_VIEW.maximum), "voxels")

@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks that keep two jobs from writing the same files, on local disks and on those that hosts share.
+
+A lock is a file that names its owner. It appears complete or not at all: it is written under another name and then
+linked to its own name (link(2) is atomic on NFS too). Its owner also holds a kernel lock on it, which ends with the
+process: without that lock the owner is gone, and another process takes over at once. Not all file systems keep kernel
+locks between hosts. There the owner renews the file's time stamp, and an old stamp means that the owner is gone.
+docs/decisions/20261122-locks.md has the reasons and the cases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+import struct
+import sys
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from floodtide.base.files import SUFFIX, temporaries, temporary
+from floodtide.base.lock_owner import parse, this_process
+from floodtide.base.mounts import mount_of
+from floodtide.errors import LockedError, StorageError
+
+RENEW_S = 15.0
+"""Time between two renewals of a time stamp."""
+
+EXPIRY_S = 120.0
+"""Age of the time stamp at which the owner is taken for gone, where no lock of the kernel's tells."""
+
+_PATIENCE_S = 5.0  # for others that take or give up the lock at the same moment
+_LOOK_S = 1.0  # between two looks at a time stamp
+_UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV)
+
+
+class Lock:
+    """A lock that this process holds until `release`, or until nobody refers to it, or until the process ends.
+
+    Attributes:
+        path: The lock file.
+        note: What the user should know about this file system, empty if its locks count.
+    """
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self.note = ""
+        self._held = _Held(path, descriptor, os.getpid())
+        self._finalizer = weakref.finalize(self, _release, self._held)
+        _keep_fresh(self._held)
+
+    @property
+    def held(self) -> bool:
+        """Whether the lock is still this object's: not released, and not taken over."""
+        return self._finalizer.alive and _is_in_place(self._held)
+
+    def release(self) -> None:
+        """Remove the lock file. Does nothing the second time."""
+        self._finalizer()
+
+
+@dataclass(eq=False)
+class _Held:
+    path: Path
+    descriptor: int
+    process: int
+
+
+def take(path: Path, what: str, advice: str, job: str = "", wait_s: float = 0.0) -> Lock:
+    """Take a lock, also from an owner that is gone.
+
+    A lock that this process or another rank of the same job holds is taken over: the older `Lock` then is not `held`.
+    Where only the time stamp can tell whether the owner is gone, wait until it is renewed or has expired.
+
+    Args:
+        path: The lock file; its folder must exist.
+        what: What it protects, for the message: "the run directory runs/a".
+        advice: What to do if somebody else has it.
+        job: A text that all ranks of the job share, or empty.
+        wait_s: How long to wait for another process that has it, in seconds.
+
+    Raises:
+        LockedError: If another process holds it. The message names host, process and time.
+        StorageError: If no lock file can be made.
+    """
+    patience_s = max(wait_s, _PATIENCE_S)
+    deadline = time.monotonic() + patience_s
+    first: _Found | None = None  # of an owner that may be gone or not
+    try:
+        while True:
+            descriptor = _publish(path, path, job)
+            found = None if descriptor is not None else _read(path)
+            if found is not None:
+                verdict = _judge(path, found, job, first)
+                if verdict is _Verdict.THERE and wait_s and time.monotonic() < deadline:
+                    time.sleep(0.02)
+                    continue
+                if verdict is _Verdict.THERE:
+                    raise LockedError(f"{what} is in use by {parse(found.text)}: {advice}")
+                if verdict is _Verdict.UNKNOWN:
+                    if first is None or not first.is_same(found):
+                        first = found
+                        _say_that_it_waits(path, what, found)
+                    deadline = time.monotonic() + patience_s
+                    time.sleep(_LOOK_S)
+                    continue
+                descriptor = _replace(path, found, job)
+            if descriptor is not None:
+                return _completed(Lock(path, descriptor), descriptor)
+            if time.monotonic() > deadline:
+                raise LockedError(f"{what} is being taken by another process: {advice}")
+            time.sleep(0.02)
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"{path}: no lock can be made: {error.strerror}") from None
+
+
+def _completed(lock: Lock, descriptor: int) -> Lock:
+    """Do what is left to do once the lock is there; give it back if that is interrupted."""
+    try:
+        _remove_left_over(lock.path)
+        lock.note = _note(lock.path, descriptor)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+class _Found(NamedTuple):
+    """A lock file as it was read."""
+
+    text: bytes
+    identity: tuple[int, int]
+    stamp_s: float  # by the file system's clock
+    age_s: float
+    locked: bool | None  # whether somebody holds the kernel's lock; None if that is unknown
+
+    def is_same(self, other: _Found) -> bool:
+        """Whether it is the same owner's file. Numbers of files are used again; each owner's text is another."""
+        return self.identity == other.identity and self.text == other.text
+
+
+class _Verdict(Enum):
+    THERE = 0
+    GONE = 1
+    UNKNOWN = 2
+
+
+def _judge(path: Path, found: _Found, job: str, first: _Found | None) -> _Verdict:
+    """Whether the owner of a lock file is there. `first`: the file when the owner was unknown for the first time."""
+    owner = parse(found.text)
+    if (job and owner.job == job) or (owner.process == os.getpid() and owner.runs_here):
+        return _Verdict.GONE  # a rank of this job that has left it; an older object of this process
+    if found.locked:
+        return _Verdict.THERE
+    if owner.runs_here is False:
+        return _Verdict.GONE
+    if owner.runs_here and not owner.kernel_lock:
+        return _Verdict.THERE
+    proof = (
+        owner.kernel_lock or not owner.token
+    )  # a file without an owner's text was never completed
+    if found.locked is not None and proof and mount_of(path.parent).locks_count:
+        return _Verdict.GONE
+    if first is not None and first.is_same(found) and found.stamp_s > first.stamp_s:
+        return _Verdict.THERE  # renewed
+    return _Verdict.GONE if found.age_s >= EXPIRY_S else _Verdict.UNKNOWN
+
+
+def _say_that_it_waits(path: Path, what: str, found: _Found) -> None:
+    left_s = max(EXPIRY_S - found.age_s, 0)
+    print(
+        f"{what} was in use by {parse(found.text)} {max(found.age_s, 0):.0f} s ago, and this file system's locks do not"
+        f" tell whether it still is: waiting up to {left_s:.0f} s (if that process is gone: remove {path})",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _publish(path: Path, name: Path, job: str) -> int | None:
+    """Make a lock file under a name; its locked descriptor, None if the name is taken.
+
+    It is written as a temporary file of the lock `path`. Another process may remove that as left over: then the name
+    counts as taken, too.
+    """
+    unique = temporary(path)
+    descriptor = _new_file(unique, job)
+    try:
+        os.link(unique, name)
+    except (FileExistsError, FileNotFoundError):
+        os.close(descriptor)
+        return None
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno not in _NO_LINKS:
+            raise
+        try:  # without links: the name is exclusive, but the text comes a moment later
+            return _new_file(name, job)
+        except FileExistsError:
+            return None
+    except BaseException:  # Ctrl-C: the name may have been made
+        _release(_Held(name, descriptor, os.getpid()))
+        raise
+    finally:
+        unique.unlink(missing_ok=True)
+    return descriptor
+
+
+def _new_file(path: Path, job: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        locked = _lock(descriptor)
+        text = this_process(job, kernel_lock=locked).text().encode()
+        if os.write(descriptor, text) != len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except BaseException:
+        os.close(descriptor)
+        path.unlink(missing_ok=True)
+        raise
+    return descriptor
+
+
+def _replace(path: Path, found: _Found, job: str) -> int | None:
+    """Replace the lock file of an owner that is gone; None if another process was faster.
+
+    Only the process that gets the name of the claim, which belongs to this very owner, may do so; and it looks again,
+    because another one may have been through already.
+    """
+    claim = path.with_name(f".{path.name}.{hashlib.sha256(found.text).hexdigest()[:16]}{SUFFIX}")
+    descriptor = _publish(path, claim, job)
+    if descriptor is None:
+        other = _read(claim)
+        if other is not None and _judge(path, other, job, None) is _Verdict.GONE:
+            claim.unlink(missing_ok=True)  # of a process that was killed in the few calls below
+        return None
+    again = _read(path)
+    if again is None or not again.is_same(found):
+        claim.unlink(missing_ok=True)
+        os.close(descriptor)
+        return None
+    try:
+        os.replace(claim, path)
+    except FileNotFoundError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _read(path: Path) -> _Found | None:
+    """A lock file; None if it is not there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise StorageError(
+                f"{path}: is a symbolic link, expected a lock file: remove it"
+            ) from None
+        raise
+    try:
+        status = os.fstat(descriptor)
+        text = os.read(descriptor, 65536) if stat.S_ISREG(status.st_mode) else b""
+        locked = _is_locked(descriptor)
+    finally:
+        os.close(descriptor)
+    age_s = _file_clock(path) - status.st_mtime
+    return _Found(text, (status.st_dev, status.st_ino), status.st_mtime, age_s, locked)
+
+
+def _file_clock(path: Path) -> float:
+    """The time as the file system has it, which may be another host's: time stamps are compared with nothing else."""
+    probe = temporary(path)
+    descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        return os.fstat(descriptor).st_mtime
+    finally:
+        os.close(descriptor)
+        probe.unlink(missing_ok=True)
+
+
+def _remove_left_over(path: Path) -> None:
+    """Remove what was left by processes that were killed while they took this lock; one that is at it tries again."""
+    for stale in temporaries(path):
+        with contextlib.suppress(OSError):
+            stale.unlink()
+
+
+# Locks of the open file (OFD) rather than of the process: other code of this process that opens and closes the file
+# does not end them. struct flock: type, whence, start, length, process.
+_FLOCK = "hhqqi0q"
+_SET = getattr(fcntl, "F_OFD_SETLK", None)
+_GET = getattr(fcntl, "F_OFD_GETLK", None)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file that nobody else knows yet; False if the file system has no locks."""
+    if _SET is None:
+        return False
+    try:
+        fcntl.fcntl(descriptor, _SET, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError as error:
+        if error.errno in _UNSUPPORTED:
+            return False
+        raise
+    return True
+
+
+def _is_locked(descriptor: int) -> bool | None:
+    """Whether somebody holds the lock; None if the file system cannot tell."""
+    if _GET is None:
+        return None
+    asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        answer = fcntl.fcntl(descriptor, _GET, asked)
+    except OSError as error:
+        if error.errno in _UNSUPPORTED:
+            return None
+        raise
+    kind: int = struct.unpack(_FLOCK, answer)[0]
+    return kind != fcntl.F_UNLCK
+
+
+def _note(path: Path, descriptor: int) -> str:
+    mount = mount_of(path.parent)
+    if mount.locks_count and _is_locked(descriptor) is not None:
+        return ""
+    return (
+        f"{path.parent} lies on a file system ({mount.kind or 'of unknown type'}) whose locks may not count on other"
+        f" hosts: {path.name} is renewed every {RENEW_S:.0f} s instead, and a job that was killed on another host"
+        f" keeps it for {EXPIRY_S:.0f} s"
+    )
+
+
+def _is_in_place(held: _Held) -> bool:
+    """Whether the lock file is still the one that was made."""
+    try:
+        here, there = os.fstat(held.descriptor), os.lstat(held.path)
+    except OSError:
+        return False
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _release(held: _Held) -> None:
+    if held.process != os.getpid():
+        return  # a fork: the lock is its parent's
+    _fresh.discard(held)
+    if _is_in_place(held):
+        with contextlib.suppress(
+            OSError
+        ):  # a folder that is gone, or a disk: the file tells that its owner has ended
+            held.path.unlink()
+    with contextlib.suppress(OSError):  # the descriptor is free in any case
+        os.close(held.descriptor)
+
+
+_fresh: set[_Held] = set()
+_thread: threading.Thread | None = None
+
+
+def _keep_fresh(held: _Held) -> None:
+    """Renew the time stamp from now on."""
+    global _thread
+    _fresh.add(held)
+    if _thread is None:
+        _thread = threading.Thread(target=_renew, name="floodtide-locks", daemon=True)
+        _thread.start()
+
+
+def _renew() -> None:
+    while True:
+        time.sleep(RENEW_S)
+        for held in tuple(_fresh):
+            with contextlib.suppress(OSError):  # the next time, or the owner notices when it writes
+                os.utime(held.descriptor)
+
+
+def _after_fork() -> None:
+    """A child must not keep its parent's locks alive."""
+    global _thread
+    for held in _fresh:
+        os.close(held.descriptor)
+    _fresh.clear()
+    _thread = None
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Progress of long work: a bar on a terminal, plain lines elsewhere, nothing on ranks other than 0."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from floodtide.base import notes
+
+
+class Progress:
+    """Context manager whose instance is called as progress(done, total), as the core's progress callbacks are."""
+
+    def __init__(self, unit: str, description: str, *, line_every_s: float = 30.0) -> None:
+        self._unit = unit
+        self._description = description
+        self._line_every_s = line_every_s
+        self._start_s = self._line_s = time.monotonic()
+        self._bar: Any = None
+        self._shown = notes.speaks()
+        self._terminal = self._shown and sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._terminal:
+            if self._bar is None:
+                from tqdm import tqdm
+
+                self._bar = tqdm(
+                    total=total,
+                    unit=f" {self._unit}",
+                    desc=self._description,
+                    leave=False,
+                    file=sys.stderr,
+                )
+            self._bar.total = total
+            self._bar.update(done - self._bar.n)
+        elif self._shown and time.monotonic() - self._line_s >= self._line_every_s:
+            self._line_s = time.monotonic()
+            elapsed_s = self._line_s - self._start_s
+            left = f", about {elapsed_s / done * (total - done):.0f} s left" if done > 0 else ""
+            print(
+                f"{self._description}: {done} of {total} {self._unit}{left}",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def bar(unit: str, description: str) -> Progress:
+    """The progress display of a command: `with bar("voxels", "segment") as progress: work(progress=progress)`."""
+    return Progress(unit, description)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network's training step and forward pass, timed beside the multiply-add peak and, on request,
+PyTorch or another convolution kernel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from floodtide import _core
+from floodtide.bench import Row, in_own_process, stamped, threads
+from floodtide.bench.shapes import FfnShape
+from floodtide.errors import InvalidArgumentError, UnsupportedError
+
+TORCH = ("torch", "torch-bf16")
+MIB = 2**20
+
+
+def step(
+    network: FfnShape,
+    *,
+    thread_counts: Sequence[int] = (1,),
+    seconds: float = 1.0,
+    against: str = "",
+) -> Iterator[Row]:
+    """Time forward, backward, clipping and Adam, after checking the gradient.
+
+    Rows have the fields of `floodtide.bench` and `fovs_per_s`; ours also `peak_memory_mib` (of a
+    process that makes two such passes and nothing else), `step_memory_mib` (what of it came with
+    them) and, beside another, `speedup` (its median over ours; of PyTorch's two
+    memory formats the better one's).
+    `gflops` count direct convolution.
+
+    Args:
+        network: What to time.
+        thread_counts: Numbers of threads, one set of rows for each.
+        seconds: Least time to spend on each step; at least 20 samples are taken, or 3 if
+            all take 2 s together.
+        against: "torch" for the same step in PyTorch, "torch-bf16" for that under autocast to
+            bfloat16, the name of a convolution kernel for the same step with it ("onednn": its
+            times include the copies between our layout and its own), or empty.
+
+    Raises:
+        InvalidArgumentError: If an argument is out of range or `against` is unknown.
+        UnsupportedError: If PyTorch is asked for and not installed, or the kernel needs another
+            processor or build.
+    """
+    yield from _benchmark("step", network, thread_counts, seconds, against)
+
+
+def forward(
+    network: FfnShape,
+    *,
+    thread_counts: Sequence[int] = (1,),
+    seconds: float = 1.0,
+    against: str = "",
+) -> Iterator[Row]:
+    """Time the forward pass, as segmentation runs it; arguments, rows and errors as for `step`."""
+    yield from _benchmark("forward", network, thread_counts, seconds, against)
+
+
+def _benchmark(
+    name: str, network: FfnShape, thread_counts: Sequence[int], seconds: float, against: str
+) -> Iterator[Row]:
+    kernels = [kernel for kernel, _ in _core.bench.conv_kernels()]
+    if against not in ("", *TORCH, *kernels):
+        raise InvalidArgumentError(
+            f"{name}: --against is '{against}', expected one of {', '.join((*TORCH, *kernels))}"
+        )
+    if against in TORCH:
+        import importlib.util
+
+        if importlib.util.find_spec("torch") is None:
+            raise UnsupportedError(
+                f"{name}: --against {against} needs PyTorch, which is not installed (pip install torch)"
+            )
+    for count in thread_counts:
+        with threads(count):
+            yield from _rows(name, network, count, seconds, against)
+
+
+def _passes(network: FfnShape, kernel: str = "") -> _core.bench.NetworkPasses:
+    # A oneDNN primitive serves one caller at a time.
+    parallel = "voxels" if kernel == "onednn" else network.parallel
+    return _core.bench.NetworkPasses(
+        network.depth,
+        network.fov,
+        network.features,
+        network.batch,
+        network.compute,
+        parallel,
+        kernel,
+    )
+
+
+def memory_mib(name: str, network: dict[str, Any], threads: int) -> dict[str, float]:
+    """Memory of this process after two passes of that name: its peak, and what of it they took."""
+    before = _core.resident_bytes()
+    _core.set_num_threads(threads)
+    run = getattr(_passes(FfnShape(**network)), name)
+    run()
+    run()
+    peak = _core.peak_resident_bytes()
+    return {"peak_memory_mib": peak / MIB, "step_memory_mib": (peak - before) / MIB}
+
+
+def _rows(name: str, network: FfnShape, count: int, seconds: float, against: str) -> Iterator[Row]:
+    ours = _passes(network)
+    run: Callable[[], Any] = getattr(ours, name)
+    flops: float = getattr(ours, f"{name}_flops")()
+    memory = in_own_process(
+        "floodtide.bench.ffn_passes:memory_mib", name=name, network=asdict(network), threads=count
+    )
+    bodies = {"floodtide": run}
+    if against in TORCH:
+        from floodtide.bench.torch_ffn import LAYOUTS, TorchFfn
+
+        for layout in LAYOUTS:
+            passes = TorchFfn(
+                network, threads=count, layout=layout, bfloat16=against == "torch-bf16"
+            )
+            bodies[f"{against} {layout}"] = getattr(passes, name)
+    elif against:
+        bodies[against] = getattr(_passes(network, against), name)
+    samples: dict[str, list[float]] = {body: [] for body in (*bodies, "peak")}
+    for body in bodies.values():
+        body()
+    while (
+        not _core.bench.enough(len(samples["peak"]), sum(map(sum, samples.values())))
+        or sum(samples["floodtide"]) < seconds
+    ):
+        samples["peak"].append(ours.sample_peak())
+        for key, body in bodies.items():
+            start = time.perf_counter()
+            body()
+            samples[key].append(time.perf_counter() - start)
+    medians = {key: float(np.median(samples[key])) for key in bodies}
+    others = [median for key, median in medians.items() if key != "floodtide"]
+    for key in bodies:
+        own = key == "floodtide"
+        row: Row = {
+            "name": name if own else f"{name} {key}",
+            "kernel": ours.kernel_names() if own else key,
+            "level": _core.active_isa(),
+            "shape": str(network),
+            "threads": count,
+            "ranks": 1,
+            "samples": len(samples[key]),
+            "median_s": medians[key],
+            "p10_s": float(np.quantile(samples[key], 0.1)),
+            "p90_s": float(np.quantile(samples[key], 0.9)),
+            "min_s": min(samples[key]),
+            "gflops": flops / medians[key] * 1e-9,
+            "peak_gflops": ours.peak_flops() / float(np.median(samples["peak"])) * 1e-9,
+            "fovs_per_s": network.batch / medians[key],
+        }
+        row["ratio"] = row["gflops"] / row["peak_gflops"]
+        row["best_ratio"] = (flops / row["min_s"]) / (ours.peak_flops() / min(samples["peak"]))
+        if own:
+            row |= memory
+            if others:
+                row["speedup"] = min(others) / medians[key]
+                row["best_speedup"] = (
+                    min(min(samples[n]) for n in bodies if n != key) / row["min_s"]
+                )
+        yield stamped(row)

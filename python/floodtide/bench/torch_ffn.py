@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The passes of `floodtide bench step` and `forward` in PyTorch: the yardstick of `--against`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from floodtide import _core
+from floodtide.bench.shapes import FfnShape
+
+LAYOUTS = ("contiguous", "channels_last_3d")
+
+
+def torch_module() -> Any:
+    """PyTorch, held to the instruction set in use."""
+    if _core.active_isa() == "avx2" and "torch" not in sys.modules:
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
+        os.environ.setdefault("ATEN_CPU_CAPABILITY", "avx2")
+    return importlib.import_module("torch")
+
+
+class TorchFfn:
+    """One flood-filling network: forward, backward, entry-wise clipping and Adam; and forward alone.
+
+    Args:
+        network: Depth, features, field of view and batch.
+        threads: That PyTorch uses.
+        layout: Memory format of activations and weights, one of LAYOUTS.
+        bfloat16: Under autocast to bfloat16 rather than in float32.
+    """
+
+    def __init__(self, network: FfnShape, *, threads: int, layout: str, bfloat16: bool) -> None:
+        self._torch = torch = torch_module()
+        torch.set_num_threads(threads)
+        torch.manual_seed(1)
+        memory_format = (
+            torch.channels_last_3d if layout == "channels_last_3d" else torch.contiguous_format
+        )
+        convolution, features = torch.nn.Conv3d, network.features
+        self._layers = torch.nn.ModuleList(
+            [
+                convolution(2 if i == 0 else features, features, 3, padding=1)
+                for i in range(2 * network.depth)
+            ]
+            + [convolution(features, 1, 1)]
+        ).to(memory_format=memory_format)
+        self._optimizer = torch.optim.Adam(self._layers.parameters(), lr=1e-3)
+        self._input = torch.randn(network.batch, 2, *network.fov).to(memory_format=memory_format)
+        self._labels = torch.where(torch.rand(network.batch, 1, *network.fov) < 0.4, 0.95, 0.05)
+        self._bfloat16 = bfloat16
+
+    def step(self) -> None:
+        """Forward, backward and update."""
+        functional = self._torch.nn.functional
+        self._optimizer.zero_grad()
+        logits = self._logits().float()
+        functional.binary_cross_entropy_with_logits(logits, self._labels).backward()
+        for parameter in self._layers.parameters():
+            parameter.grad.clamp_(-0.7, 0.7)
+        self._optimizer.step()
+
+    def forward(self) -> None:
+        """Forward without a graph for gradients."""
+        with self._torch.inference_mode():
+            self._logits()
+
+    def _logits(self) -> Any:
+        functional = self._torch.nn.functional
+        with self._torch.autocast("cpu", dtype=self._torch.bfloat16, enabled=self._bfloat16):
+            layers = list(self._layers)
+            stream = layers[1](functional.relu(layers[0](self._input)))
+            for i in range(2, len(layers) - 1, 2):
+                inner = functional.relu(layers[i](functional.relu(stream)))
+                stream = stream + layers[i + 1](inner)
+            return self._input[:, 1:] + layers[-1](functional.relu(stream))

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The passes of `floodtide bench unet` in PyTorch: the yardstick of `--against`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from floodtide.bench.shapes import UNetShape
+from floodtide.bench.torch_ffn import torch_module
+
+LAYOUTS = ("contiguous", "channels_last")
+
+
+class TorchUNet:
+    """A U-Net for slices with batch norm: forward and backward of Dice and cross-entropy.
+
+    Args:
+        network: Depth, features, classes, size and batch.
+        threads: That PyTorch uses.
+        layout: Memory format of activations and weights, one of LAYOUTS.
+    """
+
+    def __init__(self, network: UNetShape, *, threads: int, layout: str) -> None:
+        self._torch = torch = torch_module()
+        torch.set_num_threads(threads)
+        torch.manual_seed(1)
+        memory_format = (
+            torch.channels_last if layout == "channels_last" else torch.contiguous_format
+        )
+        depth, features = network.depth, network.features
+        widths = [features << level for level in range(depth)]
+        self._down = torch.nn.ModuleList(
+            self._pair(inputs, width) for inputs, width in zip([1, *widths], widths, strict=False)
+        )
+        self._up = torch.nn.ModuleList(
+            torch.nn.ConvTranspose2d(2 * width, width, 2, 2) for width in widths[:-1]
+        )
+        self._joined = torch.nn.ModuleList(self._pair(2 * width, width) for width in widths[:-1])
+        self._head = torch.nn.Conv2d(features, network.classes, 1)
+        self._all = torch.nn.ModuleList([self._down, self._up, self._joined, self._head])
+        self._all.to(memory_format=memory_format)
+        self._images = torch.randn(network.batch, 1, *network.size).to(memory_format=memory_format)
+        self._labels = (torch.rand(network.batch, *network.size) < 0.3).long()
+        self._classes = network.classes
+
+    def _pair(self, inputs: int, outputs: int) -> Any:
+        nn = self._torch.nn
+        layers = []
+        for channels in (inputs, outputs):
+            layers += [
+                nn.Conv2d(channels, outputs, 3, padding=1, bias=False),
+                nn.BatchNorm2d(outputs),
+                nn.ReLU(inplace=True),
+            ]
+        return nn.Sequential(*layers)
+
+    def _logits(self) -> Any:
+        torch = self._torch
+        x, skips = self._images, []
+        for level, pair in enumerate(self._down):
+            x = pair(x if level == 0 else torch.nn.functional.max_pool2d(x, 2))
+            skips.append(x)
+        for level in reversed(range(len(self._up))):
+            x = self._joined[level](torch.cat([skips[level], self._up[level](x)], 1))
+        return self._head(x)
+
+    def step(self) -> float:
+        """Forward and backward; returns the loss."""
+        torch = self._torch
+        self._all.zero_grad()
+        logits = self._logits()
+        truth = torch.nn.functional.one_hot(self._labels, self._classes).movedim(-1, 1)
+        p = torch.softmax(logits, 1)[:, 1:]
+        overlap = (p * truth[:, 1:]).sum((2, 3))
+        total = p.sum((2, 3)) + truth[:, 1:].sum((2, 3))
+        loss = 1 - ((2 * overlap + 1) / (total + 1)).mean()
+        loss = loss + torch.nn.functional.cross_entropy(logits, self._labels)
+        loss.backward()
+        return float(loss.detach())
+
+    def forward(self) -> None:
+        """Forward with the moving statistics, without a graph for gradients."""
+        self._all.eval()
+        with self._torch.inference_mode():
+            self._torch.softmax(self._logits(), 1)
+        self._all.train()

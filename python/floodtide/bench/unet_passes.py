@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A U-Net's training step and forward pass, timed beside the multiply-add peak and, on request, PyTorch."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from floodtide import _core, nn
+from floodtide.bench import Row, in_own_process, stamped, threads
+from floodtide.bench.shapes import UNetShape
+from floodtide.errors import InternalError, InvalidArgumentError, UnsupportedError
+
+PEAK_S = 0.01
+MIB = 2**20
+
+
+class Passes:
+    """Forward and backward of our network, with the weights as changed as an update leaves them."""
+
+    def __init__(self, network: UNetShape) -> None:
+        self.core = nn.UNet2D(
+            network.depth, network.features, network.classes, compute=network.compute
+        ).core
+        random = np.random.default_rng(1)
+        shape = (network.batch, 1, *network.size)
+        self._images = random.standard_normal((*shape, 1), np.float32)
+        self._labels = (random.random(shape) < 0.3).astype(np.uint8)
+        self._gradients = np.zeros(self.core.parameters().size, np.float32)
+        self._loss = nn.SegmentationLoss().core()
+
+    def step(self) -> float:
+        """Forward and backward; returns the loss."""
+        self.core.parameters_changed()
+        self._gradients[:] = 0
+        share = 1 / len(self._images)
+        report = self.core.loss_and_gradients(
+            self._images, self._labels, None, None, self._loss, 1, [], self._gradients, share, None
+        )
+        return float(report["loss"]) * share
+
+    def forward(self) -> None:
+        """Forward with the moving statistics."""
+        self.core.forward(self._images)
+
+    def check(self) -> None:
+        """Compare the gradient with the loss's change along it.
+
+        Raises:
+            InternalError: If they differ.
+        """
+        self.step()
+        parameters, trained = self.core.parameters(), self.core.trained_size()
+        start, gradient = parameters.copy(), self._gradients[:trained].copy()
+        length = 1e-2 / float(gradient @ gradient)
+
+        def loss_at(factor: float) -> float:
+            parameters[:trained] = start[:trained] + factor * length * gradient
+            return self.step()
+
+        ratio = (loss_at(1) - loss_at(-1)) / 2e-2
+        parameters[:] = start
+        if not abs(ratio - 1) < 0.05:
+            raise InternalError(
+                f"bench unet: along the gradient the loss changes {ratio:.3f} times as much as it says"
+            )
+
+
+def unet(
+    network: UNetShape,
+    *,
+    thread_counts: Sequence[int] = (1,),
+    seconds: float = 1.0,
+    against: str = "",
+) -> Iterator[Row]:
+    """Time training steps (forward and backward) and forward passes, after checking the gradient.
+
+    Rows have the fields of `floodtide.bench` and `images_per_s`; ours `kernels`, of each convolution; the step's
+    also `peak_memory_mib`, of a process that makes two such steps and nothing else. Beside PyTorch ours have
+    `speedup`: its median over ours, of its two memory formats the better one's.
+
+    Args:
+        network: What to time.
+        thread_counts: Numbers of threads, one set of rows for each.
+        seconds: Least time to spend on each of ours; at least 20 samples are taken, or 3 if
+            all take 2 s together.
+        against: "torch" or empty.
+
+    Raises:
+        InvalidArgumentError: If `against` is unknown or an argument out of range.
+        UnsupportedError: If PyTorch is asked for and not installed.
+    """
+    if against not in ("", "torch"):
+        raise InvalidArgumentError(f"unet: --against is '{against}', expected torch or nothing")
+    if against and importlib.util.find_spec("torch") is None:
+        raise UnsupportedError("unet: --against torch needs PyTorch, which is not installed")
+    Passes(UNetShape(depth=min(network.depth, 3), size=(16, 16), batch=2)).check()
+    for count in thread_counts:
+        with threads(count):
+            yield from _rows(network, count, seconds, against)
+
+
+def peak_memory_mib(network: dict[str, Any], threads: int, layout: str) -> float:
+    """Peak memory of this process after two steps, with PyTorch's memory format `layout`; ours if it is empty."""
+    passes: Any
+    if layout:
+        from floodtide.bench.torch_unet import TorchUNet
+
+        passes = TorchUNet(UNetShape(**network), threads=threads, layout=layout)
+    else:
+        _core.set_num_threads(threads)
+        passes = Passes(UNetShape(**network))
+    for _ in range(2):
+        passes.step()
+    return float(_core.peak_resident_bytes() / MIB)
+
+
+def _rows(network: UNetShape, count: int, seconds: float, against: str) -> Iterator[Row]:
+    ours = Passes(network)
+    ours.step()  # chooses kernels
+    contestants: dict[str, Any] = {"floodtide": ours}
+    layouts = {"floodtide": ""}
+    if against:
+        from floodtide.bench.torch_unet import LAYOUTS, TorchUNet
+
+        for layout in LAYOUTS:
+            name = f"torch {layout}"
+            contestants[name] = TorchUNet(network, threads=count, layout=layout)
+            layouts[name] = layout
+    memory = {
+        name: in_own_process(
+            "floodtide.bench.unet_passes:peak_memory_mib",
+            network=asdict(network),
+            threads=count,
+            layout=layout,
+        )
+        for name, layout in layouts.items()
+    }
+    kernels = ours.core.kernel_names()
+    size = (1, *network.size)
+    for what, flops in (
+        ("step", ours.core.step_flops(size)),
+        ("forward", ours.core.forward_flops(size)),
+    ):
+        bodies = {name: getattr(passes, what) for name, passes in contestants.items()}
+        samples, peak = _sample(bodies, seconds)
+        medians = {name: float(np.median(values)) for name, values in samples.items()}
+        for name, values in samples.items():
+            own = name == "floodtide"
+            row: Row = {
+                "name": f"unet {what}" if own else f"unet {what} {name}",
+                "kernel": _counted(kernels) if own else name,
+                "level": _core.active_isa(),
+                "shape": str(network),
+                "threads": count,
+                "ranks": 1,
+                "samples": len(values),
+                "median_s": medians[name],
+                "p10_s": float(np.quantile(values, 0.1)),
+                "p90_s": float(np.quantile(values, 0.9)),
+                "min_s": min(values),
+                "gflops": network.batch * flops / medians[name] * 1e-9,
+                "peak_gflops": float(np.median(peak)),
+                "images_per_s": network.batch / medians[name],
+            }
+            row["ratio"] = row["gflops"] / row["peak_gflops"]
+            row["best_ratio"] = network.batch * flops / row["min_s"] * 1e-9 / max(peak)
+            if own:
+                row["kernels"] = kernels
+            if what == "step":
+                row["peak_memory_mib"] = memory[name]
+            if own and against:
+                others = [key for key in samples if key != name]
+                row["speedup"] = min(medians[key] for key in others) / medians[name]
+                row["best_speedup"] = min(min(samples[key]) for key in others) / row["min_s"]
+            yield stamped(row)
+
+
+def _counted(kernels: str) -> str:
+    """Each kernel of a list "layer: kernel; ..." once, with how many layers have it."""
+    counts = Counter(layer.split(": ")[1] for layer in kernels.split("; "))
+    return ", ".join(f"{count} {name}" for name, count in counts.most_common())
+
+
+def _sample(
+    bodies: dict[str, Callable[[], Any]], seconds: float
+) -> tuple[dict[str, list[float]], list[float]]:
+    """Seconds of each body, and the peak in Gflop/s, all in turn."""
+    samples: dict[str, list[float]] = {name: [] for name in bodies}
+    peak: list[float] = []
+    for body in bodies.values():
+        body()
+    while (
+        not _core.bench.enough(len(peak), sum(map(sum, samples.values())))
+        or sum(samples["floodtide"]) < seconds
+    ):
+        peak.append(float(_core.bench.peak(_core.active_isa(), PEAK_S)["peak_gflops"]))
+        for name, body in bodies.items():
+            start = time.perf_counter()
+            body()
+            samples[name].append(time.perf_counter() - start)
+    return samples, peak

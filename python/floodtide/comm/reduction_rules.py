@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reductions do with values before and after they travel, and how groups of arrays travel together."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from floodtide import _core
+from floodtide.comm.arrays import Array, words_for
+from floodtide.errors import InvalidArgumentError
+
+
+class Op(enum.Enum):
+    """What a reduction does with the values of the ranks."""
+
+    SUM = "sum"
+    AVERAGE = "average"
+    MIN = "min"
+    MAX = "max"
+    PRODUCT = "product"
+
+
+Sum: Final[Op] = Op.SUM
+Average: Final[Op] = Op.AVERAGE
+Min: Final[Op] = Op.MIN
+Max: Final[Op] = Op.MAX
+Product: Final[Op] = Op.PRODUCT
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a reduction does, and which call asked for it."""
+
+    call: str
+    op: Op
+    prescale_factor: float
+    postscale_factor: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.op, Op):
+            raise InvalidArgumentError(
+                f"{self.call}: expected Sum, Average, Min, Max or Product, got {self.op!r}"
+            )
+        for name in ("prescale_factor", "postscale_factor"):
+            value = getattr(self, name)
+            if not isinstance(value, float | int | np.floating | np.integer) or not math.isfinite(
+                value
+            ):
+                raise InvalidArgumentError(
+                    f"{self.call}: {name} is {value!r}, expected a finite number"
+                )
+
+    @property
+    def reduction(self) -> str:
+        """The core's name for it: an average is a sum first."""
+        return "sum" if self.op is Average else str(self.op.value)
+
+    def require(self, values: Array) -> None:
+        """Raise InvalidArgumentError unless values of this type can be reduced so."""
+        types = _core.comm.element_types
+        if values.dtype.name not in types or not values.dtype.isnative:
+            raise InvalidArgumentError(
+                f"{self.call}: expected {', '.join(types[:-1])} or {types[-1]}, got {values.dtype}"
+            )
+        if self.op is Average and values.dtype.kind != "f":
+            raise InvalidArgumentError(
+                f"{self.call}: Average of {values.dtype}, expected floating point; sum integers "
+                "and divide as you need"
+            )
+
+    def words(self, arrays: Sequence[Array]) -> str:
+        """Describe the values of a call: ranks compare this text, and errors show it."""
+        text = f"{self.op.value} of {words_for(arrays)}"
+        if self.prescale_factor != 1:
+            text += f", prescale {self.prescale_factor}"
+        if self.postscale_factor != 1:
+            text += f", postscale {self.postscale_factor}"
+        return text
+
+    def before(self, values: Array) -> None:
+        """Scale this rank's values in place."""
+        if self.prescale_factor != 1:
+            _scale(values, self.prescale_factor)
+
+    def after(self, values: Array, contributors: int) -> None:
+        """Make the result of what came out of the reduction, in place."""
+        if self.op is Average:
+            wide = _wide(values)
+            np.divide(values, wide(contributors), out=values, dtype=wide, casting="same_kind")
+        if self.postscale_factor != 1:
+            _scale(values, self.postscale_factor)
+
+
+def _wide(values: Array) -> Any:
+    """The type in which floating-point values are scaled."""
+    return np.float32 if values.dtype == np.float16 else values.dtype.type
+
+
+def _scale(values: Array, factor: float) -> None:
+    if values.dtype.kind == "f":
+        wide = _wide(values)
+        np.multiply(values, wide(factor), out=values, dtype=wide, casting="same_kind")
+        return
+    limits = np.iinfo(values.dtype)
+    largest = float(limits.max)
+    if int(largest) > limits.max:  # float64 has no 2^63 - 1
+        largest = math.nextafter(largest, 0)
+    scaled = np.trunc(values * np.float64(factor))
+    values[...] = np.clip(scaled, float(limits.min), largest).astype(values.dtype)
+
+
+class Group:
+    """Arrays side by side in one buffer for each type, in the order in which types come."""
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self._shapes = [array.shape for array in arrays]
+        members: dict[np.dtype[Any], list[int]] = {}
+        for number, array in enumerate(arrays):
+            members.setdefault(array.dtype, []).append(number)
+        self._members = list(members.values())
+        self.buffers = [
+            np.concatenate([arrays[number].ravel() for number in numbers])
+            for numbers in self._members
+        ]
+
+    def parts(self) -> list[Array]:
+        """Views of the buffers in the arrays' shapes, in the arrays' order."""
+        parts: dict[int, Array] = {}
+        for numbers, buffer in zip(self._members, self.buffers, strict=True):
+            begin = 0
+            for number in numbers:
+                shape = self._shapes[number]
+                length = math.prod(shape)
+                parts[number] = buffer[begin : begin + length].reshape(shape)
+                begin += length
+        return [parts[number] for number in range(len(self._shapes))]

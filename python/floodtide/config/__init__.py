@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of a run: frozen dataclasses, read from TOML, checked key by key.
+
+Every field carries its help text (and unit) in its metadata; docs/configuration.md is generated from them.
+Relative paths are relative to the working directory; `~` and `$NAME` are expanded in them.
+"""
+
+from floodtide.config.files import dumps, from_dict, load, save
+from floodtide.config.networks import FLOOD, PATCHES, SLICES, FfnConfig, UNet2DConfig, UNet3DConfig
+from floodtide.config.sections import (
+    AugmentationConfig,
+    CommConfig,
+    Config,
+    DataConfig,
+    ModelConfig,
+    OptimizerConfig,
+    RunConfig,
+    ScheduleConfig,
+    SlicesConfig,
+    TrainingConfig,
+    ValidationConfig,
+    VolumeConfig,
+    require_tables,
+)
+from floodtide.config.segment_options import SegmentOptions
+from floodtide.config.tables import to_dict
+
+__all__ = [
+    "FLOOD",
+    "PATCHES",
+    "SLICES",
+    "AugmentationConfig",
+    "CommConfig",
+    "Config",
+    "DataConfig",
+    "FfnConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "RunConfig",
+    "ScheduleConfig",
+    "SegmentOptions",
+    "SlicesConfig",
+    "TrainingConfig",
+    "UNet2DConfig",
+    "UNet3DConfig",
+    "ValidationConfig",
+    "VolumeConfig",
+    "dumps",
+    "from_dict",
+    "load",
+    "require_tables",
+    "save",
+    "to_dict",
+]

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configurations as files: TOML is read with overrides, checked key by key, and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from floodtide.base import reading
+from floodtide.base.files import replace_text
+from floodtide.config import reader
+from floodtide.config.sections import Config
+from floodtide.errors import ConfigurationError, InvalidFileError
+
+
+def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a TOML file and apply `a.b=value` overrides.
+
+    Raises:
+        InvalidFileError: If the file is missing or not TOML.
+        ConfigurationError: If a key is unknown or a value has the wrong type.
+    """
+    document = reading.read_toml(path)
+    for override in overrides:
+        _override(document, override)
+    return from_dict(document, str(path))
+
+
+def from_dict(document: Mapping[str, Any], where: str = "configuration") -> Config:
+    """Build a configuration from nested dictionaries, as TOML gives them. Raises ConfigurationError."""
+    return reader.read(Config, document, where)
+
+
+def dumps(config: Config) -> str:
+    """The resolved configuration as TOML text."""
+    return str(config)
+
+
+def save(config: Config, path: str | Path) -> None:
+    """Write the resolved configuration as TOML: beside the target, then renamed."""
+    replace_text(Path(path), dumps(config))
+
+
+def _override(document: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise ConfigurationError(f"--set {override}: expected section.key=value")
+    try:
+        values = reading.parse_toml(f"value = {text}", f"--set {key}")
+    except InvalidFileError:
+        values = {}
+    value = values["value"] if list(values) == ["value"] else text  # a bare word is a string
+    *parents, last = key.strip().split(".")
+    node: Any = document
+    for part in parents:
+        if isinstance(node, list):
+            if part not in map(str, range(len(node))):
+                raise ConfigurationError(
+                    f"--set {override}: '{part}' is not one of the {len(node)} tables there, counted from 0"
+                )
+            node = node[int(part)]
+        else:
+            node = node.setdefault(part, {})
+        if not isinstance(node, (dict, list)):
+            raise ConfigurationError(f"--set {override}: '{part}' is a value, not a section")
+    if isinstance(node, list):
+        raise ConfigurationError(f"--set {override}: expected the number of a table before the key")
+    node[last] = value

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the dataclasses of `floodtide.config` from TOML tables; a ConfigurationError names the wrong key."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+import re
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from floodtide.base.options import Range, shown
+from floodtide.base.registry import names, parameters, registered_field, resolve
+from floodtide.errors import ConfigurationError
+
+T = TypeVar("T")
+DEFAULT_KIND = "ffn"
+
+# Keys of older versions that had one value, which is what always happens: files that have them stay readable.
+RETIRED = {"training.moves": "fixed"}
+
+
+def read(cls: type[T], document: Mapping[str, Any], where: str) -> T:
+    """An instance of the dataclass `cls` from nested tables, as TOML gives them."""
+    model = document.get("model", {})
+    kind = model.get("kind", DEFAULT_KIND) if isinstance(model, Mapping) else DEFAULT_KIND
+    reader = _Reader(kind, where)
+    reader.alternative(typing.get_args(typing.get_type_hints(cls)["model"]), "model")
+    return reader.build(cls, document, "")
+
+
+def applies(field: dataclasses.Field[Any], kind: str) -> bool:
+    """Whether an option has a meaning for this kind of network."""
+    kinds = field.metadata.get("kinds", ())
+    return not kinds or kind in kinds
+
+
+class _Reader:
+    def __init__(self, kind: Any, where: str) -> None:
+        self._kind = kind
+        self._where = where
+
+    def build(self, cls: type[T], table: Any, prefix: str) -> T:
+        """An instance of `cls` from a TOML table whose keys are prefix + name."""
+        where = self._where
+        if not isinstance(table, Mapping):
+            raise ConfigurationError(
+                f"{where}: [{prefix.rstrip('.')}] is {_type_name(table)}, expected a table"
+            )
+        table = {
+            key: value
+            for key, value in table.items()
+            if RETIRED.get(prefix + str(key), ...) != value
+        }
+        hints = typing.get_type_hints(cls)
+        fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        values_field = registered_field(cls)
+        if values_field is None:
+            _refuse_unknown(table, fields, prefix, where)
+        else:
+            table = self._split(table, fields, values_field, prefix)
+        values: dict[str, Any] = {}
+        for name, field in fields.items():
+            key = prefix + name
+            if name in table:
+                if not applies(field, self._kind):
+                    raise ConfigurationError(
+                        f"{where}: {key} is not for networks of model.kind '{self._kind}', expected it only for "
+                        f"{_one_of(field.metadata['kinds'])}"
+                    )
+                values[name] = self._value(table[name], hints[name], field, key)
+            elif (
+                field.default is dataclasses.MISSING
+                and field.default_factory is dataclasses.MISSING
+            ):
+                raise ConfigurationError(
+                    f"{where}: {key} is missing, expected {_describe(hints[name])}"
+                )
+        return cls(**values)
+
+    def _value(self, value: Any, hint: Any, field: dataclasses.Field[Any], key: str) -> Any:
+        if "rows" in field.metadata:
+            return value
+        value = self._convert(value, hint, key)
+        limits: Range | None = field.metadata.get("range")
+        if limits is not None:
+            limits.check_all(value, f"{self._where}: {key}", ConfigurationError)
+        choices = field.metadata.get("choices", ())
+        if choices and value not in choices:
+            raise ConfigurationError(
+                f"{self._where}: {key} is {shown(value)}, expected {_one_of(choices)}"
+            )
+        return _expand(value, key, self._where) if field.metadata.get("path") else value
+
+    def _convert(self, value: Any, expected: Any, key: str) -> Any:
+        where = self._where
+        origin = typing.get_origin(expected)
+        if dataclasses.is_dataclass(expected):
+            return self.build(typing.cast(type, expected), value, f"{key}.")
+        if origin in (typing.Union, types.UnionType):
+            return self._convert(value, self.alternative(typing.get_args(expected), key), key)
+        if origin is tuple:
+            arguments = typing.get_args(expected)
+            if not isinstance(value, (list, tuple)):
+                raise _wrong(value, expected, key, where)
+            if len(arguments) == 2 and arguments[1] is Ellipsis:
+                return tuple(
+                    self._convert(item, arguments[0], f"{key}.{i}") for i, item in enumerate(value)
+                )
+            if len(value) != len(arguments):
+                axes = "(z, y, x)" if len(arguments) == 3 else "(y, x)"
+                raise ConfigurationError(
+                    f"{where}: {key} has {len(value)} entries, expected {len(arguments)} {axes}"
+                )
+            return tuple(
+                self._convert(item, kind, f"{key}.{i}")
+                for i, (item, kind) in enumerate(zip(value, arguments, strict=True))
+            )
+        return _plain(value, expected, key, where)
+
+    def _split(
+        self,
+        table: Mapping[str, Any],
+        fields: Mapping[str, dataclasses.Field[Any]],
+        values_field: dataclasses.Field[Any],
+        prefix: str,
+    ) -> Mapping[str, Any]:
+        """Separate the keys of a section from the parameters of the registry's row that it names."""
+        selector = fields[values_field.metadata["selector"]]
+        known_names = names(values_field.metadata["rows"]())
+        name = table.get(selector.name, selector.default)
+        if not isinstance(name, str) or name not in known_names:
+            raise ConfigurationError(
+                f"{self._where}: {prefix}{selector.name} is {shown(name)}, expected {_one_of(known_names)}"
+            )
+        own = [key for key in fields if key != values_field.name]
+        known = parameters(values_field, name)
+        _refuse_unknown(table, [*own, *known], prefix, self._where)
+        given = {key: table[key] for key in known if key in table}
+        values = resolve(values_field, name, given, f"{self._where}: {prefix}")
+        return {key: table[key] for key in own if key in table} | {values_field.name: values}
+
+    def alternative(self, alternatives: Sequence[Any], key: str) -> Any:
+        """Which type of a union a value has: a network's by its kind, otherwise the one that is not None."""
+        some = [alternative for alternative in alternatives if alternative is not type(None)]
+        if not dataclasses.is_dataclass(some[0]):
+            return some[0]
+        kinds = {alternative.kind: alternative for alternative in some}
+        if not isinstance(self._kind, str) or self._kind not in kinds:
+            raise ConfigurationError(
+                f"{self._where}: {key}.kind is {shown(self._kind)}, expected {_one_of(list(kinds))}"
+            )
+        return kinds[self._kind]
+
+
+def _plain(value: Any, expected: Any, key: str, where: str) -> Any:
+    if expected is float and type(value) in (int, float):
+        try:
+            return float(value)
+        except OverflowError:  # an integer beyond all numbers; no range has it
+            return math.copysign(math.inf, value > 0 or -1)
+    if type(value) is not expected:
+        raise _wrong(value, expected, key, where)
+    if expected is str:
+        _require_utf8(value, key, where)
+    return value
+
+
+def _require_utf8(text: str, key: str, where: str) -> None:
+    """Refuse a text that cannot be written: words of a command line and the environment may hold any bytes."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"{where}: {key} is no text in UTF-8") from error
+
+
+def _wrong(value: Any, expected: Any, key: str, where: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{where}: {key} is {_type_name(value)}, expected {_describe(expected)}"
+    )
+
+
+def _refuse_unknown(table: Mapping[str, Any], known: Any, prefix: str, where: str) -> None:
+    for key in table:
+        if key not in known:
+            nearest = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
+            hint = (
+                f", did you mean '{prefix}{nearest[0]}'?"
+                if nearest
+                else f", expected one of: {', '.join(known)}"
+            )
+            raise ConfigurationError(f"{where}: unknown key '{prefix}{key}'{hint}")
+
+
+def _expand(value: str, key: str, where: str) -> str:
+    if "\0" in value:
+        raise ConfigurationError(f"{where}: {key} holds a null character, expected a path")
+    expanded = os.path.expandvars(os.path.expanduser(value))
+    missing = re.search(r"\$\{?(\w+)", expanded)
+    if missing:
+        raise ConfigurationError(
+            f"{where}: {key} is '{value}', but the environment variable {missing.group(1)} is not set"
+        )
+    _require_utf8(expanded, key, where)
+    return expanded
+
+
+def _type_name(value: Any) -> str:
+    names: dict[type, str] = {
+        bool: "a boolean",
+        int: "an integer",
+        float: "a number",
+        str: "a string",
+        list: "a list",
+        dict: "a table",
+    }
+    return f"{names.get(type(value), type(value).__name__)} ({shown(value)})"
+
+
+def _describe(expected: Any) -> str:
+    if dataclasses.is_dataclass(expected):
+        return "a table"
+    if typing.get_origin(expected) is tuple:
+        arguments = typing.get_args(expected)
+        inner = _describe(arguments[0]).split(" ", 1)[1]
+        return (
+            f"a list of {inner}s"
+            if arguments[-1] is Ellipsis
+            else f"a list of {len(arguments)} {inner}s"
+        )
+    return {bool: "a boolean", int: "an integer", float: "a number", str: "a string"}.get(
+        expected, str(expected)
+    )
+
+
+def _one_of(names: Sequence[str]) -> str:
+    return (
+        ", ".join(f"'{name}'" for name in names[:-1])
+        + (" or " if len(names) > 1 else "")
+        + f"'{names[-1]}'"
+    )

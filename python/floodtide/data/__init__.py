@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes, and what networks are trained on: partitions, coordinates, shards, slices, affinities, synthetic volumes.
+
+Volumes are named `file:dataset`; axes are z, y, x; sizes are voxels. A box is a pair (start, size).
+Functions that say Collective must be called by every rank of the job.
+"""
+
+from floodtide.data.affinities import Affinities
+from floodtide.data.boxes import Box, Progress, Vec3, parse_box, parse_vec3
+from floodtide.data.coordinates import coordinates
+from floodtide.data.partitions import THRESHOLDS, partition
+from floodtide.data.shards import Shards
+from floodtide.data.slices import Slices
+from floodtide.data.synth import synth
+from floodtide.data.volumes import Volume, write_volume
+
+__all__ = [
+    "THRESHOLDS",
+    "Affinities",
+    "Box",
+    "Progress",
+    "Shards",
+    "Slices",
+    "Vec3",
+    "Volume",
+    "coordinates",
+    "parse_box",
+    "parse_vec3",
+    "partition",
+    "synth",
+    "write_volume",
+]

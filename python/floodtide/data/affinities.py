@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patches of volumes with affinities, the training samples of three-dimensional U-Nets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.options import Arguments
+from floodtide.data.boxes import Box, Vec3
+from floodtide.data.samples import ORDER, Image, Samples
+
+_AFFINITIES = Arguments(
+    patch_size=limits.PATCH,
+    box=limits.EXTENT,
+    mean=limits.INTENSITY,
+    std=limits.DEVIATION,
+    permutable_axes=limits.AXIS,
+    reflectable_axes=limits.AXIS,
+    patches=limits.COUNT,
+    **ORDER,
+)
+
+
+class Affinities(Samples):
+    """Patches of a labelled volume with affinities along z, y, x.
+
+    The affinity of a voxel along an axis is 1 if it and its predecessor carry the same label other
+    than 0, else 0. Its weight is 0 where the predecessor is outside the patch and, unless
+    `zero_is_boundary`, where either voxel is labelled 0. Training takes random patches; `fixed` has
+    a grid of patches over the box that counts no pair twice.
+
+    Args:
+        image: Image volume, "file:dataset".
+        labels: Its integer labels.
+        patch_size: Size (z, y, x) of a patch.
+        box: Patches lie wholly inside; None for the whole volume.
+        mean: Intensities become (image - mean) / std.
+        std: See mean.
+        zero_is_boundary: Voxels labelled 0 are membranes or background, not unlabelled ones.
+        balance: In training, ones and zeros along an axis get about the same weight in all.
+        permutable_axes: Axes (0 is z) that augmentation permutes; equal patch sizes.
+        reflectable_axes: Axes that augmentation reverses or not.
+        patches: Training patches of an epoch; None: as many as the grid has.
+        walkers: Streams of patches.
+        batch: Patches that a walker takes in a step.
+        seed: Chooses positions and augmentation.
+
+    Raises:
+        InvalidFileError: If a volume cannot be read or is of a wrong type.
+        ShapeError: If the volumes differ in shape.
+        InvalidArgumentError: If no patch fits, or a step takes more patches than an epoch has.
+    """
+
+    _source: _core.data.AffinitySource
+
+    def __init__(
+        self,
+        image: str,
+        labels: str,
+        *,
+        patch_size: Vec3,
+        box: Box | None = None,
+        mean: float = 128.0,
+        std: float = 33.0,
+        zero_is_boundary: bool = False,
+        balance: bool = False,
+        permutable_axes: Sequence[int] = (1, 2),
+        reflectable_axes: Sequence[int] = (0, 1, 2),
+        patches: int | None = None,
+        walkers: int = 1,
+        batch: int = 1,
+        seed: int = 0,
+    ) -> None:
+        _AFFINITIES.check(
+            "Affinities",
+            patch_size=patch_size,
+            box=box,
+            mean=mean,
+            std=std,
+            permutable_axes=permutable_axes,
+            reflectable_axes=reflectable_axes,
+            patches=patches,
+            walkers=walkers,
+            batch=batch,
+            seed=seed,
+        )
+        source = _core.data.AffinitySource(
+            [("volume", image, labels, box, mean, std)],
+            patch_size=patch_size,
+            zero_is_boundary=zero_is_boundary,
+            balance=balance,
+            permutable_axes=list(permutable_axes),
+            reflectable_axes=list(reflectable_axes),
+            patches=patches,
+            walkers=walkers,
+            batch=batch,
+            seed=seed,
+        )
+        super().__init__(source, walkers, batch)
+
+    def load(self, walker: int, index: int, *, epoch: int = 0) -> tuple[Image, Image, Image]:
+        """A training patch, augmented: image (z, y, x), affinities and weights (z, y, x, 3)."""
+        _, image, targets, weights = self._source.load(walker, epoch, index)
+        return image[..., 0], targets, weights
+
+    def fixed(self, number: int) -> tuple[Image, Image, Image]:
+        """A patch of the grid, not augmented: image (z, y, x), affinities and weights."""
+        _, image, targets, weights = self._source.fixed(number)
+        return image[..., 0], targets, weights
+
+    def fixed_box(self, number: int) -> Box:
+        """The box of a patch of the grid: (start, size)."""
+        _, start, size = self._source.fixed_place(number)
+        return start, size
+
+    def box(self, walker: int, index: int, *, epoch: int = 0) -> Box:
+        """The box that a training patch is cut out of, before augmentation."""
+        number = self.number(walker, index, epoch=epoch)
+        _, start, size = self._source.training_place(epoch, number)
+        return start, size

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boxes of voxels: pairs (start, size) in the order z, y, x, and the texts that users write for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from floodtide import errors
+from floodtide.base import limits, options
+
+Vec3 = tuple[int, int, int]
+Box = tuple[Vec3, Vec3]
+Progress = Callable[[int, int], None]
+
+
+def parse_box(text: str) -> Box | None:
+    """The box that "z0:z1,y0:y1,x0:x1" means (z1 excluded); None for an empty text.
+
+    Raises:
+        InvalidArgumentError: If the text is anything else.
+    """
+    if not text.strip():
+        return None
+    number = r"(\d{1,13})"  # no axis is longer than limits.EXTENT, which has 13 digits
+    match = re.fullmatch(r"\s*" + r"\s*,\s*".join([rf"{number}\s*:\s*{number}"] * 3) + r"\s*", text)
+    numbers = [int(number) for number in match.groups()] if match else []
+    if (
+        not all(number in limits.EXTENT for number in numbers)
+        or not numbers
+        or any(a >= b for a, b in zip(numbers[::2], numbers[1::2], strict=True))
+    ):
+        raise errors.InvalidArgumentError(
+            f"box {options.shown(text)}: expected z0:z1,y0:y1,x0:x1 with z0 < z1, y0 < y1, x0 < x1,"
+            " for example 0:64,0:128,0:128"
+        )
+    z0, z1, y0, y1, x0, x1 = numbers
+    return (z0, y0, x0), (z1 - z0, y1 - y0, x1 - x0)
+
+
+def parse_vec3(text: str, what: str) -> Vec3:
+    """The three whole numbers that "z,y,x" means; `what` names them in the error.
+
+    Raises:
+        InvalidArgumentError: If the text is anything else.
+    """
+    match = re.fullmatch(r"\s*" + r"\s*,\s*".join([r"(\d{1,13})"] * 3) + r"\s*", text)
+    numbers = [int(number) for number in match.groups()] if match else []
+    if not numbers or not all(number in limits.EXTENT for number in numbers):
+        raise errors.InvalidArgumentError(
+            f"{what} {options.shown(text)}: expected z,y,x in voxels, for example 24,24,24"
+        )
+    z, y, x = numbers
+    return z, y, x

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training centres in which every partition comes equally often."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.files import path_and_dataset
+from floodtide.base.options import Arguments
+from floodtide.base.outputs import files_of, reserved, unchecked
+from floodtide.comm import world
+from floodtide.data.boxes import Progress, Vec3
+from floodtide.data.shares import share
+
+_COORDINATES = Arguments(margin=limits.EXTENT, seed=limits.SEED)
+_ROWS_IN_FLIGHT = 1 << 24  # 16 bytes each
+
+
+def coordinates(
+    partitions: Sequence[str] | Mapping[str, str],
+    out: str | os.PathLike[str],
+    *,
+    margin: Vec3 = (0, 0, 0),
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> dict[int, int]:
+    """Write training centres in which every partition comes equally often, in a shuffled order.
+
+    Every partition but 255 is repeated cyclically to the size of the largest one, pooled over all
+    volumes. Collective: ranks make the rows, rank 0 writes them; the file does not depend on them.
+
+    Args:
+        partitions: Volumes made by `partition`: {name: "file:dataset"}, or texts "file:dataset" or
+            "name=file:dataset". Names are those of the training volumes; the default is the
+            file's name without extension.
+        out: HDF5 file; docs/formats describes it.
+        margin: Voxels (z, y, x) at the faces of every volume that are no centres.
+        seed: Chooses the order.
+        progress: Called as progress(rows done, rows).
+
+    Returns:
+        Voxels of each partition.
+    """
+    comm = world.current()
+    with contextlib.ExitStack() as held:
+        writer = None
+        with world.agreed():
+            _COORDINATES.check("coordinates", margin=margin, seed=seed)
+            named = _named(partitions)
+            if comm.rank == 0:
+                inputs = files_of(volume for _, volume in named)
+                held.enter_context(reserved("coordinates", out, unchecked, inputs))
+            job = _core.data.CoordinatesJob(named, margin, seed, None)
+            if comm.rank == 0:
+                writer = _core.data.CoordinatesWriter(job, os.fspath(out))
+        _write_rows(job, writer, progress)
+    return dict(zip(job.classes, job.class_counts, strict=True))
+
+
+def _write_rows(job: Any, writer: Any, progress: Progress | None) -> None:
+    """Make all rows on all ranks and finish the file on rank 0. Collective."""
+    comm = world.current()
+    try:
+        for first in range(0, job.size, _ROWS_IN_FLIGHT):
+            last = min(first + _ROWS_IN_FLIGHT, job.size)
+            with world.agreed():
+                begin, end = share(last - first, comm.rank, comm.size)
+                rows = job.rows(first + begin, first + end, None)
+            if comm.size > 1:
+                gathered = world.gather_bytes([rows], "rows of coordinates")
+                rows = gathered.view(np.int32).reshape(-1, 4)
+            with world.agreed():
+                if writer is not None:
+                    writer.write(first, rows)
+            if progress is not None:
+                progress(last, job.size)
+        with world.agreed():
+            if writer is not None:
+                writer.finish()
+    finally:
+        if writer is not None:
+            writer.discard()
+
+
+def _named(partitions: Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
+    if isinstance(partitions, Mapping):
+        return list(partitions.items())
+    named = []
+    for text in partitions:
+        name, equals, volume = text.partition("=")
+        if not equals:
+            file, _ = path_and_dataset(text)
+            name, volume = os.path.splitext(os.path.basename(file))[0], text
+        named.append((name, volume))
+    return named

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Partitions: how much of the box around a voxel its object fills, for each voxel of a label volume.
+
+Source: google/ffn, compute_partitions.py (docs/algorithms.md, "Partitions").
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.files import path_and_dataset
+from floodtide.base.options import Arguments
+from floodtide.base.outputs import files_of, reserved, unchecked
+from floodtide.comm import world
+from floodtide.data.boxes import Box, Progress, Vec3
+from floodtide.data.shares import share
+
+THRESHOLDS = (0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""google/ffn's recommended limits between partitions."""
+_PARTITION = Arguments(
+    thresholds=limits.FRACTION,
+    lom_radius=limits.RADIUS,
+    min_size=limits.VOXELS,
+    box=limits.EXTENT,
+)
+_BLOCKS_IN_FLIGHT = 64  # 2 MiB each: what rank 0 takes from all ranks before it writes
+
+
+def partition(
+    labels: str,
+    out: str,
+    *,
+    thresholds: Sequence[float] = THRESHOLDS,
+    lom_radius: Vec3 = (24, 24, 24),
+    min_size: int = 10000,
+    box: Box | None = None,
+    progress: Progress | None = None,
+) -> dict[int, int]:
+    """Sort the voxels of a label volume by how much of the box around them their object fills.
+
+    Collective: ranks compute blocks, rank 0 writes them; the file does not depend on their number.
+
+    Args:
+        labels: Integer labels, "file:dataset"; 0 is background.
+        out: Result, "file:dataset": uint8, 0 background, 1 + the number of thresholds that the
+            object's fraction reaches, 255 where the box leaves the volume. Other datasets of that file stay.
+        thresholds: Ascending fractions.
+        lom_radius: Half the size (z, y, x) of the box around a voxel.
+        min_size: Objects of fewer voxels count as background.
+        box: Part of the volume to take as if it were all; the rest gets 255.
+        progress: Called as progress(blocks done, blocks).
+
+    Returns:
+        Voxels of each partition.
+    """
+    comm = world.current()
+    with contextlib.ExitStack() as held:
+        writer = None
+        with world.agreed():
+            _PARTITION.check(
+                "partition",
+                thresholds=thresholds,
+                lom_radius=lom_radius,
+                min_size=min_size,
+                box=box,
+            )
+            path, dataset = path_and_dataset(out)
+            if comm.rank == 0:
+                held.enter_context(reserved("partition", path, unchecked, files_of([labels])))
+            job = _core.data.PartitionJob(labels, list(thresholds), lom_radius, min_size, box)
+            if comm.rank == 0:
+                writer = _core.data.PartitionWriter(job, path, dataset)
+        _write_partitions(job, writer, progress)
+    counts: dict[int, int] = world.broadcast_object(dict(job.written_counts))
+    return counts
+
+
+def _write_partitions(job: Any, writer: Any, progress: Progress | None) -> None:
+    """Compute all blocks on all ranks and finish the file on rank 0. Collective."""
+    comm = world.current()
+    try:
+        with world.agreed():
+            sizes = job.count(*share(job.counting_blocks, comm.rank, comm.size), None)
+        tables = [
+            np.frombuffer(part, dtype=np.int64).reshape(2, -1)
+            for part in world.allgather_bytes(sizes.tobytes())
+        ]
+        job.keep_large(tables)
+        # A rank takes several blocks at once for its threads. Rank 0 holds the blocks of a round in
+        # memory, so their number is bounded; one writer cannot serve more ranks anyway.
+        per_rank = max(1, min(4 * _core.num_threads(), _BLOCKS_IN_FLIGHT // comm.size))
+        per_round = min(comm.size * per_rank, _BLOCKS_IN_FLIGHT)
+        for first in range(0, job.blocks, per_round):
+            last = min(first + per_round, job.blocks)
+            _partition_round(job, writer, first, last)
+            if progress is not None:
+                progress(last, job.blocks)
+        with world.agreed():
+            if writer is not None:
+                writer.finish()
+    finally:
+        if writer is not None:
+            writer.discard()
+
+
+def _partition_round(job: Any, writer: Any, first: int, last: int) -> None:
+    """Compute the blocks [first, last) on all ranks, write them in order on rank 0. Collective."""
+    comm = world.current()
+    with world.agreed():
+        begin, end = share(last - first, comm.rank, comm.size)
+        blocks = job.compute(first + begin, first + end)
+    if comm.size > 1:
+        gathered = world.gather_bytes(blocks, "blocks of partitions")
+        blocks = _split(gathered, [job.block(number)[1] for number in range(first, last)])
+    with world.agreed():
+        if writer is not None:
+            for i, block in enumerate(blocks):
+                writer.write(first + i, block)
+
+
+def _split(gathered: Any, shapes: Sequence[Vec3]) -> list[Any]:
+    """Return the blocks of these shapes that lie one after another in an array; none if it is empty."""
+    if gathered.size == 0:
+        return []
+    ends = np.cumsum([np.prod(shape) for shape in shapes])
+    pieces = np.split(gathered, ends[:-1])
+    return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slices with class masks, the training samples of two-dimensional U-Nets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from floodtide import _core, errors
+from floodtide.base import limits
+from floodtide.base.options import Arguments
+from floodtide.data.samples import ORDER, Classes, Image, Samples
+
+_SLICES = Arguments(
+    size=limits.PIXELS_OR_STORED,
+    classes=limits.MASK_CLASSES,
+    mean=limits.INTENSITY,
+    std=limits.DEVIATION,
+    outside=limits.INTENSITY,
+    validation_share=limits.SHARE,
+    split_seed=limits.SEED,
+    rotation_deg=limits.ANGLE,
+    scale=limits.SCALE,
+    gain=limits.GAIN,
+    offset=limits.NOISE,
+    noise=limits.NOISE,
+    **ORDER,
+)
+
+
+class Slices(Samples):
+    """Slices with class masks, whole patients in each part.
+
+    Args:
+        images: Intensities (n, y, x), "file:dataset"; or a list of such stacks.
+        masks: Integer classes of each stack, of its shape.
+        patients: Integer (n,) for each stack: whose slice it is. Without it a stack is one patient.
+        size: (y, x) to cut the centre out to, or to pad to; None: as stored.
+        classes: Masks hold 0 to classes - 1.
+        mean: Intensities become (image - mean) / std.
+        std: See mean.
+        outside: Stored intensity of what lies outside a slice (its class is 0).
+        part: "all", or "training" or "validation" of a split by `validation_share`.
+        validation_share: Share of the patients that "validation" takes.
+        split_seed: Chooses them.
+        walkers: Streams of slices.
+        batch: Slices that a walker takes in a step.
+        seed: Chooses order and augmentation.
+        flip_y: Reverse the axis or not, at random.
+        flip_x: As flip_y.
+        rotation_deg: Turn by an angle up to this, either way.
+        scale: Magnify by 1 / (1 + scale) to 1 + scale.
+        gain: Multiply normalised intensities by 1 - gain to 1 + gain.
+        offset: Add -offset to offset.
+        noise: Add normal noise of this standard deviation.
+
+    Raises:
+        InvalidFileError: If a dataset cannot be read or is of a wrong type.
+        ShapeError: If datasets do not fit each other.
+        InvalidArgumentError: For a number out of range, a part without patients, or a step that
+            takes more slices than there are.
+    """
+
+    _source: _core.data.SliceSource
+
+    def __init__(
+        self,
+        images: str | Sequence[str],
+        masks: str | Sequence[str],
+        patients: str | Sequence[str] | None = None,
+        *,
+        size: tuple[int, int] | None = None,
+        classes: int = 2,
+        mean: float = 0.0,
+        std: float = 1.0,
+        outside: float = 0.0,
+        part: str = "all",
+        validation_share: float = 0.0,
+        split_seed: int = 0,
+        walkers: int = 1,
+        batch: int = 1,
+        seed: int = 0,
+        flip_y: bool = False,
+        flip_x: bool = False,
+        rotation_deg: float = 0.0,
+        scale: float = 0.0,
+        gain: float = 0.0,
+        offset: float = 0.0,
+        noise: float = 0.0,
+    ) -> None:
+        columns = [_listed(images), _listed(masks)]
+        columns.append([""] * len(columns[0]) if patients is None else _listed(patients))
+        if len({len(column) for column in columns}) != 1:
+            counts = ", ".join(str(len(column)) for column in columns)
+            raise errors.InvalidArgumentError(
+                f"slices: {counts} datasets of images, masks and patients,"
+                " expected one of each for every stack"
+            )
+        _SLICES.check(
+            "Slices",
+            size=size,
+            classes=classes,
+            mean=mean,
+            std=std,
+            outside=outside,
+            validation_share=validation_share,
+            split_seed=split_seed,
+            walkers=walkers,
+            batch=batch,
+            seed=seed,
+            rotation_deg=rotation_deg,
+            scale=scale,
+            gain=gain,
+            offset=offset,
+            noise=noise,
+        )
+        source = _core.data.SliceSource(
+            list(zip(*columns, strict=True)),
+            size=size or (0, 0),
+            classes=classes,
+            mean=mean,
+            std=std,
+            outside=outside,
+            part=part,
+            validation_share=validation_share,
+            split_seed=split_seed,
+            flip_y=flip_y,
+            flip_x=flip_x,
+            rotation_deg=rotation_deg,
+            scale=scale,
+            gain=gain,
+            offset=offset,
+            noise=noise,
+            walkers=walkers,
+            batch=batch,
+            seed=seed,
+        )
+        super().__init__(source, walkers, batch)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Pixels (y, x) of every slice."""
+        _, y, x = self._source.shape
+        return y, x
+
+    @property
+    def patients(self) -> list[str]:
+        """Patients of this part, by number, or by stack where they have none."""
+        return self._source.groups
+
+    def place(self, number: int) -> tuple[int, int]:
+        """Where a slice is stored: which stack, and its index there."""
+        return self._source.place(number)
+
+    def check_masks(self) -> None:
+        """Read all masks of this part, rather than find out late what is wrong with one.
+
+        Raises:
+            InvalidFileError: If one has a class that is not below `classes`; names slice and value.
+        """
+        self._source.check_masks(0, self.fixed_size, None)
+
+    def load(self, walker: int, index: int, *, epoch: int = 0) -> tuple[Image, Classes]:
+        """A training slice (y, x), augmented, with its mask.
+
+        Raises:
+            InvalidFileError: If the mask has an unexpected class; names slice and value.
+        """
+        _, image, classes = self._source.load(walker, epoch, index)
+        return image[0, :, :, 0], classes[0]
+
+    def fixed(self, number: int) -> tuple[str, Image, Classes]:
+        """A slice as it is stored, cut and normalised: patient, image (y, x), mask (y, x)."""
+        group, image, classes = self._source.fixed(number)
+        return self.patients[group], image[0, :, :, 0], classes[0]
+
+
+def _listed(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)

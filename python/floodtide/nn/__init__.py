@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks and their losses. Arrays are C-contiguous float32 with axes (z, y, x); nothing is cast silently."""
+
+from floodtide.nn.ffn import FFN
+from floodtide.nn.load import load, load_ffn
+from floodtide.nn.losses import SegmentationLoss, segmentation_loss
+from floodtide.nn.network import Array, Network
+from floodtide.nn.unet import UNet, UNet2D, UNet3D
+
+__all__ = [
+    "FFN",
+    "Array",
+    "Network",
+    "SegmentationLoss",
+    "UNet",
+    "UNet2D",
+    "UNet3D",
+    "load",
+    "load_ffn",
+    "segmentation_loss",
+]

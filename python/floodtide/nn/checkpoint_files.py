@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a run directory keeps its checkpoints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from floodtide.base import reading
+
+CHECKPOINT = re.compile(r"step-(\d+)\.h5")
+
+
+def checkpoint_path(run: Path, step: int) -> Path:
+    """Return where the checkpoint after `step` updates lies."""
+    return run / "checkpoints" / f"step-{step}.h5"
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """Return all checkpoints of a run directory, oldest first.
+
+    Raises:
+        InvalidFileError: If the folder cannot be read.
+    """
+    found = []
+    with reading.reading(run, "a run directory"):
+        for path in (run / "checkpoints").glob("step-*.h5"):
+            match = CHECKPOINT.fullmatch(path.name)
+            if match:
+                found.append((int(match.group(1)), path))
+    return [path for _, path in sorted(found)]

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flood-filling networks. Arrays are C-contiguous float32 with axes (z, y, x); nothing is cast silently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.options import Arguments
+from floodtide.errors import ShapeError
+from floodtide.nn.network import Array, Network
+
+_FFN = Arguments(
+    depth=limits.FFN_DEPTH,
+    fov=limits.FIELD_OF_VIEW,
+    deltas=limits.DELTA,
+    features=limits.FFN_FEATURES,
+    seed=limits.SEED,
+)
+
+
+class FFN(Network):
+    """A flood-filling network: reads an image and an object map (logits), returns updated logits.
+
+    Args:
+        depth: Input module plus depth - 1 residual modules, two 3x3x3 convolutions each.
+        fov: Field of view (z, y, x) in voxels, odd. `forward` takes any size.
+        deltas: Step between fields of view (z, y, x) in voxels, at most (fov - 1) / 2.
+        features: Channels between the convolutions.
+        seed: Of the Glorot-uniform weights; biases start at zero.
+        compute: "fp32", or "fp32-direct" for convolutions without Winograd's transforms.
+        parallel: What threads share: "fovs", whole examples of a batch if there are as many as threads, or
+            "voxels", the voxels of each example.
+
+    Raises:
+        InvalidArgumentError: If an argument is out of range.
+
+    Source: Januszewski et al., Nature Methods 15 (2018), 605-610.
+    """
+
+    core: _core.Ffn
+
+    def __init__(
+        self,
+        depth: int = 9,
+        fov: Sequence[int] = (33, 33, 33),
+        deltas: Sequence[int] = (8, 8, 8),
+        features: int = 32,
+        seed: int = 0,
+        compute: str = "fp32",
+        parallel: str = "fovs",
+    ) -> None:
+        _FFN.check("FFN", depth=depth, fov=fov, deltas=deltas, features=features, seed=seed)
+        super().__init__(
+            _core.Ffn(depth, list(fov), list(deltas), features, seed, compute, parallel)
+        )
+
+    @property
+    def depth(self) -> int:
+        """Number of modules."""
+        return self.core.depth
+
+    @property
+    def features(self) -> int:
+        """Channels between the convolutions."""
+        return self.core.features
+
+    @property
+    def compute(self) -> str:
+        """How convolutions compute: "fp32" or "fp32-direct"."""
+        return self.core.compute
+
+    @property
+    def fov(self) -> tuple[int, int, int]:
+        """Field of view (z, y, x) in voxels."""
+        return self.core.fov
+
+    @property
+    def deltas(self) -> tuple[int, int, int]:
+        """Step between fields of view (z, y, x) in voxels."""
+        return self.core.deltas
+
+    def __repr__(self) -> str:
+        return (
+            f"FFN(depth={self.depth}, fov={self.fov}, deltas={self.deltas}, "
+            f"features={self.features})"
+        )
+
+    def forward(self, image: Array, logits: Array) -> Array:
+        """Return the updated logits.
+
+        Args:
+            image: Normalised intensities, (z, y, x) or (n, z, y, x), any size not below 1.
+            logits: Object map before, of the same shape.
+
+        Raises:
+            ShapeError: If the shapes differ or are neither of rank 3 nor 4.
+        """
+        _check_batch(image, {"logits": logits})
+        with self._lock:
+            self._refresh()
+            if image.ndim == 3:
+                result: Array = self.core.forward(image[None], logits[None])[0]
+                return result
+            return self.core.forward(image, logits)
+
+    def loss_and_gradients(
+        self, image: Array, logits: Array, labels: Array, weights: Array | None = None
+    ) -> tuple[float, dict[str, Array]]:
+        """Return the mean sigmoid cross-entropy of the updated logits and its gradients.
+
+        Args:
+            image: Normalised intensities, (z, y, x) or (n, z, y, x).
+            logits: Object map before, of the same shape.
+            labels: Soft labels in [0, 1], of the same shape.
+            weights: Voxel weights of the same shape, or None for ones. The mean divides by voxels.
+
+        Returns:
+            The loss and {name: gradient}, not clipped.
+
+        Raises:
+            ShapeError: If the shapes differ or are neither of rank 3 nor 4.
+        """
+        others = {"logits": logits, "labels": labels}
+        if weights is not None:
+            others["weights"] = weights
+        _check_batch(image, others)
+        images, seeds, targets = (a[None] if a.ndim == 3 else a for a in (image, logits, labels))
+        if weights is not None and weights.ndim == 3:
+            weights = weights[None]
+        gradients = np.zeros(self.core.parameters().size, np.float32)
+        with self._lock:
+            self._refresh()
+            losses = self.core.loss_and_gradients(
+                images, seeds, targets, weights, gradients, 1 / len(images)
+            )
+        return float(np.mean(losses)), self._named(gradients)
+
+
+def _check_batch(image: Array, others: Mapping[str, Array]) -> None:
+    if image.ndim not in (3, 4) or image.size == 0:
+        raise ShapeError(
+            f"FFN: image has shape {image.shape}, expected (z, y, x) or (n, z, y, x) with voxels"
+        )
+    for name, array in others.items():
+        if array.shape != image.shape:
+            raise ShapeError(
+                f"FFN: {name} has shape {array.shape}, expected the image's {image.shape}"
+            )

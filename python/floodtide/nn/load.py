@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks from files: checkpoints of ours, and those of google/ffn in TensorFlow's format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from floodtide import _core
+from floodtide.base import notes, reading
+from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.nn.ffn import FFN
+from floodtide.nn.network import Network
+from floodtide.nn.unet import UNet, of_core
+
+_TENSORFLOW_FOV = (33, 33, 33)
+_TENSORFLOW_DELTAS = (8, 8, 8)
+
+
+def load(
+    path: str | Path,
+    fov: Sequence[int] | None = None,
+    deltas: Sequence[int] | None = None,
+    compute: str = "fp32",
+) -> FFN | UNet:
+    """Read a network from a checkpoint of ours or from a TensorFlow checkpoint of google/ffn.
+
+    Args:
+        path: A file of ours, or the prefix of a TensorFlow checkpoint (`model.ckpt-27465036`; the
+            file name with `.index` works too).
+        fov: Field of view (z, y, x) in voxels; None: the file's, or 33 for TensorFlow checkpoints,
+            which do not know it.
+        deltas: Step (z, y, x) in voxels; None: the file's, or 8 for TensorFlow checkpoints.
+        compute: As for `FFN`.
+
+    Returns:
+        What the file holds: an FFN, a UNet2D if all its kernels are (1, 3, 3) and all its pools (1, 2, 2), or
+        another UNet. Dropout and synchronised statistics are matters of training: they are off.
+
+    A file of an older version, without checksums, is loaded with a note on standard error.
+
+    Raises:
+        InvalidFileError: If the file is missing or damaged, or a weight is not finite.
+        InvalidArgumentError: If `fov` or `deltas` are given for a U-Net, which has none.
+    """
+    text = str(path)
+    if is_tensorflow(text):
+        prefix = text.removesuffix(".index")
+        return _load_tensorflow(
+            prefix, fov or _TENSORFLOW_FOV, deltas or _TENSORFLOW_DELTAS, compute
+        )
+    if not reading.exists(text):
+        raise InvalidFileError(
+            f"load: there is neither a file {text} nor a TensorFlow checkpoint {text}.index"
+        )
+    core, has_checksums = _core.load_network(text, compute)
+    if not has_checksums:
+        notes.unprotected(text)
+    if isinstance(core, _core.UNet):
+        if fov is not None or deltas is not None:
+            raise InvalidArgumentError(
+                f"load: {text} holds a U-Net, which has no fov and no deltas"
+            )
+        return of_core(core)
+    if fov is None and deltas is None:
+        network = object.__new__(FFN)
+        Network.__init__(network, core)
+        return network
+    network = FFN(
+        core.depth, fov or core.fov, deltas or core.deltas, core.features, compute=compute
+    )
+    network.core.parameters()[...] = core.parameters()
+    network.core.parameters_changed()
+    return network
+
+
+def load_ffn(
+    path: str | Path,
+    fov: Sequence[int] | None = None,
+    deltas: Sequence[int] | None = None,
+    compute: str = "fp32",
+) -> FFN:
+    """Read a flood-filling network, as `load` does.
+
+    Raises:
+        InvalidFileError: If the file is missing or damaged, or holds another kind of network.
+    """
+    network = load(path, fov, deltas, compute)
+    if not isinstance(network, FFN):
+        raise InvalidFileError(f"load: {path} holds {network!r}, expected a flood-filling network")
+    return network
+
+
+def is_tensorflow(path: str | Path) -> bool:
+    """True if a path names a TensorFlow checkpoint, by its prefix or by its index file."""
+    text = str(path)
+    return text.endswith(".index") or (reading.exists(f"{text}.index") and not reading.exists(text))
+
+
+def _load_tensorflow(prefix: str, fov: Sequence[int], deltas: Sequence[int], compute: str) -> FFN:
+    state = _core.read_tensorflow_checkpoint(prefix, "seed_update/")
+    head = state.get("seed_update/conv_lom/weights")
+    depth = sum(name.endswith("_a/weights") for name in state)
+    if head is None or head.ndim != 5 or depth == 0:
+        raise InvalidFileError(
+            f"load: {prefix} is not a checkpoint of google/ffn's convstack_3d: it has no "
+            "seed_update/conv0_a/weights or no seed_update/conv_lom/weights of rank 5"
+        )
+    network = FFN(depth, fov, deltas, features=head.shape[3], compute=compute)
+    try:
+        network.load_state_dict(state)
+    except InvalidArgumentError as error:
+        raise InvalidFileError(f"load: {prefix}: {error}") from error
+    return network

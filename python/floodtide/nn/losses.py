@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses that U-Nets are trained with: soft Dice, cross-entropy, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.options import Arguments
+from floodtide.errors import InvalidArgumentError
+from floodtide.nn.network import Array
+
+Labels = npt.NDArray[np.uint8]
+Sum = Callable[[list[float]], list[float]]
+_LOSS = Arguments(dice=limits.WEIGHT, cross_entropy=limits.WEIGHT, smooth=limits.WEIGHT)
+
+LOSSES = {"dice": (1.0, 0.0), "cross_entropy": (0.0, 1.0), "dice+cross_entropy": (1.0, 1.0)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentationLoss:
+    """dice * (1 - soft Dice) + cross_entropy * cross-entropy.
+
+    Attributes:
+        dice: Weight of the Dice term, at least 0.
+        cross_entropy: Weight of the cross-entropy, at least 0.
+        over_batch: One Dice over all images of all ranks, instead of the mean of each image's own.
+        background: Class 0 has part in the Dice (softmax).
+        smooth: Added to both sides of Dice's fraction, at least 0.
+    """
+
+    dice: float = 1.0
+    cross_entropy: float = 1.0
+    over_batch: bool = False
+    background: bool = False
+    smooth: float = 1.0
+
+    @classmethod
+    def named(cls, name: str) -> SegmentationLoss:
+        """Return "dice", "cross_entropy" or "dice+cross_entropy", each with weights of 1."""
+        if name not in LOSSES:
+            raise InvalidArgumentError(f"loss is '{name}', expected one of {', '.join(LOSSES)}")
+        dice, cross_entropy = LOSSES[name]
+        return cls(dice=dice, cross_entropy=cross_entropy)
+
+    def core(self) -> _core.SegmentationLoss:
+        """The same for the core, checked."""
+        _LOSS.check(
+            "SegmentationLoss", dice=self.dice, cross_entropy=self.cross_entropy, smooth=self.smooth
+        )
+        return _core.SegmentationLoss(
+            self.dice, self.cross_entropy, self.over_batch, self.background, self.smooth
+        )
+
+
+def segmentation_loss(
+    logits: Array,
+    truth: Labels | Array,
+    *,
+    loss: str | SegmentationLoss = "dice+cross_entropy",
+    output: str = "softmax",
+    weights: Array | None = None,
+    sum_over_ranks: Sum | None = None,
+) -> tuple[dict[str, Any], Array, Array]:
+    """Return (report, probabilities, gradient by the logits) of a batch.
+
+    Args:
+        logits: (n, z, y, x, classes).
+        truth: Softmax: labels (n, z, y, x), uint8, 255 where a voxel does not count. Sigmoid:
+            targets in [0, 1] of the logits' shape, float32.
+        loss: A name (see `SegmentationLoss.named`) or a loss.
+        output: "softmax" or "sigmoid".
+        weights: Sigmoid: of each target, of the logits' shape, or None for ones.
+        sum_over_ranks: Takes numbers and returns their sums over all ranks, for `over_batch`.
+
+    Raises:
+        ShapeError: If shapes do not fit each other.
+        InvalidArgumentError: If a label is no class or an option is out of range.
+    """
+    labels, targets = labels_or_targets(output, truth)
+    return _core.segmentation_loss(
+        loss_of(loss).core(), output, logits, labels, targets, weights, sum_over_ranks
+    )
+
+
+def labels_or_targets(output: str, truth: Labels | Array) -> tuple[Labels | None, Array | None]:
+    """Return (labels, None) for softmax and (None, targets) for sigmoid; the core checks the type."""
+    if output == "softmax":
+        return cast(Labels, truth), None
+    return None, cast(Array, truth)
+
+
+def loss_of(loss: str | SegmentationLoss) -> SegmentationLoss:
+    return SegmentationLoss.named(loss) if isinstance(loss, str) else loss

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all networks have in common: named arrays of parameters, in one buffer of the core."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide import _core
+from floodtide.base.outputs import WAIT_S, reserved, unchecked
+from floodtide.errors import InvalidArgumentError, ShapeError
+
+Array = npt.NDArray[np.float32]
+Core = _core.Ffn | _core.UNet
+
+
+class Network:
+    """A network of the core, with its parameters as {name: array}."""
+
+    core: Core
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._shared = False  # someone may write to the parameters at any time
+        self._lock = threading.Lock()  # the core works in one memory plan
+
+    def parameters(self) -> dict[str, Array]:
+        """Return {name: array} that share memory with the network: writing changes it."""
+        self._shared = True
+        return self._named(self.core.parameters())
+
+    def state_dict(self) -> dict[str, Array]:
+        """Return {name: copy} of all that a network's file holds; weights are (kz, ky, kx, in, out)."""
+        return {name: array.copy() for name, array in self._named(self.core.parameters()).items()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an HDF5 file, beside `path` and then renamed; `floodtide.nn.load` reads it.
+
+        docs/formats.md says what is in it. Checkpoints of training runs hold that and more.
+
+        Raises:
+            StorageError: If it cannot be written; an older file of that name stays as it was.
+            InvalidArgumentError: If the file that is there holds more than a network, such as a run's checkpoint.
+        """
+        with reserved("save", path, unchecked, wait_s=WAIT_S):
+            _core.save_network(os.fsencode(path), self.core)
+
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """Copy arrays into the network.
+
+        Raises:
+            InvalidArgumentError: If names are missing or unknown (another network's state), or values are not finite.
+            ShapeError: If an array has another shape.
+        """
+        own = self._named(self.core.parameters())
+        missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+        if missing or unknown:
+            raise InvalidArgumentError(
+                f"load_state_dict: the state is not of {self!r}: {len(missing)} arrays are missing"
+                f"{_first(missing)}, {len(unknown)} are unknown{_first(unknown)}"
+            )
+        for name, array in own.items():
+            if state[name].shape != array.shape:
+                raise ShapeError(
+                    f"load_state_dict: {name} has shape {state[name].shape}, expected {array.shape}"
+                    f" for {self!r}"
+                )
+            if state[name].dtype != np.float32:
+                raise InvalidArgumentError(
+                    f"load_state_dict: {name} is {state[name].dtype}, expected float32"
+                )
+            if not np.isfinite(state[name]).all():
+                raise InvalidArgumentError(
+                    f"load_state_dict: {name} has values that are not finite"
+                )
+        for name, array in own.items():
+            array[...] = state[name]
+        self.core.parameters_changed()
+
+    def _refresh(self) -> None:
+        if self._shared:
+            self.core.parameters_changed()
+
+    def _named(self, flat: Array) -> dict[str, Array]:
+        return {
+            name: flat[offset : offset + int(np.prod(shape))].reshape(shape)
+            for name, shape, offset in self.core.layout()
+        }
+
+
+def _first(names: list[str]) -> str:
+    return f" ({names[0]}, ...)" if names else ""

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Learning rates as pure functions of the step and the number of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from floodtide import _core
+
+
+def scale_rows() -> list[dict[str, Any]]:
+    """Return names and help of the scaling rules."""
+    return _core.scale_rows()
+
+
+def schedule_rows() -> list[dict[str, Any]]:
+    """Return names, help and parameters of the schedules."""
+    return _core.schedule_rows()
+
+
+def scale(rule: str) -> Callable[[int], float]:
+    """Return factor(workers) of a rule: "none", "linear", "sqrt", or "paper" (linear up to 16, then the root).
+
+    Raises:
+        InvalidArgumentError: If there is no such rule; the factor raises it for workers < 1.
+    """
+    _core.scale_factor(rule, 1)
+
+    def factor(workers: int) -> float:
+        return _core.scale_factor(rule, workers)
+
+    return factor
+
+
+def known_values(schedule: str, values: Mapping[str, float | str]) -> dict[str, float | str]:
+    """Return those of some values that a schedule has a parameter for."""
+    rows = [row for row in schedule_rows() if row["name"] == schedule]
+    known = {spec["name"] for row in rows for spec in row["parameters"]}
+    return {name: value for name, value in values.items() if name in known}
+
+
+class Schedule:
+    """The rate of any schedule of the registry: schedule(step, workers).
+
+    Args:
+        name: Of a row of `schedule_rows`.
+        scale: Rule by which the rate grows with the workers, a row of `scale_rows`.
+        values: The row's parameters; what is left out has the row's default.
+
+    Raises:
+        InvalidArgumentError: For an unknown schedule, rule or parameter, or a number out of range.
+    """
+
+    def __init__(self, name: str, *, scale: str = "none", **values: float | str) -> None:
+        self._name = name
+        self._scale = scale
+        self._values = values
+        self(0)
+
+    def __call__(self, step: int, workers: int = 1) -> float:
+        """Return the rate of update `step` (from 0) with so many workers."""
+        factor = _core.scale_factor(self._scale, workers)
+        return _core.Schedule(self._name, self._values, factor).at(step)
+
+
+class Warmup(Schedule):
+    """The scaled rate base_lr * factor(workers), reached by a linear warm-up.
+
+    Args:
+        base_lr: Rate of one worker.
+        warmup_steps: Updates until the scaled rate is reached; 0: none.
+        scale: Rule by which the rate grows with the workers: "none", "linear", "sqrt" or "paper".
+        warmup_start: Rate at step 0: "base" (the base rate) or "zero".
+
+    Raises:
+        InvalidArgumentError: For an unknown rule or start, or a number out of range.
+    """
+
+    def __init__(
+        self,
+        base_lr: float = 1e-3,
+        warmup_steps: int = 0,
+        *,
+        scale: str = "none",
+        warmup_start: str = "base",
+    ) -> None:
+        super().__init__(
+            "constant",
+            scale=scale,
+            base_lr=base_lr,
+            warmup_steps=warmup_steps,
+            warmup_start=warmup_start,
+        )
+
+
+class Cosine(Schedule):
+    """A linear warm-up to the scaled rate, then half a cosine down to 0 at `total_steps` (Loshchilov and Hutter 2017).
+
+    Args:
+        base_lr, warmup_steps, scale, warmup_start: As for Warmup.
+        total_steps: Updates after which the rate is 0; more than warmup_steps.
+
+    Raises:
+        InvalidArgumentError: For an unknown rule or start, or a number out of range.
+    """
+
+    def __init__(
+        self,
+        base_lr: float,
+        total_steps: int,
+        warmup_steps: int = 0,
+        *,
+        scale: str = "none",
+        warmup_start: str = "base",
+    ) -> None:
+        super().__init__(
+            "cosine",
+            scale=scale,
+            base_lr=base_lr,
+            total_steps=total_steps,
+            warmup_steps=warmup_steps,
+            warmup_start=warmup_start,
+        )

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Optimizers with PyTorch's formulas and defaults, on {name: array} dictionaries of float32 arrays.
+
+Their parameters (`weight_decay`, ...) are those of the core's registry: `floodtide.optim.rows()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide import _core
+from floodtide.errors import InvalidArgumentError
+
+Array = npt.NDArray[np.float32]
+
+
+def rows() -> list[dict[str, Any]]:
+    """Return the optimizers' names, help and parameters (name, type, default, unit, help)."""
+    return _core.optimizer_rows()
+
+
+def clip(gradients: Mapping[str, Array], limit: float) -> None:
+    """Limit each entry to [-limit, limit] in place, as google/ffn does (0.7 there)."""
+    for array in gradients.values():
+        _core.clip_entries(array, limit)
+
+
+class Optimizer:
+    """An update rule by its registry name; SGD, Momentum and Adam are shorthands.
+
+    Args:
+        name: Row of the registry.
+        lr: Rate of steps that are not given their own.
+        values: Parameters of the row.
+
+    Raises:
+        InvalidArgumentError: For an unknown name or parameter, or a value out of range.
+    """
+
+    def __init__(self, name: str, lr: float = 1e-3, **values: float) -> None:
+        _core.Optimizer(name, values, 0)  # refuses wrong values now rather than at the first step
+        self.name = name
+        self.lr = lr
+        self._values = values
+        self._rules: dict[str, _core.Optimizer] = {}
+
+    def step(
+        self,
+        parameters: Mapping[str, Array],
+        gradients: Mapping[str, Array],
+        lr: float | None = None,
+    ) -> None:
+        """Update the arrays of `parameters` in place.
+
+        Args:
+            parameters: Writeable C-contiguous float32 arrays, the same ones in every step.
+            gradients: One array of the same shape for each of them.
+            lr: Rate of this step; None: the optimizer's.
+
+        Raises:
+            InvalidArgumentError: If names differ or an array is not float32 or not contiguous.
+            ShapeError: If a shape differs.
+        """
+        if parameters.keys() != gradients.keys():
+            odd = sorted(parameters.keys() ^ gradients.keys())
+            raise InvalidArgumentError(
+                f"step: parameters and gradients have different names, such as {odd[0]}"
+            )
+        for name, array in parameters.items():
+            if name not in self._rules:
+                self._rules[name] = _core.Optimizer(self.name, self._values, array.size)
+            self._rules[name].step(array, gradients[name], self.lr if lr is None else lr)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the optimizer was made with: `name`, `lr` and `values`, defaults filled in."""
+        row = next(row for row in rows() if row["name"] == self.name)
+        defaults = {p["name"]: p["default"] for p in row["parameters"]}
+        return {"name": self.name, "lr": self.lr, "values": {**defaults, **self._values}}
+
+    def load_settings(self, settings: Mapping[str, Any]) -> None:
+        """Take over the rate and parameters of another optimizer of this kind; the state starts anew.
+
+        Raises:
+            InvalidArgumentError: If the settings are another kind of optimizer's, or out of range.
+        """
+        if settings["name"] != self.name:
+            raise InvalidArgumentError(
+                f"load_settings: the settings are of {settings['name']}, expected {self.name}"
+            )
+        _core.Optimizer(self.name, settings["values"], 0)  # refuses wrong values
+        self.lr = settings["lr"]
+        self._values = dict(settings["values"])
+        self._rules = {}
+
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return copies of all state, named `<parameter>/<state>`; empty before the first step."""
+        return {
+            f"{name}/{key}": values
+            for name, rule in self._rules.items()
+            for key, values in rule.state().items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Continue from the state of another optimizer of this kind.
+
+        Raises:
+            InvalidArgumentError: If the state is another kind of optimizer's.
+        """
+        parts: dict[str, dict[str, npt.NDArray[Any]]] = {}
+        for full, values in state.items():
+            name, _, key = full.rpartition("/")
+            parts.setdefault(name, {})[key] = values
+        rules = {}
+        for name, part in parts.items():
+            rules[name] = _core.Optimizer(
+                self.name, self._values, max(values.size for values in part.values())
+            )
+            rules[name].load_state(part)
+        self._rules = rules
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent (`weight_decay`). Source: torch.optim.SGD."""
+
+    def __init__(self, lr: float = 1e-3, **values: float) -> None:
+        super().__init__("sgd", lr, **values)
+
+
+class Momentum(Optimizer):
+    """Gradient descent with `momentum`, `nesterov`, `weight_decay`. Source: torch.optim.SGD."""
+
+    def __init__(self, lr: float = 1e-3, **values: float) -> None:
+        super().__init__("momentum", lr, **values)
+
+
+class Adam(Optimizer):
+    """Adam (`beta1`, `beta2`, `eps`, `weight_decay`). Source: torch.optim.Adam."""
+
+    def __init__(self, lr: float = 1e-3, **values: float) -> None:
+        super().__init__("adam", lr, **values)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segmentation by flooding, and predictions of U-Nets (`floodtide.segment.predict`), of volumes of any size."""
+
+from floodtide.config import SegmentOptions
+from floodtide.segment.flooding import (
+    Image,
+    Move,
+    Object,
+    Origin,
+    Overlap,
+    Segmentation,
+    Segmenter,
+    output,
+)
+
+__all__ = [
+    "Image",
+    "Move",
+    "Object",
+    "Origin",
+    "Overlap",
+    "SegmentOptions",
+    "Segmentation",
+    "Segmenter",
+    "output",
+]

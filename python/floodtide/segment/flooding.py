@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segmentation of image volumes by flooding from seeds, one object after another."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.files import path_and_dataset
+from floodtide.base.outputs import reserved
+from floodtide.config.segment_options import SegmentOptions
+from floodtide.data import Box, Volume
+from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
+
+Vec3 = tuple[int, int, int]
+Image = NDArray[Any] | Volume
+Progress = Callable[[int, int], None]
+
+_BYTES_PER_VOXEL = 20  # image as it is read and normalised, canvas, labels, seeds
+
+
+class Origin(NamedTuple):
+    """How a segment came about."""
+
+    id: int
+    start_zyx: Vec3  # its seed, in voxels of the whole volume
+    iterations: int  # evaluations of the network
+    voxels: int
+    walltime_s: float
+
+
+class Overlap(NamedTuple):
+    """Voxels that a segment claimed although an earlier one has them."""
+
+    id: int
+    earlier_id: int
+    voxels: int
+
+
+class Move(NamedTuple):
+    """One evaluation of the network while an object grows."""
+
+    step: int  # evaluations before this one
+    position_zyx: Vec3  # centre of the field of view, in voxels of the whole volume
+    logits: NDArray[np.float32]  # what was written to the canvas there, shape of the field of view
+
+
+class Object(NamedTuple):
+    """One flooded object."""
+
+    logits: NDArray[np.float32]  # canvas (z, y, x); not-a-number where the network never looked
+    moves: list[Vec3]  # centres of all evaluations, in voxels of the whole volume
+    counters: dict[str, int]  # named as google/ffn's
+
+
+class Segmentation:
+    """A segmented box.
+
+    Attributes:
+        segmentation: Ids from 1, 0 where there is no segment; the smallest unsigned type.
+        start_zyx: Where the box begins in the whole volume.
+        origins: How each segment came about, in order of ids.
+        overlaps: Voxels claimed twice.
+        counters: Event counts and times in milliseconds, named as google/ffn's.
+    """
+
+    def __init__(self, result: Any) -> None:
+        self._result = result
+        self.segmentation: NDArray[np.unsignedinteger[Any]] = result.labels()
+        self.start_zyx: Vec3 = tuple(result.start)
+        self.origins = [Origin(*row) for row in result.origins()]
+        self.overlaps = [Overlap(*row) for row in result.overlaps()]
+        self.counters: dict[str, int] = result.counters
+
+    @property
+    def coverage(self) -> float:
+        """Share of the voxels that belong to a segment."""
+        return float(np.count_nonzero(self.segmentation) / self.segmentation.size)
+
+    def save(self, reference: str, notes: Mapping[str, str] | None = None) -> None:
+        """Write an HDF5 file "file:dataset" with everything here; docs/formats.md describes it.
+
+        Args:
+            reference: An older segmentation of that name is replaced when this one is complete; other datasets stay.
+            notes: Texts that become attributes of the dataset.
+
+        Raises:
+            StorageError: If it cannot be written.
+            InvalidArgumentError: If something else than an older segmentation would be lost.
+        """
+        path, dataset = path_and_dataset(reference)
+        with output(reference):
+            self._result.write(path, dataset, dict(notes or {}))
+
+
+class Segmenter:
+    """Segments volumes with a network.
+
+    Args:
+        model: `ft.nn.FFN`, or anything with `fov`, `deltas` and `forward(image, logits)`.
+        options: Thresholds and image normalisation. `mean` and `std` must be given; the keys that
+            name files, and `box`, `fov` and `deltas`, are not used here.
+
+    Raises:
+        InvalidArgumentError: If `options` has no mean or no std.
+    """
+
+    def __init__(self, model: Any, options: SegmentOptions) -> None:
+        self.model = model
+        self.options = options
+        self._normalisation()
+
+    def segment(
+        self, volume: Image, box: Box | None = None, progress: Progress | None = None
+    ) -> Segmentation:
+        """Segment a volume, or a box (start, size) of it.
+
+        Args:
+            volume: Raw image, (z, y, x) of any number type; with a Volume only the box is read.
+            box: In voxels of the volume; None: all of it.
+            progress: Called as progress(seeds settled, seeds) after every evaluation of the network;
+                settled are those tried and those that earlier segments have swallowed.
+
+        Raises:
+            ShapeError: If the field of view is larger than the box.
+            OutOfRangeError: If the box is not inside the volume.
+            InvalidArgumentError: If an option is out of range or a voxel is not finite.
+        """
+        image, start = _read(volume, box)
+        flooder = self._flooder(image)
+        margin = [size // 2 for size in self.model.fov]
+        seeds = _core.segment.find_seeds(
+            image,
+            *self._normalisation(),
+            self.options.seed_policy,
+            dict(self.options.seed_values),
+            margin,
+            None,
+        )
+        flooder.segment_all(seeds, progress)
+        return Segmentation(flooder.take_result(start, list(volume.shape)))
+
+    def segment_at(
+        self,
+        volume: Image,
+        zyx: Sequence[int],
+        on_move: Callable[[Move], object] | None = None,
+        box: Box | None = None,
+    ) -> Object:
+        """Flood one object from a seed.
+
+        Args:
+            volume: As for `segment`.
+            zyx: The seed, in voxels of the volume.
+            on_move: Called after each evaluation, so that a growing object can be watched.
+            box: Part of the volume that the object may fill; None: all of it.
+
+        Raises:
+            OutOfRangeError: If no field of view fits at the seed.
+        """
+        image, start = _read(volume, box)
+        flooder = self._flooder(image)
+        moves: list[Vec3] = []
+
+        def moved(step: int, local: Vec3, logits: NDArray[np.float32]) -> None:
+            moves.append(_sum(local, start))
+            if on_move is not None:
+                on_move(Move(step, moves[-1], logits))
+
+        flooder.segment_at([a - b for a, b in zip(zyx, start, strict=True)], moved)
+        return Object(flooder.logits(), moves, flooder.counters())
+
+    def _normalisation(self) -> tuple[float, float]:
+        mean, std = self.options.mean, self.options.std
+        if mean is None or std is None:
+            raise InvalidArgumentError(
+                f"segment: options.mean is {mean} and options.std is {std}, expected the numbers that the"
+                " network was trained with: the network sees (image - mean) / std"
+            )
+        return mean, std
+
+    def _flooder(self, image: NDArray[np.float32]) -> Any:
+        options = self.options
+        predictor = self.model.forward
+        if hasattr(self.model, "core"):
+            predictor = self.model.core
+            predictor.parameters_changed()  # someone may have written to them
+        return _core.segment.Flooder(
+            image,
+            *self._normalisation(),
+            predictor,
+            fov=list(self.model.fov),
+            deltas=list(self.model.deltas),
+            init_activation=options.init_activation,
+            pad_value=options.pad_value,
+            move_threshold=options.move_threshold,
+            segment_threshold=options.segment_threshold,
+            disco_seed_threshold=options.disco_seed_threshold,
+            min_segment_size=options.min_segment_size,
+            min_boundary_dist=list(options.min_boundary_dist),
+        )
+
+
+def output(
+    reference: str, inputs: Iterable[str | os.PathLike[str]] = ()
+) -> contextlib.AbstractContextManager[None]:
+    """Reserve "file:dataset" for a segmentation before hours of work, as `floodtide.base.outputs.reserved` does.
+
+    Args:
+        reference: What will be written.
+        inputs: Files that are read.
+    """
+    path, dataset = path_and_dataset(reference)
+
+    def check(name: str) -> None:
+        _core.segment.check_output(name, dataset)
+
+    return reserved("segment", path, check, inputs)
+
+
+def _sum(a: Sequence[int], b: Sequence[int]) -> Vec3:
+    z, y, x = (i + j for i, j in zip(a, b, strict=True))
+    return z, y, x
+
+
+def _read(volume: Image, box: Box | None) -> tuple[NDArray[np.float32], Vec3]:
+    """The box as float32 and where it begins."""
+    shape = volume.shape if box is None else box[1]
+    limits.require_memory(
+        f"segment: {' x '.join(map(str, shape))} voxels need",
+        _BYTES_PER_VOXEL * math.prod(shape),
+        "a smaller box",
+    )
+    if isinstance(volume, Volume):
+        voxels = volume.read(box)
+    else:
+        voxels = np.asarray(volume)
+        if voxels.ndim != 3:
+            raise ShapeError(f"segment: image has {voxels.ndim} axes, expected 3 (z, y, x)")
+        if box is not None:
+            (z, y, x), (nz, ny, nx) = box
+            if min(z, y, x) < 0 or any(
+                begin + count > size for begin, count, size in zip(*box, voxels.shape, strict=True)
+            ):
+                raise OutOfRangeError(
+                    f"segment: box {box} (start, size) is not inside a volume of {voxels.shape}"
+                )
+            voxels = voxels[z : z + nz, y : y + ny, x : x + nx]
+    return np.ascontiguousarray(voxels, dtype=np.float32), (0, 0, 0) if box is None else box[0]

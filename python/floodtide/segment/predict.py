@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predictions of U-Nets on slices and volumes of any size, in blocks of bounded memory.
+
+Blocks overlap by the network's context and keep what one pass over the whole volume would give: no seams, whatever the
+memory. Slices (n, y, x) are a volume whose sections are not connected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core, nn
+from floodtide.base import limits
+from floodtide.base.files import path_and_dataset
+from floodtide.base.options import Arguments
+from floodtide.base.outputs import files_of, hdf5_result, reserved
+from floodtide.data import Box, Vec3, Volume
+from floodtide.errors import (
+    InvalidArgumentError,
+    NumericalError,
+    OutOfRangeError,
+    ShapeError,
+)
+from floodtide.segment.trained import load, newest_checkpoint, normalisation
+from floodtide.segment.windows import Axis, choose_windows, context_of
+
+__all__ = [
+    "MEMORY_MIB",
+    "Predictor",
+    "bytes_per_voxel",
+    "load",
+    "newest_checkpoint",
+    "normalisation",
+]
+
+Image = NDArray[Any] | Volume
+Progress = Callable[[int, int], None]
+
+MEMORY_MIB = 2048
+"""Memory of a block's activations unless asked for otherwise."""
+
+_PREDICTOR = Arguments(
+    mean=limits.INTENSITY,
+    std=limits.DEVIATION,
+    context=limits.EXTENT,
+    memory_mib=limits.MEMORY,
+)
+_COMMAND = "floodtide predict"
+_CHUNK = 64  # voxels along each axis of a result's chunks
+_GZIP = {"uint8": 4, "float32": 1}  # probabilities hardly get smaller
+
+
+class Predictor:
+    """Applies a U-Net to images of any size.
+
+    Args:
+        model: `ft.nn.UNet2D` for slices, `ft.nn.UNet3D` for volumes, of one input channel.
+        mean: The network sees (value - mean) / std.
+        std: See mean.
+        context: Voxels (z, y, x) around a block that its prediction takes into account; None: as far as the
+            network looks, which leaves no seams. Less is faster and changes values near the blocks' faces.
+        memory_mib: Memory (MiB) that a block's activations may take, about; decides how large blocks are.
+
+    Raises:
+        InvalidArgumentError: If the model is no U-Net of one channel, or a number is out of range.
+    """
+
+    def __init__(
+        self,
+        model: nn.UNet,
+        *,
+        mean: float,
+        std: float,
+        context: Sequence[int] | None = None,
+        memory_mib: float = MEMORY_MIB,
+    ) -> None:
+        if not isinstance(model, nn.UNet):
+            raise InvalidArgumentError(f"predict: the model is {model!r}, expected a U-Net")
+        core = model.core
+        if core.in_channels != 1:
+            raise InvalidArgumentError(
+                f"predict: the network takes {core.in_channels} channels, expected 1"
+            )
+        _PREDICTOR.check("predict", mean=mean, std=std, context=context, memory_mib=memory_mib)
+        if context is not None and len(context) != 3:
+            raise InvalidArgumentError(
+                f"predict: context is {context}, expected z, y, x of at least 0"
+            )
+        self.model = model
+        self.mean, self.std = mean, std
+        self.pool = core.total_pool
+        self.context = context_of(core.depth, core.kernels, core.pools)
+        if context is not None:  # no more than helps, and no window begins within a pool
+            z, y, x = (
+                min(-(-wanted // pool) * pool, full)
+                for wanted, pool, full in zip(context, self.pool, self.context, strict=True)
+            )
+            self.context = z, y, x
+        self._voxels = int(memory_mib * 2**20 / bytes_per_voxel(model))
+
+    @property
+    def outputs(self) -> int:
+        """Classes, or affinities of a voxel."""
+        return self.model.core.classes
+
+    @property
+    def excluding(self) -> bool:
+        """Whether outputs are classes that exclude each other (softmax), not independent ones (sigmoid)."""
+        return self.model.core.output == "softmax"
+
+    def blocks(
+        self, image: Image, box: Box | None = None, progress: Progress | None = None
+    ) -> Iterator[tuple[Box, NDArray[np.float32]]]:
+        """Predict block by block.
+
+        Args:
+            image: (z, y, x) of any number type, or a Volume, of which only what is needed is read.
+            box: The part (start, size) to predict; None: all. What lies around it is taken into account.
+            progress: Called as progress(voxels done, voxels).
+
+        Yields:
+            Boxes, disjoint and in all the box, with probabilities (z, y, x, outputs).
+
+        Raises:
+            ShapeError: If the image has not three axes.
+            OutOfRangeError: If the box is not inside the image.
+            InvalidArgumentError: If the memory that a block may take is too little for any, or is not available.
+            NumericalError: If a probability is not a number.
+        """
+        start, size = _checked(image, box)
+        axes = [
+            Axis(extent, a, a + n, context, pool)
+            for extent, a, n, context, pool in zip(
+                image.shape, start, size, self.context, self.pool, strict=True
+            )
+        ]
+        lengths = choose_windows(axes, self._voxels)
+        limits.require_memory(
+            f"predict: a block of {' x '.join(map(str, lengths))} voxels needs",
+            bytes_per_voxel(self.model) * math.prod(lengths),
+            "fewer MiB for a block (--memory)",
+        )
+        done, total = 0, int(np.prod(size))
+        for windows in itertools.product(
+            *(axis.windows(length) for axis, length in zip(axes, lengths, strict=True))
+        ):
+            read = [
+                (w.start, min(w.stop, axis.extent)) for w, axis in zip(windows, axes, strict=True)
+            ]
+            probabilities = self._forward(_read(image, read))
+            inside = tuple(slice(w.keep_start - w.start, w.keep_stop - w.start) for w in windows)
+            kept = np.ascontiguousarray(probabilities[inside])
+            if not np.isfinite(kept).all():
+                raise NumericalError("predict: the network's output is not a number")
+            yield (
+                (
+                    (windows[0].keep_start, windows[1].keep_start, windows[2].keep_start),
+                    kept.shape[:3],
+                ),
+                kept,
+            )
+            done += int(np.prod(kept.shape[:3]))
+            if progress is not None:
+                progress(done, total)
+
+    def probabilities(
+        self, image: Image, box: Box | None = None, progress: Progress | None = None
+    ) -> NDArray[np.float32]:
+        """Probabilities (outputs, z, y, x) of a box; arguments and errors as for `blocks`."""
+        start, size = _checked(image, box)
+        result = np.empty((self.outputs, *size), np.float32)
+        for block, kept in self.blocks(image, box, progress):
+            result[(slice(None), *_relative(block, start))] = np.moveaxis(kept, -1, 0)
+        return result
+
+    def classes(
+        self, image: Image, box: Box | None = None, progress: Progress | None = None
+    ) -> NDArray[np.uint8]:
+        """The most likely class of each voxel (z, y, x) of a box; arguments and errors as for `blocks`.
+
+        Raises:
+            InvalidArgumentError: If the outputs do not exclude each other.
+        """
+        self._require_classes()
+        start, size = _checked(image, box)
+        result = np.empty(size, np.uint8)
+        for block, kept in self.blocks(image, box, progress):
+            result[_relative(block, start)] = _core.evaluate.most_likely_classes(kept)
+        return result
+
+    def write(
+        self,
+        volume: Volume,
+        out: str,
+        *,
+        box: Box | None = None,
+        probabilities: bool = False,
+        notes: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Predict into an HDF5 file, of which only a block is in memory at a time; docs/formats.md describes it.
+
+        Args:
+            volume: The image.
+            out: "file:dataset"; an older prediction of that name is replaced when this one is complete, other datasets
+                stay.
+            box: As for `blocks`.
+            probabilities: For classes: write a dataset <dataset>_probabilities (classes, z, y, x), too.
+            notes: Texts that become attributes of the dataset.
+            progress: As for `blocks`.
+
+        Raises:
+            StorageError: If it cannot be written.
+            InvalidArgumentError: If `probabilities` is asked for where there are no classes, `out` is the volume's own
+                file, or something else than an older prediction would be lost. And as `blocks` does.
+        """
+        if probabilities:
+            self._require_classes()
+        with output(out, files_of([volume.name])):
+            self._write(volume, out, box, probabilities, notes, progress)
+
+    def _write(
+        self,
+        volume: Volume,
+        out: str,
+        box: Box | None,
+        probabilities: bool,
+        notes: Mapping[str, str] | None,
+        progress: Progress | None,
+    ) -> None:
+        path, dataset = path_and_dataset(out)
+        start, size = _checked(volume, box)
+        kinds = {dataset: "uint8"} if self.excluding else {dataset: "float32"}
+        if probabilities:
+            kinds[f"{dataset}_probabilities"] = "float32"
+        file = _core.data.Hdf5Writer(path, _COMMAND, _datasets(dataset))
+        try:
+            for name, dtype in kinds.items():
+                shape = size if dtype == "uint8" else (self.outputs, *size)
+                chunks = [*(1 for _ in shape[3:]), *(min(n, _CHUNK) for n in size)]
+                file.create(name, dtype, list(shape), chunks, _GZIP[dtype])
+                file.attribute(name, "box_start", list(start))
+                file.attribute(name, "box_size", list(size))
+                file.attribute(name, "volume_shape", list(volume.shape))
+                for key, text in {**self._notes(volume), **(notes or {})}.items():
+                    file.attribute(name, key, text)
+            for block, kept in self.blocks(volume, box, progress):
+                at = [a - b for a, b in zip(block[0], start, strict=True)]
+                for name, dtype in kinds.items():
+                    if dtype == "uint8":
+                        file.write(name, at, _core.evaluate.most_likely_classes(kept))
+                    else:
+                        first = np.ascontiguousarray(np.moveaxis(kept, -1, 0))
+                        file.write(name, [0, *at], first)
+            file.finish()
+        finally:
+            file.discard()
+
+    def _notes(self, volume: Volume) -> dict[str, str]:
+        return {
+            "image": volume.name,
+            "network": repr(self.model),
+            "mean": repr(self.mean),
+            "std": repr(self.std),
+            "context": json.dumps(self.context),
+            "floodtide_version": _core.__version__,
+        }
+
+    def _require_classes(self) -> None:
+        if not self.excluding:
+            raise InvalidArgumentError(
+                f"predict: {self.model!r} has no classes that exclude each other, its outputs are the probabilities"
+            )
+
+    def _forward(self, block: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Probabilities (z, y, x, outputs) of a block (z, y, x)."""
+        images = (block - np.float32(self.mean)) / np.float32(self.std)
+        slices = isinstance(self.model, nn.UNet2D)
+        result = self.model.forward(images if slices else images[None])
+        probabilities: NDArray[np.float32] = result if slices else result[0]
+        return probabilities
+
+
+def output(
+    reference: str, inputs: Iterable[str | os.PathLike[str]] = ()
+) -> contextlib.AbstractContextManager[None]:
+    """Reserve "file:dataset" for a prediction before hours of work, as `floodtide.base.outputs.reserved` does.
+
+    Args:
+        reference: What will be written.
+        inputs: Files that are read.
+    """
+    path, dataset = path_and_dataset(reference)
+    return reserved("predict", path, hdf5_result(_COMMAND, _datasets(dataset)), inputs)
+
+
+def _datasets(dataset: str) -> list[str]:
+    """What a prediction owns in its file: probabilities of an older one do not outlive their classes."""
+    return [dataset, f"{dataset}_probabilities"]
+
+
+def bytes_per_voxel(model: nn.UNet) -> float:
+    """Bytes that a forward pass holds for each voxel of a large block, input and output included."""
+    core = model.core
+    each = 3 + 3 * core.classes  # block, its normalised copies, probabilities and theirs
+    share = 1.0  # voxels of a level for each voxel of the first one
+    for level in range(core.depth):
+        channels = core.features * 2**level
+        lowest = level + 1 == core.depth
+        each += share * channels * (2 if lowest else 5)  # encoder, joined (twice as wide), decoder
+        if level == 0:
+            each += channels + 8 + core.classes  # scratch, the input as it is stored, the head
+        else:
+            each += share * channels / 2  # pooled
+        if not lowest:
+            pools = core.pools
+            share /= float(np.prod(pools[0] if len(pools) == 1 else pools[level]))
+    return 4.0 * float(each)
+
+
+def _checked(image: Image, box: Box | None) -> Box:
+    """The box, of the whole image if it is None, after checks."""
+    if len(image.shape) != 3:
+        raise ShapeError(f"predict: the image has shape {image.shape}, expected (z, y, x)")
+    z, y, x = (int(n) for n in image.shape)
+    start, size = box or ((0, 0, 0), (z, y, x))
+    if min(*start, *(n - 1 for n in size)) < 0 or any(
+        a + n > extent for a, n, extent in zip(start, size, (z, y, x), strict=True)
+    ):
+        raise OutOfRangeError(
+            f"predict: box of start {start} and size {size} is not inside an image of {image.shape}"
+        )
+    return start, size
+
+
+def _read(image: Image, ranges: Sequence[tuple[int, int]]) -> NDArray[np.float32]:
+    if isinstance(image, Volume):
+        (z, y, x), (nz, ny, nx) = (a for a, _ in ranges), (b - a for a, b in ranges)
+        return image.read_intensities(((z, y, x), (nz, ny, nx)))
+    return np.ascontiguousarray(image[tuple(slice(a, b) for a, b in ranges)], dtype=np.float32)
+
+
+def _relative(block: Box, start: Vec3) -> tuple[slice, ...]:
+    return tuple(slice(a - b, a - b + n) for a, n, b in zip(*block, start, strict=True))

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide simulate` against trainings on this machine: what one rank measures predicts several."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from floodtide import _core, config, data, simulate
+from floodtide.comm import world
+from floodtide.comm.notebook import run
+from floodtide.errors import InvalidArgumentError
+from floodtide.simulate.networks import MEMORY
+from floodtide.train import Trainer
+
+ALGORITHM = "ring"
+WARM_STEPS = 5  # left out
+Row = dict[str, Any]
+MODES = ("synchronous", "drop", "carry")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is trained.
+
+    Attributes:
+        ranks: Numbers of ranks to predict, each at least 2.
+        steps: Of a training, at least twice WARM_STEPS.
+        rounds: Times that every training is done, in turn.
+        depth, features: Of the network that computes for a step's time.
+        fov: Its field of view, one number for all axes.
+        sleep_s: Mean of what a rank sleeps in each step of the other trainings, whose network is small.
+        sigma: Spread of the lognormal factor on it.
+    """
+
+    ranks: Sequence[int] = (2, 3, 4)
+    steps: int = 60
+    rounds: int = 3
+    depth: int = 9
+    features: int = 32
+    fov: int = 33
+    sleep_s: float = 0.1
+    sigma: float = 0.25
+
+    def __post_init__(self) -> None:
+        if min(self.ranks) < 2 or self.steps < 2 * WARM_STEPS or self.rounds < 1:
+            raise InvalidArgumentError(
+                f"bench forecast: ranks {min(self.ranks)}, {self.steps} steps, {self.rounds} rounds; "
+                f"expected at least 2, {2 * WARM_STEPS} and 1"
+            )
+
+
+def forecast(setting: Setting) -> Iterator[Row]:
+    """Train on one rank, predict trainings on more, and time those.
+
+    *training*: every rank computes; ranks share the cores, which the prediction divides among them. The training of one
+    rank that it starts from has a like one beside it on every other core, because they share memory. *synchronous*,
+    *drop*, *carry*: the network is so small that next to nothing is computed, but every rank sleeps for a time drawn
+    anew in each step, so that ranks wait for each other however few cores there are; in the last two, updates take
+    the first ranks but one (`comm.mode = "partial"`, `comm.late`).
+
+    Rows have `median_s` (a step's seconds, median of the rounds), `predicted_s` and `ratio` (predicted over timed,
+    median of the rounds).
+
+    Raises:
+        InvalidArgumentError: If a number is out of range.
+        UnsupportedError: Where no ranks can be started.
+    """
+    names = [("training", ranks) for ranks in setting.ranks]
+    names += [(mode, ranks) for mode in MODES for ranks in setting.ranks]
+    timed: dict[tuple[str, int], list[float]] = {name: [] for name in names}
+    predicted: dict[tuple[str, int], list[float]] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory(prefix="floodtide-forecast-") as folder:
+        trainings = _Trainings(Path(folder), setting)
+        for _ in range(setting.rounds):
+            alone = trainings.computing_alone()
+            idle = trainings.sleeping(1, "synchronous", sleep_s=0.0)
+            for name in names:
+                mode, ranks = name
+                if mode == "training":
+                    timed[name].append(trainings.computing(ranks).step_s)
+                    predicted[name].append(_predict_computing(alone, ranks))
+                else:
+                    timed[name].append(trainings.sleeping(ranks, mode, sleep_s=setting.sleep_s))
+                    predicted[name].append(_predict_sleeping(setting, idle, ranks, mode))
+    for name in names:
+        mode, ranks = name
+        pairs = zip(predicted[name], timed[name], strict=True)
+        yield {
+            "name": f"forecast {mode}",
+            "kernel": ALGORITHM,
+            "threads": 1,
+            "ranks": ranks,
+            "samples": setting.rounds,
+            "median_s": statistics.median(timed[name]),
+            "predicted_s": statistics.median(predicted[name]),
+            "ratio": statistics.median(p / t for p, t in pairs),
+        }
+
+
+class _Trainings:
+    """Trainings on a synthetic volume in a folder."""
+
+    def __init__(self, folder: Path, setting: Setting) -> None:
+        self._folder = folder
+        self._setting = setting
+        self._runs = 0
+        image, labels = data.synth((2 * setting.fov,) * 3, seed=0)
+        data.write_volume(folder / "volume.h5", {"raw": image, "labels": labels})
+        data.partition(
+            f"{folder}/volume.h5:labels",
+            f"{folder}/partitions.h5:af",
+            lom_radius=(4, 4, 4),
+            min_size=10,
+        )
+
+    def computing_alone(self) -> simulate.Calibration:
+        """One of the trainings of one rank on all cores at once, which log every step."""
+        documents = [
+            self._computing_document(log_every_s=0.0) for _ in range(_core.available_cores())
+        ]
+        run(_train_apart, len(documents), [documents])
+        return simulate.calibrate(Path(documents[0]["run"]["dir"]))
+
+    def computing(self, ranks: int) -> simulate.Calibration:
+        """A training on so many ranks."""
+        document = self._computing_document(log_every_s=1.0)
+        run(_train, ranks, [document])
+        return simulate.calibrate(Path(document["run"]["dir"]))
+
+    def _computing_document(self, log_every_s: float) -> dict[str, Any]:
+        setting = self._setting
+        model = {
+            "depth": setting.depth,
+            "features": setting.features,
+            "fov": [setting.fov] * 3,
+            "deltas": [setting.fov // 4] * 3,
+        }
+        return self._document(model, log_every_s)
+
+    def sleeping(self, ranks: int, mode: str, *, sleep_s: float) -> float:
+        """Seconds of an update of ranks that sleep."""
+        model = {"depth": 1, "features": 2, "fov": [5, 5, 5], "deltas": [1, 1, 1]}
+        document = self._document(model, log_every_s=1e6)
+        if mode != "synchronous":
+            document["comm"] |= {"mode": "partial", "contributors": ranks - 1, "late": mode}
+        seconds: float = run(_train_and_sleep, ranks, [document, sleep_s, self._setting.sigma])[0]
+        return seconds
+
+    def _document(self, model: dict[str, Any], log_every_s: float) -> dict[str, Any]:
+        self._runs += 1
+        volume = {
+            "name": "synthetic",
+            "image": f"{self._folder}/volume.h5:raw",
+            "labels": f"{self._folder}/volume.h5:labels",
+            "partitions": f"{self._folder}/partitions.h5:af",
+        }
+        return {
+            "run": {
+                "dir": str(self._folder / f"run-{self._runs}"),
+                "threads": 1,
+                "log_every_s": log_every_s,
+            },
+            "data": {"volumes": [volume]},
+            "model": model,
+            "training": {"steps": self._setting.steps},
+            "comm": {"algorithm": ALGORITHM},
+        }
+
+
+def _train(document: dict[str, Any]) -> None:
+    Trainer(config.from_dict(document)).run()
+
+
+def _train_apart(documents: list[dict[str, Any]]) -> None:
+    """Each rank trains on its own."""
+    own = [world.ProcessSet([rank]) for rank in range(world.size())][world.rank()]
+    with own:
+        _train(documents[own.ranks[0]])
+
+
+def _train_and_sleep(document: dict[str, Any], sleep_s: float, sigma: float) -> float:
+    """Seconds of an update, as this rank sees it; without the last one, which logs and saves."""
+    trainer = Trainer(config.from_dict(document))
+    random = np.random.default_rng(world.rank())
+    times: list[tuple[float, int]] = []
+    while not trainer.complete:
+        if trainer.steps_done >= WARM_STEPS:
+            times.append((time.monotonic(), trainer.steps_done))
+        time.sleep(sleep_s * np.exp(sigma * random.standard_normal() - sigma**2 / 2))
+        trainer.step()
+    trainer.close()
+    (start_s, first), (end_s, last) = times[0], times[-1]
+    return (end_s - start_s) / (last - first)
+
+
+def _predict_computing(alone: simulate.Calibration, ranks: int) -> float:
+    cores = _core.available_cores()
+    job = simulate.Job(
+        compute=simulate.Compute(mean_s=alone.compute_s, samples=alone.samples),
+        buckets=simulate.ffn_buckets(alone.depth, alone.features, round(alone.bucket_mib * 2**20)),
+        allreduce_s=_sum_s,
+        agreement_s=_agreement_s,
+        update_s=alone.step_s - alone.walkers_per_rank * alone.compute_s,  # and all that is left
+        slowdown=lambda count: max(1.0, count / cores),
+    )
+    return simulate.simulate(job, ranks).step_s
+
+
+def _predict_sleeping(setting: Setting, idle_s: float, ranks: int, mode: str) -> float:
+    """idle_s: a step of one rank that does not sleep."""
+    job = simulate.Job(
+        compute=simulate.Compute(mean_s=setting.sleep_s, sigma=setting.sigma),
+        buckets=simulate.ffn_buckets(1, 2),
+        allreduce_s=_sum_s,
+        agreement_s=_agreement_s,
+        update_s=idle_s,
+        backup=0.0 if mode == "synchronous" else 1 / (ranks - 1),
+        late="drop" if mode == "synchronous" else mode,
+    )
+    return simulate.simulate(job, ranks if mode == "synchronous" else ranks - 1).step_s
+
+
+def _sum_s(size: int, ranks: int) -> float:
+    return simulate.allreduce_cost_s(ALGORITHM, size, ranks, _one_node(ranks))
+
+
+def _agreement_s(ranks: int) -> float:
+    return simulate.agreement_s(ranks, _one_node(ranks))
+
+
+def _one_node(ranks: int) -> simulate.Links:
+    return simulate.Links(network=MEMORY, ranks_per_node=ranks)

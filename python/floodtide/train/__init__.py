@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training runs: the trainer, its tasks, its run directory with log and checkpoints, and what a run has recorded."""
+
+from floodtide.train.comm_hook import CommHook, GradBucket
+from floodtide.train.recorded_run import Run, read_run
+from floodtide.train.run_directory import RunDirectory, read_log
+from floodtide.train.threads import set_threads, thread_count
+from floodtide.train.trainer import Callback, Record, Step, Trainer
+
+__all__ = [
+    "Callback",
+    "CommHook",
+    "GradBucket",
+    "Record",
+    "Run",
+    "RunDirectory",
+    "Step",
+    "Trainer",
+    "read_log",
+    "read_run",
+    "set_threads",
+    "thread_count",
+]

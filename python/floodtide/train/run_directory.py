@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run directory: config.toml, log.jsonl, TensorBoard events, checkpoints/, which only the writing rank touches;
+and what every rank leaves on request or when the job fails."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from floodtide import _core
+from floodtide import config as configuration
+from floodtide.base import notes, reading
+from floodtide.base.files import SUFFIX, replace_text
+from floodtide.base.locks import Lock, take
+from floodtide.base.outputs import is_one_of
+from floodtide.errors import (
+    Error,
+    InvalidArgumentError,
+    InvalidFileError,
+    LockedError,
+    StorageError,
+)
+from floodtide.nn.checkpoint_files import checkpoint_path, checkpoints
+from floodtide.train.events import EventFile
+
+LOCK = "run.lock"
+"""Name of the file that says which process writes a run directory."""
+
+MARK = "# Resolved configuration of a run of floodtide: replaced at each start.\n"
+"""First line of config.toml in a run directory."""
+
+_LONGEST_S = 1e12  # of a run
+
+
+class RunDirectory:
+    """Files of one run. Every method does nothing on ranks that do not write.
+
+    Args:
+        path: The directory; made if it is missing.
+        writer: Whether this rank writes (rank 0).
+    """
+
+    def __init__(self, path: Path, *, writer: bool) -> None:
+        self.path = path
+        self._writer = writer
+        self._lock: Lock | None = None
+        self._made: list[Path] = []  # folders that `take` made, the innermost first
+        self._log: Any = None
+        self._events: EventFile | None = None
+        self._start_s = time.monotonic()
+
+    def take(self, job: str) -> None:
+        """Take the directory for this run until `close`: no other process may write it. Makes it if it is missing.
+
+        An older object of this process, or of another rank of the same job, that has it may not write any more.
+
+        Args:
+            job: A text that all ranks of the job share.
+
+        Raises:
+            LockedError: If another process has it. The message names host, process and time.
+            StorageError: If the directory cannot be written.
+        """
+        if not self._writer:
+            return
+        with self._storing("make the run directory"):
+            folders = (self.path, *self.path.parents)
+            self._made = [folder for folder in folders if not folder.exists()]
+            self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = take(
+            self.path / LOCK,
+            f"the run directory {self.path}",
+            "wait until it has ended, or give this run another run.dir",
+            job,
+        )
+        if self._lock.note:
+            notes.show(self._lock.note)
+
+    def take_again(self, job: str, step: int) -> None:
+        """Take the directory that `close` gave back, for a run whose newest checkpoint is that of `step`.
+
+        Raises:
+            LockedError: If another process has it, or if another run has gone on in it since.
+            StorageError: If the directory cannot be written.
+        """
+        self.take(job)
+        if self._writer and self.newest_checkpoint() != str(self.checkpoint_path(step)):
+            self.abandon()
+            raise LockedError(
+                f"{self.path}: another run has written checkpoints here since this one stopped at step {step}: make a"
+                " new Trainer, which goes on from the newest checkpoint"
+            )
+
+    def require_taken(self) -> None:
+        """Check that this object may still write.
+
+        Raises:
+            LockedError: If another one has taken the directory since.
+        """
+        if self._writer and self._lock is not None and not self._lock.held:
+            raise LockedError(
+                f"{self.path}: another Trainer or process has taken this run directory ({LOCK} is not of this one any"
+                " more): this run ends without writing to it"
+            )
+
+    def checkpoint_path(self, step: int) -> Path:
+        """Where the checkpoint after `step` updates lies."""
+        return checkpoint_path(self.path, step)
+
+    def checkpoints(self) -> list[Path]:
+        """All checkpoints, oldest first.
+
+        Raises:
+            InvalidFileError: If the folder cannot be read.
+        """
+        return checkpoints(self.path)
+
+    def newest_checkpoint(self) -> str:
+        """Path of the checkpoint to resume from; empty if there is none, and on ranks that do not write.
+
+        Raises:
+            InvalidFileError: If the folder cannot be read.
+        """
+        paths = self.checkpoints() if self._writer else []
+        return str(paths[-1]) if paths else ""
+
+    def advice(self, checkpoint: str) -> str:
+        """What to do if `checkpoint`, the newest one, could not be loaded: if the file is damaged, which one to use."""
+        if not self._writer or _intact(Path(checkpoint)):
+            return ""
+        older = [path for path in self.checkpoints() if str(path) != checkpoint]
+        whole = next(filter(_intact, reversed(older)), None)
+        if whole is None:
+            return "; no older checkpoint is intact" if older else ""
+        moved = "the damaged file" if whole == older[-1] else "all newer files"
+        return f"; {whole.name} is older and intact: move {moved} away to resume from it"
+
+    def prune(self, keep: int, inputs: Sequence[str] = ()) -> None:
+        """Remove all but the newest `keep` checkpoints (at least one stays).
+
+        Args:
+            keep: Number of checkpoints.
+            inputs: Files that the run reads when it starts; they stay, whatever their age.
+
+        Raises:
+            StorageError: If one cannot be removed.
+        """
+        if self._writer:
+            self.require_taken()
+            with self._storing("remove old checkpoints"):
+                for path in self.checkpoints()[: -max(keep, 1)]:
+                    if not is_one_of(path, inputs):
+                        path.unlink(missing_ok=True)
+
+    def trace_path(self, rank: int) -> Path:
+        """Where a rank traces what it does, in traces/."""
+        return self.path / "traces" / f"rank-{rank}.json"
+
+    def failure_path(self, rank: int) -> Path:
+        """Where a rank records its last events when the job fails."""
+        return self.path / f"failure-rank-{rank}.json"
+
+    def merge_traces(self) -> None:
+        """Put all ranks' traces into trace.json: one file for chrome://tracing or Perfetto.
+
+        Raises:
+            StorageError: If it cannot be written.
+        """
+        if not self._writer:
+            return
+        events: list[Any] = []
+        with self._storing("write trace.json"):
+            for path in sorted((self.path / "traces").glob("rank-*.json")):
+                events += reading.read_json(path, "a list of trace events")
+            merged = {"traceEvents": events, "displayTimeUnit": "ms"}
+            replace_text(self.path / "trace.json", json.dumps(merged))
+
+    def start(self, config: configuration.Config, step: int) -> None:
+        """Make the directory, write the resolved configuration, open the log.
+
+        Records of steps that a run resumed at `step` will do again are dropped, and so are files that a killed run was
+        writing. The directory has to be taken before.
+
+        Raises:
+            InvalidFileError: If its log.jsonl is damaged, or is not the log of a run; nothing is changed then.
+            InvalidArgumentError: If its config.toml is not of a run.
+            StorageError: If the directory cannot be written.
+        """
+        if not self._writer:
+            return
+        _require_own_configuration(self.path / "config.toml")
+        path = self.path / "log.jsonl"
+        kept = [record for record in read_log(path) if step and record["step"] <= step]
+        import tensorboardX  # noqa: F401  # takes a second or two: not at the first record, while all ranks wait
+
+        with self._storing("write the run directory"):
+            (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
+            for stale in (
+                *(self.path / "traces").glob("rank-*.json"),
+                *self.path.glob("failure-rank-*.json"),
+                *self._left_over(),
+            ):
+                stale.unlink(missing_ok=True)
+            if config.run.trace:
+                (self.path / "traces").mkdir(exist_ok=True)
+            replace_text(self.path / "config.toml", MARK + configuration.dumps(config))
+            replace_text(path, "".join(json.dumps(record) + "\n" for record in kept))
+            self._log = path.open("a", buffering=1)
+        if kept:
+            self._start_s = time.monotonic() - float(kept[-1]["time_s"])
+
+    def record(self, record: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Append a record to the log and its numbers to the TensorBoard events; returns it with its
+        time, None elsewhere.
+
+        Raises:
+            StorageError: If it cannot be written; nothing more is then recorded.
+        """
+        if not self._writer:
+            return None
+        stamped = {**record, "time_s": round(time.monotonic() - self._start_s, 3)}
+        try:
+            self.require_taken()
+            with self._storing("write log.jsonl"):
+                self._log.write(json.dumps(stamped) + "\n")
+            if record["kind"] in ("train", "validation"):
+                with self._storing("write TensorBoard events"):
+                    if self._events is None:
+                        self._events = EventFile(self.path)
+                    self._events.add(_scalars(record, record["kind"]), record["step"])
+        except StorageError:
+            with contextlib.suppress(
+                StorageError
+            ):  # what is still in buffers fails once more, here and not at exit
+                self.close()
+            raise
+        return stamped
+
+    def close(self) -> None:
+        """Flush and close log and events, and give the directory back.
+
+        Raises:
+            StorageError: If what they hold cannot be written.
+        """
+        lock, self._lock = self._lock, None
+        log, events = self._log, self._events
+        self._log = self._events = None
+        with contextlib.ExitStack() as files:
+            if lock is not None:
+                files.callback(lock.release)  # after the files are closed
+            for file, name in ((log, "log.jsonl"), (events, "TensorBoard events")):
+                if file is not None:
+                    files.enter_context(self._storing(f"write {name}"))
+                    files.callback(file.close)
+
+    def abandon(self) -> None:
+        """Give the directory back before anything was written, and remove the folders that `take` made."""
+        self.close()
+        for folder in self._made:
+            with contextlib.suppress(OSError):  # there is something in it
+                folder.rmdir()
+
+    def _left_over(self) -> Iterator[Path]:
+        """Files that processes were writing when they were killed; the last three patterns are of older versions."""
+        yield from self.path.glob(f".*{SUFFIX}")
+        yield from (self.path / "checkpoints").glob(f".step-*{SUFFIX}")
+        yield from (self.path / "checkpoints").glob("step-*.h5.tmp-*")
+        yield from self.path.glob("failure-rank-*.json.part")
+        yield from self.path.glob("trace.json.tmp")
+
+    @contextlib.contextmanager
+    def _storing(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Error:
+            raise
+        except OSError as error:
+            message = f"{self.path}: cannot {what}: {error.strerror}"
+            if error.errno == errno.ENAMETOOLONG:
+                raise InvalidArgumentError(message) from None
+            raise StorageError(message) from None
+
+
+def _require_own_configuration(path: Path) -> None:
+    """The resolved configuration takes the place of an older one, and of no file that a person wrote.
+
+    Ours begin with a comment that says so. Those of older versions have no comment at all, and every section.
+    """
+    if not os.path.lexists(path):
+        return
+    text = reading.read_bytes(path, "a configuration").decode("utf-8", "replace")
+    if text.startswith(MARK):
+        return
+    comments = any(line.lstrip().startswith("#") for line in text.splitlines())
+    sections = set() if comments else set(reading.parse_toml(text, str(path)))
+    if not sections >= {"run", "training", "optimizer", "schedule", "comm"}:
+        raise InvalidArgumentError(
+            f"{path}: is not the resolved configuration of a run, which this run would write under that name: give"
+            " your own another name or folder, or the run another run.dir"
+        )
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The records of a log.jsonl; a last line that was cut off is left out. An absent file has none.
+
+    Raises:
+        InvalidFileError: If a line is no record with a step and a time.
+    """
+    if not os.path.lexists(path):
+        return []
+    expected = "a log of floodtide train; move the file away to start a new one"
+    records = []
+    rows = reading.read_json_lines(path, expected)
+    replace_negative_times([record for _, record in rows], path)
+    for where, record in rows:
+        step, time_s = record.get("step"), record.get("time_s", 0.0)
+        if (
+            type(step) is not int
+            or type(time_s) not in (int, float)
+            or not 0 <= time_s < _LONGEST_S
+        ):
+            raise InvalidFileError(f"{where}: has no step or no time; expected {expected}")
+        records.append(record)
+    return records
+
+
+def replace_negative_times(records: Sequence[dict[str, Any]], path: Path) -> None:
+    """Replace negative times by the time of the record before, and note that.
+
+    Older versions wrote such times when the time of day was set back during a run.
+    """
+    before_s = 0.0
+    for record in records:
+        time_s = record.get("time_s")
+        if not isinstance(time_s, int | float):
+            continue
+        if -_LONGEST_S < time_s < 0:
+            record["time_s"] = before_s
+            notes.show(
+                f"{path} has negative times, because the clock was set back during the run: the time of the record"
+                " before stands for each of them"
+            )
+        else:
+            before_s = time_s
+
+
+def _intact(path: Path) -> bool:
+    """Whether all of a checkpoint can be read, and its checksums are right."""
+    try:
+        _core.require_intact(os.fspath(path))
+    except (InvalidFileError, StorageError):
+        return False
+    return True
+
+
+def _scalars(record: Mapping[str, Any], prefix: str) -> list[tuple[str, float]]:
+    found: list[tuple[str, float]] = []
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            found += _scalars(value, f"{prefix}/{key}")
+        elif isinstance(value, (int, float)) and key != "step":
+            found.append((f"{prefix}/{key}", float(value)))
+    return found

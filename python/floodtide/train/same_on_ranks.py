@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks at the start of a command that all ranks were asked for the same, by the same floodtide.
+
+Ranks that train with different rates, or with another version's arithmetic, drift apart without an error. Each check
+costs one small message if all is well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from floodtide import _core
+from floodtide.base.options import ANY, FOLDER
+from floodtide.comm import world
+from floodtide.config import Config
+from floodtide.errors import ConfigurationError, UnsupportedError
+
+_MOST_KEYS = 3  # that a message lists
+_MOST_VALUES = 4  # of a key
+_MOST_RANKS = 8  # that have a value
+_MOST_LETTERS = 80  # of a value
+
+Values = Mapping[str, Any]
+
+
+def require_same_configuration(command: str, config: Config) -> None:
+    """Raise on all ranks unless all have the same floodtide and resolved configuration. Collective.
+
+    Options may differ as their field's `differs` says: `run.threads`, and the folders of files that are read.
+
+    Raises:
+        UnsupportedError: If versions or builds differ.
+        ConfigurationError: Names the keys, their values and the ranks that have them.
+    """
+    require_same(command, dict(_comparable(config, "")), "configuration")
+
+
+def require_same(command: str, values: Values, what: str) -> None:
+    """Raise on all ranks unless all have the same floodtide and these values. Collective.
+
+    Args:
+        command: Begins the message.
+        values: Numbers, texts, truth values, lists of them or None, by name.
+        what: Names them in the message, such as "configuration".
+
+    Raises:
+        UnsupportedError: If versions or builds differ.
+        ConfigurationError: Names the keys, their values and the ranks that have them.
+    """
+    if world.current().size == 1:
+        return
+    own = json.dumps([version(), dict(values)], sort_keys=True, default=str).encode()
+    digests = world.allgather_bytes(hashlib.sha256(own).digest())
+    if len(set(digests)) == 1:
+        return
+    versions, tables = zip(*map(json.loads, world.allgather_bytes(own)), strict=True)
+    error: ConfigurationError | UnsupportedError
+    if len(set(versions)) > 1:
+        error = UnsupportedError(
+            f"{command}: {_listing(versions)}; expected the same version on every rank"
+        )
+    else:
+        error = ConfigurationError(
+            f"{command}: {_differences(tables)}; expected the same {what} on every rank"
+        )
+    error.agreed = True
+    raise error
+
+
+@functools.cache
+def version() -> str:
+    """The version of floodtide with a fingerprint of its core, so that two builds of one version are told apart."""
+    return f"floodtide {_core.__version__} (build {_build(Path(_core.__file__))})"
+
+
+def _comparable(section: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """The keys of a configuration, as users name them, with what should be the same on all ranks."""
+    for field in dataclasses.fields(section):
+        key, value = prefix + field.name, getattr(section, field.name)
+        differs = field.metadata.get("differs")
+        if differs == ANY:
+            continue
+        if dataclasses.is_dataclass(value):
+            yield from _comparable(value, f"{key}.")
+        elif isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
+            for index, table in enumerate(value):
+                yield from _comparable(table, f"{key}.{index}.")
+        elif isinstance(value, Mapping):
+            yield from ((prefix + name, number) for name, number in value.items())
+        else:
+            yield key, os.path.basename(value) if differs == FOLDER else value
+
+
+def _differences(tables: tuple[Values, ...]) -> str:
+    """ "optimizer.lr is 0.001 on ranks 0, 2 and 0.1 on rank 1", for the first keys that differ."""
+    keys = [key for key in dict.fromkeys(key for table in tables for key in table)]
+    odd = [key for key in keys if any(table.get(key) != tables[0].get(key) for table in tables)]
+    missing = object()
+    parts = [
+        f"{key} is "
+        + _listing(
+            tuple(
+                "missing" if table.get(key, missing) is missing else _shown(table[key])
+                for table in tables
+            )
+        )
+        for key in odd[:_MOST_KEYS]
+    ]
+    if len(odd) > _MOST_KEYS:
+        parts.append(f"{len(odd) - _MOST_KEYS} more keys differ")
+    return ", ".join(parts)
+
+
+def _listing(values: tuple[str, ...]) -> str:
+    """ "a on ranks 0, 2 and b on rank 1"."""
+    ranks: dict[str, list[int]] = {}
+    for rank, value in enumerate(values):
+        ranks.setdefault(value, []).append(rank)
+    texts = [f"{value} on {_ranks(ranks[value])}" for value in list(ranks)[:_MOST_VALUES]]
+    if len(ranks) > _MOST_VALUES:
+        texts.append("others elsewhere")
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def _ranks(ranks: list[int]) -> str:
+    listed = ", ".join(map(str, ranks[:_MOST_RANKS]))
+    more = f" and {len(ranks) - _MOST_RANKS} others" if len(ranks) > _MOST_RANKS else ""
+    return f"{'ranks' if len(ranks) > 1 else 'rank'} {listed}{more}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
+
+
+def _build(library: Path) -> str:
+    """The linker's identity of a library, which changes with its contents; a checksum of it all if it has none."""
+    with library.open("rb") as file:
+        for note in _notes(file):
+            return note.hex()[:12]
+        file.seek(0)
+        return f"{zlib.crc32(file.read()):08x}"
+
+
+def _notes(file: BinaryIO) -> Iterator[bytes]:
+    """GNU build ids in the notes of a 64-bit little-endian ELF file; none in other files."""
+    loadable_note, gnu_build_id = 4, 3  # PT_NOTE, NT_GNU_BUILD_ID
+    head = file.read(64)
+    if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
+        return
+    table, entry_size, entries = (
+        struct.unpack_from("<Q", head, 32)[0],
+        *struct.unpack_from("<HH", head, 54),
+    )
+    for index in range(entries):
+        file.seek(table + index * entry_size)
+        entry = file.read(entry_size)
+        kind, offset, size = (
+            struct.unpack_from("<I", entry)[0],
+            struct.unpack_from("<Q", entry, 8)[0],
+            struct.unpack_from("<Q", entry, 32)[0],
+        )
+        if kind != loadable_note:
+            continue
+        file.seek(offset)
+        notes, at = file.read(size), 0
+        while at + 12 <= len(notes):
+            name_size, value_size, note = struct.unpack_from("<III", notes, at)
+            name_end = at + 12 + -(-name_size // 4) * 4
+            if note == gnu_build_id and notes[at + 12 : at + 12 + name_size] == b"GNU\0":
+                yield notes[name_end : name_end + value_size]
+            at = name_end + -(-value_size // 4) * 4

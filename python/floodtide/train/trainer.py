@@ -1,0 +1,570 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training runs: builds the parts from a configuration, drives the C++ step loop, keeps the run directory."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from floodtide import _core, nn
+from floodtide import config as configuration
+from floodtide.base import notes
+from floodtide.base.outputs import files_named
+from floodtide.comm import world
+from floodtide.config import FLOOD, CommConfig, Config
+from floodtide.errors import (
+    CommunicationError,
+    ConfigurationError,
+    Interrupted,
+    InvalidArgumentError,
+    InvalidFileError,
+    StorageError,
+    UnsupportedError,
+)
+from floodtide.optim import lr
+from floodtide.train.comm_hook import CommHook, CoreHook, adapted
+from floodtide.train.flood_task import FloodTask
+from floodtide.train.memory import require_memory
+from floodtide.train.run_directory import RunDirectory
+from floodtide.train.same_on_ranks import require_same, require_same_configuration
+from floodtide.train.signals import INTERRUPT, StopRequest
+from floodtide.train.threads import set_threads
+from floodtide.train.unet_task import UNetTask
+
+Record = Mapping[str, Any]
+Callback = Callable[["Trainer", Record], None]
+
+_KINDS = ("start", "train", "validation")  # of the records that a trainer writes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one step did on this rank: its number, the mean loss over this rank's walkers, the learning rate."""
+
+    number: int
+    loss: float
+    lr: float
+
+
+class Trainer:
+    """A training run under MPI or alone; all ranks construct it and call its methods in the same order (collective).
+
+    Resumes from the newest checkpoint of the run directory, whatever the number of ranks that wrote it. `run` trains to
+    the end. A loop of your own trains step by step, and `with` closes the log whatever ends the loop:
+
+        with Trainer(config) as trainer:
+            for step in trainer:
+                print(step.number, step.loss)
+
+    Args:
+        config: The whole configuration.
+        comm: An mpi4py communicator, or None: the world when launched by mpiexec, else one rank.
+        callbacks: Called on rank 0 as callback(trainer, record) with every record of the log.
+
+    Raises:
+        floodtide.errors.Error: On every rank alike, for wrong input.
+    """
+
+    __slots__ = (  # a misspelt name is an error, not a new attribute
+        "__weakref__",
+        "_callbacks",
+        "_closed",
+        "_comm",
+        "_directory",
+        "_good_checkpoint",
+        "_hook",
+        "_interrupted",
+        "_job",
+        "_logged_s",
+        "_saved_s",
+        "_signal",
+        "_start_s",
+        "_stop",
+        "_stopped",
+        "_task",
+        "_trainer",
+        "_walkers",
+        "config",
+        "model",
+    )
+
+    def __init__(
+        self, config: Config, comm: Any = None, callbacks: Sequence[Callback] = ()
+    ) -> None:
+        world.ensure_init(comm)
+        self.config = config
+        self._comm = world.current()
+        self._callbacks = tuple(callbacks)
+        self._walkers = config.training.walkers or self._comm.size
+        require_same_configuration("train", config)
+        with world.agreed():
+            check_on_lost_rank(config.comm, self._comm)
+            set_threads(config.run.threads)
+            require_memory(config, self._comm.size)
+            self._task = _task(config, self._walkers)
+            self.model: nn.Network = self._task.model
+        data = {"the number of examples": self._task.examples, **self._task.facts}
+        require_same("train", data, "data")
+        self._hook: CoreHook | None = None
+        self._signal = StopRequest()
+        self._stop = False  # what `stop` asks for on this rank
+        self._interrupted = False  # by Ctrl-C, on whichever rank: the same on all
+        self._start_s = time.monotonic()
+        self._job = str(world.broadcast_object(secrets.token_hex(8)))
+        self._open()
+
+    def _open(self) -> None:
+        """Begin with the ranks there are, from the newest checkpoint. Collective."""
+        self._directory = RunDirectory(Path(self.config.run.dir), writer=self._comm.rank == 0)
+        with world.agreed():
+            self._directory.take(self._job)
+        try:
+            self._begin()
+        except BaseException:
+            self._directory.abandon()
+            raise
+
+    def _begin(self) -> None:
+        config = self.config
+        schedule = config.schedule
+        training = config.training
+        with world.agreed():
+            walkers = self._task.new_walkers(self._comm)
+        self._trainer = _core.Trainer(
+            walkers,
+            optimizer=config.optimizer.name,
+            optimizer_values=dict(config.optimizer.values),
+            schedule=schedule.name,
+            schedule_values=lr.known_values(
+                schedule.name,
+                {
+                    "base_lr": config.optimizer.lr,
+                    "total_steps": training.steps,
+                    **schedule.values,
+                },
+            ),
+            scale=schedule.scale,
+            communicator=self._comm,
+            clip=training.clip,
+            average=training.average,
+            algorithm=config.comm.algorithm,
+            accumulate=training.accumulate,
+            on_exhausted=training.on_exhausted,
+            exactness=config.comm.exactness,
+            bucket_bytes=round(config.comm.bucket_mib * 2**20),
+            wire=config.comm.wire,
+            mode=config.comm.mode,
+            contributors=config.comm.contributors or self._comm.size,
+            late=config.comm.late,
+            steps=training.steps,
+            meet_every=config.validation.every if self._task.validation else 0,
+            activity=world.activity(config.comm.timeout_s),
+            timeout_s=config.comm.timeout_s,
+            record_path=str(self._directory.failure_path(self._comm.rank)),
+        )
+        if self._hook is not None:
+            self._trainer.set_bucket_hook(self._hook)
+        with world.agreed():
+            newest = self._directory.newest_checkpoint()
+        checkpoint = world.broadcast_object(newest)
+        self._good_checkpoint = checkpoint
+        if checkpoint:
+            self._resume(checkpoint)
+        with world.agreed():
+            self._directory.start(config, self.steps_done)
+        if config.run.trace:
+            self._trainer.trace(str(self._directory.trace_path(self._comm.rank)))
+        self._record(
+            {
+                "kind": "start",
+                "step": self.steps_done,
+                "ranks": self._comm.size,
+                "walkers": self._walkers,
+                "threads": _core.num_threads(),
+                "parameters": sum(array.size for array in self.model.state_dict().values()),
+                "unit": self._task.unit,
+                "examples_per_epoch": self._task.examples,
+                **self._task.facts,
+                "resumed_from": checkpoint or "",
+                "transport": self._comm.description,
+                "kernels": self._task.kernels,
+            }
+        )
+        self._logged_s = self._saved_s = time.monotonic()
+        self._stopped = self.complete
+        self._closed = False
+
+    def _resume(self, checkpoint: str) -> None:
+        try:
+            self._trainer.load(checkpoint)
+        except InvalidFileError as error:
+            advised = InvalidFileError(f"{error}{self._directory.advice(checkpoint)}")
+            advised.agreed = error.agreed
+            raise advised from None
+        if checkpoint != str(self._directory.checkpoint_path(self.steps_done)):
+            renamed = InvalidFileError(
+                f"{checkpoint}: holds step {self.steps_done}, expected the step that its name says:"
+                " it is damaged or was renamed"
+            )
+            renamed.agreed = True  # all ranks have loaded the same step
+            raise renamed
+        if world.rank() == 0 and not _core.has_checksums(checkpoint):
+            notes.unprotected(checkpoint)
+
+    @property
+    def steps_done(self) -> int:
+        """Optimizer updates so far, those before a resumed checkpoint included."""
+        return self._trainer.steps_done
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of `training.steps` are done; False after `run` if time or a signal has ended it."""
+        return self.steps_done >= self.config.training.steps
+
+    @property
+    def stopped(self) -> bool:
+        """Whether there is no further step to make: all are done, or time, a signal or the end of the shards asked for
+        the end. The same on all ranks."""
+        return self._stopped
+
+    @property
+    def directory(self) -> Path:
+        """The run directory."""
+        return self._directory.path
+
+    @property
+    def result(self) -> nn.Network:
+        """The network to use: `model`, or with `training.average` one with the averaged parameters."""
+        average: nn.Network | None = self._task.average
+        if average is None:
+            return self.model
+        self._trainer.copy_average(average.core)
+        return average
+
+    def step(self) -> Step:
+        """One field of view of every walker and one update; logs and saves when it is time. Collective.
+
+        Loops of your own iterate over the trainer, which watches for signals too. Ranks that do not wait for each
+        other (`comm.mode`) call it each as often as they can: such a loop, and no number of steps, ends on all of
+        them together.
+        """
+        run = self.config.run
+        requests = 0
+        if self._comm.rank == 0:
+            # Rank 0's clock decides; the request travels with the gradients, so all ranks act after the same step.
+            now = time.monotonic()
+            if now - self._logged_s >= run.log_every_s:
+                requests |= _core.REQUEST_LOG
+            if now - self._saved_s >= run.checkpoint_every_s:
+                requests |= _core.REQUEST_CHECKPOINT
+            if run.stop_after_s and now - self._start_s >= run.stop_after_s:
+                requests |= _core.REQUEST_STOP
+        if self._signal or self._stop:  # on whichever ranks it came
+            requests |= _core.REQUEST_STOP
+        try:
+            report = self._trainer.step(requests)
+        except Exception as error:
+            self._trainer.record_failure(str(error))
+            raise
+        self._stopped = bool(report.requests & _core.REQUEST_STOP) or self.complete
+        signals = self._signals() if self._stopped and not self.complete else []
+        self._interrupted = INTERRUPT in signals
+        if report.requests & _core.REQUEST_LOG or self._stopped:
+            with self._activity("log"):
+                self._trainer.flush_trace()
+                self._log_training(report.lr)
+        if report.requests & _core.REQUEST_CHECKPOINT or self._stopped:
+            self.save()
+        every = self.config.validation.every
+        due = self._stopped or (report.met and every and self.steps_done % every == 0)
+        if self._task.validation and due and not any(signals):
+            self.validate()
+        return Step(number=report.step, loss=report.loss, lr=report.lr)
+
+    def __iter__(self) -> Iterator[Step]:
+        """Make the steps that are left, one each time, until the training is complete or stopped. Collective.
+
+        Signals end it as they end `run`. A loop that is left early leaves the log open: `close`, or a `with` block,
+        closes it.
+        """
+        with self.watching_signals():
+            while not self._stopped:
+                yield self.step()
+        self.close()
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close log and events; after an exception, which may be on this rank alone, without the other ranks."""
+        if kind is None:
+            self.close()
+        else:
+            self._directory.close()
+
+    def stop(self) -> None:
+        """Ask all ranks to end the training after the next step, with a checkpoint. For callbacks and loops.
+
+        Any rank may call it. `complete` stays false, and a later trainer of the same run directory goes on.
+        """
+        self._stop = True
+
+    def add_record(self, kind: str, values: Record) -> None:
+        """Add a record of your own to log.jsonl and the TensorBoard events, with the step and the time.
+
+        Ranks other than 0 do nothing. Callbacks are not called with it, so that they may call this.
+
+        Args:
+            kind: Says what the record is, and begins the names of its events.
+            values: What JSON has, by name.
+
+        Raises:
+            InvalidArgumentError: For a kind that the trainer writes itself, or names that every record has.
+        """
+        if kind in _KINDS or not kind:
+            raise InvalidArgumentError(
+                f"add_record: kind is '{kind}', expected a name other than {', '.join(_KINDS)}"
+            )
+        taken = sorted({"kind", "step", "time_s"} & values.keys())
+        if taken:
+            raise InvalidArgumentError(
+                f"add_record: '{taken[0]}' is part of every record, expected another name"
+            )
+        self._directory.record({"kind": kind, "step": self.steps_done, **values})
+
+    def run(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Train until `training.steps` or `run.stop_after_s`; calls `progress(done, total)` after
+        each step. Collective.
+
+        When SIGTERM or SIGUSR1 comes to any rank, all ranks stop after the step that they are in, save a checkpoint,
+        leave out the validation at the end, and return. Ctrl-C does the same, and then raises Interrupted, a
+        KeyboardInterrupt; another call of `run` goes on. A second Ctrl-C raises KeyboardInterrupt at once.
+
+        With `comm.on_lost_rank = "shrink"` the ranks that are left when one is lost go on from the newest checkpoint.
+        """
+        if self._interrupted:
+            self._go_on()
+        with self.watching_signals():
+            if self.config.comm.on_lost_rank == "shrink" and self._comm.size > 1:
+                self._run_with_those_left(progress)
+            else:
+                self._run(progress)
+
+    @contextlib.contextmanager
+    def watching_signals(self) -> Iterator[None]:
+        """Have SIGTERM, SIGUSR1 and Ctrl-C ask for the end of the training, as long as the context lasts.
+
+        After the first one the next `step` of all ranks is their last, and saves a checkpoint; a second one does what
+        it did before. `run` does this itself. In threads other than the main one it does nothing.
+
+        Raises:
+            Interrupted: At the end of the context, on all ranks, if Ctrl-C has ended the training.
+        """
+        with self._signal.watched():
+            yield
+        if self._interrupted:
+            self.close()
+            raise Interrupted(
+                f"training stopped at step {self.steps_done} of {self.config.training.steps} with a checkpoint; "
+                "Trainer.run goes on from there"
+            )
+        if self._signal.name == INTERRUPT:  # it came too late for a step
+            self._signal = StopRequest()
+            raise KeyboardInterrupt
+
+    def _go_on(self) -> None:
+        """Open what the end of an interrupted run has closed. Collective."""
+        self._signal = StopRequest()
+        self._stopped = self.complete
+        with world.agreed():
+            self._directory.take_again(self._job, self.steps_done)
+            self._directory.start(self.config, self.steps_done)
+        if self.config.run.trace:
+            self._trainer.trace(str(self._directory.trace_path(self._comm.rank)))
+        self._logged_s = self._saved_s = time.monotonic()
+        self._interrupted = self._closed = False
+
+    def _run(self, progress: Callable[[int, int], None] | None) -> None:
+        while not self._stopped:
+            self.step()
+            if progress:
+                progress(self.steps_done, self.config.training.steps)
+        self.close()
+
+    def _run_with_those_left(self, progress: Callable[[int, int], None] | None) -> None:
+        broken = (
+            False  # whether this rank's communicator is a new one, with which nothing has begun
+        )
+        while True:
+            failure = None
+            try:
+                if broken:
+                    self._begin_again()
+                self._run(progress)
+            except CommunicationError as error:
+                failure = error
+            rest = self._comm.settle(failure is None)
+            if rest is None:
+                return
+            if rest.size == self._comm.size:
+                raise failure or CommunicationError("train: another rank could not go on")
+            self._comm, broken = rest, True
+
+    def _begin_again(self) -> None:
+        del self._trainer  # its threads use the communicator that is given up
+        world.replace(self._comm)
+        with contextlib.suppress(StorageError):  # what is lost here is written again
+            self._directory.close()
+        start = self._task.new_model()  # if there is no checkpoint yet
+        self.model.load_state_dict(start.state_dict())
+        self._open()
+
+    def close(self) -> None:
+        """Close log and events, and merge the ranks' traces; `run` does so at its end. Collective.
+
+        Does nothing if that was done already.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._trainer.flush_trace()
+        if self.config.run.trace:
+            self._comm.barrier()  # all ranks' files are up to date
+            with world.agreed():
+                self._directory.merge_traces()
+        self._directory.close()
+
+    def register_comm_hook(self, state: Any, hook: CommHook | None) -> None:
+        """Sum gradients by a function of yours instead of an allreduce. On all ranks, before `run`.
+
+        Args:
+            state: Handed to the hook as its first argument.
+            hook: Called as hook(state, bucket) on every rank for the same buckets in the same order, as soon as
+                their gradients are computed. It must leave the sum over ranks in `bucket.buffer`, in place;
+                `floodtide.allreduce` and its kin may be used. None: the allreduce again.
+
+        Raises:
+            UnsupportedError: With `comm.exactness = "workers"`, which sums no buckets.
+        """
+        if hook is None:
+            self._hook = None
+            self._trainer.set_bucket_hook(None)
+            return
+        self._hook = adapted(hook, state, list(self.model.state_dict()))
+        self._trainer.set_bucket_hook(self._hook)
+
+    def save(self) -> Path:
+        """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective.
+
+        Raises:
+            CommunicationError: On all ranks, if one of them holds other parameters than most; nothing is written then.
+        """
+        path = self._directory.checkpoint_path(self.steps_done)
+        with world.agreed():
+            self._directory.require_taken()
+        try:
+            self._trainer.check_replicas()
+        except CommunicationError as error:
+            raise self._advised(error) from None
+        self._trainer.save(str(path), configuration.dumps(self.config))
+        self._good_checkpoint = str(path)
+        with world.agreed():
+            inputs = files_named(configuration.to_dict(self.config))
+            self._directory.prune(self.config.run.keep_checkpoints, inputs)
+        self._saved_s = time.monotonic()
+        return path
+
+    def _advised(self, error: CommunicationError) -> CommunicationError:
+        """The failure of a comparison of the ranks, with what to go on from."""
+        good = self._good_checkpoint
+        advice = f"the checkpoint before is good: {good}" if good else "there is no checkpoint yet"
+        advised = CommunicationError(f"{error}; {advice}")
+        advised.agreed = error.agreed
+        return advised
+
+    def validate(self) -> Record:
+        """Validation scores as DESIGN's protocol defines them, recorded in the log. Collective."""
+        if self._task.validation is None:
+            raise ConfigurationError(
+                "validate: the configuration holds nothing out, expected a [validation] section that does"
+            )
+        with self._activity("validation"):
+            result = self._task.validation.run(self.result)
+            record = {"kind": "validation", "step": self.steps_done, **result.summary()}
+            self._record(record)
+        return record
+
+    @contextlib.contextmanager
+    def _activity(self, name: str) -> Iterator[None]:
+        """Show in traces, and to the watchdog, what this rank does between steps."""
+        number = self._trainer.begin_activity(name)
+        try:
+            yield
+        finally:
+            self._trainer.end_activity(number)
+
+    def _signals(self) -> list[str]:
+        """The signals that have come to the ranks, empty where none has. Collective."""
+        return [name.decode() for name in world.allgather_bytes(self._signal.name.encode())]
+
+    def _log_training(self, lr: float) -> None:
+        sums = self._trainer.take_metrics()
+        now = time.monotonic()
+        elapsed_s, self._logged_s = now - self._logged_s, now
+        counts = {name: sums[name] for name in ("tp", "fp", "fn", "tn")}
+        self._record(
+            {
+                "kind": "train",
+                "step": self.steps_done,
+                "loss": sums["loss_sum"] / max(sums["fovs"], 1),
+                "lr": lr,
+                self._task.unit: sums["fovs"],
+                "examples": sums["examples"],
+                f"{self._task.unit}_per_s": sums["fovs"] / elapsed_s,
+                "wait_data_s": sums["data_s"] / self._comm.size,
+                "compute_s": sums["compute_s"] / self._comm.size,
+                "wait_comm_s": sums["reduce_s"] / self._comm.size,
+                "update_s": sums["update_s"] / self._comm.size,
+                "dropped": sums["dropped"],
+                "staleness": sums["staleness_sum"] / max(sums["fovs"] - sums["dropped"], 1),
+                **counts,
+            }
+        )
+
+    def _record(self, record: Record) -> None:
+        stamped = self._directory.record(record)
+        if stamped is not None:
+            for callback in self._callbacks:
+                callback(self, stamped)
+
+
+def _task(config: Config, walkers: int) -> Any:
+    """What this kind of network is trained on, on this rank."""
+    if config.model.kind == FLOOD:
+        return FloodTask(config, walkers)
+    return UNetTask(config, walkers)
+
+
+def check_on_lost_rank(section: CommConfig, communicator: world.Communicator) -> None:
+    """Whether this job can do what `comm.on_lost_rank` says.
+
+    Raises:
+        ConfigurationError: If the mode cannot.
+        UnsupportedError: If the MPI library or its launcher cannot.
+    """
+    if section.on_lost_rank != "shrink" or communicator.size == 1:
+        return
+    if section.mode != "synchronous":
+        raise ConfigurationError(
+            f"comm.on_lost_rank is 'shrink' with comm.mode '{section.mode}', expected mode 'synchronous'"
+        )
+    if not communicator.survives:
+        raise UnsupportedError(
+            "comm.on_lost_rank is 'shrink', expected Open MPI 5 and its mpiexec --with-ft ulfm; this job has "
+            + communicator.description
+        )

@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks: one owner at a time, taken over from owners that are gone, on file systems with and without kernel locks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from floodtide import errors
+from floodtide.base import locks
+from floodtide.base.files import SUFFIX
+from floodtide.base.lock_owner import Owner, parse
+from floodtide.base.locks import take
+from floodtide.base.mounts import Mount, mount_of
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from floodtide.base.locks import take
+lock = take(Path(sys.argv[1]), "it", "wait")
+print("taken", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.lock"
+
+
+@pytest.fixture
+def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the lock."""
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "taken\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def get(path: Path, **options: float) -> locks.Lock:
+    return take(path, "the run directory x", "give this run another run.dir", **options)
+
+
+def edited(path: Path, **fields: object) -> None:
+    """Let the lock file say something else about its owner."""
+    owner = dataclasses.replace(parse(path.read_bytes()), **fields)  # type: ignore[arg-type]
+    path.write_text(owner.text())
+
+
+def another_host(path: Path, *, kernel_lock: bool) -> None:
+    """A lock file of a process on another host; no lock of the kernel's is on it."""
+    lock = get(path)
+    owner = dataclasses.replace(
+        parse(path.read_bytes()), host="far", boot="another", kernel_lock=kernel_lock
+    )
+    lock.release()
+    path.write_text(owner.text())
+
+
+def test_the_owner_is_named_and_the_file_is_gone_afterwards(
+    path: Path, holder: subprocess.Popen[str]
+) -> None:
+    with pytest.raises(errors.LockedError) as caught:
+        get(path)
+    said = str(caught.value)
+    assert f"the run directory x is in use by process {holder.pid} on host " in said
+    assert " UTC (-c " in said
+    assert said.endswith("give this run another run.dir")
+    assert [p.name for p in path.parent.iterdir()] == ["run.lock"]
+    holder.kill()
+    holder.wait()
+    lock = get(path)
+    assert lock.held
+    assert not lock.note
+    lock.release()
+    lock.release()
+    assert not lock.held
+    assert not list(path.parent.iterdir())
+
+
+def test_an_owner_that_was_killed_is_replaced_at_once(
+    path: Path, holder: subprocess.Popen[str]
+) -> None:
+    os.kill(holder.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)  # a zombie, as under a slow launcher
+    begin = time.monotonic()
+    assert get(path).held
+    assert time.monotonic() - begin < 1.0
+
+
+def test_a_stopped_owner_is_there(path: Path, holder: subprocess.Popen[str]) -> None:
+    os.kill(holder.pid, signal.SIGSTOP)
+    os.utime(path, (0, 0))
+    with pytest.raises(errors.LockedError):
+        get(path)
+
+
+def test_an_owner_is_waited_for_if_asked(path: Path, holder: subprocess.Popen[str]) -> None:
+    threading.Timer(0.3, holder.kill).start()
+    assert get(path, wait_s=20.0).held
+
+
+def test_this_process_and_ranks_of_the_same_job_take_over(path: Path) -> None:
+    first = get(path)
+    second = get(path)
+    assert second.held
+    assert not first.held
+    first.release()
+    assert second.held
+    edited(path, job="a", process=1, started=0)  # process 1 runs, but is not the owner
+    third = take(path, "it", "wait", job="a")
+    assert third.held
+    assert not second.held
+
+
+def test_a_lock_that_nobody_refers_to_is_released(path: Path) -> None:
+    get(path)
+    assert not path.exists()
+
+
+def test_a_fork_neither_keeps_nor_releases_its_parents_lock(path: Path) -> None:
+    forking = "import os\nif os.fork() == 0: print(os.getpid(), flush=True)"
+    script = HOLDER.replace('print("taken", flush=True)', forking)
+    command = [sys.executable, "-c", script, str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    try:
+        with pytest.raises(errors.LockedError):
+            get(path)
+        process.kill()
+        process.wait()
+        os.kill(child, 0)
+        assert get(path).held
+    finally:
+        os.kill(child, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.parametrize("place", ["os.link", "_remove_left_over", "_note"])
+def test_an_interrupt_while_a_lock_is_taken_leaves_no_file(
+    path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is aborted then, as Ctrl-C does with several ranks, has no other moment to remove it."""
+    real = os.link
+
+    def interrupted(*arguments: Path) -> None:
+        if place == "os.link":
+            real(*arguments)
+        raise KeyboardInterrupt
+
+    target, name = (os, "link") if place == "os.link" else (locks, place)
+    monkeypatch.setattr(target, name, interrupted)
+    with pytest.raises(KeyboardInterrupt) as held:
+        get(path)
+    assert not list(path.parent.iterdir())
+    assert held.tb is not None  # and with it all that the call referred to
+
+
+def test_many_at_once_have_one_owner(path: Path) -> None:
+    """Also after an owner that was killed; the losers say who it is."""
+    another_host(path, kernel_lock=True)
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    started = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(5)
+    ]
+    deadline = time.monotonic() + 60
+    while sum(process.poll() is None for process in started) > 1 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    owners = [process for process in started if process.poll() is None]
+    assert len(owners) == 1
+    assert parse(path.read_bytes()).process == owners[0].pid
+    owners[0].kill()
+    for process in started:
+        _, said = process.communicate()
+        assert process is owners[0] or "LockedError: it is " in said.splitlines()[-1]
+
+
+def test_another_hosts_owner_without_its_kernel_lock_is_gone(path: Path) -> None:
+    another_host(path, kernel_lock=True)
+    assert get(path).held
+
+
+@pytest.fixture
+def uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system whose locks do not count on other hosts, and short times."""
+    monkeypatch.setattr(locks, "mount_of", lambda _: Mount("fuse.sshfs", frozenset()))
+    monkeypatch.setattr(locks, "EXPIRY_S", 1.0)
+    monkeypatch.setattr(locks, "_LOOK_S", 0.05)
+
+
+@pytest.mark.usefixtures("uncertain")
+@pytest.mark.parametrize("kernel_lock", [False, True])
+def test_without_locks_that_count_the_time_stamp_decides(
+    path: Path, kernel_lock: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    another_host(path, kernel_lock=kernel_lock)
+    begin = time.monotonic()
+    lock = get(path)
+    assert 0.7 < time.monotonic() - begin < 5.0
+    said = capsys.readouterr().err
+    assert "was in use by process" in said
+    assert f"remove {path}" in said
+    assert "locks may not count on other hosts" in lock.note
+
+
+@pytest.mark.usefixtures("uncertain")
+def test_a_renewed_time_stamp_is_an_owners(path: Path) -> None:
+    another_host(path, kernel_lock=False)
+    threading.Timer(0.3, lambda: os.utime(path)).start()
+    with pytest.raises(errors.LockedError, match="on host far since"):
+        get(path)
+
+
+@pytest.mark.usefixtures("uncertain")
+def test_an_old_time_stamp_is_compared_with_the_file_systems_clock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    another_host(path, kernel_lock=False)
+    os.utime(path, (1e9, 1e9))
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    begin = time.monotonic()
+    assert get(path).held
+    assert time.monotonic() - begin < 0.6
+
+
+def test_without_kernel_locks_the_process_is_looked_up(
+    path: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "_GET", None)
+    monkeypatch.setattr(locks, "_SET", None)
+    edited(path, kernel_lock=False)
+    with pytest.raises(errors.LockedError):
+        get(path)
+    edited(path, started=parse(path.read_bytes()).started + 1)  # its number belongs to another now
+    lock = get(path)
+    assert lock.held
+    assert "may not count" in lock.note
+
+
+def test_without_hard_links_the_name_is_exclusive(
+    path: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_link(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_link)
+    with pytest.raises(errors.LockedError):
+        get(path)
+    holder.kill()
+    holder.wait()
+    lock = get(path)
+    assert lock.held
+    lock.release()
+    assert not list(path.parent.iterdir())
+
+
+def test_time_stamps_are_renewed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "RENEW_S", 0.05)
+    monkeypatch.setattr(locks, "_thread", None)
+    lock = get(path)
+    os.utime(path, (0, 0))
+    deadline = time.monotonic() + 10
+    while path.stat().st_mtime == 0 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert path.stat().st_mtime > 0
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "null", "[1]", '{"host": 3}', "\xff\0", "[" * 100000, json.dumps({"job": 1})]
+)
+def test_a_lock_file_that_cannot_be_read_is_one_without_owner(path: Path, text: str) -> None:
+    path.write_text(text, encoding="latin-1")
+    assert parse(path.read_bytes()) == Owner()
+    assert get(path).held
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(path: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    path.symlink_to(victim)
+    with pytest.raises(errors.StorageError, match="is a symbolic link"):
+        get(path)
+    assert victim.read_text() == "precious"
+
+
+def test_what_killed_processes_left_is_removed(path: Path) -> None:
+    names = (f".run.lock.7-0123456789abcdef{SUFFIX}", f".run.lock.0123456789abcdef{SUFFIX}")
+    for name in names:
+        (path.parent / name).write_text("")
+    lock = get(path)
+    assert [p.name for p in path.parent.iterdir()] == ["run.lock"]
+    lock.release()
+
+
+def test_a_process_killed_while_it_took_over_is_no_obstacle(path: Path) -> None:
+    """It leaves its claim to the owner's place."""
+    another_host(path, kernel_lock=True)
+    found = locks._read(path)
+    assert found is not None
+    script = (
+        "import os, sys, pathlib; from floodtide.base import locks\n"
+        "os.replace = lambda *_: os.kill(os.getpid(), 9)\n"
+        "locks.take(pathlib.Path(sys.argv[1]), 'it', 'wait')"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    assert killed.returncode == -9
+    assert len(list(path.parent.iterdir())) >= 2
+    begin = time.monotonic()
+    lock = get(path)
+    assert time.monotonic() - begin < 1.0
+    assert [p.name for p in path.parent.iterdir()] == ["run.lock"]
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "count"),
+    [
+        ("ext4", "rw", True),
+        ("nfs4", "rw,local_lock=none", True),
+        ("nfs", "rw,nolock,local_lock=all", False),
+        ("nfs", "rw,local_lock=posix", False),
+        ("lustre", "rw,flock", True),
+        ("lustre", "rw,localflock", False),
+        ("lustre", "rw", False),
+        ("fuse.sshfs", "rw", False),
+        ("9p", "rw", False),
+        ("", "", False),
+    ],
+)
+def test_file_systems_whose_locks_count(kind: str, options: str, count: bool) -> None:
+    assert Mount(kind, frozenset(options.split(","))).locks_count == count
+
+
+def test_the_file_system_of_a_path_is_found() -> None:
+    assert mount_of(Path("/proc/self")).kind == "proc"
+    assert mount_of(Path("/")).kind

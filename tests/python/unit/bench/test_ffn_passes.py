@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide bench step`: rows have the promised fields, the comparison and its absence are clear."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from floodtide import _core, errors, nn
+from floodtide.bench import ffn_passes, shapes
+from floodtide.cli.bench import command
+
+SMALL = shapes.FfnShape(depth=2, fov=(5, 5, 5), features=4, batch=2)
+
+
+def test_a_row_has_the_promised_fields_and_they_agree() -> None:
+    arguments = "step --depth 2 --fov 3,5,7 --features 4 --batch 2 --threads 1 --seconds 0 --json"
+    result = CliRunner().invoke(command, arguments.split(), standalone_mode=False)
+    assert result.exception is None, result.output
+    (row,) = (json.loads(line) for line in result.output.splitlines())
+    assert row["name"] == "step"
+    assert row["shape"] == "depth 2, fov 3x5x7, 4 features, batch 2"
+    assert row["samples"] >= 20
+    assert "speedup" not in row
+    flops = 2 * nn.FFN(2, features=4).core.step_flops([3, 5, 7])
+    assert row["gflops"] == pytest.approx(flops / row["median_s"] * 1e-9)
+    assert row["ratio"] == pytest.approx(row["gflops"] / row["peak_gflops"])
+    assert row["fovs_per_s"] == pytest.approx(2 / row["median_s"])
+    assert 0 < row["step_memory_mib"] < row["peak_memory_mib"]
+
+
+def test_forward_is_a_benchmark_of_its_own() -> None:
+    arguments = "forward --depth 2 --fov 3,5,7 --features 16 --threads 1 --seconds 0 --json"
+    result = CliRunner().invoke(command, arguments.split(), standalone_mode=False)
+    assert result.exception is None, result.output
+    (row,) = (json.loads(line) for line in result.output.splitlines())
+    assert row["name"] == "forward"
+    flops = nn.FFN(2, features=16).core.forward_flops([3, 5, 7])
+    assert flops == 2 * 27 * 3 * 5 * 7 * (2 * 16 + 3 * 16 * 16)
+    assert row["gflops"] == pytest.approx(flops / row["median_s"] * 1e-9)
+
+
+def test_flops_of_a_step_are_three_passes_less_the_first_backward_data() -> None:
+    voxels, features = 3 * 5 * 7, 4
+    first, other = 2 * features, features * features
+    expected = 2 * 27 * voxels * (2 * first + 3 * 3 * other)
+    assert nn.FFN(2, features=features).core.step_flops([3, 5, 7]) == expected
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None,
+    reason="PyTorch, what this compares with, is not installed (dependency group `oracle`)",
+)
+def test_against_torch_has_a_row_for_each_memory_format() -> None:
+    for benchmark in (ffn_passes.step, ffn_passes.forward):
+        ours, *others = benchmark(SMALL, seconds=0, against="torch")
+        assert [row["kernel"] for row in others] == ["torch contiguous", "torch channels_last_3d"]
+        best = min(row["median_s"] for row in others)
+        assert ours["speedup"] == pytest.approx(best / ours["median_s"])
+    ours, *others = ffn_passes.step(SMALL, seconds=0, against="torch-bf16")
+    assert [row["kernel"] for row in others] == [
+        "torch-bf16 contiguous",
+        "torch-bf16 channels_last_3d",
+    ]
+
+
+def test_against_a_kernel_runs_the_same_network_with_it() -> None:
+    for benchmark in (ffn_passes.step, ffn_passes.forward):
+        ours, other = benchmark(SMALL, seconds=0, against="eigen")
+        assert other["kernel"] == "eigen"
+        assert other["name"] == f"{ours['name']} eigen"
+        assert ours["speedup"] == pytest.approx(other["median_s"] / ours["median_s"])
+        assert other["gflops"] * other["median_s"] == pytest.approx(
+            ours["gflops"] * ours["median_s"]
+        )
+
+
+def test_a_network_uses_the_kernel_that_is_named() -> None:
+    names = _core.bench.NetworkPasses(2, [5, 5, 5], 4, 1, "fp32", "fovs", "eigen").kernel_names()
+    assert names.count("eigen") == 6  # three passes of the first and of the other convolutions
+    with pytest.raises(errors.InvalidArgumentError, match="kernel 'abacus' is unknown"):
+        _core.bench.NetworkPasses(2, [5, 5, 5], 4, 1, "fp32", "fovs", "abacus")
+
+
+def test_what_cannot_be_compared_with_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        errors.InvalidArgumentError, match="'caffe', expected one of torch, torch-bf16, "
+    ):
+        list(ffn_passes.step(SMALL, against="caffe"))
+
+    def find_nothing(name: str) -> Any:
+        return None
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_nothing)
+    with pytest.raises(errors.UnsupportedError, match="PyTorch, which is not installed"):
+        list(ffn_passes.step(SMALL, against="torch"))

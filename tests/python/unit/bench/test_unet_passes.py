@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark of U-Nets: what its rows hold, not how fast anything is."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from floodtide import errors
+from floodtide.bench import shapes, unet_passes
+from floodtide.cli.bench import command
+
+SMALL = shapes.UNetShape(depth=2, size=(8, 12), batch=2)
+
+
+def test_rows_of_a_small_network() -> None:
+    step, forward = unet_passes.unet(SMALL, seconds=0)
+    assert (step["name"], forward["name"]) == ("unet step", "unet forward")
+    assert step["samples"] >= 20
+    layers = [layer.split(": ") for layer in step["kernels"].split("; ")]
+    assert "encoder1/conv_b" in dict(layers)
+    assert len(layers) == 6
+    assert sum(int(part.split()[0]) for part in step["kernel"].split(", ")) == 6
+    assert all(kernel in step["kernel"] for _, kernel in layers)
+    assert step["peak_memory_mib"] > 0
+    assert step["images_per_s"] == pytest.approx(2 / step["median_s"])
+    # Three passes of all convolutions less the first backward-data, in direct products.
+    y, x = SMALL.size
+    below = (y // 2) * (x // 2)
+    top = y * x * (9 * (16 + 16 * 16 + 32 * 16 + 16 * 16) + 16 * 2)
+    bottom = below * (9 * (16 * 32 + 32 * 32) + 4 * 32 * 16)
+    flops = 2 * 2 * (3 * (top + bottom) - y * x * 9 * 16)
+    assert step["gflops"] * step["median_s"] * 1e9 == pytest.approx(flops)
+    assert forward["gflops"] * forward["median_s"] * 1e9 == pytest.approx(4 * (top + bottom))
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="PyTorch, the yardstick, is not installed"
+)
+def test_pytorch_runs_the_same_network() -> None:
+    rows = list(unet_passes.unet(SMALL, seconds=0, against="torch"))
+    assert [row["name"] for row in rows] == [
+        f"unet {what}{who}"
+        for what in ("step", "forward")
+        for who in ("", " torch contiguous", " torch channels_last")
+    ]
+    ours, *others = rows[:3]
+    best = min(row["median_s"] for row in others)
+    assert ours["speedup"] == pytest.approx(best / ours["median_s"])
+    assert all(row["peak_memory_mib"] > 0 for row in rows[:3])
+
+
+def test_the_command_prints_rows_and_refuses_what_it_cannot_compare_with() -> None:
+    arguments = ["unet", "--depth", "1", "--size", "4", "--batch", "1", "--seconds", "0"]
+    done = CliRunner().invoke(command, [*arguments, "--threads", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    names = [json.loads(line)["name"] for line in done.output.splitlines()]
+    assert names == ["unet step", "unet forward"]
+    with pytest.raises(errors.InvalidArgumentError, match="'caffe', expected torch"):
+        list(unet_passes.unet(SMALL, against="caffe"))
+
+
+def test_a_wrong_gradient_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = unet_passes.Passes.step
+
+    def wrong(self: Any) -> float:
+        loss = right(self)
+        self._gradients *= 2
+        return loss
+
+    monkeypatch.setattr(unet_passes.Passes, "step", wrong)
+    with pytest.raises(errors.InternalError, match=r"along the gradient the loss changes 0\.5"):
+        list(unet_passes.unet(SMALL, seconds=0))

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demonstration's yardsticks, and all of it with a few steps of training."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from floodtide import _core, errors
+from floodtide.cli import demo
+
+
+@pytest.mark.parametrize("share", [0.2, 0.35, 0.6])
+def test_connected_components_are_those_of_scipy(share):
+    mask = np.random.default_rng(3).random((9, 14, 17)) < share
+    expected, _ = ndimage.label(mask)
+    sizes = np.bincount(expected.ravel())
+    kept = np.flatnonzero((sizes >= 5) & (np.arange(sizes.size) > 0))
+    renumbered = np.zeros(sizes.size, np.int32)
+    renumbered[kept] = np.arange(1, kept.size + 1)
+
+    pieces = _core.segment.connected_components(mask.astype(np.uint8), 5)
+
+    np.testing.assert_array_equal(pieces, renumbered[expected])
+
+
+def test_smoothing_keeps_the_mean_of_a_flat_image_and_spreads_a_point():
+    image = np.full((3, 5, 5), 7, np.uint8)
+    image[1, 2, 2] += 64
+    smooth = demo._smoothed(image)
+    assert smooth[0, 0, 0] == 7
+    assert smooth[1, 2, 2] == 7 + 8
+    assert smooth[0, 1, 2] == 7 + 2
+
+
+def test_error_rises_with_mergers_and_with_what_is_left_out():
+    truth = np.zeros((24, 24, 40), np.int64)
+    truth[..., :19], truth[..., 21:] = 1, 2
+    image = np.where(truth > 0, 160.0, 111.0).astype(np.float32)
+    image[:12, :, :19] = 130
+    errors = [demo._error(demo._pieces_above(level, image), truth) for level in (110, 120, 140)]
+    merged, right, missing = errors
+    assert right == 0
+    assert merged > 0.3
+    assert missing > 0.1
+
+
+def test_training_that_a_signal_has_ended_is_not_segmented(tmp_path, monkeypatch):
+    class Stopped:
+        complete, steps_done = False, 7
+
+        def __init__(self, *_, **__):
+            pass
+
+        def run(self, _):
+            pass
+
+    monkeypatch.setattr(demo, "Trainer", Stopped)
+    monkeypatch.setattr(demo, "SHAPE", (24, 24, 24))
+    with pytest.raises(errors.Error, match="stopped at step 7: the same command goes on") as caught:
+        demo.run(tmp_path, steps=4, seed=1)
+    assert caught.value.agreed
+
+
+@pytest.mark.slow
+def test_a_run_leaves_scores_of_four_answers_and_a_report(tmp_path):
+    page = demo.run(tmp_path / "demo", steps=4, seed=1)
+    assert page is not None
+    assert page.is_file()
+    rows = json.loads((tmp_path / "demo" / "scores.json").read_text())
+    assert [row["name"].split()[0] for row in rows] == [
+        "trained",
+        "untrained",
+        "pieces",
+        "everything",
+    ]
+    assert 0 < rows[2]["coverage"] < 1
+    assert rows[3]["coverage"] == 1

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The example notebooks run from the first cell to the last."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from floodtide.comm.launching import libraries
+
+ROOT = Path(__file__).resolve().parents[4]
+STEPS = 150  # as the notebook says
+
+
+@pytest.fixture(autouse=True)
+def _ranks() -> None:
+    """Both notebooks end with ranks of their own."""
+    if not Path(sys.executable).with_name("mpiexec").exists() or not libraries.plugins():
+        pytest.skip("no mpiexec or no MPI plug-in (pip install 'floodtide[mpi]')")
+
+
+def run(name: str, folder: Path) -> tuple[int, str]:
+    """Number of pictures and what was printed."""
+    import nbclient
+    import nbformat
+
+    notebook = nbformat.read(ROOT / name, as_version=4)
+    client = nbclient.NotebookClient(
+        notebook, timeout=600, resources={"metadata": {"path": folder}}
+    )
+    client.execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    pictures = [output for output in outputs if "image/png" in output.get("data", {})]
+    return len(pictures), "".join(output.get("text", "") for output in outputs)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of nbclient's own event loop
+def test_the_notebook_runs_and_shows_pictures(tmp_path: Path) -> None:
+    pictures, printed = run("examples/notebook.ipynb", tmp_path)
+    assert pictures == 4
+    assert "adapted Rand error" in printed
+    assert "report.html" in printed
+    assert f"{STEPS} steps on 2 ranks\nthe same parameters on both ranks: True" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_notebook_of_slices_runs(
+    tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLOODTIDE_DATA", str(data_folder))
+    pictures, printed = run("examples/liver.ipynb", tmp_path)
+    assert pictures == 3
+    found = {name: float(value) for name, value in re.findall(r"(dice_\w+) +([\d.]+)", printed)}
+    assert found["dice_pooled"] > found["dice_everything"] + 0.3
+    assert "4 steps; the same parameters on both ranks: True" in printed

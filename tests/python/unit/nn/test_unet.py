@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""U-Nets and segmentation losses from Python: PyTorch's values, splits over ranks, files, arguments."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import floodtide as ft
+from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
+from floodtide.nn import SegmentationLoss
+
+Array = npt.NDArray[Any]
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="PyTorch, the oracle, is not installed"
+)
+KERNELS, POOLS = ((1, 3, 3), (3, 3, 3), (3, 3, 3)), ((1, 2, 2), (2, 2, 2))
+
+
+def distance(got: Array, expected: Array) -> float:
+    return float(np.linalg.norm(got - expected) / np.linalg.norm(expected))
+
+
+def network_of(kind: Any, **options: Any) -> Any:
+    """A network none of whose arrays has its initial 0 or 1."""
+    network = kind(seed=3, **options)
+    random = np.random.default_rng(4)
+    for name, array in (network.parameters() | network.statistics()).items():
+        if name.endswith(("shift", "biases", "mean")):
+            array[...] = 0.1 * random.standard_normal(array.shape)
+        if name.endswith(("scale", "variance")):
+            array[...] = 1 + 0.1 * random.standard_normal(array.shape)
+    return network
+
+
+def batch_of(network: Any, n: int, size: tuple[int, ...]) -> tuple[Array, Array, Array | None]:
+    """Images, truth (some of it not counted) and weights, with channels as last axis."""
+    random = np.random.default_rng(5)
+    core = network.core
+    images = random.standard_normal((n, *size, core.in_channels)).astype(np.float32)
+    if core.output == "sigmoid":
+        truth = (random.random((n, *size, core.classes)) < 0.4).astype(np.float32)
+        return images, truth, random.random(truth.shape).astype(np.float32)
+    labels = random.integers(0, core.classes, (n, *size)).astype(np.uint8)
+    labels[random.random(labels.shape) < 0.1] = 255
+    return images, labels, None
+
+
+CASES = {
+    "slices": (ft.nn.UNet2D, {}, 2, (16, 24), 1, SegmentationLoss()),
+    "three classes, groups": (
+        ft.nn.UNet2D,
+        {"classes": 3},
+        4,
+        (8, 16),
+        2,
+        SegmentationLoss(over_batch=True, smooth=0.5),
+    ),
+    "Dice alone, no batch norm": (
+        ft.nn.UNet2D,
+        {"batch_norm": False},
+        2,
+        (16, 8),
+        1,
+        SegmentationLoss(cross_entropy=0, background=True),
+    ),
+    "cross-entropy alone, channels": (
+        ft.nn.UNet2D,
+        {"in_channels": 3, "classes": 3},
+        2,
+        (8, 8),
+        2,
+        SegmentationLoss(dice=0),
+    ),
+    "one level": (ft.nn.UNet2D, {"depth": 1}, 3, (7, 5), 1, SegmentationLoss()),
+    "affinities": (
+        ft.nn.UNet3D,
+        {"kernels": KERNELS, "pools": POOLS},
+        2,
+        (4, 12, 16),
+        2,
+        SegmentationLoss(dice=0.5, over_batch=True),
+    ),
+    "volumes, uneven pools": (
+        ft.nn.UNet3D,
+        {"kernels": ((3, 3, 3),), "pools": ((1, 2, 4), (2, 3, 1)), "output": "softmax"},
+        2,
+        (4, 12, 8),
+        1,
+        SegmentationLoss(),
+    ),
+}
+
+
+@needs_torch
+@pytest.mark.parametrize("case", CASES)
+def test_values_and_gradients_equal_pytorch(case: str) -> None:
+    import torch
+    import unet_oracle
+
+    kind, options, n, size, groups, loss = CASES[case]
+    network = network_of(kind, **({"depth": 3} | options))
+    core = network.core
+    images, truth, weights = batch_of(network, n, size)
+
+    def with_z(array: Array) -> Array:
+        return array if len(size) == 3 else array[:, None]
+
+    weights_z = None if weights is None else with_z(weights)
+    tensors = unet_oracle.tensors_of(network.state_dict())
+    moving = unet_oracle.logits(core, tensors, with_z(images), 1, train=False)
+    expected = torch.softmax(moving, -1) if core.output == "softmax" else torch.sigmoid(moving)
+    got = network.forward(images)
+    assert distance(got.reshape(expected.shape), expected.detach().numpy()) <= 1e-5
+
+    value, gradients = network.loss_and_gradients(
+        images, truth, loss=loss, weights=weights, groups=groups
+    )
+    trained = unet_oracle.logits(core, tensors, with_z(images), groups, train=True)
+    total = unet_oracle.loss(loss, core.output, trained, with_z(truth), weights_z) / n
+    total.backward()
+    assert value == pytest.approx(float(total.detach()), rel=1e-5)
+    for name, gradient in gradients.items():
+        # Rounding stops the sum over voxels of a gradient that batch norm makes vanish from vanishing.
+        assert distance(gradient, tensors[name].grad.numpy()) <= 1e-5, name
+
+
+@needs_torch
+@pytest.mark.parametrize("output", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("over_batch", [False, True])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_loss_and_its_gradient_equal_pytorch(output: str, over_batch: bool, classes: int) -> None:
+    import torch
+    import unet_oracle
+
+    random = np.random.default_rng(6)
+    logits = (3 * random.standard_normal((3, 2, 5, 7, classes))).astype(np.float32)
+    if output == "softmax":
+        truth: Array = random.integers(0, classes, logits.shape[:-1]).astype(np.uint8)
+        truth[0, 0] = 255
+        weights = None
+    else:
+        truth = random.random(logits.shape).astype(np.float32)
+        weights = random.random(logits.shape).astype(np.float32)
+    for loss in (
+        SegmentationLoss(over_batch=over_batch),
+        SegmentationLoss(dice=0, cross_entropy=2, over_batch=over_batch),
+        SegmentationLoss(dice=2, cross_entropy=0, over_batch=over_batch, background=True, smooth=0),
+    ):
+        report, _, gradient = ft.nn.segmentation_loss(
+            logits, truth, loss=loss, output=output, weights=weights
+        )
+        tensor = torch.from_numpy(logits.astype(np.float64)).requires_grad_()
+        expected = unet_oracle.loss(loss, output, tensor, truth, weights)
+        expected.backward()
+        assert report["loss"] == pytest.approx(float(expected.detach()), rel=1e-6)
+        assert distance(gradient, tensor.grad.numpy()) <= 1e-5
+
+
+class Ranks:
+    """Sums over ranks that are threads."""
+
+    def __init__(self, count: int) -> None:
+        self.barrier = threading.Barrier(count, timeout=60)
+        self.lock = threading.Lock()
+        self.sums: list[Array] = []
+
+    def sum(self, values: list[float]) -> list[float]:
+        with self.lock:
+            self.sums.append(np.array(values))
+        self.barrier.wait()
+        total: list[float] = np.sum(self.sums, axis=0).tolist()
+        if self.barrier.wait() == 0:
+            self.sums.clear()
+        self.barrier.wait()
+        return total
+
+
+@pytest.mark.parametrize("synchronised", [False, True])
+@pytest.mark.parametrize("parts", [2, 4])
+def test_a_batch_of_eight_is_the_same_on_one_two_and_four_ranks(
+    parts: int, synchronised: bool
+) -> None:
+    options = {"depth": 2, "batch_norm": synchronised, "synchronised": synchronised}
+    whole = network_of(ft.nn.UNet2D, **options)
+    images, masks, _ = batch_of(whole, 8, (8, 8))
+    loss = SegmentationLoss(over_batch=True)
+    value, expected = whole.loss_and_gradients(images, masks, loss=loss)
+    ranks = Ranks(parts)
+    networks = [network_of(ft.nn.UNet2D, **options) for _ in range(parts)]
+    results: dict[int, tuple[float, dict[str, Array]]] = {}
+
+    def run(rank: int) -> None:
+        part = slice(rank * 8 // parts, (rank + 1) * 8 // parts)
+        results[rank] = networks[rank].loss_and_gradients(
+            images[part], masks[part], loss=loss, sum_over_ranks=ranks.sum
+        )
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(parts)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert np.mean([results[rank][0] for rank in range(parts)]) == pytest.approx(value, rel=1e-6)
+    for name, gradient in expected.items():
+        got = sum(results[rank][1][name] for rank in range(parts)) / parts
+        assert distance(got, gradient) <= 1e-5, name
+    moved = whole.state_dict()
+    for network in networks if synchronised else ():
+        for name, array in network.state_dict().items():
+            np.testing.assert_allclose(array, moved[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_moving_statistics_approach_the_batch() -> None:
+    network = ft.nn.UNet2D(depth=1)
+    images = np.random.default_rng(7).standard_normal((4, 8, 8)).astype(np.float32)
+    masks = (images > 0).astype(np.uint8)
+    before = network.state_dict()
+    network.loss_and_gradients(images, masks)
+    after = network.state_dict()
+    assert all(np.array_equal(before[n], after[n]) for n in before if "conv" in n or "head" in n)
+    weights = before["encoder0/conv_a/weights"]  # (1, 3, 3, 1, out)
+    padded = np.pad(images, ((0, 0), (1, 1), (1, 1))).astype(np.float64)
+    raw = sum(
+        padded[:, y : y + 8, x : x + 8, None] * weights[0, y, x, 0]
+        for y in range(3)
+        for x in range(3)
+    )
+    mean, variance = raw.mean((0, 1, 2)), raw.var((0, 1, 2), ddof=1)
+    np.testing.assert_allclose(after["encoder0/norm_a/mean"], 0.1 * mean, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(after["encoder0/norm_a/variance"], 0.9 + 0.1 * variance, rtol=1e-4)
+
+
+def test_training_lowers_the_loss_and_finds_the_mask() -> None:
+    random = np.random.default_rng(8)
+    masks = np.zeros((4, 32, 32), np.uint8)
+    masks[:, 8:24, 6:20] = 1
+    images = (masks + 0.5 * random.standard_normal(masks.shape)).astype(np.float32)
+    network = ft.nn.UNet2D(depth=3)
+    optimizer = ft.optim.Adam(lr=1e-2)
+    losses = []
+    for _ in range(60):
+        loss, gradients = network.loss_and_gradients(images, masks)
+        optimizer.step(network.parameters(), gradients)
+        losses.append(loss)
+    assert losses[-1] < 0.2 * losses[0]
+    found = network.forward(images)[..., 1] > 0.5
+    overlap = 2 * np.sum(found & (masks == 1)) / (found.sum() + masks.sum())
+    assert overlap > 0.95
+
+
+def test_parameters_and_statistics_are_all_that_a_file_holds() -> None:
+    network = ft.nn.UNet2D(depth=2)
+    trained, statistics = network.parameters(), network.statistics()
+    assert set(statistics) == {
+        name for name in network.state_dict() if name.endswith(("/mean", "/variance"))
+    }
+    assert trained.keys() | statistics.keys() == network.state_dict().keys()
+    assert not trained.keys() & statistics.keys()
+    statistics["encoder0/norm_a/mean"][...] = 3  # it is the network's own
+    assert (network.state_dict()["encoder0/norm_a/mean"] == 3).all()
+
+
+def test_dropout_is_decided_by_the_example_alone() -> None:
+    network = ft.nn.UNet2D(depth=2, dropout=0.5, batch_norm=False, seed=9)
+    images = np.random.default_rng(9).standard_normal((2, 8, 8)).astype(np.float32)
+    masks = (images > 0).astype(np.uint8)
+
+    def gradients(order: list[int], examples: list[int]) -> Array:
+        _, named = network.loss_and_gradients(images[order], masks[order], examples=examples)
+        return named["encoder1/conv_b/weights"]
+
+    first = gradients([0, 1], [10, 11])
+    np.testing.assert_allclose(gradients([1, 0], [11, 10]), first, rtol=1e-4, atol=1e-7)
+    assert distance(gradients([0, 1], [10, 12]), first) > 0.1
+    with pytest.raises(InvalidArgumentError, match="numbers of examples for dropout"):
+        network.loss_and_gradients(images, masks)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (13, 30), (16, 16)])
+def test_forward_takes_any_size(size: tuple[int, int]) -> None:
+    network = network_of(ft.nn.UNet2D, depth=3)
+    images = np.random.default_rng(1).standard_normal((2, *size)).astype(np.float32)
+    padded = np.zeros((2, 32, 32), np.float32)
+    padded[:, : size[0], : size[1]] = images
+    rounded = padded[:, : -(-size[0] // 4) * 4, : -(-size[1] // 4) * 4]
+    got = network.forward(images)
+    assert got.shape == (2, *size, 2)
+    expected = network.forward(np.ascontiguousarray(rounded))[:, : size[0], : size[1]]
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_allclose(got.sum(-1), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        ft.nn.UNet2D(depth=2, classes=3, seed=1),
+        ft.nn.UNet3D(depth=2, kernels=[(1, 3, 3), (3, 3, 3)], pools=[(1, 2, 2)], batch_norm=False),
+    ],
+    ids=["slices", "volumes"],
+)
+def test_a_file_gives_the_network_back(network: Any, tmp_path: Path) -> None:
+    for array in (network.parameters() | network.statistics()).values():
+        array += 1
+    network.save(tmp_path / "network.h5")
+    loaded = ft.nn.load(tmp_path / "network.h5", compute="fp32-direct")
+    assert type(loaded) is type(network)
+    assert repr(loaded) == repr(network)
+    assert loaded.core.compute == "fp32-direct"
+    assert loaded.core.kernels == network.core.kernels
+    for name, array in network.state_dict().items():
+        np.testing.assert_array_equal(loaded.state_dict()[name], array)
+    with pytest.raises(InvalidFileError, match="expected a flood-filling network"):
+        ft.nn.load_ffn(tmp_path / "network.h5")
+    with pytest.raises(InvalidArgumentError, match="no fov"):
+        ft.nn.load(tmp_path / "network.h5", fov=(9, 9, 9))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"features": 20}, "features is 20, expected a multiple of 16"),
+        ({"depth": 0}, "depth is 0, expected 1 to 10"),
+        ({"classes": 1}, "classes is 1, expected 2 to 32"),
+        ({"dropout": 1.0}, "dropout is 1.0, expected at least 0 and below 1"),
+        ({"output": "tanh"}, "output is 'tanh', expected softmax or sigmoid"),
+        ({"batch_norm": False, "synchronised": True}, "synchronised statistics"),
+    ],
+)
+def test_options_outside_their_ranges_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        ft.nn.UNet2D(**options)
+
+
+def test_wrong_kernels_and_pools_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="there are 2 kernels, expected 1 or 3"):
+        ft.nn.UNet3D(depth=3, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)])
+    with pytest.raises(InvalidArgumentError, match=r"kernels is \(1, 2, 3\), expected 1 or 3"):
+        ft.nn.UNet3D(depth=3, kernels=[(1, 2, 3)], pools=[(1, 2, 2)])
+    with pytest.raises(InvalidArgumentError, match=r"pools\.0\.1 is 5, expected 1 to 4"):
+        ft.nn.UNet3D(depth=3, kernels=[(1, 3, 3)], pools=[(1, 5, 2)])
+
+
+def test_batches_that_do_not_fit_are_refused() -> None:
+    network = ft.nn.UNet2D(depth=3)
+    images, masks = np.zeros((2, 8, 8), np.float32), np.zeros((2, 8, 8), np.uint8)
+    with pytest.raises(ShapeError, match=r"the batch has shape \(8, 8\), expected \(n, y, x, 1\)"):
+        network.forward(images[0])
+    with pytest.raises(ShapeError, match=r"expected multiples of \(1, 4, 4\)"):
+        network.loss_and_gradients(np.zeros((2, 8, 6), np.float32), np.zeros((2, 8, 6), np.uint8))
+    with pytest.raises(ShapeError, match=r"a mask has shape \(1, 8, 8\)"):
+        network.loss_and_gradients(images, masks[:1])
+    with pytest.raises(ShapeError, match="2 images in 3 groups"):
+        network.loss_and_gradients(images, masks, groups=3)
+    with pytest.raises(InvalidArgumentError, match="there is a label 2, expected 0 to 1, or 255"):
+        network.loss_and_gradients(images, masks + np.uint8(2))
+    with pytest.raises(InvalidArgumentError, match="loss is 'jaccard', expected one of dice"):
+        network.loss_and_gradients(images, masks, loss="jaccard")
+    with pytest.raises(InvalidArgumentError, match=r"smooth is -1, expected 0 to 1e\+09"):
+        network.loss_and_gradients(images, masks, loss=SegmentationLoss(smooth=-1))

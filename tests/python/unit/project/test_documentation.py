@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages are up to date: the configuration reference, links, and the examples' configurations."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+import floodtide
+from floodtide import config
+from floodtide.cli import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[4]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+
+
+def test_the_configuration_reference_is_what_the_code_says() -> None:
+    generate = runpy.run_path(str(ROOT / "docs/generate_configuration.py"))["generate"]
+    assert (ROOT / "docs/configuration.md").read_text("utf-8") == generate()
+
+
+def test_the_forecasts_are_what_the_model_says() -> None:
+    """One table stands for all: the others take a minute (docs/generate_scaling.py --check)."""
+    made = runpy.run_path(str(ROOT / "docs/generate_scaling.py"))
+    assert made["efficiencies"](made["COMPUTE_S"]) in (ROOT / "docs/scaling.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_within_the_tree_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("examples/**/*.toml")), ids=lambda path: path.stem
+)
+def test_the_example_configurations_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOODTIDE_DATA", "/data")
+    loaded = config.load(path)
+    if loaded.model.kind == config.SLICES:
+        folder = {"liver": "/data/msd_liver_ct/liver_", "liver_workers": ""}
+        expected = f"{folder[path.stem]}train.h5:patient"
+        assert [stack.patients for stack in loaded.data.slices] == [expected]
+        return
+    expected = "synthetic" if path.stem == "modes" else "training_sample2"
+    assert [volume.name for volume in loaded.data.volumes] == [expected]
+
+
+def test_python_names_on_the_pages_exist() -> None:
+    for page in PAGES:
+        for name in set(re.findall(r"\bft\.([\w.]*\w)", page.read_text("utf-8"))):
+            target: object = floodtide
+            for part in name.split("."):
+                assert hasattr(target, part), f"{page.name} names ft.{name}"
+                target = getattr(target, part)
+
+
+def test_commands_in_code_blocks_exist() -> None:
+    for page in PAGES:
+        for block in re.findall(r"```bash\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+            for name in re.findall(r"^[^#\n]*\bfloodtide ([a-z]+)", block, re.MULTILINE):
+                assert name in COMMANDS, f"{page.name} names floodtide {name}"

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several runs in one report: speed-up, time to a loss, divergence, emulated workers; and validation of U-Nets."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_page import Page
+from report_runs import write_log
+from unet_runs import affinity_record, dice_record, make_unet_run
+
+from floodtide import cli, report
+from floodtide.base import style
+from floodtide.report import comparison, comparison_figures, curves, tables
+from floodtide.train import Run, read_run
+
+EPS = np.finfo(float).eps
+
+
+def run_of(losses: list[float], **changes: Any) -> Run:
+    """A run with one record a second."""
+    train = [{"step": i, "time_s": float(i), "loss": loss} for i, loss in enumerate(losses)]
+    return Run(folder=Path("run"), name="run", **{"train": train, **changes})
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("study")
+    return [
+        make_unet_run(folder / "one"),
+        make_unet_run(folder / "two", workers=2),
+        make_unet_run(folder / "four-a", workers=4, seed=1),
+        make_unet_run(folder / "four-b", workers=4, seed=2),
+        make_unet_run(folder / "eight", workers=8, ranks=2),
+        make_unet_run(folder / "sixteen", workers=16, ranks=1, diverges=True),
+    ]
+
+
+@pytest.fixture(scope="module")
+def page(study: list[Path]) -> Page:
+    return Page(report.write(study, study[0].parent / "study.html", losses=[0.3, 0.01]))
+
+
+def test_runs_of_several_workers_show_the_figures_of_the_comparison(page: Page) -> None:
+    expected = {
+        "Speed-up against workers",
+        "Training loss against time",
+        "Validation against time",
+        "Training curves",
+        "Dice of the held-out slices",
+    }
+    assert page.images.keys() == expected
+
+
+def test_the_table_has_speed_times_and_outcomes(page: Page, study: list[Path]) -> None:
+    head = page.row_before("one")
+    assert head[:6] == ["", "workers", "ranks", "slices / s", "epoch (min)", "speed-up"]
+    assert head[6:8] == ["to loss 0.3 (min)", "to loss 0.01 (min)"]
+    # 400 slices an epoch, 4 of each worker in a step of 0.4 s x (1 + 0.02 for each further rank).
+    assert page.row("two")[1:6] == ["2", "2", "19.61", "0.34", "1.961"]
+    assert page.row("eight")[1:6] == ["8", "2", "19.61", "0.34 (0.085)", "1.961"]
+    assert page.row("one")[7] == "not reached"
+    assert page.row("one")[-1] == "all steps"
+    assert page.row("sixteen")[-1].startswith("diverged: loss rose from 0.1")
+
+
+def test_emulated_workers_are_named_as_such(page: Page, study: list[Path]) -> None:
+    assert "a bound" in page.text
+    real = Page(report.write(study[:2], study[0].parent / "real.html"))
+    assert "emulated" not in real.text
+
+
+def test_the_time_to_a_loss_is_that_of_the_first_record_at_or_below_it() -> None:
+    falling = run_of([1.0, 0.5, 0.25, 0.125])  # so few values are not smoothed
+    assert comparison.time_to(falling, 0.5) == 1.0
+    assert comparison.time_to(falling, 0.3) == 2.0
+    assert comparison.time_to(falling, 0.1) is None
+
+
+def test_an_emulated_run_takes_its_ranks_share_of_the_time_at_perfect_efficiency() -> None:
+    assert comparison.perfect_share(run_of([], start={"ranks": 2, "walkers": 8})) == 0.25
+    assert comparison.perfect_share(run_of([], start={"ranks": 8, "walkers": 8})) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("losses", "words"),
+    [
+        ([1.0, 0.5, 0.2, 0.2, 0.2], ""),
+        ([1.0, 0.5, 0.2, 0.3, 0.4], ""),  # has lost a quarter of what it gained
+        ([1.0, 0.5, 0.2, 0.5, 0.7], "diverged: loss rose from 0.2 to 0.7"),
+        ([1.0, 1.0, 1.01, 1.02, 1.03], ""),  # learns nothing, within noise
+        ([1.0, 1.5, 2.0, 3.0, 4.0], "diverged: loss rose from 1 to 4"),
+        ([1.0, 0.5, math.nan, 0.5], "diverged: loss is not finite at step 2"),
+        ([1.0], ""),
+    ],
+)
+def test_divergence_is_a_loss_that_rises_or_is_no_number(losses: list[float], words: str) -> None:
+    assert comparison.divergence(run_of(losses)) == words
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "train: the averaged gradient of 'head/weights' is not finite at step 203",
+        "train: the loss is nan at step 203, walkers 0 to 1",
+    ],
+)
+def test_a_run_that_ended_with_what_is_no_number_diverged(tmp_path: Path, reason: str) -> None:
+    folder = make_unet_run(tmp_path / "run")
+    for rank in (10, 2):
+        (folder / f"failure-rank-{rank}.json").write_text(
+            json.dumps({"rank": rank, "reason": reason if rank == 2 else "lost a rank"})
+        )
+    assert comparison.outcome(read_run(folder)) == f"diverged: {reason}"
+
+
+def test_outcomes_name_failures_and_early_ends() -> None:
+    short = run_of([1.0, 0.5], config={"training": {"steps": 2000}})
+    assert comparison.outcome(short) == "ended at step 1 of 2,000"
+    assert comparison.outcome(run_of([1.0, 0.5], failure="disk full")) == "failed: disk full"
+    assert comparison.outcome(run_of([1.0, 0.5])) == "all steps"
+
+
+@pytest.mark.parametrize(
+    ("pooled", "words"),
+    [
+        ([0.1, None], "all steps, held out worse than no network"),
+        ([0.1, 0.3], "all steps"),
+    ],
+)
+def test_an_outcome_tells_of_held_out_slices_that_were_not_learnt(
+    pooled: list[float | None], words: str
+) -> None:
+    classes = [{"dice_pooled": value, "dice_everything": 0.12} for value in pooled]
+    start = {"unit": "slices"}
+    run = run_of([1.0, 0.3], start=start, validation=[{"step": 1, "classes": classes}])
+    assert comparison.outcome(run) == words
+
+
+def test_thresholds_are_what_all_half_and_one_of_the_converged_runs_reached() -> None:
+    runs = [run_of([1.0, low, low]) for low in (0.5, 0.25, 0.12345)]
+    diverged = run_of([1.0, 0.01, 3.0])
+    assert comparison.thresholds([*runs, diverged]) == [0.5, 0.25, 0.124]
+    assert comparison.thresholds([diverged]) == []
+
+
+@given(st.floats(1e-6, 1e3))
+def test_a_loss_reached_stays_reached_when_it_is_rounded(lowest: float) -> None:
+    (threshold, *_) = comparison.thresholds([run_of([2e3, lowest, lowest])])
+    assert lowest <= threshold * (1 + 4 * EPS)
+    assert threshold <= lowest * 1.01 * (1 + 4 * EPS)  # three digits
+
+
+def test_groups_are_runs_that_differ_in_seed_and_directory_only(study: list[Path]) -> None:
+    runs = [read_run(folder) for folder in study]
+    found = comparison.groups(runs)
+    names = [[run.name for run in group.runs] for group in found]
+    assert names == [["one"], ["two"], ["four-a", "four-b"], ["eight"], ["sixteen"]]
+    assert found[2].label == "four-a, four-b (4 workers)"
+    assert found[3].label == "eight (8 workers, emulated on 2)"
+
+
+def test_seeds_give_the_band_its_mean_and_standard_deviation() -> None:
+    runs = tuple(
+        run_of([], start={"unit": "slices"}, validation=[dice_record(step, 10.0 * step, quality)])
+        for step, quality in ((40, 0.5), (40, 0.7))
+    )
+    time, mean, low, high = comparison_figures.validation_band(
+        comparison.Group(label="", runs=runs)
+    )
+    assert time.tolist() == [400.0]
+    for found, expected in ((mean, 0.92 * 0.6), (low, 0.92 * 0.5), (high, 0.92 * 0.7)):
+        np.testing.assert_allclose(found, [expected], rtol=8 * EPS)
+
+
+def test_a_single_run_has_a_band_of_half_its_patients() -> None:
+    run = run_of([], start={"unit": "slices"}, validation=[dice_record(40, 7.0, 0.5)])
+    _, mean, low, high = comparison_figures.validation_band(comparison.Group(label="", runs=(run,)))
+    patients = 0.5 * (1.0 - 0.02 * np.arange(9))
+    np.testing.assert_allclose(mean, [0.46], rtol=8 * EPS)
+    np.testing.assert_allclose([low[0], high[0]], np.percentile(patients, (25, 75)), rtol=8 * EPS)
+
+
+def flooding_run(folder: Path, rate: float = 1.0) -> Path:
+    """A log without pictures."""
+    folder.mkdir()
+    write_log(folder, rate=rate)
+    return folder
+
+
+def test_runs_of_different_kinds_are_not_compared(tmp_path: Path) -> None:
+    folders = [flooding_run(tmp_path / "flooding"), make_unet_run(tmp_path / "unet")]
+    mixed = Page(report.write(folders, tmp_path / "mixed.html"))
+    assert "Speed-up against workers" not in mixed.images
+    assert "no comparison of the runs" in mixed.text
+    assert {"Dice of the held-out slices", "Training curves"} <= mixed.images.keys()
+
+
+def test_flooding_runs_are_compared_too(tmp_path: Path) -> None:
+    folders = [flooding_run(tmp_path / "flood-a"), flooding_run(tmp_path / "flood-b", rate=2.0)]
+    made = Page(report.write(folders, tmp_path / "both.html"))
+    assert {"Training loss against time", "Validation against time"} <= made.images.keys()
+    assert "Speed-up against workers" not in made.images  # both have two workers
+    assert made.row_before("flood-a")[3] == "fields of view / s"
+
+
+def test_the_dice_table_has_the_spread_over_patients_and_the_trivial_predictor() -> None:
+    run = run_of([], start={"unit": "slices"}, validation=[dice_record(40, 7.0, 0.5)])
+    made = tables.validation_table(run)
+    row = dict(zip(made.head, made.rows[0], strict=True))
+    assert row["step 40"] == "class 1"
+    assert row["Dice, pixels pooled"] == "0.505"
+    assert row["everything this class"] == "0.31"
+    assert row["Dice, mean of patients"] == "0.46"
+    assert (row["lowest"], row["median"], row["highest"]) == ("0.42", "0.46", "0.5")
+    assert row["patients"] == "9"  # one has neither the class nor a prediction of it
+
+
+def test_the_affinity_table_has_base_rates_beside_the_scores() -> None:
+    run = run_of([], start={"unit": "patches"}, validation=[affinity_record(40, 7.0, 0.5)])
+    made = tables.validation_table(run)
+    assert [row[0] for row in made.rows] == [f"affinity along {axis}" for axis in "zyx"]
+    assert made.rows[0][1:5] == ("0.945", "0.88", "0.47", "0.12")
+
+
+def test_patches_show_their_affinities_and_their_settings(tmp_path: Path) -> None:
+    made = Page(report.write([make_unet_run(tmp_path / "run", unit="patches")]))
+    assert made.images.keys() == {"Average precision of affinities", "Training curves"}
+    assert made.row("Kernels (z, y, x)")[1] == "1, 3, 3; 3, 3, 3"
+    assert made.row("Trained on")[1] == "sample2"
+
+
+def test_the_throughput_of_every_run_is_inside_the_figure(
+    study: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {}
+
+    def keep(drawn: Any, file_format: str, dpi: int = 110) -> str:
+        limits.update({axis.get_title(loc="left"): axis.get_ylim() for axis in drawn.axes})
+        return ""
+
+    monkeypatch.setattr(style, "data_uri", keep)
+    curves.training_figure([read_run(folder) for folder in study[:3]])
+    low, high = limits["Throughput"]
+    assert low == 0.0
+    assert high > 37.0  # the fastest run's slices a second
+
+
+def test_the_command_takes_losses(
+    study: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.html"
+    command = ["report", *map(str, study[:2]), "--out", str(out), "--loss"]
+    assert cli.run([*command, "0.5,0.25"]) == 0
+    assert "to loss 0.5 (s)" in Page(out).row_before("one")
+    assert cli.run([*command, "low"]) == 2
+    assert cli.run([*command, ""]) == 2
+    assert "expected numbers" in capsys.readouterr().err

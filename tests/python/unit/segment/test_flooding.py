@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flooding against a plain NumPy twin, and what `Segmenter` and its file promise."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import flood_twin
+import h5py
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import ndimage
+
+from floodtide import _core, data, errors
+from floodtide.cli import evaluate as evaluate_cli
+from floodtide.segment import Segmenter, SegmentOptions
+
+
+class FakeNetwork:
+    """A deterministic stand-in that looks at the image, the logits and the place in the view."""
+
+    def __init__(self, fov, deltas, gain=1.0, bias=0.5):
+        self.fov, self.deltas, self.gain = tuple(fov), tuple(deltas), np.float32(gain)
+        grid = np.meshgrid(*[np.arange(n) - n // 2 for n in fov], indexing="ij")
+        ripple = bias + np.sin(sum(a * (i + 1.7) for i, a in enumerate(grid)))
+        self.ripple = ripple.astype(np.float32)
+        self.positions = 0
+
+    def forward(self, image, logits):
+        self.positions += 1
+        return self.gain * image + np.float32(0.5) * logits + self.ripple
+
+
+def cells(shape, seed, smooth=1.0):
+    rng = np.random.default_rng(seed)
+    noise = ndimage.gaussian_filter(rng.normal(size=shape), smooth)
+    return (128 + 80 * noise / max(noise.std(), 1e-9)).clip(0, 255).astype(np.uint8)
+
+
+def normalised(raw, options):
+    return (raw.astype(np.float32) - np.float32(options.mean)) / np.float32(options.std)
+
+
+def twin_of(raw, model, options):
+    return flood_twin.Twin(normalised(raw, options), model, options)
+
+
+@st.composite
+def cases(draw):
+    fov = [draw(st.sampled_from([3, 5, 7])) for _ in range(3)]
+    deltas = [draw(st.integers(0, n // 2)) for n in fov]
+    shape = [draw(st.integers(n + 3, n + 12)) for n in fov]
+    options = SegmentOptions(
+        mean=128.0,
+        std=33.0,
+        disco_seed_threshold=draw(st.sampled_from([-1.0, 0.0, 0.2])),
+        min_segment_size=draw(st.integers(0, 60)),
+        min_boundary_dist=tuple(draw(st.integers(0, 1)) for _ in range(3)),
+        move_threshold=draw(st.sampled_from([0.6, 0.9])),
+        segment_threshold=draw(st.sampled_from([0.5, 0.6, 0.95])),
+    )
+    gain, bias = draw(st.sampled_from([0.7, 1.0, 3.0])), draw(st.sampled_from([-0.5, 0.5, 1.5]))
+    model = FakeNetwork(fov, deltas, gain, bias)
+    return shape, draw(st.integers(0, 2**32 - 1)), model, options
+
+
+@settings(deadline=None, max_examples=60)
+@given(cases())
+def test_one_object_grows_move_by_move_as_the_twin(case):
+    shape, seed, model, options = case
+    raw = cells(shape, seed)
+    twin = twin_of(raw, model, options)
+    centre = tuple(n // 2 for n in shape)
+    expected = twin.segment_at(centre)
+    seen = []
+    result = Segmenter(model, options).segment_at(raw, centre, seen.append)
+    assert result.moves == expected
+    assert [move.step for move in seen] == list(range(len(expected)))
+    assert [move.position_zyx for move in seen] == expected
+    np.testing.assert_array_equal(result.logits, twin.seed)
+
+
+@settings(deadline=None, max_examples=25)
+@given(cases())
+def test_whole_volumes_are_segmented_as_by_the_twin(case):
+    shape, seed, model, options = case
+    raw = cells(shape, seed)
+    margin = [n // 2 for n in model.fov]
+    seeds = _core.segment.find_seeds(
+        raw.astype(np.float32), options.mean, options.std, "peaks", {}, margin, None
+    )
+    twin = twin_of(raw, model, options)
+    expected = twin.segment_all([tuple(map(int, seed)) for seed in seeds])
+    result = Segmenter(model, options).segment(raw)
+    np.testing.assert_array_equal(result.segmentation, expected)
+    assert [(o.id, o.start_zyx, o.iterations, o.voxels) for o in result.origins] == twin.origins
+    assert [tuple(overlap) for overlap in result.overlaps] == twin.overlaps
+
+
+def test_the_twin_is_put_to_use():
+    """The cases above prove something only if there are many moves and several segments."""
+    raw = cells((24, 25, 26), 1, 1.5)
+    options = SegmentOptions(mean=128.0, std=33.0, min_segment_size=20)
+    model = FakeNetwork((7, 7, 7), (3, 3, 3))
+    result = Segmenter(model, options).segment(raw)
+    assert len(result.origins) >= 3
+    assert max(origin.iterations for origin in result.origins) >= 10
+    assert result.overlaps
+    assert result.counters["inference-calls"] == model.positions
+    assert result.counters["seed_got_too_weak"] > 0
+    assert result.counters["skip_invalid_pos"] > 0
+
+
+@pytest.mark.parametrize("given", [{}, {"mean": 128.0}, {"std": 33.0}])
+def test_options_without_normalisation_are_refused(given):
+    model = FakeNetwork((7, 7, 7), (3, 3, 3))
+    with pytest.raises(errors.InvalidArgumentError, match=r"is None.*, expected the numbers"):
+        Segmenter(model, SegmentOptions(**given))
+
+
+@pytest.fixture
+def small():
+    options = SegmentOptions(mean=128.0, std=33.0, min_segment_size=20)
+    return Segmenter(FakeNetwork((7, 7, 7), (3, 3, 3), 3.0, 1.5), options)
+
+
+@pytest.fixture
+def raw():
+    return cells((24, 25, 26), 1, 1.5)
+
+
+def test_a_box_of_a_volume_is_segmented_as_its_crop(small, raw, tmp_path):
+    data.write_volume(tmp_path / "image.h5", {"raw": raw})
+    volume = data.Volume(tmp_path / "image.h5", "raw")
+    box = ((2, 3, 4), (20, 19, 18))
+    crop = small.segment(np.ascontiguousarray(raw[2:22, 3:22, 4:22]))
+    assert crop.origins
+    for source in (volume, raw):
+        part = small.segment(source, box)
+        np.testing.assert_array_equal(part.segmentation, crop.segmentation)
+        assert part.start_zyx == (2, 3, 4)
+        assert part.origins[0].start_zyx == tuple(
+            a + b for a, b in zip(crop.origins[0].start_zyx, box[0], strict=True)
+        )
+    centre = (12, 12, 13)
+    moves = small.segment_at(volume, centre, box=box).moves
+    assert moves[0] == centre
+
+
+def test_the_file_holds_the_result_and_evaluate_finds_its_place(small, raw, tmp_path):
+    box = ((2, 3, 4), (20, 19, 18))
+    result = small.segment(raw, box)
+    out = f"{tmp_path}/out.h5:segmentation"
+    result.save(out, {"image": "image.h5:raw"})
+    with h5py.File(tmp_path / "out.h5") as file:
+        dataset = file["segmentation"]
+        np.testing.assert_array_equal(dataset[:], result.segmentation)
+        assert dataset.dtype == np.uint8
+        assert tuple(dataset.attrs["box_start"]) == box[0]
+        assert tuple(dataset.attrs["box_size"]) == box[1]
+        assert tuple(dataset.attrs["volume_shape"]) == raw.shape
+        assert dataset.attrs["image"] in ("image.h5:raw", b"image.h5:raw")
+        starts = [origin.start_zyx for origin in result.origins]
+        np.testing.assert_array_equal(file["origins/start_zyx"][:], starts)
+        assert file["counters"].attrs["inference-calls"] == result.counters["inference-calls"]
+
+    truth = np.full(raw.shape, 9, np.uint64)
+    inside = tuple(slice(a, a + n) for a, n in zip(*box, strict=True))
+    truth[inside] = result.segmentation
+    data.write_volume(tmp_path / "truth.h5", {"whole": truth, "part": truth[inside].copy()})
+    for name in ("whole", "part"):
+        arguments = [out, f"{tmp_path}/truth.h5:{name}", "--json"]
+        answer = CliRunner().invoke(evaluate_cli.command, arguments, catch_exceptions=False)
+        scores = json.loads(answer.stdout)
+        assert scores["adapted_rand_error"] == 0.0
+        assert scores["coverage"] == 1.0
+        assert scores["voxels"] == np.count_nonzero(result.segmentation)
+    answer = CliRunner().invoke(
+        evaluate_cli.command, [out, f"{tmp_path}/truth.h5:whole", "--box", "3:5,4:9,5:7"]
+    )
+    assert "coverage" in answer.stdout
+    with pytest.raises(errors.OutOfRangeError, match="0:5,4:9,5:7"):
+        CliRunner().invoke(
+            evaluate_cli.command,
+            [out, f"{tmp_path}/truth.h5:whole", "--box", "0:5,4:9,5:7"],
+            catch_exceptions=False,
+        )
+
+
+def test_evaluate_refuses_a_truth_that_does_not_cover_the_segmentation(tmp_path):
+    path = tmp_path / "volumes.h5"
+    data.write_volume(path, {"a": np.ones((4, 5, 6), np.uint8), "b": np.ones((4, 5, 5), np.uint8)})
+    with pytest.raises(errors.ShapeError, match="covers 0:4,0:5,0:6"):
+        CliRunner().invoke(evaluate_cli.command, [f"{path}:a", f"{path}:b"], catch_exceptions=False)
+
+
+def test_progress_reaches_the_end_and_may_stop_the_work(small, raw):
+    calls = []
+    small.segment(raw, progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1][0] == calls[-1][1]
+    assert calls == sorted(calls)
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        small.segment(raw, progress=stop)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"fov": (7, 27, 7)}, errors.ShapeError, "larger than the volume"),
+        ({"fov": (7, 6, 7)}, errors.InvalidArgumentError, "even size"),
+        ({"deltas": (3, 4, 3)}, errors.InvalidArgumentError, "at most half"),
+    ],
+)
+def test_networks_that_do_not_fit_are_errors(raw, change, error, message):
+    arguments = {"fov": (7, 7, 7), "deltas": (3, 3, 3)} | change
+    with pytest.raises(error, match=message):
+        Segmenter(FakeNetwork(**arguments), SegmentOptions(mean=128.0, std=33.0)).segment(raw)
+
+
+def test_bad_images_and_places_are_errors(small, raw):
+    broken = raw.astype(np.float32)
+    broken[3, 4, 5] = np.nan
+    with pytest.raises(errors.InvalidArgumentError, match=r"\(3, 4, 5\)"):
+        small.segment(broken)
+    with pytest.raises(errors.ShapeError, match="2 axes"):
+        small.segment(raw[0])
+    with pytest.raises(errors.OutOfRangeError, match="not inside"):
+        small.segment(raw, ((0, 0, 0), (99, 9, 9)))
+    with pytest.raises(errors.OutOfRangeError, match="no field of view"):
+        small.segment_at(raw, (0, 0, 0))
+    with pytest.raises(errors.StorageError):
+        small.segment(raw).save("/nowhere/out.h5:segmentation")
+
+
+def test_wrong_answers_of_a_network_are_errors(small, raw):
+    small.model.forward = lambda image, logits: np.zeros((3, 3, 3), np.float32)
+    with pytest.raises(errors.ShapeError, match="answer has shape"):
+        small.segment(raw)
+    small.model.forward = lambda image, logits: np.full_like(logits, np.nan)
+    with pytest.raises(errors.NumericalError, match="not numbers"):
+        small.segment(raw)
+
+
+def test_a_grid_of_seeds_finds_the_objects_that_its_voxels_are_in(small, raw):
+    options = dataclasses.replace(small.options, seed_policy="grid", seed_values={"grid_step": 4})
+    result = Segmenter(small.model, options).segment(raw)
+    starts = {origin.start_zyx for origin in result.origins}
+    shifts = (0, 2, 1, 3)  # in voxels, of a step of 4
+    assert all(len({c % 4 for c in start}) == 1 and start[0] % 4 in shifts for start in starts)
+
+
+def test_options_name_every_registered_seed_policy():
+    field = SegmentOptions.__dataclass_fields__["seed_policy"]
+    names = [row["name"] for row in _core.segment.seed_policies()]
+    assert list(field.metadata["choices"]) == names

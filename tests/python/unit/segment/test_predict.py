@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predictions in blocks equal those of one pass; `floodtide predict` end to end, and one line for wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from floodtide import cli, data, nn
+from floodtide.errors import InvalidArgumentError, NumericalError, OutOfRangeError, ShapeError
+from floodtide.segment import predict
+from floodtide.segment.predict import Predictor
+
+# Of float32's precision: sums over 9 to 27 taps x 16 to 64 channels in ten layers, whose order windows may change.
+TOLERANCE = 100 * np.finfo(np.float32).eps
+
+SLICES = nn.UNet2D(depth=2, classes=3, seed=1)
+VOLUMES = nn.UNet3D(depth=2, kernels=((1, 3, 3), (3, 3, 3)), pools=((1, 2, 2),), seed=2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lively() -> None:
+    """Statistics, shifts and biases as after a training: outputs differ from voxel to voxel."""
+    rng = np.random.default_rng(0)
+    for model in (SLICES, VOLUMES):
+        state = model.state_dict()
+        for name, array in state.items():
+            if name.endswith("variance"):
+                array[:] = rng.uniform(0.5, 2.0, array.shape)
+            elif not name.endswith(("weights", "scale")):
+                array[:] = rng.normal(0.0, 0.3, array.shape)
+        model.load_state_dict(state)
+
+
+def noise(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(3).integers(0, 256, shape).astype(np.uint8)
+
+
+def memory_for(model: nn.UNet, *window: int) -> float:
+    """MiB in which a block of that size just fits."""
+    return predict.bytes_per_voxel(model) * (np.prod([n + 2 for n in window]) + 1) / 2**20
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "window"),
+    [(SLICES, (3, 45, 67), (1, 24, 28)), (VOLUMES, (19, 45, 37), (12, 24, 24))],
+    ids=["slices", "volume"],
+)
+def test_blocks_give_what_one_pass_gives(
+    model: nn.UNet, shape: tuple[int, int, int], window: tuple[int, int, int]
+) -> None:
+    image = noise(shape)
+    normalised = (image.astype(np.float32) - 100.0) / 50.0
+    whole = model.forward(normalised) if model is SLICES else model.forward(normalised[None])[0]
+    assert whole.std() > 0.05
+    predictor = Predictor(model, mean=100.0, std=50.0, memory_mib=memory_for(model, *window))
+    blocks = list(predictor.blocks(image))
+    assert len(blocks) > 4
+    counts = np.zeros(shape, int)
+    for (start, size), kept in blocks:
+        here = tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))
+        counts[here] += 1
+        np.testing.assert_allclose(kept, whole[here], rtol=0, atol=TOLERANCE)
+    assert (counts == 1).all()
+    box = ((1, 5, 6), (2, 31, 22))
+    inside = predictor.probabilities(image, box)
+    assert inside.shape == (3, 2, 31, 22)
+    expected = np.moveaxis(whole[1:3, 5:36, 6:28], -1, 0)
+    np.testing.assert_allclose(inside, expected, rtol=0, atol=TOLERANCE)
+
+
+def test_less_context_changes_values_only_near_the_blocks_faces() -> None:
+    image = noise((1, 96, 96))
+    whole = Predictor(SLICES, mean=100.0, std=50.0).probabilities(image)
+    memory_mib = memory_for(SLICES, 1, 48, 48)
+    predictor = Predictor(SLICES, mean=100.0, std=50.0, context=(0, 1, 2), memory_mib=memory_mib)
+    assert predictor.context == (0, 2, 2)  # multiples of the pools
+    near_faces = different_in_all = 0
+    for (start, size), kept in predictor.blocks(image):
+        here = tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))
+        different = (
+            np.abs(np.moveaxis(kept, -1, 0) - whole[(slice(None), *here)]).max(axis=0) > TOLERANCE
+        )
+        different_in_all += int(different.sum())
+        inner = tuple(slice(8, n - 8) for n in size[1:])  # 8: the whole context
+        near_faces += int(different.sum() - different[0][inner].sum())
+    assert different_in_all == near_faces > 0
+
+
+def test_the_memory_of_a_block_is_what_the_network_plans() -> None:
+    for model, shape in ((SLICES, (16, 64, 64)), (VOLUMES, (32, 64, 64))):
+        model.forward(np.zeros(shape if model is SLICES else (1, *shape), np.float32))
+        planned = model.core.workspace_bytes() / np.prod([n + 2 for n in shape])
+        assert 0.9 < predict.bytes_per_voxel(model) / planned < 1.2  # it counts arrays outside, too
+
+
+def test_classes_are_the_most_likely_ones_and_progress_counts_voxels() -> None:
+    image = noise((2, 20, 20))
+    predictor = Predictor(SLICES, mean=100.0, std=50.0)
+    calls: list[tuple[int, int]] = []
+    classes = predictor.classes(image, progress=lambda done, total: calls.append((done, total)))
+    assert (classes == predictor.probabilities(image).argmax(axis=0)).all()
+    assert calls[-1] == (800, 800)
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(InvalidArgumentError, match="expected a U-Net"):
+        Predictor(nn.FFN(depth=2, features=4), mean=0.0, std=1.0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="std is 0"):
+        Predictor(SLICES, mean=0.0, std=0.0)
+    with pytest.raises(InvalidArgumentError, match="takes 2 channels"):
+        Predictor(nn.UNet2D(depth=1, in_channels=2), mean=0.0, std=1.0)
+    predictor = Predictor(SLICES, mean=0.0, std=1.0)
+    with pytest.raises(ShapeError, match=r"expected \(z, y, x\)"):
+        predictor.classes(noise((20, 20)))
+    with pytest.raises(OutOfRangeError, match="is not inside"):
+        predictor.classes(noise((2, 20, 20)), ((1, 0, 0), (2, 20, 20)))
+    with pytest.raises(InvalidArgumentError, match="expected more memory"):
+        Predictor(SLICES, mean=0.0, std=1.0, memory_mib=0.01).classes(noise((2, 64, 64)))
+    with pytest.raises(InvalidArgumentError, match="no classes"):
+        Predictor(VOLUMES, mean=0.0, std=1.0).classes(noise((2, 20, 20)))
+
+
+def test_an_output_that_is_no_number_is_an_error() -> None:
+    broken = nn.UNet2D(depth=1)
+    state = broken.state_dict()
+    for values in state.values():
+        values[...] = 3e38  # finite; sums overflow
+    broken.load_state_dict(state)
+    with pytest.raises(NumericalError, match="not a number"):
+        Predictor(broken, mean=0.0, std=1.0).probabilities(noise((1, 8, 8)))
+
+
+def save_with_configuration(model: nn.UNet, path: Path, text: str) -> None:
+    model.save(path)
+    with h5py.File(path, "r+") as file:
+        file.attrs["configuration"] = text
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Images, a run of slices with two checkpoints, a checkpoint of volumes and one without configuration."""
+    raw = noise((4, 45, 40))
+    data.write_volume(tmp_path / "image.h5", {"raw": raw, "flat": raw[0]})
+    checkpoints = tmp_path / "run" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    slices = '[model]\nkind = "unet2d"\n[data]\nmean = 100.0\nstd = 50.0\n'
+    save_with_configuration(nn.UNet2D(depth=2), checkpoints / "step-9.h5", slices)
+    save_with_configuration(SLICES, checkpoints / "step-10.h5", slices)
+    volumes = "".join(
+        f'[[data.volumes]]\nname = "{n}"\nimage = "{tmp_path}/{n}.h5:raw"\nmean = {mean}\nstd = 50.0\n'
+        for n, mean in (("image", 100.0), ("other", 90.0))
+    )
+    save_with_configuration(
+        VOLUMES, tmp_path / "volumes.h5", volumes + '[model]\nkind = "unet3d"\n'
+    )
+    SLICES.save(tmp_path / "bare.h5")
+    nn.FFN(depth=2, features=4).save(tmp_path / "ffn.h5")
+    (tmp_path / "text.h5").write_text("no HDF5")
+    return tmp_path
+
+
+def run(folder: Path, model: str, image: str, *more: str, out: str = "out.h5:labels") -> int:
+    return cli.run(
+        [
+            "predict",
+            str(folder / model),
+            f"{folder}/{image}",
+            f"{folder}/{out}",
+            "--threads",
+            "1",
+            *more,
+        ]
+    )
+
+
+def test_a_run_directory_predicts_classes_with_its_newest_checkpoint(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run(folder, "run", "image.h5:raw", "--probabilities", "--box", "1:4,3:40,0:33", "--json")
+        == 0
+    )
+    report = json.loads(capsys.readouterr().out)
+    assert report["checkpoint"].endswith("step-10.h5")
+    assert (report["mean"], report["std"]) == (100.0, 50.0)
+    predictor = Predictor(SLICES, mean=100.0, std=50.0)
+    box = ((1, 3, 0), (3, 37, 33))
+    volume = data.Volume(f"{folder}/image.h5:raw")
+    with h5py.File(folder / "out.h5") as file:
+        assert (file["labels"][()] == predictor.classes(volume, box)).all()
+        assert file["labels"].dtype == np.uint8
+        written = file["labels_probabilities"][()]
+        np.testing.assert_array_equal(written, predictor.probabilities(volume, box))
+        attributes = dict(file["labels"].attrs)
+    assert attributes["box_start"].tolist() == [1, 3, 0]
+    assert attributes["volume_shape"].tolist() == [4, 45, 40]
+    for key, value in (("image", volume.name), ("mean", "100.0"), ("network", repr(SLICES))):
+        found = attributes[key]
+        assert (found.decode() if isinstance(found, bytes) else found) == value
+    assert [path.name for path in folder.glob("out*")] == ["out.h5"]
+
+
+def test_affinities_are_written_in_blocks_under_the_field_s_order(folder: Path) -> None:
+    memory = memory_for(VOLUMES, 4, 24, 24)
+    assert run(folder, "volumes.h5", "image.h5:raw", "--memory", str(memory), out="out.h5:a/b") == 0
+    whole = Predictor(VOLUMES, mean=100.0, std=50.0)
+    with h5py.File(folder / "out.h5") as file:
+        assert file["a/b"].dtype == np.float32
+        expected = whole.probabilities(data.Volume(f"{folder}/image.h5:raw"))
+        np.testing.assert_allclose(file["a/b"][()], expected, rtol=0, atol=TOLERANCE)
+
+
+def test_the_command_line_normalises_where_the_checkpoint_does_not_say_how(folder: Path) -> None:
+    assert run(folder, "bare.h5", "image.h5:raw", "--mean", "100", "--std", "50") == 0
+    with h5py.File(folder / "out.h5") as file:
+        predictor = Predictor(SLICES, mean=100.0, std=50.0)
+        assert (file["labels"][()] == predictor.classes(noise((4, 45, 40)))).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "image", "more", "words"),
+    [
+        ("bare.h5", "image.h5:raw", ["--mean", "1"], "expected --mean and --std"),
+        ("ffn.h5", "image.h5:raw", [], "expected a U-Net"),
+        ("absent", "image.h5:raw", [], "neither a checkpoint nor a run directory"),
+        ("text.h5", "image.h5:raw", [], "text.h5"),
+        ("run", "absent.h5:raw", [], "absent.h5"),
+        ("run", "image.h5:flat", [], "expected three (z, y, x)"),
+        ("run", "image.h5:raw", ["--box", "0:5,0:1,0:1"], "is not inside"),
+        ("run", "image.h5:raw", ["--context", "1"], "expected z,y,x"),
+        ("run", "image.h5:raw", ["--memory", "0.01"], "expected more memory"),
+        ("run", "image.h5:raw", ["--std", "0"], "'0', expected 1e-30 to"),
+        ("volumes.h5", "image.h5:raw", ["--probabilities"], "outputs are the probabilities"),
+    ],
+)
+def test_wrong_input_is_one_line_and_leaves_no_file(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+    image: str,
+    more: list[str],
+    words: str,
+) -> None:
+    assert run(folder, model, image, *more) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("floodtide predict: ")
+    assert words in lines[0]
+    assert not list(folder.glob("out.h5*"))
+
+
+def test_an_output_that_cannot_be_is_refused_before_the_work(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(folder, "run", "image.h5:raw", out="absent/out.h5:labels") == 2
+    assert "cannot be written: folder " in capsys.readouterr().err
+    before = (folder / "image.h5").read_bytes()
+    assert run(folder, "run", "image.h5:raw", out="image.h5:labels") == 2
+    assert "expected another one" in capsys.readouterr().err
+    assert (folder / "image.h5").read_bytes() == before

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Peak seeds against scipy and scikit-image, which google/ffn uses: equal lists, not near ones."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import ndimage
+from skimage.feature import peak_local_max
+
+from floodtide import _core, errors
+
+MEAN, STD = 128.0, 33.0
+
+
+def oracle(raw, margin):
+    """google/ffn's PolicyPeaks, with its margin filter."""
+    image = (raw - np.float32(MEAN)) / np.float32(STD)
+    edges = ndimage.generic_gradient_magnitude(image, ndimage.sobel)
+    threshold = np.zeros(edges.shape, np.float32)
+    ndimage.gaussian_filter(edges, 49.0 / 6.0, output=threshold, mode="reflect")
+    edge = edges > threshold
+    if not edge.any():
+        return np.zeros((0, 3), np.int64)
+    distance = ndimage.distance_transform_edt(~edge).astype(np.float32)
+    noise = np.random.RandomState(42).random_sample(distance.shape)
+    peaks = peak_local_max(
+        distance + noise * 1e-4, min_distance=3, threshold_abs=0, threshold_rel=0
+    )
+    peaks = np.array(sorted(map(tuple, peaks)), np.int64).reshape(-1, 3)
+    inside = (peaks >= margin) & (peaks + margin < raw.shape)
+    return peaks[inside.all(axis=1)]
+
+
+def seeds(raw, margin):
+    return _core.segment.find_seeds(raw, MEAN, STD, "peaks", {}, list(margin), None)
+
+
+def grid(raw, step, margin):
+    return _core.segment.find_seeds(raw, MEAN, STD, "grid", {"grid_step": step}, list(margin), None)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.tuples(*[st.integers(7, 24)] * 3),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 1.0, 2.5]),
+    st.tuples(*[st.integers(0, 4)] * 3),
+)
+def test_seeds_equal_the_oracle_on_random_images(shape, seed, blur, margin):
+    rng = np.random.default_rng(seed)
+    noise = ndimage.gaussian_filter(rng.normal(size=shape), blur)
+    raw = np.round(128 + 60 * noise / noise.std()).clip(0, 255).astype(np.float32)
+    np.testing.assert_array_equal(seeds(raw, margin), oracle(raw, margin))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("box", [np.s_[65:185, 65:185, 65:185], np.s_[:50, 100:200, 30:]])
+def test_seeds_equal_the_oracle_on_real_images(data_folder, box):
+    with h5py.File(data_folder / "fib25/training_sample2/grayscale_maps.h5") as file:
+        raw = file["raw"][box].astype(np.float32)
+    ours = seeds(raw, (16, 16, 16))
+    assert len(ours) > 100
+    np.testing.assert_array_equal(ours, oracle(raw, (16, 16, 16)))
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_seeds_of_the_whole_sample_equal_the_oracle(data_folder):
+    with h5py.File(data_folder / "fib25/training_sample2/grayscale_maps.h5") as file:
+        raw = file["raw"][:].astype(np.float32)
+    np.testing.assert_array_equal(seeds(raw, (16, 16, 16)), oracle(raw, (16, 16, 16)))
+
+
+def test_seeds_do_not_depend_on_threads():
+    raw = np.random.default_rng(0).uniform(0, 255, (20, 21, 22)).astype(np.float32)
+    before = _core.num_threads()
+    try:
+        _core.set_num_threads(1)
+        one = seeds(raw, (3, 3, 3))
+        _core.set_num_threads(3)
+        np.testing.assert_array_equal(seeds(raw, (3, 3, 3)), one)
+    finally:
+        _core.set_num_threads(before)
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 16), (3, 4, 5), (1, 1, 1)])
+def test_flat_or_tiny_images_have_no_seeds(shape):
+    assert seeds(np.full(shape, 7, np.float32), (0, 0, 0)).shape == (0, 3)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.tuples(*[st.integers(7, 40)] * 3), st.integers(1, 20), st.tuples(*[st.integers(0, 4)] * 3)
+)
+def test_grids_are_those_of_google(shape, step, margin):
+    shifts = dict.fromkeys(offset * step // 16 for offset in (0, 8, 4, 12, 2, 10, 14))
+    expected = [
+        (z, y, x)
+        for shift in shifts
+        for z in range(shift, shape[0], step)
+        for y in range(shift, shape[1], step)
+        for x in range(shift, shape[2], step)
+        if all(m <= c < s - m for m, c, s in zip(margin, (z, y, x), shape, strict=True))
+    ]
+    ours = grid(np.zeros(shape, np.float32), step, margin)
+    assert list(map(tuple, ours)) == expected
+
+
+def test_a_step_that_no_grid_has_is_an_error():
+    with pytest.raises(errors.InvalidArgumentError, match="grid_step is 0, expected 1 to 4096"):
+        grid(np.zeros((8, 8, 8), np.float32), 0, (0, 0, 0))
+    with pytest.raises(errors.InvalidArgumentError, match="no parameter 'grid_step'"):
+        _core.segment.find_seeds(
+            np.zeros((8, 8, 8), np.float32), MEAN, STD, "peaks", {"grid_step": 3}, [0, 0, 0], None
+        )

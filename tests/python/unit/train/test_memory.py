@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does not fit into memory, or what the system does not give, is refused with one line by the real program."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tomli_w
+from training_volume import document, write_volume
+
+import floodtide as ft
+from floodtide import _core, config
+from floodtide.errors import ConfigurationError, InvalidArgumentError
+from floodtide.train import memory
+
+ADDRESS_SPACE = 3 << 30
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("resources")
+    write_volume(folder)
+    path = folder / "a.toml"
+    path.write_text(tomli_w.dumps(document(folder, training={"steps": 1})))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("overrides", "status", "words"),
+    [
+        (["data.prefetch=4611686018427387904"], 2, "data.prefetch is 4611686018427387904"),
+        (["data.prefetch=-9223372036854775808"], 2, "expected 0 to 1024 (examples)"),
+        (["data.readers=100000"], 2, "data.readers is 100000, expected 1 to 1024 (threads)"),
+        (["run.seed=-1"], 2, "run.seed is -1, expected 0 to 9223372036854775807"),
+        (["model.depth=2147483648"], 2, "model.depth is 2147483648, expected 1 to 1000 (modules)"),
+        (["model.features=4294967300"], 2, "model.features is 4294967300, expected 1 to 4096"),
+        (["comm.bucket_mib=nan"], 2, "comm.bucket_mib is nan, expected 1e-05 to 1e+06 (MiB)"),
+        (["validation.centres=-1"], 2, "validation.centres is -1, expected 1 to"),
+        (["validation.centres=0"], 2, "validation.centres is 0, expected 1 to"),
+        (["validation.centres=2147483648"], 2, "validation.centres is 2147483648, expected 1 to"),
+        (["validation.centres=999999999"], 2, "the voxels of partition classes 1 to 13"),
+        (["model.depth=1000", "model.features=4096"], 2, "a rank needs at least"),
+        (["data.prefetch=1024", "training.walkers=20000"], 2, "a rank needs at least"),
+        (["run.threads=4000"], 2, "threads: 4000 given, the system refuses more than"),
+        (["data.readers=1024"], 1, "the system refuses: Resource temporarily unavailable"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_hostile_numbers_end_with_one_line(
+    file: Path, overrides: list[str], status: int, words: str
+) -> None:
+    arguments = [word for text in overrides for word in ("--set", text)]
+    done = subprocess.run(
+        [sys.executable, "-m", "floodtide", "train", str(file), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE)),
+    )
+    lines = done.stderr.splitlines()
+    assert done.returncode == status, done.stderr
+    assert len(lines) == 1, done.stderr
+    assert words in lines[0]
+
+
+def test_parameters_are_counted_without_making_them() -> None:
+    for kind, model in (
+        ("ffn", {"depth": 3, "features": 5}),
+        ("unet2d", {"depth": 3, "classes": 4, "batch_norm": False}),
+        ("unet2d", {"depth": 2, "features": 32}),
+        (
+            "unet3d",
+            {"depth": 3, "kernels": [[1, 3, 3], [3, 3, 3], [1, 1, 1]], "pools": [[1, 2, 2]]},
+        ),
+    ):
+        settings = config.from_dict({"model": {"kind": kind, **model}})
+        if isinstance(settings.model, config.FfnConfig):
+            network: ft.nn.Network = ft.nn.FFN(depth=3, features=5)
+        elif isinstance(settings.model, config.UNet2DConfig):
+            network = ft.nn.UNet2D(
+                depth=settings.model.depth,
+                features=settings.model.features,
+                classes=settings.model.classes,
+                batch_norm=settings.model.batch_norm,
+            )
+        else:
+            network = ft.nn.UNet3D(
+                depth=3, kernels=settings.model.kernels, pools=settings.model.pools
+            )
+        assert memory.parameter_count(settings) == network.core.parameters().size
+
+
+def test_a_training_is_compared_with_what_each_rank_of_the_host_may_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = config.from_dict({"training": {"walkers": 4}})
+    needed = memory.training_bytes(settings, 2, _core.num_threads())
+    monkeypatch.setattr(_core, "available_bytes", lambda: needed)
+    memory.require_memory(settings, 2)
+    monkeypatch.setattr(memory.world, "places", lambda: (0, 2, 0, 1))
+    with pytest.raises(ConfigurationError, match="to each of 2 ranks of this host"):
+        memory.require_memory(settings, 2)
+    monkeypatch.setattr(_core, "available_bytes", lambda: None)
+    memory.require_memory(settings, 2)
+
+
+def test_a_box_that_cannot_fit_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_core, "available_bytes", lambda: 1000)
+    segmenter = ft.segment.Segmenter(
+        ft.nn.FFN(depth=1, features=1, fov=(3, 3, 3), deltas=(1, 1, 1)),
+        ft.segment.SegmentOptions(mean=0.0, std=1.0),
+    )
+    with pytest.raises(InvalidArgumentError, match=r"9 x 9 x 9 voxels need about 14\.2 KiB"):
+        segmenter.segment(np.zeros((9, 9, 9), np.uint8))
+
+
+def test_blocks_of_a_prediction_that_cannot_fit_are_refused_before_one_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_core, "available_bytes", lambda: 1000)
+    predictor = ft.predict.Predictor(ft.nn.UNet2D(depth=1, features=16), mean=0.0, std=1.0)
+    with pytest.raises(InvalidArgumentError, match=r"a block of .* needs about .* are available"):
+        predictor.classes(np.zeros((1, 16, 16), np.uint8))

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ranks compare at the start: versions, keys, and how differences are listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from floodtide import _core, config
+from floodtide.train import same_on_ranks
+
+
+def test_the_version_has_the_cores_build_id() -> None:
+    library = Path(_core.__file__)
+    with library.open("rb") as file:
+        notes = list(same_on_ranks._notes(file))
+    assert [len(note) for note in notes] == [20]  # SHA-1
+    assert same_on_ranks.version().endswith(f"(build {notes[0].hex()[:12]})")
+
+
+def test_a_library_without_build_id_has_a_checksum(tmp_path: Path) -> None:
+    for content in (b"", b"no library", b"\x7fELF\x02\x01" + bytes(100)):
+        path = tmp_path / "core.so"
+        path.write_bytes(content)
+        first = same_on_ranks._build(path)
+        path.write_bytes(content + b"!")
+        assert same_on_ranks._build(path) != first
+
+
+def test_all_keys_are_compared_but_threads_and_folders() -> None:
+    volume = {"name": "a", "image": "/here/a.h5:raw"}
+    one = config.from_dict({"run": {"threads": 1}, "data": {"volumes": [volume]}})
+    other = config.from_dict(
+        {"run": {"threads": 2}, "data": {"volumes": [{**volume, "image": "/there/a.h5:raw"}]}}
+    )
+    keys = dict(same_on_ranks._comparable(one, ""))
+    assert keys == dict(same_on_ranks._comparable(other, ""))
+    assert "run.threads" not in keys
+    assert keys["data.volumes.0.image"] == "a.h5:raw"
+    assert {"run.dir", "optimizer.lr", "model.fov", "comm.mode", "segment.fov"} <= keys.keys()
+    renamed = config.from_dict({"data": {"volumes": [{**volume, "image": "/here/b.h5:raw"}]}})
+    assert dict(same_on_ranks._comparable(renamed, "")) != keys
+
+
+def test_optimizers_parameters_are_compared_by_name() -> None:
+    settings = config.from_dict({"optimizer": {"name": "adam", "beta1": 0.8}})
+    assert dict(same_on_ranks._comparable(settings, ""))["optimizer.beta1"] == 0.8
+
+
+def test_long_lists_of_keys_and_ranks_are_cut() -> None:
+    tables = tuple({key: rank % 2 for key in "abcde"} for rank in range(30))
+    assert same_on_ranks._differences(tables) == (
+        ", ".join(
+            f"{key} is 0 on ranks 0, 2, 4, 6, 8, 10, 12, 14 and 7 others and 1 on ranks 1, 3, 5, 7, 9, 11, 13, 15 "
+            "and 7 others"
+            for key in "abc"
+        )
+        + ", 2 more keys differ"
+    )
+    many = tuple({"a": rank} for rank in range(6))
+    assert same_on_ranks._differences(many).endswith(
+        "2 on rank 2, 3 on rank 3 and others elsewhere"
+    )
+    assert same_on_ranks._differences(({"a": 1}, {})) == "a is 1 on rank 0 and missing on rank 1"
