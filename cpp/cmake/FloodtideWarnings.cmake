@@ -12,7 +12,7 @@ function(floodtide_target target)
   endif()
   if(FLOODTIDE_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${FLOODTIDE_SANITIZE} -fno-sanitize-recover=all
-                                          -fno-omit-frame-pointer -g)
+                                          -fno-omit-frame-pointer -g1)  # lines for reports, quick to compile
     target_link_options(${target} PUBLIC -fsanitize=${FLOODTIDE_SANITIZE})
   endif()
 endfunction()

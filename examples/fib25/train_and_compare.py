@@ -126,7 +126,7 @@ def main() -> None:
         "training part": Validation(dataclasses.replace(config, validation=training_set)),
         "held out": Validation(config),
     }
-    trainer = Trainer(config, callbacks=[print_record])
+    trainer = Trainer.from_config(config, callbacks=[print_record])
     before = {name: fixed.run(trainer.model) for name, fixed in sets.items()}
     trainer.run()
     results = {

@@ -179,13 +179,30 @@ struct ValidationSet {
   }
 };
 
+/// Bind an enumeration as the name of its value.
+template <class Options, class E>
+void by_name(py::class_<Options>& options, const char* attribute, E Options::* member) {
+  options.def_property(
+      attribute, [member](const Options& self) { return std::string(name(self.*member)); },
+      [member](Options& self, const std::string& text) { self.*member = named<E>(text); });
+}
+
 }  // namespace
 
 void register_train(py::module_& m) {
   m.attr("REQUEST_LOG") = static_cast<std::uint32_t>(train::kLog);
   m.attr("REQUEST_CHECKPOINT") = static_cast<std::uint32_t>(train::kCheckpoint);
   m.attr("REQUEST_STOP") = static_cast<std::uint32_t>(train::kStop);
+  m.attr("REQUEST_RATE") = static_cast<std::uint32_t>(train::kRate);
 
+  m.def(
+      "training_limits",
+      []() -> NamedLimits {
+        py::dict result;
+        result["rate_factor"] = dict_of(train::kRateFactors);
+        return result;
+      },
+      "Ranges of numbers that training takes, by name; see floodtide.base.limits.");
   py::class_<train::StepReport>(m, "StepReport")
       .def_readonly("step", &train::StepReport::step)
       .def_readonly("loss", &train::StepReport::loss)
@@ -194,58 +211,60 @@ void register_train(py::module_& m) {
       .def_readonly("met", &train::StepReport::met);
 
   py::class_<train::Walkers, std::shared_ptr<train::Walkers>>(m, "Walkers", "The walkers of one rank and their network.");
+  py::class_<train::WalkersOptions>(m, "WalkersOptions", "What the walkers of one rank are; see train/walkers.hpp.")
+      .def(py::init<>())
+      .def_readwrite("walkers", &train::WalkersOptions::walkers)
+      .def_readwrite("rank", &train::WalkersOptions::rank)
+      .def_readwrite("ranks", &train::WalkersOptions::ranks)
+      .def_readwrite("seed", &train::WalkersOptions::seed)
+      .def_readwrite("prefetch", &train::WalkersOptions::prefetch)
+      .def_readwrite("readers", &train::WalkersOptions::readers)
+      .def_readwrite("cycle", &train::WalkersOptions::cycle)
+      .def_readwrite("epochs", &train::WalkersOptions::epochs);
   m.def(
       "flood_walkers",
-      [](nn::Ffn& network, const data::ExampleSource& examples, const comm::Communicator& communicator, std::int64_t walkers,
-         std::uint64_t seed, int prefetch, int readers, bool cycle, std::int64_t epochs, double seed_pad,
+      [](nn::Ffn& network, const data::ExampleSource& examples, const train::WalkersOptions& options, double seed_pad,
          double threshold) -> std::shared_ptr<train::Walkers> {
-        return train::make_flood_walkers(
-            network, examples, {walkers, communicator.rank(), communicator.size(), seed, prefetch, readers, cycle, epochs},
-            {seed_pad, threshold});
+        return train::make_flood_walkers(network, examples, options, {seed_pad, threshold});
       },
-      py::arg("network"), py::arg("examples"), py::arg("communicator"), py::kw_only(), py::arg("walkers"), py::arg("seed"),
-      py::arg("prefetch"), py::arg("readers"), py::arg("cycle"), py::arg("epochs"), py::arg("seed_pad"), py::arg("threshold"),
+      py::arg("network"), py::arg("examples"), py::arg("options"), py::kw_only(), py::arg("seed_pad"), py::arg("threshold"),
       py::keep_alive<0, 1>(), py::keep_alive<0, 2>());
 
+  py::class_<train::TrainerOptions> trainer_options(m, "TrainerOptions", "Options of the step loop; see train/trainer.hpp.");
+  trainer_options.def(py::init<>())
+      .def_readwrite("clip", &train::TrainerOptions::clip)
+      .def_readwrite("average", &train::TrainerOptions::average)
+      .def_readwrite("algorithm", &train::TrainerOptions::algorithm)
+      .def_readwrite("accumulate", &train::TrainerOptions::accumulate)
+      .def_readwrite("contributors", &train::TrainerOptions::contributors)
+      .def_readwrite("steps", &train::TrainerOptions::steps)
+      .def_readwrite("meet_every", &train::TrainerOptions::meet_every)
+      .def_readwrite("bucket_bytes", &train::TrainerOptions::bucket_bytes)
+      .def_readwrite("activity", &train::TrainerOptions::activity)
+      .def_readwrite("timeout_s", &train::TrainerOptions::timeout_s)
+      .def_readwrite("record_path", &train::TrainerOptions::record_path);
+  by_name(trainer_options, "on_exhausted", &train::TrainerOptions::on_exhausted);
+  by_name(trainer_options, "exactness", &train::TrainerOptions::exactness);
+  by_name(trainer_options, "mode", &train::TrainerOptions::mode);
+  by_name(trainer_options, "late", &train::TrainerOptions::late);
+  by_name(trainer_options, "wire", &train::TrainerOptions::wire);
+
   py::class_<train::Trainer>(m, "Trainer", "The step loop; see floodtide.train.Trainer.")
-      .def(py::init([](const std::shared_ptr<train::Walkers>& walkers, const std::string& optimizer,
-                       const ParameterValues& optimizer_values, const std::string& schedule,
-                       const ParameterValues& schedule_values, const std::string& scale, comm::Communicator& communicator,
-                       double clip, double average, const std::string& algorithm, int accumulate,
-                       const std::string& on_exhausted, const std::string& exactness, std::int64_t bucket_bytes,
-                       const std::string& wire, const std::string& mode, int contributors, const std::string& late,
-                       std::int64_t steps, std::int64_t meet_every, const std::shared_ptr<comm::ActivityLog>& activity,
-                       double timeout_s, const std::string& record_path) {
+      .def(py::init([](const std::shared_ptr<train::Walkers>& walkers, comm::Communicator& communicator,
+                       const std::string& optimizer, const ParameterValues& optimizer_values, const std::string& schedule,
+                       const ParameterValues& schedule_values, const std::string& scale, const train::TrainerOptions& options) {
              const py::gil_scoped_release unlock;
-             train::TrainerOptions options;
-             options.clip = clip;
-             options.average = average;
-             options.algorithm = algorithm;
-             options.accumulate = accumulate;
-             options.on_exhausted = named<train::OnExhausted>(on_exhausted);
-             options.exactness = named<train::Exactness>(exactness);
-             options.bucket_bytes = bucket_bytes;
-             options.wire = named<comm::Wire>(wire);
-             options.mode = named<train::Mode>(mode);
-             options.contributors = contributors;
-             options.late = named<train::Late>(late);
-             options.steps = steps;
-             options.meet_every = meet_every;
-             options.activity = activity;
-             options.timeout_s = timeout_s;
-             options.record_path = record_path;
              return std::make_unique<train::Trainer>(
                  walkers, optim::make_optimizer(optimizer, optimizer_values, walkers->layout().trained_size()),
                  optim::make_schedule(schedule, schedule_values, optim::scale_factor(scale, walkers->options().walkers)),
                  communicator, options);
            }),
-           py::arg("walkers"), py::kw_only(), py::arg("optimizer"), py::arg("optimizer_values"), py::arg("schedule"),
-           py::arg("schedule_values"), py::arg("scale"), py::arg("communicator"), py::arg("clip"), py::arg("average"),
-           py::arg("algorithm"), py::arg("accumulate"), py::arg("on_exhausted"), py::arg("exactness"), py::arg("bucket_bytes"),
-           py::arg("wire"), py::arg("mode"), py::arg("contributors"), py::arg("late"), py::arg("steps"), py::arg("meet_every"),
-           py::arg("activity"), py::arg("timeout_s"), py::arg("record_path"), py::keep_alive<1, 2>(), py::keep_alive<1, 8>())
+           py::arg("walkers"), py::arg("communicator"), py::kw_only(), py::arg("optimizer"), py::arg("optimizer_values"),
+           py::arg("schedule"), py::arg("schedule_values"), py::arg("scale"), py::arg("options"), py::keep_alive<1, 2>(),
+           py::keep_alive<1, 3>())
       .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("steps_done", &train::Trainer::steps_done)
+      .def_property("rate_factor", &train::Trainer::rate_factor, &train::Trainer::set_rate_factor)
       .def("copy_average", &copy_average<nn::Ffn>, py::arg("network"))
       .def("copy_average", &copy_average<nn::UNet>, py::arg("network"))
       .def(

@@ -52,15 +52,11 @@ py::dict scores_dict(const train::SampleScores& scores) {
 void register_sample_training(py::module_& m) {
   m.def(
       "sample_walkers",
-      [](nn::UNet& network, const data::SampleSource& samples, const comm::Communicator& communicator,
-         const nn::SegmentationLoss& loss, std::int64_t walkers, std::uint64_t seed, int prefetch, int readers, bool cycle,
-         std::int64_t epochs) -> std::shared_ptr<train::Walkers> {
-        return train::make_sample_walkers(
-            network, samples, {walkers, communicator.rank(), communicator.size(), seed, prefetch, readers, cycle, epochs},
-            loss);
+      [](nn::UNet& network, const data::SampleSource& samples, const train::WalkersOptions& options,
+         const nn::SegmentationLoss& loss) -> std::shared_ptr<train::Walkers> {
+        return train::make_sample_walkers(network, samples, options, loss);
       },
-      py::arg("network"), py::arg("samples"), py::arg("communicator"), py::arg("loss"), py::kw_only(), py::arg("walkers"),
-      py::arg("seed"), py::arg("prefetch"), py::arg("readers"), py::arg("cycle"), py::arg("epochs"), py::keep_alive<0, 1>(),
+      py::arg("network"), py::arg("samples"), py::arg("options"), py::arg("loss"), py::keep_alive<0, 1>(),
       py::keep_alive<0, 2>());
   m.def(
       "score_segmentation",

@@ -89,6 +89,7 @@ Hdf5File start_file(const std::string& path, const std::string& configuration, c
   state.walkers.write_network(file);
   if (!state.average.empty()) write_parameters(file, kAverageGroup, state.walkers.layout(), state.average);
   file.write_attribute("/", "step", state.step);
+  if (state.rate_factor != 1) file.write_attribute("/", kRateFactor, state.rate_factor);
   file.write_attribute("/", "seed", static_cast<std::int64_t>(state.walkers.options().seed));
   file.write_attribute("/", "walkers", walkers);
   file.write_attribute("/", "configuration", configuration);
@@ -163,6 +164,15 @@ void read_walker(const Hdf5File& file, std::int64_t slot, Walkers& walkers) {
   }
 }
 
+double read_rate_factor(const Hdf5File& file) {
+  if (!file.has_attribute("/", kRateFactor)) return 1;
+  const auto array = file.read_attribute<double>("/", kRateFactor);
+  const std::string what = str_cat("checkpoint ", file.path(), ": ", kRateFactor);
+  FLOODTIDE_REQUIRE(array.values.size() == 1, invalid_file, what, " has ", array.values.size(), " values, expected one");
+  require_in(kRateFactors, array.values[0], what, ErrorCode::invalid_file);
+  return array.values[0];
+}
+
 /// Checks that there are as many walkers and as large canvases as this run has, before any of them is read.
 void require_walkers(const Hdf5File& file, const Walkers& walkers) {
   const std::string what = str_cat("checkpoint ", file.path());
@@ -221,7 +231,7 @@ void save_checkpoint(const std::string& path, const std::string& configuration, 
   comm::agree(communicator, failure);
 }
 
-std::int64_t load_checkpoint(const std::string& path, const CheckpointState& state) {
+CheckpointPlace load_checkpoint(const std::string& path, const CheckpointState& state) {
   const Hdf5File file = Hdf5File::open(path);
   Walkers& walkers = state.walkers;
   walkers.read_network(file);
@@ -232,7 +242,7 @@ std::int64_t load_checkpoint(const std::string& path, const CheckpointState& sta
   require_in(kSteps, step, str_cat("checkpoint ", path, ": step"), ErrorCode::invalid_file);
   read_optimizer(file, state.optimizer);
   for (std::int64_t slot = 0; slot < walkers.local(); ++slot) read_walker(file, slot, walkers);
-  return step;
+  return {step, read_rate_factor(file)};
 }
 
 }  // namespace floodtide::train

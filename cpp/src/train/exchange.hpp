@@ -19,7 +19,7 @@ inline constexpr std::size_t kFlags = 16;    // a cache line, so that the gradie
 inline constexpr std::size_t kExamples = 0;  // that the gradients are from
 inline constexpr std::size_t kFailed = 1;    // ranks that failed
 inline constexpr std::size_t kFirstRequest = 2;
-inline constexpr std::uint32_t kRequests[] = {kLog, kCheckpoint, kStop};
+inline constexpr std::uint32_t kRequests[] = {kLog, kCheckpoint, kStop, kRate};
 static_assert(kFirstRequest + std::size(kRequests) <= kFlags);
 
 /// The requests that are set in a message's flags.

@@ -129,7 +129,9 @@ struct Trainer::Impl {
   std::span<float> gradients() { return message.span().subspan(kFlags); }
   std::span<float> flags() { return message.span().first(kFlags); }
 
-  [[nodiscard]] CheckpointState state() { return {*walkers, updates.average(), updates.optimizer(), step}; }
+  [[nodiscard]] CheckpointState state() {
+    return {*walkers, updates.average(), updates.optimizer(), step, updates.rate_factor()};
+  }
 
   // Forward and backward of the next examples of this rank's walkers.
   PassResult run_walkers() {
@@ -287,6 +289,13 @@ StepReport Trainer::step(std::uint32_t requests) {
 
 std::int64_t Trainer::steps_done() const noexcept { return impl_->step; }
 
+void Trainer::set_rate_factor(double factor) {
+  require_in(kRateFactors, factor, "train: the factor of the learning rate");
+  impl_->updates.set_rate_factor(factor);
+}
+
+double Trainer::rate_factor() const noexcept { return impl_->updates.rate_factor(); }
+
 void Trainer::set_bucket_hook(comm::BucketHook hook) {
   FLOODTIDE_REQUIRE(impl_->reducer, unsupported,
                     "train: a hook on buckets needs exactness 'run', which sums gradients in buckets");
@@ -349,7 +358,9 @@ void Trainer::load(const std::string& path) {
   Impl& t = *impl_;
   std::exception_ptr failure;
   try {
-    t.step = load_checkpoint(path, t.state());
+    const CheckpointPlace place = load_checkpoint(path, t.state());
+    t.step = place.step;
+    t.updates.set_rate_factor(place.rate_factor);
     t.take_parameters();
   } catch (...) {
     failure = std::current_exception();

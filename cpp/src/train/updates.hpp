@@ -27,7 +27,10 @@ class ParameterUpdates final : public Updates {
   [[nodiscard]] std::span<const float> parameters() const override { return parameters_; }
   [[nodiscard]] bool meet_after(std::int64_t steps) const override;
 
-  [[nodiscard]] double rate(std::int64_t step) const { return schedule_->at(step); }
+  /// Return the learning rate of update `step`.
+  [[nodiscard]] double rate(std::int64_t step) const { return rate_factor_ * schedule_->at(step); }
+  void set_rate_factor(double factor) noexcept { rate_factor_ = factor; }
+  [[nodiscard]] double rate_factor() const noexcept { return rate_factor_; }
   [[nodiscard]] optim::Optimizer& optimizer() noexcept { return *optimizer_; }
   /// Empty without.
   [[nodiscard]] std::span<float> average() noexcept { return average_.span(); }
@@ -42,6 +45,7 @@ class ParameterUpdates final : public Updates {
   const ParameterLayout& layout_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<optim::Schedule> schedule_;
+  double rate_factor_ = 1;
   std::int64_t examples_;
   const TrainerOptions& options_;
   AlignedBuffer<float> average_;

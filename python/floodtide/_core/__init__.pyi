@@ -13,6 +13,7 @@ from . import bench, comm, data, evaluate, segment
 __all__: list[str] = [
     "REQUEST_CHECKPOINT",
     "REQUEST_LOG",
+    "REQUEST_RATE",
     "REQUEST_STOP",
     "Ffn",
     "Optimizer",
@@ -20,10 +21,12 @@ __all__: list[str] = [
     "SegmentationLoss",
     "StepReport",
     "Trainer",
+    "TrainerOptions",
     "UNet",
     "ValidationResult",
     "ValidationSet",
     "Walkers",
+    "WalkersOptions",
     "active_isa",
     "allocation_count",
     "available_bytes",
@@ -62,6 +65,7 @@ __all__: list[str] = [
     "set_num_threads",
     "sigmoid_cross_entropy",
     "stored_configuration",
+    "training_limits",
     "validate",
 ]
 
@@ -229,33 +233,52 @@ class StepReport:
 
 class Walkers: ...
 
+class WalkersOptions:
+    cycle: bool
+    epochs: int
+    prefetch: int
+    rank: int
+    ranks: int
+    readers: int
+    seed: int
+    walkers: int
+
+    def __init__(self) -> None: ...
+
+class TrainerOptions:
+    accumulate: int
+    activity: comm.ActivityLog
+    algorithm: str
+    average: float
+    bucket_bytes: int
+    clip: float
+    contributors: int
+    exactness: str
+    late: str
+    meet_every: int
+    mode: str
+    on_exhausted: str
+    record_path: str
+    steps: int
+    timeout_s: float
+    wire: str
+
+    def __init__(self) -> None: ...
+
 class Trainer:
+    rate_factor: float
+
     def __init__(
         self,
         walkers: Walkers,
+        communicator: comm.Communicator,
         *,
         optimizer: str,
         optimizer_values: collections.abc.Mapping[str, float | str],
         schedule: str,
         schedule_values: collections.abc.Mapping[str, float | str],
         scale: str,
-        communicator: comm.Communicator,
-        clip: float,
-        average: float,
-        algorithm: str,
-        accumulate: int,
-        on_exhausted: str,
-        exactness: str,
-        bucket_bytes: int,
-        wire: str,
-        mode: str,
-        contributors: int,
-        late: str,
-        steps: int,
-        meet_every: int,
-        activity: comm.ActivityLog,
-        timeout_s: float,
-        record_path: str,
+        options: TrainerOptions,
     ) -> None: ...
     def begin_activity(self, name: str) -> int: ...
     def check_replicas(self) -> None: ...
@@ -324,14 +347,8 @@ def describe_bytes(bytes: float) -> str: ...
 def flood_walkers(
     network: Ffn,
     examples: data.ExampleSource,
-    communicator: comm.Communicator,
+    options: WalkersOptions,
     *,
-    walkers: int,
-    seed: int,
-    prefetch: int,
-    readers: int,
-    cycle: bool,
-    epochs: int,
     seed_pad: float,
     threshold: float,
 ) -> Walkers: ...
@@ -351,17 +368,7 @@ def replace_file(path: str | bytes, content: bytes) -> None: ...
 def require_intact(path: str) -> None: ...
 def resident_bytes() -> int: ...
 def sample_walkers(
-    network: UNet,
-    samples: data.SampleSource,
-    communicator: comm.Communicator,
-    loss: SegmentationLoss,
-    *,
-    walkers: int,
-    seed: int,
-    prefetch: int,
-    readers: int,
-    cycle: bool,
-    epochs: int,
+    network: UNet, samples: data.SampleSource, options: WalkersOptions, loss: SegmentationLoss
 ) -> Walkers: ...
 @typing.overload
 def save_network(path: str | bytes, network: Ffn) -> None: ...
@@ -394,6 +401,7 @@ def sigmoid_cross_entropy(
     weights: numpy.typing.NDArray[numpy.float32] | None,
 ) -> float: ...
 def stored_configuration(path: str) -> str: ...
+def training_limits() -> dict[str, dict[str, float]]: ...
 def validate(
     network: Ffn,
     set: ValidationSet,
@@ -408,5 +416,6 @@ def validate(
 
 REQUEST_CHECKPOINT: int
 REQUEST_LOG: int
+REQUEST_RATE: int
 REQUEST_STOP: int
 __version__: str

@@ -58,6 +58,7 @@ POOL = _of_network("pool", "voxels")
 DROPOUT = _of_network("dropout", "share", whole=False)
 
 LEARNING_RATE = _of_parameter("constant", "base_lr")
+RATE_FACTOR = Range.of_core(_core.training_limits()["rate_factor"])
 UPDATES_OR_NONE = _of_parameter("constant", "warmup_steps", "updates", whole=True)
 UPDATES = _of_parameter("cosine", "total_steps", "updates", whole=True)
 

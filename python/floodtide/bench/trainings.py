@@ -94,7 +94,7 @@ class Laboratory:
         path.write_text(tomli_w.dumps(document))
         made = config.load(path, overrides)
         with world.using(comm or world.current()):
-            self._trainers[name] = Trainer(made)
+            self._trainers[name] = Trainer.from_config(made)
         return self._trainers[name]
 
     def trace(self, name: str) -> list[dict[str, Any]]:
@@ -156,7 +156,8 @@ def take_metrics(trainer: Trainer) -> dict[str, float]:
 
 def delay_loads(trainer: Trainer, seconds: float) -> None:
     """Every load of an example on this rank sleeps so long first, from now on."""
-    trainer._task.delay_loads(seconds)
+    assert isinstance(trainer.data, data.Shards)  # U-Nets' sources have no such delay
+    trainer.data.core.set_load_delay(seconds)
 
 
 def quantiles(seconds: Sequence[float]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def _run(directory: Path, steps: int, seed: int, held: contextlib.ExitStack) -> 
         )
     for share, lr in PHASES:  # the second resumes from the first one's checkpoint
         settings = config.from_dict(_configuration(directory, round(share * steps), lr, seed))
-        trainer = Trainer(settings, callbacks=[print_record])
+        trainer = Trainer.from_config(settings, callbacks=[print_record])
         with bar("steps", f"train at rate {lr:g}") as progress:
             trainer.run(progress)
         if not trainer.complete:

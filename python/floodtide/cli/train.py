@@ -39,7 +39,7 @@ def command(file: str, overrides: tuple[str, ...], box: str | None) -> int:
     with world.agreed():
         extra = (f"data.volumes.0.box={box}",) if box else ()
         settings = config.load(file, [*overrides, *extra])
-    trainer = Trainer(settings, callbacks=[print_record])
+    trainer = Trainer.from_config(settings, callbacks=[print_record])
     speaks = world.rank() == 0
     status = 0
     with (

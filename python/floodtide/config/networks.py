@@ -34,6 +34,12 @@ class FfnConfig(Checked):
         differs=FOLDER,
     )
 
+    @property
+    def patch_size(self) -> Vec3:
+        """Size (z, y, x) in voxels of a training example: the field of view and one step to each side."""
+        z, y, x = (f + 2 * d for f, d in zip(self.fov, self.deltas, strict=True))
+        return z, y, x
+
 
 @dataclass(frozen=True, kw_only=True)
 class UNet2DConfig(Checked):

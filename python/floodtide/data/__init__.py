@@ -6,12 +6,13 @@ Functions that say Collective must be called by every rank of the job.
 """
 
 from floodtide.data.affinities import Affinities
-from floodtide.data.boxes import Box, Progress, Vec3, parse_box, parse_vec3
+from floodtide.data.boxes import Box, Progress, Vec3, box_text, parse_box, parse_vec3
 from floodtide.data.coordinates import coordinates
 from floodtide.data.partitions import THRESHOLDS, partition
 from floodtide.data.shards import Shards
 from floodtide.data.slices import Slices
 from floodtide.data.synth import synth
+from floodtide.data.training_volume import TrainingVolume
 from floodtide.data.volumes import Volume, write_volume
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "Progress",
     "Shards",
     "Slices",
+    "TrainingVolume",
     "Vec3",
     "Volume",
+    "box_text",
     "coordinates",
     "parse_box",
     "parse_vec3",

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import Arguments
-from floodtide.data.boxes import Box, Vec3
+from floodtide.data.boxes import Box, Vec3, as_vec3
 from floodtide.data.samples import ORDER, Image, Samples
+from floodtide.data.training_volume import TrainingVolume, volumes_of
+from floodtide.errors import InvalidArgumentError
 
 _AFFINITIES = Arguments(
     patch_size=limits.PATCH,
@@ -32,20 +34,22 @@ class Affinities(Samples):
     a grid of patches over the box that counts no pair twice.
 
     Args:
-        image: Image volume, "file:dataset".
-        labels: Its integer labels.
-        patch_size: Size (z, y, x) of a patch.
-        box: Patches lie wholly inside; None for the whole volume.
-        mean: Intensities become (image - mean) / std.
+        volumes: The image volume, "file:dataset"; or one `TrainingVolume` or several, without partitions.
+        labels: Integer labels of the image, if `volumes` is a name.
+        patch_size: Size (z, y, x) of a patch in voxels.
+        box: Patches lie wholly inside it; None for the whole volume. If `volumes` is a name.
+        mean: Intensities become (image - mean) / std. If `volumes` is a name.
         std: See mean.
-        zero_is_boundary: Voxels labelled 0 are membranes or background, not unlabelled ones.
-        balance: In training, ones and zeros along an axis get about the same weight in all.
-        permutable_axes: Axes (0 is z) that augmentation permutes; equal patch sizes.
-        reflectable_axes: Axes that augmentation reverses or not.
+        zero_is_boundary: Voxels labelled 0 are membrane or background, not unlabelled.
+        balance: In training, ones and zeros along an axis get about the same total weight.
+        permutable_axes: Axes (0 is z) that augmentation permutes; their patch sizes must be equal.
+        reflectable_axes: Axes that augmentation reverses at random.
         patches: Training patches of an epoch; None: as many as the grid has.
-        walkers: Streams of patches.
+        walkers: Streams of patches over all ranks.
         batch: Patches that a walker takes in a step.
         seed: Chooses positions and augmentation.
+        prefetch: Batches that each walker of a trainer has ready in advance; 0: read inside the step.
+        readers: Threads of each rank that read ahead for a trainer.
 
     Raises:
         InvalidFileError: If a volume cannot be read or is of a wrong type.
@@ -53,12 +57,12 @@ class Affinities(Samples):
         InvalidArgumentError: If no patch fits, or a step takes more patches than an epoch has.
     """
 
-    _source: _core.data.AffinitySource
+    core: _core.data.AffinitySource
 
     def __init__(
         self,
-        image: str,
-        labels: str,
+        volumes: str | TrainingVolume | Sequence[TrainingVolume],
+        labels: str = "",
         *,
         patch_size: Vec3,
         box: Box | None = None,
@@ -72,6 +76,8 @@ class Affinities(Samples):
         walkers: int = 1,
         batch: int = 1,
         seed: int = 0,
+        prefetch: int = 2,
+        readers: int = 1,
     ) -> None:
         _AFFINITIES.check(
             "Affinities",
@@ -85,10 +91,27 @@ class Affinities(Samples):
             walkers=walkers,
             batch=batch,
             seed=seed,
+            prefetch=prefetch,
+            readers=readers,
         )
+        self.volumes = volumes_of(volumes, labels, "", box, mean, std)
+        unlabelled = next((volume.name for volume in self.volumes if not volume.labels), None)
+        if unlabelled is not None:
+            raise InvalidArgumentError(
+                f"volume '{unlabelled}': labels is empty, expected file:dataset"
+            )
+        self.patch_size = as_vec3(patch_size)
+        self.zero_is_boundary = zero_is_boundary
+        self.balance = balance
+        self.permutable_axes = tuple(permutable_axes)
+        self.reflectable_axes = tuple(reflectable_axes)
+        self.patches = patches
         source = _core.data.AffinitySource(
-            [("volume", image, labels, box, mean, std)],
-            patch_size=patch_size,
+            [
+                (one.name, one.image, one.labels, one.extent, one.mean, one.std)
+                for one in self.volumes
+            ],
+            patch_size=list(patch_size),
             zero_is_boundary=zero_is_boundary,
             balance=balance,
             permutable_axes=list(permutable_axes),
@@ -98,25 +121,25 @@ class Affinities(Samples):
             batch=batch,
             seed=seed,
         )
-        super().__init__(source, walkers, batch)
+        super().__init__(source, walkers, batch, seed, prefetch, readers)
 
     def load(self, walker: int, index: int, *, epoch: int = 0) -> tuple[Image, Image, Image]:
         """A training patch, augmented: image (z, y, x), affinities and weights (z, y, x, 3)."""
-        _, image, targets, weights = self._source.load(walker, epoch, index)
+        _, image, targets, weights = self.core.load(walker, epoch, index)
         return image[..., 0], targets, weights
 
     def fixed(self, number: int) -> tuple[Image, Image, Image]:
         """A patch of the grid, not augmented: image (z, y, x), affinities and weights."""
-        _, image, targets, weights = self._source.fixed(number)
+        _, image, targets, weights = self.core.fixed(number)
         return image[..., 0], targets, weights
 
     def fixed_box(self, number: int) -> Box:
         """The box of a patch of the grid: (start, size)."""
-        _, start, size = self._source.fixed_place(number)
+        _, start, size = self.core.fixed_place(number)
         return start, size
 
     def box(self, walker: int, index: int, *, epoch: int = 0) -> Box:
         """The box that a training patch is cut out of, before augmentation."""
         number = self.number(walker, index, epoch=epoch)
-        _, start, size = self._source.training_place(epoch, number)
+        _, start, size = self.core.training_place(epoch, number)
         return start, size

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from floodtide import errors
 from floodtide.base import limits, options
@@ -12,6 +12,20 @@ from floodtide.base import limits, options
 Vec3 = tuple[int, int, int]
 Box = tuple[Vec3, Vec3]
 Progress = Callable[[int, int], None]
+
+
+def as_vec3(numbers: Sequence[int]) -> Vec3:
+    """Return three numbers (z, y, x) as a tuple.
+
+    Raises:
+        InvalidArgumentError: If there are not three.
+    """
+    if len(numbers) != 3:
+        raise errors.InvalidArgumentError(
+            f"{options.shown(numbers)} has {len(numbers)} numbers, expected three (z, y, x)"
+        )
+    z, y, x = numbers
+    return z, y, x
 
 
 def parse_box(text: str) -> Box | None:
@@ -36,6 +50,13 @@ def parse_box(text: str) -> Box | None:
         )
     z0, z1, y0, y1, x0, x1 = numbers
     return (z0, y0, x0), (z1 - z0, y1 - y0, x1 - x0)
+
+
+def box_text(box: Box | None) -> str:
+    """Return "z0:z1,y0:y1,x0:x1" for a box, the inverse of `parse_box`; an empty text for None."""
+    if box is None:
+        return ""
+    return ",".join(f"{start}:{start + size}" for start, size in zip(*box, strict=True))
 
 
 def parse_vec3(text: str, what: str) -> Vec3:

@@ -13,7 +13,13 @@ Image = NDArray[np.float32]
 Classes = NDArray[np.uint8]
 
 
-ORDER = {"walkers": limits.WALKERS, "batch": limits.BATCH, "seed": limits.SEED}
+ORDER = {
+    "walkers": limits.WALKERS,
+    "batch": limits.BATCH,
+    "seed": limits.SEED,
+    "prefetch": limits.PREFETCH,
+    "readers": limits.READERS,
+}
 
 
 class Samples:
@@ -25,23 +31,36 @@ class Samples:
     epoch e ends.
     """
 
-    def __init__(self, source: _core.data.SampleSource, walkers: int, batch: int) -> None:
-        self._source = source
+    core: _core.data.SampleSource
+
+    def __init__(
+        self,
+        core: _core.data.SampleSource,
+        walkers: int,
+        batch: int,
+        seed: int,
+        prefetch: int,
+        readers: int,
+    ) -> None:
+        self.core = core
         self.walkers = walkers
         self.batch = batch
+        self.seed = seed
+        self.prefetch = prefetch
+        self.readers = readers
 
     def __len__(self) -> int:
         """Samples of an epoch over all walkers."""
-        return self._source.size
+        return self.core.size
 
     @property
     def fixed_size(self) -> int:
         """Samples that `fixed` has: what validation takes."""
-        return self._source.fixed_size
+        return self.core.fixed_size
 
     def per_walker(self, walker: int, *, epoch: int = 0) -> int:
         """Samples of one walker in an epoch; they differ by at most `batch` between epochs."""
-        return self._source.per_walker(walker, epoch)
+        return self.core.per_walker(walker, epoch)
 
     def number(self, walker: int, index: int, *, epoch: int = 0) -> int:
         """Which of the epoch's samples, 0 to len() - 1, is the walker's sample `index`.
@@ -49,8 +68,8 @@ class Samples:
         Raises:
             OutOfRangeError: If there is no such walker, epoch or index.
         """
-        return self._source.number(walker, epoch, index)
+        return self.core.number(walker, epoch, index)
 
     def at_step(self, walker: int, step: int) -> tuple[int, int]:
         """(epoch, index) of the first of the samples that a walker takes in a step."""
-        return self._source.at_step(walker, step)
+        return self.core.at_step(walker, step)

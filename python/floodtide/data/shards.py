@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import Arguments
-from floodtide.data.boxes import Box, Vec3
+from floodtide.data.boxes import Box, Vec3, as_vec3
+from floodtide.data.training_volume import TrainingVolume, flood_source, volumes_of
 
 SOFTNESS = 0.05
-"""How far the probabilities of examples' labels stay from 0 and 1, as google/ffn's do."""
+"""Distance of the examples' soft labels from 0 and 1; google/ffn has the same."""
 _SHARDS = Arguments(
     patch_size=limits.PATCH,
     walkers=limits.WALKERS,
@@ -24,28 +25,35 @@ _SHARDS = Arguments(
     std=limits.DEVIATION,
     permutable_axes=limits.AXIS,
     reflectable_axes=limits.AXIS,
+    softness=limits.SOFTNESS,
+    prefetch=limits.PREFETCH,
+    readers=limits.READERS,
 )
 
 
 class Shards:
-    """The training examples of every walker: balanced over partitions, in a seeded order an epoch.
+    """Training examples of flood-filling networks, sharded over walkers and balanced over partition classes.
 
-    In every epoch all walkers together see every element once. Every class is shuffled and dealt out among them, so
-    that they have equally many examples of each, give or take one, and other ones in the next epoch. Examples are
-    pure functions of the arguments.
+    In every epoch all walkers together see every element once. Each class is shuffled and dealt out to the walkers,
+    so that their numbers of examples of a class differ by at most one. The next epoch deals them out anew. Examples
+    are pure functions of the arguments: they do not depend on the number of ranks.
 
     Args:
-        image: Image volume, "file:dataset".
-        labels: Its integer labels.
-        partitions: Its partitions, made by `partition`.
-        patch_size: Odd sizes (z, y, x) of a patch.
-        walkers: Streams of examples.
+        volumes: The image volume, "file:dataset"; or one `TrainingVolume` or several.
+        labels: Integer labels of the image, if `volumes` is a name.
+        partitions: Partitions of the labels, made by `partition`, if `volumes` is a name.
+        patch_size: Odd sizes (z, y, x) of a patch in voxels; `FFN.patch_size` for training.
+        walkers: Streams of examples over all ranks: the global batch of a training step.
         seed: Chooses order and augmentation.
-        box: Patches lie wholly inside; None for the whole volume.
-        mean: Intensities become (image - mean) / std.
+        box: Patches lie wholly inside it; None for the whole volume. If `volumes` is a name.
+        mean: Intensities become (image - mean) / std. If `volumes` is a name.
         std: See mean.
-        permutable_axes: Axes (0 is z) that augmentation permutes; equal patch sizes.
-        reflectable_axes: Axes that augmentation reverses or not.
+        permutable_axes: Axes (0 is z) that augmentation permutes; their patch sizes must be equal.
+        reflectable_axes: Axes that augmentation reverses at random.
+        softness: Soft labels are 1 - softness inside the object and softness outside.
+        coordinates: File of `coordinates` to take examples from. Empty: draw them from the partitions.
+        prefetch: Examples that each walker of a trainer has ready in advance; 0: read inside the step.
+        readers: Threads of each rank that read ahead for a trainer.
 
     Raises:
         InvalidFileError: If a volume cannot be read or is of a wrong type.
@@ -55,9 +63,9 @@ class Shards:
 
     def __init__(
         self,
-        image: str,
-        labels: str,
-        partitions: str,
+        volumes: str | TrainingVolume | Sequence[TrainingVolume],
+        labels: str = "",
+        partitions: str = "",
         *,
         patch_size: Vec3,
         walkers: int = 1,
@@ -67,6 +75,10 @@ class Shards:
         std: float = 33.0,
         permutable_axes: Sequence[int] = (1, 2),
         reflectable_axes: Sequence[int] = (0, 1, 2),
+        softness: float = SOFTNESS,
+        coordinates: str = "",
+        prefetch: int = 2,
+        readers: int = 1,
     ) -> None:
         _SHARDS.check(
             "Shards",
@@ -78,39 +90,56 @@ class Shards:
             std=std,
             permutable_axes=permutable_axes,
             reflectable_axes=reflectable_axes,
+            softness=softness,
+            prefetch=prefetch,
+            readers=readers,
         )
-        volume = ("volume", image, labels, partitions, box, mean, std)
-        axes = (list(permutable_axes), list(reflectable_axes))
-        self._source = _core.data.ExampleSource(
-            [volume], patch_size, seed, walkers, *axes, SOFTNESS, None, None
-        )
+        self.volumes = volumes_of(volumes, labels, partitions, box, mean, std)
+        self.patch_size = as_vec3(patch_size)
         self.walkers = walkers
+        self.seed = seed
+        self.permutable_axes = tuple(permutable_axes)
+        self.reflectable_axes = tuple(reflectable_axes)
+        self.softness = softness
+        self.coordinates = coordinates
+        self.prefetch = prefetch
+        self.readers = readers
+        self.core = _core.data.ExampleSource(
+            [flood_source(volume) for volume in self.volumes],
+            patch_size=list(patch_size),
+            seed=seed,
+            walkers=walkers,
+            permutable_axes=list(permutable_axes),
+            reflectable_axes=list(reflectable_axes),
+            softness=softness,
+            coordinates=coordinates or None,
+            progress=None,
+        )
 
     def __len__(self) -> int:
         """Elements of an epoch over all walkers."""
-        return self._source.examples
+        return self.core.examples
 
     def per_walker(self, walker: int) -> int:
         """Examples of one walker in every epoch."""
-        return self._source.per_walker(walker)
+        return self.core.per_walker(walker)
 
-    def imbalance(self, moves: int = 27) -> float:
-        """How many more fields of view than the mean the walker with most has in an epoch, as a share of the mean.
+    def imbalance(self, moves: int = 27) -> float | None:
+        """Return how far the busiest walker's fields of view of an epoch exceed the mean, as a share of the mean.
 
-        Expected ones: an example takes 1 in the lowest class, `moves` in the highest, evenly between.
+        The numbers are expected ones: an example takes 1 field of view in the lowest class, `moves` in the highest
+        one, and evenly spaced numbers between. None for examples from a file of coordinates, which tell no class.
         """
-        imbalance = self._source.imbalance(moves)
-        assert imbalance is not None  # only a source of given coordinates has none
-        return imbalance
+        return self.core.imbalance(moves)
 
     def centre(self, walker: int, index: int, *, epoch: int = 0) -> Vec3:
         """Where an example is cut out: its middle voxel (z, y, x)."""
-        z, y, x = self._source.centre(walker, epoch, index)[1]
+        z, y, x = self.core.centre(walker, epoch, index)[1]
         return z, y, x
 
     def load(
         self, walker: int, index: int, *, epoch: int = 0
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """An example, augmented: normalised image, soft labels (0.95 inside the object, 0.05)."""
-        image, labels = self._source.load(walker, epoch, index)
+        image, labels = self.core.load(walker, epoch, index)
         return image, labels

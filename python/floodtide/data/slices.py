@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from floodtide import _core, errors
 from floodtide.base import limits
@@ -25,6 +26,14 @@ _SLICES = Arguments(
     noise=limits.NOISE,
     **ORDER,
 )
+
+
+class Stack(NamedTuple):
+    """Names of the datasets of a stack, "file:dataset"; `patients` is empty if the stack is one patient."""
+
+    images: str
+    masks: str
+    patients: str
 
 
 class Slices(Samples):
@@ -52,6 +61,8 @@ class Slices(Samples):
         gain: Multiply normalised intensities by 1 - gain to 1 + gain.
         offset: Add -offset to offset.
         noise: Add normal noise of this standard deviation.
+        prefetch: Batches that each walker of a trainer has ready in advance; 0: read inside the step.
+        readers: Threads of each rank that read ahead for a trainer.
 
     Raises:
         InvalidFileError: If a dataset cannot be read or is of a wrong type.
@@ -60,7 +71,7 @@ class Slices(Samples):
             takes more slices than there are.
     """
 
-    _source: _core.data.SliceSource
+    core: _core.data.SliceSource
 
     def __init__(
         self,
@@ -86,6 +97,8 @@ class Slices(Samples):
         gain: float = 0.0,
         offset: float = 0.0,
         noise: float = 0.0,
+        prefetch: int = 2,
+        readers: int = 1,
     ) -> None:
         columns = [_listed(images), _listed(masks)]
         columns.append([""] * len(columns[0]) if patients is None else _listed(patients))
@@ -112,9 +125,19 @@ class Slices(Samples):
             gain=gain,
             offset=offset,
             noise=noise,
+            prefetch=prefetch,
+            readers=readers,
         )
+        self.stacks = [Stack(*names) for names in zip(*columns, strict=True)]
+        self.size = None if size in (None, (0, 0)) else size
+        self.classes = classes
+        self.mean, self.std, self.outside = mean, std, outside
+        self.part, self.validation_share, self.split_seed = part, validation_share, split_seed
+        self.flip_y, self.flip_x = flip_y, flip_x
+        self.rotation_deg, self.scale = rotation_deg, scale
+        self.gain, self.offset, self.noise = gain, offset, noise
         source = _core.data.SliceSource(
-            list(zip(*columns, strict=True)),
+            [(stack.images, stack.masks, stack.patients) for stack in self.stacks],
             size=size or (0, 0),
             classes=classes,
             mean=mean,
@@ -134,22 +157,22 @@ class Slices(Samples):
             batch=batch,
             seed=seed,
         )
-        super().__init__(source, walkers, batch)
+        super().__init__(source, walkers, batch, seed, prefetch, readers)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Pixels (y, x) of every slice."""
-        _, y, x = self._source.shape
+        _, y, x = self.core.shape
         return y, x
 
     @property
     def patients(self) -> list[str]:
         """Patients of this part, by number, or by stack where they have none."""
-        return self._source.groups
+        return self.core.groups
 
     def place(self, number: int) -> tuple[int, int]:
         """Where a slice is stored: which stack, and its index there."""
-        return self._source.place(number)
+        return self.core.place(number)
 
     def check_masks(self) -> None:
         """Read all masks of this part, rather than find out late what is wrong with one.
@@ -157,7 +180,7 @@ class Slices(Samples):
         Raises:
             InvalidFileError: If one has a class that is not below `classes`; names slice and value.
         """
-        self._source.check_masks(0, self.fixed_size, None)
+        self.core.check_masks(0, self.fixed_size, None)
 
     def load(self, walker: int, index: int, *, epoch: int = 0) -> tuple[Image, Classes]:
         """A training slice (y, x), augmented, with its mask.
@@ -165,12 +188,12 @@ class Slices(Samples):
         Raises:
             InvalidFileError: If the mask has an unexpected class; names slice and value.
         """
-        _, image, classes = self._source.load(walker, epoch, index)
+        _, image, classes = self.core.load(walker, epoch, index)
         return image[0, :, :, 0], classes[0]
 
     def fixed(self, number: int) -> tuple[str, Image, Classes]:
         """A slice as it is stored, cut and normalised: patient, image (y, x), mask (y, x)."""
-        group, image, classes = self._source.fixed(number)
+        group, image, classes = self.core.fixed(number)
         return self.patients[group], image[0, :, :, 0], classes[0]
 
 

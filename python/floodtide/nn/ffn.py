@@ -55,8 +55,9 @@ class FFN(Network):
     ) -> None:
         _FFN.check("FFN", depth=depth, fov=fov, deltas=deltas, features=features, seed=seed)
         super().__init__(
-            _core.Ffn(depth, list(fov), list(deltas), features, seed, compute, parallel)
+            _core.Ffn(depth, list(fov), list(deltas), features, seed, compute, parallel), seed=seed
         )
+        self._parallel = parallel
 
     @property
     def depth(self) -> int:
@@ -74,6 +75,11 @@ class FFN(Network):
         return self.core.compute
 
     @property
+    def parallel(self) -> str:
+        """What threads share: "fovs" or "voxels"."""
+        return self._parallel
+
+    @property
     def fov(self) -> tuple[int, int, int]:
         """Field of view (z, y, x) in voxels."""
         return self.core.fov
@@ -82,6 +88,24 @@ class FFN(Network):
     def deltas(self) -> tuple[int, int, int]:
         """Step between fields of view (z, y, x) in voxels."""
         return self.core.deltas
+
+    @property
+    def patch_size(self) -> tuple[int, int, int]:
+        """Size (z, y, x) in voxels of a training example: the field of view and one step to each side."""
+        z, y, x = (f + 2 * d for f, d in zip(self.fov, self.deltas, strict=True))
+        return z, y, x
+
+    def like(self) -> FFN:
+        """Return a new network of the same shape, with weights drawn from the same seed."""
+        return FFN(
+            self.depth,
+            self.fov,
+            self.deltas,
+            self.features,
+            seed=self.seed,
+            compute=self.compute,
+            parallel=self.parallel,
+        )
 
     def __repr__(self) -> str:
         return (
@@ -138,6 +162,14 @@ class FFN(Network):
                 images, seeds, targets, weights, gradients, 1 / len(images)
             )
         return float(np.mean(losses)), self._named(gradients)
+
+
+def of_core(core: _core.Ffn) -> FFN:
+    """Return the network of a core that was read from a file."""
+    network = object.__new__(FFN)
+    Network.__init__(network, core)
+    network._parallel = "fovs"
+    return network
 
 
 def _check_batch(image: Array, others: Mapping[str, Array]) -> None:

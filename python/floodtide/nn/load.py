@@ -9,9 +9,9 @@ from pathlib import Path
 from floodtide import _core
 from floodtide.base import notes, reading
 from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.nn import ffn, unet
 from floodtide.nn.ffn import FFN
-from floodtide.nn.network import Network
-from floodtide.nn.unet import UNet, of_core
+from floodtide.nn.unet import UNet
 
 _TENSORFLOW_FOV = (33, 33, 33)
 _TENSORFLOW_DELTAS = (8, 8, 8)
@@ -61,16 +61,19 @@ def load(
             raise InvalidArgumentError(
                 f"load: {text} holds a U-Net, which has no fov and no deltas"
             )
-        return of_core(core)
+        unet_network = unet.of_core(core)
+        unet_network.origin = text
+        return unet_network
     if fov is None and deltas is None:
-        network = object.__new__(FFN)
-        Network.__init__(network, core)
+        network = ffn.of_core(core)
+        network.origin = text
         return network
     network = FFN(
         core.depth, fov or core.fov, deltas or core.deltas, core.features, compute=compute
     )
     network.core.parameters()[...] = core.parameters()
     network.core.parameters_changed()
+    network.origin = text
     return network
 
 
@@ -111,4 +114,5 @@ def _load_tensorflow(prefix: str, fov: Sequence[int], deltas: Sequence[int], com
         network.load_state_dict(state)
     except InvalidArgumentError as error:
         raise InvalidFileError(f"load: {prefix}: {error}") from error
+    network.origin = prefix
     return network

@@ -19,12 +19,20 @@ Core = _core.Ffn | _core.UNet
 
 
 class Network:
-    """A network of the core, with its parameters as {name: array}."""
+    """A network of the core, with its parameters as {name: array}.
+
+    Attributes:
+        core: The network of the compiled core.
+        seed: Seed of the initial weights, if `origin` is empty.
+        origin: File that the weights were read from; empty if they were drawn.
+    """
 
     core: Core
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, *, seed: int = 0, origin: str = "") -> None:
         self.core = core
+        self.seed = seed
+        self.origin = origin
         self._shared = False  # someone may write to the parameters at any time
         self._lock = threading.Lock()  # the core works in one memory plan
 

@@ -35,6 +35,31 @@ class UNet(Network):
     core: _core.UNet
     _spatial = 3
 
+    def like(self) -> UNet:
+        """Return a new network of the same shape, with weights drawn from the same seed."""
+        core = self.core
+        network = object.__new__(type(self))
+        Network.__init__(
+            network,
+            _core.UNet(
+                core.in_channels,
+                core.classes,
+                core.depth,
+                core.features,
+                core.kernels,
+                core.pools,
+                core.output,
+                core.batch_norm,
+                core.synchronised,
+                core.dropout,
+                self.seed,
+                core.compute,
+                "",
+            ),
+            seed=self.seed,
+        )
+        return network
+
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(depth={self.core.depth}, features={self.core.features}, "
@@ -222,7 +247,8 @@ class UNet2D(UNet):
                 seed,
                 compute,
                 "",
-            )
+            ),
+            seed=seed,
         )
 
 
@@ -286,7 +312,8 @@ class UNet3D(UNet):
                 seed,
                 compute,
                 "",
-            )
+            ),
+            seed=seed,
         )
 
 

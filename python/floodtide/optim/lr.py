@@ -41,36 +41,44 @@ def known_values(schedule: str, values: Mapping[str, float | str]) -> dict[str, 
 
 
 class Schedule:
-    """The rate of any schedule of the registry: schedule(step, workers).
+    """A learning-rate schedule of the registry: schedule(step, workers) is the rate.
+
+    A trainer fills in what the schedule leaves out: `base_lr` from its optimizer, and `total_steps` from its steps.
 
     Args:
-        name: Of a row of `schedule_rows`.
-        scale: Rule by which the rate grows with the workers, a row of `scale_rows`.
-        values: The row's parameters; what is left out has the row's default.
+        name: Name of the schedule, a row of `schedule_rows`.
+        scale: Rule by which the rate grows with the number of workers, a row of `scale_rows`.
+        values: Parameters of the row. Parameters that are left out have the row's defaults.
 
     Raises:
         InvalidArgumentError: For an unknown schedule, rule or parameter, or a number out of range.
     """
 
     def __init__(self, name: str, *, scale: str = "none", **values: float | str) -> None:
-        self._name = name
-        self._scale = scale
-        self._values = values
+        self.name = name
+        self.scale = scale
+        self.values = values
         self(0)
 
     def __call__(self, step: int, workers: int = 1) -> float:
-        """Return the rate of update `step` (from 0) with so many workers."""
-        factor = _core.scale_factor(self._scale, workers)
-        return _core.Schedule(self._name, self._values, factor).at(step)
+        """Return the rate of update `step` (counted from 0) for a number of workers."""
+        factor = _core.scale_factor(self.scale, workers)
+        return _core.Schedule(self.name, self.values, factor).at(step)
+
+    def for_training(self, base_lr: float, total_steps: int) -> Schedule:
+        """Return the schedule with `base_lr` and `total_steps` filled in where the schedule leaves them out."""
+        values: dict[str, float | str] = {"base_lr": base_lr, "total_steps": total_steps}
+        filled = known_values(self.name, {**values, **self.values})
+        return Schedule(self.name, scale=self.scale, **filled)
 
 
 class Warmup(Schedule):
     """The scaled rate base_lr * factor(workers), reached by a linear warm-up.
 
     Args:
-        base_lr: Rate of one worker.
-        warmup_steps: Updates until the scaled rate is reached; 0: none.
-        scale: Rule by which the rate grows with the workers: "none", "linear", "sqrt" or "paper".
+        base_lr: Rate of one worker. None: the rate of the trainer's optimizer, and 1e-3 without a trainer.
+        warmup_steps: Updates until the scaled rate is reached; 0: no warm-up.
+        scale: Rule by which the rate grows with the number of workers: "none", "linear", "sqrt" or "paper".
         warmup_start: Rate at step 0: "base" (the base rate) or "zero".
 
     Raises:
@@ -79,7 +87,7 @@ class Warmup(Schedule):
 
     def __init__(
         self,
-        base_lr: float = 1e-3,
+        base_lr: float | None = None,
         warmup_steps: int = 0,
         *,
         scale: str = "none",
@@ -88,9 +96,9 @@ class Warmup(Schedule):
         super().__init__(
             "constant",
             scale=scale,
-            base_lr=base_lr,
             warmup_steps=warmup_steps,
             warmup_start=warmup_start,
+            **({} if base_lr is None else {"base_lr": base_lr}),
         )
 
 

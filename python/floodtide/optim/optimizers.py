@@ -41,11 +41,11 @@ class Optimizer:
         InvalidArgumentError: For an unknown name or parameter, or a value out of range.
     """
 
-    def __init__(self, name: str, lr: float = 1e-3, **values: float) -> None:
+    def __init__(self, name: str, lr: float = 1e-3, **values: float | str) -> None:
         _core.Optimizer(name, values, 0)  # refuses wrong values now rather than at the first step
         self.name = name
         self.lr = lr
-        self._values = values
+        self.values: Mapping[str, float | str] = values
         self._rules: dict[str, _core.Optimizer] = {}
 
     def step(
@@ -72,14 +72,14 @@ class Optimizer:
             )
         for name, array in parameters.items():
             if name not in self._rules:
-                self._rules[name] = _core.Optimizer(self.name, self._values, array.size)
+                self._rules[name] = _core.Optimizer(self.name, self.values, array.size)
             self._rules[name].step(array, gradients[name], self.lr if lr is None else lr)
 
     def settings(self) -> dict[str, Any]:
         """Return what the optimizer was made with: `name`, `lr` and `values`, defaults filled in."""
         row = next(row for row in rows() if row["name"] == self.name)
         defaults = {p["name"]: p["default"] for p in row["parameters"]}
-        return {"name": self.name, "lr": self.lr, "values": {**defaults, **self._values}}
+        return {"name": self.name, "lr": self.lr, "values": {**defaults, **self.values}}
 
     def load_settings(self, settings: Mapping[str, Any]) -> None:
         """Take over the rate and parameters of another optimizer of this kind; the state starts anew.
@@ -93,7 +93,7 @@ class Optimizer:
             )
         _core.Optimizer(self.name, settings["values"], 0)  # refuses wrong values
         self.lr = settings["lr"]
-        self._values = dict(settings["values"])
+        self.values = dict(settings["values"])
         self._rules = {}
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
@@ -117,7 +117,7 @@ class Optimizer:
         rules = {}
         for name, part in parts.items():
             rules[name] = _core.Optimizer(
-                self.name, self._values, max(values.size for values in part.values())
+                self.name, self.values, max(values.size for values in part.values())
             )
             rules[name].load_state(part)
         self._rules = rules

@@ -27,8 +27,8 @@ from floodtide.report.held_out_figures import Section, Slice
 from floodtide.train.recorded_run import SLICES, Record, Run
 
 if TYPE_CHECKING:
-    from floodtide import _core
     from floodtide.config import Config
+    from floodtide.data import Slices
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,13 +72,13 @@ def pictures(run: Run) -> tuple[Picture | None, list[str]]:
 def _slices(run: Run, settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
     from floodtide import _core
     from floodtide.segment import predict
-    from floodtide.train.unet_task import held_out_slices
+    from floodtide.train.parts import held_out_slices
 
     samples = held_out_slices(settings)
     if samples is None or not run.validation:
         return None, [f"{_NOTHING}: the run validated nothing"]
     last = run.validation[-1]
-    if list(samples.groups) != last["patients"]:
+    if samples.patients != last["patients"]:
         return None, [f"{_NOTHING}: the patients are not those of the log any more"]
     picked = pick_patients(last)
     if not picked:
@@ -88,17 +88,17 @@ def _slices(run: Run, settings: Config, checkpoint: Path) -> tuple[Picture | Non
     shown = []
     for name, number, dice in picked:
         _, image, truth = samples.fixed(largest[number])
-        predicted = _core.evaluate.most_likely_classes(model.forward(image))
-        counts = _core.evaluate.DiceCounts(1, samples.outputs)
-        counts.add(0, predicted, truth)
-        here = [counts.group(0, k) for k in range(1, samples.outputs)]
+        predicted = _core.evaluate.most_likely_classes(model.forward(image[None]))
+        counts = _core.evaluate.DiceCounts(1, samples.classes)
+        counts.add(0, predicted, truth[None])
+        here = [counts.group(0, k) for k in range(1, samples.classes)]
         known = [value for value in here if value is not None]
         shown.append(
             Slice(
                 title=f"{name}: patient {last['patients'][number]}, Dice {dice:.3f}",
                 below=f"this slice {np.mean(known):.3f}" if known else "no object in this slice",
-                image=image[0, :, :, 0].astype(np.float64),
-                truth=truth[0],
+                image=image.astype(np.float64),
+                truth=truth,
                 predicted=predicted[0],
             )
         )
@@ -128,11 +128,11 @@ def pick_patients(record: Record) -> list[tuple[str, int, float]]:
     return [(name, means[place][1], means[place][0]) for name, place in places.items()]
 
 
-def _largest_slices(samples: _core.data.SliceSource, groups: Sequence[int]) -> dict[int, int]:
+def _largest_slices(samples: Slices, groups: Sequence[int]) -> dict[int, int]:
     """Of each patient the number of the slice with the most object pixels."""
     best: dict[int, tuple[int, int]] = {}
     for number in range(samples.fixed_size):
-        group, _, classes = samples.fixed(number)
+        group, _, classes = samples.core.fixed(number)
         if group in groups:
             size = int(np.count_nonzero(classes))
             best[group] = max(best.get(group, (-1, number)), (size, number))
@@ -143,7 +143,7 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
     """The middle section of the held-out box, predicted with all its context."""
     from floodtide.data import Volume, parse_box
     from floodtide.segment import predict
-    from floodtide.train.unet_task import held_out_patches
+    from floodtide.train.parts import held_out_patches
 
     box = parse_box(settings.validation.box)
     if box is None:
@@ -160,8 +160,7 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
             validation=dataclasses.replace(settings.validation, box=text),
         )
     )
-    assert samples is not None  # there is a box
-    _, image, truth, weights = samples.fixed(0)
+    image, truth, weights = samples.fixed(0)
     volumes = {volume.name: volume for volume in settings.data.volumes}
     volume = volumes[settings.validation.volume or settings.data.volumes[0].name]
     predictor = predict.Predictor(predict.load(checkpoint), mean=volume.mean, std=volume.std)
@@ -170,7 +169,7 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
     known = tuple(volume.voxel_size_nm) != (1.0, 1.0, 1.0)
     shown = Section(
         title=f"z = {section[0][0]}",
-        image=image[1, :, :, 0].astype(np.float64),
+        image=image[1].astype(np.float64),
         truth=truth[1],
         counted=weights[1] > 0,
         predicted=np.moveaxis(predicted[:, 0], 0, -1),

@@ -176,7 +176,7 @@ class _Trainings:
 
 
 def _train(document: dict[str, Any]) -> None:
-    Trainer(config.from_dict(document)).run()
+    Trainer.from_config(config.from_dict(document)).run()
 
 
 def _train_apart(documents: list[dict[str, Any]]) -> None:
@@ -188,7 +188,7 @@ def _train_apart(documents: list[dict[str, Any]]) -> None:
 
 def _train_and_sleep(document: dict[str, Any], sleep_s: float, sigma: float) -> float:
     """Seconds of an update, as this rank sees it; without the last one, which logs and saves."""
-    trainer = Trainer(config.from_dict(document))
+    trainer = Trainer.from_config(config.from_dict(document))
     random = np.random.default_rng(world.rank())
     times: list[tuple[float, int]] = []
     while not trainer.complete:

@@ -2,14 +2,17 @@
 """Training runs: the trainer, its tasks, its run directory with log and checkpoints, and what a run has recorded."""
 
 from floodtide.train.comm_hook import CommHook, GradBucket
+from floodtide.train.flood_task import FloodValidation
 from floodtide.train.recorded_run import Run, read_run
 from floodtide.train.run_directory import RunDirectory, read_log
+from floodtide.train.task import Record
 from floodtide.train.threads import set_threads, thread_count
-from floodtide.train.trainer import Callback, Record, Step, Trainer
+from floodtide.train.trainer import Callback, Step, Trainer
 
 __all__ = [
     "Callback",
     "CommHook",
+    "FloodValidation",
     "GradBucket",
     "Record",
     "Run",

@@ -11,7 +11,6 @@ from floodtide.comm import world
 from floodtide.config import Config, FfnConfig, UNet2DConfig, UNet3DConfig, require_tables
 from floodtide.data import Volume
 from floodtide.errors import ConfigurationError
-from floodtide.train.flood_task import patch_size
 
 _CERTAIN = (
     0.8  # of an estimate: what is refused is refused although the estimate may be a fifth too high
@@ -52,7 +51,7 @@ def training_bytes(config: Config, ranks: int, threads: int) -> int:
     model, parameters = config.model, parameter_count(config)
     if isinstance(model, FfnConfig):
         passes = _ffn_bytes(config, model, mine, threads)
-        example = 3 * 4 * math.prod(patch_size(config))  # image, labels, canvas
+        example = 3 * 4 * math.prod(model.patch_size)  # image, labels, canvas
         read_ahead = mine * (config.data.prefetch + 1)
     else:
         passes = _unet_bytes(config, model, mine * config.training.batch)
@@ -67,7 +66,7 @@ def training_bytes(config: Config, ranks: int, threads: int) -> int:
 def checkpoint_bytes(config: Config, ranks: int) -> int:
     """Size of a checkpoint: parameters with the optimizer's two arrays and the average, and the walkers' canvases."""
     walkers = config.training.walkers or ranks
-    canvas = math.prod(patch_size(config)) if isinstance(config.model, FfnConfig) else 0
+    canvas = math.prod(config.model.patch_size) if isinstance(config.model, FfnConfig) else 0
     return 4 * (4 * parameter_count(config) + walkers * canvas)
 
 

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training runs: builds the parts from a configuration, drives the C++ step loop, keeps the run directory."""
+"""Training runs: a trainer drives the C++ step loop over a network and its data, and keeps the run directory."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
+import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from floodtide import _core, nn
 from floodtide import config as configuration
-from floodtide.base import notes
+from floodtide.base import limits, notes
 from floodtide.base.outputs import files_named
+from floodtide.base.progress import bar
 from floodtide.comm import world
-from floodtide.config import FLOOD, CommConfig, Config
+from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
 from floodtide.errors import (
     CommunicationError,
     ConfigurationError,
@@ -26,17 +29,20 @@ from floodtide.errors import (
     StorageError,
     UnsupportedError,
 )
-from floodtide.optim import lr
+from floodtide.nn.losses import loss_of
+from floodtide.optim import Optimizer
+from floodtide.optim.lr import Schedule
 from floodtide.train.comm_hook import CommHook, CoreHook, adapted
-from floodtide.train.flood_task import FloodTask
+from floodtide.train.described import configuration_of
+from floodtide.train.engine_options import engine_options
 from floodtide.train.memory import require_memory
+from floodtide.train.parts import Data, HeldOut, Model, Parts, parts_of, task_of
 from floodtide.train.run_directory import RunDirectory
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
 from floodtide.train.signals import INTERRUPT, StopRequest
+from floodtide.train.task import Record
 from floodtide.train.threads import set_threads
-from floodtide.train.unet_task import UNetTask
 
-Record = Mapping[str, Any]
 Callback = Callable[["Trainer", Record], None]
 
 _KINDS = ("start", "train", "validation")  # of the records that a trainer writes
@@ -52,19 +58,41 @@ class Step:
 
 
 class Trainer:
-    """A training run under MPI or alone; all ranks construct it and call its methods in the same order (collective).
+    """A training run under MPI or alone. All ranks construct it and call its methods in the same order (collective).
 
-    Resumes from the newest checkpoint of the run directory, whatever the number of ranks that wrote it. `run` trains to
-    the end. A loop of your own trains step by step, and `with` closes the log whatever ends the loop:
+    Build it from objects in a script, or from a configuration file with `from_config`:
 
-        with Trainer(config) as trainer:
+        model = ft.nn.FFN(depth=9)
+        data = ft.data.Shards("cube.h5:raw", "cube.h5:labels", "cube.h5:partitions",
+                              patch_size=model.patch_size, walkers=ft.size())
+        trainer = ft.train.Trainer(model=model, data=data, optimizer=ft.optim.Adam(lr=1e-3),
+                                   schedule=ft.lr.Warmup(warmup_steps=100, scale="sqrt"),
+                                   directory="runs/cube", steps=10_000)
+        with trainer:
             for step in trainer:
                 print(step.number, step.loss)
 
+    `run` trains to the end without a loop. The run resumes from the newest checkpoint of its directory, whatever the
+    number of ranks that wrote the checkpoint. The directory's config.toml describes the same training for
+    `floodtide train`.
+
     Args:
-        config: The whole configuration.
-        comm: An mpi4py communicator, or None: the world when launched by mpiexec, else one rank.
+        config: A configuration instead of objects: an older form of `from_config`.
+        comm: An mpi4py communicator. None: the world when launched by mpiexec, else one rank.
         callbacks: Called on rank 0 as callback(trainer, record) with every record of the log.
+        model: The network to train. All ranks start from the parameters of rank 0.
+        data: Training data: `Shards` for an FFN, `Slices` for a UNet2D, `Affinities` for a UNet3D. Their `walkers`
+            are the global batch, shared out over the ranks.
+        optimizer: Update rule. Its state starts anew, or comes from the checkpoint.
+        schedule: Learning rate of each step, with its warm-up and its scaling with the walkers. What the schedule
+            leaves out comes from the optimizer (`base_lr`) and the trainer (`total_steps`). None: the optimizer's rate.
+        loss: Loss of a U-Net. Flood-filling networks always minimise the sigmoid cross-entropy.
+        validation: Held-out data: `FloodValidation`, `Slices` or `Affinities`. None: no validation.
+        validate_every: Steps between two validations; 0: only at the end.
+        directory: The run directory.
+        steps: Optimizer updates.
+        training, run, communication: Further options, with the names that a configuration file has for them.
+        progress: Show the progress and the time left on rank 0's standard error.
 
     Raises:
         floodtide.errors.Error: On every rank alike, for wrong input.
@@ -72,6 +100,7 @@ class Trainer:
 
     __slots__ = (  # a misspelt name is an error, not a new attribute
         "__weakref__",
+        "_average",
         "_callbacks",
         "_closed",
         "_comm",
@@ -81,38 +110,116 @@ class Trainer:
         "_interrupted",
         "_job",
         "_logged_s",
+        "_parts",
+        "_progress",
+        "_rate_factor",
         "_saved_s",
         "_signal",
         "_start_s",
+        "_start_state",
         "_stop",
         "_stopped",
         "_task",
         "_trainer",
         "_walkers",
         "config",
+        "data",
         "model",
     )
 
     def __init__(
-        self, config: Config, comm: Any = None, callbacks: Sequence[Callback] = ()
+        self,
+        config: Config | None = None,
+        comm: Any = None,
+        callbacks: Sequence[Callback] = (),
+        *,
+        model: Model | None = None,
+        data: Data | None = None,
+        optimizer: Optimizer | None = None,
+        schedule: Schedule | None = None,
+        loss: str | nn.SegmentationLoss = "dice+cross_entropy",
+        validation: HeldOut | None = None,
+        validate_every: int = 0,
+        directory: str | os.PathLike[str] | None = None,
+        steps: int | None = None,
+        training: TrainingConfig | None = None,
+        run: RunConfig | None = None,
+        communication: CommConfig | None = None,
+        progress: bool = False,
     ) -> None:
         world.ensure_init(comm)
+        self._callbacks = tuple(callbacks)
+        self._progress = progress
+        if config is not None:
+            self._start(config, None)
+            return
+        with world.agreed():
+            if model is None or data is None or optimizer is None:
+                raise InvalidArgumentError("Trainer: expected a model, data and an optimizer")
+            if directory is None or steps is None:
+                raise InvalidArgumentError("Trainer: expected a directory and steps")
+            parts = Parts(
+                model=model,
+                data=data,
+                validation=validation,
+                loss=loss_of(loss),
+                optimizer=optimizer,
+                schedule=schedule or Schedule("constant"),
+            )
+            described = configuration_of(
+                parts,
+                directory=directory,
+                steps=steps,
+                validate_every=validate_every,
+                run=run or RunConfig(),
+                training=training or TrainingConfig(),
+                comm=communication or CommConfig(),
+            )
+        self._start(described, parts)
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Config,
+        comm: Any = None,
+        callbacks: Sequence[Callback] = (),
+        *,
+        progress: bool = False,
+    ) -> Trainer:
+        """Return a trainer of the objects that a configuration describes. Collective.
+
+        Args:
+            config: The whole configuration, as `ft.config.load` reads it.
+            comm, callbacks, progress: As for the class.
+
+        Raises:
+            floodtide.errors.Error: On every rank alike, for wrong input.
+        """
+        return cls(config, comm, callbacks, progress=progress)
+
+    def _start(self, config: Config, parts: Parts | None) -> None:
+        """Check that all ranks can train as the configuration says, build what it describes, and begin. Collective."""
         self.config = config
         self._comm = world.current()
-        self._callbacks = tuple(callbacks)
         self._walkers = config.training.walkers or self._comm.size
         require_same_configuration("train", config)
         with world.agreed():
             check_on_lost_rank(config.comm, self._comm)
             set_threads(config.run.threads)
             require_memory(config, self._comm.size)
-            self._task = _task(config, self._walkers)
-            self.model: nn.Network = self._task.model
-        data = {"the number of examples": self._task.examples, **self._task.facts}
-        require_same("train", data, "data")
+            self._parts = parts or parts_of(config, self._comm.size)
+            self._task = task_of(self._parts, config)
+            self.model: Model = self._parts.model
+            self.data: Data = self._parts.data
+            self._average = self.model.like() if config.training.average > 0 else None
+        facts = {"the number of examples": self._task.examples, **self._task.facts}
+        require_same("train", facts, "data")
+        shrinks = config.comm.on_lost_rank == "shrink" and self._comm.size > 1
+        self._start_state = self.model.state_dict() if shrinks else None
         self._hook: CoreHook | None = None
         self._signal = StopRequest()
         self._stop = False  # what `stop` asks for on this rank
+        self._rate_factor: float | None = None  # what `scale_lr` asks for on this rank
         self._interrupted = False  # by Ctrl-C, on whichever rank: the same on all
         self._start_s = time.monotonic()
         self._job = str(world.broadcast_object(secrets.token_hex(8)))
@@ -130,42 +237,24 @@ class Trainer:
             raise
 
     def _begin(self) -> None:
-        config = self.config
-        schedule = config.schedule
-        training = config.training
+        config, parts = self.config, self._parts
+        schedule = parts.schedule.for_training(config.optimizer.lr, config.training.steps)
         with world.agreed():
             walkers = self._task.new_walkers(self._comm)
         self._trainer = _core.Trainer(
             walkers,
-            optimizer=config.optimizer.name,
-            optimizer_values=dict(config.optimizer.values),
+            self._comm,
+            optimizer=parts.optimizer.name,
+            optimizer_values=parts.optimizer.values,
             schedule=schedule.name,
-            schedule_values=lr.known_values(
-                schedule.name,
-                {
-                    "base_lr": config.optimizer.lr,
-                    "total_steps": training.steps,
-                    **schedule.values,
-                },
-            ),
+            schedule_values=schedule.values,
             scale=schedule.scale,
-            communicator=self._comm,
-            clip=training.clip,
-            average=training.average,
-            algorithm=config.comm.algorithm,
-            accumulate=training.accumulate,
-            on_exhausted=training.on_exhausted,
-            exactness=config.comm.exactness,
-            bucket_bytes=round(config.comm.bucket_mib * 2**20),
-            wire=config.comm.wire,
-            mode=config.comm.mode,
-            contributors=config.comm.contributors or self._comm.size,
-            late=config.comm.late,
-            steps=training.steps,
-            meet_every=config.validation.every if self._task.validation else 0,
-            activity=world.activity(config.comm.timeout_s),
-            timeout_s=config.comm.timeout_s,
-            record_path=str(self._directory.failure_path(self._comm.rank)),
+            options=engine_options(
+                config,
+                self._comm,
+                validates=self._task.validates,
+                record_path=self._directory.failure_path(self._comm.rank),
+            ),
         )
         if self._hook is not None:
             self._trainer.set_bucket_hook(self._hook)
@@ -238,13 +327,12 @@ class Trainer:
         return self._directory.path
 
     @property
-    def result(self) -> nn.Network:
+    def result(self) -> Model:
         """The network to use: `model`, or with `training.average` one with the averaged parameters."""
-        average: nn.Network | None = self._task.average
-        if average is None:
+        if self._average is None:
             return self.model
-        self._trainer.copy_average(average.core)
-        return average
+        self._trainer.copy_average(self._average.core)
+        return self._average
 
     def step(self) -> Step:
         """One field of view of every walker and one update; logs and saves when it is time. Collective.
@@ -266,11 +354,15 @@ class Trainer:
                 requests |= _core.REQUEST_STOP
         if self._signal or self._stop:  # on whichever ranks it came
             requests |= _core.REQUEST_STOP
+        if self._rate_factor is not None:
+            requests |= _core.REQUEST_RATE
         try:
             report = self._trainer.step(requests)
         except Exception as error:
             self._trainer.record_failure(str(error))
             raise
+        if report.requests & _core.REQUEST_RATE:
+            self._change_rate()
         self._stopped = bool(report.requests & _core.REQUEST_STOP) or self.complete
         signals = self._signals() if self._stopped and not self.complete else []
         self._interrupted = INTERRUPT in signals
@@ -282,7 +374,7 @@ class Trainer:
             self.save()
         every = self.config.validation.every
         due = self._stopped or (report.met and every and self.steps_done % every == 0)
-        if self._task.validation and due and not any(signals):
+        if self._task.validates and due and not any(signals):
             self.validate()
         return Step(number=report.step, loss=report.loss, lr=report.lr)
 
@@ -292,9 +384,11 @@ class Trainer:
         Signals end it as they end `run`. A loop that is left early leaves the log open: `close`, or a `with` block,
         closes it.
         """
-        with self.watching_signals():
+        with self.watching_signals(), self._bar() as show:
             while not self._stopped:
-                yield self.step()
+                step = self.step()
+                show(self.steps_done, self.config.training.steps)
+                yield step
         self.close()
 
     def __enter__(self) -> Trainer:
@@ -313,6 +407,31 @@ class Trainer:
         Any rank may call it. `complete` stays false, and a later trainer of the same run directory goes on.
         """
         self._stop = True
+
+    def scale_lr(self, factor: float) -> None:
+        """Ask all ranks to multiply the schedule's rate by `factor` after the next step. For callbacks and loops.
+
+        The factor replaces the one before; it is 1 at the start, and checkpoints keep it. Any rank may call this. If
+        several ranks do before the same step, the lowest rank's factor holds.
+
+        Raises:
+            InvalidArgumentError: If the factor is not above 0 and at most 1e6.
+        """
+        limits.RATE_FACTOR.check(factor, "scale_lr: factor")
+        self._rate_factor = float(factor)
+
+    @property
+    def lr_factor(self) -> float:
+        """What the schedule's rate is multiplied by; see `scale_lr`."""
+        return self._trainer.rate_factor
+
+    def _change_rate(self) -> None:
+        """Take over the factor that the lowest rank has asked for. Collective."""
+        own = b"" if self._rate_factor is None else struct.pack("d", self._rate_factor)
+        self._rate_factor = None
+        asked = next(filter(None, world.allgather_bytes(own)), None)
+        if asked is not None:  # ranks that do not wait for each other may have learnt of it twice
+            (self._trainer.rate_factor,) = struct.unpack("d", asked)
 
     def add_record(self, kind: str, values: Record) -> None:
         """Add a record of your own to log.jsonl and the TensorBoard events, with the step and the time.
@@ -338,8 +457,10 @@ class Trainer:
         self._directory.record({"kind": kind, "step": self.steps_done, **values})
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Train until `training.steps` or `run.stop_after_s`; calls `progress(done, total)` after
-        each step. Collective.
+        """Train until `training.steps` or `run.stop_after_s`. Collective.
+
+        Args:
+            progress: Called as progress(done, total) after each step.
 
         When SIGTERM or SIGUSR1 comes to any rank, all ranks stop after the step that they are in, save a checkpoint,
         leave out the validation at the end, and return. Ctrl-C does the same, and then raises Interrupted, a
@@ -349,11 +470,15 @@ class Trainer:
         """
         if self._interrupted:
             self._go_on()
-        with self.watching_signals():
+        with self.watching_signals(), self._bar() as show:
             if self.config.comm.on_lost_rank == "shrink" and self._comm.size > 1:
-                self._run_with_those_left(progress)
+                self._run_with_those_left(progress or show)
             else:
-                self._run(progress)
+                self._run(progress or show)
+
+    def _bar(self) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
+        """The progress display, if it was asked for."""
+        return bar("steps", "train") if self._progress else contextlib.nullcontext(_no_progress)
 
     @contextlib.contextmanager
     def watching_signals(self) -> Iterator[None]:
@@ -389,14 +514,13 @@ class Trainer:
         self._logged_s = self._saved_s = time.monotonic()
         self._interrupted = self._closed = False
 
-    def _run(self, progress: Callable[[int, int], None] | None) -> None:
+    def _run(self, progress: Callable[[int, int], None]) -> None:
         while not self._stopped:
             self.step()
-            if progress:
-                progress(self.steps_done, self.config.training.steps)
+            progress(self.steps_done, self.config.training.steps)
         self.close()
 
-    def _run_with_those_left(self, progress: Callable[[int, int], None] | None) -> None:
+    def _run_with_those_left(self, progress: Callable[[int, int], None]) -> None:
         broken = (
             False  # whether this rank's communicator is a new one, with which nothing has begun
         )
@@ -420,8 +544,10 @@ class Trainer:
         world.replace(self._comm)
         with contextlib.suppress(StorageError):  # what is lost here is written again
             self._directory.close()
-        start = self._task.new_model()  # if there is no checkpoint yet
-        self.model.load_state_dict(start.state_dict())
+        assert self._start_state is not None  # kept for jobs that shrink
+        self.model.load_state_dict(
+            self._start_state
+        )  # for the case that there is no checkpoint yet
         self._open()
 
     def close(self) -> None:
@@ -488,14 +614,20 @@ class Trainer:
         return advised
 
     def validate(self) -> Record:
-        """Validation scores as DESIGN's protocol defines them, recorded in the log. Collective."""
-        if self._task.validation is None:
+        """Validate the network on the held-out data; return the scores, and record them in the log. Collective.
+
+        docs/algorithms.md describes the scores.
+
+        Raises:
+            ConfigurationError: If there is no held-out data.
+        """
+        if not self._task.validates:
             raise ConfigurationError(
                 "validate: the configuration holds nothing out, expected a [validation] section that does"
             )
         with self._activity("validation"):
-            result = self._task.validation.run(self.result)
-            record = {"kind": "validation", "step": self.steps_done, **result.summary()}
+            scores = self._task.validate(self.result)
+            record = {"kind": "validation", "step": self.steps_done, **scores}
             self._record(record)
         return record
 
@@ -543,11 +675,8 @@ class Trainer:
                 callback(self, stamped)
 
 
-def _task(config: Config, walkers: int) -> Any:
-    """What this kind of network is trained on, on this rank."""
-    if config.model.kind == FLOOD:
-        return FloodTask(config, walkers)
-    return UNetTask(config, walkers)
+def _no_progress(_done: int, _total: int) -> None:
+    """Show nothing."""
 
 
 def check_on_lost_rank(section: CommConfig, communicator: world.Communicator) -> None:

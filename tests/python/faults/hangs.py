@@ -47,7 +47,7 @@ configuration, name, fault, victim, at = *sys.argv[1:4], int(sys.argv[4]), int(s
 ft.init()
 open(f"{name}.{ft.rank()}.part", "w").write(str(os.getpid()))
 os.replace(f"{name}.{ft.rank()}.part", f"{name}.{ft.rank()}")
-trainer = Trainer(config.load(configuration))
+trainer = Trainer.from_config(config.load(configuration))
 while True:
     if ft.rank() == victim and trainer.steps_done == at:
         open(f"{name}.fault", "w").write(str(time.time()))

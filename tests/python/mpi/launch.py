@@ -94,3 +94,9 @@ def check(ranks: int, text: str, *, timeout_s: float = 60) -> str:
     result = script(ranks, text, timeout_s=timeout_s)
     assert result.status == 0, f"{result.stdout}\n{result.stderr}"
     return result.stdout
+
+
+def assert_one_line(stderr: str) -> None:
+    """The job says one thing; launchers may add their own after it."""
+    ours = [line for line in stderr.splitlines() if "floodtide" in line]
+    assert len(ours) == 1, stderr

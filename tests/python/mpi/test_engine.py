@@ -144,7 +144,7 @@ LEAVES = """
 import sys, floodtide as ft
 from floodtide import config
 from floodtide.train import Trainer
-trainer = Trainer(config.load({path!r}))
+trainer = Trainer.from_config(config.load({path!r}))
 for _ in range(3):
     trainer.step()
 if ft.rank() == 1:
@@ -181,7 +181,7 @@ def test_a_hook_may_sum_gradients_itself(folder: Path) -> None:
 import numpy as np, floodtide as ft
 from floodtide import config
 from floodtide.train import Trainer
-trainer = Trainer(config.load({path!r}))
+trainer = Trainer.from_config(config.load({path!r}))
 seen = []
 def hook(state, bucket):
     state.append((bucket.index, bucket.parameters, bucket.is_last))

@@ -237,7 +237,7 @@ import floodtide as ft
 def train(path):
     from floodtide import config
     from floodtide.train import Trainer
-    Trainer(config.load(path)).run()
+    Trainer.from_config(config.load(path)).run()
 try:
     ft.run(train, np=2, args=({path!r},))
 except ft.errors.Interrupted as error:
@@ -275,7 +275,7 @@ def test_script_ends_with_one_line_and_130(folder: Path) -> None:
         import subprocess, sys, time
         from pathlib import Path
         program = "import sys; from floodtide import config; from floodtide.train import Trainer;" \\
-            "Trainer(config.load(sys.argv[1])).run()"
+            "Trainer.from_config(config.load(sys.argv[1])).run()"
         process = subprocess.Popen([sys.executable, "-c", program, {path!r}], stderr=subprocess.PIPE, text=True)
         log = Path({str(folder / "script" / "log.jsonl")!r})
         while not log.exists() or '"train"' not in log.read_text():

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import tomli_w
-from launch import mpiexec
+from launch import assert_one_line, mpiexec
 from training_volume import document, write_volume
 
 pytestmark = pytest.mark.mpi
@@ -55,12 +55,6 @@ def assert_equal(a: dict[str, Any], b: dict[str, Any]) -> None:
         np.testing.assert_array_equal(values, b[name], err_msg=name)
 
 
-def assert_one_line(stderr: str) -> None:
-    """The job says one thing; launchers may add their own after it."""
-    ours = [line for line in stderr.splitlines() if "floodtide" in line]
-    assert len(ours) == 1, stderr
-
-
 def test_two_walkers_give_the_same_on_one_and_two_ranks(folder: Path) -> None:
     one = train(folder, "one", 1)
     two = train(folder, "two", 2)
@@ -82,7 +76,7 @@ halves = [ft.ProcessSet([0, 2]), ft.ProcessSet([1, 3])]
 number = ft.rank() % 2
 with halves[number]:
     assert ft.size() == 2
-    Trainer(config.load({files!r}[number])).run()
+    Trainer.from_config(config.load({files!r}[number])).run()
 assert ft.size() == 4
 ft.barrier()
 """
@@ -144,7 +138,7 @@ DIVERGING = """
 import numpy as np, floodtide as ft
 from floodtide import config
 from floodtide.train import Trainer
-trainer = Trainer(config.load({path!r}))
+trainer = Trainer.from_config(config.load({path!r}))
 trainer.step()
 if ft.rank() == 1:
     trainer.model.parameters()["seed_update/conv_lom/biases"][:] = np.nan
@@ -183,7 +177,7 @@ from floodtide import config
 from floodtide.train import Trainer
 def stop(trainer, record):
     raise RuntimeError("broken callback")
-trainer = Trainer(config.load({path!r}), callbacks=[stop])
+trainer = Trainer.from_config(config.load({path!r}), callbacks=[stop])
 trainer.run()
 """
 

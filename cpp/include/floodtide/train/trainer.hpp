@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "floodtide/base/limits.hpp"
 #include "floodtide/base/named.hpp"
 #include "floodtide/comm/activity.hpp"
 #include "floodtide/comm/allreduce.hpp"
@@ -80,7 +81,10 @@ struct TrainerOptions {
 
 /// What a rank asks all ranks to do after a step. Times and signals differ between ranks, so requests travel with the
 /// gradients: a rank asks, and all ranks learn it in the same step.
-enum StepRequest : std::uint32_t { kNone = 0, kLog = 1, kCheckpoint = 2, kStop = 4 };
+enum StepRequest : std::uint32_t { kNone = 0, kLog = 1, kCheckpoint = 2, kStop = 4, kRate = 8 };
+
+/// The numbers that a schedule's rate may be multiplied by.
+inline constexpr Limits kRateFactors{0, 1e6, true};
 
 struct StepReport {
   std::int64_t step = 0;       ///< number of this step, counted from 0
@@ -115,6 +119,12 @@ class Trainer {
 
   /// Updates done so far, also those before a resumed checkpoint.
   [[nodiscard]] std::int64_t steps_done() const noexcept;
+
+  /// Multiply the schedule's rate by `factor` from the next step on, instead of by the factor before. Checkpoints keep it. All
+  /// ranks call it between the same steps, with the same factor. Throws Error(invalid_argument) if it is not in kRateFactors.
+  void set_rate_factor(double factor);
+  /// Return the factor that the schedule's rate is multiplied by; 1 at the start.
+  [[nodiscard]] double rate_factor() const noexcept;
 
   /// Has the hook sum the gradients' buckets instead of an allreduce. On all ranks. Throws Error(unsupported) for
   /// Exactness::workers.

@@ -39,7 +39,7 @@ def run(folder: Path, tmp_path: Path) -> Path:
     settings = document(
         folder, run={"dir": str(tmp_path / "run")}, training={"steps": 3, "average": 0.9}
     )
-    Trainer(config.from_dict(settings)).run()
+    Trainer.from_config(config.from_dict(settings)).run()
     return tmp_path / "run"
 
 
@@ -91,7 +91,7 @@ def test_thousand_flipped_bits_in_the_values_of_a_checkpoint_are_all_refused(
     folder: Path, run: Path
 ) -> None:
     settings = document(folder, run={"dir": str(run)}, training={"steps": 3, "average": 0.9})
-    trainer = Trainer(config.from_dict(settings))
+    trainer = Trainer.from_config(config.from_dict(settings))
     path = checkpoint(run)
     whole = path.read_bytes()
     bytes_of_values = [at for place in places_of_values(path) for at in place]

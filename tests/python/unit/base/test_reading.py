@@ -39,7 +39,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     training_volume.write_volume(folder)
     for steps in (2, 4):
-        Trainer(config.from_dict(training_volume.document(folder, training={"steps": steps}))).run()
+        Trainer.from_config(
+            config.from_dict(training_volume.document(folder, training={"steps": steps}))
+        ).run()
     return folder
 
 
@@ -234,7 +236,9 @@ def test_predict_with_a_damaged_configuration_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     training_slices.write_slices(tmp_path)
-    Trainer(config.from_dict(training_slices.document(tmp_path, training={"steps": 1}))).run()
+    Trainer.from_config(
+        config.from_dict(training_slices.document(tmp_path, training={"steps": 1}))
+    ).run()
     checkpoint = tmp_path / "run" / "checkpoints" / "step-1.h5"
     words = (str(checkpoint), f"{tmp_path}/slices.h5:image", f"{tmp_path}/out.h5:labels")
     for value in (b"[run", b"\xff\xfe", np.arange(3), h5py.Empty("i4")):

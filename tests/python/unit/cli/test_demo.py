@@ -52,8 +52,9 @@ def test_training_that_a_signal_has_ended_is_not_segmented(tmp_path, monkeypatch
     class Stopped:
         complete, steps_done = False, 7
 
-        def __init__(self, *_, **__):
-            pass
+        @classmethod
+        def from_config(cls, *_, **__):
+            return cls()
 
         def run(self, _):
             pass

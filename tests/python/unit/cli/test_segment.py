@@ -177,7 +177,7 @@ def test_a_trained_run_is_segmented_by_its_directory_and_image_alone(tmp_path, c
     training_volume.write_volume(tmp_path)
     document = training_volume.document(tmp_path, training={"steps": 2}, validation={"every": 0})
     document["data"]["volumes"][0] |= {"mean": 100.0, "std": 44.0}
-    Trainer(config.from_dict(document)).run()
+    Trainer.from_config(config.from_dict(document)).run()
     section = {"checkpoint": f"{tmp_path}/run", "image": f"{tmp_path}/volume.h5:raw"}
     (tmp_path / "config.toml").write_text(tomli_w.dumps({"segment": section}))
     report = report_of(tmp_path, capsys, "--box", "0:12,0:12,0:12")

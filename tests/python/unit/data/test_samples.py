@@ -124,7 +124,7 @@ def test_patients_in_both_files_are_refused(tmp_path: Path) -> None:
     training = data.Slices(*names(numbered_slices(tmp_path / "a.h5", np.array([1, 2, 2]))))
     validation = data.Slices(*names(numbered_slices(tmp_path / "b.h5", np.array([3, 2]))))
     with pytest.raises(errors.InvalidArgumentError, match="patient 2 has slices in the training"):
-        _core.data.require_different_patients(training._source, validation._source)
+        _core.data.require_different_patients(training.core, validation.core)
 
 
 def test_a_mask_with_an_unexpected_class_is_named(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_liver_slices(data_folder: Path) -> None:
     validation = data.Slices(*names(liver / "liver_validation.h5"), **settings)
     assert (len(training), len(training.patients)) == (430, 82)
     assert (len(validation), len(validation.patients)) == (97, 20)
-    _core.data.require_different_patients(training._source, validation._source)
+    _core.data.require_different_patients(training.core, validation.core)
     with h5py.File(liver / "liver_train.h5") as file:
         raw, mask = file["image"][17, 8:248, 8:248], file["mask"][17, 8:248, 8:248]
         patient = file["patient"][17]

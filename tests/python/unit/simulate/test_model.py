@@ -482,7 +482,9 @@ def test_the_trainers_buckets_are_the_models(tmp_path: Path) -> None:
     model = {"depth": 3, "features": 8}
     comm = {"bucket_mib": 0.01}
     sections = {"model": model, "comm": comm, "training": {"steps": 2, "walkers": 2}}
-    trainer = Trainer(config.from_dict(document(tmp_path, validation={"box": ""}, **sections)))
+    trainer = Trainer.from_config(
+        config.from_dict(document(tmp_path, validation={"box": ""}, **sections))
+    )
     sent: list[int] = []
     trainer.register_comm_hook(None, lambda state, bucket: sent.append(bucket.buffer.nbytes))
     trainer.run()
@@ -495,7 +497,7 @@ def test_the_log_of_a_training_run_is_understood(tmp_path: Path) -> None:
     write_volume(tmp_path)
     steps, walkers = 30, 2
     sections = {"training": {"steps": steps, "walkers": walkers}, "validation": {"box": ""}}
-    trainer = Trainer(config.from_dict(document(tmp_path, **sections)))
+    trainer = Trainer.from_config(config.from_dict(document(tmp_path, **sections)))
     trainer.run()
     found = simulate.calibrate(tmp_path / "run")
     assert (found.ranks, found.walkers_per_rank, found.depth, found.features) == (1, 2, 2, 4)

@@ -120,9 +120,9 @@ def test_a_second_trainer_of_the_process_takes_over_and_the_first_writes_no_more
     folder: Path, tmp_path: Path
 ) -> None:
     settings = config.load(written(folder, tmp_path / "run", 9))
-    first = Trainer(settings)
+    first = Trainer.from_config(settings)
     first.step()
-    second = Trainer(settings)
+    second = Trainer.from_config(settings)
     with pytest.raises(LockedError, match="another Trainer"):
         first.save()
     with pytest.raises(LockedError, match="another Trainer"):
@@ -147,7 +147,7 @@ def test_an_interrupted_trainer_takes_the_directory_again_unless_another_has_gon
     def look(_: Trainer, __: Mapping[str, Any]) -> None:
         held.append(lock.exists())
 
-    trainer = Trainer(config.load(path), callbacks=[interrupt, look])
+    trainer = Trainer.from_config(config.load(path), callbacks=[interrupt, look])
     for _ in range(2):
         with pytest.raises(Interrupted):
             trainer.run()

@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trained(folder: Path, name: str, **sections: dict[str, Any]) -> Trainer:
     sections["run"] = {**sections.get("run", {}), "dir": str(folder / name)}
-    trainer = Trainer(config.from_dict(document(folder, **sections)))
+    trainer = Trainer.from_config(config.from_dict(document(folder, **sections)))
     trainer.run()
     return trainer
 
@@ -102,7 +102,7 @@ def test_affinities_are_trained_and_validated(tmp_path: Path) -> None:
         "training": {"steps": 4, "batch": 2},
         "validation": {"box": "16:24,0:40,0:40"},
     }
-    trainer = Trainer(config.from_dict(document))
+    trainer = Trainer.from_config(config.from_dict(document))
     trainer.run()
     last = read_log(tmp_path / "run" / "log.jsonl")[-1]
     assert set(last["affinities"]) == {"z", "y", "x"}
@@ -159,7 +159,7 @@ def test_mistakes_are_one_line(
 def test_a_patient_in_both_parts_is_refused(folder: Path) -> None:
     wrong = document(folder, validation={"share": 0.0, "slices": [stack(folder / "slices.h5")]})
     with pytest.raises(Exception, match="patient"):
-        Trainer(config.from_dict(wrong))
+        Trainer.from_config(config.from_dict(wrong))
     right = document(folder, validation={"share": 0.0, "slices": [stack(folder / "others.h5")]})
     right["run"]["dir"] = str(folder / "others")
-    Trainer(config.from_dict(right)).close()
+    Trainer.from_config(config.from_dict(right)).close()

@@ -34,7 +34,7 @@ def configuration(folder: Path, name: str, **sections: dict[str, Any]) -> config
 
 
 def trained(folder: Path, name: str, **sections: dict[str, Any]) -> Trainer:
-    trainer = Trainer(configuration(folder, name, **sections))
+    trainer = Trainer.from_config(configuration(folder, name, **sections))
     trainer.run()
     return trainer
 
@@ -45,7 +45,7 @@ def same_parameters(a: nn.FFN, b: nn.FFN) -> bool:
 
 def test_average_is_that_of_the_steps_and_what_readers_of_the_checkpoint_get(folder: Path) -> None:
     sections = {"training": {"steps": 12, "average": 0.3}, "run": {"dir": str(folder / "average")}}
-    trainer = Trainer(config.from_dict(document(folder, **sections)))
+    trainer = Trainer.from_config(config.from_dict(document(folder, **sections)))
     expected = {name: array.copy() for name, array in trainer.model.state_dict().items()}
     for step in range(12):
         trainer.step()
@@ -127,11 +127,11 @@ def test_a_callback_stops_the_run_with_a_checkpoint_and_another_goes_on(folder: 
             trainer.stop()
 
     settings = configuration(folder, "stopped", training={"steps": 6})
-    first = Trainer(settings, callbacks=[stop])
+    first = Trainer.from_config(settings, callbacks=[stop])
     first.run()
     assert (first.steps_done, first.complete, first.stopped) == (3, False, True)
     assert (folder / "stopped/checkpoints/step-3.h5").exists()
-    second = Trainer(settings)
+    second = Trainer.from_config(settings)
     second.run()
     assert second.complete
     whole = trained(folder, "not-stopped", training={"steps": 6})
@@ -139,7 +139,7 @@ def test_a_callback_stops_the_run_with_a_checkpoint_and_another_goes_on(folder: 
 
 
 def test_iterating_is_running(folder: Path) -> None:
-    with Trainer(configuration(folder, "iterated", training={"steps": 4})) as trainer:
+    with Trainer.from_config(configuration(folder, "iterated", training={"steps": 4})) as trainer:
         steps = [step.number for step in trainer]
     assert steps == [0, 1, 2, 3]
     assert trainer.complete
@@ -152,17 +152,17 @@ def test_a_with_block_gives_the_run_directory_back_after_an_error(folder: Path) 
     settings = configuration(folder, "left", training={"steps": 4})
 
     def fail() -> None:
-        with Trainer(settings) as trainer:
+        with Trainer.from_config(settings) as trainer:
             trainer.step()
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    Trainer(settings).run()  # not locked any more
+    Trainer.from_config(settings).run()  # not locked any more
 
 
 def test_records_of_ones_own_are_in_the_log(folder: Path) -> None:
-    with Trainer(configuration(folder, "noted", training={"steps": 2})) as trainer:
+    with Trainer.from_config(configuration(folder, "noted", training={"steps": 2})) as trainer:
         trainer.step()
         trainer.add_record("note", {"temperature": 21.5})
         for kind, values, message in (
@@ -179,7 +179,7 @@ def test_records_of_ones_own_are_in_the_log(folder: Path) -> None:
 
 
 def test_a_misspelt_attribute_is_an_error(folder: Path) -> None:
-    with Trainer(configuration(folder, "misspelt", training={"steps": 1})) as trainer:
+    with Trainer.from_config(configuration(folder, "misspelt", training={"steps": 1})) as trainer:
         with pytest.raises(AttributeError, match="modle"):
             trainer.modle = trainer.model  # type: ignore[attr-defined]
         trainer.step()
@@ -199,7 +199,7 @@ def test_only_the_newest_checkpoints_are_kept(folder: Path) -> None:
 def test_initial_weights_are_loaded(folder: Path) -> None:
     first = trained(folder, "first", training={"steps": 5})
     path = folder / "first" / "checkpoints" / "step-5.h5"
-    second = Trainer(
+    second = Trainer.from_config(
         config.from_dict(
             document(
                 folder, run={"dir": str(folder / "second")}, model={"initial_weights": str(path)}
@@ -289,7 +289,7 @@ def test_damaged_checkpoints_exit_2(
 ) -> None:
     run = tmp_path / "run"
     settings = document(folder, run={"dir": str(run)}, training={"steps": 2})
-    Trainer(config.from_dict(settings)).run()
+    Trainer.from_config(config.from_dict(settings)).run()
     checkpoint = run / "checkpoints" / "step-2.h5"
     content = checkpoint.read_bytes()
     if damage == "truncated":
@@ -323,7 +323,7 @@ def test_a_damaged_checkpoint_names_the_older_one(
     path = tmp_path / "run.toml"
     for steps in (2, 4):
         settings = document(folder, run={"dir": str(run)}, training={"steps": steps})
-        Trainer(config.from_dict(settings)).run()
+        Trainer.from_config(config.from_dict(settings)).run()
     path.write_text(tomli_w.dumps(settings))
     newest = run / "checkpoints" / "step-4.h5"
     newest.write_bytes(newest.read_bytes()[:-100])
@@ -360,7 +360,7 @@ def test_a_run_of_join_takes_each_example_once_and_stops(folder: Path) -> None:
     sections["run"] = {"dir": str(folder / "join")}
     settings = document(folder, **sections)
     settings["data"]["volumes"][0]["box"] = "2:15,2:15,2:15"  # few centres
-    trainer = Trainer(config.from_dict(settings))
+    trainer = Trainer.from_config(config.from_dict(settings))
     trainer.run()
     sums = [r for r in read_log(folder / "join" / "log.jsonl") if r["kind"] == "train"]
     assert sum(r["examples"] for r in sums) == trainer._task.examples
@@ -409,7 +409,7 @@ def test_signal_saves_after_the_step_and_gives_the_handler_back(folder: Path) ->
     seen: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))
     sections = {"run": {"dir": str(folder / "signal")}, "training": {"steps": 30}}
-    trainer = Trainer(config.from_dict(document(folder, **sections)))
+    trainer = Trainer.from_config(config.from_dict(document(folder, **sections)))
 
     def interrupt(done: int, _: int) -> None:
         if done == 7:
@@ -433,7 +433,7 @@ def test_signal_saves_after_the_step_and_gives_the_handler_back(folder: Path) ->
 def test_signal_ends_a_loop_of_steps(folder: Path) -> None:
     before = signal.getsignal(signal.SIGTERM)
     sections = {"run": {"dir": str(folder / "loop")}, "training": {"steps": 30}}
-    trainer = Trainer(config.from_dict(document(folder, **sections)))
+    trainer = Trainer.from_config(config.from_dict(document(folder, **sections)))
     with trainer.watching_signals():
         while not trainer.stopped:
             if trainer.steps_done == 5:
@@ -460,7 +460,9 @@ def interrupts(folder: Path, name: str, steps: int = 20, at: int = 5) -> Trainer
             signal.raise_signal(signal.SIGINT)
 
     sections = {"run": {"dir": str(folder / name)}, "training": {"steps": steps}}
-    return Trainer(config.from_dict(document(folder, **sections)), callbacks=[interrupt])
+    return Trainer.from_config(
+        config.from_dict(document(folder, **sections)), callbacks=[interrupt]
+    )
 
 
 def test_interrupted_run_saves_and_goes_on_in_the_same_process(folder: Path) -> None:
@@ -502,7 +504,7 @@ def test_second_interrupt_stops_at_once(folder: Path) -> None:
             signal.raise_signal(signal.SIGINT)
 
     sections = {"run": {"dir": str(folder / "twice")}, "training": {"steps": 20}}
-    trainer = Trainer(config.from_dict(document(folder, **sections)), callbacks=[twice])
+    trainer = Trainer.from_config(config.from_dict(document(folder, **sections)), callbacks=[twice])
 
     with pytest.raises(KeyboardInterrupt) as caught:
         trainer.run()
