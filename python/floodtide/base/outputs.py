@@ -19,6 +19,7 @@ from pathlib import Path
 from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.files import path_and_dataset, temporaries
+from floodtide.base.interrupts import uninterrupted
 from floodtide.base.locks import Lock, take
 from floodtide.errors import InvalidArgumentError, StorageError
 
@@ -110,14 +111,18 @@ def reserved(
         raise StorageError(f"{name}: cannot be written: folder {folder} is write-protected")
     key = os.path.join(os.path.realpath(folder), os.path.basename(target))
     file = Path(key)
-    with _gate:
-        if key in _reserved:  # by a caller of this function, or by another thread
-            lock, blocks = _reserved[key]
-        else:
-            what = f"{command}: the output {name}"
-            lock, blocks = take(_lock_path(file), what, "wait until it has ended", wait_s=wait_s), 0
-        _reserved[key] = lock, blocks + 1
-    try:
+    lock, registered = None, False
+    try:  # around the lock too: Ctrl-C may come as soon as it is taken
+        with _gate:
+            lock, blocks = _reserved.get(
+                key, (None, 0)
+            )  # of a caller of this function, or of another thread
+            if lock is None:
+                what, advice = f"{command}: the output {name}", "wait until it has ended"
+                lock = take(_lock_path(file), what, advice, wait_s=wait_s)
+            with uninterrupted():
+                _reserved[key] = lock, blocks + 1
+                registered = True
         if blocks == 0:
             if lock.note and file.parent not in _noted:
                 _noted.add(file.parent)
@@ -128,16 +133,27 @@ def reserved(
             check(name)
         yield
     finally:
-        _give_back(key)
+        if registered:
+            _give_back(key)
+        elif lock is not None and key not in _reserved:
+            lock.release()
 
 
 def _give_back(key: str) -> None:
     """Release a file's lock when the last of the blocks that hold it has ended."""
-    with _gate:
+    with uninterrupted(), _gate:
         lock, blocks = _reserved.pop(key)
         if blocks > 1:
             _reserved[key] = lock, blocks - 1
         else:
+            lock.release()
+
+
+def give_back_all() -> None:
+    """Release all outputs that this process holds: the last step of a program that was interrupted in its clean-up."""
+    with uninterrupted():
+        while _reserved:
+            _, (lock, _) = _reserved.popitem()
             lock.release()
 
 

@@ -93,6 +93,7 @@ def run(arguments: list[str] | None = None) -> int:
     Failures of the machine may come from anywhere: no space, no permission, no file handle, no memory. What is left is
     a mistake in floodtide, which escapes.
     """
+    from floodtide.base.outputs import give_back_all
     from floodtide.comm import world
 
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -107,6 +108,7 @@ def run(arguments: list[str] | None = None) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except (_Interrupted, click.Abort, KeyboardInterrupt) as error:
+        give_back_all()  # the interrupt may have come in the middle of the clean-up
         if not isinstance(error.__cause__, Interrupted):
             world.fail(KeyboardInterrupt("interrupted"))  # it may have reached this rank alone
         _print_once(f"{prefix}: {error if str(error) else 'interrupted'}")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from launch import mpiexec
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 SMALL = ["--depth", "2", "--fov", "9", "--features", "4", "--json"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from launch import mpiexec, run, skip_without_mpi
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 
 def test_info_under_mpiexec_shows_ranks_once() -> None:

@@ -21,7 +21,7 @@ from training_volume import document, write_volume
 
 from floodtide.train.run_directory import LOCK, read_log
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 STEPS = 40
 

@@ -15,7 +15,7 @@ from floodtide import nn
 
 ROOT = Path(__file__).resolve().parents[3]
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 SCRIPT = """
 import sys

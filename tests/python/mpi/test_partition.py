@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from launch import mpiexec
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import tomli_w
 from launch import MPIEXEC, Result, run, script, skip_without_mpi
 from training_volume import document, write_volume
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from floodtide import simulate
 from floodtide.errors import InvalidArgumentError
 from floodtide.simulate import against_trainings
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 COMPUTE_S, SIGMA, LOAD_S, MOVES, STEPS = 0.08, 0.25, 0.06, 5, 40
 

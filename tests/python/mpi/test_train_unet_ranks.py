@@ -16,6 +16,8 @@ from training_slices import document, write_slices
 from floodtide import nn
 from floodtide.train import read_log
 
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
+
 
 def trained(folder: Path, ranks: int, **sections: dict[str, Any]) -> dict[str, np.ndarray]:
     """The network after six steps of two walkers on that many ranks, by the command line."""
