@@ -24,35 +24,41 @@ HEAD = """\
 <!-- Made by docs/generate_configuration.py; change the code and run it again. -->
 # Configuration
 
-A run is one TOML file. Every key has a default unless the table says *required*; an unknown key is
-an error that names the nearest known one; the resolved file, defaults included, is saved with the
-run. On the command line `--set section.key=value` overrides a key, and
-`--set data.volumes.0.key=value` one of the first volume's.
+This page lists every key of a floodtide configuration. A run is configured by one TOML file.
 
-`model.kind` says which network is trained: `ffn`, a flood-filling network, `unet2d`, a U-Net of
-slices with class masks, or `unet3d`, a U-Net that predicts the affinities of volumes. Keys that
-have a meaning for some kinds only say so, and are errors for the others.
+- Every key has a default, unless the table says *required*.
+- An unknown key is an error; the message names the most similar known key.
+- floodtide saves the complete configuration, including defaults, in the run directory.
+- On the command line, `--set section.key=value` overrides a key. `--set data.volumes.0.key=value`
+  overrides a key of the first volume.
 
-A number outside of its range is an error, and so are NaN and the infinities; the range's unit stands
-in parentheses. The ranges are wide: not every number in them makes sense, or fits into memory.
+`model.kind` selects the network: `ffn` is a flood-filling network, `unet2d` is a U-Net for slices
+with class masks, and `unet3d` is a U-Net that predicts the affinities of volumes. Some keys have a
+meaning only for some kinds. The tables name these kinds; with other kinds such a key is an error.
 
-All ranks must read the same configuration: the start of a command compares it, and the version of
-floodtide, over the ranks. Only `run.threads` may differ, and the folders of files that are read, which
-may be on disks of each host; their names must be the same.
+A number outside of its range is an error, and so are NaN and infinity. The unit of a range stands
+in parentheses. The ranges are wide: not every number in a range makes sense or fits into memory.
 
-Sizes and positions are (z, y, x) in voxels. Boxes are `z0:z1,y0:y1,x0:x1`, ends excluded. Volumes
-are `file:dataset`. In paths `~` and `$NAME` are expanded; relative ones are relative to the working
-directory.
+All ranks must read the same configuration. At the start, floodtide compares the configuration and
+the version of floodtide over all ranks. Only two things may differ between ranks: `run.threads`, and
+the folders of input files, so that each host can read from its own disk. The file names must be equal.
 
-Environment: `FLOODTIDE_ISA` caps the instruction set of the kernels, `FLOODTIDE_VERBOSE=dispatch`
-prints which kernels are chosen and why, `FLOODTIDE_MPI_FAMILY` (`mpich`, `openmpi`) and
-`FLOODTIDE_LIBMPI` (a path) choose among several MPI libraries, `OMP_NUM_THREADS` sets the threads
-of a rank where `run.threads` is 0.
+Sizes and positions are (z, y, x) in voxels. Boxes are `z0:z1,y0:y1,x0:x1`; the ends are excluded.
+Volumes are `file:dataset`. `~` and `$NAME` are expanded in paths. Relative paths are relative to the
+working directory.
+
+Environment variables:
+
+- `FLOODTIDE_ISA` limits the instruction set of the kernels.
+- `FLOODTIDE_VERBOSE=dispatch` prints which kernels are chosen and why.
+- `FLOODTIDE_MPI_FAMILY` (`mpich` or `openmpi`) and `FLOODTIDE_LIBMPI` (a path) choose one of several
+  MPI libraries.
+- `OMP_NUM_THREADS` sets the number of threads of a rank if `run.threads` is 0.
 """
 
 
 def generate() -> str:
-    """The page."""
+    """Return the page as Markdown."""
     parts = [HEAD]
     for section in dataclasses.fields(config.Config):
         hint = typing.get_type_hints(config.Config)[section.name]
@@ -74,7 +80,7 @@ def _section(title: str, cls: type) -> str:
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         if "rows" in field.metadata or field.name in dict(_tables(cls)):
-            continue  # tables of their own
+            continue  # these get separate tables
         limits = field.metadata["range"]
         cells = (
             f"`{field.name}`",
@@ -88,7 +94,7 @@ def _section(title: str, cls: type) -> str:
 
 
 def _tables(cls: type) -> list[tuple[str, type]]:
-    """Fields that are lists of tables, and the tables' dataclass."""
+    """Return (name, dataclass of one table) for each field that is a list of tables."""
     return [
         (name, typing.get_args(hint)[0])
         for name, hint in typing.get_type_hints(cls).items()
@@ -97,7 +103,7 @@ def _tables(cls: type) -> list[tuple[str, type]]:
 
 
 def _kinds(field: dataclasses.Field[Any]) -> str:
-    """For which kinds of networks an option is, if not for all."""
+    """Return a note that names the kinds of networks an option is for, or "" if it is for all kinds."""
     kinds = field.metadata.get("kinds", ())
     return f" ({', '.join(f'`{kind}`' for kind in kinds)} only)" if kinds else ""
 
@@ -163,7 +169,7 @@ def _arguments(hint: Any) -> Iterator[Any]:
 
 
 def main() -> int:
-    """Write the page, or compare it."""
+    """Write the page, or compare the file with it."""
     page = generate()
     if "--check" in sys.argv[1:]:
         return 0 if PAGE.read_text("utf-8") == page else 1

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of a run: frozen dataclasses, read from TOML, checked key by key.
+"""The configuration of a run: frozen dataclasses that are read from TOML and checked key by key.
 
-Every field carries its help text (and unit) in its metadata; docs/configuration.md is generated from them.
-Relative paths are relative to the working directory; `~` and `$NAME` are expanded in them.
+The metadata of every field holds its help text and unit; docs/configuration.md is generated from the metadata.
+Relative paths are relative to the working directory. `~` and `$NAME` are expanded in paths.
 """
 
 from floodtide.config.files import dumps, from_dict, load, save

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations as files: TOML is read with overrides, checked key by key, and written."""
+"""Configuration files: read TOML, apply overrides, check every key, and write the result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 
     Raises:
         InvalidFileError: If the file is missing or not TOML.
-        ConfigurationError: If a key is unknown or a value has the wrong type.
+        ConfigurationError: If a key is unknown, or a value has the wrong type or is out of range.
     """
     document = reading.read_toml(path)
     for override in overrides:
@@ -28,17 +28,20 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def from_dict(document: Mapping[str, Any], where: str = "configuration") -> Config:
-    """Build a configuration from nested dictionaries, as TOML gives them. Raises ConfigurationError."""
+    """Return the configuration that nested dictionaries hold, as parsed from TOML. Raises ConfigurationError."""
     return reader.read(Config, document, where)
 
 
 def dumps(config: Config) -> str:
-    """The resolved configuration as TOML text."""
+    """Return the complete configuration, with defaults, as TOML text."""
     return str(config)
 
 
 def save(config: Config, path: str | Path) -> None:
-    """Write the resolved configuration as TOML: beside the target, then renamed."""
+    """Write the complete configuration, with defaults, to a TOML file.
+
+    The text goes to a temporary file in the same folder, which is then renamed. So `path` never holds half a file.
+    """
     replace_text(Path(path), dumps(config))
 
 
@@ -57,7 +60,7 @@ def _override(document: dict[str, Any], override: str) -> None:
         if isinstance(node, list):
             if part not in map(str, range(len(node))):
                 raise ConfigurationError(
-                    f"--set {override}: '{part}' is not one of the {len(node)} tables there, counted from 0"
+                    f"--set {override}: '{part}' is not the index of one of the {len(node)} tables, counted from 0"
                 )
             node = node[int(part)]
         else:
@@ -65,5 +68,5 @@ def _override(document: dict[str, Any], override: str) -> None:
         if not isinstance(node, (dict, list)):
             raise ConfigurationError(f"--set {override}: '{part}' is a value, not a section")
     if isinstance(node, list):
-        raise ConfigurationError(f"--set {override}: expected the number of a table before the key")
+        raise ConfigurationError(f"--set {override}: expected the index of a table before the key")
     node[last] = value

@@ -9,7 +9,7 @@ from floodtide.base import limits
 from floodtide.base.options import FOLDER, Checked, option
 
 Vec3 = tuple[int, int, int]
-FLOOD, SLICES, PATCHES = "ffn", "unet2d", "unet3d"  # kinds of networks, by what they are trained on
+FLOOD, SLICES, PATCHES = "ffn", "unet2d", "unet3d"  # model.kind, named here by the training data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,18 +18,27 @@ class FfnConfig(Checked):
 
     kind: str = option(FLOOD, "Flood-filling network", choices=(FLOOD,))
     depth: int = option(
-        9, "Modules: one input module and depth - 1 residual modules", range=limits.FFN_DEPTH
+        9,
+        "Number of modules: one input module and depth - 1 residual modules",
+        range=limits.FFN_DEPTH,
     )
-    features: int = option(32, "Feature maps of each convolution", range=limits.FFN_FEATURES)
+    features: int = option(
+        32, "Number of feature maps of each convolution", range=limits.FFN_FEATURES
+    )
     fov: Vec3 = option(
-        (33, 33, 33), "Field of view (z, y, x) in voxels, odd", range=limits.FIELD_OF_VIEW
+        (33, 33, 33),
+        "Size (z, y, x) of the field of view in voxels; odd numbers",
+        range=limits.FIELD_OF_VIEW,
     )
     deltas: Vec3 = option(
-        (8, 8, 8), "Step of the field of view (z, y, x) in voxels", range=limits.DELTA
+        (8, 8, 8),
+        "Distance (z, y, x) in voxels by which the field of view moves",
+        range=limits.DELTA,
     )
     initial_weights: str = option(
         "",
-        "Checkpoint of ours or TensorFlow prefix to start from; empty: Glorot-uniform weights",
+        "Start from these weights: a floodtide checkpoint, or the prefix of a TensorFlow checkpoint; empty: random"
+        " (Glorot-uniform) weights",
         path=True,
         differs=FOLDER,
     )
@@ -43,58 +52,78 @@ class FfnConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class UNet2DConfig(Checked):
-    """A U-Net that tells classes of pixels in slices."""
+    """A 2-D U-Net that assigns a class to every pixel of a slice."""
 
-    kind: str = option(SLICES, "U-Net of slices", choices=(SLICES,))
-    classes: int = option(2, "Classes, background included", range=limits.EXCLUSIVE_CLASSES)
+    kind: str = option(SLICES, "2-D U-Net for slices", choices=(SLICES,))
+    classes: int = option(
+        2, "Number of classes, including the background", range=limits.EXCLUSIVE_CLASSES
+    )
     depth: int = option(
-        5, "Levels of resolution, each half as fine as the one before", range=limits.UNET_DEPTH
+        5,
+        "Number of resolution levels; each level has half the resolution of the one before",
+        range=limits.UNET_DEPTH,
     )
     features: int = option(
         16,
-        "Feature maps of the first level, a multiple of 16; twice as many each level",
+        "Number of feature maps of the first level, a multiple of 16; each further level has twice as many",
         range=limits.UNET_FEATURES,
     )
-    batch_norm: bool = option(True, "Normalise each convolution's output over the batch")
+    batch_norm: bool = option(
+        True, "Normalise the output of each convolution over the batch (batch normalisation)"
+    )
     synchronised: bool = option(
-        False, "Statistics of that over all walkers' batches, instead of each walker's own"
+        False,
+        "Compute the statistics of batch normalisation over the batches of all walkers, not over each walker's batch",
     )
     dropout: float = option(
-        0.0, "Share of the lowest level's outputs that training leaves out", range=limits.DROPOUT
+        0.0,
+        "Dropout: share of the lowest level's outputs that training sets to zero",
+        range=limits.DROPOUT,
     )
     initial_weights: str = option(
-        "", "Checkpoint to start from; empty: He-normal weights", path=True, differs=FOLDER
+        "",
+        "Start from the weights of this checkpoint; empty: random (He-normal) weights",
+        path=True,
+        differs=FOLDER,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class UNet3DConfig(Checked):
-    """A U-Net that predicts affinities: whether a voxel and the one before it along z, y, x are of the same object."""
+    """A 3-D U-Net that predicts affinities: whether a voxel and its predecessor along an axis belong to one object."""
 
-    kind: str = option(PATCHES, "U-Net of volumes", choices=(PATCHES,))
-    depth: int = option(4, "Levels of resolution", range=limits.UNET_DEPTH)
+    kind: str = option(PATCHES, "3-D U-Net for patches of volumes", choices=(PATCHES,))
+    depth: int = option(4, "Number of resolution levels", range=limits.UNET_DEPTH)
     features: int = option(
         16,
-        "Feature maps of the first level, a multiple of 16; twice as many each level",
+        "Number of feature maps of the first level, a multiple of 16; each further level has twice as many",
         range=limits.UNET_FEATURES,
     )
     kernels: tuple[Vec3, ...] = option(
         ((3, 3, 3),),
-        "Kernels (z, y, x) of 1 or 3: one for all levels, or one a level",
+        "Kernel sizes (z, y, x), each 1 or 3: one entry for all levels, or one entry for each level",
         range=limits.KERNEL,
     )
     pools: tuple[Vec3, ...] = option(
         ((2, 2, 2),),
-        "Steps (z, y, x) from level to level: one for all, or depth - 1 of them",
+        "Pooling factors (z, y, x) from each level to the next: one entry for all, or depth - 1 entries",
         range=limits.POOL,
     )
-    batch_norm: bool = option(True, "Normalise each convolution's output over the batch")
+    batch_norm: bool = option(
+        True, "Normalise the output of each convolution over the batch (batch normalisation)"
+    )
     synchronised: bool = option(
-        False, "Statistics of that over all walkers' batches, instead of each walker's own"
+        False,
+        "Compute the statistics of batch normalisation over the batches of all walkers, not over each walker's batch",
     )
     dropout: float = option(
-        0.0, "Share of the lowest level's outputs that training leaves out", range=limits.DROPOUT
+        0.0,
+        "Dropout: share of the lowest level's outputs that training sets to zero",
+        range=limits.DROPOUT,
     )
     initial_weights: str = option(
-        "", "Checkpoint to start from; empty: He-normal weights", path=True, differs=FOLDER
+        "",
+        "Start from the weights of this checkpoint; empty: random (He-normal) weights",
+        path=True,
+        differs=FOLDER,
     )

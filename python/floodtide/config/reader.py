@@ -20,12 +20,13 @@ from floodtide.errors import ConfigurationError
 T = TypeVar("T")
 DEFAULT_KIND = "ffn"
 
-# Keys of older versions that had one value, which is what always happens: files that have them stay readable.
+# Keys that older versions wrote with only one possible value. They are ignored with that value, so old files stay
+# readable.
 RETIRED = {"training.moves": "fixed"}
 
 
 def read(cls: type[T], document: Mapping[str, Any], where: str) -> T:
-    """An instance of the dataclass `cls` from nested tables, as TOML gives them."""
+    """Return an instance of the dataclass `cls`, built from nested tables as parsed from TOML."""
     model = document.get("model", {})
     kind = model.get("kind", DEFAULT_KIND) if isinstance(model, Mapping) else DEFAULT_KIND
     reader = _Reader(kind, where)
@@ -34,7 +35,7 @@ def read(cls: type[T], document: Mapping[str, Any], where: str) -> T:
 
 
 def applies(field: dataclasses.Field[Any], kind: str) -> bool:
-    """Whether an option has a meaning for this kind of network."""
+    """Return True if an option has a meaning for this kind of network."""
     kinds = field.metadata.get("kinds", ())
     return not kinds or kind in kinds
 
@@ -45,7 +46,7 @@ class _Reader:
         self._where = where
 
     def build(self, cls: type[T], table: Any, prefix: str) -> T:
-        """An instance of `cls` from a TOML table whose keys are prefix + name."""
+        """Return an instance of `cls`, built from a TOML table whose keys are prefix + name."""
         where = self._where
         if not isinstance(table, Mapping):
             raise ConfigurationError(
@@ -69,7 +70,7 @@ class _Reader:
             if name in table:
                 if not applies(field, self._kind):
                     raise ConfigurationError(
-                        f"{where}: {key} is not for networks of model.kind '{self._kind}', expected it only for "
+                        f"{where}: {key} has no meaning for model.kind '{self._kind}', expected it only for "
                         f"{_one_of(field.metadata['kinds'])}"
                     )
                 values[name] = self._value(table[name], hints[name], field, key)
@@ -129,7 +130,7 @@ class _Reader:
         values_field: dataclasses.Field[Any],
         prefix: str,
     ) -> Mapping[str, Any]:
-        """Separate the keys of a section from the parameters of the registry's row that it names."""
+        """Separate the section's own keys from the parameters of the registry row that the section names."""
         selector = fields[values_field.metadata["selector"]]
         known_names = names(values_field.metadata["rows"]())
         name = table.get(selector.name, selector.default)
@@ -145,7 +146,7 @@ class _Reader:
         return {key: table[key] for key in own if key in table} | {values_field.name: values}
 
     def alternative(self, alternatives: Sequence[Any], key: str) -> Any:
-        """Which type of a union a value has: a network's by its kind, otherwise the one that is not None."""
+        """Return the type that a union means: the network's type by its kind, else the type that is not None."""
         some = [alternative for alternative in alternatives if alternative is not type(None)]
         if not dataclasses.is_dataclass(some[0]):
             return some[0]
@@ -161,7 +162,7 @@ def _plain(value: Any, expected: Any, key: str, where: str) -> Any:
     if expected is float and type(value) in (int, float):
         try:
             return float(value)
-        except OverflowError:  # an integer beyond all numbers; no range has it
+        except OverflowError:  # an integer too large for a float, so outside of every range
             return math.copysign(math.inf, value > 0 or -1)
     if type(value) is not expected:
         raise _wrong(value, expected, key, where)
@@ -171,11 +172,11 @@ def _plain(value: Any, expected: Any, key: str, where: str) -> Any:
 
 
 def _require_utf8(text: str, key: str, where: str) -> None:
-    """Refuse a text that cannot be written: words of a command line and the environment may hold any bytes."""
+    """Refuse a text that is not UTF-8. Command-line words and environment variables may hold any bytes."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ConfigurationError(f"{where}: {key} is no text in UTF-8") from error
+        raise ConfigurationError(f"{where}: {key} is not valid UTF-8, expected text") from error
 
 
 def _wrong(value: Any, expected: Any, key: str, where: str) -> ConfigurationError:
@@ -198,7 +199,7 @@ def _refuse_unknown(table: Mapping[str, Any], known: Any, prefix: str, where: st
 
 def _expand(value: str, key: str, where: str) -> str:
     if "\0" in value:
-        raise ConfigurationError(f"{where}: {key} holds a null character, expected a path")
+        raise ConfigurationError(f"{where}: {key} contains a null character, expected a path")
     expanded = os.path.expandvars(os.path.expanduser(value))
     missing = re.search(r"\$\{?(\w+)", expanded)
     if missing:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a configuration: one frozen dataclass each, with a help text, a unit and a range for every key."""
+"""The sections of a configuration: one frozen dataclass each; every key has a help text, every number a range."""
 
 from __future__ import annotations
 
@@ -30,46 +30,58 @@ from floodtide.errors import ConfigurationError
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Checked):
-    """Where a run lives and how often it reports."""
+    """Run directory, computing resources, logging and checkpoints."""
 
-    dir: str = option("runs/run", "Run directory; training resumes from its checkpoints", path=True)
+    dir: str = option(
+        "runs/run",
+        "Run directory; if it holds checkpoints, training resumes from the newest one",
+        path=True,
+    )
     seed: int = option(
         0,
-        "Seed of everything random: weights, examples, order, augmentation",
+        "Seed of all random numbers: initial weights, choice and order of examples, augmentation",
         range=limits.FILE_SEED,
     )
     threads: int = option(
         0,
-        "Compute threads of each rank; 0: OMP_NUM_THREADS, else the cores divided by the ranks of the node",
+        "Number of compute threads of each rank; 0: the value of OMP_NUM_THREADS, else the number of cores divided by"
+        " the number of ranks on the node",
         range=limits.THREADS,
         differs=ANY,
     )
-    log_every_s: float = option(10.0, "Seconds between two lines of the log", range=limits.SECONDS)
+    log_every_s: float = option(
+        10.0, "Seconds between two records of the log", range=limits.SECONDS
+    )
     checkpoint_every_s: float = option(
         300.0,
-        "Seconds between two checkpoints; one is always written at the end",
+        "Seconds between two checkpoints; the last checkpoint is always written at the end",
         range=limits.SECONDS,
     )
     stop_after_s: float = option(
         0.0,
-        "Seconds of training after which the run stops with a checkpoint; 0: only after training.steps",
+        "Stop with a checkpoint after this many seconds of training, even before training.steps; 0: no time limit",
         range=limits.SECONDS,
     )
     compute: str = option(
         "fp32",
-        "Convolutions: fp32 may use Winograd's transforms, fp32-direct does not",
+        "Convolution algorithms, all in float32: fp32 may use Winograd transforms, fp32-direct uses only direct"
+        " convolution",
         choices=("fp32", "fp32-direct"),
     )
     parallel: str = option(
         "fovs",
-        "What a rank's threads share: whole fields of view (where it has at least as many walkers as threads), or the"
-        " voxels of each, which takes less memory",
+        "How the threads of a rank divide the work: each computes whole fields of view (fovs; needs at least as many"
+        " walkers per rank as threads), or all compute one field of view together (voxels; needs less memory)",
         choices=("fovs", "voxels"),
         kinds=(FLOOD,),
     )
-    keep_checkpoints: int = option(3, "Newest checkpoints that are kept", range=limits.CHECKPOINTS)
+    keep_checkpoints: int = option(
+        3,
+        "Number of checkpoints to keep; older checkpoints are deleted",
+        range=limits.CHECKPOINTS,
+    )
     trace: bool = option(
-        False, "Record what each rank does, and when, in trace.json (Chrome trace, Perfetto)"
+        False, "Write a timeline of all ranks to trace.json, for Perfetto or Chrome's trace viewer"
     )
 
 
@@ -77,29 +89,33 @@ class RunConfig(Checked):
 class VolumeConfig(Checked):
     """One image volume with its labels."""
 
-    name: str = option(REQUIRED, "Name in messages and logs")
+    name: str = option(REQUIRED, "Name of the volume in messages, logs and other sections")
     image: str = option(
         REQUIRED, "Image, file:dataset (HDF5, axes z, y, x)", path=True, differs=FOLDER
     )
     labels: str = option(
         "",
-        "Object ids, file:dataset; needed for training and validation",
+        "Labels (object ids), file:dataset; needed for training and validation",
         path=True,
         differs=FOLDER,
     )
     partitions: str = option(
         "",
-        "Partition volume of `floodtide partition`, file:dataset; for flood-filling networks",
+        "Partition volume, file:dataset, made by `floodtide partition`; needed for flood-filling networks",
         path=True,
         differs=FOLDER,
     )
-    box: str = option("", "Part to use, z0:z1,y0:y1,x0:x1 in voxels; empty: all of it")
+    box: str = option("", "Box to use, z0:z1,y0:y1,x0:x1 in voxels; empty: the whole volume")
     mean: float = option(
-        128.0, "Image mean: the network sees (image - mean) / std", range=limits.INTENSITY
+        128.0,
+        "Mean of the image: the network receives (image - mean) / std",
+        range=limits.INTENSITY,
     )
-    std: float = option(33.0, "Image standard deviation", range=limits.DEVIATION)
+    std: float = option(33.0, "Standard deviation of the image", range=limits.DEVIATION)
     voxel_size_nm: tuple[float, float, float] = option(
-        (1.0, 1.0, 1.0), "Voxel size (z, y, x) in nanometres, for pictures", range=limits.VOXEL_SIZE
+        (1.0, 1.0, 1.0),
+        "Voxel size (z, y, x) in nanometres; only pictures use it",
+        range=limits.VOXEL_SIZE,
     )
 
 
@@ -110,10 +126,15 @@ class SlicesConfig(Checked):
     images: str = option(
         REQUIRED, "Images, file:dataset (HDF5, axes slice, y, x)", path=True, differs=FOLDER
     )
-    masks: str = option(REQUIRED, "Classes from 0, file:dataset", path=True, differs=FOLDER)
+    masks: str = option(
+        REQUIRED,
+        "Class masks, file:dataset; classes are numbered from 0",
+        path=True,
+        differs=FOLDER,
+    )
     patients: str = option(
         "",
-        "Patient numbers of the slices, file:dataset; empty: the stack is one patient",
+        "Patient number of each slice, file:dataset; empty: all slices are of one patient",
         path=True,
         differs=FOLDER,
     )
@@ -121,23 +142,26 @@ class SlicesConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(Checked):
-    """What is trained on."""
+    """Training data, and how each rank reads them."""
 
     volumes: tuple[VolumeConfig, ...] = option(
         (), "Training volumes, one [[data.volumes]] table each", kinds=(FLOOD, PATCHES)
     )
     permutable_axes: tuple[int, ...] = option(
         (1, 2),
-        "Axes (0 z, 1 y, 2 x) that augmentation permutes among themselves",
+        "Axes (0: z, 1: y, 2: x) that augmentation permutes at random among themselves",
         kinds=(FLOOD, PATCHES),
         range=limits.AXIS,
     )
     reflectable_axes: tuple[int, ...] = option(
-        (0, 1, 2), "Axes that augmentation reflects", kinds=(FLOOD, PATCHES), range=limits.AXIS
+        (0, 1, 2),
+        "Axes that augmentation reflects, each with probability 0.5",
+        kinds=(FLOOD, PATCHES),
+        range=limits.AXIS,
     )
     coordinates: str = option(
         "",
-        "File of `floodtide coordinates` to take examples from, instead of drawing from the partitions",
+        "File of example centres, made by `floodtide coordinates`; empty: centres are drawn from the partition volumes",
         path=True,
         kinds=(FLOOD,),
         differs=FOLDER,
@@ -147,13 +171,13 @@ class DataConfig(Checked):
     )
     size: tuple[int, int] = option(
         (0, 0),
-        "Slices are cut or padded about their centre to this size (y, x); 0, 0: as stored",
+        "Size (y, x) in pixels to which slices are cropped or padded about their centre; 0, 0: the stored size",
         kinds=(SLICES,),
         range=limits.PIXELS_OR_STORED,
     )
     mean: float = option(
         0.0,
-        "Mean of the slices: the network sees (value - mean) / std",
+        "Mean of the slices: the network receives (value - mean) / std",
         kinds=(SLICES,),
         range=limits.INTENSITY,
     )
@@ -162,7 +186,7 @@ class DataConfig(Checked):
     )
     outside: float = option(
         0.0,
-        "Stored value of what lies outside of a slice, where its class is 0",
+        "Value, before normalisation, of pixels outside of a stored slice; their class is 0",
         kinds=(SLICES,),
         range=limits.INTENSITY,
     )
@@ -174,49 +198,61 @@ class DataConfig(Checked):
     )
     patches: int = option(
         0,
-        "Patches of an epoch; 0: as many as fill the volumes side by side",
+        "Number of patches of an epoch; 0: the number of patches of a grid that covers the volumes",
         kinds=(PATCHES,),
         range=limits.COUNT_OR_NONE,
     )
     zero_is_boundary: bool = option(
         False,
-        "Voxels labelled 0 are boundary or background, with affinities 0; otherwise nobody labelled them and they"
-        " are not counted",
+        "True: voxels with label 0 are boundary or background, and their affinities are 0. False: they are unlabelled"
+        " and the loss ignores them",
         kinds=(PATCHES,),
     )
     balance: bool = option(
-        False, "Affinities of 0 and of 1 weigh alike in each patch", kinds=(PATCHES,)
+        False,
+        "Weight the voxels of each training patch so that affinities 0 and 1 have about equal total weight",
+        kinds=(PATCHES,),
     )
     prefetch: int = option(
         2,
-        "Examples, or batches, that each walker has ready in advance; 0: each is read inside of the step",
+        "Number of examples (U-Nets: batches) that each walker loads in advance; 0: the step loads them itself",
         range=limits.PREFETCH,
     )
     readers: int = option(
         1,
-        "Threads of a rank that read ahead: so many examples are under way at once",
+        "Number of threads per rank that load examples in advance; each loads one example at a time",
         range=limits.READERS,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AugmentationConfig(Checked):
-    """Random changes of training slices, others in each epoch; for `unet2d`."""
+    """Random changes of training slices, drawn anew in each epoch; for `unet2d`."""
 
-    flip_y: bool = option(False, "Reversed along y, with probability one half")
-    flip_x: bool = option(False, "Reversed along x, with probability one half")
-    rotation_deg: float = option(0.0, "Turned by at most this angle (degrees)", range=limits.ANGLE)
+    flip_y: bool = option(False, "Reverse the y axis with probability 0.5")
+    flip_x: bool = option(False, "Reverse the x axis with probability 0.5")
+    rotation_deg: float = option(
+        0.0,
+        "Rotate by a random angle from -rotation_deg to rotation_deg (degrees)",
+        range=limits.ANGLE,
+    )
     scale: float = option(
-        0.0, "Scaled by a factor from 1 / (1 + scale) to 1 + scale", range=limits.SCALE
+        0.0, "Magnify by a random factor from 1 / (1 + scale) to 1 + scale", range=limits.SCALE
     )
     gain: float = option(
-        0.0, "Normalised values times a factor from 1 - gain to 1 + gain", range=limits.GAIN
+        0.0,
+        "Multiply normalised values by a random factor from 1 - gain to 1 + gain",
+        range=limits.GAIN,
     )
     offset: float = option(
-        0.0, "Normalised values plus a number from -offset to offset", range=limits.NOISE
+        0.0,
+        "Add a random number from -offset to offset to the normalised values",
+        range=limits.NOISE,
     )
     noise: float = option(
-        0.0, "Normalised values plus normal noise of this standard deviation", range=limits.NOISE
+        0.0,
+        "Add Gaussian noise with this standard deviation to the normalised values",
+        range=limits.NOISE,
     )
 
 
@@ -229,99 +265,116 @@ class TrainingConfig(Checked):
 
     steps: int = option(
         10_000,
-        "Optimizer updates; each takes one FOV, or training.batch samples, of every walker",
+        "Number of training steps; each step processes one field of view (U-Nets: training.batch samples) of every"
+        " walker, training.accumulate times, and updates the parameters once",
         range=limits.UPDATES,
     )
     walkers: int = option(
         0,
-        "Streams of examples over all ranks (the global batch); 0: one per rank",
+        "Number of walkers (streams of examples) over all ranks: the global batch size in fields of view; 0: one per"
+        " rank",
         range=limits.WALKERS_OR_DEFAULT,
     )
     batch: int = option(
         1,
-        "Slices or patches that a walker takes in a step",
+        "Number of slices or patches that each walker processes at a time",
         kinds=(SLICES, PATCHES),
         range=limits.BATCH,
     )
     loss: str = option(
         "dice+cross_entropy",
-        "What is minimised: 1 - soft Dice, cross-entropy, or the sum",
+        "Loss function: 1 - soft Dice (dice), cross-entropy, or their sum",
         choices=("dice", "cross_entropy", "dice+cross_entropy"),
         kinds=(SLICES, PATCHES),
     )
     dice: str = option(
         "image",
-        "Soft Dice of each image, averaged, or one over the images of all walkers (batch): its sums then go around"
-        " in the middle of each step",
+        "Soft Dice of each image, averaged over images (image), or one soft Dice over the images of all walkers (batch;"
+        " adds a small allreduce in the middle of each step)",
         choices=("image", "batch"),
         kinds=(SLICES, PATCHES),
     )
-    background: bool = option(False, "Class 0 has part in the Dice", kinds=(SLICES,))
+    background: bool = option(
+        False, "Include class 0, the background, in the Dice loss", kinds=(SLICES,)
+    )
     smooth: float = option(
-        1.0, "Added above and below Dice's fraction", kinds=(SLICES, PATCHES), range=limits.WEIGHT
+        1.0,
+        "Number added to the numerator and the denominator of soft Dice",
+        kinds=(SLICES, PATCHES),
+        range=limits.WEIGHT,
     )
     seed_pad: float = option(
         0.05,
-        "Probability that an unvisited voxel starts with",
+        "Initial object probability of voxels that were not visited yet",
         kinds=(FLOOD,),
         range=limits.PROBABILITY,
     )
     threshold: float = option(
         0.9,
-        "Probability at a FOV centre from which a move is made",
+        "Minimum object probability of a voxel to which the field of view moves",
         kinds=(FLOOD,),
         range=limits.MOVE_THRESHOLD,
     )
     softness: float = option(
         0.05,
-        "Targets are 1 - softness inside the object and softness outside",
+        "Target probability is 1 - softness inside the object and softness outside",
         kinds=(FLOOD,),
         range=limits.SOFTNESS,
     )
     clip: float = option(
-        0.7, "Each gradient entry is clipped to [-clip, clip] after averaging", range=limits.CLIP
+        0.7,
+        "Clip each entry of the averaged gradient to [-clip, clip]",
+        range=limits.CLIP,
     )
     average: float = option(
         0.0,
-        "Decay of an exponential moving average of the parameters, which validation and readers of"
-        " the checkpoints use instead of the last ones; 0: none",
+        "Decay of an exponential moving average of the parameters; validation and programs that load a checkpoint use"
+        " the average instead of the last parameters; 0: no average",
         range=limits.SHARE,
     )
     accumulate: int = option(
-        1, "FOVs, or batches, of each walker whose gradients make one update", range=limits.BATCH
+        1,
+        "Number of fields of view (U-Nets: batches) of each walker whose gradients are averaged for one update",
+        range=limits.BATCH,
     )
     on_exhausted: str = option(
         "cycle",
-        "When a walker has been through its shard: cycle begins it anew, join lets it leave and the others go on"
-        " until the last one, stop ends the training",
+        "What happens when a walker has processed its shard training.epochs times: cycle: the walker continues with the"
+        " next epoch; join: the walker stops and the others continue until all have finished; stop: the training ends",
         choices=("cycle", "join", "stop"),
     )
     epochs: int = option(
-        1, "Passes through its shard that exhaust a walker, for join and stop", range=limits.EPOCHS
+        1,
+        "Number of times that each walker processes its shard, if on_exhausted is join or stop",
+        range=limits.EPOCHS,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig(Registered):
-    """The optimizer; its further parameters are the ones listed for its name."""
+    """The optimizer. Its further keys depend on `name`."""
 
-    name: str = option("adam", "Optimizer", choices=names(_core.optimizer_rows()))
-    lr: float = option(1e-3, "Base learning rate, tuned for one walker", range=limits.LEARNING_RATE)
+    name: str = option("adam", "Name of the optimizer", choices=names(_core.optimizer_rows()))
+    lr: float = option(
+        1e-3,
+        "Base learning rate, for one walker; schedule.scale adapts it to the number of walkers",
+        range=limits.LEARNING_RATE,
+    )
     values: Mapping[str, Value] = registered(_core.optimizer_rows, "name")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig(Registered):
-    """The learning rate against steps and walkers; its further parameters are the ones listed for its name."""
+    """The learning rate as a function of the training step and the number of walkers. Further keys depend on `name`."""
 
     name: str = option(
         "constant",
-        "The rate against the updates",
+        "How the learning rate changes with the training step",
         choices=names(_core.schedule_rows()),
     )
     scale: str = option(
         "none",
-        "What the number of walkers makes of the base rate: "
+        "How the learning rate depends on the number of walkers (workers): "
         + "; ".join(f"{row['name']}: {row['help']}" for row in _core.scale_rows()),
         choices=names(_core.scale_rows()),
     )
@@ -334,96 +387,110 @@ class ScheduleConfig(Registered):
 
 @dataclass(frozen=True, kw_only=True)
 class CommConfig(Checked):
-    """How ranks average gradients, and how long they wait for each other."""
+    """How ranks average gradients, and how long ranks wait for each other."""
 
     algorithm: str = option(
         _core.comm.default_allreduce,
-        "Allreduce: ring, rabenseifner, recursive_doubling, two_level, mpi (the library's), a table "
-        "name:first-last,... by bytes, or auto (measured at the start: another run may choose otherwise)",
+        "Allreduce algorithm: ring, rabenseifner, recursive_doubling, two_level, or mpi (that of the MPI library); a"
+        " table name:first-last,... of message sizes in bytes; or auto, which measures at the start and may choose"
+        " differently in another run",
     )
     bucket_mib: float = option(
         0.25,
-        "Least size (MiB) of the parts in which gradients are summed while backward goes on",
+        "Minimum size (MiB) of a bucket; ranks sum gradients bucket by bucket while the backward pass continues",
         range=limits.BUCKET,
     )
     wire: str = option(
         "native",
-        "How gradients travel: native (float32), or bf16 (half the bytes, sums in float32)",
+        "Number format of gradients in messages: native (float32), or bf16 (half the bytes; sums stay in float32)",
         choices=("native", "bf16"),
     )
     exactness: str = option(
         "run",
-        "Bits depend on the run, or only on its walkers: any number of ranks gives the same (twice "
-        "the bytes, no overlap)",
+        "Bitwise equal results of synchronous training: for the same number of ranks (run), or for any number of ranks"
+        " with the same walkers (workers; twice the bytes in messages, no overlap with the backward pass)",
         choices=("run", "workers"),
     )
     mode: str = option(
         "synchronous",
-        "Whose gradients make an update: all ranks' (synchronous), those of the first comm.contributors ranks"
-        " that are ready (partial), or each rank's as they come at a parameter server (asynchronous, the method"
-        " that synchronous training is compared with)",
+        "Which gradients an update uses: those of all ranks (synchronous), those of the first comm.contributors ranks"
+        " that are ready (partial), or those of one rank, as soon as they reach a parameter server (asynchronous, a"
+        " baseline for comparison)",
         choices=("synchronous", "partial", "asynchronous"),
     )
     contributors: int = option(
-        0, "Ranks whose gradients make an update in mode partial; 0: all", range=limits.RANKS_OR_ALL
+        0,
+        "Number of ranks whose gradients an update waits for in mode partial; 0: all ranks",
+        range=limits.RANKS_OR_ALL,
     )
     late: str = option(
         "drop",
-        "Gradients that come after their update, in mode partial: drop, or carry into the next one",
+        "What happens in mode partial to gradients that are ready after their update: drop discards them, carry adds"
+        " them to the next update",
         choices=("drop", "carry"),
     )
     timeout_s: float = option(
         300.0,
-        "A rank that is silent or waited for so long (s) ends the job, by name; 0: never",
+        "Time limit (s) of the watchdog: if a rank is silent, or others wait for it, for this long, the job ends with a"
+        " message that names the rank; 0: no limit",
         range=limits.SECONDS,
     )
     on_lost_rank: str = option(
         "abort",
-        "When a rank is lost: abort the job, or (experimental) shrink to the others, which take over its walkers and"
-        " go on from the newest checkpoint; needs Open MPI's mpiexec --with-ft ulfm, and mode synchronous",
+        "What happens when a rank is lost: abort ends the job; shrink (experimental) continues from the newest"
+        " checkpoint with the remaining ranks, which take over its walkers; shrink needs Open MPI's mpiexec --with-ft"
+        " ulfm and mode synchronous",
         choices=("abort", "shrink"),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationConfig(Checked):
-    """Validation on what training does not see, the same for any number of ranks (see docs/algorithms.md)."""
+    """Validation on held-out data. Scores do not depend on the number of ranks (see docs/algorithms.md)."""
 
-    volume: str = option("", "Name of the volume; empty: the first one", kinds=(FLOOD, PATCHES))
+    volume: str = option(
+        "",
+        "Name of the [[data.volumes]] table to validate on; empty: the first one",
+        kinds=(FLOOD, PATCHES),
+    )
     box: str = option(
-        "", "Held-out part, z0:z1,y0:y1,x0:x1; empty: no validation", kinds=(FLOOD, PATCHES)
+        "",
+        "Held-out box, z0:z1,y0:y1,x0:x1 in voxels; empty: no validation",
+        kinds=(FLOOD, PATCHES),
     )
     every: int = option(
-        0, "Steps between two validations; 0: only at the end", range=limits.UPDATES_OR_NONE
+        0,
+        "Number of training steps between two validations; 0: only at the end",
+        range=limits.UPDATES_OR_NONE,
     )
     centres: int = option(
         64,
-        "Centres, balanced over the partition classes 1 to 13",
+        "Number of example centres, balanced over the partition classes 1 to 13",
         kinds=(FLOOD,),
         range=limits.CENTRES,
     )
     seed: int = option(
         0,
-        "Seed of the choice of centres, or of the patients that are held out",
+        "Random seed for the choice of centres (`ffn`) or of held-out patients (`unet2d`)",
         kinds=(FLOOD, SLICES),
         range=limits.FILE_SEED,
     )
     share: float = option(
         0.0,
-        "Share of the patients of data.slices that is held out",
+        "Share of the patients in data.slices that are held out",
         kinds=(SLICES,),
         range=limits.SHARE,
     )
     slices: tuple[SlicesConfig, ...] = option(
         (),
-        "Stacks of other patients instead, one [[validation.slices]] table each",
+        "Stacks of slices of other patients to validate on, instead of `share`; one [[validation.slices]] table each",
         kinds=(SLICES,),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A whole configuration file; `str` gives its text."""
+    """A complete configuration. `str(config)` returns it as TOML text."""
 
     run: RunConfig = RunConfig()
     data: DataConfig = DataConfig()
@@ -445,10 +512,10 @@ class Config:
 
 
 def require_tables(tables: Sequence[Any], key: str) -> None:
-    """Check that an array of tables such as `data.volumes` has one.
+    """Check that an array of tables such as `data.volumes` has at least one table.
 
     Raises:
-        ConfigurationError: If there is none.
+        ConfigurationError: If the array is empty.
     """
     if not tables:
         raise ConfigurationError(f"{key} is empty, expected at least one [[{key}]] table")

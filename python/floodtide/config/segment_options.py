@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The [segment] section of a configuration: what to segment, and how."""
+"""The [segment] section of a configuration: what to segment and how."""
 
 from __future__ import annotations
 
@@ -14,72 +14,82 @@ from floodtide.base.registry import Registered, Value, names, registered
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentOptions(Registered):
-    """What to segment and how; the names and defaults are google/ffn's, probabilities included."""
+    """What to segment and how. Names and defaults are those of google/ffn, including the probabilities."""
 
     checkpoint: str = option(
         "",
-        "Network: a checkpoint of ours, a run directory (its newest checkpoint), or the prefix of a"
+        "Network: a floodtide checkpoint, a run directory (its newest checkpoint is used), or the prefix of a"
         " TensorFlow checkpoint",
         path=True,
         differs=FOLDER,
     )
     image: str = option(
         "",
-        "Image, file:dataset, or the name of one of the [[data.volumes]]; left out: the image of the"
-        " only [[data.volumes]]",
+        "Image, file:dataset, or the name of a [[data.volumes]] table; left out: the image of the only"
+        " [[data.volumes]] table",
         path=True,
         differs=FOLDER,
     )
-    box: str = option("", "Part to segment, z0:z1,y0:y1,x0:x1 in voxels; empty: all of it")
+    box: str = option("", "Box to segment, z0:z1,y0:y1,x0:x1 in voxels; empty: the whole image")
     mean: float | None = option(
         None,
-        "Image mean: the network sees (image - mean) / std; left out: the mean of the [[data.volumes]]"
-        " that `image` names, else the mean that the network was trained with, if the checkpoint"
-        " stores it",
+        "Mean of the image: the network receives (image - mean) / std; left out: the mean of the [[data.volumes]]"
+        " table that `image` names, else the mean that the network was trained with, if the checkpoint stores it",
         range=limits.INTENSITY,
     )
     std: float | None = option(
         None,
-        "Image standard deviation; left out: found as for `mean`",
+        "Standard deviation of the image; left out: chosen in the same way as `mean`",
         range=limits.DEVIATION,
     )
     fov: tuple[int, int, int] | None = option(
         None,
-        "Field of view (z, y, x) in voxels, odd; left out: the checkpoint's, or 33 each for a"
-        " TensorFlow checkpoint, which does not store it",
+        "Size (z, y, x) of the field of view in voxels, odd numbers; left out: the size stored in the checkpoint; a"
+        " TensorFlow checkpoint stores none, so 33 for each axis",
         range=limits.FIELD_OF_VIEW,
     )
     deltas: tuple[int, int, int] | None = option(
         None,
-        "Step of the field of view (z, y, x) in voxels; left out: the checkpoint's, or 8 each for a"
-        " TensorFlow checkpoint",
+        "Distance (z, y, x) in voxels by which the field of view moves; left out: the distance stored in the"
+        " checkpoint; a TensorFlow checkpoint stores none, so 8 for each axis",
         range=limits.DELTA,
     )
     seed_policy: str = option(
-        "peaks", "Where objects are started", choices=names(_core.segment.seed_policies())
+        "peaks",
+        "Method that chooses the seed voxels from which objects grow",
+        choices=names(_core.segment.seed_policies()),
     )
     seed_values: Mapping[str, Value] = registered(_core.segment.seed_policies, "seed_policy")
     init_activation: float = option(
-        0.95, "Probability that the seed voxel starts with", range=limits.PROBABILITY
+        0.95, "Initial object probability of the seed voxel", range=limits.PROBABILITY
     )
     pad_value: float = option(
-        0.05, "Probability of voxels not visited yet, as in training", range=limits.PROBABILITY
+        0.05,
+        "Initial object probability of voxels that were not visited yet; use the value of the training"
+        " (training.seed_pad)",
+        range=limits.PROBABILITY,
     )
     move_threshold: float = option(
-        0.9, "Probability from which the field of view moves to a voxel", range=limits.PROBABILITY
+        0.9,
+        "Minimum object probability of a voxel to which the field of view moves",
+        range=limits.PROBABILITY,
     )
     segment_threshold: float = option(
-        0.6, "Probability from which a voxel joins the object", range=limits.PROBABILITY
+        0.6,
+        "Minimum object probability of a voxel that becomes part of the object",
+        range=limits.PROBABILITY,
     )
-    min_segment_size: int = option(1000, "Objects of fewer voxels are dropped", range=limits.VOXELS)
+    min_segment_size: int = option(
+        1000, "Smaller objects, in voxels, are discarded", range=limits.VOXELS
+    )
     min_boundary_dist: tuple[int, int, int] = option(
         (1, 1, 1),
-        "Seeds keep this distance (z, y, x) in voxels from earlier objects",
+        "Minimum distance (z, y, x) in voxels between a seed and earlier objects",
         range=limits.DISTANCE,
     )
     disco_seed_threshold: float = option(
         0.0,
-        "Once more than this share of a field of view is object, voxels called background stay so;"
-        " negative: off",
+        "If more than this share of a field of view is object (probability of at least move_threshold), voxels with a"
+        " probability below 0.5 do not become more probable; negative: off",
         range=limits.DISCO,
     )

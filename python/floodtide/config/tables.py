@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations as nested dictionaries of plain values, as TOML has them."""
+"""Convert configurations to nested dictionaries of plain values, as TOML stores them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from floodtide.config.networks import FLOOD
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Nested dictionaries of plain values, the inverse of `from_dict`."""
+    """Return a configuration as nested dictionaries of plain values. This is the inverse of `from_dict`."""
     return _table(config, config.model.kind if hasattr(config, "model") else FLOOD)
 
 

@@ -83,11 +83,11 @@ def test_overrides_reach_values_tables_and_lists(example: Path) -> None:
             "schedule.scale=cubic",
             "schedule.scale is 'cubic', expected 'none', 'linear', 'sqrt' or 'paper'",
         ),
-        ("data.volumes.1.name=x", "not one of the 1 tables"),
+        ("data.volumes.1.name=x", "not the index of one of the 1 tables"),
         ("training", "expected section.key=value"),
         ("run=5", r"\[run\] is an integer"),
         ("run.dir=$FLOODTIDE_NO_SUCH/x", "environment variable FLOODTIDE_NO_SUCH is not set"),
-        ("run.dir=\udcff\udcfe", "run.dir is no text in UTF-8"),
+        ("run.dir=\udcff\udcfe", "run.dir is not valid UTF-8"),
     ],
 )
 def test_mistakes_are_named(example: Path, override: str, message: str) -> None:
@@ -131,7 +131,7 @@ def test_an_environment_variable_that_is_no_text_is_refused(
     monkeypatch: pytest.MonkeyPatch, example: Path
 ) -> None:
     monkeypatch.setenv("FLOODTIDE_TEST_FOLDER", "\udcff")
-    with pytest.raises(ConfigurationError, match=r"run\.dir is no text in UTF-8"):
+    with pytest.raises(ConfigurationError, match=r"run\.dir is not valid UTF-8"):
         config.load(example, ["run.dir=$FLOODTIDE_TEST_FOLDER/run"])
 
 
