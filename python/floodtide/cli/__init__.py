@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `floodtide` program: one subcommand a module, imported when it is used.
+"""The `floodtide` program: one module for each subcommand, imported when the subcommand is used.
 
-Exit status: 0 on success, 2 on wrong usage or input, 1 on any other failure; failures print one line on standard error.
+Exit status: 0 on success, 2 on wrong usage or input, 1 on any other failure, 130 after Ctrl-C. A failure prints one
+line on standard error.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ import click
 from floodtide.errors import Error, Interrupted
 
 COMMANDS = {
-    "info": "What was built and found on this machine.",
-    "demo": "Train, segment and report on an embedded synthetic volume.",
+    "info": "Show version, build, processor, memory and MPI.",
+    "demo": "Train, segment and report on a synthetic volume.",
     "synth": "Make a synthetic EM volume with labels.",
-    "partition": "Sort the voxels of a label volume by their local object fraction.",
-    "coordinates": "List balanced training coordinates.",
-    "train": "Train a network; resumes from the run directory.",
+    "partition": "Classify the voxels of a label volume by local object fraction.",
+    "coordinates": "Write a balanced list of example centres.",
+    "train": "Train a network, or resume a training run.",
     "segment": "Segment a box of a volume with a trained network.",
     "predict": "Apply a U-Net to slices or a volume.",
-    "evaluate": "Compare a segmentation with the truth.",
-    "convert": "Convert checkpoints.",
-    "report": "Write report.html for one or more runs.",
+    "evaluate": "Compare a segmentation with the ground truth.",
+    "convert": "Convert a checkpoint to floodtide's format.",
+    "report": "Write report.html for one or more training runs.",
     "job": "Write a batch script for Slurm or PBS.",
-    "doctor": "Examine launcher, threads, memory, file system and clocks before a long job.",
-    "simulate": "Forecast throughput against the number of ranks.",
-    "bench": "Time kernels, steps and scaling on this machine.",
+    "doctor": "Check launcher, threads, memory, file system and clocks before a long job.",
+    "simulate": "Forecast the training throughput for given numbers of ranks.",
+    "bench": "Measure the speed of kernels, training steps and scaling on this machine.",
 }
 
 
@@ -41,11 +42,11 @@ _LONGEST_LINE = 1500
 
 
 class _Interrupted(BaseException):
-    """Ctrl-C; click would write an empty line for KeyboardInterrupt."""
+    """Ctrl-C was pressed. This class replaces KeyboardInterrupt, for which click would print an empty line."""
 
 
 class LazyGroup(click.Group):
-    """Imports a subcommand's module only when it is asked for: start-up matters with a thousand ranks."""
+    """A group that imports a subcommand's module only when it is used. This keeps start-up fast on a thousand ranks."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -74,8 +75,8 @@ def group() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the program and exit with its status; an exception that nothing foresaw is shown whole."""
-    for stream in (sys.stdout, sys.stderr):  # names of files may be any bytes
+    """Run the program and exit with its status. An unexpected exception is shown with its traceback."""
+    for stream in (sys.stdout, sys.stderr):  # file names may contain any bytes
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -88,10 +89,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run the program and return its exit status; every failure is one line on standard error.
+    """Run the program and return its exit status. Every failure prints one line on standard error.
 
-    Failures of the machine may come from anywhere: no space, no permission, no file handle, no memory. What is left is
-    a mistake in floodtide, which escapes.
+    This includes failures of the machine, which any code may raise: no disk space, permission, file handle or memory.
+    Any other exception is a mistake in floodtide and propagates to the caller.
     """
     from floodtide.base.outputs import give_back_all
     from floodtide.comm import world
@@ -110,15 +111,15 @@ def run(arguments: list[str] | None = None) -> int:
     except (_Interrupted, click.Abort, KeyboardInterrupt) as error:
         give_back_all()  # the interrupt may have come in the middle of the clean-up
         if not isinstance(error.__cause__, Interrupted):
-            world.fail(KeyboardInterrupt("interrupted"))  # it may have reached this rank alone
+            world.fail(KeyboardInterrupt("interrupted"))  # other ranks may not have received it
         _print_once(f"{prefix}: {error if str(error) else 'interrupted'}")
         return 130
     except Error as error:
         if getattr(error, "agreed", False) or world.size() == 1:
-            text = _one_line(str(error)).removeprefix(f"{name}: ")  # the prefix says it
+            text = _one_line(str(error)).removeprefix(f"{name}: ")  # `prefix` names the command
             _print_once(f"{prefix}: {text}")
             return error.exit_status
-        world.fail(error)  # this rank alone failed: tell, and end the others too
+        world.fail(error)  # only this rank failed: report the failure and end the other ranks
         return error.exit_status
     except (OSError, MemoryError) as error:
         if getattr(error, "agreed", False) or world.size() == 1:
@@ -133,7 +134,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _machine_failure(error: OSError | MemoryError) -> str:
-    """What the operating system refused."""
+    """Return one line that says what the operating system refused."""
     if isinstance(error, MemoryError):
         return f"not enough memory: {error}".rstrip(": ")
     what = error.strerror or str(error)
@@ -141,7 +142,7 @@ def _machine_failure(error: OSError | MemoryError) -> str:
 
 
 def _one_line(text: str) -> str:
-    """One line of printable letters; words that nobody would read to their end are cut."""
+    """Return the text as one line of printable characters, with very long words and lines cut."""
     words = [
         word if len(word) <= _LONGEST_WORD else f"{word[: _LONGEST_WORD // 2]}...{word[-20:]}"
         for word in text.split()
@@ -155,7 +156,7 @@ def _one_line(text: str) -> str:
 
 
 def _print_once(line: str) -> None:
-    """One line from the whole job: the lowest rank speaks."""
+    """Print a line on standard error on rank 0 only."""
     from floodtide.comm import world
 
     if world.rank() == 0:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`floodtide bench NAME`: benchmarks of this machine.
 
-Another benchmark is a row in BENCHMARKS and a click command whose callback returns rows (see
-`floodtide.bench`); `row_options` gives it `--json` and prints them.
+To add a benchmark, add a row to BENCHMARKS and a click command whose callback returns rows (see
+`floodtide.bench`). `row_options` adds the option `--json` and prints the rows.
 """
 
 from __future__ import annotations
@@ -19,34 +19,46 @@ from floodtide.base import limits
 from floodtide.cli import options as shared
 
 BENCHMARKS = {
-    "peak": ("floodtide.cli.bench:peak", "Multiply-add peak of each instruction set."),
-    "conv": ("floodtide.cli.bench:conv", "The three passes of a convolution."),
-    "scaling": ("floodtide.cli.bench_scaling:command", "Training steps of one rank and of all."),
-    "step": ("floodtide.cli.bench_step:step", "A training step of one rank."),
-    "forward": ("floodtide.cli.bench_step:forward", "A forward pass, as in segmentation."),
-    "unet": ("floodtide.cli.bench_unet:command", "A training step of a U-Net."),
+    "peak": ("floodtide.cli.bench:peak", "Peak multiply-add rate of each instruction set."),
+    "conv": ("floodtide.cli.bench:conv", "Forward and backward passes of one convolution."),
+    "scaling": (
+        "floodtide.cli.bench_scaling:command",
+        "Speed-up of training steps on several ranks.",
+    ),
+    "step": ("floodtide.cli.bench_step:step", "Training step of a flood-filling network."),
+    "forward": ("floodtide.cli.bench_step:forward", "Forward pass of a flood-filling network."),
+    "unet": ("floodtide.cli.bench_unet:command", "Training step and forward pass of a U-Net."),
     "forecast": (
         "floodtide.cli.bench_forecast:command",
-        "What simulate predicts, beside trainings.",
+        "Predictions of `floodtide simulate`, compared with training.",
     ),
-    "allreduce": ("floodtide.cli.bench_allreduce:command", "Sums of gradients over ranks."),
+    "allreduce": (
+        "floodtide.cli.bench_allreduce:command",
+        "Allreduce algorithms on arrays of gradients.",
+    ),
     "train": (
         "floodtide.cli.bench_train:command",
-        "Whole training steps, and what a setting costs.",
+        "Overhead of configuration keys in a training step.",
     ),
-    "overlap": ("floodtide.cli.bench_overlap:command", "Communication that no computation hides."),
+    "overlap": (
+        "floodtide.cli.bench_overlap:command",
+        "Communication that does not overlap with computation.",
+    ),
     "stragglers": (
         "floodtide.cli.bench_stragglers:command",
-        "One slow rank, and whom it holds up.",
+        "Training with one slow rank (straggler).",
     ),
-    "stalls": ("floodtide.cli.bench_stalls:command", "Slow loads, with and without reading ahead."),
+    "stalls": (
+        "floodtide.cli.bench_stalls:command",
+        "Training with slow data loading, with and without prefetching.",
+    ),
 }
 
 COLUMNS = ("name", "kernel", "threads", "ranks", "median_s", "gflops", "peak_gflops", "ratio")
 
 
 class BenchmarkGroup(click.Group):
-    """Imports a benchmark only when it is asked for."""
+    """A group that imports a benchmark only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(BENCHMARKS)
@@ -65,16 +77,18 @@ class BenchmarkGroup(click.Group):
 
 @click.group(cls=BenchmarkGroup)
 def command() -> None:
-    """Time kernels, steps and scaling on this machine, each beside the peak of the same run.
+    """Measure the speed of kernels, training steps and scaling on this machine.
+
+    Every benchmark of computation also measures the peak multiply-add rate of the processor in the same run.
 
     Example: floodtide bench conv --size 33 --channels 32 --threads 1,2 --json
     """
 
 
 def row_options(function: Callable[..., Iterable[dict[str, Any]]]) -> Callable[..., None]:
-    """Give a benchmark `--json`, and print the rows that it yields as they come."""
+    """Add the option `--json` to a benchmark, and print each row as soon as the benchmark yields it."""
 
-    @click.option("--json", "as_json", is_flag=True, help="One JSON object a row.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row.")
     @functools.wraps(function)
     def wrapped(*arguments: Any, as_json: bool, **options: Any) -> None:
         shown: tuple[str, ...] = ()
@@ -127,29 +141,29 @@ def _cell(key: str, value: Any) -> str:
 
 
 def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a benchmark `--threads`; its callback gets `thread_counts`, empty when not given."""
+    """Add the option `--threads` to a benchmark. Its callback gets `thread_counts`, () if the option is not given."""
     return click.option(
         "--threads",
         "thread_counts",
         type=shared.Numbers(limits.SOME_THREADS),
         default=(),
-        help="Numbers of threads; default: 1 and every core.",
+        help="Numbers of threads to measure; default: 1 and the number of cores.",
     )(function)
 
 
 def seconds_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a benchmark `--seconds`."""
+    """Add the option `--seconds` to a benchmark."""
     return click.option(
         "--seconds",
         type=shared.Number(limits.SECONDS),
         default=1.0,
         show_default=True,
-        help="Least time to spend on a row.",
+        help="Minimum time to measure each row.",
     )(function)
 
 
 def counts_or_default(thread_counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the numbers of threads to use: those given, else one and every core."""
+    """Return the given numbers of threads, or (1, number of cores) if none are given."""
     from floodtide import _core
 
     return thread_counts or tuple(sorted({1, int(_core.available_cores())}))
@@ -160,7 +174,7 @@ def counts_or_default(thread_counts: tuple[int, ...]) -> tuple[int, ...]:
 @seconds_option
 @row_options
 def peak(thread_counts: tuple[int, ...], seconds: float) -> Iterable[dict[str, Any]]:
-    """Time the multiply-add loops of every instruction set that the processor has.
+    """Measure the peak multiply-add rate of every instruction set of the processor.
 
     Example: floodtide bench peak --threads 1,2
     """
@@ -175,24 +189,32 @@ def peak(thread_counts: tuple[int, ...], seconds: float) -> Iterable[dict[str, A
     type=shared.Numbers(limits.PATCH, 3),
     default="33",
     show_default=True,
-    help="Voxels, z,y,x.",
+    help="Size z,y,x of the array in voxels.",
 )
 @click.option(
     "--channels",
     type=shared.Numbers(limits.FFN_FEATURES, 2),
     default="32",
     show_default=True,
-    help="Input,output channels.",
+    help="Numbers of input and output channels.",
 )
 @click.option(
     "--kernel",
     type=shared.Numbers(limits.KERNEL, 3),
     default="3",
     show_default=True,
-    help="Extents, 1 or 3, z,y,x.",
+    help="Size z,y,x of the convolution kernel, each 1 or 3.",
 )
-@click.option("--relu/--no-relu", default=True, help="Rectify the input, mask backward-data.")
-@click.option("--against", default="", help="A second kernel, timed in turn with the first.")
+@click.option(
+    "--relu/--no-relu",
+    default=True,
+    help="Apply a ReLU to the input, and its mask to the result of backward-data.",
+)
+@click.option(
+    "--against",
+    default="",
+    help="Name of a second kernel to compare with; samples of the two kernels alternate.",
+)
 @threads_option
 @seconds_option
 @row_options
@@ -205,7 +227,7 @@ def conv(
     thread_counts: tuple[int, ...],
     seconds: float,
 ) -> Iterable[dict[str, Any]]:
-    """Time forward, backward-data and backward-weights of a convolution, after checking them.
+    """Measure forward, backward-data and backward-weights of a convolution. Checks the results first.
 
     Example: floodtide bench conv --size 33 --channels 32 --against onednn
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench allreduce`: every allreduce algorithm and wire format in turn, on the ranks of the job."""
+"""`floodtide bench allreduce`: compare all allreduce algorithms and wire formats on the ranks of the job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from floodtide.comm.world import Communicator
 from floodtide.errors import Error, InvalidArgumentError
 
 FFN_PARAMETERS = 472353  # of the published network: 1.89 MB of gradients
-YARDSTICK = "mpi blocking"  # MPI_Allreduce as any program would call it
+YARDSTICK = "mpi blocking"  # a plain call of MPI_Allreduce, the reference of the ratios
 
 
 @click.command()
@@ -27,15 +27,15 @@ YARDSTICK = "mpi blocking"  # MPI_Allreduce as any program would call it
     type=shared.Number(limits.COUNT),
     default=FFN_PARAMETERS,
     show_default=True,
-    help="Length of the float32 array; the default is the published network's gradient.",
+    help="Length of the float32 array; the default is the number of parameters of the published network.",
 )
 @seconds_option
 @row_options
 def command(elements: int, seconds: float) -> Iterable[dict[str, Any]]:
-    """Time the sum of an array over ranks, by each algorithm and wire format in turn.
+    """Measure the sum of an array over ranks with each algorithm and wire format.
 
-    Each is checked first. The ratio is its median time by that of the MPI library's blocking
-    allreduce in the same run: below 1 is faster.
+    The result of each algorithm is checked first. `ratio` is the median time divided by the median time
+    of the MPI library's blocking allreduce in the same run. A value below 1 means faster than the library.
 
     Example: floodtide bench allreduce --json (started by mpiexec -n 2)
     """
@@ -44,7 +44,7 @@ def command(elements: int, seconds: float) -> Iterable[dict[str, Any]]:
     world.ensure_init()
     if world.size() == 1:
         error = InvalidArgumentError(
-            "bench allreduce: one rank has nothing to sum; start it with mpiexec -n 2 or more"
+            "bench allreduce: 1 rank, expected at least 2: start it with mpiexec -n 2"
         )
         error.agreed = True
         raise error
@@ -53,19 +53,22 @@ def command(elements: int, seconds: float) -> Iterable[dict[str, Any]]:
 
 
 def rows(comm: Communicator, *, elements: int, seconds: float) -> Iterator[dict[str, Any]]:
-    """One row an algorithm and wire format. Collective.
+    """Yield one row for each algorithm and wire format. Collective.
 
     Args:
-        comm: The core's communicator, of several ranks.
+        comm: The core's communicator, with at least 2 ranks.
         elements: Length of the float32 array.
-        seconds: Least time to spend on a row; at least 20 samples are taken, or 3 if
-            all take 2 s together.
+        seconds: Minimum time to measure each row. At least 20 samples are taken, or 3 if all samples together
+            take 2 s.
 
     Yields:
-        Rows as in `floodtide.bench`, with `wire`, `sent_bytes` (by this rank in one allreduce; None
-        where the library sends), `gb_per_s` (bytes that a ring sends from each rank in float32,
-        2 n (p - 1) / p, by the median time, for all rows) and `ratio` (median time by the MPI
-        library's blocking allreduce's). A sample is the slowest rank's. Rows are timed in turn.
+        Rows as in `floodtide.bench`. The additional keys are:
+        `wire`: the wire format.
+        `sent_bytes`: bytes that this rank sends in one allreduce; None if the MPI library sends them.
+        `gb_per_s`: 1e9 bytes per second, for all rows computed from the n float32 bytes that each of p ranks sends in
+        a ring: 2 n (p - 1) / p, divided by the median time.
+        `ratio`: median time divided by that of the MPI library's blocking allreduce.
+        A sample is the time of the slowest rank. Samples of all rows alternate.
     """
     from floodtide import _core
     from floodtide.bench import stamped
@@ -84,7 +87,7 @@ def rows(comm: Communicator, *, elements: int, seconds: float) -> Iterator[dict[
 
     samples: dict[str, list[float]] = {name: [] for name in calls}
     spent_s = 0.0
-    # The same on all ranks: spent_s is.
+    # All ranks decide alike, because spent_s is equal on all ranks.
     while not _core.bench.enough(len(samples[YARDSTICK]), spent_s) or spent_s < seconds * len(
         calls
     ):
@@ -123,7 +126,7 @@ def rows(comm: Communicator, *, elements: int, seconds: float) -> Iterator[dict[
 
 
 def _calls(comm: Communicator) -> dict[str, tuple[Callable[[Any], None], str]]:
-    """What is timed: name, the call, its wire format."""
+    """Return the calls to measure: {name: (call, wire format)}."""
     from floodtide import _core
 
     def own(algorithm: str, wire: str) -> Callable[[Any], None]:
@@ -141,6 +144,6 @@ def _calls(comm: Communicator) -> dict[str, tuple[Callable[[Any], None], str]]:
 
 def _check(name: str, wire: str, work: Any, comm: Communicator) -> None:
     expected = comm.size * (np.arange(len(work)) % 1000) + sum(range(comm.size))
-    roundings = comm.size + 3 if wire == "bf16" else 0  # the sums themselves are whole numbers
+    roundings = comm.size + 3 if wire == "bf16" else 0  # float32 sums of these integers are exact
     if not (np.abs(work - expected) <= ((1 + 2.0**-8) ** roundings - 1) * expected).all():
         raise Error(f"bench allreduce: {name} gave a wrong sum on rank {comm.rank}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench forecast`: predictions of `floodtide simulate` beside trainings."""
+"""`floodtide bench forecast`: compare predictions of `floodtide simulate` with training."""
 
 from __future__ import annotations
 
@@ -19,63 +19,64 @@ from floodtide.cli.bench import row_options
     type=shared.Numbers(limits.RANKS),
     default="2,3,4",
     show_default=True,
-    help="Numbers of ranks.",
+    help="Numbers of ranks to predict and to train with.",
 )
 @click.option(
     "--steps",
     type=shared.Number(limits.UPDATES),
     default=60,
     show_default=True,
-    help="Of a training.",
+    help="Number of steps of each training run.",
 )
 @click.option(
     "--rounds",
     type=shared.Number(limits.COUNT),
     default=3,
     show_default=True,
-    help="Times that each training is done.",
+    help="Number of repetitions of each training run.",
 )
 @click.option(
     "--depth",
     type=shared.Number(limits.FFN_DEPTH),
     default=9,
     show_default=True,
-    help="Modules of the network that computes.",
+    help="Number of modules of the network that is trained.",
 )
 @click.option(
     "--features",
     type=shared.Number(limits.FFN_FEATURES),
     default=32,
     show_default=True,
-    help="Feature maps.",
+    help="Number of feature maps.",
 )
 @click.option(
     "--fov",
     type=shared.Number(limits.FORECAST_FOV),
     default=33,
     show_default=True,
-    help="Field of view, an odd number.",
+    help="Size of the field of view in voxels along each axis, an odd number.",
 )
 @click.option(
     "--sleep-s",
     type=shared.Number(limits.SECONDS),
     default=0.1,
     show_default=True,
-    help="What sleeping ranks sleep.",
+    help="Seconds that each rank sleeps in a step, in runs that sleep instead of computing.",
 )
 @click.option(
     "--sigma",
     type=shared.Number(limits.SPREAD),
     default=0.25,
     show_default=True,
-    help="Spread of a lognormal factor.",
+    help="Sigma of the random lognormal factor on the time that ranks sleep.",
 )
 @row_options
 def command(**options: Any) -> Iterable[dict[str, Any]]:
-    """Train on one rank, predict trainings on more, and time those.
+    """Train on one rank, predict the time of a step on more ranks, and compare it with training on more ranks.
 
-    Rows have `predicted_s` beside `median_s`, seconds of a step, and `ratio`, the first over the second. Ranks that
-    compute share the cores of the machine; ranks that sleep wait for each other however few there are.
+    Every row has the time of a step as predicted (`predicted_s`) and as measured (`median_s`), in seconds, and their
+    ratio `ratio` = predicted_s / median_s. Ranks that compute share the cores of the machine. Ranks that sleep need no
+    core, so waiting for slower ranks can be measured even with few cores.
 
     Example: floodtide bench forecast --ranks 2,3,4
     """

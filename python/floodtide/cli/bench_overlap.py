@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench overlap`: the part of the gradients' communication that no computation hides."""
+"""`floodtide bench overlap`: measure the communication of gradients that does not overlap with computation."""
 
 from __future__ import annotations
 
@@ -26,31 +26,34 @@ Event = dict[str, Any]
     type=shared.Number(limits.SOME_MILLISECONDS),
     default=20.0,
     show_default=True,
-    help="Time that a rank's messages of a step take on the wire, one after another.",
+    help="Total time in milliseconds that the messages of a rank take on the simulated wire in a step.",
 )
 @click.option(
     "--latency-us",
     type=shared.Number(limits.LATENCY),
     default=20.0,
     show_default=True,
-    help="Time that each message takes in addition.",
+    help="Additional time of each message, in microseconds.",
 )
 @click.option(
     "--bucket-mib",
     type=shared.Number(limits.BUCKET),
     default=0.25,
     show_default=True,
-    help="As `comm.bucket_mib`.",
+    help="Minimum size (MiB) of a bucket, as `comm.bucket_mib`.",
 )
 @click.option(
-    "--algorithm", default="ring", show_default=True, help="Allreduce, as `comm.algorithm`."
+    "--algorithm",
+    default="ring",
+    show_default=True,
+    help="Allreduce algorithm, as `comm.algorithm`.",
 )
 @click.option(
     "--steps",
     type=shared.Number(limits.COUNT),
     default=40,
     show_default=True,
-    help="Of each kind, besides a few to warm up.",
+    help="Number of measured steps with and without the simulated wire, after the warm-up.",
 )
 def command(
     lab: Laboratory,
@@ -60,14 +63,18 @@ def command(
     algorithm: str,
     steps: int,
 ) -> Iterator[dict[str, Any]]:
-    """Train behind a slow wire and without it, in turn, and see from the timeline what communication is exposed.
+    """Train with and without a simulated slow wire, and measure exposed communication.
 
-    Messages travel at once, but their receiver takes none before a wire of that speed would have brought it: it
-    costs no time of a core. `exposed_s` is the time from the end of the slowest rank's backward pass to the end of the
-    last sum on any rank: communication that nothing hid, without waits for slower ranks. Beside it stand `predicted_s`,
-    from when each bucket was ready and how long the wire needs for it, and `last_bucket_s`, the last bucket's time on
-    the wire, which no overlap can hide; `ratio` is exposed_s by last_bucket_s, `exposed_share` exposed_s by the step's
-    time.
+    Exposed communication does not overlap with computation. The wire is simulated: messages travel at full speed, but
+    the receiver accepts a message only after the time that the slow wire would need. This uses no time of a core.
+
+    \b
+    Columns, all from the timeline:
+      exposed_s      from the end of the slowest backward pass to the end of the last sum
+      predicted_s    exposed time predicted from when buckets were ready and their time on the wire
+      last_bucket_s  time of the last bucket on the wire; overlap cannot hide it
+      ratio          exposed_s / last_bucket_s
+      exposed_share  exposed_s / time of the step
 
     Example: floodtide bench overlap --wire-ms 20 --json
     """
@@ -106,13 +113,13 @@ def command(
 
 
 def summary(events: Sequence[Event], wire_s: float, steps: int) -> dict[str, Any]:
-    """A row from the timelines of all ranks: medians over the last `steps` steps.
+    """Return a row of medians over the last `steps` steps in the timelines of all ranks.
 
     Args:
-        events: Chrome trace events of type X: `compute`, `update` on the track `step`, `allreduce` with its bucket and
-            bytes on `communication`; times in microseconds.
-        wire_s: Time of all buckets on the wire.
-        steps: How many steps count.
+        events: Chrome trace events of type X, times in microseconds. `compute` and `update` are on the track `step`.
+            `allreduce` with its bucket and bytes is on the track `communication`.
+        wire_s: Seconds of all buckets of a step on the wire.
+        steps: Number of steps to use.
     """
     by_step: dict[int, list[Event]] = {}
     for event in events:
@@ -142,13 +149,13 @@ def summary(events: Sequence[Event], wire_s: float, steps: int) -> dict[str, Any
 
 
 def step(events: Sequence[Event], wire_s: float) -> dict[str, Any]:
-    """One step's seconds: `step_s`, `exposed_s`, `predicted_s`, `last_bucket_s`; and its number of `buckets`."""
+    """Return `step_s`, `exposed_s`, `predicted_s` and `last_bucket_s` of one step in seconds, and the bucket count."""
     from floodtide.simulate.gradient import exposed_s
 
     computed_us = max(_end(event) for event in events if event["name"] == "compute")
     sums = [event for event in events if event["name"] == "allreduce"]
     count = 1 + max(event["args"]["bucket"] for event in sums)
-    # A bucket is ready when the last rank has it.
+    # A bucket is ready when it is complete on all ranks.
     ready_us = [
         max(event["ts"] for event in sums if event["args"]["bucket"] == bucket)
         for bucket in range(count)

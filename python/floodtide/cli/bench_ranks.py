@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that benchmarks of several ranks share, and starting their ranks."""
+"""Options that benchmarks with several ranks share, and a function that starts the ranks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from floodtide.errors import InvalidArgumentError, UnsupportedError
 
 
 def start_ranks(name: str, ranks: int) -> None:
-    """Join the ranks that mpiexec has started, or run this command again on so many and exit as they do.
+    """Join the ranks if mpiexec started this process; else run this command under mpiexec and exit with its status.
 
     Args:
-        name: The benchmark, for messages.
-        ranks: How many to start.
+        name: Name of the benchmark, for messages.
+        ranks: Number of ranks to start.
+
+    Raises:
+        UnsupportedError: If there is no mpiexec in the folder of the Python interpreter.
     """
     from floodtide.comm import notebook, world
     from floodtide.comm.launching import libraries
@@ -34,8 +37,8 @@ def start_ranks(name: str, ranks: int) -> None:
     mpiexec = Path(sys.executable).parent / "mpiexec"
     if not mpiexec.exists():
         raise UnsupportedError(
-            f"bench {name}: no mpiexec beside {sys.executable}; start it with your own: "
-            f"mpiexec -n {ranks} floodtide bench {name}"
+            f"bench {name}: there is no mpiexec in the folder of {sys.executable}; "
+            f"start the benchmark with another one: mpiexec -n {ranks} floodtide bench {name}"
         )
     command = [str(mpiexec), "-n", str(ranks), sys.executable, "-m", "floodtide", *sys.argv[1:]]
     sys.exit(subprocess.run(command, check=False, env=notebook.environment(ranks)).returncode)
@@ -44,10 +47,10 @@ def start_ranks(name: str, ranks: int) -> None:
 def training_benchmark(
     name: str, *, ranks: int, depth: int, fov: str, features: int
 ) -> Callable[[Callable[..., Iterable[dict[str, Any]]]], click.Command]:
-    """Make a benchmark of trainings a command, with these defaults.
+    """Return a decorator that makes a benchmark of training a command, with these default options.
 
-    Its function is called on every rank with `lab` (a `floodtide.bench.trainings.Laboratory`) and its own options, and
-    yields rows; rank 0's are printed.
+    The decorated function is called on every rank with `lab` (a `floodtide.bench.trainings.Laboratory`) and its own
+    options. It yields rows. Rank 0 prints its rows.
     """
     options = (
         click.option(
@@ -55,35 +58,35 @@ def training_benchmark(
             type=shared.Number(limits.RANKS),
             default=ranks,
             show_default=True,
-            help="Ranks to start, unless mpiexec has.",
+            help="Number of ranks to start, unless mpiexec started this command.",
         ),
         click.option(
             "--threads",
             type=shared.Number(limits.SOME_THREADS),
             default=1,
             show_default=True,
-            help="Threads of each rank.",
+            help="Number of threads of each rank.",
         ),
         click.option(
             "--depth",
             type=shared.Number(limits.FFN_DEPTH),
             default=depth,
             show_default=True,
-            help="Modules of the network.",
+            help="Number of modules of the network.",
         ),
         click.option(
             "--fov",
             type=shared.Numbers(limits.FIELD_OF_VIEW, 3),
             default=fov,
             show_default=True,
-            help="Field of view, z,y,x.",
+            help="Size z,y,x of the field of view in voxels.",
         ),
         click.option(
             "--features",
             type=shared.Number(limits.FFN_FEATURES),
             default=features,
             show_default=True,
-            help="Feature maps.",
+            help="Number of feature maps.",
         ),
     )
 
@@ -131,12 +134,12 @@ def _rows(
 
 
 def require_several_ranks(name: str) -> None:
-    """Raise InvalidArgumentError, on all ranks, if there is one only."""
+    """Raise InvalidArgumentError on all ranks if there is only one rank."""
     from floodtide.comm import world
 
     if world.size() == 1:
         error = InvalidArgumentError(
-            f"bench {name}: one rank waits for nobody; start 2 or more ranks"
+            f"bench {name}: 1 rank, expected at least 2 (--ranks, or mpiexec -n)"
         )
         error.agreed = True
         raise error

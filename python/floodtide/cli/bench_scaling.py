@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench scaling`: training steps of one rank and of all ranks at once."""
+"""`floodtide bench scaling`: measure training steps of one rank and of all ranks at once."""
 
 from __future__ import annotations
 
@@ -25,45 +25,52 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     type=shared.Number(limits.SEVERAL_RANKS),
     default=2,
     show_default=True,
-    help="Ranks to start.",
+    help="Number of ranks to start, unless mpiexec started this command.",
 )
 @click.option(
     "--threads",
     type=shared.Number(limits.SOME_THREADS),
     default=1,
     show_default=True,
-    help="Threads of each rank.",
+    help="Number of threads of each rank.",
 )
 @click.option(
     "--network",
     type=click.Choice(list(DEFAULTS)),
     default="ffn",
     show_default=True,
-    help="What is trained.",
+    help="Kind of network to train.",
 )
 @click.option(
     "--depth",
     type=shared.Number(limits.FFN_DEPTH),
-    help="Modules (default 9) or, of a U-Net, levels (5).",
+    help="ffn: number of modules (default 9); unet2d: number of levels (default 5).",
 )
 @click.option(
     "--fov",
     type=shared.Numbers(limits.FIELD_OF_VIEW, 3),
-    help="ffn: field of view, z,y,x (default 33).",
+    help="ffn: size z,y,x of the field of view in voxels (default 33).",
 )
 @click.option(
     "--size",
     type=shared.Numbers(limits.PATCH, 2),
-    help="unet2d: of a slice, y,x in pixels (default 240).",
+    help="unet2d: size y,x of a slice in pixels (default 240).",
 )
 @click.option(
-    "--features", type=shared.Number(limits.FFN_FEATURES), help="Feature maps (default 32; 16)."
+    "--features",
+    type=shared.Number(limits.FFN_FEATURES),
+    help="Number of feature maps (default for ffn 32; for unet2d 16, in the first level).",
 )
 @click.option(
-    "--batch", type=shared.Number(limits.BATCH), help="unet2d: slices of a rank (default 8)."
+    "--batch",
+    type=shared.Number(limits.BATCH),
+    help="unet2d: number of slices of each rank (default 8).",
 )
 @click.option(
-    "--algorithm", default="ring", show_default=True, help="Allreduce, as `comm.algorithm`."
+    "--algorithm",
+    default="ring",
+    show_default=True,
+    help="Allreduce algorithm, as `comm.algorithm`.",
 )
 @seconds_option
 @row_options
@@ -75,11 +82,16 @@ def command(
     seconds: float,
     **options: Any,
 ) -> Iterable[dict[str, Any]]:
-    """Time training steps of one rank alone and of all ranks, beside the peak of one and of all.
+    """Measure the speed-up of training steps from one rank to all ranks, and the speed-up of the processor's peak.
 
-    Starts its ranks with mpiexec unless it is itself started by mpiexec. `fovs_per_s` and `images_per_s`
-    are of all ranks. A row of several ranks has `speedup` (throughput over one rank's), `peak_speedup`
-    (the multiply-add loop's) and `share_of_peak_speedup` (the first over the second).
+    Starts its ranks with mpiexec, unless mpiexec started this command.
+
+    \b
+    Columns:
+      fovs_per_s, images_per_s  throughput of all ranks together
+      speedup                   throughput of all ranks / throughput of one rank
+      peak_speedup              the same for the processor's peak multiply-add rate
+      share_of_peak_speedup     speedup / peak_speedup
 
     Example: floodtide bench scaling --network unet2d --ranks 2 --json
     """
@@ -88,7 +100,7 @@ def command(
 
     given = {name: value for name, value in options.items() if value}
     for name in given.keys() - DEFAULTS[network].keys():
-        raise click.UsageError(f"--{name} is not of --network {network}")
+        raise click.UsageError(f"--{name} has no meaning for --network {network}")
     settings = DEFAULTS[network] | given
     rate = "images_per_s" if network == "unet2d" else "fovs_per_s"
     start_ranks("scaling", ranks)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench stalls`: training with slow loads, with and without reading ahead, beside the model's prediction."""
+"""`floodtide bench stalls`: training with slow loading, with and without prefetching, compared with the model."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 MOST_MOVES = 27  # on a patch
 
-# The network stays as it is, and leaves an unvisited voxel just about a reason to move there (with this seed and the
-# usual size): patches have 6 moves on average, some 1, some 20, so that ranks need patches at different steps.
+# The tiny learning rate leaves the network unchanged. With this seed and the default size, its predictions are close to
+# the threshold: patches have 6 moves on average, some 1, some 20. So ranks need new patches at different steps.
 SETTINGS: dict[str, dict[str, Any]] = {
     "run": {"seed": 2},
     "optimizer": {"lr": 1e-12},
@@ -35,41 +35,50 @@ SETTINGS: dict[str, dict[str, Any]] = {
     type=shared.Number(limits.SOME_SECONDS),
     default=10.0,
     show_default=True,
-    help="Sleep before each load, in multiples of the time that all moves on a patch take.",
+    help="Delay of each load, in multiples of the mean compute time of all moves on a patch.",
 )
 @click.option(
     "--prefetch",
     type=shared.Number(limits.PREFETCH),
     default=16,
     show_default=True,
-    help="As `data.prefetch`, with reading ahead.",
+    help="data.prefetch of the training run that prefetches.",
 )
 @click.option(
     "--readers",
     type=shared.Number(limits.READERS),
     default=16,
     show_default=True,
-    help="As `data.readers`, with reading ahead.",
+    help="data.readers of the training run that prefetches.",
 )
 @click.option(
     "--patches",
     type=shared.Number(limits.COUNT),
     default=20,
     show_default=True,
-    help="Of each rank and round that are loaded inside of the step.",
+    help="Number of patches per rank and round in the run without prefetching; the other runs use 4 times as many.",
 )
 @click.option(
-    "--rounds", type=shared.Number(limits.COUNT), default=6, show_default=True, help="Of all kinds."
+    "--rounds",
+    type=shared.Number(limits.COUNT),
+    default=6,
+    show_default=True,
+    help="Number of rounds; each round measures all runs.",
 )
 def command(
     lab: Laboratory, delay: float, prefetch: int, readers: int, patches: int, rounds: int
 ) -> Iterator[dict[str, Any]]:
-    """Train with loads that take far longer than the compute between them: with `data.prefetch` and without.
+    """Train with slow data loading, with and without prefetching (`data.prefetch`).
 
-    A row's `step_s` is the mean time of a step, `ratio` that by the same training's without the delay, `predicted_s`
-    what the model of `floodtide simulate` says (from the undisturbed step, the delay and the measured number of moves
-    on a patch), `model_ratio` the measured time by it. To hide a delay of d times the compute of a patch, more than d
-    loads have to be under way: `--readers`.
+    To hide a delay of d times the compute time of a patch, more than d loads must run at the same time (`--readers`).
+
+    \b
+    Columns:
+      step_s       mean time of a step
+      ratio        step_s / step_s without delay
+      predicted_s  step_s that the model of `floodtide simulate` predicts from the step without delay,
+                   the delay, and the measured number of moves on a patch
+      model_ratio  step_s / predicted_s
 
     Example: floodtide bench stalls --delay 10 --json
     """
@@ -91,7 +100,9 @@ def command(
     for _ in range(rounds):
         undelayed.run(round(4 * patches * moves))
         inside.run(round(patches * moves))
-        hidden.drain(round((prefetch + 2) * moves))  # uses up what was read while others trained
+        hidden.drain(
+            round((prefetch + 2) * moves)
+        )  # uses up patches loaded while the other runs trained
         hidden.run(round(4 * patches * moves))
 
     inside_s = predict(undelayed.step_s, delay_s, inside.moves, world.size())
@@ -117,7 +128,7 @@ def command(
 
 @dataclass
 class Measured:
-    """A training and what its measured steps took, over all ranks."""
+    """A training run, and the sums of time and metrics of its measured steps over all ranks."""
 
     trainer: Trainer
     seconds: float = 0.0
@@ -125,11 +136,11 @@ class Measured:
     sums: dict[str, float] = field(default_factory=dict)
 
     def run(self, steps: int) -> None:
-        """Measure so many steps. Collective."""
+        """Run and measure a number of steps. Collective."""
         from floodtide.bench.trainings import slowest, take_metrics
         from floodtide.comm import world
 
-        self.drain(1)  # all ranks begin together
+        self.drain(1)  # so that all ranks begin together
         world.current().barrier()
         start_s = time.perf_counter()
         for _ in range(steps):
@@ -140,7 +151,7 @@ class Measured:
             self.sums[key] = self.sums.get(key, 0.0) + value
 
     def drain(self, steps: int) -> None:
-        """Do so many steps that do not count. Collective."""
+        """Run a number of steps without measuring them. Collective."""
         from floodtide.bench.trainings import take_metrics
 
         for _ in range(steps):
@@ -149,27 +160,27 @@ class Measured:
 
     @property
     def step_s(self) -> float:
-        """Mean seconds of a step."""
+        """Return the mean time of a step in seconds."""
         return self.seconds / self.steps
 
     @property
     def moves(self) -> float:
-        """Mean fields of view on a patch."""
+        """Return the mean number of fields of view on a patch."""
         return self.sums["fovs"] / self.sums["examples"]
 
 
 def predict(
     step_s: float, load_s: float, moves: float, ranks: int, prefetch: int = 0, readers: int = 1
 ) -> float:
-    """Seconds of a step by the model of `floodtide simulate`.
+    """Return the seconds of a step that the model of `floodtide simulate` predicts.
 
     Args:
-        step_s: Of a step without loads.
-        load_s: Of a load.
-        moves: Fields of view on a patch.
-        ranks: With one walker each.
-        prefetch: Patches read ahead; 0: inside of the step.
-        readers: Patches that a rank reads at a time.
+        step_s: Seconds of a step without loading.
+        load_s: Seconds to load a patch.
+        moves: Mean number of fields of view on a patch.
+        ranks: Number of ranks, with one walker each.
+        prefetch: Number of patches loaded in advance; 0: the step loads them.
+        readers: Number of patches that a rank loads at the same time.
     """
     from floodtide.simulate.gradient import Bucket
     from floodtide.simulate.job import Job
@@ -179,7 +190,7 @@ def predict(
     job = Job(
         compute=Compute(mean_s=step_s),
         buckets=(Bucket(bytes=1, ready=1.0),),
-        allreduce_s=lambda *_: 0.0,  # in the step already
+        allreduce_s=lambda *_: 0.0,  # step_s includes the allreduce
         loading=Loading(load_s=load_s, moves=moves, prefetch=prefetch, readers=readers),
     )
     return simulate(job, ranks, steps=20_000).step_s

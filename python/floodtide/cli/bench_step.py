@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench step` and `forward`: a network's passes, without data and communication."""
+"""`floodtide bench step` and `forward`: measure the passes of a network, without data loading and communication."""
 
 from __future__ import annotations
 
@@ -19,55 +19,55 @@ from floodtide.cli.bench import (
 
 
 def _network_options(depth: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a benchmark the fields of `floodtide.bench.shapes.FfnShape`, and `--against`."""
+    """Return a decorator that adds options for the fields of `floodtide.bench.shapes.FfnShape`, and `--against`."""
     options = (
         click.option(
             "--depth",
             type=shared.Number(limits.FFN_DEPTH),
             default=depth,
             show_default=True,
-            help="Modules.",
+            help="Number of modules.",
         ),
         click.option(
             "--fov",
             type=shared.Numbers(limits.FIELD_OF_VIEW, 3),
             default="33",
             show_default=True,
-            help="Field of view, z,y,x.",
+            help="Size z,y,x of the field of view in voxels.",
         ),
         click.option(
             "--features",
             type=shared.Number(limits.FFN_FEATURES),
             default=32,
             show_default=True,
-            help="Channels.",
+            help="Number of feature maps.",
         ),
         click.option(
             "--batch",
             type=shared.Number(limits.BATCH),
             default=1,
             show_default=True,
-            help="Examples.",
+            help="Number of examples in the batch.",
         ),
         click.option(
             "--compute",
             type=click.Choice(["fp32", "fp32-direct"]),
             default="fp32",
             show_default=True,
-            help="How convolutions compute.",
+            help="Convolution algorithms, as `run.compute`.",
         ),
         click.option(
             "--parallel",
             type=click.Choice(["fovs", "voxels"]),
             default="fovs",
             show_default=True,
-            help="What threads share: whole fields of view of the batch, or their voxels.",
+            help="Whether each thread computes whole fields of view, or all threads share the voxels of each.",
         ),
         click.option(
             "--against",
             default="",
-            help="Run in turn with ours: the same in PyTorch ('torch'; 'torch-bf16' under autocast), or "
-            "with a convolution kernel given by name, such as 'onednn'.",
+            help="Compare with the same network in PyTorch ('torch'; 'torch-bf16' with autocast), or with another "
+            "convolution kernel by its name, such as 'onednn'. Samples of the two alternate.",
         ),
     )
 
@@ -87,7 +87,7 @@ def _network_options(depth: int) -> Callable[[Callable[..., Any]], Callable[...,
 def step(
     against: str, thread_counts: tuple[int, ...], seconds: float, **network: Any
 ) -> Iterable[dict[str, Any]]:
-    """Time forward, backward, clipping and Adam of a network, and its memory.
+    """Measure time and memory of a training step: forward, backward, gradient clipping and Adam.
 
     Example: floodtide bench step --depth 9 --fov 33 --threads 2 --against torch
     """
@@ -109,7 +109,7 @@ def step(
 def forward(
     against: str, thread_counts: tuple[int, ...], seconds: float, **network: Any
 ) -> Iterable[dict[str, Any]]:
-    """Time the forward pass of a network, as segmentation runs it, and its memory.
+    """Measure time and memory of the forward pass of a network, as used in segmentation.
 
     Example: floodtide bench forward --depth 12 --fov 33 --threads 2 --against torch
     """

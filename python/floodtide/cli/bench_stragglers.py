@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench stragglers`: one slow rank, with averages over all ranks and over the first to be ready."""
+"""`floodtide bench stragglers`: training with one slow rank, with synchronous and with partial averages."""
 
 from __future__ import annotations
 
@@ -32,28 +32,34 @@ KINDS: dict[str, dict[str, Any]] = {
     type=shared.Number(limits.SOME_MILLISECONDS),
     default=20.0,
     show_default=True,
-    help="Sleep of every rank in each step, so that a step is not held by the cores that ranks share.",
+    help="Milliseconds that every rank sleeps in each step. Sleep dominates the step, so sharing cores matters little.",
 )
 @click.option(
     "--slowed",
     type=shared.Number(limits.SLOWDOWN),
     default=5.0,
     show_default=True,
-    help="How many times as long the last rank sleeps.",
+    help="Factor by which the last rank sleeps longer than the others.",
 )
 @click.option(
     "--contributors",
     type=shared.Number(limits.RANKS),
     default=None,
-    help="As `comm.contributors`; default: all ranks but one.",
+    help="Number of ranks that an update waits for, as `comm.contributors`; default: all ranks but one.",
 )
-@click.option("--steps", type=shared.Number(limits.UPDATES), default=300, show_default=True)
+@click.option(
+    "--steps",
+    type=shared.Number(limits.UPDATES),
+    default=300,
+    show_default=True,
+    help="Number of updates of each training run.",
+)
 @click.option(
     "--seeds",
     type=shared.Number(limits.COUNT),
     default=3,
     show_default=True,
-    help="Trainings a kind.",
+    help="Number of training runs of each kind, with different seeds.",
 )
 def command(
     lab: Laboratory,
@@ -63,12 +69,16 @@ def command(
     steps: int,
     seeds: int,
 ) -> Iterator[dict[str, Any]]:
-    """Train with ranks that are alike, and with one of them slowed, to the end of so many updates.
+    """Train with equally fast ranks and with one slow rank, for the same number of updates.
 
-    A row's `step_s` is its mean time of an update over all seeds, `ratio` that by the first row's, of the synchronous
-    training without a slow rank. `used` and `dropped` are the fields of view whose gradients went into an update or
-    came too late, `per_update` the used ones of an update; `losses` the cross-entropy of a fixed held-out set after the
-    last update, by seed.
+    \b
+    Columns:
+      step_s      mean time of an update over all seeds
+      ratio       step_s / step_s of the first row, synchronous training without a slow rank
+      used        number of fields of view whose gradients were used in an update
+      dropped     number of fields of view whose gradients were late and dropped
+      per_update  used / number of updates
+      losses      cross-entropy of a fixed held-out set after the last update, for each seed
 
     Example: floodtide bench stragglers --slowed 5 --json
     """
@@ -105,7 +115,14 @@ def command(
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of a training: seconds of an update, fields of view used and dropped on all ranks, loss on the validation set."""
+    """Result of one training run.
+
+    Attributes:
+        update_s: Mean seconds of an update.
+        used: Number of fields of view on all ranks whose gradients were used.
+        dropped: Number of fields of view on all ranks whose gradients were dropped.
+        loss: Cross-entropy on the validation set.
+    """
 
     update_s: float
     used: int
@@ -116,7 +133,7 @@ class Outcome:
 def train(
     lab: Laboratory, name: str, seed: int, settings: dict[str, Any], steps: int, sleep_s: float
 ) -> Outcome:
-    """Train to the end; this rank sleeps so long in each of its steps. Collective."""
+    """Train to the end and return the outcome. This rank sleeps `sleep_s` seconds in each of its steps. Collective."""
     from floodtide.comm import world
     from floodtide.train.run_directory import read_log
 

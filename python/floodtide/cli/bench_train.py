@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench train`: what a setting costs a training step."""
+"""`floodtide bench train`: measure the overhead of configuration keys in a training step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from floodtide.cli.bench_ranks import training_benchmark
 if TYPE_CHECKING:
     from floodtide.bench.trainings import Laboratory
 
-WARM_UP = 3  # steps of each
+WARM_UP = 3  # steps of each training run
 LOG_EVERY_S = 1.0
 
 
@@ -26,29 +26,36 @@ LOG_EVERY_S = 1.0
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of all trainings, as in `floodtide train`; may be repeated.",
+    help="Override a configuration key in all training runs, as in `floodtide train`. Can be given several times.",
 )
 @click.option(
     "--against",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of one more training, timed in turn with the first; may be repeated.",
+    help="Override a configuration key in one more training run and compare it with the first. Can be given several "
+    "times.",
 )
 @click.option(
     "--steps",
     type=shared.Number(limits.UPDATES),
     default=40,
     show_default=True,
-    help="Of each training.",
+    help="Number of measured steps of each training run.",
 )
 def command(
     lab: Laboratory, settings: tuple[str, ...], against: tuple[str, ...], steps: int
 ) -> Iterator[dict[str, Any]]:
-    """Time steps of a whole training (data, passes, sums, update, log), and of others that differ in one setting each.
+    """Measure complete training steps (data, passes, allreduce, update, log), and the overhead of configuration keys.
 
-    All take a step in turn, so that they see the same machine. A row's `ratio` is its median time by the first
-    training's, `mean_ratio` that of the means (with what is not done at every step: all log once a second), and
-    `cpu_ratio` that of the processor's mean time, `cpu_s`, in which other programs on the machine show least.
+    Each --against adds a training run that differs from the first in one key. Steps of all runs alternate, so that all
+    see the same state of the machine.
+
+    \b
+    Columns:
+      ratio       median time of a step / that of the first run
+      mean_ratio  the same for the mean time; it includes work that is not done in every step, such
+                  as the log, which is written once per second
+      cpu_ratio   the same for the mean processor time, which other programs influence least
 
     Example: floodtide bench train --against comm.exactness=workers --against run.trace=true --json
     """
@@ -61,11 +68,11 @@ def command(
         lab.trainer(f"run-{index}", logged, overrides=(*settings, *([variant] if variant else [])))
         for index, variant in enumerate(variants)
     ]
-    time.sleep(LOG_EVERY_S)  # the first log, which opens files, comes while they warm up
+    time.sleep(LOG_EVERY_S)  # so that the first log, which opens files, falls into the warm-up
     seconds: list[list[float]] = [[] for _ in variants]
     cpu_s = [0.0] * len(variants)
     for number in range(WARM_UP + steps):
-        # Who comes first changes, so that nobody always follows the same other one.
+        # Rotate the order, so that no run always follows the same other run.
         for place in range(len(trainers)):
             index = (number + place) % len(trainers)
             step_s, step_cpu_s = timed_step(trainers[index])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench unet`: a U-Net's passes, without data and communication."""
+"""`floodtide bench unet`: measure the passes of a U-Net, without data loading and communication."""
 
 from __future__ import annotations
 
@@ -20,47 +20,59 @@ from floodtide.cli.bench import (
 
 @click.command()
 @click.option(
-    "--depth", type=shared.Number(limits.UNET_DEPTH), default=5, show_default=True, help="Levels."
+    "--depth",
+    type=shared.Number(limits.UNET_DEPTH),
+    default=5,
+    show_default=True,
+    help="Number of levels.",
 )
 @click.option(
     "--features",
     type=shared.Number(limits.UNET_FEATURES),
     default=16,
     show_default=True,
-    help="Of the first level.",
+    help="Number of feature maps of the first level.",
 )
 @click.option(
     "--classes",
     type=shared.Number(limits.EXCLUSIVE_CLASSES),
     default=2,
     show_default=True,
-    help="Outputs.",
+    help="Number of classes.",
 )
 @click.option(
     "--size",
     type=shared.Numbers(limits.PATCH, 2),
     default="240",
     show_default=True,
-    help="Of a slice, y,x in pixels.",
+    help="Size y,x of a slice in pixels.",
 )
 @click.option(
-    "--batch", type=shared.Number(limits.BATCH), default=8, show_default=True, help="Slices."
+    "--batch",
+    type=shared.Number(limits.BATCH),
+    default=8,
+    show_default=True,
+    help="Number of slices in the batch.",
 )
 @click.option(
     "--compute",
     type=click.Choice(["fp32", "fp32-direct"]),
     default="fp32",
     show_default=True,
-    help="How convolutions compute.",
+    help="Convolution algorithms, as `run.compute`.",
 )
-@click.option("--against", default="", help="'torch': run in turn with the same in PyTorch.")
+@click.option(
+    "--against",
+    default="",
+    help="'torch': compare with the same network in PyTorch; samples of the two alternate.",
+)
 @threads_option
 @seconds_option
 @row_options
 def command(
     against: str, thread_counts: tuple[int, ...], seconds: float, **network: Any
 ) -> Iterable[dict[str, Any]]:
-    """Time training steps (forward and backward) and forward passes of a U-Net, and their memory.
+    """Measure time and memory of training passes (forward and backward) and of forward passes of a U-Net.
 
     Example: floodtide bench unet --threads 1,2 --against torch
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide convert`: checkpoints of other programs, and older ones of ours, to our files."""
+"""`floodtide convert`: convert TensorFlow checkpoints and floodtide checkpoints to files that hold only a network."""
 
 from __future__ import annotations
 
@@ -17,16 +17,22 @@ from floodtide.errors import InvalidArgumentError
 @click.command()
 @click.argument("source")
 @click.argument("destination")
-@click.option("--fov", help="Field of view z,y,x in voxels (default: the source's, or 33,33,33).")
-@click.option("--deltas", help="Step z,y,x in voxels (default: the source's, or 8,8,8).")
-@click.option("--json", "as_json", is_flag=True, help="Print one machine-readable object.")
+@click.option(
+    "--fov",
+    help="Size z,y,x of the field of view in voxels (default: stored in SOURCE, else 33,33,33).",
+)
+@click.option(
+    "--deltas",
+    help="Distance z,y,x in voxels by which the field of view moves (default: stored in SOURCE, else 8,8,8).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     source: str, destination: str, fov: str | None, deltas: str | None, as_json: bool
 ) -> None:
     """Write the network of SOURCE to the HDF5 checkpoint DESTINATION.
 
-    SOURCE is the prefix of a TensorFlow checkpoint of google/ffn, or a checkpoint of ours, of
-    which only the network is kept (no optimizer, no walkers).
+    SOURCE is the prefix of a TensorFlow checkpoint of google/ffn, or a floodtide checkpoint.
+    DESTINATION holds only the network, without the state of the optimizer and the walkers.
 
     Example: floodtide convert models/fib25/model.ckpt-27465036 fib25.h5
     """

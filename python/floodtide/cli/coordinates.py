@@ -21,22 +21,22 @@ from floodtide.comm import world
     "--margin",
     default="0,0,0",
     show_default=True,
-    help="Voxels z,y,x at the faces of every volume that are no centres.",
+    help="Distance z,y,x in voxels that centres keep from the faces of every volume.",
 )
 @click.option(
     "--seed",
     default=0,
     type=shared.Number(limits.FILE_SEED),
     show_default=True,
-    help="Chooses the order.",
+    help="Random seed for the order of the centres.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(partitions: tuple[str, ...], out: str, margin: str, seed: int, as_json: bool) -> None:
-    """Write training centres to OUT, an HDF5 file, every partition of PARTITIONS equally often.
+    """Write example centres to OUT, an HDF5 file, with the same number of centres from every partition.
 
-    PARTITIONS are volumes made by `floodtide partition`: file:dataset or name=file:dataset, where
-    the name is the training volume's (default: the file's name without extension). Training can
-    draw the same balance from the partitions themselves; a file fixes the order for others to use.
+    PARTITIONS are volumes made by `floodtide partition`: file:dataset or name=file:dataset. The name is
+    that of the training volume (default: the file name without extension). Training can also draw
+    balanced centres directly from the partition volumes. A file fixes their order, for other programs.
 
     Example: floodtide coordinates sample2=partitions.h5:af coordinates.h5
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide demo`: synthetic volume, training, segmentation of held-out voxels, scores beside trivial ones, report."""
+"""`floodtide demo`: make a synthetic volume, train on it, segment a held-out part, and report scores with baselines."""
 
 from __future__ import annotations
 
@@ -30,17 +30,22 @@ SHAPE = (256, 160, 160)  # z, y, x
 TRAINING_BOX = "0:192,0:160,0:160"
 TUNING_BOX = "136:192,0:160,0:160"  # of the training box: as large as the held-out one
 HELD_OUT_BOX = "200:256,0:160,0:160"  # further from the training box than half a field of view
-# What is scored: nearer to a box's faces no field of view has its centre.
+# Part of a box that is scored. Voxels nearer to the faces cannot be the centre of a field of view.
 INNER = (slice(8, -8),) * 3
 LOM_RADIUS = (8, 8, 8)
-THRESHOLDS = (0.2, 0.4, 0.6, 0.8)  # few classes: slivers of objects would be most of many
+THRESHOLDS = (
+    0.2,
+    0.4,
+    0.6,
+    0.8,
+)  # few classes: with many, most classes would hold only slivers of objects
 WALKERS = 8
-AVERAGE = 0.995  # the last parameters alone swing between too bold and too shy
+AVERAGE = 0.995  # without averaging, the parameters alternate between merging and splitting objects
 PHASES = ((0.75, 1e-3), (1.0, 3e-4))  # share of the steps, learning rate
 MIN_SEGMENT_VOXELS = 200
-MEAN, STD = 128.0, 33.0  # the network sees (image - MEAN) / STD
-# Candidates, of which the best on the tuning box is used: low ones merge cells, high ones split or miss them. Targets
-# inside objects are 0.95.
+MEAN, STD = 128.0, 33.0  # the network receives (image - MEAN) / STD
+# Candidates for segment.move_threshold; the best one on the tuning box is used. Low thresholds merge cells, high
+# thresholds split or miss cells. The training target inside objects is 0.95.
 MOVE_THRESHOLDS = (0.92, 0.93, 0.94, 0.95, 0.96)
 _SCORES = starts_like("a list of scores", b'"adapted_rand_error"')
 GREY_LEVELS = tuple(range(80, 150, 5))
@@ -53,17 +58,17 @@ GREY_LEVELS = tuple(range(80, 150, 5))
     default=7200,
     type=shared.Number(limits.UPDATES),
     show_default=True,
-    help="Optimizer updates.",
+    help="Number of training steps.",
 )
 @click.option(
     "--seed",
     default=1,
     type=shared.Number(limits.FILE_SEED),
     show_default=True,
-    help="Seed of volume, weights and examples.",
+    help="Random seed of the volume, the weights and the examples.",
 )
 def command(out: str, steps: int, seed: int) -> None:
-    """Make a synthetic EM volume, train a small network on it, segment held-out voxels, score and report.
+    """Make a synthetic EM volume, train a small network on it, segment a held-out part, and report the scores.
 
     \b
     Example:
@@ -76,7 +81,11 @@ def command(out: str, steps: int, seed: int) -> None:
 
 
 def run(directory: Path, *, steps: int, seed: int) -> Path | None:
-    """Run the demonstration in `directory`; the path of report.html on rank 0, None elsewhere. Collective."""
+    """Run the demonstration in `directory`. Collective.
+
+    Returns:
+        Path of report.html on rank 0, None on other ranks.
+    """
     with contextlib.ExitStack() as held:
         return _run(directory, steps, seed, held)
 
@@ -86,7 +95,7 @@ def _run(directory: Path, steps: int, seed: int, held: contextlib.ExitStack) -> 
     with world.agreed():
         if world.rank() == 0:
             directory.mkdir(parents=True, exist_ok=True)
-            # The last file to be written keeps a second demonstration away from all of them.
+            # Reserving the file that is written last keeps a second demonstration away from all files.
             held.enter_context(reserved("demo", directory / "scores.json", _SCORES))
             image, labels = data.synth(SHAPE, seed=seed)
             data.write_volume(volume, {"raw": image, "labels": labels})
@@ -99,18 +108,18 @@ def _run(directory: Path, steps: int, seed: int, held: contextlib.ExitStack) -> 
             min_size=500,
             progress=progress,
         )
-    for share, lr in PHASES:  # the second resumes from the first one's checkpoint
+    for share, lr in PHASES:  # the second phase resumes from the checkpoint of the first
         settings = config.from_dict(_configuration(directory, round(share * steps), lr, seed))
         trainer = Trainer.from_config(settings, callbacks=[print_record])
         with bar("steps", f"train at rate {lr:g}") as progress:
             trainer.run(progress)
         if not trainer.complete:
-            stopped = Error(f"stopped at step {trainer.steps_done}: the same command goes on")
-            stopped.agreed = True  # the signal that ended the training did so on all ranks
+            stopped = Error(f"stopped at step {trainer.steps_done}: the same command resumes")
+            stopped.agreed = True  # the signal stopped the training on all ranks
             raise stopped
     page = None
     if world.rank() == 0:
-        _core.set_num_threads(_core.available_cores())  # the other ranks sleep at the barrier
+        _core.set_num_threads(_core.available_cores())  # the other ranks wait at the barrier
         scores = _segment_and_score(trainer, f"{volume}:raw", f"{volume}:labels")
         replace_text(directory / "scores.json", json.dumps(scores, indent=2) + "\n")
         _print_table(scores)
@@ -144,7 +153,7 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
 
 
 def _segment_and_score(trainer: Trainer, image_name: str, labels_name: str) -> list[dict[str, Any]]:
-    """Scores of the trained network beside an untrained one's and trivial answers'; leaves the pictures' data."""
+    """Return scores of the trained network, an untrained one and trivial answers. Writes the data for pictures."""
     image, labels = data.Volume(image_name), data.Volume(labels_name)
     tuning, held_out = data.parse_box(TUNING_BOX), data.parse_box(HELD_OUT_BOX)
     known, truth = labels.read(tuning), labels.read(held_out)
@@ -191,26 +200,29 @@ def _segmenter(network: nn.FFN, move_threshold: float) -> Segmenter:
         init_activation=0.99,
         move_threshold=move_threshold,
         segment_threshold=0.7,
-        disco_seed_threshold=-1.0,  # what a view's faces get wrong, a later view that has it inside may correct
+        disco_seed_threshold=-1.0,  # later fields of view may correct errors at the faces of earlier ones
         min_segment_size=MIN_SEGMENT_VOXELS,
     )
     return Segmenter(network, options)
 
 
 def _scores(segmentation: Array, truth: Array) -> dict[str, Any]:
-    """Scores over INNER; None where they do not exist."""
+    """Return the scores over INNER, with None for undefined scores."""
     inner = (np.ascontiguousarray(labels[INNER]) for labels in (segmentation, truth))
     scores = evaluate.scores(*inner)
     return {name: None if np.isnan(value) else value for name, value in scores.items()}
 
 
 def _error(segmentation: Array, truth: Array) -> float:
-    """Of all voxels, the unsegmented ones as one segment: neither merging nor leaving out pays."""
+    """Return the adapted Rand error of all voxels, with unsegmented voxels as one segment.
+
+    This score improves neither by merging objects nor by leaving voxels unsegmented.
+    """
     return float(_scores(segmentation, truth)["all_adapted_rand_error"])
 
 
 def _smoothed(image: Array) -> Array:
-    """The image after weights 1 2 1 along each axis."""
+    """Return the image convolved with the weights 1 2 1 (divided by 4) along each axis."""
     sums: Array = np.pad(image.astype(np.float32), 1, mode="edge")
     sums = sums[:-2] + 2 * sums[1:-1] + sums[2:]
     sums = sums[:, :-2] + 2 * sums[:, 1:-1] + sums[:, 2:]
@@ -219,7 +231,7 @@ def _smoothed(image: Array) -> Array:
 
 
 def _pieces_above(level: int, smooth: Array) -> Array:
-    """What hangs together above a grey level: the answer of a method that learns only the level."""
+    """Return the connected components above a grey level: a baseline that has only the level to learn."""
     mask = (smooth > level).astype(np.uint8)
     pieces: Array = _core.segment.connected_components(mask, MIN_SEGMENT_VOXELS)
     return pieces

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide doctor`: what stands between a job and full speed."""
+"""`floodtide doctor`: find what would make a job slow or fail."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from floodtide.cli import options as shared
 @click.argument("file", metavar="[CONFIG.toml]", required=False)
 @shared.overrides
 @click.option(
-    "--dir", "directory", help="Run directory to examine [default: the configuration's, else here]"
+    "--dir",
+    "directory",
+    help="Run directory to examine [default: run.dir of CONFIG.toml, else the working directory].",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     file: str | None, overrides: tuple[str, ...], directory: str | None, as_json: bool
 ) -> int:
-    """Examine launcher, MPI, threads, cores, memory, run directory and clocks, for the training that CONFIG.toml
-    describes (without one: the paper's network). Under mpiexec all ranks are examined and rank 0 prints.
+    """Examine launcher, MPI, threads, cores, memory, run directory and clocks before the training of CONFIG.toml.
 
-    Exit status 0 if nothing is a problem, 1 otherwise; advice is none.
+    Without CONFIG.toml, the training of the paper's network is assumed. Under mpiexec, all ranks are examined and
+    rank 0 prints the findings.
+
+    The exit status is 1 if a finding is a problem, else 0. Advice is not a problem.
 
     \b
     Example:
@@ -39,7 +43,7 @@ def command(
     from floodtide.doctor import examine
 
     if overrides and not file:
-        raise click.UsageError("--set changes a CONFIG.toml, and none is named")
+        raise click.UsageError("--set overrides keys of a CONFIG.toml, expected a CONFIG.toml too")
     settings = config.load(file, overrides) if file else config.from_dict({})
     where = Path(directory or (settings.run.dir if file else "."))
     findings, facts = examine(settings, where, started_s=started_s)

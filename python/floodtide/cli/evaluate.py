@@ -28,28 +28,32 @@ ROWS = (
 @click.command()
 @click.argument("segmentation", metavar="SEGMENTATION")
 @click.argument("truth", metavar="TRUTH")
-@click.option("--box", default="", help="Part to compare, z0:z1,y0:y1,x0:x1 of the whole volume.")
+@click.option(
+    "--box",
+    default="",
+    help="Box to compare, z0:z1,y0:y1,x0:x1 in voxels of the whole volume.",
+)
 @click.option(
     "--picture",
     metavar="FILE.png",
-    help="Also draw image, truth, segmentation and differences in three planes.",
+    help="Also draw image, ground truth, segmentation and differences in three planes.",
 )
 @click.option(
     "--image",
     default="",
     metavar="FILE:DATASET",
-    help="Image for --picture; left out: the one that SEGMENTATION was made of.",
+    help="Image for --picture; default: the image from which SEGMENTATION was made.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     segmentation: str, truth: str, box: str, picture: str | None, image: str, as_json: bool
 ) -> None:
-    """Compare a segmentation with the truth, both file:dataset.
+    """Compare SEGMENTATION with the ground truth TRUTH; both are file:dataset.
 
-    Voxels with truth 0 are left out. Scores are given for the segmented voxels (id > 0), and for
-    all voxels with the unsegmented ones as one segment (in JSON with the prefix all_). A
-    segmentation of a box is compared with the same box of the truth. Scores without any voxel are
-    null in JSON.
+    Voxels with truth 0 are ignored. Each score is computed twice: for the segmented voxels (id > 0),
+    and for all voxels, with all unsegmented voxels as one segment (in JSON with the prefix all_). A
+    segmentation of a box is compared with the same box of the truth. In JSON, a score that no voxel
+    contributes to is null.
 
     \b
     Example:
@@ -60,9 +64,9 @@ def command(
     from floodtide.data import Volume, parse_box
 
     if image and picture is None:
-        raise click.UsageError("--image is for --picture, which is not given")
+        raise click.UsageError("--image has no effect without --picture, expected --picture too")
     if image:
-        Volume(image)  # a picture without the image asked for would not say why
+        Volume(image)  # fail now: a picture without the image would not explain why
     with contextlib.ExitStack() as held:
         if picture is not None:
             inputs = files_of([segmentation, truth, image])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide info`: what was built and what was found on this machine."""
+"""`floodtide info`: show the build of floodtide and the properties of this machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option("--mpi", is_flag=True, help="Start MPI, to show its thread level.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--mpi", is_flag=True, help="Start MPI, to show the thread level that it provides.")
 def command(as_json: bool, mpi: bool) -> None:
     """Show version, build, instruction sets, threads, memory and MPI. Under mpiexec rank 0 prints.
 
@@ -32,7 +32,7 @@ def command(as_json: bool, mpi: bool) -> None:
 
 
 def collect(*, start_mpi: bool = False) -> dict[str, Any]:
-    """All facts, by name. Collective when a launcher started this process.
+    """Return all facts by name. Collective if a launcher started this process.
 
     Args:
         start_mpi: Start MPI even without a launcher.
@@ -63,7 +63,7 @@ def _mpi(start: bool) -> dict[str, Any]:
 
     launched = libraries.launcher()
     if launched is not None:
-        world.ensure_init()  # a launcher that does not fit the library is an error
+        world.ensure_init()  # raises if the launcher does not match the MPI library
     facts: dict[str, Any] = {
         "plugins": libraries.plugins(),
         "launcher": launched.name if launched is not None and launched.live else None,
@@ -83,7 +83,7 @@ def _mpi(start: bool) -> dict[str, Any]:
 
 
 def _memory_bytes() -> tuple[int | None, int | None]:
-    """Memory of the machine and what is free of it; None where the system does not tell."""
+    """Return (total, free) memory of the machine in bytes; (None, None) if the system does not report them."""
     try:
         page = os.sysconf("SC_PAGE_SIZE")
         return page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")

@@ -18,10 +18,10 @@ from floodtide.cli import options as shared
 
 @click.group()
 def command() -> None:
-    """Write a batch script that trains as CONFIG.toml says, job after job until all steps are done.
+    """Write a batch script that trains the network of CONFIG.toml, in as many jobs as the training needs.
 
-    It gives each rank its cores, sets the environment, has the training save before the time limit, and submits
-    itself again while steps are left. docs/clusters.md explains it.
+    The script assigns cores to each rank, sets the environment and stops the training with a checkpoint before the time
+    limit. It submits itself again until all training steps are done. docs/clusters.md explains the script.
 
     \b
     Example:
@@ -35,7 +35,12 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
         [
             click.argument("file", metavar="CONFIG.toml"),
             shared.overrides,
-            click.option("--nodes", type=shared.Number(limits.COUNT), required=True, help="Nodes."),
+            click.option(
+                "--nodes",
+                type=shared.Number(limits.COUNT),
+                required=True,
+                help="Number of nodes.",
+            ),
             click.option(
                 "--time", required=True, help="Time limit of one job, HH:MM:SS or D-HH:MM:SS."
             ),
@@ -44,12 +49,12 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
                 type=shared.Number(limits.RANKS),
                 default=1,
                 show_default=True,
-                help="Ranks on each node: one a socket or NUMA domain.",
+                help="Number of ranks on each node; use one for each socket or NUMA domain.",
             ),
             click.option(
                 "--cores-per-node",
                 type=shared.Number(limits.COUNT),
-                help="Cores of a node, shared among its ranks [default, Slurm only: counted by the job].",
+                help="Cores of a node, divided among its ranks [default, Slurm only: the job counts them].",
             ),
             click.option(
                 "--margin",
@@ -57,22 +62,22 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
                 type=shared.Number(limits.COUNT),
                 default=120,
                 show_default=True,
-                help="Seconds before the limit at which the training saves and stops.",
+                help="Seconds before the time limit at which the training writes a checkpoint and stops.",
             ),
             click.option(
                 "--max-jobs",
                 type=shared.Number(limits.COUNT),
                 default=20,
                 show_default=True,
-                help="Jobs in a row at most; 1: it does not submit itself again.",
+                help="Maximum number of jobs in sequence; 1: the script does not submit itself again.",
             ),
             click.option("--name", default="", help="Name of the job [default: floodtide-CONFIG]."),
             click.option(
                 "--environment",
                 default="",
                 metavar="PATH",
-                help="Folder of a Python environment, archive of one (.tar.gz, ...) to unpack on each node, or "
-                "Apptainer image (.sif, ...) [default: floodtide is on the path].",
+                help="Python environment with floodtide: a folder, an archive (.tar.gz, ...) that each node unpacks, "
+                "or an Apptainer image (.sif, ...) [default: floodtide is on the path].",
             ),
             click.option(
                 "--launcher",
@@ -85,16 +90,17 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
                 "scheduler_options",
                 multiple=True,
                 metavar="TEXT",
-                help="Option of the scheduler, such as --partition=long; repeatable.",
+                help="Option of the scheduler, such as --partition=long. Can be given several times.",
             ),
             click.option(
                 "--setup",
                 multiple=True,
                 metavar="LINE",
-                help="Shell line before the training, such as 'module load mpich'; repeatable.",
+                help="Shell command to run before the training, such as 'module load mpich'. Can be given several "
+                "times.",
             ),
-            click.option("--out", help="Script to write [default: CONFIG.slurm, CONFIG.pbs]."),
-            click.option("--force", is_flag=True, help="Replace a script that exists."),
+            click.option("--out", help="Script to write [default: CONFIG.slurm or CONFIG.pbs]."),
+            click.option("--force", is_flag=True, help="Replace an existing script."),
         ]
     ):
         function = option(function)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several subcommands have, and the types of their values."""
+"""Options that several subcommands share, and the types of option values."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ overrides = click.option(
     "overrides",
     multiple=True,
     metavar="A.B=VALUE",
-    help="Override a key of the configuration.",
+    help="Override a key of the configuration. Can be given several times.",
 )
 
 
 def require_same_arguments() -> None:
-    """Raise on all ranks unless all were started with the same arguments, by the same floodtide. Collective.
+    """Check that all ranks have the same command-line arguments and the same version of floodtide. Collective.
 
     Raises:
-        ConfigurationError: Names arguments, values and ranks.
-        UnsupportedError: If versions or builds differ.
+        ConfigurationError: If arguments differ. The message names arguments, values and ranks.
+        UnsupportedError: If versions or builds of floodtide differ.
     """
     from floodtide.comm import world
     from floodtide.train.same_on_ranks import require_same
@@ -40,7 +40,7 @@ def require_same_arguments() -> None:
 
 
 class Number(NumberBase):
-    """One number of a range (`floodtide.base.limits`); whole if the range's bounds are."""
+    """Option type: one number of a range (`floodtide.base.limits`); an integer if the range's bounds are integers."""
 
     def __init__(self, limits: Range) -> None:
         self.limits = limits
@@ -56,7 +56,10 @@ class Number(NumberBase):
 
 
 class Numbers(NumbersBase):
-    """Numbers of a range with commas between them: any number of them, or `count`, of which one may stand for all."""
+    """Option type: comma-separated numbers of a range.
+
+    Without `count`, any number of values is accepted. With `count`, one value stands for `count` equal values.
+    """
 
     def __init__(self, limits: Range, count: int | None = None) -> None:
         self.limits = limits
@@ -84,7 +87,7 @@ class Numbers(NumbersBase):
 
 
 def parse_number(value: Any, *, whole: bool) -> float | None:
-    """The number that a text means, or that it is already; None if there is none, or far too many digits."""
+    """Return the number that a text means; a number is returned as it is. None if the text is not a number."""
     try:
         return int(value) if whole and isinstance(value, str) else value if whole else float(value)
     except (ValueError, OverflowError):

@@ -22,22 +22,27 @@ from floodtide.comm import world
     type=shared.Numbers(limits.FRACTION),
     default=",".join(map(str, data.THRESHOLDS)),
     show_default=True,
-    help="Ascending fractions between the partitions.",
+    help="Local object fractions that separate the partitions, in ascending order.",
 )
 @click.option(
     "--lom-radius",
     default="24,24,24",
     show_default=True,
-    help="Half the size z,y,x of the box around a voxel: half the field of view plus the step.",
+    help="Radius z,y,x in voxels of the box around each voxel. Use half the field of view plus the step of the field "
+    "of view.",
 )
 @click.option(
     "--min-size",
     default=10000,
     type=shared.Number(limits.VOXELS),
     show_default=True,
-    help="Objects of fewer voxels count as background.",
+    help="Objects with fewer voxels count as background.",
 )
-@click.option("--box", default="", help="Part to use, z0:z1,y0:y1,x0:x1; the rest gets 255.")
+@click.option(
+    "--box",
+    default="",
+    help="Box to use, z0:z1,y0:y1,x0:x1 in voxels; voxels outside get partition 255.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     labels: str,
@@ -48,10 +53,11 @@ def command(
     box: str,
     as_json: bool,
 ) -> None:
-    """Sort the voxels of LABELS (file:dataset) into partitions, written to OUT (file:dataset).
+    """Classify the voxels of LABELS (file:dataset) into partitions and write them to OUT (file:dataset).
 
-    A voxel's partition says which fraction of the box around it its own object fills: 1 below the
-    first threshold, and so on; 0 is background, 255 too close to the faces. Also under mpiexec.
+    The local object fraction of a voxel is the fraction of the box around it that belongs to the same
+    object. Partition 1 means a fraction below the first threshold, and so on. Partition 0 is
+    background. Partition 255 marks voxels too close to the faces of the volume. Runs also under mpiexec.
 
     Example: floodtide partition groundtruth.h5:stack partitions.h5:af --lom-radius 24,24,24
     """

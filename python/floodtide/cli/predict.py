@@ -21,45 +21,50 @@ from floodtide.errors import LockedError, StorageError
 @click.argument("model", metavar="RUN-OR-CHECKPOINT")
 @click.argument("image", metavar="IN.h5:IMAGE")
 @click.argument("out", metavar="OUT.h5:DATASET")
-@click.option("--box", default="", help="Part to predict, z0:z1,y0:y1,x0:x1; default: all of it.")
+@click.option(
+    "--box",
+    default="",
+    help="Box to predict, z0:z1,y0:y1,x0:x1 in voxels; default: the whole image.",
+)
 @click.option(
     "--mean",
     type=shared.Number(limits.INTENSITY),
-    help="Image mean; default: the checkpoint's configuration's.",
+    help="Mean of the image; default: the mean in the checkpoint's configuration.",
 )
 @click.option(
     "--std",
     type=shared.Number(limits.DEVIATION),
-    help="Image standard deviation; default: as for --mean.",
+    help="Standard deviation of the image; default: that in the checkpoint's configuration.",
 )
 @click.option(
     "--probabilities",
     is_flag=True,
-    help="Of classes: write DATASET_probabilities (classes, n, y, x), too.",
+    help="Also write the probabilities of the classes: DATASET_probabilities (classes, n, y, x).",
 )
 @click.option(
     "--context",
     metavar="Z,Y,X",
-    help="Voxels around a block that count; default: as far as the network looks, so that there are no seams.",
+    help="Voxels around a block that its prediction uses; default: the network's full context, which "
+    "leaves no seams between blocks.",
 )
 @click.option(
     "--memory",
     "memory_mib",
     type=shared.Number(limits.MEMORY),
-    help="MiB of a block's activations, about.",
+    help="Approximate memory (MiB) for the activations of a block; default: 2048.",
 )
 @click.option(
     "--threads",
     type=shared.Number(limits.THREADS),
     default=0,
-    help="Default: OMP_NUM_THREADS, else all cores of the job.",
+    help="Number of threads; default: OMP_NUM_THREADS, else all cores of the job.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(as_json: bool, **arguments: Any) -> None:
-    """Apply a U-Net to slices (n, y, x) or to a volume (z, y, x), of any size.
+    """Apply a U-Net to slices (n, y, x) or to a volume (z, y, x) of any size.
 
-    Writes the most likely class of each pixel (uint8), or affinities (float32, 3 x z x y x x), block by block. A run
-    directory stands for its newest checkpoint.
+    Writes the most likely class of each pixel (uint8), or affinities (float32, shape (3, z, y, x)), block by block. If
+    a run directory is given, its newest checkpoint is used.
 
     \b
     Example:
@@ -106,7 +111,7 @@ def _predict(
         known = predict.normalisation(checkpoint, image)
         if known is None:
             raise click.UsageError(
-                f"{checkpoint} does not say how {image} is to be normalised, expected --mean and --std"
+                f"{checkpoint} does not store how {image} is normalised, expected --mean and --std"
             )
         mean = known[0] if mean is None else mean
         std = known[1] if std is None else std

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide report`: one HTML file about one or several runs."""
+"""`floodtide report`: write one HTML file about one or several training runs."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ import click
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Where to write; default: report.html in the first RUN.",
+    help="HTML file to write; default: report.html in the first RUN.",
 )
 @click.option(
     "--figures",
     type=click.Path(path_type=Path),
-    help="Folder for the curves as SVG files, too.",
+    help="Also write the curves as SVG files to this folder.",
 )
 @click.option(
     "--loss",
     "losses",
     metavar="LOSS,...",
-    help="Training losses to which several runs' times are compared; default: chosen from the runs.",
+    help="Training losses for the table of times that the runs need to reach a loss; default: chosen from the runs.",
 )
 def command(
     runs: tuple[Path, ...], out: Path | None, figures: Path | None, losses: str | None
 ) -> None:
-    """Write a report of run directories: figures, tables and pictures in one HTML file.
+    """Write a report about the run directories RUN...: figures, tables and pictures in one HTML file.
 
-    Several runs are overlaid in the same figures and compared: speed-up by workers, loss and validation against time,
-    time to a loss. The file needs no network to be read.
+    Several runs are shown in the same figures and compared: speed-up by number of workers, loss and validation against
+    time, and time to reach a loss. A browser can show the file without an internet connection.
 
     \b
     Example:

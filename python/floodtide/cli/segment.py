@@ -27,18 +27,18 @@ from floodtide.segment.trained import newest_checkpoint, normalisation
     "--out",
     required=True,
     metavar="FILE.h5:DATASET",
-    help="Result, beside other datasets of the file.",
+    help="Where to write the segmentation; other datasets of the file are kept.",
 )
-@click.option("--box", help="Part to segment, z0:z1,y0:y1,x0:x1; instead of segment.box.")
+@click.option("--box", help="Box to segment, z0:z1,y0:y1,x0:x1 in voxels; replaces segment.box.")
 @shared.overrides
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     file: str, out: str, box: str | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
-    """Segment a box of a volume with the network that CONFIG.toml names in [segment].
+    """Segment a box of a volume with the network that the [segment] section of CONFIG.toml names.
 
-    segment.checkpoint may be a run directory: its newest checkpoint is used. Image mean and standard deviation come
-    from the volume that segment.image names, else from the run that wrote the checkpoint.
+    segment.checkpoint may be a run directory; its newest checkpoint is used. If segment.mean and segment.std are left
+    out, they are taken from the [[data.volumes]] table that segment.image names, else from the checkpoint.
 
     \b
     Example:
@@ -60,11 +60,11 @@ def command(
 
 
 def _resolved(file: str, settings: config.Config, box: str | None) -> SegmentOptions:
-    """Fill in what [segment] leaves out, from the volume that it names and from the checkpoint.
+    """Return the [segment] options, with missing keys filled in from the named volume and from the checkpoint.
 
     Raises:
-        ConfigurationError: If keys are missing that neither of them gives; the message names all of these keys.
-        InvalidFileError: If there is no such checkpoint, or if it cannot be read.
+        ConfigurationError: If neither source provides a missing key. The message names all such keys.
+        InvalidFileError: If the checkpoint does not exist or cannot be read.
         InvalidArgumentError: If segment.image is neither the name of a volume nor file:dataset.
     """
     options, volume = settings.segment, _volume(settings)
@@ -83,7 +83,7 @@ def _resolved(file: str, settings: config.Config, box: str | None) -> SegmentOpt
 
 
 def _volume(settings: config.Config) -> config.VolumeConfig | None:
-    """Return the [[data.volumes]] table to segment; None if segment.image names none of the tables."""
+    """Return the [[data.volumes]] table to segment, or None if segment.image does not name a table."""
     volumes, image = settings.data.volumes, settings.segment.image
     if not image:
         return volumes[0] if len(volumes) == 1 else None
@@ -91,7 +91,7 @@ def _volume(settings: config.Config) -> config.VolumeConfig | None:
 
 
 def _normalised(options: SegmentOptions, volume: config.VolumeConfig | None) -> SegmentOptions:
-    """Fill in mean and std where they are left out: the volume's, else those of the checkpoint's run."""
+    """Return the options with missing mean and std taken from the volume, else from the checkpoint's configuration."""
     known: tuple[float, float] | None = None
     if volume is not None:
         known = volume.mean, volume.std
@@ -111,7 +111,8 @@ def _require_all(
 ) -> None:
     """Raise one error that names all missing keys.
 
-    A checkpoint or the name of a volume may bring mean and std. They count as missing only when both are settled.
+    mean and std may come from the checkpoint or from the named volume. So the error names mean and std only if the
+    checkpoint and the image are known.
     """
     expected = {
         "checkpoint": "a checkpoint or a run directory",
@@ -128,9 +129,7 @@ def _require_all(
     text = f"{file}: {keys} {'is' if len(missing) == 1 else 'are'} missing, expected "
     text += ", and ".join(dict.fromkeys(expected[name] for name in missing))
     if "mean" in missing or "std" in missing:
-        text += (
-            f"; {options.checkpoint} does not say how {options.image or 'the image'} is normalised"
-        )
+        text += f"; {options.checkpoint} does not store how {options.image or 'the image'} is normalised"
     raise ConfigurationError(text)
 
 

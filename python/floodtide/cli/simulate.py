@@ -32,131 +32,158 @@ _FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("run", required=False, type=_FILE)
 @click.option(
-    "--paper", is_flag=True, help="The paper's machine, under two explanations of its loss."
+    "--paper",
+    is_flag=True,
+    help="Simulate the paper's machine under two explanations of its lost efficiency.",
 )
 @click.option(
     "--compute-s",
     type=shared.Number(limits.SOME_SECONDS),
-    help="Seconds of a field of view, forward and backward.",
+    help="Seconds that the forward and backward pass of one field of view take.",
 )
 @click.option(
     "--sigma",
     type=shared.Number(limits.SPREAD),
-    help="Spread of a lognormal factor on it.  [default: 0]",
-)
-@click.option("--samples", type=_FILE, help="Measured seconds to draw from, one a line.")
-@click.option(
-    "--update-s", type=shared.Number(limits.SECONDS), help="Seconds of an update.  [default: 0]"
+    help="Sigma of a random lognormal factor (mean 1) on the compute time.  [default: 0]",
 )
 @click.option(
-    "--depth", type=shared.Number(limits.FFN_DEPTH), help="Modules of the network.  [default: 9]"
+    "--samples", type=_FILE, help="File of measured compute times in seconds, one per line."
 )
 @click.option(
-    "--features", type=shared.Number(limits.FFN_FEATURES), help="Its feature maps.  [default: 32]"
+    "--update-s",
+    type=shared.Number(limits.SECONDS),
+    help="Seconds of a parameter update.  [default: 0]",
+)
+@click.option(
+    "--depth",
+    type=shared.Number(limits.FFN_DEPTH),
+    help="Number of modules of the network.  [default: 9]",
+)
+@click.option(
+    "--features",
+    type=shared.Number(limits.FFN_FEATURES),
+    help="Number of feature maps of the network.  [default: 32]",
 )
 @click.option(
     "--walkers-per-rank",
     type=shared.Number(limits.WALKERS),
-    help="Fields of view a rank and step.  [default: 1]",
+    help="Number of fields of view that each rank computes in a step.  [default: 1]",
 )
-@click.option("--load-s", type=shared.Number(limits.SECONDS), help="Seconds to read a patch.")
-@click.option("--moves", type=shared.Number(limits.MOVES), help="Fields of view on a patch.")
+@click.option("--load-s", type=shared.Number(limits.SECONDS), help="Seconds to load a patch.")
+@click.option(
+    "--moves",
+    type=shared.Number(limits.MOVES),
+    help="Mean number of fields of view on a patch.",
+)
 @click.option(
     "--prefetch",
     type=shared.Number(limits.PREFETCH),
     default=0,
     show_default=True,
-    help="Patches read ahead.",
+    help="Number of patches that each walker loads in advance.",
 )
 @click.option(
     "--readers",
     type=shared.Number(limits.READERS),
     default=1,
     show_default=True,
-    help="At a time, by each rank.",
+    help="Number of patches that each rank loads at the same time.",
 )
 @click.option(
     "--backup",
     type=shared.Number(limits.BACKUP),
     default=0.0,
-    help="Backup ranks, as a share.  [default: 0]",
+    help="Number of backup ranks, as a share of the ranks that count.  [default: 0]",
 )
 @click.option(
     "--late",
     type=click.Choice(["abandon", "drop", "carry"]),
     default="drop",
     show_default=True,
-    help="What a rank does whose gradient comes too late; nothing trains by the first.",
+    help="What a rank does if its gradient is late: abandon it at once, or finish it and then drop it or "
+    "carry it over. floodtide's training offers drop and carry.",
 )
 @click.option(
-    "--network", "networks", multiple=True, help="10gbe, 100gbe, dragonfly.  [default: all]"
+    "--network",
+    "networks",
+    multiple=True,
+    help="Network to simulate: 10gbe, 100gbe or dragonfly. Can be given several times.  [default: all]",
 )
 @click.option(
     "--alpha-us",
     type=shared.Number(limits.LATENCY),
-    help="Latency of a network of your own, microseconds.",
+    help="Latency in microseconds of a custom network; needs --gb-per-s.",
 )
 @click.option(
-    "--gb-per-s", type=shared.Number(limits.BANDWIDTH), help="Its bandwidth, 1e9 bytes a second."
+    "--gb-per-s",
+    type=shared.Number(limits.BANDWIDTH),
+    help="Bandwidth of the custom network in 1e9 bytes per second; needs --alpha-us.",
 )
 @click.option(
     "--cpu-ns-per-byte",
     type=shared.Number(limits.CPU_PER_BYTE),
-    help="Its processor time, in nanoseconds, to send a byte and receive one.  [default: 0]",
+    help="Processor time, in nanoseconds, to send one byte and receive one byte on the custom network.  [default: 0]",
 )
 @click.option(
     "--ranks-per-node",
     type=shared.Number(limits.RANKS),
     default=1,
     show_default=True,
-    help="Share an adapter.",
+    help="Number of ranks on a node; they share its network adapter.",
 )
 @click.option(
     "--cores",
     type=shared.Number(limits.COUNT),
-    help="That a node's ranks share.  [default: enough for all]",
+    help="Number of cores that the ranks of a node share.  [default: enough for all threads]",
 )
 @click.option(
     "--algorithm",
     default="best",
     show_default=True,
-    help="Allreduce: ring, rabenseifner, recursive_doubling, two_level, or the cheapest of them.",
+    help="Allreduce algorithm: ring, rabenseifner, recursive_doubling, two_level, or best (the fastest of them).",
 )
-@click.option("--allreduce", type=_FILE, help="Measured allreduce times instead of a network.")
+@click.option(
+    "--allreduce", type=_FILE, help="File of measured allreduce times to use instead of a network."
+)
 @click.option(
     "--bucket-mib",
     type=shared.Number(limits.BUCKET),
-    help="Size from which a bucket is summed during backward.  [default: the run's, or 0.25]",
+    help="Minimum size (MiB) of a bucket; buckets are summed during the backward pass.  "
+    "[default: that of RUN, or 0.25]",
 )
-@click.option("--asynchronous", is_flag=True, help="Also with one parameter server.")
+@click.option(
+    "--asynchronous",
+    is_flag=True,
+    help="Also simulate asynchronous training with one parameter server.",
+)
 @click.option(
     "--fovs-per-s",
     type=shared.Number(limits.THROUGHPUT),
-    help="Also find the least ranks that reach this.",
+    help="Also find the smallest number of ranks with this throughput, in fields of view per second.",
 )
 @click.option(
     "--ranks",
     type=shared.Numbers(limits.RANKS),
     default="1,2,4,8,16,32,64,128,256,512,1024",
     show_default=True,
-    help="Numbers of ranks.",
+    help="Numbers of ranks to simulate.",
 )
 @click.option(
     "--steps",
     type=shared.Number(limits.SIMULATED_STEPS),
     default=2000,
     show_default=True,
-    help="Steps of a row.",
+    help="Number of training steps to simulate for each row.",
 )
 @click.option(
     "--seed",
     type=shared.Number(limits.FILE_SEED),
     default=0,
     show_default=True,
-    help="Chooses the draws.",
+    help="Seed of the random numbers.",
 )
-@click.option("--out", type=_FILE, help="Draw the rows: a .png, .svg or .pdf.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a row.")
+@click.option("--out", type=_FILE, help="Also draw the rows to this .png, .svg or .pdf file.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row.")
 def command(
     run: Path | None,
     paper: bool,
@@ -169,10 +196,11 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Throughput of synchronous training against the number of ranks.
+    """Forecast the throughput of synchronous training for given numbers of ranks.
 
-    A forecast takes its times from RUN, a run directory, or from options, which come before it.
-    docs/scaling.md says what is modelled. Efficiencies are relative to as many single ranks.
+    The forecast takes times from RUN, a run directory, and from options. Options override RUN.
+    docs/scaling.md describes the model. Efficiency is the throughput divided by the number of ranks
+    times the throughput of one rank.
 
     \b
     Examples:
@@ -235,7 +263,7 @@ def _simulate(
 
 
 def _refuse_without_forecast(settings: Any, paper: bool, wants_forecast: bool) -> None:
-    """Options of a forecast that nothing would use are an error."""
+    """Raise UsageError if nothing is to be simulated, or if forecast options have no forecast to act on."""
     from floodtide.simulate.forecast import Options
 
     if not paper:
@@ -243,7 +271,9 @@ def _refuse_without_forecast(settings: Any, paper: bool, wants_forecast: bool) -
             "nothing to simulate: expected RUN, --compute-s, --samples or --paper"
         )
     if wants_forecast or settings != Options():
-        raise click.UsageError("options of a forecast without RUN, --compute-s or --samples")
+        raise click.UsageError(
+            "forecast options are given, expected RUN, --compute-s or --samples too"
+        )
 
 
 def _print_rows(rows: list[Any], as_json: bool) -> None:

@@ -19,19 +19,21 @@ COMMAND = "floodtide synth"
 
 @click.command()
 @click.argument("out")
-@click.option("--shape", default="128,128,128", show_default=True, help="Voxels z,y,x.")
+@click.option(
+    "--shape", default="128,128,128", show_default=True, help="Size z,y,x of the volume in voxels."
+)
 @click.option(
     "--seed",
     default=0,
     type=shared.Number(limits.FILE_SEED),
     show_default=True,
-    help="Chooses the volume.",
+    help="Random seed of the volume.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(out: str, shape: str, seed: int, as_json: bool) -> None:
-    """Make a synthetic electron-microscopy volume in OUT, an HDF5 file.
+    """Write a synthetic electron-microscopy volume to OUT, an HDF5 file.
 
-    Datasets: `raw` (uint8 image) and `labels` (int64 ids from 1 on, every voxel has one).
+    Datasets: `raw` (uint8 image) and `labels` (int64 object ids; every voxel has an id of at least 1).
 
     Example: floodtide synth volume.h5 --shape 112,160,160 --seed 1
     """

@@ -15,18 +15,20 @@ from floodtide.errors import Interrupted
 from floodtide.train.signals import second_interrupt_exits
 
 FIRST = "floodtide train: interrupted: saving a checkpoint after this step; Ctrl-C again aborts\n"
-SECOND = "floodtide train: aborted; the same command goes on from the newest checkpoint\n"
+SECOND = "floodtide train: aborted; the same command resumes from the newest checkpoint\n"
 
 
 @click.command()
 @click.argument("file", metavar="CONFIG.toml")
 @shared.overrides
-@click.option("--box", help="Training part of the first volume, z0:z1,y0:y1,x0:x1.")
+@click.option("--box", help="Box of the first volume to train on, z0:z1,y0:y1,x0:x1 in voxels.")
 def command(file: str, overrides: tuple[str, ...], box: str | None) -> int:
-    """Train a network as CONFIG.toml says; resumes from the newest checkpoint of its run directory.
+    """Train the network that CONFIG.toml describes.
 
-    SIGTERM or SIGUSR1 stops the run after the current step with a checkpoint, and exit status 0. So does the first
-    Ctrl-C, with status 130; the second one aborts at once.
+    If the run directory holds checkpoints, training resumes from the newest one.
+
+    SIGTERM or SIGUSR1 stops the run after the current step, writes a checkpoint and exits with status 0. The first
+    Ctrl-C does the same with exit status 130. A second Ctrl-C aborts at once.
 
     \b
     Example:
@@ -53,14 +55,14 @@ def command(file: str, overrides: tuple[str, ...], box: str | None) -> int:
     if not trainer.complete and world.rank() == 0:
         click.echo(
             f"stopped at step {trainer.steps_done} of {settings.training.steps} with a checkpoint: "
-            "the same command goes on",
+            "the same command resumes from there",
             err=True,
         )
     return status
 
 
 def print_record(_: Any, record: Any) -> None:
-    """One line on standard error for a record of the log."""
+    """Print one line on standard error for a record of the log."""
     if record["kind"] == "train":
         unit, name = next((u, n) for u, n in _UNITS.items() if u in record)
         text = (

@@ -106,9 +106,11 @@ def test_first_interrupt_saves_and_says_how_to_go_on(folder: Path) -> None:
     status, stderr = finish(process)
 
     assert status == 130, stderr
-    told = [line for line in stderr.splitlines() if "the same command goes on" in line]
+    told = [line for line in stderr.splitlines() if "the same command resumes" in line]
     last = steps_logged(folder / "alone")
-    assert told == [f"stopped at step {last} of {MANY} with a checkpoint: the same command goes on"]
+    assert told == [
+        f"stopped at step {last} of {MANY} with a checkpoint: the same command resumes from there"
+    ]
     assert stderr.count("Ctrl-C again aborts") == 1
     assert "Traceback" not in stderr
     require_goes_on(folder, "alone")
@@ -133,7 +135,7 @@ def test_second_interrupt_aborts_in_the_middle_of_a_step(folder: Path) -> None:
 
     assert status == 130
     assert time.monotonic() - struck < 5
-    assert "aborted; the same command goes on from the newest checkpoint" in stderr
+    assert "aborted; the same command resumes from the newest checkpoint" in stderr
     assert newest(folder / "abort") == before
     path = configuration(folder, "abort", training={"steps": 5})
     assert run(train(path)).status == 0
@@ -157,7 +159,7 @@ def test_interrupt_of_any_rank_stops_all_with_130(folder: Path, rank: int) -> No
     status, stderr = finish(process)
 
     assert status == 130, stderr
-    assert stderr.count("with a checkpoint: the same command goes on") == 1
+    assert stderr.count("with a checkpoint: the same command resumes from there") == 1
     require_goes_on(folder, name)
 
 
@@ -191,7 +193,7 @@ def test_interrupt_from_a_terminal_leaves_a_readable_checkpoint(folder: Path) ->
     hydra = b"Sending Ctrl-C to processes" in output
     assert status == 130 if hydra else status != 0
     if hydra:
-        assert b"with a checkpoint: the same command goes on" in output
+        assert b"with a checkpoint: the same command resumes from there" in output
     require_goes_on(folder, "terminal") if newest(directory) else None
 
 

@@ -118,7 +118,7 @@ def test_launcher_hands_sigusr1_on(folder: Path) -> None:
     status, stderr = finish(process)
 
     assert status == 0, stderr
-    assert "with a checkpoint: the same command goes on" in stderr
+    assert "with a checkpoint: the same command resumes from there" in stderr
 
 
 def test_killed_rank_ends_the_job_although_others_note_sigterm(folder: Path) -> None:

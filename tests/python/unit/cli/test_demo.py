@@ -61,7 +61,7 @@ def test_training_that_a_signal_has_ended_is_not_segmented(tmp_path, monkeypatch
 
     monkeypatch.setattr(demo, "Trainer", Stopped)
     monkeypatch.setattr(demo, "SHAPE", (24, 24, 24))
-    with pytest.raises(errors.Error, match="stopped at step 7: the same command goes on") as caught:
+    with pytest.raises(errors.Error, match="stopped at step 7: the same command resumes") as caught:
         demo.run(tmp_path, steps=4, seed=1)
     assert caught.value.agreed
 

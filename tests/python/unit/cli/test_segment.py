@@ -211,7 +211,7 @@ def test_volumes_of_different_normalisation_are_no_answer_for_another_image(fold
     line = refusal(folder, capsys, *of_run(folder, "flat"))
     assert "config.toml: segment.mean and segment.std are missing, expected the mean" in line
     assert line.endswith(
-        f"{folder}/run/checkpoints/step-10.h5 does not say how {folder}/image.h5:flat is normalised"
+        f"{folder}/run/checkpoints/step-10.h5 does not store how {folder}/image.h5:flat is normalised"
     )
 
 
@@ -231,7 +231,7 @@ def test_a_network_without_a_run_needs_its_normalisation(
     settings = [f"segment.checkpoint={folder}/{checkpoint}", f"segment.image={folder}/image.h5:raw"]
     line = refusal(folder, capsys, *overrides(*settings, *given))
     assert f"config.toml: {missing}, expected the" in line
-    assert f"{checkpoint} does not say how" in line
+    assert f"{checkpoint} does not store how" in line
 
 
 def test_a_tensorflow_checkpoint_is_segmented_with_what_the_file_says(folder, capsys):

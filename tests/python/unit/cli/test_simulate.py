@@ -200,8 +200,8 @@ def test_a_figure_that_cannot_be_written_is_a_failure(
     ("arguments", "message"),
     [
         ("", "nothing to simulate: expected RUN, --compute-s, --samples or --paper"),
-        ("--paper --network 10gbe", "options of a forecast without RUN"),
-        ("--paper --asynchronous", "options of a forecast without RUN"),
+        ("--paper --network 10gbe", "forecast options are given, expected RUN"),
+        ("--paper --asynchronous", "forecast options are given, expected RUN"),
         ("absent", "no run directory at absent"),
         ("binary", "log.jsonl: cannot be read"),
         ("--compute-s x", "'x', expected above 0 and at most 1e+09 (s)"),
