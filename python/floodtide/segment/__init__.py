@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segmentation by flooding, and predictions of U-Nets (`floodtide.segment.predict`), of volumes of any size."""
+"""Segmentation by flood filling, and U-Net predictions (`floodtide.segment.predict`), for volumes of any size."""
 
 from floodtide.config import SegmentOptions
 from floodtide.segment.flooding import (

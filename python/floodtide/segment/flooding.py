@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segmentation of image volumes by flooding from seeds, one object after another."""
+"""Segmentation of image volumes by flood filling from seeds, one object after another."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ Vec3 = tuple[int, int, int]
 Image = NDArray[Any] | Volume
 Progress = Callable[[int, int], None]
 
-_BYTES_PER_VOXEL = 20  # image as it is read and normalised, canvas, labels, seeds
+_BYTES_PER_VOXEL = 20  # of the stored image, the normalised image, canvas, labels and seeds
 
 
 class Origin(NamedTuple):
-    """How a segment came about."""
+    """Seed, size and cost of a segment."""
 
     id: int
-    start_zyx: Vec3  # its seed, in voxels of the whole volume
-    iterations: int  # evaluations of the network
+    start_zyx: Vec3  # the seed, in voxels of the whole volume
+    iterations: int  # number of evaluations of the network
     voxels: int
     walltime_s: float
 
 
 class Overlap(NamedTuple):
-    """Voxels that a segment claimed although an earlier one has them."""
+    """Number of voxels that a segment claimed although they belong to an earlier segment."""
 
     id: int
     earlier_id: int
@@ -48,28 +48,29 @@ class Overlap(NamedTuple):
 class Move(NamedTuple):
     """One evaluation of the network while an object grows."""
 
-    step: int  # evaluations before this one
+    step: int  # number of evaluations before this one
     position_zyx: Vec3  # centre of the field of view, in voxels of the whole volume
-    logits: NDArray[np.float32]  # what was written to the canvas there, shape of the field of view
+    logits: NDArray[np.float32]  # (z, y, x), the field of view as written to the canvas
 
 
 class Object(NamedTuple):
-    """One flooded object."""
+    """One object that was grown from a seed."""
 
-    logits: NDArray[np.float32]  # canvas (z, y, x); not-a-number where the network never looked
-    moves: list[Vec3]  # centres of all evaluations, in voxels of the whole volume
-    counters: dict[str, int]  # named as google/ffn's
+    logits: NDArray[np.float32]  # canvas (z, y, x); NaN in voxels that no field of view reached
+    moves: list[Vec3]  # centres of all fields of view, in voxels of the whole volume
+    counters: dict[str, int]  # with the names that google/ffn uses
 
 
 class Segmentation:
     """A segmented box.
 
     Attributes:
-        segmentation: Ids from 1, 0 where there is no segment; the smallest unsigned type.
-        start_zyx: Where the box begins in the whole volume.
-        origins: How each segment came about, in order of ids.
-        overlaps: Voxels claimed twice.
-        counters: Event counts and times in milliseconds, named as google/ffn's.
+        segmentation: Segment ids (z, y, x), from 1; 0 means no segment. Its type is the smallest unsigned integer
+            type that holds all ids.
+        start_zyx: First voxel of the box, in voxels of the whole volume.
+        origins: Seed, size and cost of each segment, in order of ids.
+        overlaps: Numbers of voxels that two segments claimed.
+        counters: Event counts, and times in milliseconds, with the names that google/ffn uses.
     """
 
     def __init__(self, result: Any) -> None:
@@ -82,19 +83,20 @@ class Segmentation:
 
     @property
     def coverage(self) -> float:
-        """Share of the voxels that belong to a segment."""
+        """Return the share of the voxels that belong to a segment."""
         return float(np.count_nonzero(self.segmentation) / self.segmentation.size)
 
     def save(self, reference: str, notes: Mapping[str, str] | None = None) -> None:
-        """Write an HDF5 file "file:dataset" with everything here; docs/formats.md describes it.
+        """Write the segmentation and its attributes to an HDF5 file; docs/formats.md describes the format.
 
         Args:
-            reference: An older segmentation of that name is replaced when this one is complete; other datasets stay.
+            reference: "file:dataset". An older segmentation of that name is replaced when the new one is complete.
+                Other datasets of the file are kept.
             notes: Texts that become attributes of the dataset.
 
         Raises:
-            StorageError: If it cannot be written.
-            InvalidArgumentError: If something else than an older segmentation would be lost.
+            StorageError: If the file cannot be written.
+            InvalidArgumentError: If the dataset exists and is not an older segmentation.
         """
         path, dataset = path_and_dataset(reference)
         with output(reference):
@@ -102,12 +104,12 @@ class Segmentation:
 
 
 class Segmenter:
-    """Segments volumes with a network.
+    """Segmentation of volumes with a flood-filling network.
 
     Args:
-        model: `ft.nn.FFN`, or anything with `fov`, `deltas` and `forward(image, logits)`.
-        options: Thresholds and image normalisation. `mean` and `std` must be given; the keys that
-            name files, and `box`, `fov` and `deltas`, are not used here.
+        model: `ft.nn.FFN`, or any object with `fov`, `deltas` and `forward(image, logits)`.
+        options: Thresholds and image normalisation. `mean` and `std` must be given. The keys `checkpoint`, `image`,
+            `box`, `fov` and `deltas` are ignored.
 
     Raises:
         InvalidArgumentError: If `options` has no mean or no std.
@@ -124,10 +126,10 @@ class Segmenter:
         """Segment a volume, or a box (start, size) of it.
 
         Args:
-            volume: Raw image, (z, y, x) of any number type; with a Volume only the box is read.
-            box: In voxels of the volume; None: all of it.
-            progress: Called as progress(seeds settled, seeds) after every evaluation of the network;
-                settled are those tried and those that earlier segments have swallowed.
+            volume: Raw image (z, y, x) of any numeric type. Of a Volume, only the box is read.
+            box: (start, size) in voxels of the volume; None: the whole volume.
+            progress: Called as progress(seeds done, seeds) after every evaluation of the network. A seed is done
+                if it was tried or if an earlier segment covers it.
 
         Raises:
             ShapeError: If the field of view is larger than the box.
@@ -155,13 +157,13 @@ class Segmenter:
         on_move: Callable[[Move], object] | None = None,
         box: Box | None = None,
     ) -> Object:
-        """Flood one object from a seed.
+        """Grow one object from a seed.
 
         Args:
             volume: As for `segment`.
             zyx: The seed, in voxels of the volume.
-            on_move: Called after each evaluation, so that a growing object can be watched.
-            box: Part of the volume that the object may fill; None: all of it.
+            on_move: Called after each evaluation of the network, for example to show the growing object.
+            box: (start, size) of the part that the object may fill, in voxels of the volume; None: the whole volume.
 
         Raises:
             OutOfRangeError: If no field of view fits at the seed.
@@ -183,7 +185,7 @@ class Segmenter:
         if mean is None or std is None:
             raise InvalidArgumentError(
                 f"segment: options.mean is {mean} and options.std is {std}, expected the numbers that the"
-                " network was trained with: the network sees (image - mean) / std"
+                " network was trained with: the network receives (image - mean) / std"
             )
         return mean, std
 
@@ -192,7 +194,7 @@ class Segmenter:
         predictor = self.model.forward
         if hasattr(self.model, "core"):
             predictor = self.model.core
-            predictor.parameters_changed()  # someone may have written to them
+            predictor.parameters_changed()  # the caller may have changed the parameters
         return _core.segment.Flooder(
             image,
             *self._normalisation(),
@@ -212,11 +214,13 @@ class Segmenter:
 def output(
     reference: str, inputs: Iterable[str | os.PathLike[str]] = ()
 ) -> contextlib.AbstractContextManager[None]:
-    """Reserve "file:dataset" for a segmentation before hours of work, as `floodtide.base.outputs.reserved` does.
+    """Return a context manager that reserves "file:dataset" for a segmentation (see `floodtide.base.outputs.reserved`).
+
+    Enter it before a long computation: problems with the output then appear at the start.
 
     Args:
-        reference: What will be written.
-        inputs: Files that are read.
+        reference: "file:dataset" that will be written.
+        inputs: Files that will be read.
     """
     path, dataset = path_and_dataset(reference)
 
@@ -232,7 +236,7 @@ def _sum(a: Sequence[int], b: Sequence[int]) -> Vec3:
 
 
 def _read(volume: Image, box: Box | None) -> tuple[NDArray[np.float32], Vec3]:
-    """The box as float32 and where it begins."""
+    """Return the voxels of a box as float32 (z, y, x), and the first voxel of the box."""
     shape = volume.shape if box is None else box[1]
     limits.require_memory(
         f"segment: {' x '.join(map(str, shape))} voxels need",

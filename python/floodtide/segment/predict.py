@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predictions of U-Nets on slices and volumes of any size, in blocks of bounded memory.
 
-Blocks overlap by the network's context and keep what one pass over the whole volume would give: no seams, whatever the
-memory. Slices (n, y, x) are a volume whose sections are not connected.
+Blocks overlap by the network's context, so the result equals that of one pass over the whole volume, without seams.
+Slices (n, y, x) are treated as a volume whose sections are independent.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Image = NDArray[Any] | Volume
 Progress = Callable[[int, int], None]
 
 MEMORY_MIB = 2048
-"""Memory of a block's activations unless asked for otherwise."""
+"""Default memory (MiB) for the activations of a block."""
 
 _PREDICTOR = Arguments(
     mean=limits.INTENSITY,
@@ -56,22 +56,22 @@ _PREDICTOR = Arguments(
 )
 _COMMAND = "floodtide predict"
 _CHUNK = 64  # voxels along each axis of a result's chunks
-_GZIP = {"uint8": 4, "float32": 1}  # probabilities hardly get smaller
+_GZIP = {"uint8": 4, "float32": 1}  # probabilities hardly compress
 
 
 class Predictor:
-    """Applies a U-Net to images of any size.
+    """A U-Net that predicts images of any size.
 
     Args:
-        model: `ft.nn.UNet2D` for slices, `ft.nn.UNet3D` for volumes, of one input channel.
-        mean: The network sees (value - mean) / std.
+        model: `ft.nn.UNet2D` for slices or `ft.nn.UNet3D` for volumes, with one input channel.
+        mean: The network receives (value - mean) / std.
         std: See mean.
-        context: Voxels (z, y, x) around a block that its prediction takes into account; None: as far as the
-            network looks, which leaves no seams. Less is faster and changes values near the blocks' faces.
-        memory_mib: Memory (MiB) that a block's activations may take, about; decides how large blocks are.
+        context: Voxels (z, y, x) around a block that its prediction uses. None: the network's full context, which
+            leaves no seams. A smaller context is faster and changes values near the faces of blocks.
+        memory_mib: Approximate memory (MiB) for the activations of a block. It limits the size of blocks.
 
     Raises:
-        InvalidArgumentError: If the model is no U-Net of one channel, or a number is out of range.
+        InvalidArgumentError: If the model is not a U-Net with one input channel, or a number is out of range.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Predictor:
         self.mean, self.std = mean, std
         self.pool = core.total_pool
         self.context = context_of(core.depth, core.kernels, core.pools)
-        if context is not None:  # no more than helps, and no window begins within a pool
+        if context is not None:  # at most the full context, and a multiple of the pools
             z, y, x = (
                 min(-(-wanted // pool) * pool, full)
                 for wanted, pool, full in zip(context, self.pool, self.context, strict=True)
@@ -109,12 +109,12 @@ class Predictor:
 
     @property
     def outputs(self) -> int:
-        """Classes, or affinities of a voxel."""
+        """Return the number of classes, or of affinities per voxel."""
         return self.model.core.classes
 
     @property
     def excluding(self) -> bool:
-        """Whether outputs are classes that exclude each other (softmax), not independent ones (sigmoid)."""
+        """Return True if the outputs are mutually exclusive classes (softmax), False if independent (sigmoid)."""
         return self.model.core.output == "softmax"
 
     def blocks(
@@ -123,18 +123,20 @@ class Predictor:
         """Predict block by block.
 
         Args:
-            image: (z, y, x) of any number type, or a Volume, of which only what is needed is read.
-            box: The part (start, size) to predict; None: all. What lies around it is taken into account.
+            image: (z, y, x) of any numeric type, or a Volume, of which only the needed parts are read.
+            box: (start, size) of the part to predict, in voxels; None: the whole image. Voxels around the box are
+                used as context.
             progress: Called as progress(voxels done, voxels).
 
         Yields:
-            Boxes, disjoint and in all the box, with probabilities (z, y, x, outputs).
+            (block, probabilities). The blocks (start, size) are disjoint and fill the box. Probabilities are float32
+            (z, y, x, outputs).
 
         Raises:
-            ShapeError: If the image has not three axes.
+            ShapeError: If the image does not have three axes.
             OutOfRangeError: If the box is not inside the image.
-            InvalidArgumentError: If the memory that a block may take is too little for any, or is not available.
-            NumericalError: If a probability is not a number.
+            InvalidArgumentError: If `memory_mib` is too small for the smallest block, or exceeds the available memory.
+            NumericalError: If a probability is not finite.
         """
         start, size = _checked(image, box)
         axes = [
@@ -175,7 +177,7 @@ class Predictor:
     def probabilities(
         self, image: Image, box: Box | None = None, progress: Progress | None = None
     ) -> NDArray[np.float32]:
-        """Probabilities (outputs, z, y, x) of a box; arguments and errors as for `blocks`."""
+        """Return the probabilities of a box, float32 (outputs, z, y, x). Arguments and errors as for `blocks`."""
         start, size = _checked(image, box)
         result = np.empty((self.outputs, *size), np.float32)
         for block, kept in self.blocks(image, box, progress):
@@ -185,10 +187,10 @@ class Predictor:
     def classes(
         self, image: Image, box: Box | None = None, progress: Progress | None = None
     ) -> NDArray[np.uint8]:
-        """The most likely class of each voxel (z, y, x) of a box; arguments and errors as for `blocks`.
+        """Return the most likely class of each voxel of a box, uint8 (z, y, x). Arguments and errors as for `blocks`.
 
         Raises:
-            InvalidArgumentError: If the outputs do not exclude each other.
+            InvalidArgumentError: If the outputs are not mutually exclusive classes (softmax).
         """
         self._require_classes()
         start, size = _checked(image, box)
@@ -207,21 +209,23 @@ class Predictor:
         notes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Predict into an HDF5 file, of which only a block is in memory at a time; docs/formats.md describes it.
+        """Predict a volume and write the result to an HDF5 file, with one block in memory at a time.
+
+        docs/formats.md describes the file.
 
         Args:
             volume: The image.
-            out: "file:dataset"; an older prediction of that name is replaced when this one is complete, other datasets
-                stay.
+            out: "file:dataset". An older prediction of that name is replaced when the new one is complete. Other
+                datasets of the file are kept.
             box: As for `blocks`.
-            probabilities: For classes: write a dataset <dataset>_probabilities (classes, z, y, x), too.
+            probabilities: Also write the probabilities of the classes, <dataset>_probabilities (classes, z, y, x).
             notes: Texts that become attributes of the dataset.
             progress: As for `blocks`.
 
         Raises:
-            StorageError: If it cannot be written.
-            InvalidArgumentError: If `probabilities` is asked for where there are no classes, `out` is the volume's own
-                file, or something else than an older prediction would be lost. And as `blocks` does.
+            StorageError: If the file cannot be written.
+            InvalidArgumentError: If `probabilities` is True and the outputs are not classes, if `out` is the file of
+                the volume, or if the dataset exists and is not an older prediction. Also as for `blocks`.
         """
         if probabilities:
             self._require_classes()
@@ -278,11 +282,12 @@ class Predictor:
     def _require_classes(self) -> None:
         if not self.excluding:
             raise InvalidArgumentError(
-                f"predict: {self.model!r} has no classes that exclude each other, its outputs are the probabilities"
+                f"predict: {self.model!r} has independent outputs (sigmoid), expected mutually exclusive classes "
+                "(softmax); its outputs are the probabilities"
             )
 
     def _forward(self, block: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Probabilities (z, y, x, outputs) of a block (z, y, x)."""
+        """Return the probabilities (z, y, x, outputs) of a block (z, y, x)."""
         images = (block - np.float32(self.mean)) / np.float32(self.std)
         slices = isinstance(self.model, nn.UNet2D)
         result = self.model.forward(images if slices else images[None])
@@ -293,34 +298,40 @@ class Predictor:
 def output(
     reference: str, inputs: Iterable[str | os.PathLike[str]] = ()
 ) -> contextlib.AbstractContextManager[None]:
-    """Reserve "file:dataset" for a prediction before hours of work, as `floodtide.base.outputs.reserved` does.
+    """Return a context manager that reserves "file:dataset" for a prediction (see `floodtide.base.outputs.reserved`).
+
+    Enter it before a long computation: problems with the output then appear at the start.
 
     Args:
-        reference: What will be written.
-        inputs: Files that are read.
+        reference: "file:dataset" that will be written.
+        inputs: Files that will be read.
     """
     path, dataset = path_and_dataset(reference)
     return reserved("predict", path, hdf5_result(_COMMAND, _datasets(dataset)), inputs)
 
 
 def _datasets(dataset: str) -> list[str]:
-    """What a prediction owns in its file: probabilities of an older one do not outlive their classes."""
+    """Return the datasets that a prediction replaces: its own and the probabilities of an older prediction."""
     return [dataset, f"{dataset}_probabilities"]
 
 
 def bytes_per_voxel(model: nn.UNet) -> float:
-    """Bytes that a forward pass holds for each voxel of a large block, input and output included."""
+    """Return the bytes of memory that a forward pass needs per voxel of a large block, with input and output."""
     core = model.core
-    each = 3 + 3 * core.classes  # block, its normalised copies, probabilities and theirs
-    share = 1.0  # voxels of a level for each voxel of the first one
+    each = (
+        3 + 3 * core.classes
+    )  # the block, its normalised copies, the probabilities and their copies
+    share = 1.0  # voxels of a level, divided by the voxels of the first level
     for level in range(core.depth):
         channels = core.features * 2**level
         lowest = level + 1 == core.depth
-        each += share * channels * (2 if lowest else 5)  # encoder, joined (twice as wide), decoder
+        each += (
+            share * channels * (2 if lowest else 5)
+        )  # encoder, concatenation (twice as wide), decoder
         if level == 0:
-            each += channels + 8 + core.classes  # scratch, the input as it is stored, the head
+            each += channels + 8 + core.classes  # scratch memory, the stored input, the head
         else:
-            each += share * channels / 2  # pooled
+            each += share * channels / 2  # the output of pooling
         if not lowest:
             pools = core.pools
             share /= float(np.prod(pools[0] if len(pools) == 1 else pools[level]))
@@ -328,7 +339,7 @@ def bytes_per_voxel(model: nn.UNet) -> float:
 
 
 def _checked(image: Image, box: Box | None) -> Box:
-    """The box, of the whole image if it is None, after checks."""
+    """Return the box after checks; the box of the whole image if `box` is None."""
     if len(image.shape) != 3:
         raise ShapeError(f"predict: the image has shape {image.shape}, expected (z, y, x)")
     z, y, x = (int(n) for n in image.shape)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that runs have left: which file, what is in it, and how its images are normalised."""
+"""Networks of earlier runs: find the newest checkpoint, load it, and read how its images are normalised."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from floodtide.nn.load import is_tensorflow
 def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | None:
     """Return the mean and standard deviation that the configuration of a checkpoint gives for an image.
 
-    Of slices the configured ones; of volumes those of the volume with that image, else what all volumes have in common.
+    For a 2-D U-Net, these are data.mean and data.std. For other networks, they are those of the training volume with
+    this image, else those of all training volumes if all are equal.
 
     Args:
-        checkpoint: A file of ours, or the prefix of a TensorFlow checkpoint.
+        checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint.
         image: "file:dataset".
 
     Returns:
-        None if the file has no configuration, as TensorFlow checkpoints, or if it has volumes of different
-        normalisation but not this one.
+        (mean, std). None if the checkpoint stores no configuration (a TensorFlow checkpoint never does), or if the
+        image is not one of its training volumes and these differ in mean or std.
 
     Raises:
         InvalidFileError: If the file cannot be read.
-        ConfigurationError: If this floodtide does not know what its configuration says.
+        ConfigurationError: If this version of floodtide cannot read the stored configuration.
     """
     text = "" if is_tensorflow(checkpoint) else _core.stored_configuration(str(checkpoint))
     if not text:
@@ -44,10 +45,10 @@ def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | N
 
 
 def newest_checkpoint(path: str | Path) -> Path:
-    """Return the newest checkpoint of a run directory; a path that names a checkpoint is returned as it is.
+    """Return the newest checkpoint of a run directory. A path to a checkpoint is returned unchanged.
 
     Raises:
-        InvalidFileError: If the path names no checkpoint and no run directory with one.
+        InvalidFileError: If the path is neither a checkpoint nor a run directory with at least one checkpoint.
     """
     path = Path(path)
     if reading.exists(path) or is_tensorflow(path):
@@ -61,7 +62,7 @@ def newest_checkpoint(path: str | Path) -> Path:
 
 
 def load(checkpoint: str | Path) -> nn.UNet:
-    """The U-Net of a checkpoint, with averaged parameters if it has some.
+    """Return the U-Net of a checkpoint, with averaged parameters if the checkpoint stores them.
 
     Raises:
         InvalidFileError: If the file is missing, damaged, or holds another kind of network.

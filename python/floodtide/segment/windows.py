@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a U-Net's prediction of a large volume is cut into windows without leaving a seam.
+"""Windows in which a U-Net predicts a large volume without seams.
 
-A U-Net's output depends on the input within a bounded distance, its context, and on where its pools begin. Windows that
-begin at multiples of the pools, keep only what lies at least the context inside of them (or at the volume's own
-border), and reach into one another accordingly, therefore give the values of a single pass over the whole volume.
+A U-Net's output depends on the input within a bounded distance, the context, and on where its pools begin. Windows
+give the same values as a single pass over the whole volume under three conditions. They begin at multiples of the
+pools. They overlap. Each keeps only voxels that are at least the context away from its faces, except at the border of
+the volume.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from floodtide.errors import InvalidArgumentError
 
 Vec3 = tuple[int, int, int]
 
-_GROWTH = 1.25  # between the sizes of windows that are considered along an axis
+_GROWTH = 1.25  # ratio of consecutive window sizes that are considered along an axis
 
 
 @dataclass(frozen=True)
 class Window:
-    """Voxels [start, stop) that are computed along an axis, and [keep_start, keep_stop) of them that are kept."""
+    """Range [start, stop) of computed voxels along an axis, and range [keep_start, keep_stop) of kept voxels."""
 
     start: int
     stop: int
@@ -32,7 +33,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a prediction: voxels [begin, end) of 0 to extent, a network's context and pools along it."""
+    """One axis of a prediction: the wanted voxels [begin, end) of [0, extent), and the network's context and pool."""
 
     extent: int
     begin: int
@@ -42,19 +43,26 @@ class Axis:
 
     @property
     def region(self) -> tuple[int, int]:
-        """What the wanted voxels depend on, [start, stop): multiples of the pool; stop may lie beyond the extent."""
+        """Return the range [start, stop) that the wanted voxels depend on.
+
+        Both are multiples of the pool. stop may be larger than the extent.
+        """
         pool, padded = self.pool, -(-self.extent // self.pool) * self.pool
         start = max(0, self.begin // pool * pool - self.context)
         return start, min(padded, -(-self.end // pool) * pool + self.context)
 
     @property
     def smallest(self) -> int:
-        """The smallest window that keeps anything."""
+        """Return the size of the smallest window that keeps at least one voxel."""
         start, stop = self.region
         return min(stop - start, 2 * self.context + self.pool)
 
     def windows(self, size: int) -> list[Window]:
-        """Windows of one size, a multiple of the pool from `smallest` on, that keep every wanted voxel once."""
+        """Return windows of one size that together keep every wanted voxel exactly once.
+
+        Args:
+            size: A multiple of the pool, at least `smallest`.
+        """
         start, stop = self.region
         if size >= stop - start:
             return [Window(start, stop, self.begin, self.end)]
@@ -67,16 +75,16 @@ class Axis:
         return [
             *found,
             Window(stop - size, stop, kept, self.end),
-        ]  # all of one size: one memory plan
+        ]  # all have one size, so the network needs only one memory plan
 
     def count(self, size: int) -> int:
-        """The number of windows of a size."""
+        """Return the number of windows of a given size."""
         start, stop = self.region
         step = size - 2 * self.context
         return 1 if size >= stop - start else 1 + math.ceil((stop - start - size) / step)
 
     def sizes(self) -> list[int]:
-        """Window sizes worth considering, ascending up to the whole region."""
+        """Return the window sizes to consider, in ascending order; the last is the whole region."""
         start, stop = self.region
         found = []
         size = self.smallest
@@ -88,14 +96,14 @@ class Axis:
 
 
 def choose_windows(axes: Sequence[Axis], voxels: int) -> Vec3:
-    """The window sizes (z, y, x) for which the fewest voxels are computed in all.
+    """Return the window size (z, y, x) for which the total number of computed voxels is smallest.
 
     Args:
-        axes: z, y, x.
-        voxels: What a window may have at most, with the border of one voxel that networks put around it.
+        axes: The axes z, y, x.
+        voxels: Maximum number of voxels of a window, including the border of one voxel that networks add.
 
     Raises:
-        InvalidArgumentError: If the smallest window has more.
+        InvalidArgumentError: If even the smallest window has more voxels.
     """
     fitting = [
         (math.prod(axis.count(n) * n for axis, n in zip(axes, sizes, strict=True)), sizes)
@@ -115,13 +123,13 @@ def choose_windows(axes: Sequence[Axis], voxels: int) -> Vec3:
 def context_of(
     depth: int, kernels: Sequence[Sequence[int]], pools: Sequence[Sequence[int]]
 ) -> Vec3:
-    """How far (z, y, x) a U-Net's output depends on its input, as a multiple of its pools.
+    """Return the distance (z, y, x) within which a U-Net's output depends on its input, rounded up to its pools.
 
     Args:
-        depth: Levels of resolution.
-        kernels: (z, y, x) of each level's convolutions (two before and two after the levels below); one for all, or
-            depth.
-        pools: (z, y, x) from level to level; one for all, or depth - 1.
+        depth: Number of resolution levels.
+        kernels: Kernel sizes (z, y, x) of the four convolutions of a level: two in the encoder, two in the decoder. One
+            entry for all levels, or depth entries.
+        pools: Pooling factors (z, y, x) from each level to the next. One entry for all, or depth - 1 entries.
     """
     z, y, x = (
         _context(
@@ -144,7 +152,7 @@ def _context(kernels: Sequence[int], pools: Sequence[int]) -> int:
 
 
 def _reach(kernels: Sequence[int], pools: Sequence[int], begin: int, end: int) -> tuple[int, int]:
-    """The input [low, high) of a level that its output [begin, end) depends on, all in that level's voxels."""
+    """Return the input range [low, high) of a level that its output range [begin, end) depends on, in its voxels."""
     two = 2 * (kernels[0] // 2)  # convolutions
     if not pools:
         return begin - two, end + two
