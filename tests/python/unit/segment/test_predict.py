@@ -122,7 +122,7 @@ def test_wrong_arguments_are_named() -> None:
         predictor.classes(noise((2, 20, 20)), ((1, 0, 0), (2, 20, 20)))
     with pytest.raises(InvalidArgumentError, match="expected more memory"):
         Predictor(SLICES, mean=0.0, std=1.0, memory_mib=0.01).classes(noise((2, 64, 64)))
-    with pytest.raises(InvalidArgumentError, match="no classes"):
+    with pytest.raises(InvalidArgumentError, match="expected mutually exclusive classes"):
         Predictor(VOLUMES, mean=0.0, std=1.0).classes(noise((2, 20, 20)))
 
 
