@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks and their losses. Arrays are C-contiguous float32 with axes (z, y, x); nothing is cast silently."""
+"""Networks and their losses. Arrays are C-contiguous float32 with axes (z, y, x). Other types raise, without a cast."""
 
 from floodtide.nn.ffn import FFN
 from floodtide.nn.load import load, load_ffn

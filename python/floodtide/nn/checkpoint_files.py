@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a run directory keeps its checkpoints."""
+"""Paths of the checkpoints in a run directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHECKPOINT = re.compile(r"step-(\d+)\.h5")
 
 
 def checkpoint_path(run: Path, step: int) -> Path:
-    """Return where the checkpoint after `step` updates lies."""
+    """Return the path of the checkpoint that is written after `step` updates."""
     return run / "checkpoints" / f"step-{step}.h5"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flood-filling networks. Arrays are C-contiguous float32 with axes (z, y, x); nothing is cast silently."""
+"""Flood-filling networks. Arrays are C-contiguous float32 with axes (z, y, x). Other types raise, without a cast."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _FFN = Arguments(
 
 
 class FFN(Network):
-    """A flood-filling network: reads an image and an object map (logits), returns updated logits.
+    """A flood-filling network. It takes an image and an object map (logits), and returns updated logits.
 
     Args:
-        depth: Input module plus depth - 1 residual modules, two 3x3x3 convolutions each.
-        fov: Field of view (z, y, x) in voxels, odd. `forward` takes any size.
-        deltas: Step between fields of view (z, y, x) in voxels, at most (fov - 1) / 2.
-        features: Channels between the convolutions.
-        seed: Of the Glorot-uniform weights; biases start at zero.
-        compute: "fp32", or "fp32-direct" for convolutions without Winograd's transforms.
-        parallel: What threads share: "fovs", whole examples of a batch if there are as many as threads, or
-            "voxels", the voxels of each example.
+        depth: Number of modules: one input module and depth - 1 residual modules. Each has two 3x3x3 convolutions.
+        fov: Size (z, y, x) of the field of view in voxels, odd numbers. `forward` accepts any size.
+        deltas: Distance (z, y, x) in voxels by which the field of view moves, at most (fov - 1) / 2.
+        features: Number of feature maps between the convolutions.
+        seed: Random seed of the Glorot-uniform weights. Biases start at zero.
+        compute: "fp32", or "fp32-direct" for convolutions without Winograd transforms.
+        parallel: How threads divide the work. "fovs": each thread computes whole examples, if the batch has at least
+            as many examples as there are threads. "voxels": all threads share the voxels of each example.
 
     Raises:
         InvalidArgumentError: If an argument is out of range.
@@ -61,17 +61,17 @@ class FFN(Network):
 
     @property
     def depth(self) -> int:
-        """Number of modules."""
+        """Return the number of modules."""
         return self.core.depth
 
     @property
     def features(self) -> int:
-        """Channels between the convolutions."""
+        """Return the number of feature maps between the convolutions."""
         return self.core.features
 
     @property
     def compute(self) -> str:
-        """How convolutions compute: "fp32" or "fp32-direct"."""
+        """Return the convolution algorithms in use: "fp32" or "fp32-direct"."""
         return self.core.compute
 
     @property
@@ -81,12 +81,12 @@ class FFN(Network):
 
     @property
     def fov(self) -> tuple[int, int, int]:
-        """Field of view (z, y, x) in voxels."""
+        """Return the size (z, y, x) of the field of view in voxels."""
         return self.core.fov
 
     @property
     def deltas(self) -> tuple[int, int, int]:
-        """Step between fields of view (z, y, x) in voxels."""
+        """Return the distance (z, y, x) in voxels by which the field of view moves."""
         return self.core.deltas
 
     @property
@@ -117,11 +117,11 @@ class FFN(Network):
         """Return the updated logits.
 
         Args:
-            image: Normalised intensities, (z, y, x) or (n, z, y, x), any size not below 1.
-            logits: Object map before, of the same shape.
+            image: Normalised intensities, (z, y, x) or (n, z, y, x), with at least one voxel.
+            logits: Object map before the update, of the same shape.
 
         Raises:
-            ShapeError: If the shapes differ or are neither of rank 3 nor 4.
+            ShapeError: If the shapes differ, or have neither 3 nor 4 axes.
         """
         _check_batch(image, {"logits": logits})
         with self._lock:
@@ -138,15 +138,16 @@ class FFN(Network):
 
         Args:
             image: Normalised intensities, (z, y, x) or (n, z, y, x).
-            logits: Object map before, of the same shape.
-            labels: Soft labels in [0, 1], of the same shape.
-            weights: Voxel weights of the same shape, or None for ones. The mean divides by voxels.
+            logits: Object map before the update, of the same shape.
+            labels: Target probabilities in [0, 1], of the same shape.
+            weights: Voxel weights of the same shape; None: all 1. The loss is the weighted sum divided by the number
+                of voxels.
 
         Returns:
-            The loss and {name: gradient}, not clipped.
+            The loss, and {name: gradient} without clipping.
 
         Raises:
-            ShapeError: If the shapes differ or are neither of rank 3 nor 4.
+            ShapeError: If the shapes differ, or have neither 3 nor 4 axes.
         """
         others = {"logits": logits, "labels": labels}
         if weights is not None:
@@ -175,10 +176,10 @@ def of_core(core: _core.Ffn) -> FFN:
 def _check_batch(image: Array, others: Mapping[str, Array]) -> None:
     if image.ndim not in (3, 4) or image.size == 0:
         raise ShapeError(
-            f"FFN: image has shape {image.shape}, expected (z, y, x) or (n, z, y, x) with voxels"
+            f"FFN: image has shape {image.shape}, expected (z, y, x) or (n, z, y, x) with at least one voxel"
         )
     for name, array in others.items():
         if array.shape != image.shape:
             raise ShapeError(
-                f"FFN: {name} has shape {array.shape}, expected the image's {image.shape}"
+                f"FFN: {name} has shape {array.shape}, expected {image.shape} like the image"
             )

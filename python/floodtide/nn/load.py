@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks from files: checkpoints of ours, and those of google/ffn in TensorFlow's format."""
+"""Load networks from floodtide checkpoints, and from google/ffn checkpoints in TensorFlow's format."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ def load(
     deltas: Sequence[int] | None = None,
     compute: str = "fp32",
 ) -> FFN | UNet:
-    """Read a network from a checkpoint of ours or from a TensorFlow checkpoint of google/ffn.
-
-    Args:
-        path: A file of ours, or the prefix of a TensorFlow checkpoint (`model.ckpt-27465036`; the
-            file name with `.index` works too).
-        fov: Field of view (z, y, x) in voxels; None: the file's, or 33 for TensorFlow checkpoints,
-            which do not know it.
-        deltas: Step (z, y, x) in voxels; None: the file's, or 8 for TensorFlow checkpoints.
-        compute: As for `FFN`.
-
-    Returns:
-        What the file holds: an FFN, a UNet2D if all its kernels are (1, 3, 3) and all its pools (1, 2, 2), or
-        another UNet. Dropout and synchronised statistics are matters of training: they are off.
+    """Return the network of a floodtide checkpoint or of a TensorFlow checkpoint of google/ffn.
 
     A file of an older version, without checksums, is loaded with a note on standard error.
 
+    Args:
+        path: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint (`model.ckpt-27465036`). The name of the
+            `.index` file works too.
+        fov: Size (z, y, x) of the field of view in voxels. None: the stored size; a TensorFlow checkpoint stores none,
+            so 33 for each axis.
+        deltas: Distance (z, y, x) in voxels by which the field of view moves. None: the stored distance; a TensorFlow
+            checkpoint stores none, so 8 for each axis.
+        compute: As for `FFN`.
+
+    Returns:
+        An FFN, a UNet2D if all kernels are (1, 3, 3) and all pools are (1, 2, 2), or a UNet3D. Dropout and synchronised
+        statistics are switched off, because only training uses them.
+
     Raises:
         InvalidFileError: If the file is missing or damaged, or a weight is not finite.
-        InvalidArgumentError: If `fov` or `deltas` are given for a U-Net, which has none.
+        InvalidArgumentError: If `fov` or `deltas` is given for a U-Net.
     """
     text = str(path)
     if is_tensorflow(text):
@@ -83,7 +84,7 @@ def load_ffn(
     deltas: Sequence[int] | None = None,
     compute: str = "fp32",
 ) -> FFN:
-    """Read a flood-filling network, as `load` does.
+    """Return the flood-filling network of a checkpoint. Arguments as for `load`.
 
     Raises:
         InvalidFileError: If the file is missing or damaged, or holds another kind of network.

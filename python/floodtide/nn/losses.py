@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses that U-Nets are trained with: soft Dice, cross-entropy, or both."""
+"""Losses of U-Nets: soft Dice, cross-entropy, or both."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LOSSES = {"dice": (1.0, 0.0), "cross_entropy": (0.0, 1.0), "dice+cross_entropy":
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentationLoss:
-    """dice * (1 - soft Dice) + cross_entropy * cross-entropy.
+    """The loss dice * (1 - soft Dice) + cross_entropy * cross-entropy.
 
     Attributes:
         dice: Weight of the Dice term, at least 0.
         cross_entropy: Weight of the cross-entropy, at least 0.
-        over_batch: One Dice over all images of all ranks, instead of the mean of each image's own.
-        background: Class 0 has part in the Dice (softmax).
-        smooth: Added to both sides of Dice's fraction, at least 0.
+        over_batch: True: one soft Dice over all images of all ranks. False: the mean of the soft Dice of each image.
+        background: True: class 0 is included in the Dice term (softmax only).
+        smooth: Number added to the numerator and the denominator of soft Dice, at least 0.
     """
 
     dice: float = 1.0
@@ -43,14 +43,22 @@ class SegmentationLoss:
 
     @classmethod
     def named(cls, name: str) -> SegmentationLoss:
-        """Return "dice", "cross_entropy" or "dice+cross_entropy", each with weights of 1."""
+        """Return the loss named "dice", "cross_entropy" or "dice+cross_entropy", with weights of 1.
+
+        Raises:
+            InvalidArgumentError: If there is no such name.
+        """
         if name not in LOSSES:
             raise InvalidArgumentError(f"loss is '{name}', expected one of {', '.join(LOSSES)}")
         dice, cross_entropy = LOSSES[name]
         return cls(dice=dice, cross_entropy=cross_entropy)
 
     def core(self) -> _core.SegmentationLoss:
-        """The same for the core, checked."""
+        """Return this loss as an object of the core.
+
+        Raises:
+            InvalidArgumentError: If a number is out of range.
+        """
         _LOSS.check(
             "SegmentationLoss", dice=self.dice, cross_entropy=self.cross_entropy, smooth=self.smooth
         )
@@ -68,20 +76,20 @@ def segmentation_loss(
     weights: Array | None = None,
     sum_over_ranks: Sum | None = None,
 ) -> tuple[dict[str, Any], Array, Array]:
-    """Return (report, probabilities, gradient by the logits) of a batch.
+    """Return (report, probabilities, gradient with respect to the logits) of a batch.
 
     Args:
-        logits: (n, z, y, x, classes).
-        truth: Softmax: labels (n, z, y, x), uint8, 255 where a voxel does not count. Sigmoid:
-            targets in [0, 1] of the logits' shape, float32.
-        loss: A name (see `SegmentationLoss.named`) or a loss.
+        logits: float32 (n, z, y, x, classes).
+        truth: For softmax, class labels, uint8 (n, z, y, x); voxels with label 255 are ignored. For sigmoid, targets
+            in [0, 1], float32, with the shape of the logits.
+        loss: Name of a loss (see `SegmentationLoss.named`), or a loss.
         output: "softmax" or "sigmoid".
-        weights: Sigmoid: of each target, of the logits' shape, or None for ones.
-        sum_over_ranks: Takes numbers and returns their sums over all ranks, for `over_batch`.
+        weights: For sigmoid, a weight for each target, with the shape of the logits; None: all 1.
+        sum_over_ranks: Function that takes numbers and returns their sums over all ranks. `over_batch` needs it.
 
     Raises:
-        ShapeError: If shapes do not fit each other.
-        InvalidArgumentError: If a label is no class or an option is out of range.
+        ShapeError: If shapes do not match.
+        InvalidArgumentError: If a label is not a class, or an option is out of range.
     """
     labels, targets = labels_or_targets(output, truth)
     return _core.segmentation_loss(
@@ -90,11 +98,12 @@ def segmentation_loss(
 
 
 def labels_or_targets(output: str, truth: Labels | Array) -> tuple[Labels | None, Array | None]:
-    """Return (labels, None) for softmax and (None, targets) for sigmoid; the core checks the type."""
+    """Return (labels, None) for softmax and (None, targets) for sigmoid. The core checks the type."""
     if output == "softmax":
         return cast(Labels, truth), None
     return None, cast(Array, truth)
 
 
 def loss_of(loss: str | SegmentationLoss) -> SegmentationLoss:
+    """Return the loss of a name; a loss is returned unchanged."""
     return SegmentationLoss.named(loss) if isinstance(loss, str) else loss

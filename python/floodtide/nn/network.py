@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all networks have in common: named arrays of parameters, in one buffer of the core."""
+"""Base class of all networks: named arrays of parameters, stored in one buffer of the core."""
 
 from __future__ import annotations
 
@@ -33,42 +33,43 @@ class Network:
         self.core = core
         self.seed = seed
         self.origin = origin
-        self._shared = False  # someone may write to the parameters at any time
-        self._lock = threading.Lock()  # the core works in one memory plan
+        self._shared = False  # True once callers hold arrays that share the parameters' memory
+        self._lock = threading.Lock()  # all passes use the same working memory of the core
 
     def parameters(self) -> dict[str, Array]:
-        """Return {name: array} that share memory with the network: writing changes it."""
+        """Return {name: array}. The arrays share memory with the network: writing to them changes the network."""
         self._shared = True
         return self._named(self.core.parameters())
 
     def state_dict(self) -> dict[str, Array]:
-        """Return {name: copy} of all that a network's file holds; weights are (kz, ky, kx, in, out)."""
+        """Return {name: copy} of all arrays that a checkpoint stores. Weights have shape (kz, ky, kx, in, out)."""
         return {name: array.copy() for name, array in self._named(self.core.parameters()).items()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an HDF5 file, beside `path` and then renamed; `floodtide.nn.load` reads it.
+        """Write the network to an HDF5 file, which `floodtide.nn.load` reads; docs/formats.md describes the format.
 
-        docs/formats.md says what is in it. Checkpoints of training runs hold that and more.
+        The data go to a temporary file in the same folder, which is then renamed. The checkpoint of a training run
+        holds the same data and the state of the training.
 
         Raises:
-            StorageError: If it cannot be written; an older file of that name stays as it was.
-            InvalidArgumentError: If the file that is there holds more than a network, such as a run's checkpoint.
+            StorageError: If the file cannot be written. An older file of that name is unchanged.
+            InvalidArgumentError: If the existing file holds more than a network, such as the checkpoint of a run.
         """
         with reserved("save", path, unchecked, wait_s=WAIT_S):
             _core.save_network(os.fsencode(path), self.core)
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Copy arrays into the network.
+        """Copy the arrays of `state` into the network.
 
         Raises:
-            InvalidArgumentError: If names are missing or unknown (another network's state), or values are not finite.
+            InvalidArgumentError: If names are missing or unknown, an array is not float32, or a value is not finite.
             ShapeError: If an array has another shape.
         """
         own = self._named(self.core.parameters())
         missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
         if missing or unknown:
             raise InvalidArgumentError(
-                f"load_state_dict: the state is not of {self!r}: {len(missing)} arrays are missing"
+                f"load_state_dict: the state does not belong to {self!r}: {len(missing)} arrays are missing"
                 f"{_first(missing)}, {len(unknown)} are unknown{_first(unknown)}"
             )
         for name, array in own.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""U-Nets. Arrays are C-contiguous; nothing is cast silently."""
+"""U-Nets. Arrays are C-contiguous. Arrays of other types raise, without a cast."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNET = Arguments(
 
 
 class UNet(Network):
-    """A U-Net for volumes; see UNet2D and UNet3D for what scripts use."""
+    """Base class of U-Nets. Use UNet2D for slices and UNet3D for volumes."""
 
     core: _core.UNet
     _spatial = 3
@@ -67,17 +67,17 @@ class UNet(Network):
         )
 
     def forward(self, batch: Array) -> Array:
-        """Return probabilities, with batch norm's moving statistics.
+        """Return probabilities. Batch normalisation uses its moving statistics.
 
         Args:
-            batch: Normalised images (n, y, x) or (n, z, y, x), or with the channels as last axis, of
-                any size. Inside, zeros follow each axis up to a multiple of `total_pool`.
+            batch: Normalised images, float32 (n, y, x) for UNet2D or (n, z, y, x) for UNet3D, or with the channels as
+                an additional last axis. Any size is accepted: zeros pad each axis to a multiple of `total_pool`.
 
         Returns:
-            The batch's shape without channels, followed by the classes.
+            float32 probabilities of shape (n, y, x, classes) or (n, z, y, x, classes).
 
         Raises:
-            ShapeError: If the batch has another rank or another number of channels.
+            ShapeError: If the batch has another number of axes or channels.
         """
         images = self._images(batch)
         with self._lock:
@@ -96,25 +96,25 @@ class UNet(Network):
         examples: Sequence[int] = (),
         sum_over_ranks: Sum | None = None,
     ) -> tuple[float, dict[str, Array]]:
-        """Return the mean loss and its gradients, and move batch norm's moving statistics.
+        """Return the mean loss and its gradients, and update the moving statistics of batch normalisation.
 
         Args:
-            batch: As for `forward`; each extent a multiple of `total_pool`.
-            masks: Softmax: the class of each voxel, uint8, 255 where it does not count. Sigmoid: targets in
-                [0, 1], float32, with the channels as last axis.
-            loss: A name (see `SegmentationLoss.named`) or a loss.
-            weights: Sigmoid: of each target, of their shape, or None for ones.
-            groups: Equal parts of the batch with batch norm statistics of their own.
-            examples: With dropout a number for each image; it decides what is dropped.
-            sum_over_ranks: Takes numbers and returns their sums over all ranks, for the Dice over the
-                batch and synchronised statistics.
+            batch: As for `forward`, but each size must be a multiple of `total_pool`.
+            masks: For softmax, the class of each voxel, uint8; voxels with class 255 are ignored. For sigmoid, targets
+                in [0, 1], float32, with the outputs as last axis.
+            loss: Name of a loss (see `SegmentationLoss.named`), or a loss.
+            weights: For sigmoid, a weight for each target, of the same shape; None: all 1.
+            groups: Number of equal parts of the batch; batch normalisation computes separate statistics for each part.
+            examples: For dropout, one number per image that determines which outputs are dropped.
+            sum_over_ranks: Function that takes numbers and returns their sums over all ranks. The Dice over the batch
+                and synchronised statistics need it.
 
         Returns:
-            The mean over this batch's images, and {name: gradient} of it.
+            The mean loss over the images of this batch, and {name: gradient}.
 
         Raises:
-            ShapeError: If shapes do not fit each other.
-            InvalidArgumentError: If a mask has a label that is no class.
+            ShapeError: If shapes do not match.
+            InvalidArgumentError: If a mask contains a label that is not a class.
         """
         images = self._images(batch)
         truth = self._truth(images, masks)
@@ -141,28 +141,28 @@ class UNet(Network):
         return report["loss"] * share, {name: named[name] for name in trained}
 
     def parameters(self) -> dict[str, Array]:
-        """Return {name: array} of what an optimizer changes; the arrays share memory with the network.
+        """Return {name: array} of the parameters that an optimizer changes. The arrays share memory with the network.
 
-        Batch norm's moving statistics are none of them, because they have no gradients: see `statistics`.
+        The moving statistics of batch normalisation have no gradients and are not included: see `statistics`.
         """
         everything = super().parameters()
         return {name: everything[name] for name in self._trained()}
 
     def statistics(self) -> dict[str, Array]:
-        """Return {name: array} of batch norm's moving statistics; the arrays share memory with the network.
+        """Return {name: array} of the moving statistics of batch normalisation. They share memory with the network.
 
-        Ranks that train by a loop of their own broadcast them beside the parameters.
+        In your own training loop, broadcast the statistics together with the parameters.
         """
         everything, trained = super().parameters(), self._trained()
         return {name: array for name, array in everything.items() if name not in trained}
 
     def _trained(self) -> list[str]:
-        """Names of all arrays but batch norm's moving statistics."""
+        """Return the names of all arrays except the moving statistics of batch normalisation."""
         end = self.core.trained_size()
         return [name for name, _, offset in self.core.layout() if offset < end]
 
     def _outer(self, images: Array) -> tuple[int, ...]:
-        """Images and space of a batch (n, z, y, x, channels), as users see them."""
+        """Return (n, y, x) or (n, z, y, x) of a batch of shape (n, z, y, x, channels)."""
         n, *space = images.shape[:-1]
         return (n, *space[3 - self._spatial :])
 
@@ -188,19 +188,19 @@ class UNet(Network):
 
 
 class UNet2D(UNet):
-    """A U-Net for slices: at each level two 3x3 convolutions, 2x2 pools between levels.
+    """A 2-D U-Net for slices, with 3x3 convolutions, and 2x2 pooling between levels.
 
     Args:
-        depth: Levels of resolution.
-        features: Channels of the first level, a multiple of 16; each further level has twice as many.
-        classes: Outputs.
-        in_channels: Channels of the images.
-        output: "softmax" for classes that exclude each other, "sigmoid" for independent ones.
-        batch_norm: After each convolution, before its ReLU.
-        synchronised: Its statistics are those of all images of all ranks.
-        dropout: Share of the lowest level's outputs that training drops.
-        seed: Of the initial weights and of dropout.
-        compute: "fp32", or "fp32-direct" for convolutions without Winograd's transforms.
+        depth: Number of resolution levels.
+        features: Number of feature maps of the first level, a multiple of 16. Each further level has twice as many.
+        classes: Number of outputs per pixel.
+        in_channels: Number of channels of the images.
+        output: "softmax" for mutually exclusive classes, "sigmoid" for independent outputs.
+        batch_norm: Use batch normalisation after each convolution, before the ReLU.
+        synchronised: Compute the statistics of batch normalisation over the images of all ranks.
+        dropout: Share of the lowest level's outputs that training sets to zero, at least 0 and below 1.
+        seed: Random seed of the initial weights and of dropout.
+        compute: "fp32", or "fp32-direct" for convolutions without Winograd transforms.
 
     Raises:
         InvalidArgumentError: If an argument is out of range.
@@ -253,16 +253,17 @@ class UNet2D(UNet):
 
 
 class UNet3D(UNet):
-    """A U-Net for volumes, by default one for sections that lie further apart than their voxels.
+    """A 3-D U-Net for volumes. The defaults suit anisotropic data: voxels that are longer along z than along y and x.
 
     Args:
-        depth: Levels of resolution.
-        features: Channels of the first level, a multiple of 16; each further level has twice as many.
-        classes: Outputs, such as three affinities.
-        in_channels: Channels of the images.
-        kernels: (z, y, x) of the convolutions, 1 or 3 each: one for all levels or one a level.
-        pools: (z, y, x) from level to level, 1 to 4 each: one for all or depth - 1.
-        output: "softmax" for classes that exclude each other, "sigmoid" for independent ones.
+        depth: Number of resolution levels.
+        features: Number of feature maps of the first level, a multiple of 16. Each further level has twice as many.
+        classes: Number of outputs per voxel, such as 3 affinities.
+        in_channels: Number of channels of the images.
+        kernels: Kernel sizes (z, y, x), each 1 or 3: one entry for all levels, or one entry for each level.
+        pools: Pooling factors (z, y, x) from each level to the next, each 1 to 4: one entry for all, or depth - 1
+            entries.
+        output: "softmax" for mutually exclusive classes, "sigmoid" for independent outputs.
         batch_norm, synchronised, dropout, seed, compute: As for `UNet2D`.
 
     Raises:
@@ -318,7 +319,7 @@ class UNet3D(UNet):
 
 
 def of_core(core: _core.UNet) -> UNet:
-    """The network of a core, as the class that makes such ones."""
+    """Return the Python network of a core network: a UNet2D if its kernels and pools are 2-D, else a UNet3D."""
     slices = core.kernels == [[1, 3, 3]] and core.pools == [[1, 2, 2]]
     network = object.__new__(UNet2D if slices else UNet3D)
     Network.__init__(network, core)
