@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks: starting them, collectives, process sets, ranks from a notebook, and the verification of gradients.
+"""Ranks: initialisation, collectives, process sets, ranks started from a notebook, and the verification of gradients.
 
-Nothing starts when this room is imported; `floodtide` exports its public names.
+Importing this package starts nothing. `floodtide` exports its public names.
 """

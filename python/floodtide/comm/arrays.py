@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What collectives ask of NumPy arrays, and how ranks describe them to each other."""
+"""Checks of NumPy arrays before a collective, and descriptions of arrays that ranks compare."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Array = NDArray[Any]
 
 
 def words_for(arrays: Sequence[Array]) -> str:
-    """Describe arrays for the comparison between ranks: "float32 (2, 3)"."""
+    """Return a description of arrays that ranks compare, such as "float32 (2, 3)"."""
     described = ", ".join(f"{array.dtype} {array.shape}" for array in arrays)
     return described if len(arrays) == 1 else f"{len(arrays)} arrays: {described}"
 
 
 def in_place(call: str, array: object) -> Array:
-    """Return the array if a collective can write into it.
+    """Return the array if a collective can change it in place.
 
     Raises:
-        InvalidArgumentError: Otherwise; it says why.
+        InvalidArgumentError: If the value is not an array, is read-only, or is not C-contiguous.
     """
     if not isinstance(array, np.ndarray):
         problem = f"got {type(array).__name__}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broadcasts of NumPy arrays, objects, parameters and optimizers, under Horovod's names.
+"""Broadcasts of NumPy arrays, objects, parameters and optimizers, with the names that Horovod uses.
 
-Every function here is Collective.
+Every function here is Collective: every rank must call it.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from floodtide.errors import InvalidArgumentError, ShapeError
 
 @runtime_checkable
 class WithSettings(Protocol):
-    """An optimizer whose rate and further parameters can be sent: those of `floodtide.optim`."""
+    """An optimizer whose learning rate and parameters can be broadcast, such as those of `floodtide.optim`."""
 
     name: str
 
     def settings(self) -> dict[str, Any]:
-        """Return the name, the rate and the parameters."""
+        """Return the name, the learning rate and the parameters."""
 
     def load_settings(self, settings: Mapping[str, Any]) -> None:
-        """Take them from another optimizer of the same name."""
+        """Set the learning rate and the parameters to those of another optimizer of the same name."""
 
 
 def broadcast(array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | None = None) -> Array:
-    """Return a new array with root_rank's values.
+    """Return a new array with the values of rank `root_rank`.
 
     Args:
-        array: Any type but objects; the same type and shape on all ranks.
-        root_rank: Counts all ranks, also with a process_set.
-        process_set: The ranks that take part; None for all.
+        array: Any type except objects. Type and shape must be equal on all ranks.
+        root_rank: Rank among all ranks, also if process_set is given.
+        process_set: The ranks that take part; None: all ranks.
 
     Raises:
-        OutOfRangeError: If root_rank is no rank of these.
-        CommunicationError: On all ranks, if types, shapes or roots differ; or if a rank is lost.
+        OutOfRangeError: If root_rank does not take part.
+        CommunicationError: On all ranks, if types, shapes or roots differ. Also if a rank is lost.
     """
     return synchronize(broadcast_async(array, root_rank, process_set))
 
@@ -52,17 +52,16 @@ def broadcast(array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | No
 def broadcast_async(
     array: ArrayLike, root_rank: int = 0, process_set: ProcessSet | None = None
 ) -> Handle[Array]:
-    """Start a broadcast; the array is copied once, so it may be changed at once."""
+    """Start a broadcast and return its handle. The array is copied, so the caller may change it at once."""
     return _start(np.array(array, order="C"), root_rank, process_set)
 
 
 def broadcast_(array: Array, root_rank: int = 0, process_set: ProcessSet | None = None) -> Array:
-    """Replace an array by root_rank's values, without a copy, and return it.
+    """Overwrite an array with the values of rank `root_rank`, without a copy, and return the array.
 
     Raises:
-        InvalidArgumentError: For what is no array, and for an array that is read-only or not
-            C-contiguous.
-        OutOfRangeError: If root_rank is no rank of these.
+        InvalidArgumentError: If the value is not an array, or the array is read-only or not C-contiguous.
+        OutOfRangeError: If root_rank does not take part.
     """
     return synchronize(broadcast_async_(array, root_rank, process_set))
 
@@ -70,7 +69,7 @@ def broadcast_(array: Array, root_rank: int = 0, process_set: ProcessSet | None 
 def broadcast_async_(
     array: Array, root_rank: int = 0, process_set: ProcessSet | None = None
 ) -> Handle[Array]:
-    """Start to replace an array by root_rank's; it must not be touched until synchronize."""
+    """Start a broadcast in place and return its handle. Do not use the array before `synchronize` returns."""
     return _start(in_place("broadcast_", array), root_rank, process_set)
 
 
@@ -82,7 +81,7 @@ def _start(result: Array, root_rank: int, process_set: ProcessSet | None) -> Han
 
 
 def broadcast_object(value: Any, root_rank: int = 0, process_set: ProcessSet | None = None) -> Any:
-    """Return root_rank's value; it travels as a pickle between the ranks of one job."""
+    """Return the value of rank `root_rank`. The value is sent as a pickle between the ranks of one job."""
     comm = ranks_of(process_set)
     return world.broadcast_object(value, place_of(root_rank, process_set), comm)
 
@@ -90,7 +89,7 @@ def broadcast_object(value: Any, root_rank: int = 0, process_set: ProcessSet | N
 def broadcast_parameters(
     parameters: Mapping[str, Array], root_rank: int = 0, process_set: ProcessSet | None = None
 ) -> None:
-    """Replace the arrays in place by root_rank's: equal networks on all ranks before training.
+    """Overwrite the arrays with those of rank `root_rank`. Call this before training, so that all networks are equal.
 
     Raises:
         ShapeError: On all ranks, if names, shapes or types differ between ranks.
@@ -115,15 +114,15 @@ def broadcast_parameters(
 def broadcast_optimizer_state(
     optimizer: Any, root_rank: int = 0, process_set: ProcessSet | None = None
 ) -> None:
-    """Make every rank's optimizer equal to root_rank's.
+    """Make the optimizer of every rank equal to that of rank `root_rank`.
 
-    Of floodtide's optimizers everything is sent: the rate, the row's parameters (beta1, ...) and
-    the state. Of others what state_dict returns, for load_state_dict.
+    An optimizer of floodtide is sent completely: learning rate, parameters (beta1, ...) and state. Of other
+    optimizers, the result of state_dict is sent and passed to load_state_dict.
 
     Raises:
-        InvalidArgumentError: On all ranks, if the optimizers are of different kinds.
-        ShapeError: On all ranks, if ranks have state for different parameters or of different
-            sizes. A rank without any, before its first step, fits.
+        InvalidArgumentError: On all ranks, if the kinds of optimizers differ.
+        ShapeError: On all ranks, if the names or sizes of the state differ. A rank without state, before its first
+            step, is accepted.
     """
     comm = ranks_of(process_set)
     root = place_of(root_rank, process_set)
@@ -167,6 +166,6 @@ def _require_equal_kinds(comm: world.Communicator, optimizer: Any, state: Any) -
 
 
 def _agreed(error: ShapeError | InvalidArgumentError) -> ShapeError | InvalidArgumentError:
-    """An error that all ranks raise alike."""
+    """Mark an error as raised by all ranks alike, and return it."""
     error.agreed = True
     return error

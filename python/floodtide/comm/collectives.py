@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where this rank stands, barriers and join; and what the modules of collectives share.
+"""Rank and size, barriers and join, and functions that the modules of collectives share.
 
-Names follow Horovod. Reductions are in _reductions, allgather and alltoall in _exchanges,
-broadcasts in _broadcasts.
+Names follow Horovod. Reductions are in `reductions`, allgather and alltoall in `exchanges`, broadcasts in
+`broadcasts`.
 """
 
 from __future__ import annotations
@@ -16,56 +16,56 @@ from floodtide.errors import Error, OutOfRangeError
 
 
 def rank() -> int:
-    """This process's rank, 0 <= rank < size."""
+    """Return the rank of this process, 0 <= rank < size."""
     return _initialized().rank
 
 
 def size() -> int:
-    """Number of ranks."""
+    """Return the number of ranks."""
     return _initialized().size
 
 
 def local_rank() -> int:
-    """Rank among the ranks of this host."""
+    """Return the index of this rank among the ranks of its host."""
     _initialized()
     return world.places()[0]
 
 
 def local_size() -> int:
-    """Number of ranks of this host."""
+    """Return the number of ranks on this host."""
     _initialized()
     return world.places()[1]
 
 
 def cross_rank() -> int:
-    """This host's place among the hosts that have a rank with this local rank."""
+    """Return the index of this host among the hosts that have a rank with this local rank."""
     _initialized()
     return world.places()[2]
 
 
 def cross_size() -> int:
-    """Number of hosts that have a rank with this local rank."""
+    """Return the number of hosts that have a rank with this local rank."""
     _initialized()
     return world.places()[3]
 
 
 def barrier(process_set: ProcessSet | None = None) -> None:
-    """Return when all ranks have called it."""
+    """Wait until all ranks have called this function. Collective."""
     ranks_of(process_set).barrier()
 
 
 def join(process_set: ProcessSet | None = None) -> int:
-    """Say that this rank has no more work, and answer the others until all have joined.
+    """Declare that this rank has no more work, and wait until all ranks have joined. Collective.
 
-    The others' allreduces go on with zeros from here (Average divides by the ranks that have not
-    joined), and so do their barriers and broadcasts from other ranks. allgather, alltoall and
-    reduce_scatter need every rank: they are an error while a rank has joined.
+    Until then, this rank contributes zeros to the allreduces of the other ranks. Average divides by the number of
+    ranks that have not joined. Barriers, and broadcasts from other ranks, also work. allgather, alltoall and
+    reduce_scatter need every rank, so they raise while a rank has joined.
 
     Returns:
-        The last rank to join, the highest of several at once.
+        The last rank that joined. If several ranks joined last at the same time, the highest of them.
 
     Raises:
-        UnsupportedError: If another rank starts a collective that needs values of this one.
+        UnsupportedError: If another rank starts a collective that needs values of this rank.
         CommunicationError: If a rank is lost.
     """
     last = ranks_of(process_set).join()
@@ -73,16 +73,16 @@ def join(process_set: ProcessSet | None = None) -> int:
 
 
 def ranks_of(process_set: ProcessSet | None) -> Communicator:
-    """Return the communicator of a process set, or of all ranks."""
+    """Return the communicator of a process set, or of all ranks if `process_set` is None."""
     everyone = _initialized()
     return everyone if process_set is None else process_set.communicator()
 
 
 @contextlib.contextmanager
 def compared_as_one(comm: Communicator, words: str) -> Iterator[None]:
-    """Have the ranks compare all collectives that the body starts as one, described by `words`.
+    """Make ranks compare all collectives that are started in the `with` block as one, described by `words`.
 
-    If ranks differ in their number or in any of them, all of them raise on every rank.
+    If the number of collectives, or any collective, differs between ranks, all of them raise on every rank.
     """
     group = comm.open_group()
     try:
@@ -94,10 +94,10 @@ def compared_as_one(comm: Communicator, words: str) -> Iterator[None]:
 
 
 def place_of(root_rank: int, process_set: ProcessSet | None) -> int:
-    """Return a rank's place in a process set.
+    """Return the index of a rank in a process set, or the rank itself if `process_set` is None.
 
     Raises:
-        OutOfRangeError: If it is no member.
+        OutOfRangeError: If the rank is not a member of the process set.
     """
     if process_set is None:
         return root_rank
@@ -111,5 +111,5 @@ def place_of(root_rank: int, process_set: ProcessSet | None) -> int:
 
 def _initialized() -> Communicator:
     if not world.is_initialized():
-        raise Error("ranks are not known yet: call floodtide.init() first")
+        raise Error("floodtide is not initialised: call floodtide.init() first")
     return world.current()

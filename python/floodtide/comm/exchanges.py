@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allgather and alltoall of NumPy arrays and objects, under Horovod's names.
+"""Allgather and alltoall of NumPy arrays and objects, with the names that Horovod uses.
 
-Every function here is Collective. The lengths of axis 0 may differ by rank; types and the other
-axes may not, and where they do every rank raises the same error and may go on.
+Every function here is Collective: every rank must call it. The length of axis 0 may differ between ranks. If types or
+the lengths of other axes differ, every rank raises the same error, and later collectives work.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from floodtide.comm.world import ProcessSet
 
 
 def allgather(array: ArrayLike, process_set: ProcessSet | None = None) -> Array:
-    """Return all ranks' arrays one after another along axis 0, whose length may differ by rank.
+    """Return the arrays of all ranks, concatenated along axis 0 in rank order.
 
     Args:
-        array: Any type but objects, at least one axis. Not changed.
-        process_set: The ranks that take part; None for all.
+        array: Any type except objects, with at least one axis. The length of axis 0 may differ between ranks. The
+            array is not changed.
+        process_set: The ranks that take part; None: all ranks.
 
     Raises:
-        ShapeError: On all ranks, if the types or the other axes differ.
-        InvalidArgumentError: On all ranks, if a rank brings no axis or Python objects.
+        ShapeError: On all ranks, if the types or the lengths of other axes differ.
+        InvalidArgumentError: On all ranks, if an array has no axis or holds Python objects.
     """
     return synchronize(allgather_async(array, process_set))
 
 
 def allgather_async(array: ArrayLike, process_set: ProcessSet | None = None) -> Handle[Array]:
-    """Start an allgather; a C-contiguous array must not be changed until synchronize."""
+    """Start an allgather and return its handle. Do not change the array before `synchronize` returns."""
     comm = ranks_of(process_set)
     own = np.asarray(array, order="C")
     exchange = comm.start_allgather(own)
@@ -51,14 +52,14 @@ def allgather_async(array: ArrayLike, process_set: ProcessSet | None = None) -> 
 def grouped_allgather(
     arrays: Sequence[ArrayLike], process_set: ProcessSet | None = None
 ) -> list[Array]:
-    """Return the allgathers of several arrays, which are under way at the same time."""
+    """Return the allgather of each of several arrays. The allgathers run at the same time."""
     return synchronize(grouped_allgather_async(arrays, process_set))
 
 
 def grouped_allgather_async(
     arrays: Sequence[ArrayLike], process_set: ProcessSet | None = None
 ) -> Handle[list[Array]]:
-    """Start the allgathers of several arrays."""
+    """Start the allgathers of several arrays and return one handle for all."""
     with compared_as_one(ranks_of(process_set), f"allgather of {len(arrays)} arrays"):
         handles = [allgather_async(array, process_set) for array in arrays]
     return joint(handles)
@@ -69,21 +70,20 @@ def alltoall(
     splits: ArrayLike | None = None,
     process_set: ProcessSet | None = None,
 ) -> Array | tuple[Array, Array]:
-    """Send rows to every rank, and return what comes from every rank, in rank order.
+    """Send some rows of an array to every rank, and return the rows received from every rank, in rank order.
 
     Args:
-        array: Any type but objects, at least one axis. Not changed.
-        splits: Rows for each rank: the first splits[0] rows go to rank 0, and so on; they add up
-            to the rows of the array. None: equal numbers, into which the rows must divide.
-        process_set: The ranks that take part; None for all. Splits are then in the set's order.
+        array: Any type except objects, with at least one axis. The array is not changed.
+        splits: Number of rows for each rank: the first splits[0] rows go to rank 0, and so on. The sum must be the
+            number of rows. None: the same number for each rank; the number of rows must be a multiple of the ranks.
+        process_set: The ranks that take part, in whose order splits are given; None: all ranks.
 
     Returns:
-        The rows that came. With splits also how many came from each rank: int64, as long as there
-        are ranks.
+        The received rows. If splits are given, also the number of rows from each rank, int64 (ranks,).
 
     Raises:
-        InvalidArgumentError: On all ranks, if splits do not fit on any rank.
-        ShapeError: On all ranks, if the types or the other axes differ.
+        InvalidArgumentError: On all ranks, if the splits of any rank are wrong.
+        ShapeError: On all ranks, if the types or the lengths of other axes differ.
     """
     return synchronize(alltoall_async(array, splits, process_set))
 
@@ -93,7 +93,7 @@ def alltoall_async(
     splits: ArrayLike | None = None,
     process_set: ProcessSet | None = None,
 ) -> Handle[Array | tuple[Array, Array]]:
-    """Start an alltoall; a C-contiguous array must not be changed until synchronize."""
+    """Start an alltoall and return its handle. Do not change the array before `synchronize` returns."""
     comm = ranks_of(process_set)
     own = np.asarray(array, order="C")
     rows = own.shape[0] if own.ndim else 0
@@ -109,18 +109,18 @@ def alltoall_async(
 
 
 def allgather_object(value: Any, process_set: ProcessSet | None = None) -> list[Any]:
-    """Return every rank's value, in rank order; they travel as pickles between ranks of one job."""
+    """Return the values of all ranks, in rank order. Values are sent as pickles between the ranks of one job."""
     everything = ranks_of(process_set).allgather(pickle.dumps(value), "objects")
     return [pickle.loads(data) for data in everything]
 
 
 def _rows(data: Array, like: Array, count: int) -> Array:
-    """Rows of an array's type and shape from their bytes."""
+    """Return `count` rows from their bytes, with the type and row shape of the array `like`."""
     return data.view(like.dtype).reshape(count, *like.shape[1:])
 
 
 def _even(rows: int, size: int) -> tuple[list[int], str]:
-    """Equal splits, and what is wrong with them: what a rank alone knows, all ranks must raise."""
+    """Return equal splits, and an error text or "". The text is returned, not raised: all ranks must raise it."""
     share, rest = divmod(rows, size)
     if rest:
         return [], f"alltoall: {rows} rows cannot be cut evenly for {size} ranks; pass splits"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives under way, as the asynchronous functions return them."""
+"""Handles of collectives in progress, which the asynchronous functions return."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ Result = TypeVar("Result")
 
 
 class Handle(Generic[Result]):
-    """A collective under way: for poll and synchronize.
+    """A collective in progress. Pass it to `poll` or `synchronize`.
 
-    It keeps its arrays alive. They must not be changed, and the results not be read, before
-    synchronize has returned.
+    A handle keeps its arrays alive. Do not change these arrays, and do not read results, before `synchronize` returns.
     """
 
     def __init__(self, operations: Sequence[Operation], finish: Callable[[], Result]) -> None:
-        """Wait for the core's operations, then take the result from `finish`, once."""
+        """Create a handle of the core's operations. `finish` is called once, after they end, and gives the result."""
         self._operations = operations
         self._finish: Callable[[], Result] | None = finish
         self._result: Any = None
@@ -39,25 +38,25 @@ class Handle(Generic[Result]):
 
 
 def poll(handle: Handle[Any]) -> bool:
-    """Return whether a collective is done; move everything that is under way on its ranks.
+    """Return True if a collective is complete. Also advances all collectives in progress on its ranks.
 
     Raises:
-        CommunicationError: If it failed.
+        CommunicationError: If the collective failed.
     """
     return handle._poll()
 
 
 def synchronize(handle: Handle[Result]) -> Result:
-    """Wait for a collective and return its result; again the same one if called again.
+    """Wait for a collective and return its result. A second call returns the same result.
 
     Raises:
-        CommunicationError: If it failed.
-        InvalidArgumentError, ShapeError: On all ranks, if the calls of the ranks do not fit.
+        CommunicationError: If the collective failed.
+        InvalidArgumentError, ShapeError: On all ranks, if the calls of the ranks do not match.
     """
     return handle._synchronize()
 
 
 def joint(handles: Sequence[Handle[Result]]) -> Handle[list[Result]]:
-    """One handle of several."""
+    """Return one handle for several handles."""
     operations = [operation for handle in handles for operation in handle._operations]
     return Handle(operations, lambda: [synchronize(handle) for handle in handles])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide.run`: ranks from a notebook cell.
+"""`floodtide.run`: start ranks from a notebook cell.
 
-The function travels to the ranks in a file of a temporary folder, and so do the results. A rank's program is
-`_run_rank`; the launcher is the mpiexec beside this Python, as MPI's wheels install it, else the one on the path.
+The function and the results are passed in files of a temporary folder. Each rank runs the program `notebook_rank`. The
+launcher is the mpiexec in the folder of this Python, where the MPI wheels install it, else the one on the path.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from floodtide.comm import world
 from floodtide.comm.launching import libraries
 from floodtide.errors import Interrupted, InvalidArgumentError, RankError, UnsupportedError
 
-GRACE_S = 5.0  # between asking the ranks to end and killing them
+GRACE_S = 5.0  # seconds between asking the ranks to end and killing them
 
-# What a launcher tells its processes: a rank that starts a job of its own must not hand it on.
+# Prefixes of the variables that a launcher sets for its processes. A new job must not inherit them.
 _LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "HYDI_", "MPI_LOCAL")
 _SETTINGS = ("OMPI_ALLOW_RUN_AS_ROOT",)
 
@@ -42,29 +42,29 @@ def run(
     kwargs: Mapping[str, Any] | None = None,
     timeout_s: float | None = 300,
 ) -> list[Any]:
-    """Call `function(*args, **kwargs)` on `np` new ranks of this machine, and return the results in the order of ranks.
+    """Call `function(*args, **kwargs)` on `np` new ranks of this machine, and return the results in rank order.
 
-    Each rank is a process that mpiexec starts; floodtide.init() is done there. What rank 0 prints appears here. Each
-    rank computes with OMP_NUM_THREADS threads, by default its share of the cores.
+    mpiexec starts one process for each rank, and floodtide.init() is called there. Output of rank 0 appears here. Each
+    rank uses OMP_NUM_THREADS threads, by default the number of cores divided by `np`.
 
     Args:
-        function: Of a notebook, a script or a lambda: travels by value, with what it refers to. Of an importable
-            module: travels by name.
+        function: The function to call. A function of a notebook or script, or a lambda, is sent by value, together
+            with what it refers to. A function of an importable module is sent by name.
         np: Number of ranks.
         args: Positional arguments.
         kwargs: Keyword arguments.
-        timeout_s: How long ranks may wait for each other in a collective, as in `floodtide.init`.
+        timeout_s: Time limit in seconds for waiting in a collective, as in `floodtide.init`.
 
     Returns:
-        A list of np results; results have to be picklable.
+        A list of np results, which must be picklable.
 
     Raises:
-        RankError: If a rank fails: an exception, a signal, a result that cannot be pickled, or ranks that waited for it
-            for too long. All ranks have ended then.
-        KeyboardInterrupt: After the first interrupt, once all ranks have ended: a training saves a checkpoint before
-            (Interrupted says at which step), what else a rank does is interrupted. A second interrupt ends all at once.
-        UnsupportedError: Without cloudpickle, mpiexec or MPI plug-in, or in a rank of a job.
-        InvalidArgumentError: If np is below 1, or function or arguments cannot be pickled.
+        RankError: If a rank fails: with an exception, by a signal, with a result that cannot be pickled, or because
+            other ranks waited too long for it. All ranks have ended then.
+        KeyboardInterrupt: After Ctrl-C, when all ranks have ended. A training saves a checkpoint first, and the
+            exception is Interrupted, which names the step. A second Ctrl-C ends all ranks at once.
+        UnsupportedError: If cloudpickle, mpiexec or an MPI plug-in is missing, or in a rank of a job.
+        InvalidArgumentError: If np is below 1, or the function or its arguments cannot be pickled.
     """
     cloudpickle = _cloudpickle()
     limit_s = world.checked_timeout(timeout_s)
@@ -93,7 +93,7 @@ def run(
             name,
         ]
         with (folder / "caller").open("wb") as alive:
-            fcntl.flock(alive, fcntl.LOCK_EX)  # the ranks end when the system takes it back
+            fcntl.flock(alive, fcntl.LOCK_EX)  # the ranks end when the lock is released
             output, status = _watch(command, folder, np)
         return _results(folder, np, output, status)
 
@@ -121,15 +121,15 @@ def _mpiexec() -> str:
 
 
 def environment(np: int) -> dict[str, str]:
-    """The environment of a new job's mpiexec: this process's without what a launcher has put there."""
+    """Return the environment for the mpiexec of a new job: that of this process without variables of launchers."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if name.startswith(_SETTINGS) or not name.startswith(_LAUNCHERS)
     }
     kept.setdefault("OMP_NUM_THREADS", str(max(1, _core.available_cores() // np)))
-    # Open MPI 4 and 5 refuse more ranks than cores otherwise, and bind a rank with all its threads to one core; others
-    # do not look at these.
+    # Without these variables, Open MPI 4 and 5 refuse more ranks than cores, and bind all threads of a rank to one
+    # core. Other launchers ignore them.
     kept.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")
     kept.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
     kept.setdefault("OMPI_MCA_hwloc_base_binding_policy", "none")
@@ -140,14 +140,14 @@ def environment(np: int) -> dict[str, str]:
 
 
 def _watch(command: list[str], folder: Path, np: int) -> tuple[str, int]:
-    """Run the job, show its output; returns the output's end and the launcher's exit status."""
+    """Run the job and show its output. Return the end of the output and the exit status of the launcher."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=environment(np),
-        start_new_session=True,  # Ctrl-C in a terminal comes to this process, which then ends the job
+        start_new_session=True,  # Ctrl-C in a terminal reaches only this process, which then ends the job
     )
     assert process.stdout is not None
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -175,7 +175,7 @@ def _watch(command: list[str], folder: Path, np: int) -> tuple[str, int]:
 
 
 def _interrupt_ranks(folder: Path, np: int) -> bool:
-    """Hand Ctrl-C on to the ranks, so that a training saves a checkpoint. False if some have not started yet."""
+    """Pass Ctrl-C on to the ranks, so that a training saves a checkpoint. Return False if some have not started yet."""
     pids = [_rank_pid(path, folder) for path in folder.glob("started-*")]
     if len(pids) < np:
         return False
@@ -196,7 +196,7 @@ def _raise_interrupted(folder: Path) -> NoReturn:
 
 
 def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """See to it that neither launcher nor ranks are left."""
+    """End the launcher and all ranks."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -213,7 +213,7 @@ def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def _rank_pid(started: Path, folder: Path) -> int:
-    """The process id of a rank, 0 if it is gone."""
+    """Return the process id of a rank, or 0 if the process has ended."""
     pid = int(started.read_text() or 0)
     with contextlib.suppress(OSError):
         if str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -222,7 +222,7 @@ def _rank_pid(started: Path, folder: Path) -> int:
 
 
 def _failures(folder: Path) -> list[dict[str, Any]]:
-    """What ranks left that failed, the first one first."""
+    """Return the failure records that ranks have written, the earliest first."""
     failures = [json.loads(path.read_text()) for path in folder.glob("failure-*")]
     return sorted(failures, key=lambda failure: float(failure["time_s"]))
 
@@ -245,7 +245,7 @@ def _raise(failure: Mapping[str, Any]) -> NoReturn:
 
 
 def _raise_stalled(reason: str) -> NoReturn:
-    """A rank that others waited for: their watchdog has said which."""
+    """Raise RankError for a rank that others waited for too long. The watchdog's text names the rank."""
     error = RankError(f"run: {reason}")
     if match := re.search(r"for rank (\d+)|^rank (\d+) has been silent", reason):
         error.rank = int(match[1] or match[2])
@@ -253,14 +253,14 @@ def _raise_stalled(reason: str) -> NoReturn:
 
 
 class _RemoteTraceback(Exception):
-    """The rank's own traceback, shown as the cause."""
+    """The traceback of the rank, shown as the cause of the error."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 def _lost(folder: Path, missing: list[int], output: str, status: int) -> RankError:
-    """A rank that could not say anything: launchers tell the process id of the one that ended first."""
+    """Return the error for ranks that ended without a record. Launchers print the process id of the first one."""
     ranks = {path.read_text(): int(path.name.split("-")[1]) for path in folder.glob("started-*")}
     named = [ranks[pid] for pid in re.findall(r"PID (\d+)", output) if pid in ranks]
     which = f"rank {named[0]}" if named else f"one of the ranks {', '.join(map(str, missing))}"

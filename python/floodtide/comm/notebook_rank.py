@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of `floodtide.run`: `python -m floodtide.comm.notebook_rank FOLDER`, started by mpiexec.
 
-Reads FOLDER/task, calls the function and leaves FOLDER/result-<rank> or FOLDER/failure-<rank>. Output of ranks other
-than 0 goes to FOLDER/output-<rank>.
+The program reads FOLDER/task, calls the function and writes FOLDER/result-<rank> or FOLDER/failure-<rank>. Output of
+ranks other than 0 goes to FOLDER/output-<rank>.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from floodtide.comm import world
 
 
 def main(folder: Path) -> int:
-    """Do the rank's task; returns the exit status. An exception on this rank alone ends the job."""
-    rank = world.rank()  # as the launcher says, in case init fails
+    """Call the function on this rank and return the exit status. An exception on this rank alone ends the job."""
+    rank = world.rank()  # the rank that the launcher gave, in case init fails
     try:
         world.report_end_to(folder / "ended")
         world.init(timeout_s=float((folder / "timeout").read_text()))
@@ -67,7 +67,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _redirect(path: Path) -> None:
-    """Send standard output and error to a file, also those of C libraries."""
+    """Redirect standard output and standard error to a file, including output of C libraries."""
     sys.stdout.flush()
     sys.stderr.flush()
     with path.open("wb", buffering=0) as file:
@@ -76,7 +76,7 @@ def _redirect(path: Path) -> None:
 
 
 def _end_with_caller(folder: Path) -> None:
-    """End this rank once the caller's lock is free: the caller was killed, nobody wants the result."""
+    """End this rank when the lock of the calling process is free: the caller was killed and needs no result."""
     with (folder / "caller").open("rb") as alive:
         while True:
             time.sleep(0.5)

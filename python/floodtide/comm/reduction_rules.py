@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reductions do with values before and after they travel, and how groups of arrays travel together."""
+"""Rules of reductions: checks, scaling before and after the reduction, and buffers for groups of arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from floodtide.errors import InvalidArgumentError
 
 
 class Op(enum.Enum):
-    """What a reduction does with the values of the ranks."""
+    """The operation with which a reduction combines the values of the ranks."""
 
     SUM = "sum"
     AVERAGE = "average"
@@ -35,7 +35,7 @@ Product: Final[Op] = Op.PRODUCT
 
 @dataclass(frozen=True)
 class Rule:
-    """What a reduction does, and which call asked for it."""
+    """Operation and factors of a reduction, and the name of the function that started it."""
 
     call: str
     op: Op
@@ -58,11 +58,11 @@ class Rule:
 
     @property
     def reduction(self) -> str:
-        """The core's name for it: an average is a sum first."""
+        """Return the core's name of the operation. An average is computed as a sum, then divided."""
         return "sum" if self.op is Average else str(self.op.value)
 
     def require(self, values: Array) -> None:
-        """Raise InvalidArgumentError unless values of this type can be reduced so."""
+        """Raise InvalidArgumentError if this operation does not support the type of the values."""
         types = _core.comm.element_types
         if values.dtype.name not in types or not values.dtype.isnative:
             raise InvalidArgumentError(
@@ -70,12 +70,12 @@ class Rule:
             )
         if self.op is Average and values.dtype.kind != "f":
             raise InvalidArgumentError(
-                f"{self.call}: Average of {values.dtype}, expected floating point; sum integers "
-                "and divide as you need"
+                f"{self.call}: Average of {values.dtype}, expected floating point; for integers, use Sum and divide "
+                "the result"
             )
 
     def words(self, arrays: Sequence[Array]) -> str:
-        """Describe the values of a call: ranks compare this text, and errors show it."""
+        """Return a description of a call. Ranks compare this text, and error messages show it."""
         text = f"{self.op.value} of {words_for(arrays)}"
         if self.prescale_factor != 1:
             text += f", prescale {self.prescale_factor}"
@@ -84,12 +84,12 @@ class Rule:
         return text
 
     def before(self, values: Array) -> None:
-        """Scale this rank's values in place."""
+        """Scale the values of this rank in place, before the reduction."""
         if self.prescale_factor != 1:
             _scale(values, self.prescale_factor)
 
     def after(self, values: Array, contributors: int) -> None:
-        """Make the result of what came out of the reduction, in place."""
+        """Divide by `contributors` for Average and scale the reduced values, in place."""
         if self.op is Average:
             wide = _wide(values)
             np.divide(values, wide(contributors), out=values, dtype=wide, casting="same_kind")
@@ -98,7 +98,7 @@ class Rule:
 
 
 def _wide(values: Array) -> Any:
-    """The type in which floating-point values are scaled."""
+    """Return the type in which floating-point values are scaled."""
     return np.float32 if values.dtype == np.float16 else values.dtype.type
 
 
@@ -109,14 +109,14 @@ def _scale(values: Array, factor: float) -> None:
         return
     limits = np.iinfo(values.dtype)
     largest = float(limits.max)
-    if int(largest) > limits.max:  # float64 has no 2^63 - 1
+    if int(largest) > limits.max:  # float64 cannot represent 2^63 - 1
         largest = math.nextafter(largest, 0)
     scaled = np.trunc(values * np.float64(factor))
     values[...] = np.clip(scaled, float(limits.min), largest).astype(values.dtype)
 
 
 class Group:
-    """Arrays side by side in one buffer for each type, in the order in which types come."""
+    """Copies of several arrays in one buffer for each type, in the order in which types first occur."""
 
     def __init__(self, arrays: Sequence[Array]) -> None:
         self._shapes = [array.shape for array in arrays]
@@ -130,7 +130,7 @@ class Group:
         ]
 
     def parts(self) -> list[Array]:
-        """Views of the buffers in the arrays' shapes, in the arrays' order."""
+        """Return one view of the buffers for each array, with the shapes and the order of the arrays."""
         parts: dict[int, Array] = {}
         for numbers, buffer in zip(self._members, self.buffers, strict=True):
             begin = 0

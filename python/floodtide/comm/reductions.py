@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums, averages, minima, maxima and products over ranks, on NumPy arrays, under Horovod's names.
+"""Sums, averages, minima, maxima and products of NumPy arrays over ranks, with the names that Horovod uses.
 
 Every function here is Collective: all ranks call it, in the same order, with arrays of the same
 shapes and types.
@@ -31,33 +31,34 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Array:
-    """Return the sum, average, minimum, maximum or product over ranks; the same bits on all ranks.
+    """Return the sum, average, minimum, maximum or product over ranks. All ranks get the same bits.
 
     Args:
-        array: float16, float32, float64, int8, uint8, int32 or int64, any shape. Not changed.
-            Sums and products of integers wrap around. Those of float16 are made in float32 and
-            rounded to float16 once for each rank that is added, because they travel as float16.
+        array: float16, float32, float64, int8, uint8, int32 or int64, any shape. The array is not
+            changed. Sums and products of integers wrap around. float16 values are combined in float32
+            and rounded to float16 after each rank, because messages hold float16.
         op: Sum, Average (floating point only; over the ranks that have not joined), Min, Max or
             Product.
-        algorithm: "ring", "rabenseifner", "recursive_doubling", "two_level", "mpi" (the MPI
-            library's own, for types of 4 and 8 bytes), a table by bytes such as
-            "recursive_doubling:0-8192,ring:8193-", or "auto": the fastest as measured when it is
-            first asked for. None: "auto", unless FLOODTIDE_ALLREDUCE holds another of these.
-        wire: "bf16" halves the bytes of float32: sums are float32 and rounded when they are sent.
-        process_set: The ranks that take part; None for all.
-        prescale_factor: Multiplies this rank's values before the reduction.
-        postscale_factor: Multiplies the result, of Average after the division. Both factors are
-            applied in float64 to integers, which are then cut towards zero and limited to what
-            the type holds; in float32 to float16; else in the array's type.
+        algorithm: "ring", "rabenseifner", "recursive_doubling", "two_level", "mpi" (the algorithm of
+            the MPI library, for types of 4 and 8 bytes), a table of message sizes in bytes such as
+            "recursive_doubling:0-8192,ring:8193-", or "auto". "auto" measures on first use and takes
+            the fastest. None: the value of FLOODTIDE_ALLREDUCE, else "auto".
+        wire: "native", or "bf16", which halves the bytes of float32 arrays. Sums stay in float32 and
+            are rounded when they are sent. None: "native".
+        process_set: The ranks that take part; None: all ranks.
+        prescale_factor: Multiplies the values of this rank before the reduction.
+        postscale_factor: Multiplies the result, for Average after the division. Integers are
+            multiplied by both factors in float64, truncated towards zero and limited to the range of
+            the type. float16 is multiplied in float32, other types in their own type.
 
     Returns:
         A new array of the same shape and type.
 
     Raises:
-        InvalidArgumentError: For another type, operation, algorithm, wire format or factor.
+        InvalidArgumentError: If the type, operation, algorithm, wire format or a factor is not valid.
         UnsupportedError: For "mpi" without MPI, or with a type of 1 or 2 bytes.
-        CommunicationError: On all ranks, if they differ in what they call; it names the ranks, and
-            the next collective works. Or if a rank is lost.
+        CommunicationError: On all ranks, if ranks call different collectives. The message names the
+            ranks, and the next collective works. Also if a rank is lost.
     """
     return synchronize(
         allreduce_async(
@@ -82,11 +83,11 @@ def allreduce_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle[Array]:
-    """Start an allreduce and return at once; arguments and errors as for allreduce.
+    """Start an allreduce and return its handle at once. Arguments and errors as for allreduce.
 
-    The array is copied once, so it may be changed at once. All ranks start the same collectives in
-    the same order and may complete them in any order. They move while this rank is in poll,
-    synchronize or another collective on the same ranks.
+    The array is copied, so the caller may change it at once. All ranks must start the same collectives
+    in the same order. They may complete them in any order. A collective advances only while this rank is
+    in `poll`, `synchronize` or another collective on the same ranks.
     """
     rule = Rule("allreduce", op, prescale_factor, postscale_factor)
     result = np.array(array, order="C")
@@ -106,11 +107,11 @@ def allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Array:
-    """Replace an array by its allreduce and return it; without a copy unless it is scaled before.
+    """Overwrite an array with its allreduce and return the array. Copies only if prescale_factor is not 1.
 
     Raises:
-        InvalidArgumentError: Also for what is no array, and for an array that is read-only or not
-            C-contiguous.
+        InvalidArgumentError: As for allreduce. Also if the value is not an array, or the array is
+            read-only or not C-contiguous.
     """
     return synchronize(
         allreduce_async_(
@@ -135,7 +136,7 @@ def allreduce_async_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle[Array]:
-    """Start to replace an array by its allreduce; it must not be touched until synchronize."""
+    """Start an allreduce in place and return its handle. Do not use the array before `synchronize` returns."""
     rule = Rule("allreduce_", op, prescale_factor, postscale_factor)
     own = in_place("allreduce_", array)
     words = rule.words([own])
@@ -148,7 +149,7 @@ def allreduce_async_(
         own[...] = buffers[0]
         return own
 
-    # Scaled in a copy: where ranks turn out to differ, the array is as it was.
+    # Scale a copy, so that the array is unchanged if the calls of the ranks turn out to differ.
     copies = [own.copy()]
     return _start_allreduces(rule, copies, words, algorithm, wire, process_set, finish=finish)
 
@@ -163,10 +164,10 @@ def grouped_allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[Array]:
-    """Return the allreduces of several arrays, which travel together: one allreduce for each type.
+    """Return the allreduce of each of several arrays. Arrays of one type are combined in one allreduce.
 
     Args:
-        arrays: Of any shapes and types; the same number, shapes and types on all ranks.
+        arrays: Arrays of any shapes and types. Their number, shapes and types must be equal on all ranks.
 
     The other arguments and the errors are those of allreduce.
     """
@@ -193,7 +194,7 @@ def grouped_allreduce_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle[list[Array]]:
-    """Start a grouped_allreduce; each array is copied once, so it may be changed at once."""
+    """Start a grouped_allreduce and return its handle. The arrays are copied, so the caller may change them at once."""
     rule = Rule("grouped_allreduce", op, prescale_factor, postscale_factor)
     given = [np.asarray(array) for array in arrays]
     group, words = Group(given), rule.words(given)
@@ -212,7 +213,7 @@ def grouped_allreduce_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[Array]:
-    """Replace each array by its allreduce, and return them; they travel together.
+    """Overwrite each array with its allreduce and return the arrays. Arrays of one type are combined in one allreduce.
 
     Raises:
         InvalidArgumentError: As for allreduce_.
@@ -240,7 +241,7 @@ def grouped_allreduce_async_(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle[list[Array]]:
-    """Start to replace each array by its allreduce: synchronize does, from a joint copy."""
+    """Start a grouped_allreduce in place and return its handle. `synchronize` overwrites the arrays."""
     rule = Rule("grouped_allreduce_", op, prescale_factor, postscale_factor)
     own = [in_place("grouped_allreduce_", array) for array in arrays]
     group = Group(own)
@@ -265,23 +266,24 @@ def reduce_scatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Array:
-    """Return this rank's share of the sum, average, minimum, maximum or product over ranks.
+    """Return this rank's rows of the sum, average, minimum, maximum or product over ranks.
 
     Args:
-        array: As for allreduce, with at least one axis; the same shape on all ranks.
-        op: As for allreduce. Average divides by all ranks: none may have joined.
+        array: As for allreduce, with at least one axis. The shape must be equal on all ranks.
+        op: As for allreduce. Average divides by the number of all ranks, because no rank may have joined.
         wire: As for allreduce.
-        process_set: The ranks that take part; None for all.
+        process_set: The ranks that take part; None: all ranks.
         prescale_factor: As for allreduce.
         postscale_factor: As for allreduce.
 
     Returns:
-        A new array: rows of axis 0 cut as evenly as possible, the longer shares first.
+        A new array with consecutive rows of axis 0. The rows are divided as evenly as possible; lower
+        ranks get the larger shares.
 
     Raises:
-        InvalidArgumentError: For another type, operation, wire format or factor, or no axis.
-        CommunicationError: On all ranks, if they differ in what they call; it names the ranks, and
-            the next collective works. Or if a rank is lost.
+        InvalidArgumentError: If the type, operation, wire format or a factor is not valid, or the array has no axis.
+        CommunicationError: On all ranks, if ranks call different collectives. The message names the
+            ranks, and the next collective works. Also if a rank is lost.
     """
     return synchronize(
         reduce_scatter_async(
@@ -304,7 +306,7 @@ def reduce_scatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle[Array]:
-    """Start a reduce_scatter; the array is copied once, so it may be changed at once."""
+    """Start a reduce_scatter and return its handle. The array is copied, so the caller may change it at once."""
     rule = Rule("reduce_scatter", op, prescale_factor, postscale_factor)
     return _start_reduce_scatter(rule, np.array(array, order="C"), wire, process_set)
 
@@ -318,7 +320,7 @@ def grouped_reduce_scatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[Array]:
-    """Return the reduce_scatters of several arrays, which are under way at the same time."""
+    """Return the reduce_scatter of each of several arrays. The reduce_scatters run at the same time."""
     return synchronize(
         grouped_reduce_scatter_async(
             arrays,
@@ -340,7 +342,7 @@ def grouped_reduce_scatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Handle[list[Array]]:
-    """Start the reduce_scatters of several arrays."""
+    """Start the reduce_scatters of several arrays and return one handle for all."""
     rule = Rule("grouped_reduce_scatter", op, prescale_factor, postscale_factor)
     given = [np.array(array, order="C") for array in arrays]
     with compared_as_one(ranks_of(process_set), rule.words(given)):
@@ -379,7 +381,7 @@ def _start_allreduces(
 def _start_reduce_scatter(
     rule: Rule, work: Array, wire: str | None, process_set: ProcessSet | None
 ) -> Handle[Array]:
-    """Start to reduce and cut an array, whose values are lost."""
+    """Start to reduce and divide the array `work`, which is overwritten, and return the handle."""
     comm = ranks_of(process_set)
     if work.ndim == 0:
         raise InvalidArgumentError(f"{rule.call}: expected an array with at least one axis")

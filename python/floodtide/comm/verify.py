@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide.verify_gradients`: does averaging over ranks give the gradient of all samples?
+"""`floodtide.verify_gradients`: check that averaging over ranks gives the gradient of all samples.
 
-Let rank r have n_r samples, g_r the gradient of their mean loss, n the sum of the n_r. What training needs is
-e = sum of (n_r / n) g_r. Every rank computes all g_r itself and adds them in double precision, so e is known but for
-its last bits; the average a that the ranks obtained from each other may differ from it by rounding only. N products,
+Let rank r have n_r samples, and let g_r be the gradient of their mean loss. Let n be the sum of all n_r. Training needs
+e = sum of (n_r / n) g_r. Every rank computes all g_r itself and adds them in double precision, so e is known almost
+exactly. The average a, which the ranks computed by communication, may differ from e only by rounding. N products,
 N - 1 additions and one division in precision u give, entry by entry,
 
     |a - e| <= gamma(N + 2) * sum of (n_r / n) |g_r|,    gamma(k) = k u / (1 - k u)
 
-(Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1), whatever the order of summation. When a is
-further away, the weights w in a = sum of w_r g_r, by least squares, say what went wrong.
+for every order of summation (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1). If the
+difference is larger, the weights w in a = sum of w_r g_r, found by least squares, show what went wrong.
 
-That the average is a gradient is checked with central differences of the mean loss over all samples, along it and
+A second check compares the average with central differences of the mean loss over all samples, along the average and
 along a random direction.
 """
 
@@ -34,21 +34,23 @@ Array = NDArray[Any]
 Gradients = Mapping[str, Array]
 
 UNIT_ROUNDOFF = 2.0**-24  # of float32
-DIAGNOSIS_BYTES = 2**30  # gradients of all ranks kept to find out what went wrong
-# Of the central differences, against the length of the parameters: along the gradient the loss bends soonest.
+DIAGNOSIS_BYTES = (
+    2**30
+)  # maximum memory for the gradients of all ranks, which are kept for the diagnosis
+# Steps of the central differences, relative to the norm of the parameters. The curvature is largest along the gradient.
 GRADIENT_STEP, RANDOM_STEP = 1e-4, 1e-3
-OFFSET = 1e-3  # of the place where they are taken, likewise
-KINKS = 0.01  # share of a slope that ReLUs between the ends of a step may take away
+OFFSET = 1e-3  # distance, relative to the norm, between the parameters and the point of the central differences
+KINKS = 0.01  # relative change of a slope that kinks of ReLUs within a step may cause
 
 
 class Network(Protocol):
-    """What verify_gradients needs of a network; `floodtide.nn.FFN` has it."""
+    """Methods that verify_gradients needs of a network. `floodtide.nn.FFN` has them."""
 
     def loss_and_gradients(self, *batch: Any) -> tuple[float, Mapping[str, Array]]:
-        """The mean loss over the samples of the batch, and {name: gradient of that mean}."""
+        """Return the mean loss over the samples of the batch, and {name: gradient of that mean}."""
 
     def state_dict(self) -> Mapping[str, Array]:
-        """{name: copy of a parameter}, with the names of the gradients."""
+        """Return {name: copy of a parameter}, with the same names as the gradients."""
 
     def load_state_dict(self, state: Mapping[str, Array], /) -> None:
         """Set the parameters."""
@@ -56,16 +58,17 @@ class Network(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class GradientCheck:
-    """What verify_gradients found; the same on all ranks.
+    """Result of verify_gradients. `loss` and `largest_error` may differ between ranks with different processors.
 
     Attributes:
         ranks: Number of ranks.
-        samples: Of all ranks together.
+        samples: Number of samples of all ranks together.
         loss: Mean loss over all samples.
-        share_of_bound: Largest |average - serial gradient| of an entry, divided by its bound: at most 1.
-        largest_error: That difference where it is largest, in units of the gradient.
-        finite_difference_error: Largest relative difference between the slope along a direction and its central
-            difference.
+        share_of_bound: Largest |average - gradient of all samples| of an entry, divided by the bound of that entry; at
+            most 1.
+        largest_error: Largest |average - gradient of all samples| of an entry on this rank, in units of the gradient.
+        finite_difference_error: Largest relative difference between the slope that the gradient predicts along a
+            direction and the central difference along it.
     """
 
     ranks: int
@@ -84,30 +87,31 @@ def verify_gradients(
     unit_roundoff: float = UNIT_ROUNDOFF,
     seed: int = 0,
 ) -> GradientCheck:
-    """Check that the average of gradients over ranks equals the gradient of all samples on one. Collective.
+    """Check that the average of gradients over ranks equals the gradient of all samples. Collective.
 
-    Prints nothing. Takes as long as `ranks + 10` gradients, because each rank computes those of all; the network has
-    its parameters back at the end.
+    Prints nothing. Takes about as long as `ranks + 10` gradients, because each rank computes the gradients of all
+    ranks. The parameters of the network are unchanged at the end.
 
     Args:
-        network: The same on all ranks, for example a `floodtide.nn.FFN`.
-        batch: Arguments of `network.loss_and_gradients`, this rank's share: arrays whose first axis counts samples,
-            or None. Shares may differ in size. For an FFN: image, logits, labels, weights, float32 (n, z, y, x).
-        average: How the ranks average: takes this rank's {name: gradient}, returns the average over all samples.
-            None: `floodtide.allreduce`, weighted by samples.
-        tolerance: Further difference that is allowed, as a share of the largest entry of the gradient: where ranks
-            have different processors, and so kernels, they cannot agree to the last bit.
-        unit_roundoff: Of the type that travels; 2**-8 for bfloat16.
-        seed: Of the random direction.
+        network: A network with equal parameters on all ranks, for example a `floodtide.nn.FFN`.
+        batch: Arguments of `network.loss_and_gradients` with the samples of this rank: arrays whose first axis counts
+            samples, or None. The number of samples may differ between ranks. For an FFN: image, logits, labels,
+            weights, each float32 (n, z, y, x).
+        average: Function that averages over ranks. It takes this rank's {name: gradient} and returns the average over
+            all samples. None: `floodtide.allreduce`, weighted by the number of samples.
+        tolerance: Additional difference that is allowed, relative to the largest entry of the gradient. Ranks on
+            different processors use different kernels and cannot agree to the last bit.
+        unit_roundoff: Unit roundoff of the number format of messages; 2**-8 for bfloat16.
+        seed: Seed of the random direction.
 
     Returns:
-        How far apart the two are, against the bound (see the module's text).
+        The errors, and how they compare with the bound (see the text of the module).
 
     Raises:
-        GradientError: On all ranks, if parameters differ between ranks, the average is wrong (scaled, a rank
-            missing, ranks weighted wrongly: named), ranks hold different averages, or the gradient is not the
-            slope of the loss.
-        ShapeError: On all ranks, if the arrays of a share differ in length or are empty.
+        GradientError: On all ranks, if parameters differ between ranks, if the average is wrong, if ranks hold
+            different averages, or if the gradient is not the derivative of the loss. The message names the cause of a
+            wrong average: a wrong factor, a missing rank or wrong weights.
+        ShapeError: On all ranks, if the arrays of a rank differ in length or are empty.
 
     Source: Higham (2002), section 3.1; docs/algorithms.md, "Verifying gradients".
     """
@@ -133,7 +137,7 @@ def verify_gradients(
     bound += tolerance * np.abs(serial.gradient).max() + np.finfo(np.float32).smallest_normal
     if serial.largest_deviation > tolerance:
         raise _agreed(
-            f"rank {serial.deviating_rank} computes other gradients than others for the same samples (apart by "
+            f"rank {serial.deviating_rank} computes other gradients than other ranks from the same samples (difference "
             f"{serial.largest_deviation:.2g} of the largest entry, tolerance {tolerance:.2g}): its processor or "
             "kernels differ, or the network is not deterministic"
         )
@@ -161,7 +165,7 @@ def verify_gradients(
 
 
 class _Serial:
-    """The gradient of all samples, computed on this rank alone from the shares of all. Collective to build."""
+    """The gradient of all samples, computed on this rank alone from the samples of all ranks. Collective to build."""
 
     def __init__(
         self, network: Network, batch: Sequence[Array | None], own: Array, counts: Sequence[int]
@@ -191,7 +195,7 @@ class _Serial:
         self.largest_deviation, self.deviating_rank = max(json.loads(text) for text in deviations)
 
     def diagnosis(self, averaged: Array, place: str, share: float) -> str:
-        """What is wrong with an average, in words."""
+        """Return a text that says what is wrong with an average."""
         if not np.isfinite(averaged).all() or not np.isfinite(self.gradient).all():
             return f"the average or the gradient of all samples is not finite ({place})"
         if not averaged.any():
@@ -203,14 +207,14 @@ class _Serial:
         left = np.linalg.norm(averaged - weights @ basis) / np.linalg.norm(averaged)
         if left > 1e-3:
             return (
-                f"the average is no combination of the ranks' gradients; {place} is apart by {share:.3g} times "
-                "the bound of rounding"
+                f"the average is no combination of the ranks' gradients; the error of {place} is {share:.3g} times "
+                "the bound for rounding errors"
             )
         return _explain(weights, target, self.counts)
 
 
 def _explain(weights: Array, expected: Array, counts: Sequence[int]) -> str:
-    """Words for the weights with which ranks entered an average; one weight stands for all ranks together."""
+    """Return a text about wrong weights of ranks in an average. A single weight stands for all ranks together."""
     ranks, ratios = len(counts), weights / expected
     missing = [str(rank) for rank in range(len(weights)) if abs(ratios[rank]) < 0.01]
     if missing:
@@ -274,7 +278,7 @@ def _require_equal_averages(averaged: Array) -> None:
 
 
 def _first_different(arrays: Gradients) -> int:
-    """The first rank whose arrays differ from rank 0's, in any bit; 0 if there is none. Collective."""
+    """Return the first rank whose arrays differ from those of rank 0 in any bit; 0 if there is none. Collective."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         digest.update(name.encode() + np.ascontiguousarray(arrays[name]).tobytes())
@@ -293,10 +297,10 @@ def _raise_wrong(messages: Sequence[str]) -> None:
 
 
 class _Slopes:
-    """Compares the averaged gradient with differences of the mean loss near the parameters. Collective to use.
+    """Comparison of the averaged gradient with differences of the mean loss near the parameters. Collective to use.
 
-    The loss of a network with ReLUs has kinks, and zero biases put some of them right at the start of training: so the
-    comparison is made a little off, and again elsewhere before it counts as failed.
+    The loss of a network with ReLUs has kinks, and zero biases put some kinks exactly at the initial parameters.
+    Therefore the comparison uses a point near the parameters, and fails only if it also fails at two other points.
     """
 
     def __init__(
@@ -311,9 +315,13 @@ class _Slopes:
         self._like, self._names = parameters, sorted(parameters)
 
     def largest_error(self, seed: int) -> float:
-        """The largest relative error along the gradient and along a random direction, or a GradientError."""
+        """Return the largest relative error along the gradient and along a random direction.
+
+        Raises:
+            GradientError: If the gradient is not the derivative of the loss.
+        """
         error, message = self._compare(np.random.default_rng([seed, 0]))
-        if message:  # two failures may be kinks, which small networks have more of; three are not
+        if message:  # kinks may cause two failures, mostly in small networks, but not three
             others = [self._compare(np.random.default_rng([seed, trial])) for trial in (1, 2)]
             passed = [value for value, text in others if not text]
             if not passed:
@@ -327,7 +335,7 @@ class _Slopes:
         start = start + OFFSET * length * _unit(random.standard_normal(start.size))
         loss, own = self._evaluate(start)
         gradient = _flat(self._average(own), self._names)
-        # Arrays move alike, so that the few biases weigh as much as many weights.
+        # All arrays move by the same distance, so that the few biases matter as much as the many weights.
         even = [_unit(random.standard_normal(self._like[n].size)) for n in self._names]
         largest = 0.0
         for what, vector, share in (
@@ -348,13 +356,13 @@ class _Slopes:
         return largest, ""
 
     def _slopes(self, start: Array, gradient: Array, move: Array) -> tuple[float, float]:
-        """Half the difference of the losses at start + move and start - move, and what the gradient says of it."""
+        """Return half the difference of the losses at start + move and start - move, and the gradient's prediction."""
         ends = [(start + sign * move).astype(np.float32).astype(np.float64) for sign in (1, -1)]
         losses = [self._evaluate(end)[0] for end in ends]
         return (losses[0] - losses[1]) / 2, float(gradient @ (ends[0] - ends[1])) / 2
 
     def _evaluate(self, flat: Array) -> tuple[float, Gradients]:
-        """The mean loss over the samples of all ranks, and this rank's gradients."""
+        """Return the mean loss over the samples of all ranks, and the gradients of this rank."""
         self._network.load_state_dict(_named(flat, self._like, self._names))
         loss, gradients = self._network.loss_and_gradients(*self._batch)
         losses = [float(text) for text in world.allgather_bytes(repr(float(loss)).encode())]
@@ -394,5 +402,5 @@ def _place(arrays: Gradients, names: Sequence[str], index: int) -> str:
 
 def _agreed(message: str) -> GradientError:
     error = GradientError(f"verify_gradients: {message}")
-    error.agreed = True  # all ranks come to the same conclusion
+    error.agreed = True  # all ranks find the same error
     return error

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ranks of this process's job: starting, asking, agreeing on failures, ending.
+"""The ranks of a job: initialise them, ask for rank and size, agree on failures, and shut down.
 
-Importing this module starts nothing. `init` decides: the communicator handed in, else the world if
-a launcher started several processes (or mpi4py runs one), else one rank. Functions that
-communicate say Collective: every rank must call them, in the same order.
+Importing this module starts nothing. `init` chooses the communicator: the one it is given; else all processes, if a
+launcher started several (or mpi4py runs in several); else one rank. The word Collective marks functions that
+communicate: every rank must call them, in the same order.
 """
 
 from __future__ import annotations
@@ -31,47 +31,46 @@ Communicator = _core.comm.Communicator
 Watchdog = _core.comm.Watchdog
 
 _RANK_0_S = 5.0
-"""After Ctrl-C, which all ranks get: time for rank 0 to remove unfinished files, report and end the job itself."""
+"""Seconds that other ranks wait after Ctrl-C, while rank 0 removes unfinished files, reports and ends the job."""
 
 
 @dataclass
 class _State:
-    comm: Communicator | None = None  # the one in use
+    comm: Communicator | None = None  # the current communicator
     given: Any = None  # the mpi4py communicator that init was called with
-    library: libraries.MpiLibrary | None = None  # kept for the life of the process
+    library: libraries.MpiLibrary | None = None  # kept until the process ends
     local_ranks: tuple[int, int, int, int] = (0, 1, 0, 1)  # local rank, size; cross rank, size
     hooked: bool = False
     activity: ActivityLog = field(default_factory=ActivityLog)  # what this rank waits for
-    numbers: tuple[int, ...] = ()  # of its ranks among all ranks, if it is a process set's
-    timeout_s: float | None = None  # what init was given; None before it
-    watchdog: Watchdog | None = None  # of the communicator in use, once something has a time limit
+    numbers: tuple[int, ...] = ()  # in a process set: its members, as ranks among all ranks
+    timeout_s: float | None = None  # argument of init; None before init
+    watchdog: Watchdog | None = None  # of the current communicator, if there is a time limit
     left: list[Watchdog] = field(
         default_factory=list
     )  # watchdogs of communicators that were shut down
-    report_path: str = ""  # where a watchdog writes why it ends the job, for floodtide.run
+    report_path: str = ""  # file in which a watchdog writes why it ends the job, for floodtide.run
 
 
 _state = _State()
 
 
 def init(comm: Any = None, timeout_s: float | None = 300) -> None:
-    """Join the ranks of the job. Collective. Does nothing if that was done before.
+    """Initialise floodtide on all ranks of the job. A second call does nothing. Collective.
 
     Args:
-        comm: An mpi4py communicator, of which a duplicate is used; None for the world when
-            launched by mpiexec or srun, else one rank.
-        timeout_s: How long a rank may wait in a collective, in seconds. A rank that the others wait
-            for this long, because it sleeps, has left or was stopped, ends the job on all ranks
-            with one line that names it; ranks that compute are left alone while no other waits.
-            Holds for process sets, too; a `Trainer` has its own, `comm.timeout_s`. 0 or None: ranks
-            wait for ever. The same on all ranks.
+        comm: An mpi4py communicator; floodtide uses a duplicate of it. None: all ranks that mpiexec or srun started,
+            else one rank.
+        timeout_s: Time limit in seconds for waiting in a collective; equal on all ranks. If ranks wait for another
+            rank longer than this, the job ends on all ranks with one line that names the late rank. A rank that only
+            computes is no problem while no other rank waits for it. The limit also holds for process sets. A
+            `Trainer` uses `comm.timeout_s` instead. 0 or None: no limit.
 
     Raises:
-        UnsupportedError: If the launcher and the MPI library do not fit each other, no MPI library
-            can be loaded although a launcher started several ranks, or the MPI library's thread
-            level is below "serialized".
-        InvalidArgumentError: If `comm` is no mpi4py communicator, another one is in use, or
-            `timeout_s` is negative or no number.
+        UnsupportedError: If the MPI library does not support the launcher, if no MPI library can be
+            loaded although a launcher started several ranks, or if the thread level of the MPI
+            library is below "serialized".
+        InvalidArgumentError: If `comm` is not an mpi4py communicator, if another communicator is in use, or if
+            `timeout_s` is negative or not a number.
     """
     limit_s = checked_timeout(timeout_s)
     _join(comm)
@@ -82,10 +81,10 @@ def init(comm: Any = None, timeout_s: float | None = 300) -> None:
 
 
 def checked_timeout(timeout_s: float | None) -> float:
-    """Return a time limit in seconds, 0 for none.
+    """Return a time limit in seconds; 0 means no limit.
 
     Raises:
-        InvalidArgumentError: If it is negative or no number.
+        InvalidArgumentError: If the time limit is negative or not a number.
     """
     if timeout_s is None:
         return 0.0
@@ -97,7 +96,7 @@ def checked_timeout(timeout_s: float | None) -> float:
 
 
 def _join(comm: Any) -> Communicator:
-    """Join the ranks without watching them; return their communicator. Collective."""
+    """Initialise the ranks without a watchdog, and return their communicator. Collective."""
     if _state.comm is not None:
         if comm is not None and comm is not _state.given:
             raise errors.InvalidArgumentError(
@@ -108,7 +107,7 @@ def _join(comm: Any) -> Communicator:
         communicator = _world() if comm is None else _adopt(comm)
     except errors.UnsupportedError:
         if rank() > 0:
-            time.sleep(1)  # rank 0 reports; a launcher may end the job when the first process exits
+            time.sleep(1)  # rank 0 reports first; a launcher may end the job when a process exits
         raise
     _state.activity.observe(communicator, "")
     _state.local_ranks = _places(communicator)
@@ -121,21 +120,21 @@ def _join(comm: Any) -> Communicator:
 
 
 def _watch(limit_s: float) -> None:
-    """Have a watchdog end the job when ranks wait too long, if there is a limit. Collective."""
+    """Start a watchdog that ends the job if ranks wait too long, if there is a time limit. Collective."""
     ranks = _state.comm
     if limit_s > 0 and _state.watchdog is None and ranks is not None and ranks.size > 1:
         _state.watchdog = Watchdog(ranks, _state.activity, list(_state.numbers), _state.report_path)
 
 
 def report_end_to(path: Path) -> None:
-    """Have a watchdog that ends the job write the reason to a file, too. Before init."""
+    """Set the file to which a watchdog writes why it ends the job. Call this before `init`."""
     _state.report_path = str(path)
 
 
 def activity(timeout_s: float) -> ActivityLog:
-    """Return the core's log of what this rank does, watched if `timeout_s` is above 0. Collective.
+    """Return the core's log of what this rank does. A watchdog reads the log if `timeout_s` is above 0. Collective.
 
-    For trainers, which bring a time limit of their own (0: none).
+    Trainers call this with their own time limit in seconds (0: no limit).
     """
     _watch(timeout_s)
     return _state.activity
@@ -156,7 +155,9 @@ def _world() -> Communicator:
         return world
     if world.size == 1:
         raise libraries.mismatch(launched, library.family)
-    if launched.family is not None:  # a heterogeneous job of Slurm counts the tasks of its parts
+    if (
+        launched.family is not None
+    ):  # Slurm counts tasks of each part of a heterogeneous job separately
         raise libraries.wrong_size(launched, world.size)
     return world
 
@@ -190,21 +191,21 @@ def _load(launched: libraries.Launcher | None) -> libraries.MpiLibrary:
 
 
 def library() -> libraries.MpiLibrary:
-    """The MPI library that this process uses or would use; loads it, but does not start MPI.
+    """Load and return the MPI library for this process, without starting MPI.
 
     Returns:
-        The core's MpiLibrary: family, library (file), version, start() -> thread level.
+        The core's MpiLibrary with `family`, `library` (file), `version` and `start()`, which returns the thread level.
 
     Raises:
-        UnsupportedError: If there is none.
+        UnsupportedError: If no MPI library can be loaded.
     """
     return _load(libraries.launcher())
 
 
 def shutdown() -> None:
-    """Leave the ranks; init may be called again. MPI itself ends with the process. Collective.
+    """Leave the job without waiting. `init` may be called again. MPI ends when the process ends. Collective.
 
-    Returns at once. If other ranks wait for this one, the time limit of init still ends the job.
+    If other ranks later wait for this rank, the time limit of `init` still ends the job.
     """
     if _state.watchdog is not None:
         _state.watchdog.leave()
@@ -215,7 +216,7 @@ def shutdown() -> None:
 
 
 def _finish() -> None:
-    """End MPI at the end of the process, once no other rank can wait for this one."""
+    """End MPI when the process ends, after all watchdogs are over: then no rank waits for this one."""
     shutdown()
     pause_s = 0.0005
     while not all(watchdog.over for watchdog in _state.left):
@@ -227,8 +228,8 @@ def _finish() -> None:
 
 
 def replace(communicator: Communicator) -> None:
-    """Work in a communicator of the ranks that are left (`settle`). Collective over them."""
-    _state.watchdog = None  # it would wait for the lost ranks
+    """Continue with a communicator of the remaining ranks after others were lost (`settle`). Collective over them."""
+    _state.watchdog = None  # the old watchdog would wait for the lost ranks
     _state.activity.observe(communicator, "")
     _use(communicator)
     _watch(_state.timeout_s or 0)
@@ -240,19 +241,21 @@ def _use(communicator: Communicator) -> None:
 
 
 def is_initialized() -> bool:
-    """Whether init has been called and shutdown has not."""
+    """Return True after `init` and before `shutdown`."""
     return _state.comm is not None
 
 
 def current() -> Communicator:
-    """The communicator in use; joins the ranks if init was not called. Collective in that case."""
+    """Return the current communicator. Initialises the ranks if `init` was not called; Collective in that case."""
     return _join(None)
 
 
 @contextlib.contextmanager
 def using(comm: Communicator) -> Iterator[None]:
-    """Have the body take another of the core's communicators of all ranks for the one in use: benchmarks train behind a
-    slower wire. All ranks do it."""
+    """Use `comm`, a communicator of the core with all ranks, as the current one inside the `with` block. Collective.
+
+    A benchmark uses this to train with a simulated slow wire.
+    """
     before, _state.comm = current(), comm
     try:
         yield
@@ -261,15 +264,15 @@ def using(comm: Communicator) -> Iterator[None]:
 
 
 def ensure_init(comm: Any = None) -> None:
-    """Join the ranks unless that was done, for entry points that users may call before or after init. Collective.
+    """Initialise the ranks if `init` was not called, for functions that users may call before `init`. Collective.
 
-    Without a time limit, which init or a trainer brings: in commands ranks may wait long for rank 0's files.
+    This sets no time limit, because ranks of a command may wait long for files of rank 0. `init` or a trainer sets one.
     """
     _join(comm)
 
 
 def rank() -> int:
-    """This process's rank; before init what a live launcher says, so that one process can report."""
+    """Return the rank of this process. Before `init`, return the rank that a live launcher gave, else 0."""
     if _state.comm is not None:
         return _state.comm.rank
     try:
@@ -280,12 +283,12 @@ def rank() -> int:
 
 
 def size() -> int:
-    """Ranks that work together: 1 before init."""
+    """Return the number of ranks; 1 before `init`."""
     return 1 if _state.comm is None else _state.comm.size
 
 
 def places() -> tuple[int, int, int, int]:
-    """This rank's place on its host, ranks there; the host's place, hosts with such a rank."""
+    """Return (local rank, local size, index of this host, number of hosts with a rank of this local rank)."""
     return _state.local_ranks
 
 
@@ -298,33 +301,33 @@ def _places(comm: Communicator) -> tuple[int, int, int, int]:
 
 
 def allgather_bytes(own: bytes, words: str = "") -> list[bytes]:
-    """Every rank's bytes, in rank order, on every rank. `words` describe them. Collective."""
+    """Return the bytes of all ranks, in rank order, on every rank. `words` describe them in errors. Collective."""
     return current().allgather(own, words)
 
 
 def gather_bytes(
     own: Sequence[np.ndarray[Any, Any]], words: str = ""
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return the bytes of all ranks' arrays, in rank order, on rank 0; an empty array elsewhere. Collective.
+    """Return the bytes of all ranks' arrays, in rank order, on rank 0; an empty array on other ranks. Collective.
 
     Args:
-        own: This rank's C-contiguous arrays, of any types and lengths.
-        words: A description of the arrays for error messages; the same on all ranks.
+        own: C-contiguous arrays of this rank, of any types and lengths.
+        words: Description of the arrays for error messages; equal on all ranks.
     """
     gathered: np.ndarray[Any, np.dtype[np.uint8]] = current().gather(list(own), 0, words)
     return gathered
 
 
 def broadcast_object(value: Any, root_rank: int = 0, comm: Communicator | None = None) -> Any:
-    """root_rank's value on every rank; it travels as a pickle between ranks of one job. Collective.
+    """Return the value of rank `root_rank` on every rank. The value is sent as a pickle. Collective.
 
     Args:
-        value: What to send; of consequence on root_rank alone.
+        value: The value to send; ignored on other ranks.
         root_rank: Rank in `comm`.
-        comm: The core's communicator; None for all ranks.
+        comm: A communicator of the core; None: all ranks.
 
     Raises:
-        OutOfRangeError: If root_rank is no rank.
+        OutOfRangeError: If root_rank is not a rank of `comm`.
     """
     comm = comm or current()
     data = pickle.dumps(value) if comm.rank == root_rank else b""
@@ -336,30 +339,30 @@ def broadcast_object(value: Any, root_rank: int = 0, comm: Communicator | None =
 
 
 class ProcessSet:
-    """Some ranks that communicate among themselves, so that several trainings share one job.
+    """A group of ranks that communicate among themselves, so that several training runs can share one job.
 
-    Making one is Collective: all ranks with the same list (also those outside of it), or all ranks
-    of the mpi4py communicator. Then `process_set=` of every collective takes it, on its members. In a
-    `with` block the members are all ranks there are: a trainer that is made and run there is theirs.
+    Creating a process set is Collective. All ranks pass the same list, also ranks that are not members; or all ranks
+    of an mpi4py communicator pass it. Members then pass the process set as `process_set=` to collectives. Inside a
+    `with` block, the members are the only ranks: a trainer that is made and run there uses only them.
     """
 
     def __init__(self, ranks: Iterable[int] | Any) -> None:
-        """Make a communicator of these ranks.
+        """Create a communicator of these ranks. Collective.
 
         Args:
-            ranks: Rank numbers, of which the order counts; or an mpi4py communicator (every rank
-                may pass another one, and those outside of all pass MPI.COMM_NULL).
+            ranks: Rank numbers, in the order of the new communicator. Or an mpi4py communicator; ranks may then pass
+                different communicators, and ranks in none of them pass MPI.COMM_NULL.
 
         Raises:
-            InvalidArgumentError: For ranks that do not exist or appear twice; on all ranks, if
-                their lists differ.
+            InvalidArgumentError: On all ranks, if a rank does not exist or appears twice, or if the lists of the ranks
+                differ.
         """
         everyone = current()
         mpi4py = libraries.mpi4py()
         self._comm: Communicator | None = None
         self._outer: list[tuple[Communicator, tuple[int, ...], tuple[int, int, int, int]]] = []
         self.ranks: tuple[int, ...] = ()
-        """The members, by their rank among all ranks; empty outside of an mpi4py communicator."""
+        """Members, as ranks among all ranks. Empty on a rank that passed MPI.COMM_NULL."""
         if mpi4py is not None and isinstance(ranks, mpi4py.Comm):
             if ranks != mpi4py.COMM_NULL:
                 self._comm = _adopt(ranks)
@@ -397,19 +400,19 @@ class ProcessSet:
             raise error
 
     def included(self) -> bool:
-        """Whether this rank is a member."""
+        """Return True if this rank is a member."""
         return self._comm is not None
 
     def rank(self) -> int:
-        """This rank's place in the set.
+        """Return the index of this rank in the process set.
 
         Raises:
-            InvalidArgumentError: If it is not a member.
+            InvalidArgumentError: If this rank is not a member.
         """
         return self.communicator().rank
 
     def size(self) -> int:
-        """Number of members.
+        """Return the number of members.
 
         Raises:
             InvalidArgumentError: If this rank is not a member.
@@ -417,7 +420,7 @@ class ProcessSet:
         return self.communicator().size
 
     def communicator(self) -> Communicator:
-        """The core's communicator of the members.
+        """Return the core's communicator of the members.
 
         Raises:
             InvalidArgumentError: If this rank is not a member.
@@ -429,7 +432,7 @@ class ProcessSet:
         return self._comm
 
     def __enter__(self) -> ProcessSet:
-        """Have the members be all ranks until the block ends. Collective over them.
+        """Make the members the only ranks until the `with` block ends. Collective over the members.
 
         Raises:
             InvalidArgumentError: If this rank is not a member.
@@ -445,7 +448,7 @@ class ProcessSet:
 
 
 def _ranges(ranks: Iterable[int]) -> str:
-    """Rank numbers in short: "0, 2-5"."""
+    """Return rank numbers in short form, such as "0, 2-5"."""
     runs: list[list[int]] = []
     for number in sorted(ranks):
         if runs and number == runs[-1][-1] + 1:
@@ -457,11 +460,11 @@ def _ranges(ranks: Iterable[int]) -> str:
 
 @contextlib.contextmanager
 def agreed() -> Iterator[None]:
-    """Make a failure of local work one of all ranks. Collective at its end.
+    """Return a context manager: if its block fails on one rank, all ranks raise. Collective at the end of the block.
 
-    The block must not communicate. If it raises on any rank, every rank raises: the lowest rank
-    that failed its own exception, the others one of the same class with the same message (a
-    CommunicationError naming the rank if the class is not floodtide's). All carry `agreed = True`.
+    The block must not communicate. If it raises on some ranks, the lowest of these ranks raises its own exception. The
+    other ranks raise an exception of the same class with the same message. If the class is not one of floodtide's,
+    they raise a CommunicationError that names the rank. All exceptions have `agreed = True`.
     """
     failure: Exception | None = None
     try:
@@ -492,16 +495,16 @@ def _rebuilt(failed_rank: int, kind: str, message: str) -> errors.Error:
 
 
 def fail(error: BaseException) -> None:
-    """Outermost handler of an exception: end the job if other ranks may be waiting for this one.
+    """End the job because of an exception on this rank, if other ranks may be waiting for this rank.
 
-    Writes one line `rank r: message` and aborts the job with the exception's exit status. Returns
-    if there is one rank only, or all ranks have agreed on the failure and leave by themselves.
+    Prints one line `rank r: message` and aborts the job with the exit status of the exception. Returns without doing
+    so if there is only one rank, or if all ranks agreed on the failure and end by themselves.
     """
     comm = _state.comm
     if comm is None or comm.size == 1 or getattr(error, "agreed", False):
         return
     if isinstance(error, KeyboardInterrupt) and comm.rank > 0:
-        with contextlib.suppress(KeyboardInterrupt):  # a second one ends the job at once
+        with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C ends the job at once
             time.sleep(_RANK_0_S)
     text = _one_line(str(error))
     if not isinstance(error, errors.Error):
@@ -513,7 +516,7 @@ def fail(error: BaseException) -> None:
 
 
 def _hook_exceptions() -> None:
-    """An exception that leaves a user's script ends the job, not only its own rank."""
+    """Install a hook: an uncaught exception in a user's script ends the whole job, not only its own rank."""
     previous = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who started this process, and which MPI library and plug-in serve it."""
+"""Find out which launcher started this process, and which MPI library and plug-in it uses."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which launcher started this process, by what is there now and not by what some variable says.
+"""Find the launcher that started this process, without trusting environment variables alone.
 
-Variables outlive the launcher that set them: a batch script, a notebook or an outer mpiexec hands its own on. A
-launcher counts as live if the channel that its variables name is there: an open descriptor, or a port on which a
-process listens. Between two live ones the nearest ancestor of this process decides.
+Environment variables outlive the launcher that set them: a batch script, a notebook or an outer mpiexec passes them on.
+A launcher is live if the channel that its variables name exists: an open file descriptor, or a port on which a process
+listens. If two launchers are live, the nearest ancestor of this process decides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from floodtide.errors import LauncherError
 
-# Programs that start ranks, as /proc/PID/comm has their names (15 letters at most), and what they provide.
+# Programs that start ranks, with their names in /proc/PID/comm (at most 15 characters), and what they provide.
 PROGRAMS = {
     "hydra_pmi_proxy": "pmi",
     "hydra_bstrap_pr": "pmi",
@@ -33,16 +33,17 @@ PROGRAMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Launcher:
-    """How this process was started.
+    """The launcher of a process.
 
     Attributes:
-        name: For messages.
-        family: The MPI family that the launcher belongs to; None if it serves several.
-        ranks: Number of processes started; None if unknown.
-        rank: This process's number among them.
-        live: Whether the launcher is there. If not, this process may be alone, and speaks for itself.
-        gone: The channel to it that is certainly closed, if so: starting MPI would fail.
-        variables: Those that say so.
+        name: Name for messages.
+        family: MPI family of the launcher; None if the launcher serves several families.
+        ranks: Number of processes that the launcher started; None if unknown.
+        rank: Rank of this process among them.
+        live: True if the launcher still exists. If False, this process may be alone, so it reports as rank 0.
+        gone: Description of the channel to the launcher if it is certainly closed, else "". With a closed channel,
+            MPI cannot start.
+        variables: Environment variables, "NAME=value", that name this launcher.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Launcher:
 
 @dataclass(frozen=True, kw_only=True)
 class _Claim:
-    """What one kind of variables says: of PMI, of PMIx (Open MPI's, too) or of Slurm."""
+    """A launcher according to one kind of environment variables: PMI, PMIx (also Open MPI) or Slurm."""
 
     kind: str
     launcher: Launcher
@@ -65,21 +66,21 @@ class _Claim:
 def launcher(
     environ: Mapping[str, str] = os.environ, ancestors: Iterable[str] | None = None
 ) -> Launcher | None:
-    """The launcher of this process, None if it was started as an ordinary program.
+    """Return the launcher of this process, or None if it was started as an ordinary program.
 
     Args:
-        environ: The environment.
-        ancestors: Names of the processes above this one, the nearest first; None: as the system has them.
+        environ: The environment variables.
+        ancestors: Names of the ancestors of this process, the parent first; None: read them from the system.
 
     Raises:
-        LauncherError: If several launchers may have started this process, and nothing tells which.
+        LauncherError: If several launchers may have started this process and it cannot be decided which one did.
     """
     claims = [claim for find in (_pmi, _pmix, _slurm) if (claim := find(environ)) is not None]
     live = [claim for claim in claims if claim.launcher.live]
     if len(live) == 1:
         return live[0].launcher
     if not live:
-        # A job of one rank is what this process would be anyway, and size unknown is no job.
+        # Claims of one rank change nothing, and claims of an unknown number of ranks are not credible.
         several = [claim for claim in claims if claim.launcher.ranks not in (None, 1)]
         places = {(claim.launcher.ranks, claim.launcher.rank) for claim in several}
         if len(places) > 1:
@@ -89,7 +90,8 @@ def launcher(
     chosen = [claim.launcher for claim in live if claim.kind == kind]
     if chosen:
         return chosen[0]
-    # srun hands out PMI or PMIx itself, and mpiexec in an allocation starts its ranks by Slurm: both mean the same job.
+    # srun itself provides PMI or PMIx, and mpiexec in an allocation starts its ranks through Slurm. In both cases the
+    # two launchers mean the same job.
     mpi = [claim.launcher for claim in live if claim.kind != "slurm"]
     if len(mpi) == 1:
         return mpi[0]
@@ -97,7 +99,7 @@ def launcher(
 
 
 def nearest(ancestors: Iterable[str]) -> str:
-    """The kind of the nearest launcher among the names of processes, empty if there is none."""
+    """Return the kind of the first launcher in a list of process names, or "" if there is none."""
     return next((PROGRAMS[name] for name in ancestors if name in PROGRAMS), "")
 
 
@@ -114,7 +116,7 @@ def _ancestors() -> Iterable[str]:
 
 
 def _pmi(environ: Mapping[str, str]) -> _Claim | None:
-    """MPICH's, Intel's and Cray's launchers, and srun with PMI-2."""
+    """Return the claim of PMI variables: from MPICH, Intel MPI, Cray MPICH, or srun with PMI-2."""
     rank, ranks = _number(environ, "PMI_RANK"), _number(environ, "PMI_SIZE")
     if rank is None and ranks is None:
         return None
@@ -143,12 +145,12 @@ def _pmi_is_there(environ: Mapping[str, str]) -> bool:
         except OSError:
             return False
         return stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
-    # A port of another process: whoever connects takes a rank's place, so that it is not tried here.
+    # Do not connect to the port to test it: the launcher would take the connection for a rank.
     return "PMI_PORT" in environ or "PMI_CONTROL_PORT" in environ
 
 
 def _pmix(environ: Mapping[str, str]) -> _Claim | None:
-    """Open MPI's launcher, and others that speak PMIx: srun, PRRTE."""
+    """Return the claim of PMIx variables: from Open MPI, srun or PRRTE."""
     ranks = _number(environ, "OMPI_COMM_WORLD_SIZE")
     rank = _number(environ, "OMPI_COMM_WORLD_RANK")
     pmix_rank = _number(environ, "PMIX_RANK")
@@ -156,7 +158,7 @@ def _pmix(environ: Mapping[str, str]) -> _Claim | None:
         return None
     live = pmix_rank is not None and "PMIX_NAMESPACE" in environ and _pmix_is_there(environ)
     if live and rank not in (None, pmix_rank):
-        ranks = rank = None  # what Open MPI's variables say is of another job
+        ranks = rank = None  # the variables of Open MPI belong to another job
     variables = (*_present(environ, "OMPI_COMM_WORLD_"), *_present(environ, "PMIX_"))
     if ranks is not None:
         name, family = "Open MPI's mpiexec", "openmpi"
@@ -173,7 +175,7 @@ def _pmix(environ: Mapping[str, str]) -> _Claim | None:
             live=live,
             gone=""
             if live or pmix_rank is None
-            else "the server that PMIX_SERVER_URI* names is gone",
+            else "the server that PMIX_SERVER_URI* names does not exist any more",
             variables=variables,
         ),
     )
@@ -185,7 +187,7 @@ def _pmix_is_there(environ: Mapping[str, str]) -> bool:
 
 
 def _listened_to(server: str) -> bool:
-    """Whether the server of a PMIx address is there: "name;tcp4://127.0.0.1:49989" or a socket's file."""
+    """Return True if the server of a PMIx address exists: "name;tcp4://127.0.0.1:49989" or the file of a socket."""
     if match := re.search(r"tcp[46]?://.*:(\d+)", server):
         return int(match[1]) in _listening_ports()
     path = Path(server.rpartition(":")[2].split(";")[0])
@@ -193,7 +195,7 @@ def _listened_to(server: str) -> bool:
 
 
 def _listening_ports() -> set[int]:
-    """Ports of this host on which some process waits for connections."""
+    """Return the TCP ports of this host on which a process listens."""
     ports = set()
     for name in ("tcp", "tcp6"):
         try:
@@ -208,7 +210,7 @@ def _listening_ports() -> set[int]:
 
 
 def _slurm(environ: Mapping[str, str]) -> _Claim | None:
-    """srun without PMI: the ranks cannot find each other, but they are there."""
+    """Return the claim of srun without PMI. Its ranks exist but cannot connect to each other."""
     ranks = _number(environ, "SLURM_STEP_NUM_TASKS")
     rank = _number(environ, "SLURM_PROCID")
     if rank is None or ranks is None or ranks < 2:
@@ -227,7 +229,7 @@ def _number(environ: Mapping[str, str], name: str) -> int | None:
 
 
 def _present(environ: Mapping[str, str], prefix: str) -> tuple[str, ...]:
-    """Names and values for a message."""
+    """Return "NAME=value" of the relevant variables with a prefix, for messages."""
     told = ("RANK", "SIZE", "FD", "PORT", "NAMESPACE", "PROCID", "STEP_NUM_TASKS")
     return tuple(
         f"{name}={environ[name]}"
@@ -237,7 +239,7 @@ def _present(environ: Mapping[str, str], prefix: str) -> tuple[str, ...]:
 
 
 def _contradiction(launchers: list[Launcher]) -> LauncherError:
-    """The error for variables of several launchers."""
+    """Return the error for contradicting variables of several launchers."""
     told = "; ".join(
         f"{launcher.name}, rank {launcher.rank} of {launcher.ranks or 'unknown'} ({', '.join(launcher.variables)})"
         for launcher in launchers
@@ -246,7 +248,7 @@ def _contradiction(launchers: list[Launcher]) -> LauncherError:
         f"mpi: the variables of several launchers contradict each other: {told}; unset those of the launcher that did "
         "not start this process"
     )
-    error.agreed = True  # each process comes to the same conclusion
+    error.agreed = True  # every process finds the same error
     live = any(launcher.live for launcher in launchers)
     error.rank = min(launcher.rank for launcher in launchers) if live else 0
     return error

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which MPI library and plug-in serve this process; `_launcher` finds out who started it.
+"""Choose and load the MPI library and the plug-in of this process. `launchers` finds out who started the process.
 
-Two ABI families exist: "mpich" (MPICH, Intel MPI, Cray MPICH; libmpi.so.12) and "openmpi"
-(libmpi.so.40). Launcher, library and plug-in must be of one family: with a launcher of another
-family every process would be a job of one rank, so that is found out here and is an error.
+There are two ABI families: "mpich" (MPICH, Intel MPI, Cray MPICH; libmpi.so.12) and "openmpi"
+(libmpi.so.40). Launcher, library and plug-in must belong to one family. With a launcher of another
+family, every process would be a separate job of one rank; this module raises an error instead.
 
-Environment: FLOODTIDE_MPI_FAMILY (mpich or openmpi) forces the family, FLOODTIDE_LIBMPI names the
-library file.
+Environment variables: FLOODTIDE_MPI_FAMILY (mpich or openmpi) forces the family. FLOODTIDE_LIBMPI names
+the library file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIBRARIES = {"mpich": ["libmpi.so.12", "libmpich.so.12"], "openmpi": ["libmpi.so
 
 
 def mpi4py() -> Any:
-    """The module mpi4py.MPI if this process has imported it and MPI runs, else None."""
+    """Return the module mpi4py.MPI if this process has imported it and MPI is running, else None."""
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not module.Is_initialized() or module.Is_finalized():
         return None
@@ -38,29 +38,33 @@ def mpi4py() -> Any:
 
 
 def family_of(version: str) -> str:
-    """The family of a library by the text that MPI_Get_library_version gives."""
+    """Return the family of an MPI library from the text of MPI_Get_library_version."""
     return "openmpi" if "Open MPI" in version else "mpich"
 
 
 def plugin(family: str) -> Path:
-    """Where the plug-in of a family lies if it was built."""
+    """Return the path of the plug-in of a family. The file exists only if the plug-in was built."""
     return Path(_core.__file__).with_name(f"_mpi_{family}.so")
 
 
 def plugins() -> list[str]:
-    """The families whose plug-in was built."""
+    """Return the families whose plug-in was built."""
     return [family for family in FAMILIES if plugin(family).exists()]
 
 
 def libraries(family: str) -> list[str]:
-    """Names and paths under which the MPI library is looked for, in this order."""
+    """Return the names and paths of MPI libraries to try, in this order.
+
+    Raises:
+        UnsupportedError: If mpi4py has loaded an MPI library that no plug-in supports.
+    """
     if forced := os.environ.get("FLOODTIDE_LIBMPI"):
         return [forced]
     if "mpi4py.MPI" in sys.modules:
         if loaded := _loaded_libraries():
             return loaded
         raise UnsupportedError(
-            "mpi: mpi4py uses an MPI library that no plug-in fits "
+            "mpi: mpi4py uses an MPI library that no plug-in supports "
             f"({_one_line(sys.modules['mpi4py.MPI'].Get_library_version())}, standard ABI)"
         )
     beside = [Path(sys.prefix) / "lib" / name for name in LIBRARIES[family]]
@@ -74,10 +78,11 @@ def _loaded_libraries() -> list[str]:
 
 
 def load(launched: Launcher | None) -> MpiLibrary:
-    """Load the MPI library that this process should use; does not start MPI.
+    """Load and return the MPI library for this process, without starting MPI.
 
     Raises:
-        UnsupportedError: If there is none, or none of the launcher's family.
+        UnsupportedError: If no MPI library can be loaded, or none of the launcher's family.
+        InvalidArgumentError: If FLOODTIDE_MPI_FAMILY is not a family.
     """
     reasons = []
     for family in _candidates(launched):
@@ -96,7 +101,7 @@ def load(launched: Launcher | None) -> MpiLibrary:
 
 
 def _candidates(launched: Launcher | None) -> list[str]:
-    """Families to try, in this order."""
+    """Return the MPI families to try, in this order."""
     chosen = os.environ.get("FLOODTIDE_MPI_FAMILY")
     if chosen is not None and chosen not in FAMILIES:
         raise InvalidArgumentError(
@@ -120,7 +125,7 @@ def _candidates(launched: Launcher | None) -> list[str]:
 
 
 def _beside() -> list[str]:
-    """Families whose library lies in this Python's environment, as the wheels put it."""
+    """Return the families whose library is in the environment of this Python, where wheels install it."""
     folder = Path(sys.prefix) / "lib"
     return [
         family
@@ -130,19 +135,19 @@ def _beside() -> list[str]:
 
 
 def require_there(launched: Launcher | None) -> None:
-    """Refuse to start MPI where the launcher that should help is certainly gone.
+    """Check that the launcher that MPI needs in order to start may still exist.
 
     Raises:
-        UnsupportedError: If so.
+        UnsupportedError: If the channel to the launcher is closed.
     """
     if launched is not None and launched.gone and launched.ranks != 1:
         raise _agreed(f"mpi: {_started(launched)}{launched.gone}: {_left_over(launched)}")
 
 
 def hide_others(launched: Launcher | None) -> None:
-    """Take what another launcher has left out of this process's environment, which MPI libraries read, too.
+    """Remove environment variables of another launcher from this process, because MPI libraries read them too.
 
-    MPICH aborts where it finds variables of PMIx beside its own.
+    MPICH aborts if it finds PMIx variables in addition to its own.
     """
     if launched is not None and launched.live and launched.family == "mpich":
         for name in [name for name in os.environ if name.startswith("PMIX_")]:
@@ -150,15 +155,15 @@ def hide_others(launched: Launcher | None) -> None:
 
 
 def wrong_size(launched: Launcher, size: int) -> UnsupportedError:
-    """The error for a job that has another number of ranks than its launcher says."""
+    """Return the error for a job whose number of ranks differs from what its launcher says."""
     return _agreed(
         f"mpi: {_started(launched)}MPI_COMM_WORLD has {size}; "
-        f"the variables {', '.join(launched.variables)} are of another job"
+        f"the variables {', '.join(launched.variables)} belong to another job"
     )
 
 
 def mismatch(launched: Launcher, family: str) -> UnsupportedError:
-    """The error for a library that does not understand the launcher."""
+    """Return the error for an MPI library that does not support the launcher."""
     if not launched.live:
         return _agreed(
             f"mpi: {_started(launched)}this process finds no other: {_left_over(launched)}"
@@ -179,7 +184,7 @@ def _left_over(launched: Launcher) -> str:
 
 def _agreed(message: str) -> UnsupportedError:
     error = UnsupportedError(message)
-    error.agreed = True  # each process comes to the same conclusion
+    error.agreed = True  # every process finds the same error
     return error
 
 
