@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of the numbers that users give, in one place: configuration keys, command-line options and Python arguments.
+"""Ranges of all numbers that users give: configuration keys, command-line options and Python arguments.
 
-What a network may be like comes from the core (`nn/limits.hpp`), which also checks the attributes of checkpoints.
-The largest values are generous for a large cluster, and small enough that nothing computed from them overflows.
+The ranges of networks come from the core (`nn/limits.hpp`), which also uses them to check checkpoints. The upper limits
+are high enough for a large cluster, and low enough that no computed number overflows.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from floodtide.errors import InvalidArgumentError
 
 
 def require_memory(what: str, needed_bytes: float, expected: str) -> None:
-    """Refuse work that cannot fit into memory, before it begins.
+    """Raise before work begins that does not fit into memory.
 
     Args:
-        what: Begins the message: "segment: 9 x 9 x 9 voxels need".
-        needed_bytes: About how much memory the work takes.
-        expected: Ends the message: "a smaller box".
+        what: Start of the message: "segment: 9 x 9 x 9 voxels need".
+        needed_bytes: Approximate memory that the work needs, in bytes.
+        expected: End of the message: "a smaller box".
 
     Raises:
         InvalidArgumentError: If less memory is available.
@@ -52,7 +52,7 @@ CLASSES = _of_network("classes", "classes")
 MASK_CLASSES = Range(2, 255, "classes")
 EXCLUSIVE_CLASSES = Range(
     2, int(CLASSES.maximum), "classes"
-)  # of softmax: of one there is nothing to learn
+)  # for softmax: with a single class there is nothing to learn
 KERNEL = _of_network("kernel", "voxels")
 POOL = _of_network("pool", "voxels")
 DROPOUT = _of_network("dropout", "share", whole=False)
@@ -63,7 +63,7 @@ UPDATES_OR_NONE = _of_parameter("constant", "warmup_steps", "updates", whole=Tru
 UPDATES = _of_parameter("cosine", "total_steps", "updates", whole=True)
 
 SEED = Range(0, 2**64 - 1)
-FILE_SEED = Range(0, 2**63 - 1)  # what TOML and the attributes of files hold
+FILE_SEED = Range(0, 2**63 - 1)  # TOML and the attributes of HDF5 files cannot hold more
 THREADS = Range(0, 4096, "threads")
 SOME_THREADS = Range(1, 4096, "threads")
 SECONDS = Range(0.0, 1e9, "s")
@@ -100,7 +100,7 @@ PROBABILITY = Range(0.0, 1.0, above=True, below=True)
 SHARE = Range(0.0, 1.0, "share", below=True)
 FRACTION = Range(0.0, 1.0)
 WEIGHT = Range(0.0, 1e9)
-MOVE_THRESHOLD = Range(0.0, 0.95, above=True)  # at most the probability that a seed begins with
+MOVE_THRESHOLD = Range(0.0, 0.95, above=True)  # at most the initial probability of a seed
 SOFTNESS = Range(0.0, 0.5, below=True)
 CLIP = Range(0.0, 1e30, above=True)
 DISTANCE = Range(0, 4096, "voxels")

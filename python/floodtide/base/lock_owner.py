@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds a lock file: host, process and time, as text that another process can judge."""
+"""The owner of a lock file: host, process and time, as a text that other processes can check."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """What a lock file says about the process that made it."""
+    """The process that made a lock file, as the file describes it."""
 
     host: str = ""
-    boot: str = ""  # the kernel's, which differs between hosts and after each start of a host
-    process: int = 0
-    started: int = (
-        0  # clock ticks from the host's start to the process's: numbers of processes are used again
+    boot: str = (
+        ""  # boot id of the kernel; it differs between hosts and changes at each start of a host
     )
-    processes: str = ""  # the namespace that the number belongs to: containers have their own
+    process: int = 0
+    started: int = 0  # clock ticks from the start of the host to that of the process, because process ids are reused
+    processes: str = ""  # namespace of the process id; each container has its own
     since: str = ""  # date and time, UTC
     command: str = ""
-    job: str = ""  # the same for all ranks of a job
-    kernel_lock: bool = False  # whether the process also holds a lock of the file system's
+    job: str = ""  # equal for all ranks of a job
+    kernel_lock: bool = False  # True if the process also holds a lock of the file system
     token: str = ""  # unique
 
     def text(self) -> str:
-        """One line of JSON."""
+        """Return the owner as one line of JSON."""
         return json.dumps(asdict(self)) + "\n"
 
     @property
     def runs_here(self) -> bool | None:
-        """Whether the process runs on this host; None if it belongs to another host or container."""
+        """Return True if the process runs on this host, None if it belongs to another host or container."""
         if self.boot != _boot() or self.processes != _processes() or not self.boot:
             return None
         return _started(self.process) == self.started
@@ -48,7 +48,7 @@ class Owner:
 
 
 def this_process(job: str, *, kernel_lock: bool) -> Owner:
-    """Describe the calling process."""
+    """Return an owner that describes the calling process."""
     pid = os.getpid()
     now = datetime.now(timezone.utc)
     return Owner(
@@ -66,7 +66,7 @@ def this_process(job: str, *, kernel_lock: bool) -> Owner:
 
 
 def parse(text: bytes) -> Owner:
-    """Read an owner's text; anything else gives an owner without a token."""
+    """Return the owner that a text describes. A text of another form gives an owner without a token."""
     try:
         record = json.loads(text)
         known = {field.name: field.type for field in fields(Owner)}
@@ -93,7 +93,7 @@ def _processes() -> str:
 
 
 def _started(pid: int) -> int:
-    """Clock ticks at which a process started; -1 if there is none, or it has ended and waits for its parent."""
+    """Return the clock ticks at which a process started; -1 if there is no such process or it is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks that keep two jobs from writing the same files, on local disks and on those that hosts share.
+"""Locks that prevent two jobs from writing the same files, on local disks and on disks that hosts share.
 
-A lock is a file that names its owner. It appears complete or not at all: it is written under another name and then
-linked to its own name (link(2) is atomic on NFS too). Its owner also holds a kernel lock on it, which ends with the
-process: without that lock the owner is gone, and another process takes over at once. Not all file systems keep kernel
-locks between hosts. There the owner renews the file's time stamp, and an old stamp means that the owner is gone.
-docs/decisions/20261122-locks.md has the reasons and the cases.
+A lock is a file that names its owner. The lock file is written under another name and then linked to its final name,
+so it is never seen incomplete (link(2) is atomic, also on NFS). The owner also holds a kernel lock on the file, which
+ends with the process. If the kernel lock is gone, the owner is gone, and another process takes over at once. Some file
+systems do not share kernel locks between hosts. There the owner renews the time stamp of the file, and an old time
+stamp means that the owner is gone. docs/decisions/20261122-locks.md explains the reasons and all cases.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from floodtide.base.mounts import mount_of
 from floodtide.errors import LockedError, StorageError
 
 RENEW_S = 15.0
-"""Time between two renewals of a time stamp."""
+"""Seconds between two renewals of a time stamp."""
 
 EXPIRY_S = 120.0
-"""Age of the time stamp at which the owner is taken for gone, where no lock of the kernel's tells."""
+"""Age of the time stamp, in seconds, at which the owner counts as gone if kernel locks cannot tell."""
 
-_PATIENCE_S = 5.0  # for others that take or give up the lock at the same moment
-_LOOK_S = 1.0  # between two looks at a time stamp
+_PATIENCE_S = 5.0  # seconds to wait for processes that take or release the lock at the same moment
+_LOOK_S = 1.0  # seconds between two reads of a time stamp
 _UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV)
 
 
 class Lock:
-    """A lock that this process holds until `release`, or until nobody refers to it, or until the process ends.
+    """A lock that this process holds until `release`, until the object is deleted, or until the process ends.
 
     Attributes:
         path: The lock file.
-        note: What the user should know about this file system, empty if its locks count.
+        note: Note for the user if the locks of this file system may not hold between hosts, else "".
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -61,11 +61,11 @@ class Lock:
 
     @property
     def held(self) -> bool:
-        """Whether the lock is still this object's: not released, and not taken over."""
+        """Return True if this object still holds the lock: it was neither released nor taken over."""
         return self._finalizer.alive and _is_in_place(self._held)
 
     def release(self) -> None:
-        """Remove the lock file. Does nothing the second time."""
+        """Remove the lock file. A second call does nothing."""
         with uninterrupted():
             self._finalizer()
 
@@ -78,25 +78,25 @@ class _Held:
 
 
 def take(path: Path, what: str, advice: str, job: str = "", wait_s: float = 0.0) -> Lock:
-    """Take a lock, also from an owner that is gone.
+    """Take a lock and return it. A lock whose owner is gone is taken over.
 
-    A lock that this process or another rank of the same job holds is taken over: the older `Lock` then is not `held`.
-    Where only the time stamp can tell whether the owner is gone, wait until it is renewed or has expired.
+    A lock that this process or another rank of the same job holds is also taken over; the older `Lock` is then not
+    `held`. If only the time stamp can show whether the owner is gone, wait until it is renewed or has expired.
 
     Args:
-        path: The lock file; its folder must exist.
-        what: What it protects, for the message: "the run directory runs/a".
-        advice: What to do if somebody else has it.
-        job: A text that all ranks of the job share, or empty.
-        wait_s: How long to wait for another process that has it, in seconds.
+        path: The lock file. Its folder must exist.
+        what: What the lock protects, for messages: "the run directory runs/a".
+        advice: What to do if another process holds the lock, for messages.
+        job: A text that all ranks of the job share, or "".
+        wait_s: Seconds to wait for another process that holds the lock.
 
     Raises:
-        LockedError: If another process holds it. The message names host, process and time.
-        StorageError: If no lock file can be made.
+        LockedError: If another process holds the lock. The message names host, process and time.
+        StorageError: If the lock file cannot be created.
     """
     patience_s = max(wait_s, _PATIENCE_S)
     deadline = time.monotonic() + patience_s
-    first: _Found | None = None  # of an owner that may be gone or not
+    first: _Found | None = None  # first look at a lock whose owner may or may not be gone
     lock: Lock | None = None
     try:
         while True:
@@ -133,7 +133,7 @@ def take(path: Path, what: str, advice: str, job: str = "", wait_s: float = 0.0)
             lock.release()
         if isinstance(error, StorageError):
             raise
-        raise StorageError(f"{path}: no lock can be made: {error.strerror}") from None
+        raise StorageError(f"{path}: lock file cannot be created: {error.strerror}") from None
     except BaseException:  # Ctrl-C
         if lock is not None:
             lock.release()
@@ -145,12 +145,12 @@ class _Found(NamedTuple):
 
     text: bytes
     identity: tuple[int, int]
-    stamp_s: float  # by the file system's clock
+    stamp_s: float  # time stamp, by the clock of the file system
     age_s: float
-    locked: bool | None  # whether somebody holds the kernel's lock; None if that is unknown
+    locked: bool | None  # True if a process holds the kernel lock; None if unknown
 
     def is_same(self, other: _Found) -> bool:
-        """Whether it is the same owner's file. Numbers of files are used again; each owner's text is another."""
+        """Return True if both are the file of one owner. File numbers are reused, so the text is compared too."""
         return self.identity == other.identity and self.text == other.text
 
 
@@ -161,10 +161,17 @@ class _Verdict(Enum):
 
 
 def _judge(path: Path, found: _Found, job: str, first: _Found | None) -> _Verdict:
-    """Whether the owner of a lock file is there. `first`: the file when the owner was unknown for the first time."""
+    """Return whether the owner of a lock file still exists.
+
+    Args:
+        path: The lock file.
+        found: The lock file as read now.
+        job: A text that all ranks of the job share, or "".
+        first: The lock file as read when the answer was UNKNOWN for the first time.
+    """
     owner = parse(found.text)
     if (job and owner.job == job) or (owner.process == os.getpid() and owner.runs_here):
-        return _Verdict.GONE  # a rank of this job that has left it; an older object of this process
+        return _Verdict.GONE  # a rank of this job, or an older object of this process: take over
     if found.locked:
         return _Verdict.THERE
     if owner.runs_here is False:
@@ -173,7 +180,7 @@ def _judge(path: Path, found: _Found, job: str, first: _Found | None) -> _Verdic
         return _Verdict.THERE
     proof = (
         owner.kernel_lock or not owner.token
-    )  # a file without an owner's text was never completed
+    )  # a file without the text of an owner was never completed
     if found.locked is not None and proof and mount_of(path.parent).locks_count:
         return _Verdict.GONE
     if first is not None and first.is_same(found) and found.stamp_s > first.stamp_s:
@@ -185,17 +192,17 @@ def _say_that_it_waits(path: Path, what: str, found: _Found) -> None:
     left_s = max(EXPIRY_S - found.age_s, 0)
     print(
         f"{what} was in use by {parse(found.text)} {max(found.age_s, 0):.0f} s ago, and this file system's locks do not"
-        f" tell whether it still is: waiting up to {left_s:.0f} s (if that process is gone: remove {path})",
+        f" show whether it still is: waiting up to {left_s:.0f} s (if that process has ended: remove {path})",
         file=sys.stderr,
         flush=True,
     )
 
 
 def _publish(path: Path, name: Path, job: str) -> int | None:
-    """Make a lock file under a name; its locked descriptor, None if the name is taken.
+    """Create a lock file under a name, and return its locked descriptor; None if the name is taken.
 
-    It is written as a temporary file of the lock `path`. Another process may remove that as left over: then the name
-    counts as taken, too.
+    The file is first written as a temporary file of the lock `path`. If another process removes that file as a
+    leftover, the result is also None.
     """
     unique = temporary(path)
     descriptor = _new_file(unique, job)
@@ -208,11 +215,11 @@ def _publish(path: Path, name: Path, job: str) -> int | None:
         os.close(descriptor)
         if error.errno not in _NO_LINKS:
             raise
-        try:  # without links: the name is exclusive, but the text comes a moment later
+        try:  # without links: the creation is exclusive, but the text is written a moment later
             return _new_file(name, job)
         except FileExistsError:
             return None
-    except BaseException:  # the name may have been made
+    except BaseException:  # the link may exist already
         _release(_Held(name, descriptor, os.getpid()))
         raise
     finally:
@@ -236,17 +243,17 @@ def _new_file(path: Path, job: str) -> int:
 
 
 def _replace(path: Path, found: _Found, job: str) -> int | None:
-    """Replace the lock file of an owner that is gone; None if another process was faster.
+    """Replace the lock file of an owner that is gone, and return a descriptor; None if another process was faster.
 
-    Only the process that gets the name of the claim, which belongs to this very owner, may do so; and it looks again,
-    because another one may have been through already.
+    The name of the claim depends on the old owner, so only one process can create the claim and replace the lock. This
+    process then reads the lock again, because another process may have replaced it before.
     """
     claim = path.with_name(f".{path.name}.{hashlib.sha256(found.text).hexdigest()[:16]}{SUFFIX}")
     descriptor = _publish(path, claim, job)
     if descriptor is None:
         other = _read(claim)
         if other is not None and _judge(path, other, job, None) is _Verdict.GONE:
-            claim.unlink(missing_ok=True)  # of a process that was killed in the few calls below
+            claim.unlink(missing_ok=True)  # its process was killed during the few calls below
         return None
     again = _read(path)
     if again is None or not again.is_same(found):
@@ -262,7 +269,7 @@ def _replace(path: Path, found: _Found, job: str) -> int | None:
 
 
 def _read(path: Path) -> _Found | None:
-    """A lock file; None if it is not there."""
+    """Return a lock file as read now; None if it does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -284,7 +291,7 @@ def _read(path: Path) -> _Found | None:
 
 
 def _file_clock(path: Path) -> float:
-    """The time as the file system has it, which may be another host's: time stamps are compared with nothing else."""
+    """Return the time of the file system's clock. Time stamps are compared only with this clock."""
     probe = temporary(path)
     descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -295,21 +302,21 @@ def _file_clock(path: Path) -> float:
 
 
 def _remove_left_over(path: Path) -> None:
-    """Remove what was left by processes that were killed while they took this lock; one that is at it tries again."""
+    """Remove temporary files of processes that were killed while taking this lock. A live process tries again."""
     for stale in temporaries(path):
         with contextlib.suppress(OSError):
             stale.unlink()
 
 
-# Locks of the open file (OFD) rather than of the process: other code of this process that opens and closes the file
-# does not end them. struct flock: type, whence, start, length, process.
+# Locks of the open file (OFD), not of the process: they do not end when other code of this process opens and closes
+# the file. struct flock: type, whence, start, length, process.
 _FLOCK = "hhqqi0q"
 _SET = getattr(fcntl, "F_OFD_SETLK", None)
 _GET = getattr(fcntl, "F_OFD_GETLK", None)
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a file that nobody else knows yet; False if the file system has no locks."""
+    """Lock a file that no other process knows yet. Return False if the file system has no locks."""
     if _SET is None:
         return False
     try:
@@ -322,7 +329,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _is_locked(descriptor: int) -> bool | None:
-    """Whether somebody holds the lock; None if the file system cannot tell."""
+    """Return True if a process holds the kernel lock, None if the file system cannot tell."""
     if _GET is None:
         return None
     asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
@@ -341,14 +348,14 @@ def _note(path: Path, descriptor: int) -> str:
     if mount.locks_count and _is_locked(descriptor) is not None:
         return ""
     return (
-        f"{path.parent} lies on a file system ({mount.kind or 'of unknown type'}) whose locks may not count on other"
-        f" hosts: {path.name} is renewed every {RENEW_S:.0f} s instead, and a job that was killed on another host"
-        f" keeps it for {EXPIRY_S:.0f} s"
+        f"{path.parent} is on a file system ({mount.kind or 'of unknown type'}) whose locks other hosts may not see."
+        f" Instead, {path.name} is renewed every {RENEW_S:.0f} s, and after a job was killed on another host, the lock"
+        f" stays for {EXPIRY_S:.0f} s"
     )
 
 
 def _is_in_place(held: _Held) -> bool:
-    """Whether the lock file is still the one that was made."""
+    """Return True if the lock file is still the one that this process created."""
     try:
         here, there = os.fstat(held.descriptor), os.lstat(held.path)
     except OSError:
@@ -358,14 +365,14 @@ def _is_in_place(held: _Held) -> bool:
 
 def _release(held: _Held) -> None:
     if held.process != os.getpid():
-        return  # a fork: the lock is its parent's
+        return  # after a fork, the lock belongs to the parent
     _fresh.discard(held)
     if _is_in_place(held):
         with contextlib.suppress(
             OSError
-        ):  # a folder that is gone, or a disk: the file tells that its owner has ended
+        ):  # the folder or the disk may be gone; other processes see that the owner has ended
             held.path.unlink()
-    with contextlib.suppress(OSError):  # the descriptor is free in any case
+    with contextlib.suppress(OSError):  # the descriptor is closed even if this fails
         os.close(held.descriptor)
 
 
@@ -374,7 +381,7 @@ _thread: threading.Thread | None = None
 
 
 def _keep_fresh(held: _Held) -> None:
-    """Renew the time stamp from now on."""
+    """Start to renew the time stamp of a lock regularly."""
     global _thread
     _fresh.add(held)
     if _thread is None:
@@ -386,12 +393,14 @@ def _renew() -> None:
     while True:
         time.sleep(RENEW_S)
         for held in tuple(_fresh):
-            with contextlib.suppress(OSError):  # the next time, or the owner notices when it writes
+            with contextlib.suppress(
+                OSError
+            ):  # try again next time; a lasting error shows when the owner writes
                 os.utime(held.descriptor)
 
 
 def _after_fork() -> None:
-    """A child must not keep its parent's locks alive."""
+    """Close the parent's locks in a child process, so that the child does not keep them alive."""
     global _thread
     for held in _fresh:
         os.close(held.descriptor)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On which file system a path lies, and whether locks of that file system count for all hosts."""
+"""Find the file system of a path, and whether its locks hold between hosts."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-# Of one host alone, or with locks that all of its hosts keep unless an option says otherwise.
+# File systems of a single host, and file systems whose locks hold on all hosts unless a mount option says otherwise.
 _LOCAL = "bcachefs btrfs ext2 ext3 ext4 exfat f2fs jfs overlay ramfs reiserfs tmpfs vfat xfs zfs"
 _CLUSTER = "ceph gfs2 gpfs lustre nfs nfs4 ocfs2"
 _LOCKS_COUNT = frozenset(f"{_LOCAL} {_CLUSTER}".split())
 
 
 class Mount(NamedTuple):
-    """A file system as the kernel lists it: its type ("ext4", "nfs4", "lustre"), its options."""
+    """A mounted file system: its type ("ext4", "nfs4", "lustre") and its mount options, as the kernel lists them."""
 
     kind: str
     options: frozenset[str]
 
     @property
     def locks_count(self) -> bool:
-        """Whether a lock that a host can take proves that no other host holds it.
+        """Return True if a lock that one host can take proves that no other host holds the lock.
 
-        False where that is unknown: FUSE, 9p, SMB and other file systems keep locks on each host alone, or may.
+        False if this is unknown: FUSE, 9p, SMB and other file systems may keep locks on each host separately.
         """
         if self.kind in ("nfs", "nfs4"):
             return self.options.isdisjoint({"nolock", "local_lock=all", "local_lock=posix"})
@@ -33,7 +33,7 @@ class Mount(NamedTuple):
 
 
 def mount_of(path: Path) -> Mount:
-    """The file system of a path that exists; an empty type if the kernel does not say."""
+    """Return the file system of an existing path; its type is "" if the kernel does not list it."""
     directory = Path(os.path.realpath(path))
     length, found = 0, Mount("", frozenset())
     try:

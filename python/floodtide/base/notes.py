@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user should know although nothing is wrong: one line on standard error, from rank 0, once a process.
+"""Notes for the user about things that are not errors: one line on standard error, on rank 0, once per process.
 
-This room knows no ranks: `floodtide` tells it at its import how to ask whether this process is rank 0.
+This module does not know ranks. When `floodtide` is imported, it sets the function that asks for rank 0.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _speaks: Callable[[], bool] = _always
 
 
 def speak_if(speaks: Callable[[], bool]) -> None:
-    """Have notes and progress appear only while `speaks()` is true: on rank 0."""
+    """Set a function: notes and progress are printed only while `speaks()` is True, which means on rank 0."""
     global _speaks
     _speaks = speaks
 
 
 def speaks() -> bool:
-    """Whether this process tells its user things: the other ranks of its job are silent."""
+    """Return True if this process prints notes and progress. Only rank 0 of a job does."""
     return _speaks()
 
 
@@ -39,8 +39,8 @@ def show(text: str) -> None:
 
 
 def unprotected(checkpoint: str) -> None:
-    """Say that damage to a checkpoint without checksums goes unnoticed."""
+    """Print a note that floodtide cannot detect damage in a checkpoint without checksums."""
     show(
-        f"{checkpoint} is of an older floodtide and has no checksums: damage to it goes unnoticed; "
+        f"{checkpoint} was written by an older floodtide and has no checksums: damage to it goes unnoticed; "
         "floodtide convert writes a network with checksums"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of configuration dataclasses: default, help text and range, from which the documentation is generated."""
+"""Fields of configuration dataclasses, with default, help text and range. The documentation is generated from them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from floodtide.errors import ConfigurationError, InvalidArgumentError
 REQUIRED = dataclasses.MISSING
 NOWHERE, FOLDER, ANY = "nowhere", "folder", "any"
 
-_MOST_DIGITS = 60  # of a number in a message
+_MOST_DIGITS = 60  # characters of a value in a message
 
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that a setting accepts; NaN and the infinities are in none.
+    """A range of numbers that a key or an argument accepts. NaN and infinity are never in the range.
 
-    Configuration files, command lines and Python arguments are checked by `check`, with one style of message.
+    `check` checks numbers from configuration files, command lines and Python arguments, with the same messages.
 
     Attributes:
-        minimum, maximum: Bounds. With whole numbers as bounds only whole numbers are accepted.
-        unit: What is counted or measured, for messages and the documentation.
-        above, below: The minimum, the maximum itself is excluded.
+        minimum, maximum: Bounds. If both are integers, only integers are accepted.
+        unit: Unit of the number, for messages and the documentation.
+        above: True: the minimum itself is excluded.
+        below: True: the maximum itself is excluded.
     """
 
     minimum: float
@@ -40,7 +41,7 @@ class Range:
 
     @classmethod
     def of_core(cls, limits: Mapping[str, Any], unit: str = "", *, whole: bool = False) -> Range:
-        """The same range as the core's, of whole numbers or of any."""
+        """Return a range with the limits that the core gives; `whole`: accept only integers."""
         kind = int if whole else float
         return cls(
             kind(limits["minimum"]),
@@ -52,7 +53,7 @@ class Range:
 
     @property
     def whole(self) -> bool:
-        """Whether only whole numbers are meant."""
+        """Return True if only integers are accepted."""
         return isinstance(self.minimum, int) and isinstance(self.maximum, int)
 
     def __contains__(self, value: Any) -> bool:
@@ -77,14 +78,14 @@ class Range:
     def check(
         self, value: Any, what: str, error: type[InvalidArgumentError] = InvalidArgumentError
     ) -> None:
-        """Raise `error`, one line that begins with `what`, if a number is outside; also for what is no number."""
+        """Raise `error` if the value is not a number in this range. The message begins with `what`."""
         if value not in self:
             raise error(f"{what} is {shown(value)}, expected {self}")
 
     def check_all(
         self, values: Any, what: str, error: type[InvalidArgumentError] = InvalidArgumentError
     ) -> None:
-        """The same for a number, or for every one in (nested) lists."""
+        """Check a number, or every number in nested lists, as `check` does."""
         if isinstance(values, np.ndarray):
             values = values.tolist()
         if isinstance(values, Sequence) and not isinstance(values, str):
@@ -95,10 +96,10 @@ class Range:
 
 
 def shown(value: Any) -> str:
-    """A value for a message, cut if it is long: Python does not print integers of thousands of digits at all."""
+    """Return a value as text for a message, cut if it is long."""
     try:
         text = repr(value)
-    except ValueError:
+    except ValueError:  # Python refuses to print integers with thousands of digits
         return "a number of thousands of digits"
     return text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}..."
 
@@ -113,16 +114,17 @@ def option(
     range: Range | None = None,
     differs: str = NOWHERE,
 ) -> Any:
-    """A configuration field with its help text (and unit).
+    """Return a field for a configuration dataclass.
 
     Args:
         default: Immutable default, or REQUIRED.
-        text: One line of help.
-        choices: The only values that are accepted, if there are such.
-        path: Whether `~` and `$NAME` are expanded in the value.
-        kinds: Kinds of networks (`model.kind`) that it has a meaning for, if not for all.
-        range: Of a number, or of each one in a list; every number has one.
-        differs: In what ranks of one job may differ: NOWHERE, in the FOLDER of a file, or in ANY way.
+        text: Help text, one line, with the unit.
+        choices: The accepted values; empty: no such restriction.
+        path: True: expand `~` and `$NAME` in the value.
+        kinds: Kinds of networks (`model.kind`) for which the field has a meaning; empty: all.
+        range: Range of the number, or of each number in a list. Every numeric field has a range.
+        differs: How the value may differ between the ranks of a job: NOWHERE (not at all), in the FOLDER of a file, or
+            in ANY way.
     """
     metadata = {
         "help": text,
@@ -138,10 +140,10 @@ def option(
 
 
 class Checked:
-    """Base of dataclasses whose numbers are checked when they are made, in a script as in a file.
+    """Base class of configuration dataclasses. Numbers are checked when an instance is created.
 
     Raises:
-        ConfigurationError: If a number is outside of its field's range.
+        ConfigurationError: If a number is outside the range of its field.
     """
 
     def __post_init__(self) -> None:
@@ -153,16 +155,16 @@ class Checked:
 
 
 class Arguments:
-    """The ranges of a public function's numbers, by the names of its arguments."""
+    """Ranges of the numeric arguments of a public function, by argument name."""
 
     def __init__(self, **ranges: Range) -> None:
         self._ranges = ranges
 
     def check(self, where: str, **values: Any) -> None:
-        """Check numbers, or lists of them, before they go to the core; None is not looked at.
+        """Check numbers, or lists of numbers, before they are passed to the core. None is not checked.
 
         Raises:
-            InvalidArgumentError: "where: name is value, expected range".
+            InvalidArgumentError: If a number is out of range: "where: name is value, expected range".
         """
         for name, value in values.items():
             if value is not None:

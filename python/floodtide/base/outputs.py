@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one gate that all outputs of commands pass: what may be written where, and by one process at a time.
+"""Checks of the outputs of commands, so that no command overwrites other files and only one process writes a file.
 
-An output is refused before any work if it is an input of the same command, under whatever name; if it is no regular
-file; or if a file of that name exists that the command did not write. While an output is reserved, other processes that
-want to write the same file are refused.
+Before any work, an output is refused in three cases: it is an input of the same command, under any name; it is not a
+regular file; or a file of that name exists which the command did not write. While an output is reserved, other
+processes that want to write the same file are refused.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ PathLike = str | os.PathLike[str]
 Check = Callable[[str], None]
 
 LOCK_SUFFIX = ".floodtide-lock"
-"""End of the name of an output's lock file, `.NAME.floodtide-lock` beside the file NAME."""
+"""Suffix of lock files: `.NAME.floodtide-lock` in the same folder as the output NAME."""
 
 WAIT_S = 60.0
-"""How long writers that take moments wait for another process that writes the same file."""
+"""Seconds that short writes wait for another process that writes the same file."""
 
-_noted: set[Path] = set()  # folders whose file system this process has said something about
-_gate = threading.Lock()  # of _reserved
-_reserved: dict[str, tuple[Lock, int]] = {}  # files of this process, and how many blocks hold them
+_noted: set[Path] = set()  # folders for which this process has printed the note of a lock
+_gate = threading.Lock()  # protects _reserved
+_reserved: dict[str, tuple[Lock, int]] = {}  # {file: (lock, number of blocks that reserve it)}
 
 
 def unchecked(path: str) -> None:
-    """A check that leaves the decision to the writer that is made next."""
+    """Check nothing, because the function that writes the file checks it."""
 
 
 def hdf5_result(command: str, objects: Sequence[str]) -> Check:
-    """A check for datasets that a command writes: an older result of it may be there, and others' datasets."""
+    """Return a check for datasets of an HDF5 file: it accepts an older result of the command and other datasets."""
 
     def check(path: str) -> None:
         _core.data.check_output(os.fsencode(path), command, list(objects))
@@ -51,11 +51,11 @@ def hdf5_result(command: str, objects: Sequence[str]) -> Check:
 
 
 def starts_like(kind: str, *beginnings: bytes) -> Check:
-    """A check for texts and pictures: a file that is there is replaced if its first KiB looks like one of that kind.
+    """Return a check for texts and pictures: it accepts an existing file if its first KiB shows the right kind.
 
     Args:
-        kind: How messages call it: "a PNG picture".
-        beginnings: Bytes of which one must be in the first KiB.
+        kind: Name of the kind in messages: "a PNG picture".
+        beginnings: Byte strings, at least one of which must be in the first KiB.
     """
 
     def check(path: str) -> None:
@@ -89,19 +89,19 @@ def reserved(
     inputs: Iterable[PathLike] = (),
     wait_s: float = 0.0,
 ) -> Iterator[None]:
-    """Keep other processes from writing an output as long as the block lasts. Not collective.
+    """Return a context manager: inside its block, no other process may write the output. Not collective.
 
     Args:
-        command: For messages: "partition".
+        command: Name of the command for messages: "partition".
         path: The file to write.
-        check: Called with the path; raises if the file that is there must not be replaced.
-        inputs: Files that the command reads; those that do not exist are left out.
-        wait_s: How long to wait for another process that writes it, in seconds.
+        check: Called with the path. It raises if an existing file must not be replaced.
+        inputs: Files that the command reads. Files that do not exist are ignored.
+        wait_s: Seconds to wait for another process that writes the output.
 
     Raises:
         InvalidArgumentError: If the output must not be written.
-        LockedError: If another process writes it.
-        StorageError: If its folder is missing or may not be written to.
+        LockedError: If another process writes the output.
+        StorageError: If the folder is missing or write-protected.
     """
     name = os.fspath(path)
     target = os.fsdecode(_core.output_target(os.fsencode(name)))
@@ -114,9 +114,8 @@ def reserved(
     lock, registered = None, False
     try:  # around the lock too: Ctrl-C may come as soon as it is taken
         with _gate:
-            lock, blocks = _reserved.get(
-                key, (None, 0)
-            )  # of a caller of this function, or of another thread
+            # An enclosing block or another thread of this process may have it.
+            lock, blocks = _reserved.get(key, (None, 0))
             if lock is None:
                 what, advice = f"{command}: the output {name}", "wait until it has ended"
                 lock = take(_lock_path(file), what, advice, wait_s=wait_s)
@@ -127,7 +126,9 @@ def reserved(
             if lock.note and file.parent not in _noted:
                 _noted.add(file.parent)
                 notes.show(lock.note)
-            for stale in temporaries(file):  # of processes that were killed, as the lock is ours
+            for stale in temporaries(
+                file
+            ):  # left by killed processes, because this process has the lock
                 with contextlib.suppress(OSError):
                     stale.unlink()
             check(name)
@@ -140,7 +141,7 @@ def reserved(
 
 
 def _give_back(key: str) -> None:
-    """Release a file's lock when the last of the blocks that hold it has ended."""
+    """Release the lock of a file when the last block that reserves the file has ended."""
     with uninterrupted(), _gate:
         lock, blocks = _reserved.pop(key)
         if blocks > 1:
@@ -158,10 +159,10 @@ def give_back_all() -> None:
 
 
 def refuse_inputs(command: str, outputs: Iterable[PathLike], inputs: Iterable[PathLike]) -> None:
-    """Compare files by device and number, whatever their names: links, hard links and other spellings are seen.
+    """Check that no output is an input. Files are compared by device and file number, so links are recognised.
 
     Raises:
-        InvalidArgumentError: If an output is an input.
+        InvalidArgumentError: If an output is also an input.
     """
     read = {}
     for name in inputs:
@@ -178,13 +179,13 @@ def refuse_inputs(command: str, outputs: Iterable[PathLike], inputs: Iterable[Pa
 
 
 def is_one_of(path: PathLike, files: Iterable[PathLike]) -> bool:
-    """Whether a file is one of these, under whatever names."""
+    """Return True if `path` is the same file as one of `files`, also under another name."""
     identity = _identity(path)
     return identity is not None and identity in map(_identity, files)
 
 
 def files_of(references: Iterable[str]) -> list[str]:
-    """The files of references "file:dataset"; those that are none are left to the command's own checks."""
+    """Return the files of references "file:dataset". Other texts are skipped; the command checks them itself."""
     found = []
     for reference in references:
         with contextlib.suppress(InvalidArgumentError):
@@ -193,7 +194,7 @@ def files_of(references: Iterable[str]) -> list[str]:
 
 
 def files_named(settings: object) -> list[str]:
-    """All that texts in nested settings could name: files, and files of references "file:dataset"."""
+    """Return all names in nested settings that may be files: every text, and the file of every "file:dataset"."""
     if isinstance(settings, str):
         return [settings, *files_of([settings])]
     if isinstance(settings, Mapping):
@@ -204,9 +205,9 @@ def files_named(settings: object) -> list[str]:
 
 
 def files_in(path: PathLike) -> list[Path]:
-    """A file itself; all files in a folder; the files of a TensorFlow checkpoint of that prefix."""
+    """Return all files in a folder; or the path itself and the files of a TensorFlow checkpoint with this prefix."""
     path = Path(path)
-    if os.path.isdir(path):  # False also for names that are too long
+    if os.path.isdir(path):  # also False for names that are too long
         return [found for found in path.rglob("*") if found.is_file()]
     shards = re.compile(re.escape(path.name) + r"\.(index|meta|data-\d+-of-\d+)")
     beside = path.parent.glob("*") if os.path.isdir(path.parent) else ()
@@ -214,7 +215,7 @@ def files_in(path: PathLike) -> list[Path]:
 
 
 def _identity(path: PathLike) -> tuple[int, int] | None:
-    """Device and number of the file that a name leads to; None for what is no regular file, or not there."""
+    """Return device and file number of the file that a name leads to; None if there is no such regular file."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):

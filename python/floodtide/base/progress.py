@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of long work: a bar on a terminal, plain lines elsewhere, nothing on ranks other than 0."""
+"""Progress display of long work on rank 0: a bar on a terminal, else plain lines. Other ranks print nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from floodtide.base import notes
 
 
 class Progress:
-    """Context manager whose instance is called as progress(done, total), as the core's progress callbacks are."""
+    """A progress display: a context manager, and a progress callback that is called as progress(done, total)."""
 
     def __init__(self, unit: str, description: str, *, line_every_s: float = 30.0) -> None:
         self._unit = unit
@@ -61,5 +61,5 @@ class Progress:
 
 
 def bar(unit: str, description: str) -> Progress:
-    """The progress display of a command: `with bar("voxels", "segment") as progress: work(progress=progress)`."""
+    """Return a progress display: `with bar("voxels", "segment") as progress: work(progress=progress)`."""
     return Progress(unit, description)

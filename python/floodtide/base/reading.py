@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place where Python reads files: every failure becomes one line that names the file and what was expected.
+"""All functions with which Python reads files. Every failure is one line that names the file and what was expected.
 
-The libraries behind raise nearly anything for a damaged file; none of them says which file it was. Sizes are checked
-before anything is read. HDF5 files are read by the core alone, which verifies checksums and limits the time.
+For a damaged file, other libraries raise many kinds of exceptions without the name of the file. Sizes are checked
+before anything is read. Only the core reads HDF5 files; it verifies checksums and limits the time.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ else:
     import tomli as tomllib
 
 LARGEST_TEXT = 1 << 28
-"""Bytes of the largest text that is read."""
+"""Maximum size in bytes of a text file."""
 
 LARGEST_ARRAY = 1 << 28
-"""Bytes of the largest array of an .npz file that is read."""
+"""Maximum size in bytes of an array in an .npz file."""
 
 _LONGEST_REASON = 200  # letters
 _FAILURES = (
@@ -54,14 +54,14 @@ _FAILURES = (
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
-    """Turn every failure of the block into an InvalidFileError that names the file.
+    """Return a context manager that turns every failure of its block into an InvalidFileError that names the file.
 
     Args:
-        path: What is read.
-        expected: What the file should have been, for the message.
+        path: The file that is read.
+        expected: What the file should be, for the message.
 
     Raises:
-        InvalidFileError: If the block fails; floodtide's own errors pass as they are.
+        InvalidFileError: If the block fails. Errors of floodtide are passed on unchanged.
     """
     try:
         yield
@@ -74,7 +74,7 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """What an exception says, in one line of bounded length."""
+    """Return the message of an exception as one line of limited length."""
     if isinstance(error, MemoryError):
         return "it needs more memory than there is"
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -87,7 +87,7 @@ def reason(error: BaseException) -> str:
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a file of this name. A name that no file can have stands for none."""
+    """Return True if a regular file of this name exists. Names that no file can have return False."""
     try:
         return os.path.isfile(path)
     except ValueError:  # a null character
@@ -95,10 +95,11 @@ def exists(path: str | os.PathLike[str]) -> bool:
 
 
 def read_bytes(path: str | os.PathLike[str], expected: str, limit: int = LARGEST_TEXT) -> bytes:
-    """The content of a regular file of at most `limit` bytes.
+    """Return the content of a regular file of at most `limit` bytes.
 
     Raises:
-        InvalidFileError: If it is missing, larger, or something else: a FIFO would be waited for, a device has no end.
+        InvalidFileError: If the file is missing, is larger, or is not a regular file. Reading a FIFO or a device might
+            never end.
     """
     with reading(path, expected):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -106,7 +107,7 @@ def read_bytes(path: str | os.PathLike[str], expected: str, limit: int = LARGEST
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise InvalidFileError(
-                    f"{os.fspath(path)}: is no regular file; expected {expected}"
+                    f"{os.fspath(path)}: is not a regular file; expected {expected}"
                 )
             if status.st_size > limit:
                 raise InvalidFileError(
@@ -116,10 +117,10 @@ def read_bytes(path: str | os.PathLike[str], expected: str, limit: int = LARGEST
 
 
 def read_text(path: str | os.PathLike[str], expected: str = "text in UTF-8") -> str:
-    """The content of a text file.
+    """Return the content of a text file.
 
     Raises:
-        InvalidFileError: As `read_bytes`, and if it is not UTF-8.
+        InvalidFileError: As `read_bytes`, and if the content is not UTF-8.
     """
     content = read_bytes(path, expected)
     with reading(path, expected):
@@ -127,10 +128,10 @@ def read_text(path: str | os.PathLike[str], expected: str = "text in UTF-8") -> 
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
-    """The tables of a TOML text.
+    """Return the tables of a TOML text.
 
     Raises:
-        InvalidFileError: If it is none.
+        InvalidFileError: If the text is not TOML.
     """
     try:
         return tomllib.loads(text)
@@ -139,19 +140,19 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The tables of a TOML file.
+    """Return the tables of a TOML file.
 
     Raises:
-        InvalidFileError: As `read_text`, and if it is not TOML.
+        InvalidFileError: As `read_text`, and if the file is not TOML.
     """
     return parse_toml(read_text(path, "a TOML file"), os.fspath(path))
 
 
 def parse_json(text: str, where: str, expected: str = "JSON") -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
-        InvalidFileError: If it is none.
+        InvalidFileError: If the text is not JSON.
     """
     try:
         return json.loads(text)
@@ -162,10 +163,10 @@ def parse_json(text: str, where: str, expected: str = "JSON") -> Any:
 
 
 def read_json(path: str | os.PathLike[str], expected: str = "JSON") -> Any:
-    """The value in a JSON file.
+    """Return the value in a JSON file.
 
     Raises:
-        InvalidFileError: As `read_text`, and if it is not JSON.
+        InvalidFileError: As `read_text`, and if the file is not JSON.
     """
     return parse_json(read_text(path, expected), os.fspath(path), expected)
 
@@ -173,12 +174,12 @@ def read_json(path: str | os.PathLike[str], expected: str = "JSON") -> Any:
 def read_json_lines(
     path: str | os.PathLike[str], expected: str = "a JSON object a line"
 ) -> list[tuple[str, dict[str, Any]]]:
-    """The objects of a file that holds one a line, each with its place ("FILE, line 3").
+    """Return the objects of a file with one JSON object per line, each with its place ("FILE, line 3").
 
-    A last line without its end is a write that was cut off and is left out, and so are empty lines.
+    Empty lines are skipped. A last line without a line end is an incomplete write and is skipped too.
 
     Raises:
-        InvalidFileError: As `read_text`, and if a line is no JSON object.
+        InvalidFileError: As `read_text`, and if a line is not a JSON object.
     """
     rows = []
     lines = read_text(path, expected).split("\n")
@@ -188,7 +189,7 @@ def read_json_lines(
         where = f"{os.fspath(path)}, line {number}"
         row = parse_json(line, where, expected)
         if not isinstance(row, dict):
-            raise InvalidFileError(f"{where}: is no JSON object; expected {expected}")
+            raise InvalidFileError(f"{where}: is not a JSON object; expected {expected}")
         rows.append((where, row))
     return rows
 
@@ -196,7 +197,7 @@ def read_json_lines(
 def read_arrays(
     path: str | os.PathLike[str], names: Sequence[str], expected: str
 ) -> list[NDArray[Any]]:
-    """Arrays of an .npz file; objects that would need pickle are refused.
+    """Return arrays of an .npz file. Python objects, which would need pickle, are refused.
 
     Raises:
         InvalidFileError: As `read_bytes`, and if an array is missing, damaged or larger than LARGEST_ARRAY.
@@ -216,7 +217,7 @@ def read_arrays(
 
 
 def _array(content: bytes) -> NDArray[Any]:
-    """An array in NumPy's format, whose header may not promise more than there is."""
+    """Return an array from bytes in NumPy's .npy format, after checking that the header matches the size."""
     stream = io.BytesIO(content)
     version = np.lib.format.read_magic(stream)
     read_header = {

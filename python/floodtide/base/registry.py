@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the core's registries as sections of a configuration: a name, and the parameters that belong to it.
+"""Registries of the core as sections of a configuration: the section names a row and sets the parameters of this row.
 
-A row is a dictionary: `name`, `help` and `parameters`; a parameter has `name`, `type` (real, integer, boolean, text),
-`default`, `unit`, `help`, `limits` and `choices`. Nothing else lists names or parameters.
+A row is a dictionary with `name`, `help` and `parameters`. A parameter has `name`, `type` (real, integer, boolean,
+text), `default`, `unit`, `help`, `limits` and `choices`. The registry is the only list of names and parameters.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _TYPES: dict[str, tuple[Any, str]] = {
 
 
 def registered(rows: Rows, selector: str, elsewhere: Sequence[str] = ()) -> Any:
-    """A field of a configuration's dataclass: the parameters of the row that another field names, {name: value}.
+    """Return a field for a configuration dataclass that holds the parameters of a row, {name: value}.
 
     Args:
-        rows: Of the registry.
-        selector: The field that has the row's name.
-        elsewhere: Parameters that come from other sections; they are no keys of this one.
+        rows: Function that returns the rows of the registry.
+        selector: Name of the field that names the row.
+        elsewhere: Parameters that other sections set. They are not keys of this section.
     """
     return dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}),
@@ -47,17 +47,17 @@ def registered(rows: Rows, selector: str, elsewhere: Sequence[str] = ()) -> Any:
 
 
 def registered_field(cls: Any) -> dataclasses.Field[Any] | None:
-    """The field of a dataclass that `registered` made; None if it has none."""
+    """Return the field of a dataclass that `registered` made, or None if there is none."""
     return next((field for field in dataclasses.fields(cls) if "rows" in field.metadata), None)
 
 
 def names(rows: list[Row]) -> tuple[str, ...]:
-    """The names of a registry's rows."""
+    """Return the names of the rows of a registry."""
     return tuple(str(row["name"]) for row in rows)
 
 
 def parameters(field: dataclasses.Field[Any], name: str) -> dict[str, Row]:
-    """The parameters, by name, that a section has for the row `name`."""
+    """Return the parameters {name: specification} that a section has for the row `name`."""
     row = next(row for row in field.metadata["rows"]() if row["name"] == name)
     elsewhere = field.metadata["elsewhere"]
     return {spec["name"]: spec for spec in row["parameters"] if spec["name"] not in elsewhere}
@@ -66,16 +66,16 @@ def parameters(field: dataclasses.Field[Any], name: str) -> dict[str, Row]:
 def resolve(
     field: dataclasses.Field[Any], name: str, given: Mapping[str, Any], prefix: str
 ) -> Mapping[str, Value]:
-    """The row's defaults with what is given in their place, checked.
+    """Return the values of all parameters of a row: the given values after checks, and defaults for the others.
 
     Args:
-        field: Of `registered`.
-        name: The row's.
-        given: Values by parameter.
-        prefix: Of keys in messages.
+        field: A field made by `registered`.
+        name: Name of the row.
+        given: Given values, {parameter: value}.
+        prefix: Text before the key in messages.
 
     Raises:
-        ConfigurationError: For a parameter that the row has not, a wrong type, or a value out of range.
+        ConfigurationError: If the row has no such parameter, or a value has the wrong type or is out of range.
     """
     known = parameters(field, name)
     unknown = next((key for key in given if key not in known), None)
@@ -107,7 +107,7 @@ def _checked(given: Any, spec: Row, key: str) -> Value:
 
 
 def _real(whole: int) -> float | int:
-    """The number as a float; as it is if it is beyond all floats, which no range has."""
+    """Return an integer as a float; infinity, which is outside every range, if it is too large for a float."""
     try:
         return float(whole)
     except OverflowError:
@@ -115,15 +115,15 @@ def _real(whole: int) -> float | int:
 
 
 def range_of(spec: Row) -> Range:
-    """The range of a parameter that is a number."""
+    """Return the range of a numeric parameter."""
     return Range.of_core(spec["limits"], spec["unit"], whole=spec["type"] == "integer")
 
 
 class Registered(Checked):
-    """Base of sections with a `registered` field: its values are complete and checked when the section is made.
+    """Base class of sections with a `registered` field. Values are checked, and defaults added, at creation.
 
     Raises:
-        ConfigurationError: For an unknown name or parameter, a wrong type, or a number out of range.
+        ConfigurationError: If a name or parameter is unknown, or a value has the wrong type or is out of range.
     """
 
     def __post_init__(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One look for every figure: colour-blind safe colours, labelled axes, scale bars."""
+"""Common style of all figures: colour-blind safe colours, labelled axes, scale bars."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, the entries that differ most first; it names series, never values.
+# Okabe and Ito's palette, the most different entries first. It marks series, never values.
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_LONGEST_NAME = 80  # letters of a run in a legend
-_STEEPEST = 20.0  # height over width of a picture, or the reverse
+_LONGEST_NAME = 80  # characters of the name of a run in a legend
+_STEEPEST = 20.0  # maximum ratio of height and width of a picture, or of width and height
 GREY = "#6b7280"
 NOT_SEGMENTED = "#56B4E9"
 OTHER_OBJECT = "#D55E00"
@@ -51,33 +51,33 @@ _RC: Any = {
 
 
 def series_colour(index: int) -> str:
-    """The colour of the run at a position in the list."""
+    """Return the colour of the run with an index in the list of runs."""
     return SERIES[index % len(SERIES)]
 
 
 @contextmanager
 def figure(width_in: float, height_in: float) -> Iterator[Figure]:
-    """A figure in our style that touches neither pyplot nor the user's settings."""
+    """Return a context manager that gives an empty figure in this style, without pyplot or the user's settings."""
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with mpl.rc_context(_RC), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a run's name
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # in the name of a run
         made = Figure(figsize=(width_in, height_in))
         FigureCanvasAgg(made)
         yield made
 
 
 def data_uri(drawn: Figure, file_format: str, dpi: int = 110) -> str:
-    """The figure as text for an `img` element. Formats: `svg` for curves, `png` for images."""
+    """Return the figure as a data URI for an `img` element. Formats: `svg` for curves, `png` for images."""
     kind = {"svg": "image/svg+xml", "png": "image/png"}[file_format]
     content = rendered(drawn, file_format, dpi)
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
 def rendered(drawn: Figure, file_format: str, dpi: int = 110) -> bytes:
-    """The figure as a file of that format: the same bytes for the same figure."""
+    """Return the bytes of the figure as a `svg`, `png` or `pdf` file. Equal figures give equal bytes."""
     buffer = io.BytesIO()
     metadata = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
     drawn.savefig(buffer, format=file_format, dpi=dpi, metadata=metadata[file_format])
@@ -85,22 +85,22 @@ def rendered(drawn: Figure, file_format: str, dpi: int = 110) -> bytes:
 
 
 def plain(text: str) -> str:
-    """A name as it may stand in a figure: not taken for a formula, printable, and of bounded length."""
+    """Return a name for use in a figure: printable, of limited length, and not interpreted as a formula."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text)
     shown = shown if len(shown) <= _LONGEST_NAME else f"{shown[:_LONGEST_NAME]}..."
     shown = shown.replace("$", r"\$")
-    return f" {shown}" if shown.startswith("_") else shown  # legends leave out what begins with _
+    return f" {shown}" if shown.startswith("_") else shown  # legends omit names that begin with _
 
 
 def bounded_ratio(ratio: float) -> float:
-    """A picture's height divided by its width, within what can be drawn."""
+    """Return height / width of a picture, limited to a range that can be drawn."""
     return min(max(ratio, 1.0 / _STEEPEST), _STEEPEST)
 
 
 def label_colours(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """RGB in [0, 1] for every label; the same label has the same colour in every picture.
+    """Return RGB colours in [0, 1] for every label. A label has the same colour in every picture.
 
-    Hues follow the golden ratio and lightness cycles, so that neighbours in number differ in both.
+    Hues follow the golden ratio and lightness cycles, so that consecutive labels differ in both.
     """
     values = labels.astype(np.uint64)
     hue = np.modf(values * 0.6180339887498949)[0]
@@ -115,7 +115,7 @@ def label_colours(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 
 
 def boundaries(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Pixels of a plane whose right or lower neighbour has another label."""
+    """Return a mask of the pixels of a plane whose right or lower neighbour has another label."""
     edge = np.zeros(labels.shape, dtype=bool)
     edge[:, :-1] |= labels[:, :-1] != labels[:, 1:]
     edge[:-1, :] |= labels[:-1, :] != labels[1:, :]
@@ -123,13 +123,13 @@ def boundaries(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
 
 
 def scale_bar(axes: Axes, width_px: int, height_px: int, pixel_nm: float | None) -> None:
-    """A bar of a round length, about a fifth of the picture, in its lower left corner.
+    """Draw a scale bar in the lower left corner of a picture, with a round length of about a fifth of the width.
 
     Args:
         axes: Axes that show a picture of width_px x height_px pixels (extent in pixels).
         width_px: Width in pixels.
         height_px: Height in pixels.
-        pixel_nm: Width of a pixel in nanometres; without it the bar is labelled in voxels.
+        pixel_nm: Width of a pixel in nanometres; None: the label of the bar is in voxels.
     """
     from matplotlib.patches import Rectangle
 

@@ -215,7 +215,7 @@ def test_without_locks_that_count_the_time_stamp_decides(
     said = capsys.readouterr().err
     assert "was in use by process" in said
     assert f"remove {path}" in said
-    assert "locks may not count on other hosts" in lock.note
+    assert "locks other hosts may not see" in lock.note
 
 
 @pytest.mark.usefixtures("uncertain")
@@ -249,7 +249,7 @@ def test_without_kernel_locks_the_process_is_looked_up(
     edited(path, started=parse(path.read_bytes()).started + 1)  # its number belongs to another now
     lock = get(path)
     assert lock.held
-    assert "may not count" in lock.note
+    assert "other hosts may not see" in lock.note
 
 
 def test_without_hard_links_the_name_is_exclusive(

@@ -60,8 +60,8 @@ def test_a_fifo_a_device_and_a_folder_are_refused_without_waiting(tmp_path: Path
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "zero").symlink_to("/dev/zero")
     for name, what in (
-        ("fifo", "no regular file"),
-        ("zero", "no regular file"),
+        ("fifo", "not a regular file"),
+        ("zero", "not a regular file"),
         (".", "Is a directory"),
     ):
         with pytest.raises(InvalidFileError, match=f"{what}; expected words"):
@@ -121,7 +121,7 @@ def test_a_damaged_newest_checkpoint_names_the_older_one(
     [
         (b"nonsense", "log.jsonl, line 2: is not JSON"),
         (b"\xff\xfe", "log.jsonl: cannot be read: 'utf-8'"),
-        (b"7", "log.jsonl, line 2: is no JSON object"),
+        (b"7", "log.jsonl, line 2: is not a JSON object"),
         (b'{"kind": "train"}', "log.jsonl, line 2: has no step"),
         (b'{"step": 1, "time_s": -1e300}', "log.jsonl, line 2: has no step or no time"),
     ],

@@ -271,7 +271,7 @@ def test_an_output_that_is_not_utf8_is_one_line_and_exit_status_2(
     assert cli.run(["partition", *arguments]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "is not text in UTF-8; expected FILE:DATASET" in error
+    assert "is not valid UTF-8; expected FILE:DATASET" in error
 
 
 def test_partition_and_coordinates_commands(
