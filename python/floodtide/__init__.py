@@ -154,7 +154,7 @@ else:
     ]
 
     def __getattr__(name):
-        """Import a room when it is first used: start-up matters with a thousand ranks."""
+        """Import a package when it is first used. This keeps start-up fast on a thousand ranks."""
         if name in _MODULES:
             return importlib.import_module(f"floodtide.{name}")
         if name in _FUNCTIONS:
@@ -162,5 +162,5 @@ else:
         raise AttributeError(f"module 'floodtide' has no attribute '{name}'")
 
     def __dir__():
-        """The public names and nothing else."""
+        """Return only the public names."""
         return sorted(__all__)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m floodtide` is the `floodtide` program."""
+"""Run the `floodtide` program with `python -m floodtide`."""
 
 from floodtide.cli import main
 

@@ -1,48 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions of floodtide. `exit_status` is what the command line ends with: 2 for wrong usage or input, else 1."""
+"""Exceptions of floodtide. `exit_status` is the exit status of the command line: 2 for wrong usage or input, else 1."""
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """Base of all that floodtide raises on purpose. The message is one line: what, where, what was expected."""
+    """Base class of the exceptions of floodtide. The message is one line: what is wrong, where, what was expected."""
 
     exit_status = 1
     agreed = False
-    """True for a failure that all ranks raise alike, so that none waits for another."""
+    """True if all ranks raise the same failure, so that no rank waits for another."""
 
 
 class InvalidArgumentError(Error, ValueError):
-    """A value outside what the operation accepts."""
+    """A value that the operation does not accept."""
 
     exit_status = 2
 
 
 class ShapeError(InvalidArgumentError):
-    """Arrays or volumes whose sizes do not fit each other."""
+    """Arrays or volumes whose shapes do not match."""
 
 
 class OutOfRangeError(Error, IndexError):
-    """An index or coordinate outside its array."""
+    """An index or coordinate that is outside of its array."""
 
     exit_status = 2
 
 
 class UnsupportedError(Error):
-    """A valid request that this build or machine cannot serve."""
+    """A valid request that this build or machine does not support."""
 
     exit_status = 2
 
 
 class LauncherError(UnsupportedError):
-    """Variables of several launchers, and nothing that tells which one started this process."""
+    """Environment variables of several launchers, so that it is unknown which one started this process."""
 
     rank = 0
-    """What this process's rank may be, so that one of them reports."""
+    """Assumed rank of this process, so that only one process reports the error."""
 
 
 class InvalidFileError(Error, OSError):
-    """An input file that is missing, truncated or not what its name promises."""
+    """An input file that is missing, damaged or of another kind than expected."""
 
     exit_status = 2
 
@@ -52,19 +52,19 @@ class ConfigurationError(InvalidArgumentError):
 
 
 class StorageError(Error, OSError):
-    """Reading or writing failed although the request was right (disk full, permissions)."""
+    """Reading or writing failed although the request was valid (for example: disk full, no permission)."""
 
 
 class LockedError(StorageError):
-    """Files that another process is writing. The message says who, and since when."""
+    """Files that another process is writing. The message names that process and since when it writes."""
 
 
 class NumericalError(Error, ArithmeticError):
-    """A loss or gradient that is not finite."""
+    """A loss, gradient or network output that is not finite."""
 
 
 class GradientError(NumericalError):
-    """An average of gradients that is not the gradient of all samples, or a gradient that is none."""
+    """A wrong average of gradients, or a gradient that is not the derivative of the loss."""
 
 
 class CommunicationError(Error):
@@ -72,21 +72,21 @@ class CommunicationError(Error):
 
 
 class RankError(CommunicationError):
-    """A rank that `floodtide.run` started has failed; `rank` is its number."""
+    """A failed rank of `floodtide.run`. `rank` is the number of the rank."""
 
     rank = -1
 
 
 class InternalError(Error):
-    """A broken invariant of floodtide's own: please report it."""
+    """A mistake in floodtide itself. Please report it."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C has ended a training in order: on all ranks alike, with a checkpoint. `Trainer.run` goes on from there."""
+    """Ctrl-C ended a training on all ranks, after writing a checkpoint. `Trainer.run` continues from there."""
 
     exit_status = 130
     agreed = True
 
     def _render_traceback_(self) -> list[str]:
-        """Have notebooks show the message alone: nothing went wrong where the training happened to be."""
+        """Return what notebooks show: only the message, because a traceback does not help here."""
         return [str(self)]

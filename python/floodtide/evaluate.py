@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores against truth: adapted Rand error, variation of information, coverage; Dice of classes.
+"""Scores against the ground truth: adapted Rand error, variation of information, coverage, and Dice of classes.
 
-Segmentations: voxels whose truth is 0 are left out. Every score exists twice: over the voxels that the
-segmentation labels (id > 0), and, with the prefix `all_`, over all voxels with the unsegmented
-ones as one segment.
+For segmentations, voxels whose truth is 0 are ignored. Every score is computed twice: over the segmented voxels
+(id > 0); and, with the prefix `all_`, over all voxels, with all unsegmented voxels as one segment.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ DiceCounts = _core.evaluate.DiceCounts
 
 Labels = NDArray[np.integer[Any]]
 
-_BLOCK_VOXELS = 1 << 24  # read at a time from each volume
+_BLOCK_VOXELS = 1 << 24  # maximum number of voxels that are read at a time from each volume
 
 
 def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
-    """Compare two labellings of the same voxels.
+    """Return scores that compare a segmentation with the ground truth.
 
     Args:
         segmentation: Integer array (z, y, x) of segment ids; values <= 0 are unsegmented voxels.
-        truth: Integer array of the same shape with object ids; values <= 0 are left out.
+        truth: Integer array of the same shape with object ids; voxels with values <= 0 are ignored.
 
     Returns:
-        By name, for segmented voxels and with the prefix `all_` for all voxels:
+        {name: score}, for segmented voxels, and with the prefix `all_` for all voxels:
         `adapted_rand_error` (0 is perfect), `rand_precision` (mergers lower it), `rand_recall`
         (splits lower it), `voi_split` = H(segmentation | truth) and `voi_merge` =
-        H(truth | segmentation) in bits, `voxels`, `segments`, `objects`; and `coverage`, the
-        share of voxels that are segmented. Not-a-number where no voxel can be compared.
+        H(truth | segmentation) in bits, `voxels`, `segments` and `objects`. Also `coverage`, the
+        share of voxels that are segmented. A score is NaN if no voxel can be compared.
 
     Raises:
         ShapeError: If the shapes differ.
@@ -50,7 +49,7 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
 
 
 def rand_error(segmentation: Labels, truth: Labels, *, segmented_only: bool = True) -> float:
-    """Adapted Rand error, 1 - F-score of voxel pairs: 0 is perfect. See `scores`."""
+    """Return the adapted Rand error: 1 - F-score of voxel pairs; 0 is perfect. See `scores`."""
     prefix = "" if segmented_only else "all_"
     return scores(segmentation, truth)[prefix + "adapted_rand_error"]
 
@@ -58,7 +57,7 @@ def rand_error(segmentation: Labels, truth: Labels, *, segmented_only: bool = Tr
 def variation_of_information(
     segmentation: Labels, truth: Labels, *, segmented_only: bool = True
 ) -> tuple[float, float]:
-    """Variation of information in bits as (split, merge). See `scores`."""
+    """Return the variation of information in bits as (split, merge); (0, 0) is perfect. See `scores`."""
     prefix = "" if segmented_only else "all_"
     result = scores(segmentation, truth)
     return result[prefix + "voi_split"], result[prefix + "voi_merge"]
@@ -71,22 +70,22 @@ def dice(
     patients: Sequence[int] | NDArray[np.integer[Any]] | None = None,
     classes: int = 2,
 ) -> dict[str, Any]:
-    """Dice of class masks, 2 |P and T| / (|P| + |T|), from exact counts of pixels.
+    """Return Dice scores of class masks, 2 |P and T| / (|P| + |T|), from exact counts of pixels.
 
     Args:
-        predicted: uint8 classes (n, y, x), below `classes`.
-        truth: The true classes, of the same shape.
-        patients: Whose slice each is; None: all are one patient's.
+        predicted: Predicted classes, uint8 (n, y, x), below `classes`.
+        truth: True classes, uint8, of the same shape.
+        patients: Patient number of each slice; None: all slices are of one patient.
         classes: Number of classes.
 
     Returns:
-        `pooled`: a score for each class over all pixels; `patient_mean`: its mean over the patients
-        that have one; `patients`: {patient: scores}. A score is None where the class is neither
-        predicted nor true.
+        `pooled`: the score of each class over all pixels. `patients`: {patient: scores of all classes}.
+        `patient_mean`: the mean of each class over the patients that have a score. A score is None if
+        the class is neither predicted nor true.
 
     Raises:
-        ShapeError: If the shapes differ, or there are not as many patients as slices.
-        InvalidArgumentError: If an array is not uint8, or has a class that is none.
+        ShapeError: If the shapes differ, or the number of patients is not the number of slices.
+        InvalidArgumentError: If an array is not uint8, or contains a value that is not a class.
     """
     owners = [0] * len(truth) if patients is None else [int(patient) for patient in patients]
     if len(owners) != len(truth) or predicted.shape != truth.shape:
@@ -113,19 +112,19 @@ def score_volumes(
     box: Box | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, float]:
-    """Compare two volumes on disk, read in blocks: they may be larger than memory.
+    """Return scores that compare two volumes on disk. They are read in blocks and may be larger than memory.
 
-    A segmentation of a box knows by its attribute `box_start` where it lies in the whole volume.
-    A truth of the segmentation's own shape without that attribute is taken to cover the same box.
+    The attribute `box_start` of a segmentation of a box is the position of the box in the whole volume. If a truth has
+    the shape of the segmentation and no such attribute, it is assumed to cover the same box.
 
     Args:
-        segmentation: Segment ids.
-        truth: Object ids of at least the segmentation's box.
-        box: Part to compare, (start, size) in voxels of the whole volume; None: the segmentation.
+        segmentation: Volume of segment ids.
+        truth: Volume of object ids that covers the box of the segmentation.
+        box: Part to compare, (start, size) in voxels of the whole volume; None: the whole segmentation.
         progress: Called as progress(voxels done, voxels).
 
     Returns:
-        As `scores`.
+        The scores, as for `scores`.
 
     Raises:
         ShapeError: If the truth does not cover the segmentation.
@@ -180,7 +179,7 @@ def _show(start: Vec3, size: Vec3) -> str:
 
 
 def _blocks(region: Box, chunks: Vec3) -> Iterator[Box]:
-    """Boxes of whole planes, as deep as memory allows, split along y where planes are too large."""
+    """Yield blocks of whole planes with at most _BLOCK_VOXELS voxels; planes that are too large are split along y."""
     (z0, y0, x0), (nz, ny, nx) = region
     rows = max(1, min(ny, _BLOCK_VOXELS // (nx * min(chunks[0], nz))))
     depth = max(1, min(nz, _BLOCK_VOXELS // (nx * rows)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide.optim.lr`, under the name that scripts use."""
+"""Learning rates: the public names of `floodtide.optim.lr`, with a short import path for scripts."""
 
 from floodtide.optim.lr import Cosine, Schedule, Warmup, scale, scale_rows, schedule_rows
 

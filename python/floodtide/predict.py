@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide.segment.predict`, under the name that scripts use."""
+"""Predictions of U-Nets: the public names of `floodtide.segment.predict`, with a short import path for scripts."""
 
 from floodtide.segment.predict import (
     MEMORY_MIB,
