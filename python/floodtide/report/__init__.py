@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of runs: one HTML file with every figure inside, readable without a network.
+"""Reports of runs: one HTML file with all figures inside, readable without an internet connection.
 
-`write(run_folders)` is what `floodtide report` and `floodtide demo` call; `record_growth` keeps
-snapshots of a growing object for it. What a run directory may contain is described in
-docs/formats.md; parts that are absent are named in the report.
+`floodtide report` and `floodtide demo` call `write(run_folders)`. `record_growth` saves snapshots of a
+growing object for the report. docs/formats.md describes what a run directory may contain. The report
+names the parts that are missing.
 """
 
 from floodtide.report.growth import record_growth

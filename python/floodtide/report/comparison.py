@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs against each other: throughput by workers, time to a loss, what came of each run.
+"""Comparison of runs: throughput by number of workers, time to reach a loss, and outcome of each run.
 
-A worker is a stream of examples (a walker). Where ranks take the place of several workers each, the workers are
-emulated: the training is that of W workers, the time is not. What such a run's time would be on W workers is computed
-here for perfect efficiency only (no waiting, no communication), which is a bound and not a measurement; the report says
-so wherever it stands.
+A worker is a stream of examples (a walker). If a rank has several workers, the workers are emulated: the training
+equals that of W workers on W ranks, but its time does not. For emulated workers, the time on W ranks is computed for
+perfect efficiency (no waiting, no communication). This time is a bound, not a measurement, and the report says so.
 """
 
 from __future__ import annotations
@@ -23,9 +22,11 @@ from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Record, Run
 
 Floats = npt.NDArray[np.float64]
 
-_NOT_FINITE = re.compile(r"not finite|the loss is -?(nan|inf)")  # how training ends then
-_RISE = 0.5  # share of what the loss had gained that a diverging run has lost again
-_RISE_LEAST = 0.05  # of the first loss: less is noise
+_NOT_FINITE = re.compile(
+    r"not finite|the loss is -?(nan|inf)"
+)  # failures of training with a loss that is not finite
+_RISE = 0.5  # a run diverges if it loses this share of its decrease in loss again
+_RISE_LEAST = 0.05  # share of the first loss; smaller rises are noise
 _THRESHOLDS = 3
 _DIGITS = 3
 _NAMES = 3  # of runs in a legend's line
@@ -33,7 +34,7 @@ _NAMES = 3  # of runs in a legend's line
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Runs that differ in their seeds only. `label` is for legends."""
+    """Runs that differ only in their seeds. `label` is the text in legends."""
 
     label: str
     runs: tuple[Run, ...]
@@ -41,7 +42,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class LossCurve:
-    """Training loss against the time since a run began, up to the first value that is not a number. All are (n,)."""
+    """Training loss against the time since the start of a run, up to the first NaN. All arrays are (n,)."""
 
     time_s: Floats
     logged: Floats
@@ -49,7 +50,7 @@ class LossCurve:
 
 
 def groups(runs: Sequence[Run]) -> list[Group]:
-    """The runs by what they have in common apart from seed and directory, in order of workers."""
+    """Return groups of runs whose configurations differ only in seed and directory, ordered by number of workers."""
     found: dict[str, list[Run]] = {}
     for run in runs:
         config = {**run.config, "run": {**run.config.get("run", {}), "seed": 0, "dir": ""}}
@@ -72,7 +73,7 @@ def _label(members: Sequence[Run]) -> str:
 
 
 def loss_curve(run: Run) -> LossCurve:
-    """The loss of a run; records without time or loss are left out."""
+    """Return the loss curve of a run. Records without time or loss are skipped."""
     rows = [
         (record["time_s"], record["loss"])
         for record in run.train
@@ -87,12 +88,12 @@ def loss_curve(run: Run) -> LossCurve:
 
 
 def perfect_share(run: Run) -> float:
-    """What the time of a run shrinks by if every emulated worker had a rank of its own and nobody waited."""
+    """Return the factor on the time of a run if every emulated worker had a separate rank and no rank waited."""
     return run.ranks / run.workers if run.emulated else 1.0
 
 
 def rate_per_s(run: Run) -> float | None:
-    """Units that all ranks compute in a second: the median of the log's records, without the first one (start-up)."""
+    """Return the median throughput of all ranks together, in units per second, without the first record (start-up)."""
     _, values = curves.column(run.train, f"{run.unit}_per_s")
     if not values.size:
         return None
@@ -100,7 +101,7 @@ def rate_per_s(run: Run) -> float | None:
 
 
 def epoch_s(run: Run) -> float | None:
-    """Seconds of an epoch at that rate; None if the log does not tell."""
+    """Return the seconds of an epoch at the rate of `rate_per_s`; None if the log lacks the values."""
     rate, examples = rate_per_s(run), run.start.get("examples_per_epoch")
     units, done = (sum(curves.column(run.train, key)[1]) for key in (run.unit, "examples"))
     if not rate or not examples or not units or not done:
@@ -109,7 +110,10 @@ def epoch_s(run: Run) -> float | None:
 
 
 def speed_ups(runs: Sequence[Run]) -> list[float | None]:
-    """Each run's rate relative to the mean rate of the runs with the fewest workers (not emulated ones, if any)."""
+    """Return the rate of each run, divided by the mean rate of the runs with the fewest workers.
+
+    If some of the runs with the fewest workers are not emulated, only these are used.
+    """
     rates = [rate_per_s(run) for run in runs]
     known = [(run, rate) for run, rate in zip(runs, rates, strict=True) if rate]
     if not known:
@@ -120,10 +124,10 @@ def speed_ups(runs: Sequence[Run]) -> list[float | None]:
 
 
 def divergence(run: Run) -> str:
-    """How a run diverged, in words; empty if it did not.
+    """Return a text that says how a run diverged, or "" if it did not.
 
-    A loss that is not a number, or one whose mean over the last tenth of the records lies so far above its lowest
-    smoothed value that half of what it had gained is lost (and at least a twentieth of the first loss).
+    A run diverged if its loss is not finite; or if the mean loss over the last tenth of the records exceeds the lowest
+    smoothed loss by at least half of the decrease until then, and by at least a twentieth of the first loss.
     """
     if _NOT_FINITE.search(run.failure):
         return f"diverged: {run.failure}"
@@ -141,7 +145,7 @@ def divergence(run: Run) -> str:
 
 
 def outcome(run: Run) -> str:
-    """What came of a run, in words."""
+    """Return a text about the outcome of a run."""
     diverged = divergence(run)
     if diverged:
         return diverged
@@ -155,10 +159,10 @@ def outcome(run: Run) -> str:
 
 
 def _worthless(run: Run) -> bool:
-    """Whether at the end no class's Dice over the held-out pixels is above that of naming the class everywhere.
+    """Return True if, at the end, no class has a better held-out Dice than the answer "this class everywhere".
 
-    The loss of such a run may look well: its batches are normalised by their own statistics, held-out slices by moving
-    ones, which fall behind where parameters change fast.
+    The training loss of such a run can still look good. Training batches are normalised by their own statistics, but
+    held-out slices by moving statistics, which are out of date if parameters change fast.
     """
     if run.unit != SLICES or not run.validation:
         return False
@@ -169,7 +173,7 @@ def _worthless(run: Run) -> bool:
 
 
 def thresholds(runs: Sequence[Run]) -> list[float]:
-    """Losses to compare runs by, highest first: the lowest that all, half and one of the converged runs reached."""
+    """Return losses for the comparison, highest first: the lowest ones that all, half and one converged run reached."""
     reached = [
         curve.smoothed.min()
         for run in runs
@@ -182,7 +186,7 @@ def thresholds(runs: Sequence[Run]) -> list[float]:
 
 
 def _rounded_up(value: float) -> float:
-    """The next number above with three digits: a loss that is reached stays reached."""
+    """Return the value rounded up to three digits, so that a run that reached the loss still does."""
     if value == 0.0:
         return 0.0
     unit = 10.0 ** (int(np.floor(np.log10(abs(value)))) - _DIGITS + 1)
@@ -190,14 +194,14 @@ def _rounded_up(value: float) -> float:
 
 
 def time_to(run: Run, loss: float) -> float | None:
-    """Seconds until the smoothed loss of a run is at most `loss`; None if it never is."""
+    """Return the seconds until the smoothed loss of a run is at most `loss`; None if this never happens."""
     curve = loss_curve(run)
     reached = np.flatnonzero(curve.smoothed <= loss)
     return float(curve.time_s[reached[0]]) if reached.size else None
 
 
 def score(record: Record, unit: str) -> tuple[float | None, Floats]:
-    """The one figure of a validation record, and its values over patients (none but for slices).
+    """Return the main score of a validation record, and its values for each patient (empty except for slices).
 
     Slices: Dice, mean over patients and classes. Patches: average precision, mean over axes. Fields of view: F1 at
     probability 0.5 after the moves.
@@ -228,7 +232,7 @@ SCORE_NAMES = {
 
 
 def time_unit(runs: Sequence[Run]) -> tuple[float, str]:
-    """Seconds of the unit in which the longest run is a handy number, and its name."""
+    """Return (seconds of a unit of time, its name) for a unit that suits the longest run."""
     longest = max((run.train[-1].get("time_s", 0.0) for run in runs if run.train), default=0.0)
     if longest < 180.0:
         return 1.0, "s"
@@ -236,9 +240,9 @@ def time_unit(runs: Sequence[Run]) -> tuple[float, str]:
 
 
 def comparison_table(runs: Sequence[Run], losses: Sequence[float]) -> Table:
-    """A row a run: workers, speed, time to each loss, last validation and outcome.
+    """Return a table with one row for each run: workers, speed, time to each loss, last validation and outcome.
 
-    Times of emulated runs are those measured and, in brackets, those at perfect efficiency.
+    For emulated runs, times are measured times and, in brackets, times at perfect efficiency.
     """
     unit_s, unit = time_unit(runs)
     head = (

@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Share = Callable[[Run], float]
 
-_LOGARITHMIC = 4.0  # ratio of the runs' lengths from which time is drawn logarithmically
+_LOGARITHMIC = 4.0  # minimum ratio of the longest and the shortest run for a logarithmic time axis
 _MEASURED = "measured wall time"
 _PERFECT = "time of W workers at perfect efficiency (computed)"
 
 
 def speed_figure(runs: Sequence[Run]) -> str | None:
-    """Speed-up of an epoch against workers with the ideal line; None unless numbers of workers differ.
+    """Return a figure of the speed-up of an epoch against workers, with the ideal line. SVG as data URI.
 
-    Runs with ranks for all workers are filled circles with their efficiency; emulated ones are hollow squares.
+    None if all runs have the same number of workers. Runs with one rank for each worker are filled circles with their
+    efficiency. Emulated runs are hollow squares.
     """
     pairs = zip(runs, comparison.speed_ups(runs), strict=True)
     points = [(run, speed) for run, speed in pairs if speed is not None]
@@ -76,7 +77,7 @@ def speed_figure(runs: Sequence[Run]) -> str | None:
 
 
 def loss_figure(runs: Sequence[Run]) -> str | None:
-    """Training loss against time; runs that diverged end in a cross. None without records."""
+    """Return a figure of the training loss against time, or None without records. A cross ends diverged runs."""
     if not any(comparison.loss_curve(run).time_s.size for run in runs):
         return None
 
@@ -94,10 +95,10 @@ def loss_figure(runs: Sequence[Run]) -> str | None:
 
 
 def validation_figure(runs: Sequence[Run]) -> str | None:
-    """Validation against time; None without any.
+    """Return a figure of the validation score against time, or None without validation.
 
-    Runs that differ in their seeds only: their mean with a band of one standard deviation. Others: the band holds the
-    middle half of the patients, if there are any.
+    For runs that differ only in their seeds: the mean, with a band of one standard deviation. For other runs, the band
+    shows the middle half of the patients, if there are patients.
     """
     if not any(run.validation for run in runs):
         return None
@@ -113,7 +114,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
 
 
 def validation_band(group: Group) -> tuple[Floats, Floats, Floats, Floats]:
-    """Seconds, mean, lower and upper end of the band of a group at each step that all its runs validated. Each (n,)."""
+    """Return (seconds, mean, lower end, upper end) of a group's band at the steps that all its runs validated, (n,)."""
     records = [{int(r["step"]): r for r in run.validation} for run in group.runs]
     steps = sorted(set.intersection(*(set(by_step) for by_step in records)))
     rows = []
@@ -143,7 +144,7 @@ def _against_time(
     *,
     logarithmic: bool = False,
 ) -> str:
-    """One panel of measured time, and where workers are emulated a second one of the time at perfect efficiency."""
+    """Draw a panel against measured time, and for emulated workers a panel against time at perfect efficiency."""
     from matplotlib.ticker import FuncFormatter
 
     panels: list[tuple[str, Share]] = [(_MEASURED, lambda run: 1.0)]

@@ -15,7 +15,7 @@ from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Record, Run
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Key of the log, name in figures and tables, whether more is better.
+# Key in the log, name in figures and tables, and True if higher is better.
 METRICS: tuple[tuple[str, str, bool], ...] = (
     ("cross_entropy", "Cross-entropy", False),
     ("f1_50", "F1 at probability 0.5", True),
@@ -24,7 +24,7 @@ METRICS: tuple[tuple[str, str, bool], ...] = (
     ("mcc_90", "Matthews correlation at 0.9", True),
     ("average_precision", "Average precision", True),
 )
-# Part of a validation record, its trivial predictors, and what it is called.
+# Key of a part of a validation record, key of its trivial predictors, and name of the part.
 PARTS: tuple[tuple[str, str, str], ...] = (
     ("first_pass", "trivial", "first pass"),
     ("moves", "trivial_moves", "after the moves"),
@@ -40,11 +40,11 @@ TRIVIAL: tuple[tuple[str, str, str], ...] = (
     ("best_constant", "best constant", ":"),
 )
 UNITS = {FIELDS: "fields of view", SLICES: "slices", PATCHES: "patches"}
-_SMOOTHING = 0.9  # of the exponential mean drawn over many values, as TensorBoard's
+_SMOOTHING = 0.9  # decay of the exponential mean that is drawn over many values, as in TensorBoard
 
 
 def smoothed(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Exponential mean with the start's bias removed; ten values or fewer stay as they are. (n,)"""
+    """Return the bias-corrected exponential mean of values (n,). At most ten values are returned unchanged."""
     factor = min(_SMOOTHING, max(0.0, 1.0 - 10.0 / max(len(values), 1)))
     result = np.empty_like(values)
     mean, weight = 0.0, 0.0
@@ -58,14 +58,14 @@ def smoothed(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def column(
     records: Sequence[Record], key: str
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Steps and values of one key, records without it left out."""
+    """Return steps and values of one key of the records. Records without this key are skipped."""
     pairs = [(r["step"], r[key]) for r in records if isinstance(r.get(key), int | float)]
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 
 
 def training_f1(record: Record) -> float | None:
-    """F1 of the record's pooled voxel counts; None without counts or without any object voxel."""
+    """Return the F1 score from the voxel counts of a record; None without counts or without object voxels."""
     try:
         tp, fp, fn = (float(record[key]) for key in ("tp", "fp", "fn"))
     except (KeyError, TypeError):
@@ -74,7 +74,7 @@ def training_f1(record: Record) -> float | None:
 
 
 def training_figure(runs: Sequence[Run]) -> str | None:
-    """Loss, F1 on the network's own moves, learning rate, throughput and waits against the step.
+    """Draw loss, F1 on the network's own moves, learning rate, throughput and waiting times against the step.
 
     Returns:
         An SVG as data URI, or None if no run has a training record.
@@ -113,7 +113,7 @@ def training_figure(runs: Sequence[Run]) -> str | None:
 
 
 def loss_name(runs: Sequence[Run]) -> str:
-    """What the runs' logged losses are, in words."""
+    """Return the name of the loss that the runs log."""
     names = {_loss_name(run) for run in runs}
     return names.pop() if len(names) == 1 else "loss (not the same in all runs)"
 
@@ -127,15 +127,15 @@ def _loss_name(run: Run) -> str:
 
 
 def unit_name(runs: Sequence[Run]) -> str:
-    """What the runs compute in a pass, in words."""
+    """Return the name of the unit that the runs compute, such as "fields of view"."""
     return " or ".join(dict.fromkeys(UNITS.get(run.unit, run.unit) for run in runs))
 
 
 def validation_figure(runs: Sequence[Run]) -> str | None:
-    """Validation curves of flood-filling networks beside the trivial predictors; None without any.
+    """Draw validation curves of flood-filling networks and of trivial predictors; None without validation.
 
-    A row a part of the protocol (first pass, moves), a column a metric; solid at probability 0.5,
-    dashed at 0.9.
+    Each part of the protocol (first pass, moves) has a row, each metric a column. Solid lines are at
+    probability 0.5, dashed lines at 0.9.
     """
     runs = [run for run in runs if run.validation and run.unit == FIELDS]
     if not runs:
@@ -161,7 +161,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
 
 
 def _draw_trivial(axis: Axes, runs: Sequence[Run], trivial: str, key: str) -> None:
-    """Grey lines for what needs no network, from the last validation of the first run that has one."""
+    """Draw grey lines for trivial predictors, from the last validation of the first run that has one."""
     last = next(run.validation[-1] for run in runs if run.validation)
     for name, _, line in TRIVIAL:
         value = last.get(trivial, {}).get(name, {}).get(key)
@@ -205,7 +205,7 @@ def _draw_throughput(axis: Axes, run: Run, colour: str) -> None:
 
 
 def time_share(records: Sequence[Record], key: str) -> list[Record]:
-    """Per record the share (%) that the seconds under `key` have of the time since the last one."""
+    """Return, for each record, the seconds under `key` as a share (%) of the time since the record before."""
     result = []
     before_s = 0.0
     for record in records:

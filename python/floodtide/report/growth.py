@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mask growing over its moves.
+"""Pictures of an object that grows with each move.
 
-A run directory holds it in `flood.npz`: `logits` (k, z, y, x), the canvas after some of the moves
-with NaN where it was not visited; `moves` (k,), how many moves had been made; `image` (z, y, x),
-the image below.
+The file `flood.npz` of a run directory holds the snapshots. `logits` (k, z, y, x) is the canvas after some of
+the moves, NaN in voxels that were not visited. `moves` (k,) is the number of moves made. `image` (z, y, x) is
+the image.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 FILE = "flood.npz"
 _MOST_SNAPSHOTS = 1000
-_BRIGHTEST = 1e30  # beyond, drawings overflow
-_SNAPSHOTS = 14  # kept of one object, close together at first
+_BRIGHTEST = 1e30  # higher intensities would overflow in drawings
+_SNAPSHOTS = 14  # number of snapshots of an object, more of them at the beginning
 _STRIP = 6  # frames side by side in the printed strip
-_VISITED = 0.16  # how much the visited region is tinted
+_VISITED = 0.16  # strength of the tint of the visited region
 
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """Snapshots of one object's canvas: probabilities (k, z, y, x), NaN where not visited."""
+    """Snapshots of the canvas of one object: probabilities (k, z, y, x), NaN in voxels that were not visited."""
 
     probability: npt.NDArray[np.float64]
     moves: npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ class Growth:
 
     @property
     def centre(self) -> tuple[int, int, int]:
-        """The middle of the final mask (of the canvas if the mask is empty), (z, y, x)."""
+        """Return the centre (z, y, x) of the final mask, or of the canvas if the mask is empty."""
         inside = np.argwhere(np.nan_to_num(self.probability[-1], nan=0.0) >= 0.5)
         shape = self.probability.shape[1:]
         if not len(inside):
@@ -56,7 +56,7 @@ class Growth:
 
 
 def read_growth(folder: Path) -> Growth | None:
-    """The snapshots of a run directory, None if there are none.
+    """Return the snapshots of a run directory, or None if there are none.
 
     Raises:
         InvalidFileError: If the file is malformed.
@@ -97,11 +97,11 @@ def read_growth(folder: Path) -> Growth | None:
 def record_growth(
     folder: Path, segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
 ) -> None:
-    """Flood one object and keep snapshots of its canvas in a run directory, for the report.
+    """Grow one object and save snapshots of its canvas in a run directory, for the report.
 
     Args:
         folder: The run directory.
-        segmenter: What floods.
+        segmenter: The segmenter that grows the object.
         image: Raw image (z, y, x).
         zyx: The seed, in voxels of the image.
 
@@ -133,7 +133,7 @@ def record_growth(
 
 
 def frames(growth: Growth, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:
-    """One picture a snapshot, for the player: (caption, PNG as data URI)."""
+    """Return one picture for each snapshot, for the player: (caption, PNG as data URI)."""
     size = voxel_size_nm or (1.0, 1.0, 1.0)
     result = []
     for index in range(len(growth.moves)):
@@ -151,7 +151,7 @@ def frames(growth: Growth, voxel_size_nm: Sequence[float] | None) -> list[tuple[
 
 
 def strip_figure(growth: Growth, voxel_size_nm: Sequence[float] | None) -> str:
-    """Up to six snapshots side by side, from the first to the last. PNG as data URI."""
+    """Return a figure of up to six snapshots side by side, from the first to the last. PNG as data URI."""
     size = voxel_size_nm or (1.0, 1.0, 1.0)
     picked = np.unique(np.linspace(0, len(growth.moves) - 1, _STRIP).round().astype(int))
     heights = _heights(growth, size)
@@ -170,13 +170,13 @@ def strip_figure(growth: Growth, voxel_size_nm: Sequence[float] | None) -> str:
 
 
 def _widths(growth: Growth, size: Sequence[float]) -> list[float]:
-    """Widths of the three planes, drawn beside each other at one height."""
+    """Return the widths of the three planes if they are drawn side by side at equal height."""
     z, y, x = (n * s for n, s in zip(growth.image.shape, size, strict=True))
     return [style.bounded_ratio(ratio) for ratio in (x / y, x / z, y / z)]
 
 
 def _heights(growth: Growth, size: Sequence[float]) -> list[float]:
-    """Heights of the three planes, drawn below each other at one width."""
+    """Return the heights of the three planes if they are drawn below each other at equal width."""
     return [1.0 / width for width in _widths(growth, size)]
 
 
@@ -191,7 +191,7 @@ def _caption(growth: Growth, index: int) -> str:
 
 
 def _draw(axis: Axes, growth: Growth, index: int, fixed: int, size: Sequence[float]) -> None:
-    """One plane: grey image, the mask's probability in colour, its outline, what was visited."""
+    """Draw one plane: the image in grey, the probability of the mask in colour, its outline and the visited region."""
     plane = tuple(growth.centre[fixed] if i == fixed else slice(None) for i in range(3))
     rows, columns = (i for i in range(3) if i != fixed)
     grey = growth.image[plane]

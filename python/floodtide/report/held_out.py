@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predictions of U-Nets beside the truth, computed for the report from a run's newest checkpoint.
+"""Pictures of U-Net predictions and the ground truth, computed for the report from the newest checkpoint of a run.
 
-A few slices or one section are predicted here instead of being stored by the training: that costs seconds, needs no
-further files in the run directory, and works for runs of any age. Where checkpoint or data are gone the report says so.
+The report predicts a few slices or one section itself; the training does not store predictions. This takes seconds,
+needs no further files in the run directory, and works for old runs. If the checkpoint or the data are missing, the
+report says so.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-_SIDE = 512  # of the largest section that is drawn, in voxels
+_SIDE = 512  # maximum size in voxels of each side of the drawn section
 _NOTHING = "pictures of what was held out"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A figure (PNG as data URI) with its title and the note below it."""
+    """A figure (PNG as data URI) with a title and a note below."""
 
     figure: str
     title: str
@@ -46,13 +47,13 @@ class Picture:
 
 
 def pictures(run: Run) -> tuple[Picture | None, list[str]]:
-    """Predictions of the newest checkpoint on what the run held out.
+    """Draw predictions of the newest checkpoint for held-out data of the run.
 
     Returns:
-        The picture, None if it cannot be made; and what is missing, in words.
+        The picture, or None if it cannot be made; and texts that name what is missing.
 
     Raises:
-        NumericalError: If the network's output is not a number.
+        NumericalError: If an output of the network is not finite.
     """
     from floodtide import config
     from floodtide.train.run_directory import RunDirectory
@@ -111,9 +112,9 @@ def _slices(run: Run, settings: Config, checkpoint: Path) -> tuple[Picture | Non
 
 
 def pick_patients(record: Record) -> list[tuple[str, int, float]]:
-    """Best, median and worst patient of a validation: (what, number, Dice, mean of the classes it has).
+    """Return the best, median and worst patient of a validation, as (name, index, Dice, averaged over its classes).
 
-    With fewer than three patients those that there are.
+    With fewer than three patients, all are returned.
     """
     rows = [row["dice_patients"] for row in record.get("classes", [])]
     means = []
@@ -129,7 +130,7 @@ def pick_patients(record: Record) -> list[tuple[str, int, float]]:
 
 
 def _largest_slices(samples: Slices, groups: Sequence[int]) -> dict[int, int]:
-    """Of each patient the number of the slice with the most object pixels."""
+    """Return, for each patient, the number of the slice with the most object pixels."""
     best: dict[int, tuple[int, int]] = {}
     for number in range(samples.fixed_size):
         group, _, classes = samples.core.fixed(number)
@@ -140,7 +141,7 @@ def _largest_slices(samples: Slices, groups: Sequence[int]) -> dict[int, int]:
 
 
 def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
-    """The middle section of the held-out box, predicted with all its context."""
+    """Draw the middle section of the held-out box, predicted with its full context."""
     from floodtide.data import Volume, parse_box
     from floodtide.segment import predict
     from floodtide.train.parts import held_out_patches
@@ -149,7 +150,7 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
     if box is None:
         return None, [f"{_NOTHING}: the configuration holds no box out"]
     start, size = _middle(*box)
-    # Two sections: affinities along z compare the second one with the first.
+    # Two sections, because affinities along z compare the second section with the first.
     text = ",".join(f"{a}:{a + n}" for a, n in zip(start, size, strict=True))
     samples = held_out_patches(
         dataclasses.replace(
@@ -187,7 +188,7 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
 def _middle(
     start: Sequence[int], size: Sequence[int]
 ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Two sections in the middle of a box, at most _SIDE x _SIDE: (start, size)."""
+    """Return (start, size) of two sections in the middle of a box, with at most _SIDE x _SIDE voxels each."""
     if size[0] < 2:
         raise InvalidArgumentError(f"validation.box has {size[0]} section, a picture needs 2")
     extents = (2, min(size[1], _SIDE), min(size[2], _SIDE))

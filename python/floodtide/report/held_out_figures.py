@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of predictions beside the truth: outlines over slices, affinities of a section."""
+"""Pictures of predictions and ground truth: outlines on slices, and affinities of a section."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRUTH, _PREDICTED = "#56B4E9", "#E69F00"
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """A slice; image, true and predicted classes are (y, x)."""
+    """A slice with its image, true classes and predicted classes, each (y, x)."""
 
     title: str
     below: str
@@ -35,8 +35,8 @@ class Slice:
 class Section:
     """A section of a volume.
 
-    The image is (y, x); true affinities, whether they count, and predicted ones are (y, x, 3), along z, y, x;
-    `voxel_nm` is the size (y, x) of a voxel, None if unknown.
+    The image is (y, x). True affinities, the mask of counted affinities and predicted affinities are (y, x, 3), for the
+    axes z, y, x. `voxel_nm` is the size (y, x) of a voxel in nanometres, None if unknown.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Section:
 
 
 def slices_figure(slices: Sequence[Slice]) -> str:
-    """A column a slice: the image, and below it with the outlines of true and predicted classes. PNG as data URI."""
+    """Return a figure with one column per slice: the image, and the image with outlines of classes. PNG as data URI."""
     from matplotlib.lines import Line2D
 
     width = 3.2
@@ -72,7 +72,7 @@ def slices_figure(slices: Sequence[Slice]) -> str:
 
 
 def section_figure(section: Section) -> str:
-    """Image, true and predicted affinities, boundary map of a section. PNG as data URI."""
+    """Return a figure of a section: image, true and predicted affinities, and boundary map. PNG as data URI."""
     rows, columns = section.image.shape
     aspect = 1.0 if section.voxel_nm is None else section.voxel_nm[0] / section.voxel_nm[1]
     truth = np.where(section.counted, section.truth, 0.0)
@@ -106,9 +106,11 @@ def _show(axis: Axes, picture: npt.NDArray[Any], aspect: float = 1.0) -> None:
 
 
 def _outline(axis: Axes, classes: npt.NDArray[np.uint8], colour: str) -> None:
-    """The outline of each class but 0, which lies between pixels."""
+    """Draw the outline of each class except 0, between pixels."""
     for number in np.unique(classes[classes > 0]).tolist():
-        inside = np.pad((classes == number).astype(float), 1)  # so that it closes at the rim
+        inside = np.pad(
+            (classes == number).astype(float), 1
+        )  # so that outlines close at the border
         at = [np.arange(n) - 1.0 for n in inside.shape]
         axis.contour(at[1], at[0], inside, levels=[0.5], colors=[colour], linewidths=1.3)
     axis.set_xlim(-0.5, classes.shape[1] - 0.5)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs whose ranks wait for each other beside those whose ranks do not: what an update and a second are worth."""
+"""Synchronous and asynchronous training compared, by number of updates and by time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def modes_figure(runs: Sequence[Run]) -> str | None:
-    """Loss against updates and against time, and how many updates old gradients were.
+    """Draw the loss against updates and against time, and the staleness of gradients.
 
-    Held-out cross-entropy (of flood-filling networks in the first pass) where a run has validated at least twice,
-    else the training loss.
+    The loss is the held-out cross-entropy (for flood-filling networks, of the first pass) if a run has validated at
+    least twice, else the training loss.
 
     Returns:
         An SVG as data URI, or None if all ranks of all runs waited for each other.
@@ -56,7 +56,7 @@ def modes_figure(runs: Sequence[Run]) -> str | None:
 
 
 def mode(run: Run) -> str:
-    """How ranks wait for each other; runs from before the setting existed were synchronous."""
+    """Return `comm.mode` of a run. Runs that are older than this key were synchronous."""
     return str(run.config.get("comm", {}).get("mode", "synchronous"))
 
 
@@ -65,7 +65,7 @@ def _label(run: Run) -> str:
 
 
 def held_out(run: Run, key: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """A field of the validation records, and their cross-entropy; (n,) each."""
+    """Return a field of the validation records and their cross-entropy, each (n,)."""
     scores = [(r, r.get("first_pass", r)) for r in run.validation if key in r]
     pairs = [(r[key], s["cross_entropy"]) for r, s in scores if "cross_entropy" in s]
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
@@ -73,7 +73,7 @@ def held_out(run: Run, key: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[n
 
 
 def training(run: Run, key: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """A field of the training records, and their smoothed loss; (n,) each."""
+    """Return a field of the training records and their smoothed loss, each (n,)."""
     pairs = [(r[key], r["loss"]) for r in run.train if key in r and "loss" in r]
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
     return table[:, 0], smoothed(table[:, 1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTML page: tables and figures of the runs put into the template."""
+"""The HTML page: fills the template with tables and figures of the runs."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def write(
     """Write `report.html` about one or several runs.
 
     Args:
-        run_folders: Run directories, at least one; several are overlaid in the figures.
-        out: Where to write; default: `report.html` in the first run directory.
-        figures: Folder for the curves as SVG files too (`training.svg`, `validation.svg`, ...), those that
-            the runs have something for. Made if it is missing.
-        losses: Training losses to which the comparison of several runs gives the time; none: the lowest ones that
-            all, half and one of the runs reached.
+        run_folders: Run directories, at least one. Several runs are shown in the same figures.
+        out: File to write; None: `report.html` in the first run directory.
+        figures: Folder to which the curves are also written as SVG files (`training.svg`, `validation.svg`, ...), if
+            the runs have data for them. The folder is created if it is missing.
+        losses: Training losses for the comparison of several runs, which shows the time to reach each loss. Empty: the
+            lowest losses that all, half and one of the converged runs reached.
 
     Returns:
-        The file written.
+        The path of the report.
 
     Raises:
-        InvalidFileError: If a folder is no run directory or one of its files is malformed.
+        InvalidFileError: If a folder is not a run directory, or one of its files is malformed.
         StorageError: If the report cannot be written.
-        InvalidArgumentError: If a file of that name is something else than an older report, or figure.
+        InvalidArgumentError: If an existing file is not an older report or figure.
     """
     names = _names([folder.resolve() for folder in run_folders])
     runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
@@ -80,7 +80,7 @@ def _make(folder: Path) -> None:
 
 
 def _write(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:
-    """Write all files, or none if one of them must not be written."""
+    """Write all files. If one of them must not be written, write none."""
     with ExitStack() as held:
         for path in outputs:
             check = PICTURES[".svg"] if path.suffix == ".svg" else _REPORT
@@ -90,7 +90,7 @@ def _write(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:
 
 
 def _inputs(run: Run) -> list[Path]:
-    """What a report reads of a run directory."""
+    """Return the files of a run directory that a report reads."""
     names = ("config.toml", "log.jsonl", "scores.json", planes.FILE, growth.FILE)
     patterns = ("failure-rank-*.json", "checkpoints/*.h5")
     found = [run.folder / name for name in names]
@@ -98,7 +98,7 @@ def _inputs(run: Run) -> list[Path]:
 
 
 def _curves(runs: Sequence[Run]) -> dict[str, str | None]:
-    """SVGs as data URIs, None where the runs have nothing for one."""
+    """Return the curves, {name: SVG as data URI}; None if the runs have no data for a curve."""
     compared = runs if _comparable(runs) else ()
     return {
         "training": curves.training_figure(runs),
@@ -113,14 +113,14 @@ def _curves(runs: Sequence[Run]) -> dict[str, str | None]:
 
 
 def _comparable(runs: Sequence[Run]) -> bool:
-    """Whether these are several runs of one kind."""
+    """Return True if there are several runs and all are of one kind."""
     return len(runs) > 1 and len({run.unit for run in runs}) == 1
 
 
 def render(
     runs: Sequence[Run], drawn: Mapping[str, str | None], losses: Sequence[float] = ()
 ) -> str:
-    """The page as text; every figure is embedded."""
+    """Return the HTML page with all figures embedded."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     pictures = [_pictures(run) for run in runs]
@@ -153,7 +153,7 @@ def render(
 
 
 def _comparison(runs: Sequence[Run], losses: Sequence[float]) -> dict[str, Any] | None:
-    """Several runs of one kind against each other; None for a single run or runs of several kinds."""
+    """Return the comparison of several runs of one kind; None for a single run or runs of several kinds."""
     if not _comparable(runs):
         return None
     automatic = "the losses are the lowest that all, half and one of the converged runs reached."
@@ -182,7 +182,7 @@ def _pictures(run: Run) -> dict[str, Any]:
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """The folders' names; where two are alike, with their parents' names."""
+    """Return the names of the folders; equal names are preceded by the names of their parents."""
     names = [folder.name for folder in folders]
     return [
         name if names.count(name) == 1 else f"{folder.parent.name}/{name}"

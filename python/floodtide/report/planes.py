@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Image, truth and segmentation in three planes through the middle of the segmented box.
+"""Pictures of image, ground truth and segmentation in three planes through the middle of the segmented box.
 
-A run directory holds the segmentation in `segmentation.h5`, dataset `segmentation`, whose attribute
-`box_start` says where it lies in the volume. Image and truth come from the volume that the run's
-configuration names; they stay out of the pictures where that is not to be found any more.
+A run directory holds the segmentation in `segmentation.h5`, dataset `segmentation`. Its attribute `box_start`
+is the position of the box in the volume. Image and truth come from the volume that the configuration of the
+run names. If that volume does not exist any more, the pictures omit image and truth.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILE = "segmentation.h5"
-_MOST_PIXELS = 2048  # of a side of a plane: pictures have fewer
-_BRIGHTEST = 1e30  # beyond, drawings overflow
+_MOST_PIXELS = 2048  # maximum number of pixels along a side of a plane
+_BRIGHTEST = 1e30  # higher intensities would overflow in drawings
 # Fixed axis, its name, and the axes drawn downwards and to the right.
 _PLANES = ((0, "z", "y", "x"), (1, "y", "z", "x"), (2, "x", "z", "y"))
 
@@ -50,7 +50,7 @@ class Plane:
 
 
 def read_planes(run: Run) -> list[Plane]:
-    """The three middle planes of a run's segmentation; empty without one.
+    """Return the three middle planes of the segmentation of a run; an empty list without a segmentation.
 
     Raises:
         InvalidFileError: As `read_segmentation`.
@@ -64,22 +64,22 @@ def read_planes(run: Run) -> list[Plane]:
 def read_segmentation(
     path: Path, dataset: str, image: str, truth: str, voxel_size_nm: Sequence[float] | None
 ) -> list[Plane]:
-    """The three middle planes of a segmentation; reads nothing else of the volumes.
+    """Return the three middle planes of a segmentation. Only these planes are read.
 
     Args:
         path: HDF5 file of the segmentation.
-        dataset: Its name in there; attribute `box_start` says where it lies in the volume.
-        image: "file:dataset" of the whole volume; empty: what attribute `image` names.
-        truth: The same for the labels; empty: none.
-        voxel_size_nm: (z, y, x).
+        dataset: Name of the dataset. Its attribute `box_start` is the position in the volume.
+        image: "file:dataset" of the image of the whole volume; "": the one that the attribute `image` names.
+        truth: "file:dataset" of the labels of the whole volume; "": no truth.
+        voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
 
     Raises:
-        InvalidFileError: If the file is no HDF5, holds no such rank-3 dataset of integers, or is damaged.
+        InvalidFileError: If the file is not HDF5, has no such dataset of integers with three axes, or is damaged.
     """
     segmentation = Volume(path, dataset)
     if segmentation.dtype.kind not in "iu":
         raise InvalidFileError(
-            f"report: {segmentation.name}: has {segmentation.dtype} voxels, expected whole numbers"
+            f"report: {segmentation.name}: has {segmentation.dtype} voxels, expected integers"
         )
     shape = segmentation.shape
     start: Vec3 = (0, 0, 0)
@@ -111,12 +111,12 @@ def read_segmentation(
 
 
 def _step(extent: int) -> int:
-    """Distance of the voxels that are drawn, along a side of `extent` voxels."""
+    """Return the distance between drawn voxels, along a side of `extent` voxels."""
     return -(-extent // _MOST_PIXELS)
 
 
 def _middle(volume: Volume, axis: int, start: Vec3, shape: Vec3) -> npt.NDArray[Any]:
-    """The middle plane of a box, with the voxels that are drawn."""
+    """Return the drawn voxels of the middle plane of a box."""
     corner, extents = list(start), list(shape)
     corner[axis] += shape[axis] // 2
     extents[axis] = 1
@@ -126,13 +126,13 @@ def _middle(volume: Volume, axis: int, start: Vec3, shape: Vec3) -> npt.NDArray[
 
 
 def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Intensities that can be drawn: what is no number is black."""
+    """Return intensities that can be drawn. NaN becomes black."""
     drawn = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     return np.clip(drawn, -_BRIGHTEST, _BRIGHTEST)
 
 
 def _sources(run: Run) -> tuple[str, str]:
-    """Image and labels of the run's segmentation, `file:dataset`, empty if unknown."""
+    """Return image and labels of the run's segmentation as `file:dataset`, "" if unknown."""
     volumes = run.config.get("data", {}).get("volumes", [])
     wanted = run.config.get("segment", {}).get("image", "")
     for volume in volumes:
@@ -142,7 +142,7 @@ def _sources(run: Run) -> tuple[str, str]:
 
 
 def _open(name: str, end: Sequence[int]) -> Volume | None:
-    """The volume `file:dataset`; None if it is not there (any more) or ends before `end`."""
+    """Return the volume `file:dataset`; None if it does not exist or ends before `end`."""
     file_name, _, dataset = os.path.expandvars(name).rpartition(":")
     if not file_name or not reading.exists(file_name) or not _core.data.exists(file_name, dataset):
         return None
@@ -151,17 +151,17 @@ def _open(name: str, end: Sequence[int]) -> Volume | None:
 
 
 def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> str:
-    """A row a plane: image, truth, segmentation, and where the two differ. PNG as data URI."""
+    """Return a figure with one row per plane: image, truth, segmentation and differences. PNG as data URI."""
     with _drawn(planes, voxel_size_nm) as drawn:
         return style.data_uri(drawn, "png", dpi=130)
 
 
 def save_planes(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None, path: Path) -> None:
-    """Write the same picture to a PNG file.
+    """Write the figure of `planes_figure` to a PNG file.
 
     Raises:
-        StorageError: If it cannot be written.
-        InvalidArgumentError: If there is a file of that name which is no PNG.
+        StorageError: If the file cannot be written.
+        InvalidArgumentError: If a file of that name exists and is not a PNG picture.
     """
     with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S):
         with _drawn(planes, voxel_size_nm) as drawn:
@@ -235,7 +235,7 @@ def _overlay(plane: Plane, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.floa
 
 
 def matching(planes: Sequence[Plane]) -> dict[int, int]:
-    """Segment to the object that it overlaps most; an object goes to its best segment only."""
+    """Return {segment: object that it overlaps most}. An object is matched only with its best segment."""
     pairs = np.concatenate(
         [np.stack([p.segmentation.ravel(), np.asarray(p.truth).ravel()], axis=1) for p in planes]
     )
@@ -249,7 +249,7 @@ def matching(planes: Sequence[Plane]) -> dict[int, int]:
 
 
 def matched(labels: npt.NDArray[np.int64], matches: dict[int, int]) -> npt.NDArray[np.int64]:
-    """Labels renamed to the objects that they match, the others to numbers of their own."""
+    """Return labels renamed to their matching objects; other labels get different, unique numbers."""
     values, inverse = np.unique(labels, return_inverse=True)
     free = max(matches.values(), default=0) + 1
     names = [0 if v == 0 else matches.get(v, free + v) for v in values.tolist()]

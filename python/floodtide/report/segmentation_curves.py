@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation of U-Nets: Dice of slices, average precision of affinities, each beside what needs no network."""
+"""Validation curves of U-Nets: Dice of slices and average precision of affinities, with trivial predictors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AXES = ("z", "y", "x")
 
 
 def dice_figure(runs: Sequence[Run]) -> str | None:
-    """A row a class: Dice over pooled pixels, mean of the patients with its spread, and each patient at the end.
+    """Draw, for each class, Dice over all pixels, the mean over patients with its spread, and Dice of each patient.
 
     Returns:
         An SVG as data URI, or None if no run of slices was validated.
@@ -52,7 +52,7 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
 
 
 def affinity_figure(runs: Sequence[Run]) -> str | None:
-    """A column an axis: average precision of affinities, below it of boundaries (1 - affinity); None without any."""
+    """Draw, for each axis, the average precision of affinities and of boundaries (1 - affinity); None without data."""
     shown = [run for run in runs if run.unit == PATCHES and run.validation]
     if not shown:
         return None
@@ -80,12 +80,12 @@ def affinity_figure(runs: Sequence[Run]) -> str | None:
 
 
 def of_class(record: Record, number: int) -> Record:
-    """The scores of a class in a validation record; empty if it has none."""
+    """Return the scores of a class in a validation record, or {} if the record has none."""
     return next((row for row in record.get("classes", []) if row["class"] == number), {})
 
 
 def patients(record: Record, number: int) -> Floats:
-    """Dice of the patients that have the class or are predicted to, ascending. (n,)"""
+    """Return Dice (n,), ascending, of the patients for which the class is true or predicted."""
     values = of_class(record, number).get("dice_patients", [])
     return np.sort(np.array([value for value in values if value is not None], dtype=np.float64))
 

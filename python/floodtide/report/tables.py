@@ -62,14 +62,14 @@ _FOUND: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True)
 class Table:
-    """Head and rows of text; the first column is the row's name."""
+    """A table of texts: a head and rows. The first column holds the names of the rows."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
 def summary_table(runs: Sequence[Run]) -> Table:
-    """The settings that one looks for first; a setting that no run states is left out."""
+    """Return a table of the most important settings. Settings that no run has are omitted."""
     rows = []
     for name, key in _SETTINGS:
         values = [text(_look_up(run.config, key)) for run in runs]
@@ -86,7 +86,7 @@ def summary_table(runs: Sequence[Run]) -> Table:
 
 
 def score_table(runs: Sequence[Run]) -> Table | None:
-    """Scores of the segmentations, a row each; None if no run has any."""
+    """Return a table of scores with one row for each segmentation, or None if no run has scores."""
     rows = [(run, row) for run in runs for row in run.scores]
     keys = [key for key in _SCORES if any(key in row for _, row in rows)]
     if not keys:
@@ -104,7 +104,7 @@ def score_table(runs: Sequence[Run]) -> Table | None:
 
 
 def validation_table(run: Run) -> Table:
-    """The last validation beside the trivial predictors."""
+    """Return a table of the last validation and the trivial predictors."""
     last = run.validation[-1]
     head = f"step {last['step']}"
     if run.unit == SLICES:
@@ -127,7 +127,7 @@ def validation_table(run: Run) -> Table:
 
 
 def _dice_table(last: Record, head: str) -> Table:
-    """A row a class: pooled over all pixels, and over the patients that have the class."""
+    """Return a table with one row for each class: Dice over all pixels, and over the patients with the class."""
     titles = ("Dice, pixels pooled", "everything this class", "Dice, mean of patients")
     spread = ("standard deviation", "lowest", "median", "highest", "patients")
     rows = []
@@ -146,7 +146,7 @@ def _dice_table(last: Record, head: str) -> Table:
 
 
 def _affinity_table(last: Record, head: str) -> Table:
-    """A row an axis; a constant prediction has the base rate as average precision."""
+    """Return a table with one row for each axis. The base rate is the average precision of a constant prediction."""
     titles = (
         "average precision",
         "base rate",
@@ -165,7 +165,7 @@ def _affinity_table(last: Record, head: str) -> Table:
 
 
 def text(value: object) -> str:
-    """A value as a table's cell: four digits, thousands apart, "-" where there is none."""
+    """Return a value as text for a table: four digits, separated thousands, "-" for no value."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
