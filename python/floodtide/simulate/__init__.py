@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Throughput of synchronous training against the number of ranks: planning arithmetic, no training.
+"""Forecast of the throughput of synchronous training for a number of ranks, without training.
 
 A step lasts until the slowest rank has its gradient and the gradients are summed. `simulate` draws
-that, rank by rank and step by step, from what a rank computes, waits for and sends
-(docs/scaling.md has the model and its sources). `paper` holds the figures of the published run
-that the model is compared with, `scenarios` the two explanations of its loss.
+random times for every rank and step: computing, waiting for data and sending (docs/scaling.md describes
+the model and its sources). `paper` holds the published figures with which the model is compared.
+`scenarios` holds two explanations of the efficiency that the paper's run lost.
 """
 
 from floodtide.simulate.allreduce import (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide simulate` against trainings on this machine: what one rank measures predicts several."""
+"""Compare `floodtide simulate` with training on this machine: measurements of one rank predict several ranks."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ from floodtide.simulate.networks import MEMORY
 from floodtide.train import Trainer
 
 ALGORITHM = "ring"
-WARM_STEPS = 5  # left out
+WARM_STEPS = 5  # steps that are not measured
 Row = dict[str, Any]
 MODES = ("synchronous", "drop", "carry")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is trained.
+    """Settings of the training runs.
 
     Attributes:
         ranks: Numbers of ranks to predict, each at least 2.
-        steps: Of a training, at least twice WARM_STEPS.
-        rounds: Times that every training is done, in turn.
-        depth, features: Of the network that computes for a step's time.
-        fov: Its field of view, one number for all axes.
-        sleep_s: Mean of what a rank sleeps in each step of the other trainings, whose network is small.
-        sigma: Spread of the lognormal factor on it.
+        steps: Number of steps of each training run, at least twice WARM_STEPS.
+        rounds: Number of repetitions of every training run; the runs alternate.
+        depth: Number of modules of the network, in runs that compute.
+        features: Number of feature maps of the network, in runs that compute.
+        fov: Size of its field of view in voxels, one odd number for all axes.
+        sleep_s: Mean time in seconds that a rank sleeps in each step, in runs that sleep.
+        sigma: Sigma of the lognormal factor on the time that a rank sleeps.
     """
 
     ranks: Sequence[int] = (2, 3, 4)
@@ -58,20 +59,22 @@ class Setting:
 
 
 def forecast(setting: Setting) -> Iterator[Row]:
-    """Train on one rank, predict trainings on more, and time those.
+    """Yield rows that compare predicted and measured times of a training step on several ranks.
 
-    *training*: every rank computes; ranks share the cores, which the prediction divides among them. The training of one
-    rank that it starts from has a like one beside it on every other core, because they share memory. *synchronous*,
-    *drop*, *carry*: the network is so small that next to nothing is computed, but every rank sleeps for a time drawn
-    anew in each step, so that ranks wait for each other however few cores there are; in the last two, updates take
-    the first ranks but one (`comm.mode = "partial"`, `comm.late`).
+    Rows *training*: every rank computes, and ranks share the cores of the machine; the prediction divides the cores
+    among the ranks. It starts from training on one rank, while an equal run works on each other core, because cores
+    share memory bandwidth.
 
-    Rows have `median_s` (a step's seconds, median of the rounds), `predicted_s` and `ratio` (predicted over timed,
-    median of the rounds).
+    Rows *synchronous*, *drop* and *carry*: the network is tiny, and every rank sleeps for a random time in each step.
+    So ranks wait for each other even with few cores. In *drop* and *carry*, an update waits for all ranks but one
+    (`comm.mode = "partial"`, `comm.late`).
+
+    Rows have `median_s` (measured seconds of a step, median of the rounds), `predicted_s`, and `ratio` (predicted
+    / measured, median of the rounds).
 
     Raises:
         InvalidArgumentError: If a number is out of range.
-        UnsupportedError: Where no ranks can be started.
+        UnsupportedError: If ranks cannot be started.
     """
     names = [("training", ranks) for ranks in setting.ranks]
     names += [(mode, ranks) for mode in MODES for ranks in setting.ranks]
@@ -106,7 +109,7 @@ def forecast(setting: Setting) -> Iterator[Row]:
 
 
 class _Trainings:
-    """Trainings on a synthetic volume in a folder."""
+    """Training runs on a synthetic volume in a folder."""
 
     def __init__(self, folder: Path, setting: Setting) -> None:
         self._folder = folder
@@ -122,7 +125,7 @@ class _Trainings:
         )
 
     def computing_alone(self) -> simulate.Calibration:
-        """One of the trainings of one rank on all cores at once, which log every step."""
+        """Train with one rank on each core at the same time, and return the measurements of one of these runs."""
         documents = [
             self._computing_document(log_every_s=0.0) for _ in range(_core.available_cores())
         ]
@@ -130,7 +133,7 @@ class _Trainings:
         return simulate.calibrate(Path(documents[0]["run"]["dir"]))
 
     def computing(self, ranks: int) -> simulate.Calibration:
-        """A training on so many ranks."""
+        """Train on `ranks` ranks and return the measurements."""
         document = self._computing_document(log_every_s=1.0)
         run(_train, ranks, [document])
         return simulate.calibrate(Path(document["run"]["dir"]))
@@ -146,7 +149,7 @@ class _Trainings:
         return self._document(model, log_every_s)
 
     def sleeping(self, ranks: int, mode: str, *, sleep_s: float) -> float:
-        """Seconds of an update of ranks that sleep."""
+        """Train with ranks that sleep, and return the seconds of an update."""
         model = {"depth": 1, "features": 2, "fov": [5, 5, 5], "deltas": [1, 1, 1]}
         document = self._document(model, log_every_s=1e6)
         if mode != "synchronous":
@@ -180,14 +183,14 @@ def _train(document: dict[str, Any]) -> None:
 
 
 def _train_apart(documents: list[dict[str, Any]]) -> None:
-    """Each rank trains on its own."""
+    """Train on each rank separately."""
     own = [world.ProcessSet([rank]) for rank in range(world.size())][world.rank()]
     with own:
         _train(documents[own.ranks[0]])
 
 
 def _train_and_sleep(document: dict[str, Any], sleep_s: float, sigma: float) -> float:
-    """Seconds of an update, as this rank sees it; without the last one, which logs and saves."""
+    """Train, and return the seconds of an update on this rank, without the last update, which also saves."""
     trainer = Trainer.from_config(config.from_dict(document))
     random = np.random.default_rng(world.rank())
     times: list[tuple[float, int]] = []
@@ -208,14 +211,14 @@ def _predict_computing(alone: simulate.Calibration, ranks: int) -> float:
         buckets=simulate.ffn_buckets(alone.depth, alone.features, round(alone.bucket_mib * 2**20)),
         allreduce_s=_sum_s,
         agreement_s=_agreement_s,
-        update_s=alone.step_s - alone.walkers_per_rank * alone.compute_s,  # and all that is left
+        update_s=alone.step_s - alone.walkers_per_rank * alone.compute_s,  # all except computing
         slowdown=lambda count: max(1.0, count / cores),
     )
     return simulate.simulate(job, ranks).step_s
 
 
 def _predict_sleeping(setting: Setting, idle_s: float, ranks: int, mode: str) -> float:
-    """idle_s: a step of one rank that does not sleep."""
+    """Return the predicted seconds of an update. `idle_s`: seconds of a step of one rank that does not sleep."""
     job = simulate.Job(
         compute=simulate.Compute(mean_s=setting.sleep_s, sigma=setting.sigma),
         buckets=simulate.ffn_buckets(1, 2),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sum over ranks costs: latency and bytes of the agreement and of every algorithm's steps, or measured times.
+"""Cost of an allreduce: time of the agreement and of the steps of each algorithm, from formulas or measurements.
 
-Sources: Thakur, Rabenseifner and Gropp (2005) for halving, doubling and counts of ranks that are no
-power of two; Patarasuk and Yuan (2009) for the ring; docs/scaling.md has the formulas.
+Sources: Thakur, Rabenseifner and Gropp (2005) for halving, doubling and numbers of ranks that are not
+a power of two; Patarasuk and Yuan (2009) for the ring. docs/scaling.md has the formulas.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.simulate.networks import MEMORY, Interconnect
 
 BEST = "best"
-AGREEMENT_BYTES = 88  # of each of its messages, and 8 for each 64 ranks
-ADD_BYTES_PER_S = 8e9  # one core adds this many bytes a second of what arrives: an assumption
+AGREEMENT_BYTES = 88  # of each message of an agreement, plus 8 bytes for each 64 ranks
+ADD_BYTES_PER_S = 8e9  # received bytes that one core adds per second: an assumption
 
 
 @dataclass(frozen=True, kw_only=True)
 class Links:
-    """What messages travel on.
+    """Connections between ranks.
 
     Attributes:
-        network: Between nodes.
-        ranks_per_node: Consecutive ranks that share a node and its adapter.
-        memory: Between ranks of a node.
-        add_s_per_byte: Seconds to add a byte of what arrives to what is there.
+        network: Connection between nodes.
+        ranks_per_node: Number of consecutive ranks that share a node and its network adapter.
+        memory: Connection between ranks of one node.
+        add_s_per_byte: Seconds to add one received byte to the local values.
     """
 
     network: Interconnect
@@ -44,13 +44,13 @@ class Links:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Rounds of messages that every rank takes part in.
+    """Equal rounds of messages in which every rank takes part.
 
     Attributes:
-        count: How many.
-        bytes: That a rank sends in one, float: chunks are not rounded.
-        added: Whether what arrives is added.
-        lanes: Ranks of a node whose messages leave it at once; 0: the messages stay within nodes.
+        count: Number of rounds.
+        bytes: Bytes that a rank sends in a round, a float because chunks are not rounded.
+        added: True if received values are added to the local values.
+        lanes: Number of ranks of a node that send to other nodes at the same time; 0: messages stay within nodes.
     """
 
     count: int
@@ -60,13 +60,16 @@ class Step:
 
 
 def allreduce_cost_s(algorithm: str, size_bytes: int, ranks: int, links: Links) -> float:
-    """Seconds to sum `size_bytes` over `ranks` ranks, once they have agreed to do it (`agreement_s`).
+    """Return the seconds to sum `size_bytes` bytes over `ranks` ranks, after their agreement (`agreement_s`).
 
     Args:
-        algorithm: A name of ALGORITHMS, or BEST: the cheapest of them.
+        algorithm: A name of ALGORITHMS, or BEST for the fastest of them.
+        size_bytes: Size of the array in bytes.
+        ranks: Number of ranks.
+        links: Connections between the ranks.
 
     Raises:
-        InvalidArgumentError: For an unknown algorithm or a number out of range.
+        InvalidArgumentError: If the algorithm is unknown or a number is out of range.
     """
     if algorithm == BEST:
         return min(allreduce_cost_s(name, size_bytes, ranks, links) for name in ALGORITHMS)
@@ -74,13 +77,16 @@ def allreduce_cost_s(algorithm: str, size_bytes: int, ranks: int, links: Links) 
 
 
 def allreduce_cpu_s(algorithm: str, size_bytes: int, ranks: int, links: Links) -> float:
-    """Processor seconds in which a rank sends and receives what summing `size_bytes` moves between nodes.
+    """Return the processor seconds that a rank needs to send and receive the messages between nodes of an allreduce.
 
     Args:
-        algorithm: A name of ALGORITHMS, or BEST: the one with the lowest `allreduce_cost_s`.
+        algorithm: A name of ALGORITHMS, or BEST for the one with the lowest `allreduce_cost_s`.
+        size_bytes: Size of the array in bytes.
+        ranks: Number of ranks.
+        links: Connections between the ranks.
 
     Raises:
-        InvalidArgumentError: For an unknown algorithm or a number out of range.
+        InvalidArgumentError: If the algorithm is unknown or a number is out of range.
     """
     if algorithm == BEST:
         algorithm = min(
@@ -92,7 +98,7 @@ def allreduce_cpu_s(algorithm: str, size_bytes: int, ranks: int, links: Links) -
 
 
 def _steps(algorithm: str, size_bytes: int, ranks: int, links: Links) -> list[Step]:
-    """What the ranks do one after the other; nothing on one rank."""
+    """Return the steps of an algorithm in order; an empty list for one rank."""
     if ranks < 1 or size_bytes < 0 or links.ranks_per_node < 1:
         raise InvalidArgumentError(
             f"allreduce: {size_bytes} bytes on {ranks} ranks, {links.ranks_per_node} a node; "
@@ -110,10 +116,10 @@ def _steps(algorithm: str, size_bytes: int, ranks: int, links: Links) -> list[St
 
 
 def agreement_s(ranks: int, links: Links) -> float:
-    """Seconds until `ranks` ranks know that all of them have started the same collective, after the last one has.
+    """Return the seconds of an agreement: after the last rank starts a collective, until all ranks know that all did.
 
-    ceil(log2 ranks) messages one after another, in which rank r tells rank r + 1, r + 2, r + 4, ... what it knows
-    (docs/decisions/20261122-agreement.md). Beyond one node some of them leave the node in each round.
+    An agreement takes ceil(log2 ranks) messages one after another, in which rank r tells rank r + 1, r + 2, r + 4, ...
+    what it knows (docs/decisions/20261122-agreement.md). With several nodes, some messages of each round leave a node.
 
     Raises:
         InvalidArgumentError: If a number is out of range.
@@ -147,17 +153,17 @@ def _step_s(step: Step, links: Links) -> float:
 
 
 def _ring(size: float, ranks: int, node: int) -> Iterator[Step]:
-    """Chunks go round twice; one rank of a node sends to the next node."""
+    """Yield the steps of a ring: chunks go around twice, and one rank of each node sends to the next node."""
     lanes = 1 if ranks > node else 0
     yield Step(count=ranks - 1, bytes=size / ranks, added=True, lanes=lanes)
     yield Step(count=ranks - 1, bytes=size / ranks, added=False, lanes=lanes)
 
 
 def _rabenseifner(size: float, ranks: int, node: int) -> Iterator[Step]:
-    """Halving, nearest rank first, then doubling.
+    """Yield the steps of recursive halving, nearest rank first, and recursive doubling.
 
-    Beyond a power of two, pairs of ranks act as one: each sums one half for both before and passes
-    it on after (a whole array handed over and back, as MPICH has it, costs twice that).
+    If the number of ranks is not a power of two, some pairs of ranks act as one. Before, each rank of a pair sums one
+    half for both; afterwards it passes this half on. (MPICH passes the whole array, which costs twice as much.)
     """
     power = 1 << (ranks.bit_length() - 1)
     if power < ranks:
@@ -170,7 +176,7 @@ def _rabenseifner(size: float, ranks: int, node: int) -> Iterator[Step]:
 
 
 def _recursive_doubling(size: float, ranks: int, node: int) -> Iterator[Step]:
-    """Everything is exchanged with the rank at distance 1, 2, 4, ..."""
+    """Yield the steps of recursive doubling: ranks exchange whole arrays at distance 1, 2, 4, ..."""
     power = 1 << (ranks.bit_length() - 1)
     if power < ranks:
         yield Step(count=1, bytes=size, added=True, lanes=_lanes(1, ranks, node))
@@ -180,7 +186,7 @@ def _recursive_doubling(size: float, ranks: int, node: int) -> Iterator[Step]:
 
 
 def _two_level(size: float, ranks: int, node: int) -> Iterator[Step]:
-    """Reduce-scatter within nodes, each local rank's share between nodes, allgather within nodes."""
+    """Yield the steps of two levels: reduce-scatter within nodes, sums between nodes, allgather within nodes."""
     nodes = math.ceil(ranks / node)
     if node > 1:
         yield Step(count=node - 1, bytes=size / node, added=True, lanes=0)
@@ -191,9 +197,9 @@ def _two_level(size: float, ranks: int, node: int) -> Iterator[Step]:
 
 
 def _lanes(distance: int, ranks: int, node: int) -> int:
-    """Ranks of a node that send to another one when each sends to the rank whose number differs in one bit.
+    """Return how many ranks of a node send to another node, if each sends to the rank that differs in one bit.
 
-    All or none where the ranks of a node are a power of two; otherwise some, and all are counted.
+    If the number of ranks of a node is a power of two, all or none do. Otherwise some do, and all are counted.
     """
     within = ranks <= node or node % (2 * distance) == 0
     return 0 if within else node
@@ -209,14 +215,14 @@ ALGORITHMS: dict[str, Callable[[float, int, int], Iterator[Step]]] = {
 
 @dataclass(frozen=True)
 class MeasuredAllreduce:
-    """Times from a file of JSON lines, as `floodtide bench allreduce --json` and examples/simgrid print them.
+    """Measured times from a file of JSON lines, as `floodtide bench allreduce --json` and examples/simgrid print them.
 
-    Between measured rank counts and sizes times are interpolated, in the logarithm of the ranks and in the bytes;
-    beyond them there is no answer. One rank needs no time.
+    Times are interpolated between measured numbers of ranks (in the logarithm) and sizes in bytes. Outside of the
+    measured range an error is raised. One rank needs no time.
 
     Attributes:
         path: The file.
-        times_s: By algorithm, then ranks, then bytes.
+        times_s: Seconds: {algorithm: {ranks: {bytes: seconds}}}.
     """
 
     path: Path
@@ -224,10 +230,10 @@ class MeasuredAllreduce:
 
     @classmethod
     def read(cls, path: Path) -> MeasuredAllreduce:
-        """Read a file; rows of other benchmarks are left out.
+        """Return the measured times of a file. Rows of other benchmarks are ignored.
 
         Raises:
-            InvalidFileError: If the file is not there, a line is no such row, or there is none.
+            InvalidFileError: If the file is missing, a line is not a row of a benchmark, or no row is usable.
         """
         times: dict[str, dict[int, dict[int, float]]] = {}
         lines = reading.read_text(path, "rows of floodtide bench allreduce").splitlines()
@@ -239,10 +245,10 @@ class MeasuredAllreduce:
         return cls(path, times)
 
     def cost_s(self, algorithm: str, size_bytes: int, ranks: int) -> float:
-        """Seconds to sum `size_bytes` over `ranks` ranks.
+        """Return the seconds to sum `size_bytes` bytes over `ranks` ranks.
 
         Raises:
-            InvalidArgumentError: If that lies outside of what was measured.
+            InvalidArgumentError: If algorithm, ranks or size are outside of what was measured.
         """
         if ranks == 1:
             return 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asynchronous training with one parameter server, for comparison: nobody waits for a rank, gradients grow stale."""
+"""Model of asynchronous training with one parameter server: ranks do not wait for each other; gradients are stale."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from floodtide.simulate.networks import Interconnect
 
 @dataclass(frozen=True, kw_only=True)
 class AsynchronousEstimate:
-    """Means of an asynchronous run.
+    """Mean values of an asynchronous run.
 
     Attributes:
-        ranks: Ranks that compute; the server is one more.
-        fovs_per_s: Fields of view a second, of all ranks.
-        server_use: The part of the time that the busiest of its parts is busy, 0 to 1.
-        staleness: Updates by others between a rank's copy of the parameters and its gradient.
+        ranks: Number of ranks that compute. The server is an additional rank.
+        fovs_per_s: Fields of view per second of all ranks together.
+        server_use: Share of the time that the busiest part of the server (receive, update, send) is busy, 0 to 1.
+        staleness: Number of updates by other ranks between the parameters of a gradient and its own update.
     """
 
     ranks: int
@@ -35,20 +35,21 @@ def simulate_asynchronous(
     update_s: float = 0.0,
     walkers_per_rank: int = 1,
 ) -> AsynchronousEstimate:
-    """Each rank in turn computes for cycle_s, sends its gradient to the server and gets the parameters.
+    """Return an estimate of asynchronous training with a parameter server.
 
-    The server receives, updates and sends, one rank at a time in each of the three. Mean value
-    analysis of those queues (Reiser and Lavenberg, 1980), exact for exponential service times and
-    pessimistic where they vary less. All ranks update equally often, so that between two updates
-    of a rank there is one of every other: staleness ranks - 1.
+    Each rank repeats three actions: it computes for `cycle_s`, sends its gradient to the server, and receives the
+    parameters. The server receives, updates and sends; each of these three handles one rank at a time. The estimate is
+    a mean value analysis of these queues (Reiser and Lavenberg, 1980). It is exact for exponential service times, and
+    pessimistic if service times vary less. All ranks update equally often, so between two updates of a rank there is
+    one update of every other rank: the staleness is ranks - 1.
 
     Args:
-        cycle_s: Seconds of a rank between parameters and gradient, positive.
-        size_bytes: Of the gradient, and of the parameters.
-        ranks: At least 1.
-        network: Between ranks and server.
-        update_s: Seconds of the server for an update.
-        walkers_per_rank: Fields of view in a gradient.
+        cycle_s: Seconds from receiving parameters to a complete gradient on a rank, positive.
+        size_bytes: Bytes of the gradient, and of the parameters.
+        ranks: Number of ranks, at least 1.
+        network: Connection between ranks and server.
+        update_s: Seconds that the server needs for an update.
+        walkers_per_rank: Number of fields of view in a gradient.
 
     Raises:
         InvalidArgumentError: If a number is out of range.

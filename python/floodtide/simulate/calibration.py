@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model's figures from a measured run: what its log.jsonl says of compute, data, sums and updates."""
+"""Parameters of the model from a measured run: times of computing, loading, summing and updating in its log.jsonl."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _LEAST_SAMPLES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """What a run measured.
+    """Measurements of a training run.
 
     Attributes:
-        name: The run directory's name.
-        ranks: Of the run.
-        threads: Of a rank.
-        walkers_per_rank: Fields of view of a rank's step, a mean if they do not divide: walkers times
-            `training.accumulate`.
-        depth: Modules of its network.
-        features: Its feature maps.
+        name: Name of the run directory.
+        ranks: Number of ranks.
+        threads: Number of threads of each rank.
+        walkers_per_rank: Mean number of fields of view that a rank computes in a step: walkers times
+            `training.accumulate`, divided by ranks.
+        depth: Number of modules of the network.
+        features: Number of feature maps of the network.
         bucket_mib: `comm.bucket_mib` of the run.
         compute_s: Seconds of a field of view on a rank.
-        samples: Seconds of a field of view, step by step (n,); empty unless the log has a record for
-            each step and the run one rank.
+        samples: Seconds of a field of view in each step (n,). Empty unless the run had one rank and the log has a
+            record for each step.
         update_s: Seconds of an update.
-        moves: Fields of view on a patch.
-        stall_s: Seconds that a walker waited for a patch, prefetch and all.
-        reduce_s: Seconds of a step in the sum of gradients, waiting included: mean of the ranks.
-        step_s: Seconds of a step, all included.
-        fovs_per_s: Of all ranks.
+        moves: Mean number of fields of view on a patch.
+        stall_s: Seconds that a walker waited for a patch, with the prefetching of that run.
+        reduce_s: Seconds of a step spent in the sum of gradients, including waiting; mean over ranks.
+        step_s: Seconds of a complete step.
+        fovs_per_s: Fields of view per second of all ranks together.
     """
 
     name: str
@@ -57,13 +57,13 @@ class Calibration:
 
 
 def calibrate(folder: Path) -> Calibration:
-    """Read a run directory of `floodtide train`.
+    """Return the measurements in a run directory of `floodtide train`.
 
-    The first record is left out if there are others: it holds the start. Steps are fields of view divided by those of
-    a step.
+    The first record is ignored if there are others, because it includes the start-up. The number of steps is the number
+    of fields of view divided by the fields of view of a step.
 
     Raises:
-        InvalidFileError: If there is no such run, or its log has not what is needed.
+        InvalidFileError: If the run directory does not exist, or its log lacks required values.
     """
     run = read_run(folder)
     model, comm, training = (run.config.get(name, {}) for name in ("model", "comm", "training"))
@@ -78,7 +78,7 @@ def calibrate(folder: Path) -> Calibration:
         elapsed_s = sum(
             _figure(record, "fovs") / _figure(record, "fovs_per_s") for record in records
         )
-        own_fovs = fovs / ranks  # of one rank; times in the log are means of the ranks
+        own_fovs = fovs / ranks  # of one rank, because times in the log are means over ranks
         return Calibration(
             name=run.name,
             ranks=ranks,
@@ -108,7 +108,7 @@ def _total(records: list[Record], key: str) -> float:
 
 
 def _figure(record: Mapping[str, Any], key: str) -> float:
-    """A finite number from 0 on."""
+    """Return a value of a record, which must be a finite number of at least 0."""
     value = record[key]
     if not checks.finite(value) or value < 0:
         raise ValueError(key)
@@ -116,7 +116,7 @@ def _figure(record: Mapping[str, Any], key: str) -> float:
 
 
 def _count(record: Mapping[str, Any], key: str) -> int:
-    """A whole number from 1 on."""
+    """Return a value of a record, which must be an integer of at least 1."""
     value = record[key]
     if not checks.positive(value):
         raise ValueError(key)
@@ -124,7 +124,7 @@ def _count(record: Mapping[str, Any], key: str) -> int:
 
 
 def _samples(records: list[Record], ranks: int, walkers: int) -> tuple[float, ...]:
-    """A mean over ranks or steps varies less than a step of one rank: it is no sample."""
+    """Return the compute times of single steps; () if records are means over ranks or steps, which vary less."""
     single: list[Any] = [record for record in records if record["fovs"] == walkers]
     if ranks > 1 or len(single) < len(records) or len(single) < _LEAST_SAMPLES:
         return ()

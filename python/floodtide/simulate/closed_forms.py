@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Efficiencies that can be computed without drawing, and the inverse: what explains a given one."""
+"""Efficiencies in closed form, without random numbers, and their inverses: parameters that explain an efficiency."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from floodtide.errors import InvalidArgumentError
 
-_GRID = np.linspace(-12.0, 12.0, 4801)  # of a standard normal; its tails beyond are below 1e-32
+_GRID = np.linspace(-12.0, 12.0, 4801)  # for a standard normal; the tails outside are below 1e-32
 
 
 def expected_slowest(sigma: float, ranks: int) -> float:
-    """Mean of the largest of `ranks` independent lognormal factors of mean 1 and spread sigma.
+    """Return the mean of the largest of `ranks` independent lognormal factors with mean 1 and the given sigma.
 
-    The integral of exp(sigma z - sigma^2 / 2) over the density of the largest of as many standard normals, by the
-    trapezium rule.
+    It is the integral of exp(sigma z - sigma^2 / 2) times the density of the largest of `ranks` standard normal
+    numbers, by the trapezium rule.
     """
     cumulative = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in _GRID])
     density = np.exp(-0.5 * _GRID**2) / math.sqrt(2.0 * math.pi)
@@ -25,19 +25,19 @@ def expected_slowest(sigma: float, ranks: int) -> float:
 
 
 def stall_efficiency(ratio: float, moves: float, ranks: int) -> float:
-    """Efficiency when every rank reads a patch inside of the step, every `moves` steps at a phase of its own.
+    """Return the efficiency if every rank loads a patch inside the step, every `moves` steps at a random phase.
 
     Args:
-        ratio: Seconds to read a patch over seconds to compute a step.
-        moves: Steps on a patch.
-        ranks: A step is delayed if any of them reads.
+        ratio: Seconds to load a patch, divided by the seconds to compute a step.
+        moves: Number of steps on a patch.
+        ranks: Number of ranks. A step is delayed if any rank loads a patch.
     """
     delayed = 1.0 - (1.0 - 1.0 / moves) ** ranks
     return (1.0 + ratio / moves) / (1.0 + ratio * delayed)
 
 
 def explaining_ratio(efficiency: float, moves: float, ranks: int) -> float:
-    """The ratio at which stall_efficiency is `efficiency`.
+    """Return the ratio for which stall_efficiency is `efficiency`.
 
     Raises:
         InvalidArgumentError: If no ratio gives so low an efficiency.
@@ -52,10 +52,10 @@ def explaining_ratio(efficiency: float, moves: float, ranks: int) -> float:
 
 
 def explaining_sigma(efficiency: float, ranks: int) -> float:
-    """The lognormal spread at which 1 / expected_slowest is `efficiency`, by bisection.
+    """Return the lognormal sigma for which 1 / expected_slowest is `efficiency`, by bisection.
 
     Raises:
-        InvalidArgumentError: If no spread below 2 gives it.
+        InvalidArgumentError: If no sigma of at most 2 gives this efficiency.
     """
     low, high = 0.0, 2.0
     if not 1.0 / expected_slowest(high, ranks) <= efficiency <= 1.0:

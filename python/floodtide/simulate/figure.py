@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Throughput and efficiency against the number of ranks, beside the paper's anchors."""
+"""Figure of throughput and efficiency against the number of ranks, with the figures that the paper prints."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 FORMATS = tuple(PICTURES)
 
-# Colour and line of the paper's scenarios: an explanation and its remedy share the colour.
+# Colour and line style of the paper's scenarios. An explanation and its remedy have the same colour.
 _PAPER_LINES = {
     STALL: (style.SERIES[1], "-"),
     STALL_PREFETCH: (style.SERIES[1], "--"),
     STRAGGLER: (style.SERIES[3], "-"),
     STRAGGLER_PARTIAL: (style.SERIES[3], "--"),
 }
-# What smaller runs of the paper would show; its text has only the largest.
+# The paper's text gives only its largest run; smaller runs would show which explanation is right.
 _TOLD_APART = (
-    "Below the largest run the explanations part:\n"
-    "stalls cost little on few ranks, then all at once,\n"
-    "and no more beyond; stragglers cost ever more."
+    "The explanations differ for smaller runs.\n"
+    "Stalls: little loss on few ranks, then a sharp drop,\n"
+    "then constant. Stragglers: the loss keeps growing."
 )
 _OWN_COLOURS = (style.SERIES[0], style.SERIES[2], style.SERIES[5], style.SERIES[4])
 
 
 def check_name(path: Path) -> None:
-    """Raise InvalidArgumentError unless the name ends in one of FORMATS."""
+    """Raise InvalidArgumentError if the file name does not end in one of FORMATS."""
     if path.suffix not in FORMATS:
         raise InvalidArgumentError(
             f"{path}: ends in '{path.suffix}', expected one of {', '.join(FORMATS)}"
@@ -53,10 +53,10 @@ def check_name(path: Path) -> None:
 
 
 def save(rows: Sequence[Row], path: Path) -> None:
-    """Draw the rows and write the file; its ending chooses the format.
+    """Draw the rows to a file. The suffix of its name selects the format.
 
     Raises:
-        InvalidArgumentError: If the ending is not one of FORMATS, or a file of that name is of another kind.
+        InvalidArgumentError: If the suffix is not one of FORMATS, or an existing file is of another kind.
         StorageError: If the file cannot be written.
     """
     check_name(path)
@@ -103,7 +103,7 @@ def _draw_series(left: Axes, right: Axes, points: Sequence[Row], **look: Any) ->
 
 
 def _draw_anchors(left: Axes, right: Axes, most: int) -> None:
-    """What the paper prints, and the line that it calls ideal."""
+    """Draw the throughput and efficiency that the paper prints, and the line that the paper calls ideal."""
     ranks = np.array([1, max(most, paper.NODES)])
     left.plot(
         ranks,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forecasts of a job described by options: what `floodtide simulate` builds from its command line."""
+"""Forecasts of a job that is described by the options of `floodtide simulate`."""
 
 from __future__ import annotations
 
@@ -37,31 +37,33 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a forecast assumes; None: from the run, or the default named.
+    """Assumptions of a forecast. None means the value of the measured run; without a run, the default in brackets.
 
     Attributes:
-        compute_s: Seconds of a field of view on a rank; must come from here or from a run.
-        sigma: Spread of the lognormal factor; None: the run's own samples if it has them, else 0.
-        samples: File of measured seconds, one a line.
-        update_s: Seconds of an update; 0.
-        depth: Modules of the network; 9.
-        features: Its feature maps; 32.
-        bucket_mib: Size from which a bucket of the gradient is closed; the run's, or the trainer's default.
-        walkers_per_rank: The run's, rounded; 1.
-        load_s: Seconds to read a patch. None: the run's waits for patches, if it has any.
-        moves: Fields of view on a patch; the run's.
-        prefetch: Patches ready for each walker.
-        readers: Patches that a rank reads at a time, ahead.
-        backup: Share of backup ranks.
+        compute_s: Seconds of a field of view on a rank. Without a run, this or `samples` is required.
+        sigma: Sigma of the lognormal factor on compute times. None: the samples of the run if it has any [0].
+        samples: File of measured seconds, one per line.
+        update_s: Seconds of an update [0].
+        depth: Number of modules of the network [9].
+        features: Number of feature maps of the network [32].
+        bucket_mib: Minimum size of a bucket in MiB [the default of `comm.bucket_mib`].
+        walkers_per_rank: Number of fields of view that a rank computes in a step [1]. The run's value is rounded.
+        load_s: Seconds to load a patch. None: the time that the run waited for a patch, if any.
+        moves: Mean number of fields of view on a patch.
+        prefetch: Number of patches that each walker loads in advance.
+        readers: Number of patches that a rank loads at the same time.
+        backup: Number of backup ranks, as a share of the ranks that count.
         late: As in `Job`.
-        algorithm: Of the allreduce.
-        ranks_per_node: Consecutive ranks that share an adapter.
-        cores: That the ranks of a node share, each with as many threads as the run's (1); None: enough for all.
+        algorithm: Allreduce algorithm.
+        ranks_per_node: Number of consecutive ranks that share a node and its network adapter.
+        cores: Number of cores that the ranks of a node share. Each rank has as many threads as in the run [1]. None:
+            enough cores for all threads.
         networks: Names of NETWORKS.
-        alpha_us: Latency of a network of one's own, in microseconds.
-        gb_per_s: Its bandwidth, in 1e9 bytes a second.
-        cpu_ns_per_byte: Processor time in which a rank sends a byte and receives one on it, in nanoseconds; 0.
-        allreduce: File of measured allreduce times, used in place of networks and formulas.
+        alpha_us: Latency of a custom network, in microseconds.
+        gb_per_s: Bandwidth of the custom network, in 1e9 bytes per second.
+        cpu_ns_per_byte: Processor time in nanoseconds in which a rank sends one byte and receives one byte on the
+            custom network [0].
+        allreduce: File of measured allreduce times, used instead of networks and formulas.
     """
 
     compute_s: float | None = None
@@ -89,11 +91,11 @@ class Options:
 
 
 def forecast_jobs(options: Options, run: Calibration | None) -> list[Named]:
-    """A job for each network, or one for a file of measured allreduce times.
+    """Return one job for each network, or a single job for a file of measured allreduce times.
 
     Raises:
         InvalidArgumentError: If options are missing, contradict each other or are out of range.
-        InvalidFileError: If a file is not what its option promises.
+        InvalidFileError: If a file does not contain what its option needs.
     """
     compute = _compute(options, run)
     depth = _first(options.depth, run and run.depth, paper.DEPTH)
@@ -130,9 +132,10 @@ def forecast_jobs(options: Options, run: Calibration | None) -> list[Named]:
 
 
 def measured_row(run: Calibration) -> Row:
-    """What the run itself reached.
+    """Return a row with the measurements of the run.
 
-    Its log does not part waiting for the slowest from sending: comm_s has both. input_s is the mean of the ranks.
+    The log does not separate waiting for the slowest rank from sending, so comm_s includes both. input_s is the mean
+    over ranks.
     """
     steps = run.walkers_per_rank
     return Row(
@@ -155,10 +158,10 @@ def measured_row(run: Calibration) -> Row:
 
 
 def asynchronous_rows(options: Options, jobs: Sequence[Named], ranks: Sequence[int]) -> list[Row]:
-    """The same ranks with one parameter server on each of the networks.
+    """Return rows of asynchronous training with one parameter server, for each network and number of ranks.
 
     Raises:
-        InvalidArgumentError: If measured allreduce times stand for a network.
+        InvalidArgumentError: If measured allreduce times are given instead of a network.
     """
     if options.allreduce:
         raise InvalidArgumentError("--asynchronous needs a network, not --allreduce")
@@ -210,14 +213,14 @@ def asynchronous_rows(options: Options, jobs: Sequence[Named], ranks: Sequence[i
 
 
 def _first(given: Number | None, measured: Any, default: Number) -> Number:
-    """The option, else what the run measured, else the default."""
+    """Return the option if given, else the measured value if there is one, else the default."""
     if given is not None:
         return given
     return default if measured is None else measured
 
 
 def _slowdown(options: Options, run: Calibration | None) -> Callable[[int], float]:
-    """Ranks that want more cores than there are get equal parts; the run's own figures have its share in them."""
+    """Return the slowdown of ranks that share the cores of a node equally, relative to that of the measured run."""
     cores, per_node = options.cores, options.ranks_per_node
     if cores is None:
         return alone
@@ -309,7 +312,7 @@ def _networks(options: Options) -> list[Interconnect]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Costs:
-    """What sums cost on a network, as in `Job`."""
+    """Cost functions of sums on a network, as in `Job`."""
 
     network: str
     allreduce_s: Callable[[int, int], float]
@@ -332,7 +335,7 @@ def _costs(options: Options) -> list[_Costs]:
             _Costs(
                 network=options.allreduce.stem,
                 allreduce_s=lambda size, ranks: measured.cost_s(algorithm, size, ranks),
-                agreement_s=at_once,  # measured together
+                agreement_s=at_once,  # the measured times include the agreement
                 cpu_s=by_the_adapter,  # not measured
             )
         ]

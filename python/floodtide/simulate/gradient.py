@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gradient of a flood-filling network: its bytes, and when parts of it are ready to be sent."""
+"""The gradient of a flood-filling network: sizes of its buckets, and when each bucket is ready."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from floodtide.errors import InvalidArgumentError
 
 BYTES_PER_VALUE = 4
-FLAGS = 16  # values in front of the gradient by which ranks tell each other what to do next
-FORWARD_SHARE = 1 / 3  # of a step's multiplications; backward makes two products a layer
+FLAGS = 16  # values in front of the gradient with which ranks exchange requests
+FORWARD_SHARE = (
+    1 / 3
+)  # of the multiplications of a step; the backward pass computes two products per layer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bucket:
-    """A part of the gradient that travels as one message.
+    """A part of the gradient that is sent as one message.
 
     Attributes:
-        bytes: Its size.
-        ready: The part of backward, 0 to 1, after which it is complete.
+        bytes: Size in bytes.
+        ready: Fraction of the backward pass, 0 to 1, after which the bucket is complete.
     """
 
     bytes: int
@@ -28,13 +30,13 @@ class Bucket:
 
 
 def ffn_buckets(depth: int, features: int, bucket_bytes: int | None = None) -> tuple[Bucket, ...]:
-    """Buckets of a network of 3x3x3 convolutions as the trainer cuts them, in the order in which they are complete.
+    """Return the buckets of a flood-filling network, as the trainer forms them, in the order in which they complete.
 
     Args:
-        depth: Modules, at least 1: an input module of two convolutions, depth - 1 residual modules.
-        features: Feature maps of every hidden layer.
-        bucket_bytes: A bucket is closed once it has as many (`comm.bucket_mib`); weights and biases of a layer
-            are never cut. None: one bucket for everything, sent after backward.
+        depth: Number of modules, at least 1: an input module of two convolutions and depth - 1 residual modules.
+        features: Number of feature maps of every hidden layer.
+        bucket_bytes: Minimum size of a bucket in bytes (`comm.bucket_mib`). The weights or biases of a layer are never
+            split. None: one bucket for everything, sent after the backward pass.
 
     Raises:
         InvalidArgumentError: If a number is out of range.
@@ -59,10 +61,10 @@ def ffn_buckets(depth: int, features: int, bucket_bytes: int | None = None) -> t
 
 
 def _parts(depth: int, features: int) -> list[tuple[int, float]]:
-    """Values of each array of parameters from the last one on, then flags; when in backward they are final."""
+    """Return (number of values, fraction of the backward pass) of each parameter array, last layer first, and flags."""
     hidden = 27 * features * features
     first = 27 * 2 * features
-    # Of each layer: weights, biases, and multiplications for the gradient of its weights and for that of its input.
+    # For each layer: weights, biases, multiplications for the weight gradient, multiplications for the input gradient.
     layers = [(features, 1, features, features)]  # the last layer is voxelwise
     layers += [(hidden, features, hidden, hidden)] * (2 * depth - 1)
     layers += [(first, features, first, 0)]
@@ -77,14 +79,14 @@ def _parts(depth: int, features: int) -> list[tuple[int, float]]:
 
 
 def exposed_s(ready_s: Sequence[float], cost_s: Sequence[float]) -> float:
-    """Seconds between the end of backward and the last bucket's sum, on a network that carries one bucket at a time.
+    """Return the seconds between the end of the backward pass and the end of the last bucket's sum.
 
-    A bucket starts when it is ready and the one before has ended: f_l = max(f_(l-1), r_l) + c_l; the result is f_last -
-    r_last, never less than the last bucket's own cost.
+    The network sums one bucket at a time. Bucket l starts when it is ready and the bucket before has ended, so it ends
+    at f_l = max(f_(l-1), r_l) + c_l. The result is f_last - r_last, which is at least the cost of the last bucket.
 
     Args:
-        ready_s: r_l, ascending.
-        cost_s: c_l, one for each.
+        ready_s: Times r_l in seconds at which buckets are ready, in ascending order.
+        cost_s: Seconds c_l to sum each bucket.
     """
     end_s = 0.0
     for ready, cost in zip(ready_s, cost_s, strict=True):

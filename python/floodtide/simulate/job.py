@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is simulated: a training run, whatever its number of ranks."""
+"""The simulated training run, independent of the number of ranks."""
 
 from __future__ import annotations
 
@@ -15,41 +15,43 @@ LATE = ("abandon", "drop", "carry")
 
 
 def alone(ranks: int) -> float:
-    """The slowdown of ranks that disturb nobody: 1."""
+    """Return 1: the slowdown of ranks that do not disturb each other."""
     return 1.0
 
 
 def at_once(ranks: int) -> float:
-    """The agreement of ranks that need none, or whose `allreduce_s` has it: 0."""
+    """Return 0: the time of an agreement if there is none or `allreduce_s` includes it."""
     return 0.0
 
 
 def by_the_adapter(size_bytes: int, ranks: int) -> float:
-    """The processor seconds of a sum whose bytes the network adapter moves without the processor: 0."""
+    """Return 0: the processor time of a sum if the network adapter moves the bytes without the processor."""
     return 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A training run, whatever its number of ranks.
+    """A training run, independent of the number of ranks.
 
     Attributes:
-        compute: Forward and backward pass on one field of view.
-        walkers_per_rank: Fields of view of a rank's step, one after the other.
-        loading: Where patches come from; None: they are always there.
-        buckets: Parts of the gradient, in the order in which they are ready; with backup ranks they travel together,
-            when it is known whose count.
-        allreduce_s: Seconds to sum so many bytes over so many ranks.
-        agreement_s: Seconds in which so many ranks agree on a sum before its values move, while earlier sums go on.
-        cpu_s: Seconds of a rank's processor that it takes to send and receive so many bytes over so many ranks. They
-            are taken from the computing that goes on meanwhile.
-        update_s: Seconds of every rank between the last sum and its next step.
-        slowdown: Factor on compute and update if so many ranks run: of ranks that share cores, for one.
-        backup: Ranks in addition, as a share of those whose gradients count: a step ends with the
-            first ranks to be done (partial averages). Their number is rounded.
-        late: What a rank does whose gradient is not among the first: `abandon` it and start the next step with the
-            others; finish it, `drop` it and start again late; or finish it and `carry` it into the next step.
-            The last two are those of `comm.late`; nothing trains by the first.
+        compute: Time of the forward and backward pass on one field of view.
+        walkers_per_rank: Number of fields of view that a rank computes in a step, one after the other.
+        loading: Loading of patches; None: patches are always ready.
+        buckets: Buckets of the gradient, in the order in which they are ready. With backup ranks, all buckets are sent
+            together, when it is known which ranks count.
+        allreduce_s: Function of (bytes, ranks): seconds of an allreduce.
+        agreement_s: Function of (ranks): seconds in which ranks agree on a sum before it starts. Earlier sums continue
+            in that time.
+        cpu_s: Function of (bytes, ranks): processor seconds of a rank for sending and receiving. This time delays the
+            computing that overlaps with the sum.
+        update_s: Seconds between the last sum and the next step on every rank.
+        slowdown: Function of (ranks): factor on compute and update times, for example if ranks share cores.
+        backup: Number of additional ranks, as a share of the ranks whose gradients count. A step ends when the first
+            ranks are done (partial averages). The number is rounded.
+        late: What a rank does if its gradient is not among the first. `abandon`: stop and start the next step with the
+            other ranks. `drop`: finish the gradient, drop it and start the next step late. `carry`: finish the
+            gradient and carry it into a later step. `drop` and `carry` are those of `comm.late`; training does not
+            offer `abandon`.
     """
 
     compute: Compute

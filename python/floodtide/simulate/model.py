@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model of synchronous training: ranks compute, wait for patches, and leave a step together."""
+"""The model of synchronous training: ranks compute, wait for patches, and end a step together."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ LOSSES = ("input", "straggler", "comm", "update")
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """Means over the steps of all replicas. The parts of a step, those of its slowest rank, add up to step_s.
+    """Mean values over the steps of all replicas. compute_s + input_s + straggler_s + comm_s + update_s = step_s.
 
     Attributes:
-        ranks: Ranks whose gradients count in a step.
-        paid_ranks: These and the backup ranks.
+        ranks: Number of ranks whose gradients count in a step.
+        paid_ranks: Number of all ranks, including backup ranks.
         step_s: Seconds of a step.
-        compute_s: Of a rank's forward and backward passes, mean of all ranks.
-        input_s: That the slowest rank which counts waited for its patches.
-        straggler_s: That it started late or computed longer than the mean; less than 0 where gradients carried over,
-            which were begun in earlier steps, end this one.
-        comm_s: That sums made it longer: between its gradient and the last sum, and the processor time that sending
-            took from its computing.
-        update_s: Of the update.
-        fovs_per_s: Fields of view a second that count, of all ranks.
-        staleness: Updates between the parameters that a gradient was computed from and the one it is in, mean.
+        compute_s: Seconds of the forward and backward passes of a rank, mean over all ranks.
+        input_s: Seconds that the slowest counting rank waited for patches.
+        straggler_s: Seconds by which this rank started later or computed longer than the mean. Negative if a gradient
+            that was carried over, and began in an earlier step, ends the step.
+        comm_s: Seconds that communication adds: from the slowest gradient to the last sum, including the processor
+            time that sending takes from computing.
+        update_s: Seconds of the update.
+        fovs_per_s: Fields of view per second that count, of all ranks together.
+        staleness: Mean number of updates between the parameters of a gradient and the update that uses the gradient.
     """
 
     ranks: int
@@ -48,7 +48,7 @@ class Estimate:
 
     @property
     def largest_loss(self) -> str:
-        """Which part of a step but compute is largest; `none` if all are below a thousandth of it."""
+        """Return the largest part of a step other than compute; "none" if all are below a thousandth of the step."""
         losses = {name: getattr(self, f"{name}_s") for name in LOSSES}
         name = max(losses, key=lambda key: losses[key])
         return name if losses[name] > 1e-3 * self.step_s else "none"
@@ -57,16 +57,16 @@ class Estimate:
 def simulate(
     job: Job, ranks: int, *, steps: int = 2000, seed: int = 0, warmup: int | None = None
 ) -> Estimate:
-    """Estimate the throughput of a run.
+    """Return an estimate of the throughput of a run.
 
     Args:
-        job: What the ranks do.
-        ranks: Ranks whose gradients count in a step.
-        steps: Steps to look at, shared by REPLICAS replicas. The same seed draws the same for the
-            first ranks, however many there are.
-        seed: Chooses the draws.
-        warmup: Steps of each replica before those; default: none where every step is like the
-            first, else two patches for each place in the queue.
+        job: The training run.
+        ranks: Number of ranks whose gradients count in a step.
+        steps: Number of steps to simulate, divided among REPLICAS replicas.
+        seed: Seed of the random numbers. With the same seed, the first ranks draw the same numbers for any number of
+            ranks.
+        warmup: Number of steps of each replica before the simulated ones. None: 0 if all steps are alike; with
+            prefetching, the steps of two patches for each place in the queue; 20 with late gradients.
 
     Raises:
         InvalidArgumentError: If a number is out of range.
@@ -103,7 +103,7 @@ def simulate(
 
 
 def _warmup(job: Job) -> int:
-    """Steps until queues and late ranks have settled; walkers start at random places of patches."""
+    """Return the number of steps after which queues and late ranks are stationary."""
     if job.loading and job.loading.prefetch:
         return math.ceil(2 * job.loading.moves) * (job.loading.prefetch + 1)
     return 20 if job.backup and job.late != "abandon" else 0
@@ -112,9 +112,9 @@ def _warmup(job: Job) -> int:
 def least_ranks(
     job: Job, fovs_per_s: float, *, limit: int = 4096, steps: int = 2000, seed: int = 0
 ) -> int | None:
-    """The least number of ranks that reaches a throughput; None if `limit` ranks do not.
+    """Return the smallest number of ranks that reaches a throughput, or None if `limit` ranks do not reach it.
 
-    Found by doubling and halving, as if throughput never fell with more ranks.
+    The search doubles and bisects. It assumes that throughput does not fall with more ranks.
 
     Raises:
         InvalidArgumentError: If a number is out of range.

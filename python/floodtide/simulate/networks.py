@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks as latency and bandwidth of one message between two nodes."""
+"""Networks, described by latency and bandwidth of a message between two nodes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Interconnect:
-    """A message of n bytes takes alpha_s + n * beta_s_per_byte.
+    """A network on which a message of n bytes takes alpha_s + n * beta_s_per_byte seconds.
 
     Attributes:
-        name: How rows and legends call it.
-        alpha_s: Seconds until the first byte has arrived: software, adapters and switches.
-        beta_s_per_byte: Seconds a byte, one direction of one node.
-        cpu_s_per_byte: Processor seconds in which a rank sends one byte and receives one: the overhead of LogGP
-            (Alexandrov et al., 1995). 0 if the adapter does that work (RDMA). TCP does it on the cores that compute.
-        source: Where the two figures come from.
+        name: Name in rows and legends.
+        alpha_s: Latency in seconds of software, adapters and switches.
+        beta_s_per_byte: Seconds per byte, for one direction of one node.
+        cpu_s_per_byte: Processor seconds in which a rank sends one byte and receives one byte: the overhead in LogGP
+            (Alexandrov et al., 1995). 0 if the network adapter does this work (RDMA). With TCP, the cores that compute
+            do this work.
+        source: Source of the figures.
     """
 
     name: str
@@ -26,8 +27,8 @@ class Interconnect:
     source: str
 
 
-# Bandwidths are the links' rates. Latencies depend on adapter, switch and software more than on the
-# standard: those here are assumptions of a usual size, to be replaced by measured ones.
+# Bandwidths are the data rates of the links. Latencies depend on adapter, switch and software more than on
+# the standard. The latencies here are typical values and should be replaced by measured ones.
 NETWORKS = {
     network.name: network
     for network in (
@@ -53,7 +54,7 @@ NETWORKS = {
     )
 }
 
-# Between ranks of one node, in shared memory: of the size that `floodtide bench allreduce` shows.
+# Between ranks of one node, in shared memory: values of the order that `floodtide bench allreduce` measures.
 MEMORY = Interconnect(
     name="memory",
     alpha_s=1e-6,

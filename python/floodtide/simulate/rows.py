@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of figures: what `floodtide simulate` prints and draws."""
+"""Rows of results that `floodtide simulate` prints and draws."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ASYNCHRONOUS = "forecast: asynchronous"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Figures of one job on one number of ranks; parts as in `Estimate`, None where a measured run does not tell.
+    """Results of one job on one number of ranks. Fields as in `Estimate`; None if a measured run does not give them.
 
     Attributes:
-        efficiency: Throughput over that of as many single ranks as are to count; above 1 where gradients carried over
-            count in addition.
-        paid_efficiency: Throughput over that of as many single ranks as there are, backup ranks included.
+        efficiency: Throughput, divided by `ranks` times the throughput of one rank. It can exceed 1 if gradients that
+            were carried over count in addition.
+        paid_efficiency: Throughput, divided by `paid_ranks` (with backup ranks) times the throughput of one rank.
         largest_loss: As in `Estimate`.
-        staleness: As in `Estimate`, or of an asynchronous run; None of a measured one.
+        staleness: As in `Estimate` or `AsynchronousEstimate`; None for a measured run.
     """
 
     scenario: str
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """A job with what its rows are called."""
+    """A job, and the names in its rows."""
 
     scenario: str
     network: str

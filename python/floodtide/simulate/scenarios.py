@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's machine under two explanations of its loss, each with its remedy; and rows of figures of any job."""
+"""Two explanations of the efficiency that the paper's run lost, each with a remedy; and rows of results of any job."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from floodtide.simulate.networks import NETWORKS
 from floodtide.simulate.rows import STALL, STALL_PREFETCH, STRAGGLER, STRAGGLER_PARTIAL, Named, Row
 from floodtide.simulate.workload import Compute, Loading
 
-# Shares of backup ranks among which the best is looked for.
+# Shares of backup ranks that are tried.
 BACKUP_SHARES = (1 / 128, 1 / 64, 1 / 32, 3 / 64, 1 / 16, 3 / 32, 1 / 8)
 PAPER_NETWORK = "dragonfly"
-PAPER_ALGORITHM = "rabenseifner"  # what MPICH, which Cray MPI is built on, takes at this size
+PAPER_ALGORITHM = "rabenseifner"  # the choice of MPICH, on which Cray MPI is built, for this size
 
 
 def paper_jobs() -> list[Named]:
-    """The two explanations, fitted to the paper's efficiency on its nodes, and each with its remedy.
+    """Return the two explanations, fitted to the efficiency that the paper reports, each with its remedy.
 
-    Both give the paper's step time on one node. The share of backup ranks is the one with the best throughput for
-    each paid node among BACKUP_SHARES.
+    Both give the paper's time of a step on one node. The share of backup ranks is the one of BACKUP_SHARES with the
+    best throughput per paid node.
     """
     links = Links(network=NETWORKS[PAPER_NETWORK], add_s_per_byte=1 / paper.ADD_BYTES_PER_S)
     ratio = closed_forms.explaining_ratio(paper.EFFICIENCY, paper.MOVES_PER_PATCH, paper.NODES)
@@ -56,7 +56,7 @@ def paper_jobs() -> list[Named]:
 
 
 def best_backup(job: Job, ranks: int, *, steps: int = 400) -> float:
-    """The share of backup ranks among BACKUP_SHARES with the best throughput for each paid rank."""
+    """Return the share of backup ranks among BACKUP_SHARES with the best throughput per paid rank."""
 
     def worth(share: float) -> float:
         estimate = simulate(dataclasses.replace(job, backup=share), ranks, steps=steps)
@@ -66,7 +66,7 @@ def best_backup(job: Job, ranks: int, *, steps: int = 400) -> float:
 
 
 def sweep(named: Named, ranks: Sequence[int], *, steps: int, seed: int) -> list[Row]:
-    """A row a number of ranks; efficiencies are relative to one rank of the same job."""
+    """Return one row for each number of ranks. Efficiencies are relative to one rank of the same job."""
     alone = simulate(named.job, 1, steps=steps, seed=seed).fovs_per_s
     rows = []
     for count in ranks:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replicas of a run, step after step.
+"""Step-by-step simulation of all replicas of a run.
 
-Time goes by in events of whole steps: when a rank has its patch, its gradient, the slowest rank's
-bucket, its sum. All ranks of all replicas (copies of the run, which give the mean) are handled at
-once, in arrays (ranks, replicas).
+For each step, the simulation computes the times of a few events: a rank has its patch, its gradient, the slowest
+rank's bucket, the sum. Replicas are copies of the run over which results are averaged. Arrays of shape (ranks,
+replicas) hold all ranks of all replicas.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from floodtide.simulate.workload import Draws, Kept, Patches, Times
 Mask = NDArray[np.bool_]
 
 REPLICAS = 64
-MOST_PLACES = 2**18  # walkers' places for patches, of all ranks: half a GB for the replicas
+MOST_PLACES = 2**18  # places for patches of all walkers on all ranks: half a GB for all replicas
 
 
 class Steps:
-    """When each rank may start, and when the last step ended.
+    """State of the simulation after a step: when each rank may start, and when the step ended.
 
     Attributes:
-        paid: Ranks, those in addition to the ones that count included.
-        update_s: Of an update.
-        end: When the last step ended, (replicas,).
+        paid: Number of ranks, including backup ranks.
+        update_s: Seconds of an update.
+        end: Time in seconds at which the last step ended, (replicas,).
     """
 
     def __init__(self, job: Job, ranks: int, draws: Draws) -> None:
@@ -47,10 +47,10 @@ class Steps:
         self._slowdown = job.slowdown(self.paid)
         self.update_s = job.update_s * self._slowdown
         sizes = [bucket.bytes for bucket in job.buckets]
-        if self.paid > ranks:  # who counts is known only when their gradients are there
+        if self.paid > ranks:  # which ranks count is known only when their gradients are complete
             sizes = [sum(sizes)]
         self._cpu_s = [job.cpu_s(size, self.paid) for size in sizes]
-        # The processor's share of a sum and the network's go on at the same time: the longer one counts.
+        # Processor and network work on a sum at the same time, so the longer time counts.
         self._costs = [
             max(job.allreduce_s(size, self.paid), cpu_s)
             for size, cpu_s in zip(sizes, self._cpu_s, strict=True)
@@ -59,21 +59,21 @@ class Steps:
         self._patches = (
             Patches(job.loading, self._shape, job.walkers_per_rank, draws) if job.loading else None
         )
-        # When a rank begins what it does next, or has begun what it carries over.
+        # When a rank begins its next work, or when it began the gradient that it carries over.
         self._free: Times = np.zeros(self._shape)
         self.end: Times = np.zeros(REPLICAS)
-        # Of gradients that are carried over: whose, begun in which step, with their patch when, computed for how long.
+        # Gradients that are carried over: which ranks, step of the parameters, time of the patch, compute time.
         self._carried: Mask = np.zeros(self._shape, dtype=bool)
         self._base = np.zeros(self._shape, dtype=np.int64)
         self._start: Times = np.zeros(self._shape)
         self._compute: Times = np.zeros(self._shape)
 
     def step(self, number: int) -> Times:
-        """Do one step.
+        """Simulate one step.
 
         Returns:
-            Means over replicas (6,): seconds of compute, input, straggler and comm as in `Estimate`, gradients that
-            count, and the sum of their staleness.
+            Means over replicas (6,): seconds of compute, input, straggler and comm as in `Estimate`, number of
+            gradients that count, and the sum of their staleness.
         """
         kept = self._patches.keep() if self._patches else None
         start, compute = self._begin(number)
@@ -83,7 +83,9 @@ class Steps:
         counts = self._counting(done)
         counted = np.where(counts, done, -np.inf)
         last = counted.argmax(axis=0)[np.newaxis]
-        ended = np.maximum(counted.max(axis=0), self.end)  # all carried: they were there before
+        ended = np.maximum(
+            counted.max(axis=0), self.end
+        )  # carried gradients may be complete before
         waited = np.take_along_axis(start - self._free, last, axis=0)[0]
         mean = compute.mean(axis=0)
         summed = self._summed(start, compute, ended)
@@ -96,7 +98,7 @@ class Steps:
         return means
 
     def _begin(self, number: int) -> tuple[Times, Times]:
-        """When every rank has its patches, and how long it computes then."""
+        """Return when every rank has its patches, and how long it then computes, in seconds (ranks, replicas)."""
         start = self._free
         if self._patches:
             for walker in range(self._job.walkers_per_rank):
@@ -110,9 +112,9 @@ class Steps:
         )
 
     def _counting(self, done: Times) -> Mask:
-        """Whose gradients are summed in every replica: those of the first to be done.
+        """Return a mask (ranks, replicas) of the gradients that are summed: those of the first ranks that are done.
 
-        With gradients carried over, all that are there; otherwise exactly as many as are asked for.
+        With `carry`, all complete gradients are summed; otherwise exactly as many as the step waits for.
         """
         if self.paid == self._ranks:
             return np.ones(self._shape, dtype=bool)
@@ -126,10 +128,10 @@ class Steps:
         return counts
 
     def _summed(self, start: Times, compute: Times, ended: Times) -> Times:
-        """When the last bucket is summed.
+        """Return when the last bucket is summed, in seconds (replicas,).
 
-        A bucket starts when all ranks have it, in the backward pass of their last walker, and agree that they have, and
-        the one before has ended. What the processor does for earlier buckets delays the backward pass.
+        A bucket starts when it is complete on all ranks, in the backward pass of their last walker, when the ranks have
+        agreed on it, and when the bucket before has ended. Processor time for earlier buckets delays the backward pass.
         """
         if self.paid > self._ranks:
             return ended + self._agreement_s + self._costs[0]
@@ -144,12 +146,14 @@ class Steps:
         return summed
 
     def _leave(self, start: Times, compute: Times, counts: Mask, kept: Kept | None) -> None:
-        """What every rank does after the step."""
+        """Update the state of every rank after the step."""
         if self._job.late == "carry":
             self._carried, self._start, self._compute = ~counts, start, compute
             self._free = np.where(counts, self.end, self._free)
         elif self._job.late == "drop":
-            waiting = self._free >= self.end  # has been at an earlier step's gradient all the time
+            waiting = (
+                self._free >= self.end
+            )  # this rank is still busy with a gradient of an earlier step
             if self._patches and kept:
                 self._patches.restore(kept, waiting)
             self._free = np.where(waiting, self._free, np.maximum(self.end, start + compute))

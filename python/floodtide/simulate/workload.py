@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank does between two sums of gradients: compute, and wait for the next patch."""
+"""The work of a rank between two sums of gradients: it computes, and waits for the next patch."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ from floodtide.errors import InvalidArgumentError
 
 Times = NDArray[np.float64]
 
-_LONGEST_S = 1e6  # of one step: beyond that, sums over steps and ranks lose the short ones
+_LONGEST_S = (
+    1e6  # of one step; with longer times, sums over steps and ranks lose short times to rounding
+)
 
 _COMPUTE, _LENGTH, _START, _FIRST_LENGTH = range(4)
 
 
 class Draws:
-    """Random numbers as a function of (seed, purpose, step): the first ranks' do not depend on how many follow.
+    """Random numbers as a function of (seed, purpose, step).
 
-    Runs with more ranks then differ from those with fewer by what the additional ranks do, not by luck.
+    The numbers of the first ranks do not depend on the number of ranks. So runs with more ranks differ from runs with
+    fewer ranks only by the additional ranks.
     """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def at(self, purpose: int, step: int, walker: int = 0) -> np.random.Generator:
-        """The generator for one purpose of one step."""
+        """Return the random generator for one purpose in one step."""
         counter = [0, step, walker, purpose]
         return np.random.Generator(np.random.Philox(key=self._seed, counter=counter))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """Seconds of a rank's forward and backward pass on one field of view; ranks and steps are independent.
+    """Distribution of the time of a forward and backward pass on one field of view, independent over ranks and steps.
 
     Attributes:
-        mean_s: Mean, positive, at most 1e6.
-        sigma: Spread of the lognormal factor (mean 1) that each rank draws in each step, 0 (none)
-            to 5.
-        samples: Measured seconds (n,), each as mean_s, to draw from instead; scaled to mean_s. Empty: none.
+        mean_s: Mean in seconds, positive, at most 1e6.
+        sigma: Sigma of the lognormal factor (mean 1) that each rank draws in each step, 0 (no variation) to 5.
+        samples: Measured seconds (n,) to draw from instead, scaled to mean_s. Empty: no samples.
     """
 
     mean_s: float
@@ -60,9 +62,9 @@ class Compute:
             raise InvalidArgumentError("compute: both samples and sigma, expected one of them")
 
     def draw(self, draws: Draws, step: int, shape: tuple[int, int]) -> Times:
-        """Seconds of a step for every rank of every replica, shape (ranks, replicas), replicas an even number.
+        """Return random seconds of a step, shape (ranks, replicas), with an even number of replicas.
 
-        The second half of the replicas mirrors the first (fast where that is slow), so that means settle sooner.
+        The second half of the replicas mirrors the first half (slow becomes fast). So means converge faster.
         """
         generator = draws.at(_COMPUTE, step)
         half = (shape[0], shape[1] // 2)
@@ -83,15 +85,15 @@ class Compute:
 
 @dataclass(frozen=True, kw_only=True)
 class Loading:
-    """Reading of patches: a walker needs a new one when the moves on the last are done.
+    """Loading of patches. A walker needs a new patch when all moves on its last patch are done.
 
     Attributes:
-        load_s: Seconds to read one.
-        moves: Fields of view on a patch, 1 to 10,000; between two whole numbers, patches have the
-            one or the other so that this is their mean. Every walker starts somewhere within a patch.
-        prefetch: Patches that readers of the rank's own keep ready for each walker; 0: read when
-            needed, inside of the step.
-        readers: Patches that a rank reads at a time, ahead.
+        load_s: Seconds to load a patch.
+        moves: Mean number of fields of view on a patch, 1 to 10,000. If it is not an integer, each patch has the next
+            lower or the next higher integer. Every walker starts at a random place within a patch.
+        prefetch: Number of patches that the readers of a rank keep ready for each walker. 0: a patch is loaded when it
+            is needed, inside the step.
+        readers: Number of patches that a rank loads at the same time.
     """
 
     load_s: float
@@ -112,7 +114,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class Kept:
-    """State of `Patches` at some time: moves left and patches ready by walker, and when the reader is free."""
+    """Saved state of `Patches`: remaining moves and ready patches of each walker, and when the readers are free."""
 
     left: list[Times]
     ready: list[list[Times]]
@@ -120,13 +122,13 @@ class Kept:
 
 
 class Patches:
-    """The walkers' patches of all ranks in all replicas, as time goes on.
+    """Patches of all walkers on all ranks in all replicas, with the times at which they are loaded.
 
     Args:
-        loading: How they are read.
+        loading: How patches are loaded.
         shape: (ranks, replicas).
-        walkers: Walkers of a rank.
-        draws: Where each walker starts within its first patch, and how many moves each patch has.
+        walkers: Number of walkers of a rank.
+        draws: Random numbers for the start of each walker within its first patch, and for the moves on each patch.
     """
 
     def __init__(
@@ -145,12 +147,12 @@ class Patches:
             )
             for walker in range(walkers)
         ]
-        # Patches that wait for each walker, next one first, by the time at which they are read: all are, at the start.
+        # For each walker, the times at which its prefetched patches are loaded, the next patch first; at the start, 0.
         self._ready = [[np.zeros(shape) for _ in range(loading.prefetch)] for _ in range(walkers)]
         self._reader_free = np.zeros((loading.readers, *shape))
 
     def take(self, walker: int, step: int, now: Times) -> Times:
-        """One move of a walker of every rank, which comes for it at `now`; returns when its patch is there."""
+        """Make one move of a walker on every rank at time `now`, and return the times at which its patch is ready."""
         left = self._left[walker]
         need = left == 0
         lengths = self._lengths(_LENGTH, step, walker, left.shape)
@@ -159,7 +161,7 @@ class Patches:
             return np.where(need, now + self._loading.load_s, now)
         queue = self._ready[walker]
         taken = np.where(need, np.maximum(now, queue[0]), now)
-        # The place that it leaves in the queue is filled as soon as a reader has done what was asked of it before.
+        # The free place in the queue is filled when a reader has finished its earlier work and loaded the patch.
         first = self._reader_free.argmin(axis=0)[np.newaxis]
         free = np.take_along_axis(self._reader_free, first, axis=0)[0]
         read = np.maximum(free, taken) + self._loading.load_s
@@ -171,11 +173,11 @@ class Patches:
         return taken
 
     def keep(self) -> Kept:
-        """What there is now, for `restore`."""
+        """Return the current state, for `restore`."""
         return Kept(list(self._left), list(self._ready), self._reader_free)
 
     def restore(self, kept: Kept, where: NDArray[np.bool_]) -> None:
-        """Take back what was done since `kept`, for the ranks and replicas in `where`."""
+        """Return to the state `kept` for the ranks and replicas in the mask `where`."""
         self._left = [
             np.where(where, old, new) for old, new in zip(kept.left, self._left, strict=True)
         ]
@@ -188,7 +190,7 @@ class Patches:
     def _lengths(
         self, purpose: int, step: int, walker: int, shape: tuple[int, ...]
     ) -> Times | float:
-        """Moves on a walker's new patch, of all ranks in all replicas, or of each of them."""
+        """Return the number of moves on a new patch: one number for all ranks and replicas, or an array `shape`."""
         whole = math.floor(self._loading.moves)
         longer = self._loading.moves - whole
         if not longer:
