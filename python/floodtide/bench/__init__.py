@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that measures this machine: kernels, passes of networks, whole trainings, and yardsticks beside them."""
+"""Benchmarks of this machine: kernels, passes of networks and complete training, compared with PyTorch and the peak."""
 
 from floodtide.bench.kernels import conv, kernels, peak
 from floodtide.bench.rows import Row, in_own_process, stamped, threads

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network's training step and forward pass, timed beside the multiply-add peak and, on request,
-PyTorch or another convolution kernel."""
+"""Benchmarks of the training step and the forward pass of a flood-filling network.
+
+They are compared with the peak multiply-add rate and, on request, with PyTorch or another convolution kernel.
+"""
 
 from __future__ import annotations
 
@@ -27,26 +29,26 @@ def step(
     seconds: float = 1.0,
     against: str = "",
 ) -> Iterator[Row]:
-    """Time forward, backward, clipping and Adam, after checking the gradient.
+    """Measure a training step (forward, backward, clipping and Adam), and yield rows.
 
-    Rows have the fields of `floodtide.bench` and `fovs_per_s`; ours also `peak_memory_mib` (of a
-    process that makes two such passes and nothing else), `step_memory_mib` (what of it came with
-    them) and, beside another, `speedup` (its median over ours; of PyTorch's two
-    memory formats the better one's).
-    `gflops` count direct convolution.
+    Rows have the fields of `floodtide.bench` and `fovs_per_s`. Rows of floodtide also have
+    `peak_memory_mib` (peak memory of a process that only makes two such passes) and `step_memory_mib`
+    (the growth of that memory by the passes). With `against`, they have `speedup`: median time of the
+    other implementation / median time of floodtide; for PyTorch, the better of two memory formats.
+    `gflops` counts the operations of direct convolution.
 
     Args:
-        network: What to time.
-        thread_counts: Numbers of threads, one set of rows for each.
-        seconds: Least time to spend on each step; at least 20 samples are taken, or 3 if
-            all take 2 s together.
-        against: "torch" for the same step in PyTorch, "torch-bf16" for that under autocast to
-            bfloat16, the name of a convolution kernel for the same step with it ("onednn": its
-            times include the copies between our layout and its own), or empty.
+        network: The network and batch to measure.
+        thread_counts: Numbers of threads; one set of rows for each.
+        seconds: Minimum time to measure each row. At least 20 samples are taken, or 3 if all samples
+            together take 2 s.
+        against: "torch" for the same step in PyTorch; "torch-bf16" for PyTorch with autocast to
+            bfloat16; the name of a convolution kernel for the same step with this kernel; or "". The
+            times of "onednn" include copies between floodtide's layout and that of oneDNN.
 
     Raises:
         InvalidArgumentError: If an argument is out of range or `against` is unknown.
-        UnsupportedError: If PyTorch is asked for and not installed, or the kernel needs another
+        UnsupportedError: If PyTorch is not installed but needed, or the kernel needs another
             processor or build.
     """
     yield from _benchmark("step", network, thread_counts, seconds, against)
@@ -59,7 +61,7 @@ def forward(
     seconds: float = 1.0,
     against: str = "",
 ) -> Iterator[Row]:
-    """Time the forward pass, as segmentation runs it; arguments, rows and errors as for `step`."""
+    """Measure the forward pass, as used in segmentation. Arguments, rows and errors as for `step`."""
     yield from _benchmark("forward", network, thread_counts, seconds, against)
 
 
@@ -98,7 +100,7 @@ def _passes(network: FfnShape, kernel: str = "") -> _core.bench.NetworkPasses:
 
 
 def memory_mib(name: str, network: dict[str, Any], threads: int) -> dict[str, float]:
-    """Memory of this process after two passes of that name: its peak, and what of it they took."""
+    """Run two passes called `name`, and return the peak memory of this process and its growth by them, in MiB."""
     before = _core.resident_bytes()
     _core.set_num_threads(threads)
     run = getattr(_passes(FfnShape(**network)), name)

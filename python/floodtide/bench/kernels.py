@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of this machine, timed: multiply-add peak and convolutions."""
+"""Benchmarks of kernels: the peak multiply-add rate and convolutions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from floodtide.bench.rows import Row, stamped, threads
 
 
 def peak(*, thread_counts: Sequence[int] = (1,), seconds: float = 1.0) -> Iterator[Row]:
-    """Time the multiply-add loops of every level that the processor has.
+    """Measure the peak multiply-add rate of every instruction set of the processor, and yield rows.
 
     Args:
-        thread_counts: Numbers of threads, one row a level for each.
-        seconds: Least time to spend on a row.
+        thread_counts: Numbers of threads; one row for each number and instruction set.
+        seconds: Minimum time to measure each row.
     """
     levels = ["generic", "avx2", "avx512"]
     for level in levels[: levels.index(_core.processor_isa()) + 1]:
@@ -33,21 +33,21 @@ def conv(
     seconds: float = 1.0,
     against: str = "",
 ) -> Iterator[Row]:
-    """Time forward, backward-data and backward-weights of one convolution, after checking them.
+    """Measure forward, backward-data and backward-weights of one convolution, and yield rows. Checks results first.
 
     Args:
-        size: Volume in voxels, (z, y, x).
-        channels: Input and output channels.
-        kernel: Kernel extents, 1 or 3, (z, y, x).
-        relu: Rectify the input of forward and backward-weights, and mask backward-data.
-        thread_counts: Numbers of threads, one set of rows for each.
-        seconds: Least time to spend on a row; at least 20 samples are taken, or 3 if
-            all take 2 s together.
-        against: Name of a second kernel to time in turn with the one in use (see `kernels`).
+        size: Size (z, y, x) of the array in voxels.
+        channels: Numbers of input and output channels.
+        kernel: Size (z, y, x) of the convolution kernel, each 1 or 3.
+        relu: Apply a ReLU to the input of forward and backward-weights, and its mask to the result of backward-data.
+        thread_counts: Numbers of threads; one set of rows for each.
+        seconds: Minimum time to measure each row. At least 20 samples are taken, or 3 if all samples together
+            take 2 s.
+        against: Name of a second kernel to compare with (see `kernels`). Samples of the two kernels alternate.
 
     Raises:
-        floodtide.errors.InvalidArgumentError: If a size is out of range or `against` unknown.
-        floodtide.errors.UnsupportedError: If `against` cannot serve this shape or machine.
+        floodtide.errors.InvalidArgumentError: If a size is out of range or `against` is unknown.
+        floodtide.errors.UnsupportedError: If the kernel `against` does not support this shape or machine.
     """
     for count in thread_counts:
         with threads(count):
@@ -57,5 +57,5 @@ def conv(
 
 
 def kernels() -> list[tuple[str, str]]:
-    """Names and levels of the convolution kernels, best first."""
+    """Return (name, instruction set) of the convolution kernels, the best first."""
     return list(_core.bench.conv_kernels())

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks of this machine: rows of figures, each beside the multiply-add peak of the same run.
+"""Rows of results of benchmarks, with the peak multiply-add rate of the processor measured in the same run.
 
-A row is a dictionary: `name`, `kernel` (the candidate that ran), `level` (instruction set),
-`shape`, `threads`, `ranks`, `samples`, `median_s`, `p10_s`, `p90_s`, `min_s`, `gflops` (by the
-median), `peak_gflops` (of as many threads, sampled between the runs), `ratio` (of the two),
-`best_ratio` (fastest run against fastest peak sample: what remains when neighbours disturb),
-`processor`, `version`, `date`.
+A row is a dictionary with `name`, `kernel` (the kernel that ran), `level` (instruction set), `shape`,
+`threads`, `ranks`, `samples`, `median_s`, `p10_s`, `p90_s`, `min_s`, `gflops` (from the median time),
+`peak_gflops` (with the same number of threads, sampled between the runs), `ratio` (gflops / peak_gflops),
+`best_ratio` (the same for the fastest run and the fastest peak sample, which other programs disturb
+least), `processor`, `version` and `date`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 def stamped(row: Row) -> Row:
-    """Return the row with what every row of this run has: processor, version and date (UTC)."""
+    """Return the row with the processor, the version of floodtide and the date (UTC) added."""
     return row | {
         "processor": _core.processor_name(),
         "version": _core.__version__,
@@ -34,7 +34,7 @@ def stamped(row: Row) -> Row:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Run the body with so many threads, then go back to the number before."""
+    """Use `count` threads inside the `with` block, then restore the previous number."""
     before = _core.num_threads()
     _core.set_num_threads(count)
     try:
@@ -44,12 +44,12 @@ def threads(count: int) -> Iterator[None]:
 
 
 def in_own_process(function: str, **arguments: Any) -> Any:
-    """Call "module:function" in a process of its own, whose peak memory is of nothing else.
+    """Call "module:function" in a separate process and return its result. Used to measure peak memory.
 
-    Arguments and result are what JSON has.
+    Arguments and result must be JSON values.
 
     Raises:
-        ChildProcessError: If the function raises or the process is ended; with its last line.
+        ChildProcessError: If the function raises or the process is killed. The message has the last line of its errors.
     """
     code = (
         "import importlib, json, sys; module, name = sys.argv[1].split(':'); "

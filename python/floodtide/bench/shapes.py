@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of the networks that benchmarks time."""
+"""Shapes of the networks that benchmarks measure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class FfnShape:
-    """The network and batch that a benchmark times.
+    """The flood-filling network and the batch that a benchmark measures.
 
     Attributes:
-        depth: Modules of the network.
-        fov: Field of view (z, y, x) in voxels.
-        features: Channels.
-        batch: Examples of a pass.
+        depth: Number of modules.
+        fov: Size (z, y, x) of the field of view in voxels.
+        features: Number of feature maps.
+        batch: Number of examples in a pass.
         compute, parallel: As for `floodtide.nn.FFN`.
     """
 
@@ -32,12 +32,12 @@ class FfnShape:
 
 @dataclass(frozen=True, kw_only=True)
 class UNetShape:
-    """The network and batch that are timed: slices, batch norm, softmax, Dice and cross-entropy.
+    """The 2-D U-Net (batch normalisation, softmax, Dice and cross-entropy) and the batch that a benchmark measures.
 
     Attributes:
         depth, features, classes, compute: As for `floodtide.nn.UNet2D`.
-        size: Of a slice (y, x) in pixels.
-        batch: Slices of a pass.
+        size: Size (y, x) of a slice in pixels.
+        batch: Number of slices in a pass.
     """
 
     depth: int = 5

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The passes of `floodtide bench step` and `forward` in PyTorch: the yardstick of `--against`."""
+"""The passes of `floodtide bench step` and `forward` in PyTorch, for comparison (`--against torch`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAYOUTS = ("contiguous", "channels_last_3d")
 
 
 def torch_module() -> Any:
-    """PyTorch, held to the instruction set in use."""
+    """Return the module torch, limited to the instruction set that floodtide uses."""
     if _core.active_isa() == "avx2" and "torch" not in sys.modules:
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
         os.environ.setdefault("ATEN_CPU_CAPABILITY", "avx2")
@@ -23,13 +23,13 @@ def torch_module() -> Any:
 
 
 class TorchFfn:
-    """One flood-filling network: forward, backward, entry-wise clipping and Adam; and forward alone.
+    """A flood-filling network in PyTorch, with a training step and a forward pass.
 
     Args:
         network: Depth, features, field of view and batch.
-        threads: That PyTorch uses.
+        threads: Number of threads that PyTorch uses.
         layout: Memory format of activations and weights, one of LAYOUTS.
-        bfloat16: Under autocast to bfloat16 rather than in float32.
+        bfloat16: True: use autocast to bfloat16; False: float32.
     """
 
     def __init__(self, network: FfnShape, *, threads: int, layout: str, bfloat16: bool) -> None:
@@ -53,7 +53,7 @@ class TorchFfn:
         self._bfloat16 = bfloat16
 
     def step(self) -> None:
-        """Forward, backward and update."""
+        """Run the forward pass, the backward pass, entry-wise clipping and an Adam update."""
         functional = self._torch.nn.functional
         self._optimizer.zero_grad()
         logits = self._logits().float()
@@ -63,7 +63,7 @@ class TorchFfn:
         self._optimizer.step()
 
     def forward(self) -> None:
-        """Forward without a graph for gradients."""
+        """Run the forward pass without recording operations for gradients."""
         with self._torch.inference_mode():
             self._logits()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The passes of `floodtide bench unet` in PyTorch: the yardstick of `--against`."""
+"""The passes of `floodtide bench unet` in PyTorch, for comparison (`--against torch`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LAYOUTS = ("contiguous", "channels_last")
 
 
 class TorchUNet:
-    """A U-Net for slices with batch norm: forward and backward of Dice and cross-entropy.
+    """A 2-D U-Net with batch normalisation in PyTorch, with Dice and cross-entropy loss.
 
     Args:
         network: Depth, features, classes, size and batch.
-        threads: That PyTorch uses.
+        threads: Number of threads that PyTorch uses.
         layout: Memory format of activations and weights, one of LAYOUTS.
     """
 
@@ -65,7 +65,7 @@ class TorchUNet:
         return self._head(x)
 
     def step(self) -> float:
-        """Forward and backward; returns the loss."""
+        """Run the forward and backward pass and return the loss."""
         torch = self._torch
         self._all.zero_grad()
         logits = self._logits()
@@ -79,7 +79,7 @@ class TorchUNet:
         return float(loss.detach())
 
     def forward(self) -> None:
-        """Forward with the moving statistics, without a graph for gradients."""
+        """Run the forward pass with moving statistics, without recording operations for gradients."""
         self._all.eval()
         with self._torch.inference_mode():
             self._torch.softmax(self._logits(), 1)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks of whole trainings share: a synthetic volume on disk, several trainers on the ranks of this job,
-and steps of them in turn, so that all see the same machine.
+"""Shared code of the benchmarks of complete training: a synthetic volume on disk, and several trainers on all ranks.
 
-A trainer is the one that users have. What disturbs it comes from outside: a slower wire between its ranks
-(`floodtide._core.comm.delayed`), slower loads (`ExampleSource.set_load_delay`), sleep between its steps.
+Steps of the trainers alternate, so that all see the same state of the machine. The trainer is the same that users
+have. Disturbances come from outside: a slower wire between ranks (`floodtide._core.comm.delayed`), slower loading
+(`ExampleSource.set_load_delay`), or sleep between steps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEVER = 1e9  # seconds
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedShape:
-    """The network of a benchmark's trainings: modules, field of view (z, y, x) in voxels, feature maps."""
+    """The network that a benchmark trains: modules, size (z, y, x) of the field of view in voxels, feature maps."""
 
     depth: int
     fov: tuple[int, int, int]
@@ -39,7 +39,7 @@ class TrainedShape:
 
 @dataclass
 class Laboratory:
-    """Makes trainers on one synthetic volume. See `laboratory`."""
+    """Factory of trainers that use one synthetic volume. See `laboratory`."""
 
     folder: Path
     network: TrainedShape
@@ -54,13 +54,13 @@ class Laboratory:
         comm: Any = None,
         overrides: Sequence[str] = (),
     ) -> Trainer:
-        """A training with one walker a rank that neither saves nor ends by itself. Collective.
+        """Return a trainer with one walker per rank that neither logs, saves nor ends by itself. Collective.
 
         Args:
-            name: Of its run directory.
-            sections: Laid over the configuration.
-            comm: The core's communicator, all ranks; None for the job's own.
-            overrides: Further settings, as "section.key=value".
+            name: Name of the run directory.
+            sections: Keys that replace those of the default configuration, {section: {key: value}}.
+            comm: A communicator of the core with all ranks; None: the current communicator.
+            overrides: Further keys, as "section.key=value".
         """
         document: dict[str, dict[str, Any]] = {
             "run": {
@@ -98,8 +98,11 @@ class Laboratory:
         return self._trainers[name]
 
     def trace(self, name: str) -> list[dict[str, Any]]:
-        """What all ranks of a training did (Chrome trace events of type X); ends it. On rank 0; elsewhere nothing.
-        Collective."""
+        """End a training and return its timeline on rank 0, an empty list on other ranks. Collective.
+
+        Returns:
+            Chrome trace events of type X of all ranks.
+        """
         trainer = self._trainers[name]
         trainer.close()
         path = trainer.directory / "trace.json"
@@ -111,7 +114,7 @@ class Laboratory:
 
 @contextlib.contextmanager
 def laboratory(network: TrainedShape, threads: int) -> Iterator[Laboratory]:
-    """A laboratory in a temporary folder that all ranks see; they have to be on one machine. Collective."""
+    """Return a context manager that gives a laboratory in a temporary folder. Collective; all ranks on one machine."""
     with contextlib.ExitStack() as stack:
         name = ""
         with world.agreed():
@@ -127,13 +130,13 @@ def laboratory(network: TrainedShape, threads: int) -> Iterator[Laboratory]:
             min_size=10,
         )
         yield Laboratory(folder, network, threads)
-        world.current().barrier()  # nobody reads any more
+        world.current().barrier()  # no rank reads the files after this
 
 
 def timed_step(trainer: Trainer) -> tuple[float, float]:
-    """Seconds of a step that all ranks begin together, and of the processor's time in it, all threads of the rank.
+    """Run one step that all ranks begin together, and return (wall time, processor time of all threads) in seconds.
 
-    Both are the largest of all ranks. Collective.
+    Both are the largest values over ranks. Collective.
     """
     world.current().barrier()
     start_s, start_cpu_s = time.perf_counter(), time.process_time()
@@ -143,25 +146,25 @@ def timed_step(trainer: Trainer) -> tuple[float, float]:
 
 
 def slowest(seconds: float) -> float:
-    """The largest of all ranks' values. Collective."""
+    """Return the largest value over all ranks. Collective."""
     value = np.array([seconds])
     world.current().allreduce(value, "max", "recursive_doubling")
     return float(value[0])
 
 
 def take_metrics(trainer: Trainer) -> dict[str, float]:
-    """Counts and sums over ranks since the last call, as floodtide::train::Metrics has them. Collective."""
+    """Return counts and sums over ranks since the last call, named as in floodtide::train::Metrics. Collective."""
     return trainer._trainer.take_metrics()
 
 
 def delay_loads(trainer: Trainer, seconds: float) -> None:
-    """Every load of an example on this rank sleeps so long first, from now on."""
-    assert isinstance(trainer.data, data.Shards)  # U-Nets' sources have no such delay
+    """From now on, sleep for `seconds` before every load of an example on this rank."""
+    assert isinstance(trainer.data, data.Shards)  # the sources of U-Nets have no such delay
     trainer.data.core.set_load_delay(seconds)
 
 
 def quantiles(seconds: Sequence[float]) -> dict[str, Any]:
-    """A row's `samples`, `median_s`, `p10_s`, `p90_s`, `min_s`, `mean_s`."""
+    """Return `samples`, `median_s`, `p10_s`, `p90_s`, `min_s` and `mean_s` for a row."""
     values = np.asarray(seconds)
     p10, median, p90 = np.quantile(values, (0.1, 0.5, 0.9))
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A U-Net's training step and forward pass, timed beside the multiply-add peak and, on request, PyTorch."""
+"""Benchmarks of the training step and the forward pass of a U-Net, compared with the peak and with PyTorch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIB = 2**20
 
 
 class Passes:
-    """Forward and backward of our network, with the weights as changed as an update leaves them."""
+    """Forward and backward passes of floodtide's U-Net. Each step treats the weights as changed, as after an update."""
 
     def __init__(self, network: UNetShape) -> None:
         self.core = nn.UNet2D(
@@ -36,7 +36,7 @@ class Passes:
         self._loss = nn.SegmentationLoss().core()
 
     def step(self) -> float:
-        """Forward and backward; returns the loss."""
+        """Run the forward and backward pass and return the loss."""
         self.core.parameters_changed()
         self._gradients[:] = 0
         share = 1 / len(self._images)
@@ -46,14 +46,14 @@ class Passes:
         return float(report["loss"]) * share
 
     def forward(self) -> None:
-        """Forward with the moving statistics."""
+        """Run the forward pass with moving statistics."""
         self.core.forward(self._images)
 
     def check(self) -> None:
-        """Compare the gradient with the loss's change along it.
+        """Compare the gradient with the change of the loss along the gradient.
 
         Raises:
-            InternalError: If they differ.
+            InternalError: If they differ by 5 % or more.
         """
         self.step()
         parameters, trained = self.core.parameters(), self.core.trained_size()
@@ -68,7 +68,7 @@ class Passes:
         parameters[:] = start
         if not abs(ratio - 1) < 0.05:
             raise InternalError(
-                f"bench unet: along the gradient the loss changes {ratio:.3f} times as much as it says"
+                f"bench unet: along the gradient the loss changes {ratio:.3f} times as much as the gradient predicts"
             )
 
 
@@ -79,22 +79,23 @@ def unet(
     seconds: float = 1.0,
     against: str = "",
 ) -> Iterator[Row]:
-    """Time training steps (forward and backward) and forward passes, after checking the gradient.
+    """Measure training passes (forward and backward) and forward passes, and yield rows. Checks the gradient first.
 
-    Rows have the fields of `floodtide.bench` and `images_per_s`; ours `kernels`, of each convolution; the step's
-    also `peak_memory_mib`, of a process that makes two such steps and nothing else. Beside PyTorch ours have
-    `speedup`: its median over ours, of its two memory formats the better one's.
+    Rows have the fields of `floodtide.bench` and `images_per_s`. Rows of floodtide have `kernels`, the kernel of each
+    convolution. Rows of steps have `peak_memory_mib`, the peak memory of a process that only makes two steps. With
+    `against`, rows of floodtide have `speedup`: median time of PyTorch, in the better of two memory formats, / median
+    time of floodtide.
 
     Args:
-        network: What to time.
-        thread_counts: Numbers of threads, one set of rows for each.
-        seconds: Least time to spend on each of ours; at least 20 samples are taken, or 3 if
-            all take 2 s together.
-        against: "torch" or empty.
+        network: The network and batch to measure.
+        thread_counts: Numbers of threads; one set of rows for each.
+        seconds: Minimum time to measure each row of floodtide. At least 20 samples are taken, or 3 if all samples
+            together take 2 s.
+        against: "torch" or "".
 
     Raises:
-        InvalidArgumentError: If `against` is unknown or an argument out of range.
-        UnsupportedError: If PyTorch is asked for and not installed.
+        InvalidArgumentError: If `against` is unknown or an argument is out of range.
+        UnsupportedError: If PyTorch is not installed but needed.
     """
     if against not in ("", "torch"):
         raise InvalidArgumentError(f"unet: --against is '{against}', expected torch or nothing")
@@ -107,7 +108,13 @@ def unet(
 
 
 def peak_memory_mib(network: dict[str, Any], threads: int, layout: str) -> float:
-    """Peak memory of this process after two steps, with PyTorch's memory format `layout`; ours if it is empty."""
+    """Run two steps and return the peak memory of this process in MiB.
+
+    Args:
+        network: Fields of UNetShape.
+        threads: Number of threads.
+        layout: Memory format of PyTorch; "": measure floodtide.
+    """
     passes: Any
     if layout:
         from floodtide.bench.torch_unet import TorchUNet
@@ -183,7 +190,7 @@ def _rows(network: UNetShape, count: int, seconds: float, against: str) -> Itera
 
 
 def _counted(kernels: str) -> str:
-    """Each kernel of a list "layer: kernel; ..." once, with how many layers have it."""
+    """Return the kernels of a list "layer: kernel; ...", each with the number of layers that use it."""
     counts = Counter(layer.split(": ")[1] for layer in kernels.split("; "))
     return ", ".join(f"{count} {name}" for name, count in counts.most_common())
 
@@ -191,7 +198,7 @@ def _counted(kernels: str) -> str:
 def _sample(
     bodies: dict[str, Callable[[], Any]], seconds: float
 ) -> tuple[dict[str, list[float]], list[float]]:
-    """Seconds of each body, and the peak in Gflop/s, all in turn."""
+    """Return the times of each function in seconds, and samples of the peak in GFLOP/s. Samples of all alternate."""
     samples: dict[str, list[float]] = {name: [] for name in bodies}
     peak: list[float] = []
     for body in bodies.values():
