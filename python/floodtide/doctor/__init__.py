@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands between a job and full speed: launcher, library, threads, cores, memory, file system, clocks.
+"""Examination of a job before it starts: launcher, MPI library, threads, cores, memory, file system and clocks.
 
-Every rank collects facts about itself (`host`, `files`); all ranks get all facts and draw the same findings from them
-(`judge`), which is why the judging is plain functions of dictionaries.
+Every rank collects facts about itself (`host`, `files`). Then all ranks receive the facts of all ranks and derive the
+same findings (`judge`). Therefore `judge` consists of pure functions of dictionaries.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ __all__ = ["Finding", "examine"]
 def examine(
     config: Config, directory: Path, *, started_s: float | None = None
 ) -> tuple[list[Finding], list[dict[str, Any]]]:
-    """Findings and every rank's facts, the same on all ranks. Collective when a launcher started this process.
+    """Return findings and the facts of every rank, equal on all ranks. Collective if a launcher started this process.
 
-    Takes a second or two, writes and removes a file of 16 MiB in the directory, and starts MPI only with several ranks.
+    The examination takes one or two seconds. It writes a file of 16 MiB to the directory and removes it. It starts MPI
+    only if there are several ranks.
 
     Args:
-        config: What would be trained: its network, walkers, threads.
-        directory: Run directory; its nearest existing parent is examined.
-        started_s: Seconds from the start of the process until floodtide was imported, if known.
+        config: Configuration of the planned training.
+        directory: Run directory. If it does not exist, the nearest existing parent is examined.
+        started_s: Seconds from the start of the process until floodtide was imported; None if unknown.
     """
     mpi4py = host.mpi4py_version() if world.rank() == 0 else ""
     facts: dict[str, Any] = {"started_s": started_s, "mpi4py": mpi4py}
@@ -38,7 +39,7 @@ def examine(
         facts |= host.mpi_facts()
         world.ensure_init()
     except UnsupportedError as error:
-        # No communicator, so each process is on its own; rank 0 of the launcher speaks.
+        # Without a communicator, processes cannot exchange facts. The launcher's rank 0 reports.
         return judge.launch_failed(str(error)), [facts | {"rank": world.rank()}]
     facts |= host.facts(config)
     facts["files"] = files.examine(files.existing(directory))

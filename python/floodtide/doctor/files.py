@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the file system of a run directory can do: rank 0 tries it, one rank of every other host looks."""
+"""Facts about the file system of a run directory: rank 0 tests it; one rank of each host looks for rank 0's files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROBE_BYTES = 16 * 2**20
 
 
 def existing(directory: Path) -> Path:
-    """The directory, or the nearest one above it that exists."""
+    """Return the directory if it exists, else its nearest existing parent."""
     path = directory.absolute()
     while not path.is_dir() and path != path.parent:
         path = path.parent
@@ -31,11 +31,12 @@ def existing(directory: Path) -> Path:
 
 
 def examine(directory: Path) -> dict[str, Any]:
-    """Facts about the directory. Collective: rank 0's probes are on its own host, `seen` is on each rank's.
+    """Return facts about the directory as seen by this rank. Collective.
 
     Returns:
-        `path`, `type`, `seen` (whether this host shows rank 0's file; None on ranks that did not look) and on rank 0
-        `error`, or `free_bytes`, `write_bytes_per_s`, `rename`, `locks` and `hdf5` (each empty if all is well).
+        `path`, `type` and `seen`: True if this host shows the file of rank 0, None on ranks that did not look. On
+        rank 0 also `error`; or `free_bytes`, `write_bytes_per_s`, and problems with `rename`, `locks` and `hdf5` (""
+        if there is no problem).
     """
     name = world.broadcast_object(f".floodtide-doctor-{uuid.uuid4().hex}")
     probe = directory / name
@@ -67,7 +68,7 @@ def _try(probe: Path) -> dict[str, Any]:
 
 
 def _write_speed(path: Path) -> float:
-    """Bytes per second of writing a file of PROBE_BYTES and waiting until it is on the disk."""
+    """Return the speed of writing a file of PROBE_BYTES to the disk, in bytes per second, including fsync."""
     block = os.urandom(2**20)
     start = time.monotonic()
     with path.open("wb", buffering=0) as file:
@@ -80,7 +81,7 @@ def _write_speed(path: Path) -> float:
 
 
 def _rename(folder: Path) -> str:
-    """What is wrong with renaming over a file that somebody reads; empty if nothing is."""
+    """Return what is wrong with renaming a file over one that is being read, or "" if this works."""
     target, other = folder / "target", folder / "other"
     target.write_text("old")
     other.write_text("new")
@@ -91,14 +92,14 @@ def _rename(folder: Path) -> str:
             return f"renaming over a file fails: {error.strerror}"
         old = reader.read()
     if target.read_text() != "new" or other.exists():
-        return "the renamed file is not there"
+        return "the renamed file does not exist"
     if old != "old":
-        return "a reader of the file before does not keep its contents"
+        return "a process that reads the old file loses its contents"
     return ""
 
 
 def _locks(path: Path) -> str:
-    """What is wrong with the locks that HDF5 takes on its files (flock); empty if nothing is."""
+    """Return what is wrong with the locks that HDF5 takes on files (flock), or "" if they work."""
     path.touch()
     with path.open("rb") as one, path.open("rb") as other:
         try:
@@ -109,16 +110,16 @@ def _locks(path: Path) -> str:
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return ""
-        return "two holders get the same lock"
+        return "two processes get the same lock at once"
 
 
 def _hdf5(path: Path) -> str:
-    """Why an HDF5 file cannot be written and read as floodtide does; empty if it can."""
+    """Return why floodtide cannot write and read an HDF5 file, or "" if it can."""
     values = np.arange(27, dtype=np.float32).reshape(3, 3, 3)
     try:
         data.write_volume(path, {"raw": values})
         if not np.array_equal(data.Volume(str(path), "raw").read(), values):
-            return "an HDF5 file comes back with other values"
+            return "values read from an HDF5 file differ from those written"
     except Error as error:
         return str(error)
     return ""

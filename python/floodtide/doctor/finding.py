@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a finding is, and words for numbers and ranks."""
+"""The class of findings, and texts for numbers and ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OK, ADVICE, PROBLEM = "ok", "advice", "problem"
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One line of the examination: `level` is "ok", "advice" or "problem"; `advice` says what to do if it is not ok."""
+    """One result of the examination. `level` is "ok", "advice" or "problem"; `advice` says what to do if not ok."""
 
     check: str
     level: str
@@ -24,7 +24,7 @@ class Finding:
 
 
 def names_of(ranks: Ranks) -> str:
-    """Some ranks in words: "rank 3 (node7)" or "ranks 1, 2 and 5 more (node1, ...)"."""
+    """Return a text that names ranks: "rank 3 (node7)" or "ranks 1, 2, 3, 4 and 5 more (node1, ...)"."""
     numbers = [str(facts["rank"]) for facts in ranks]
     hosts = list(dict.fromkeys(facts["host"] for facts in ranks))
     shown = ", ".join(hosts[:3]) + (", ..." if len(hosts) > 3 else "")
@@ -35,10 +35,10 @@ def names_of(ranks: Ranks) -> str:
 
 
 def count_of(number: float, what: str) -> str:
-    """ "1 core", "2 cores"."""
+    """Return a number with a noun in singular or plural: "1 core", "2 cores"."""
     return f"{number:g} {what}{'' if number == 1 else 's'}"
 
 
 def gib(count: float) -> str:
-    """Bytes in words."""
+    """Return a number of bytes as text in GiB."""
     return f"{count / 2**30:.1f} GiB"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts about this process and its host. Everything is plain values, to be sent to the other ranks."""
+"""Facts about this process and its host, as plain values that can be sent to other ranks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from floodtide.train import thread_count
 from floodtide.train.memory import checkpoint_bytes, needed_bytes
 
 CLOCK_ROUNDS = 20
-PEAK_S = 0.1  # of the multiply-add loop
+PEAK_S = 0.1  # duration of the multiply-add loop
 
-# Settings that change what threads do.
+# Environment variables that change how threads and file locks behave.
 VARIABLES = (
     "OMP_NUM_THREADS",
     "OMP_PROC_BIND",
@@ -49,7 +49,7 @@ print(mpi4py.__version__, MPI.Get_library_version().rstrip("\\0").splitlines()[0
 
 
 def since_process_start_s() -> float | None:
-    """Seconds since the kernel started this process, to about 10 ms; None where /proc does not tell."""
+    """Return the seconds since this process started, accurate to about 10 ms; None if /proc does not show them."""
     with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
         after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         started_s = int(after_name[19]) / os.sysconf("SC_CLK_TCK")
@@ -58,7 +58,7 @@ def since_process_start_s() -> float | None:
 
 
 def mpi_facts() -> dict[str, Any]:
-    """Launcher and MPI library, without starting MPI."""
+    """Return facts about the launcher and the MPI library, without starting MPI."""
     launched = libraries.launcher()
     facts: dict[str, Any] = {
         "launcher": launched.name if launched is not None and launched.live else None,
@@ -77,9 +77,9 @@ def mpi_facts() -> dict[str, Any]:
 
 
 def mpi4py_version() -> str:
-    """mpi4py's version and, after a tab, the version of the MPI library that it loads; empty without mpi4py.
+    """Return the version of mpi4py, a tab, and the version of its MPI library; "" without mpi4py.
 
-    Found out in a process of its own: in this one a second MPI library could be loaded.
+    This runs in a separate process, because a second MPI library must not be loaded into this one.
     """
     if importlib.util.find_spec("mpi4py") is None:
         return ""
@@ -93,7 +93,7 @@ def mpi4py_version() -> str:
 
 
 def facts(config: Config) -> dict[str, Any]:
-    """What this rank is, may use and would use. Collective."""
+    """Return facts about this rank: its identity, the resources it may use, and what the training needs. Collective."""
     threads = thread_count(config.run.threads)
     ranks = world.current().size
     return {
@@ -120,7 +120,7 @@ def facts(config: Config) -> dict[str, Any]:
 
 
 def _gflops(threads: int) -> float:
-    """The multiply-add peak of this rank's threads while the other ranks run theirs. Collective."""
+    """Return the peak multiply-add rate of this rank's threads in GFLOP/s, while all ranks measure. Collective."""
     before = _core.num_threads()
     _core.set_num_threads(threads)
     try:
@@ -132,10 +132,10 @@ def _gflops(threads: int) -> float:
 
 
 def clock_offset() -> tuple[float, float]:
-    """Bounds in seconds of how far this rank's clock is ahead of rank 0's. Collective.
+    """Return (lower, upper) bounds in seconds of how far this rank's clock is ahead of rank 0's. Collective.
 
-    Rank 0 reads its clock, sends a message to all, gets every rank's reading, and reads its clock again: each reading
-    was taken in between, so the bounds hold whatever the network does. The narrowest of some rounds counts.
+    Rank 0 reads its clock before a message to all ranks and after an answer of all ranks. Each rank reads its clock in
+    between, so the bounds hold for any network delay. The narrowest bounds of CLOCK_ROUNDS rounds are returned.
     """
     comm = world.current()
     low, high = -math.inf, math.inf
@@ -150,7 +150,7 @@ def clock_offset() -> tuple[float, float]:
 
 
 def cpu_quota(proc: Path = Path("/proc/self"), root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Processors that the control groups of this process grant it, None if they set no limit."""
+    """Return the number of processors that control groups (cgroups) grant this process; None if there is no limit."""
     quotas = []
     for folder in _groups("cpu", proc, root):
         with contextlib.suppress(OSError, ValueError):
@@ -165,7 +165,7 @@ def cpu_quota(proc: Path = Path("/proc/self"), root: Path = Path("/sys/fs/cgroup
 
 
 def available_bytes(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Memory that this process could still get: what the host has free, or less by its control groups."""
+    """Return the memory in bytes that this process can still get: free memory, or less if control groups limit it."""
     found = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = (proc / "meminfo").read_text().splitlines()
@@ -176,13 +176,13 @@ def available_bytes(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgrou
             ("memory.limit_in_bytes", "memory.usage_in_bytes"),
         ):
             with contextlib.suppress(OSError, ValueError):
-                bound = int((folder / limit).read_text())  # "max" is no number
+                bound = int((folder / limit).read_text())  # "max" raises ValueError
                 found.append(max(0, bound - int((folder / used).read_text())))
     return min(found, default=None)
 
 
 def _groups(controller: str, proc: Path, root: Path) -> list[Path]:
-    """Folders of this process's control group and the groups around it, for version 1 and version 2."""
+    """Return the folders of this process's control group and its parents, for cgroups version 1 and version 2."""
     folders = []
     with contextlib.suppress(OSError):
         for line in (proc / "cgroup").read_text().splitlines():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings from the facts of all ranks: pure functions of lists of dictionaries, one entry a rank."""
+"""Findings from the facts of all ranks. All functions are pure; their argument is a list of the facts of each rank."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from floodtide.doctor.finding import (
 )
 from floodtide.doctor.judge_files import directory
 
-SLOW_SHARE = 0.8  # of the median speed, below which a rank is named
+SLOW_SHARE = 0.8  # ranks below this share of the median speed are named
 CLOCK_S = 0.1
 STARTUP_S = 10.0
 MEMORY_SHARE = 0.8
 
 
 def findings(ranks: Ranks) -> list[Finding]:
-    """All findings."""
+    """Return all findings."""
     return [
         launcher(ranks),
         *host_names(ranks),
@@ -47,7 +47,7 @@ def findings(ranks: Ranks) -> list[Finding]:
 
 
 def launch_failed(message: str) -> list[Finding]:
-    """The only finding where ranks cannot find each other."""
+    """Return the single finding for ranks that cannot connect to each other."""
     return [
         Finding(
             check="launcher",
@@ -59,7 +59,7 @@ def launch_failed(message: str) -> list[Finding]:
 
 
 def launcher(ranks: Ranks) -> Finding:
-    """Launcher, MPI library, ABI."""
+    """Return the finding about launcher, MPI library and ABI family."""
     first = ranks[0]
     by = first["launcher"] or "no launcher"
     if first["library"] is None:
@@ -85,7 +85,7 @@ def launcher(ranks: Ranks) -> Finding:
 
 
 def host_names(ranks: Ranks) -> list[Finding]:
-    """Hosts that nobody can tell apart by their names."""
+    """Return findings about hosts with equal names."""
     names = [here[0]["host"] for here in _hosts(ranks)]
     shared = sorted({name for name in names if names.count(name) > 1})
     return [
@@ -100,7 +100,7 @@ def host_names(ranks: Ranks) -> list[Finding]:
 
 
 def mpi4py(ranks: Ranks) -> Finding:
-    """Whether mpi4py, which scripts pass communicators from, loads floodtide's MPI library."""
+    """Return the finding whether mpi4py, if installed, uses the same MPI library as floodtide."""
     version, _, library = ranks[0]["mpi4py"].partition("\t")
     if not version:
         return Finding(check="mpi4py", level=OK, text="not installed; floodtide does not need it")
@@ -123,7 +123,7 @@ def mpi4py(ranks: Ranks) -> Finding:
 
 
 def thread_level(ranks: Ranks) -> Finding:
-    """What the MPI library grants."""
+    """Return the finding about the thread level that the MPI library provides."""
     levels = sorted({str(facts["thread_level"]) for facts in ranks})
     good = set(levels) <= {"multiple", "serialized"}
     return Finding(
@@ -137,7 +137,7 @@ def thread_level(ranks: Ranks) -> Finding:
 
 
 def threads(ranks: Ranks) -> list[Finding]:
-    """Threads of a training against the cores that they may use, host by host."""
+    """Return findings that compare, for each host, the threads of a training with the cores that they may use."""
     found = []
     for here in _hosts(ranks):
         host = here[0]["host"]
@@ -173,7 +173,7 @@ def threads(ranks: Ranks) -> list[Finding]:
 
 
 def affinity(ranks: Ranks) -> list[Finding]:
-    """Ranks pinned to fewer cores than their threads need, or to the same ones."""
+    """Return findings about ranks that are bound to too few cores, or to cores of other ranks."""
     bound = [f for f in ranks if f["threads"] > f["cores"] and f["cores"] < f["host_cores"]]
     if bound:
         cores, wanted = count_of(bound[0]["cores"], "core"), bound[0]["threads"]
@@ -195,7 +195,7 @@ def affinity(ranks: Ranks) -> list[Finding]:
                     check="affinity",
                     level=ADVICE,
                     text=f"{here[0]['host']}: cores of different ranks overlap",
-                    advice="bind each rank to cores of its own, or none to any",
+                    advice="bind each rank to separate cores, or do not bind ranks",
                 )
             ]
     first = ranks[0]
@@ -209,7 +209,7 @@ def affinity(ranks: Ranks) -> list[Finding]:
 
 
 def environment(ranks: Ranks) -> list[Finding]:
-    """Settings that make threads wait for each other."""
+    """Return findings about environment variables that slow down threads."""
     found = []
     for names, harm, advice, matches in _HARMFUL:
         here = [facts for facts in ranks if matches(facts["environment"])]
@@ -226,7 +226,7 @@ def environment(ranks: Ranks) -> list[Finding]:
                 level=ADVICE,
                 text=f"FLOODTIDE_ISA caps {names_of(capped)} at {capped[0]['isa']}, the processor has "
                 f"{capped[0]['processor_isa']}",
-                advice="unset FLOODTIDE_ISA unless ranks must compute alike on different processors",
+                advice="unset FLOODTIDE_ISA unless ranks on different processors must give equal results",
             )
         )
     if len({facts["environment"].get("OMP_NUM_THREADS") for facts in ranks}) > 1:
@@ -235,7 +235,7 @@ def environment(ranks: Ranks) -> list[Finding]:
                 check="environment",
                 level=ADVICE,
                 text="OMP_NUM_THREADS differs between ranks",
-                advice="export it where all ranks get it (mpiexec -genv, -x, srun --export)",
+                advice="export it to all ranks (mpiexec -genv, -x, srun --export)",
             )
         )
     return found or [
@@ -255,11 +255,11 @@ def _binds(environ: Mapping[str, str]) -> bool:
 
 _SPIN = "threads without work keep their cores busy"
 
-# Variables, what they do, what to do, and whether they do it.
+# Variables, their harm, the advice, and a function that is True if an environment has this problem.
 _HARMFUL = (
     (
         ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"),
-        "threads that read files and talk to other ranks start on the main thread's one core",
+        "threads that read files and communicate also run on the single core of the main thread",
         "set OMP_PROC_BIND=false and let the launcher bind ranks",
         _binds,
     ),
@@ -291,7 +291,7 @@ _HARMFUL = (
 
 
 def speed(ranks: Ranks) -> list[Finding]:
-    """Multiply-add peak a thread: ranks far below the others hold all of them up."""
+    """Return findings about ranks whose peak multiply-add rate per thread is low. All ranks wait for them."""
     rates = [facts["gflops"] / facts["threads"] for facts in ranks]
     middle = median(rates)
     slow = [facts for facts, rate in zip(ranks, rates, strict=True) if rate < SLOW_SHARE * middle]
@@ -305,14 +305,14 @@ def speed(ranks: Ranks) -> list[Finding]:
             check="speed",
             level=ADVICE,
             text=f"{names_of(slow)} slow: {rate:.0f} of {middle:.0f} GFLOP/s a thread",
-            advice="every step waits for the slowest rank: look for other load, heat or power limits there, or leave "
-            "those hosts out",
+            advice="every step waits for the slowest rank: look for other programs, heat or power limits on these "
+            "hosts, or exclude these hosts",
         )
     ]
 
 
 def memory(ranks: Ranks) -> list[Finding]:
-    """What the training needs against what is free, host by host."""
+    """Return findings that compare, for each host, the memory that the training needs with the free memory."""
     found = []
     for here in _hosts(ranks):
         host = here[0]["host"]
@@ -320,7 +320,7 @@ def memory(ranks: Ranks) -> list[Finding]:
         free = [
             f["memory_available_bytes"] for f in here if f["memory_available_bytes"] is not None
         ]
-        # What the ranks hold already is part of what they need.
+        # The needed memory includes memory that the ranks already use.
         text = f"{host}: {count_of(len(here), 'rank')} of the training need {gib(needed)}"
         if not free:
             found.append(Finding(check="memory", level=OK, text=f"{text}, free memory unknown"))
@@ -336,7 +336,7 @@ def memory(ranks: Ranks) -> list[Finding]:
 
 
 def clock(ranks: Ranks) -> Finding:
-    """How far the clocks of the hosts are apart, at least."""
+    """Return the finding about differences between the clocks of hosts (lower bounds)."""
     apart = [max(facts["clock"][0], -facts["clock"][1], 0.0) for facts in ranks]
     unsure = max(facts["clock"][1] - facts["clock"][0] for facts in ranks)
     worst = max(range(len(ranks)), key=apart.__getitem__)
@@ -346,13 +346,13 @@ def clock(ranks: Ranks) -> Finding:
             check="clock",
             level=ADVICE,
             text=f"{names_of([ranks[worst]])} at least {apart[worst]:.3g} s off rank 0's clock",
-            advice="times in logs of different hosts do not fit: run NTP or chrony on the hosts",
+            advice="times in logs of different hosts are not comparable: run NTP or chrony on the hosts",
         )
     return Finding(check="clock", level=OK, text=text)
 
 
 def start_up(ranks: Ranks) -> list[Finding]:
-    """From the start of the process until floodtide was imported."""
+    """Return the finding about the time from the start of the process until floodtide was imported."""
     known = [facts for facts in ranks if facts["started_s"] is not None]
     if not known:
         return []
@@ -366,14 +366,14 @@ def start_up(ranks: Ranks) -> list[Finding]:
                 check="start-up",
                 level=ADVICE,
                 text=text,
-                advice="keep the Python environment on the hosts' own disks or in one image file (docs/clusters.md)",
+                advice="keep the Python environment on local disks or in one image file (docs/clusters.md)",
             )
         ]
     return [Finding(check="start-up", level=OK, text=text)]
 
 
 def usable_cores(here: Ranks) -> float:
-    """Cores that the ranks of one host may use together: their affinity masks, and what control groups grant."""
+    """Return the number of cores that the ranks of one host may use together, by affinity masks and control groups."""
     quota = _quota(here)
     cores = len(_union(here))
     return cores if quota is None else min(cores, quota)
@@ -382,7 +382,7 @@ def usable_cores(here: Ranks) -> float:
 def _union(here: Ranks) -> set[int]:
     bound = any(_binds(facts["environment"]) for facts in here)
     cores = {core for facts in here for core in facts["affinity"]}
-    # OpenMP has bound the main threads, each to its first place: the masks before that are known by their size only.
+    # OpenMP has bound each main thread to its first place. Of the masks before that, only the sizes are known.
     return set(range(max(len(cores), *(facts["cores"] for facts in here)))) if bound else cores
 
 
@@ -392,7 +392,7 @@ def _quota(here: Ranks) -> float | None:
 
 
 def _hosts(ranks: Ranks) -> list[list[Facts]]:
-    """The ranks of each host, in the order of the hosts' first ranks."""
+    """Return the facts of the ranks of each host, in the order of the first ranks of the hosts."""
     hosts: dict[str, list[Facts]] = defaultdict(list)
     for facts in ranks:
         hosts[facts["node"]].append(facts)
@@ -400,7 +400,7 @@ def _hosts(ranks: Ranks) -> list[list[Facts]]:
 
 
 def _summed(found: list[Finding], all_well: str) -> list[Finding]:
-    """The findings that are not ok; one line for all hosts if there is none."""
+    """Return the findings that are not ok; if there are none, one finding for all hosts."""
     bad = [finding for finding in found if finding.level != OK]
     if bad:
         return bad

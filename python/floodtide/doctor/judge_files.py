@@ -10,7 +10,7 @@ SWITCH_OFF = "export HDF5_USE_FILE_LOCKING=FALSE on all ranks"
 
 
 def directory(ranks: Ranks) -> list[Finding]:
-    """The file system of the run directory."""
+    """Return the findings about the file system of the run directory."""
     facts = ranks[0]["files"]
     where = f"{facts['path']} ({facts['type'] or 'unknown file system'})"
     if "error" in facts:
@@ -105,6 +105,6 @@ def _seen(ranks: Ranks, where: str) -> list[Finding]:
             check="shared",
             level=PROBLEM,
             text=f"{where} of rank 0 is not the one on {', '.join(facts['host'] for facts in blind)}",
-            advice="put volumes on a file system that all hosts share; run.dir may be rank 0's alone",
+            advice="put volumes on a file system that all hosts share; run.dir may be on the host of rank 0 only",
         )
     ]

@@ -125,7 +125,11 @@ def test_healthy_job_has_nothing_but_ok() -> None:
         ({"environment": {"KMP_BLOCKTIME": "200ms"}}, "advice", "KMP_BLOCKTIME=200ms: with"),
         ({"environment": {"GOMP_SPINCOUNT": "infinite"}}, "advice", "GOMP_SPINCOUNT=infinite"),
         ({"environment": {"OMP_DYNAMIC": "true"}}, "advice", "number of threads may change"),
-        ({"environment": {"OMP_PROC_BIND": "close"}}, "advice", "the main thread's one core"),
+        (
+            {"environment": {"OMP_PROC_BIND": "close"}},
+            "advice",
+            "the single core of the main thread",
+        ),
         ({"environment": {"OMP_PLACES": "cores"}}, "advice", "OMP_PLACES=cores: threads that read"),
         ({"environment": {"OMP_NUM_THREADS": "8"}}, "advice", "differs between ranks"),
         ({"isa": "avx2"}, "advice", "caps rank 3 (node1) at avx2, the processor has avx512"),
@@ -327,7 +331,7 @@ def test_locks_that_do_not_work_are_told(
     monkeypatch.setattr(fcntl, "flock", flock)
     expected = {
         "refused": "ENOLCK: No locks available",
-        "granted twice": "two holders get the same lock",
+        "granted twice": "two processes get the same lock at once",
     }
     assert probed(tmp_path)["locks"] == expected[kind]
 
@@ -340,7 +344,7 @@ def test_rename_that_is_a_copy_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     folder = tmp_path / "probe"
     folder.mkdir()
     monkeypatch.setattr(os, "replace", copying)
-    assert files._rename(folder) == "a reader of the file before does not keep its contents"
+    assert files._rename(folder) == "a process that reads the old file loses its contents"
 
 
 def test_directory_that_cannot_be_written_is_told() -> None:
@@ -403,7 +407,7 @@ def test_command_refuses_a_wrong_configuration(
     assert cli.run(["doctor", str(tmp_path / "none.toml")]) == 2
     assert "cannot be read: No such file" in capsys.readouterr().err
     assert cli.run(["doctor", "--set", "run.threads=2"]) == 2
-    assert "none is named" in capsys.readouterr().err
+    assert "expected a CONFIG.toml too" in capsys.readouterr().err
 
 
 def test_examination_without_a_fitting_launcher_is_one_problem(
