@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch scripts for clusters: the head is the scheduler's, the rest is one template for all (`script.sh`).
+"""Batch scripts for clusters. The head depends on the scheduler; the rest is one template (`script.sh`).
 
-What the script does, and why, is in its comments and in docs/clusters.md.
+The comments of the script and docs/clusters.md explain what the script does and why.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ LEAST_TRAINING_S = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a batch script asks for.
+    """The resources and options of a batch script.
 
     Attributes:
-        nodes: Nodes.
+        nodes: Number of nodes.
         time_s: Time limit of one job in seconds.
-        ranks_per_node: Ranks on each node.
-        cores_per_node: Cores of a node; 0, with Slurm only: counted when the job runs.
-        margin_s: Seconds before the limit at which the training is asked to save and stop.
-        max_jobs: Jobs in a row at most.
-        name: Of the job; empty: floodtide- and the configuration's name.
-        environment: A folder with bin/floodtide, an archive of one, or an image for Apptainer; empty: `floodtide` is on
-            the path.
-        launcher: Command that starts the ranks; empty: srun, or mpiexec.
-        options: Further options of the scheduler, each a line of the head.
-        setup: Shell lines before the training, such as `module load`.
+        ranks_per_node: Number of ranks on each node.
+        cores_per_node: Number of cores of a node. 0, with Slurm only: the job counts them.
+        margin_s: Seconds before the time limit at which the training writes a checkpoint and stops.
+        max_jobs: Maximum number of jobs in sequence.
+        name: Name of the job. "": floodtide- and the name of the configuration.
+        environment: A folder with bin/floodtide, an archive of such a folder, or an Apptainer image. "": `floodtide` is
+            on the path.
+        launcher: Command that starts the ranks. "": srun with Slurm, mpiexec with PBS.
+        options: Further options of the scheduler, each one line of the head.
+        setup: Shell commands that run before the training, such as `module load`.
     """
 
     nodes: int
@@ -55,20 +55,20 @@ class Job:
 
     @property
     def ranks(self) -> int:
-        """All ranks."""
+        """Return the total number of ranks."""
         return self.nodes * self.ranks_per_node
 
     @property
     def threads(self) -> int:
-        """Threads of a rank, 0 if the cores are not known yet."""
+        """Return the number of threads of each rank; 0 if the number of cores is not known yet."""
         return self.cores_per_node // self.ranks_per_node
 
 
 def parse_time(text: str) -> int:
-    """Seconds of a time limit: HH:MM:SS or D-HH:MM:SS.
+    """Return the seconds of a time limit in the form HH:MM:SS or D-HH:MM:SS.
 
     Raises:
-        InvalidArgumentError: For anything else.
+        InvalidArgumentError: If the text has another form.
     """
     match = re.fullmatch(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)", text)
     if match is None:
@@ -80,18 +80,18 @@ def parse_time(text: str) -> int:
 def render(
     scheduler: str, job: Job, config: Config, config_file: str, overrides: Sequence[str], out: str
 ) -> str:
-    """The batch script.
+    """Return the text of the batch script.
 
     Args:
         scheduler: One of SCHEDULERS.
-        job: What it asks for.
-        config: The configuration, overrides included.
-        config_file: Its path as the training will get it.
-        overrides: `a.b=value`, for the training's command line.
-        out: Path of the script as it will be submitted: it submits itself again.
+        job: Resources and options.
+        config: The configuration, including overrides.
+        config_file: Path of the configuration for the command line of the training.
+        overrides: Overrides `a.b=value` for the command line of the training.
+        out: Path of the script when it is submitted; the script uses it to submit itself again.
 
     Raises:
-        InvalidArgumentError: If the numbers do not fit each other.
+        InvalidArgumentError: If the numbers of the job contradict each other.
         ConfigurationError: If there are more ranks than walkers.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
