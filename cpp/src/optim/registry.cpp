@@ -13,7 +13,7 @@ constexpr Limits kUpdates{0, 1e12};                                  // of a tra
 constexpr Limits kDecay{.minimum = 0, .maximum = 1, .below = true};  // of a moving mean
 
 ParameterSpec weight_decay() {
-  return {"weight_decay", ValueKind::real, 0.0, "", "times the parameter is added to its gradient", {0, 1e3}};
+  return {"weight_decay", ValueKind::real, 0.0, "", "weight_decay times the parameter is added to its gradient", {0, 1e3}};
 }
 
 template <class Row>
@@ -33,15 +33,15 @@ std::span<const OptimizerRow> optimizer_rows() {
       {"sgd", &make_sgd, {weight_decay()}, "stochastic gradient descent"},
       {"momentum",
        &make_momentum,
-       {{"momentum", ValueKind::real, 0.9, "", "share of the velocity that is kept", {0, 1}},
-        {"nesterov", ValueKind::boolean, 0.0, "", "step from the looked-ahead position"},
+       {{"momentum", ValueKind::real, 0.9, "", "share of the velocity that each update keeps", {0, 1}},
+        {"nesterov", ValueKind::boolean, 0.0, "", "use Nesterov momentum"},
         weight_decay()},
        "gradient descent with momentum"},
       {"adam",
        &make_adam,
-       {{"beta1", ValueKind::real, 0.9, "", "decay of the mean gradient", kDecay},
-        {"beta2", ValueKind::real, 0.999, "", "decay of the mean squared gradient", kDecay},
-        {"eps", ValueKind::real, 1e-8, "", "added to the root of the mean squared gradient", {0, 1}},
+       {{"beta1", ValueKind::real, 0.9, "", "decay of the moving mean of gradients", kDecay},
+        {"beta2", ValueKind::real, 0.999, "", "decay of the moving mean of squared gradients", kDecay},
+        {"eps", ValueKind::real, 1e-8, "", "number added to the square root of the mean squared gradient", {0, 1}},
         weight_decay()},
        "Adam with bias correction"},
   };
@@ -50,48 +50,50 @@ std::span<const OptimizerRow> optimizer_rows() {
 
 std::span<const ScaleRow> scale_rows() {
   static const ScaleRow rows[] = {
-      {"none", +[](std::int64_t) { return 1.0; }, "the base rate on any number of workers"},
-      {"linear", +[](std::int64_t workers) { return static_cast<double>(workers); }, "the base rate times the workers"},
+      {"none", +[](std::int64_t) { return 1.0; }, "the base rate for any number of workers"},
+      {"linear", +[](std::int64_t workers) { return static_cast<double>(workers); },
+       "the base rate times the number of workers"},
       {"sqrt", +[](std::int64_t workers) { return std::sqrt(static_cast<double>(workers)); },
-       "the base rate times the square root of the workers"},
+       "the base rate times the square root of the number of workers"},
       // Dong et al. 2019, abstract and section 4.5.2: linear to about 16 workers, the root beyond.
       {"paper",
        +[](std::int64_t workers) {
          const auto n = static_cast<double>(workers);
          return n <= kLinearWorkers ? n : std::sqrt(kLinearWorkers * n);
        },
-       "linear up to 16 workers, the square root of 16 times the workers beyond"},
+       "as linear up to 16 workers, then the base rate times the square root of (16 times the number of workers)"},
   };
   return rows;
 }
 
 std::span<const ScheduleRow> schedule_rows() {
   const auto with_warmup = [](std::vector<ParameterSpec> own) {
-    own.insert(own.begin(), {{"base_lr", ValueKind::real, 1e-3, "", "rate of one worker", kRate},
+    own.insert(own.begin(), {{"base_lr", ValueKind::real, 1e-3, "", "learning rate of one worker", kRate},
                              {"warmup_steps", ValueKind::integer, 0.0, "updates", "length of the linear warm-up", kUpdates},
                              {"warmup_start",
                               ValueKind::text,
                               std::string("base"),
                               "",
-                              "rate at step 0: the base rate or zero",
+                              "learning rate at step 0: the base rate or zero",
                               {},
                               {"base", "zero"}}});
     return own;
   };
-  const ParameterSpec total_steps{"total_steps", ValueKind::integer,          10'000.0,
-                                  "updates",     "after which the rate is 0", {1, kUpdates.maximum}};
+  const ParameterSpec total_steps{
+      "total_steps", ValueKind::integer, 10'000.0, "updates", "updates until the learning rate is 0", {1, kUpdates.maximum}};
   static const ScheduleRow rows[] = {
-      {"constant", &make_constant, with_warmup({}), "the scaled rate, reached by a linear warm-up"},
-      {"cosine", &make_cosine, with_warmup({total_steps}), "a linear warm-up to the scaled rate, then half a cosine down to 0"},
+      {"constant", &make_constant, with_warmup({}), "linear warm-up to the scaled learning rate, then constant"},
+      {"cosine", &make_cosine, with_warmup({total_steps}),
+       "linear warm-up to the scaled learning rate, then half a cosine down to 0"},
       {"polynomial", &make_polynomial,
        with_warmup({total_steps,
                     {"power",
                      ValueKind::real,
                      0.9,
                      "",
-                     "1: the rate falls along a line; more: faster at first",
+                     "exponent of the decay; 1: the learning rate falls linearly; larger: it falls faster at first",
                      {.minimum = 0, .maximum = 100}}}),
-       "a linear warm-up to the scaled rate, then a power of the part of the updates that is left, down to 0"},
+       "linear warm-up to the scaled learning rate, then that rate times (share of remaining updates)^power, down to 0"},
   };
   return rows;
 }

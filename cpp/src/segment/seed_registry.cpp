@@ -10,11 +10,11 @@ namespace floodtide::segment {
 
 std::span<const SeedPolicyRow> seed_policy_rows() {
   static const SeedPolicyRow rows[] = {
-      {"peaks", &peak_seeds, {}, "peaks of the distance from image edges, ordered by z, y, x (google/ffn's PolicyPeaks)"},
+      {"peaks", &peak_seeds, {}, "peaks of the distance from image edges, sorted by z, y, x (PolicyPeaks of google/ffn)"},
       {"grid",
        &grid_seeds,
-       {{"grid_step", ValueKind::integer, 16.0, "voxels", "between neighbours of a grid", {1, 4096}}},
-       "voxels of a grid, then of grids shifted against it, whatever the image (google/ffn's PolicyGrid3d)"},
+       {{"grid_step", ValueKind::integer, 16.0, "voxels", "distance between neighbouring voxels of a grid", {1, 4096}}},
+       "voxels of a regular grid, then of shifted grids, independent of the image (PolicyGrid3d of google/ffn)"},
   };
   return rows;
 }

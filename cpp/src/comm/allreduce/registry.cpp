@@ -12,11 +12,12 @@ namespace floodtide::comm {
 namespace {
 
 constexpr std::array kRows = {
-    AllreduceRow{"ring", "chunks go round: least bytes, most steps; for long arrays on few ranks", &ring_schedule},
-    AllreduceRow{"rabenseifner", "recursive halving and doubling: least bytes in few steps", &rabenseifner_schedule},
-    AllreduceRow{"recursive_doubling", "whole arrays in fewest steps: for short arrays", &recursive_doubling_schedule},
-    AllreduceRow{"two_level", "inside of each node first, then across nodes: several ranks a node", &two_level_schedule},
-    AllreduceRow{"mpi", "the MPI library's own allreduce, with the algorithm that it chooses", nullptr},
+    AllreduceRow{"ring", "chunks go around all ranks; fewest bytes, most steps; for long arrays on few ranks", &ring_schedule},
+    AllreduceRow{"rabenseifner", "recursive halving and doubling; fewest bytes in few steps", &rabenseifner_schedule},
+    AllreduceRow{"recursive_doubling", "ranks exchange whole arrays; fewest steps; for short arrays",
+                 &recursive_doubling_schedule},
+    AllreduceRow{"two_level", "first inside each node, then between nodes; for several ranks per node", &two_level_schedule},
+    AllreduceRow{"mpi", "the allreduce of the MPI library, with the algorithm that the library chooses", nullptr},
 };
 
 }  // namespace
