@@ -84,7 +84,7 @@ void listen_to_dispatch() {
 
 void register_bench(py::module_& m) {
   listen_to_dispatch();
-  py::module_ module = m.def_submodule("bench", "What `floodtide bench` times; rows are dictionaries.");
+  py::module_ module = m.def_submodule("bench", "Benchmarks of `floodtide bench`. Rows are dictionaries.");
   module.def(
       "peak",
       [](const std::string& level, double seconds) -> Record {
@@ -96,9 +96,10 @@ void register_bench(py::module_& m) {
         }
         return to_dict(row);
       },
-      py::arg("level"), py::arg("seconds"), "Multiply-add peak of a level on the threads in use.");
+      py::arg("level"), py::arg("seconds"),
+      "Measure the peak multiply-add rate of an instruction set with the current threads.");
   module.def("enough", &bench::enough, py::arg("samples"), py::arg("spent_s"),
-             "Whether a benchmark has taken enough samples of each body: 20, or 3 if all of them took 2 s together.");
+             "Return True if a benchmark has enough samples: 20, or 3 if all together took 2 s.");
   module.def(
       "conv",
       [](const Vec3& size, std::int64_t in_channels, std::int64_t out_channels, const Vec3& kernel, bool relu_input,
@@ -113,8 +114,8 @@ void register_bench(py::module_& m) {
         return result;
       },
       py::arg("size"), py::arg("in_channels"), py::arg("out_channels"), py::arg("kernel"), py::arg("relu_input"),
-      py::arg("seconds"), py::arg("against"), "The three passes of a convolution on the threads in use.");
-  py::class_<bench::Workload>(module, "Workload", "What a rank computes in a step that `scaling` times.");
+      py::arg("seconds"), py::arg("against"), "Measure the three passes of a convolution with the current threads.");
+  py::class_<bench::Workload>(module, "Workload", "The computation of a rank in a step that `scaling` measures.");
   module.def(
       "ffn_workload",
       [](int depth, const Vec3& fov, int features, int rank) {
@@ -145,7 +146,7 @@ void register_bench(py::module_& m) {
         return rows;
       },
       py::arg("communicator"), py::arg("workload"), py::arg("seconds"), py::arg("algorithm"),
-      "Collective: training steps of one rank and of all ranks, beside the peak of as many.");
+      "Measure training steps of one rank and of all ranks, and the peak of each. Collective.");
   module.def(
       "conv_kernels",
       [] {
@@ -155,8 +156,8 @@ void register_bench(py::module_& m) {
         }
         return result;
       },
-      "Names and levels of the convolution kernels, best first.");
-  py::class_<PassesAndPeak>(module, "NetworkPasses", "A network's passes to be timed; see floodtide.bench.ffn_passes.")
+      "Return (name, instruction set) of the convolution kernels, the best first.");
+  py::class_<PassesAndPeak>(module, "NetworkPasses", "Passes of a network for benchmarks; see floodtide.bench.ffn_passes.")
       .def(py::init([](int depth, const Vec3& fov, int features, std::int64_t batch, const std::string& compute,
                        const std::string& parallel, const std::string& kernel) {
              const py::gil_scoped_release unlocked;
@@ -184,7 +185,7 @@ void register_bench(py::module_& m) {
             self.peak.sample();
             return self.peak.samples().total_s() - before_s;
           },
-          py::call_guard<py::gil_scoped_release>(), "Seconds of one run of the peak loop.")
+          py::call_guard<py::gil_scoped_release>(), "Run the peak loop once and return its time in seconds.")
       .def("step_flops", [](const PassesAndPeak& self) { return self.passes.step_flops(); })
       .def("forward_flops", [](const PassesAndPeak& self) { return self.passes.forward_flops(); })
       .def("peak_flops", [](const PassesAndPeak& self) { return self.peak.flops(); })

@@ -28,38 +28,38 @@ std::shared_ptr<Communicator> interruptible(std::unique_ptr<Communicator> commun
 }
 
 void register_communicator(py::module_& c) {
-  CommunicatorClass group(c, "Communicator", "A group of ranks. Every method but the properties and abort is collective.");
+  CommunicatorClass group(c, "Communicator", "A group of ranks. Every method except abort is collective; properties are not.");
   register_operations(c, group);
   group.def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("size", &Communicator::size)
-      .def_property_readonly("description", &Communicator::description, "Transport and library.")
+      .def_property_readonly("description", &Communicator::description, "Name of the transport and the MPI library.")
       .def_property_readonly("node_name", &Communicator::node_name,
-                             "What ranks of one host have in common, and no rank of another one.")
+                             "A text that is equal on all ranks of a host and different on other hosts.")
       .def_property_readonly(
           "traffic", [](const Communicator& communicator)->Typed<"dict[str, int]"> {
             const comm::Traffic traffic = communicator.traffic();
             return py::dict(py::arg("messages") = traffic.messages, py::arg("bytes") = traffic.bytes,
                             py::arg("notices") = traffic.notices);
           },
-          "Messages and bytes that this rank has sent, and notices about collectives.")
+          "Numbers of messages and bytes that this rank has sent, and of notices about collectives.")
       .def("pending", &Communicator::pending, py::call_guard<py::gil_scoped_release>(),
-           "A line for each collective in flight: what it is, its step, the rank that it waits for.")
+           "Return one line for each collective in progress: its name, its step, and the rank that it waits for.")
       .def("set_ranks_per_node", &Communicator::set_ranks_per_node, py::arg("ranks"),
-           "Take so many consecutive ranks for a node; same value on all ranks.")
+           "Treat this number of consecutive ranks as one node. The number must be equal on all ranks.")
       .def(
           "join",
           [](Communicator& communicator) {
             const py::gil_scoped_release unlock;
             return comm::join(communicator);
           },
-          "Answer the other ranks' collectives until all have joined; returns the last rank to join.")
+          "Take part in collectives of other ranks until all ranks have joined. Return the last rank that joined.")
       .def(
           "allreduce_table",
           [](Communicator& communicator, const std::string& words) {
             const py::gil_scoped_release unlock;
             return comm::allreduce_table(communicator, words).text();
           },
-          py::arg("words") = "", "The algorithms behind \"auto\" by message size, measured if they have not been.")
+          py::arg("words") = "", "Return the table of algorithms by message size that \"auto\" uses. Measures it on first use.")
       .def("barrier", &Communicator::barrier, py::call_guard<py::gil_scoped_release>())
       .def(
           "split",
@@ -68,7 +68,8 @@ void register_communicator(py::module_& c) {
             return interruptible(communicator.split(color, key));
           },
           py::arg("color"), py::arg("key"))
-      .def_property_readonly("survives", &Communicator::survives, "Whether the others can go on when a rank is lost.")
+      .def_property_readonly("survives", &Communicator::survives,
+                             "True if the remaining ranks can continue after a rank is lost.")
       .def(
           "settle",
           [](Communicator& communicator, bool fine) -> std::optional<std::shared_ptr<Communicator>> {
@@ -77,14 +78,14 @@ void register_communicator(py::module_& c) {
             if (!rest) return std::nullopt;
             return interruptible(std::move(rest));
           },
-          py::arg("fine"), "None if all ranks are fine, else a communicator of those that are left.")
+          py::arg("fine"), "Return None if all ranks are fine, else a communicator of the remaining ranks.")
       .def(
           "abort",
           [](Communicator& communicator, int status, const std::string& reason) {
             const py::gil_scoped_release unlock;
             communicator.abort(status, reason);
           },
-          py::arg("status"), py::arg("reason"), "End the job, from any one rank.");
+          py::arg("status"), py::arg("reason"), "End the job. Any single rank can call this.");
   c.def(
       "delayed",
       [](Communicator& communicator, double latency_s, double bytes_per_s) {
@@ -92,8 +93,8 @@ void register_communicator(py::module_& c) {
         return std::shared_ptr<Communicator>(comm::delayed(communicator, {latency_s, bytes_per_s}));
       },
       py::arg("communicator"), py::arg("latency_s"), py::arg("bytes_per_s"),
-      "Collective, for benchmarks: the same ranks behind a slower wire.");
-  c.def("self", [] { return interruptible(comm::self()); }, "One rank, for itself.");
+      "Return a communicator of the same ranks with a simulated slower wire, for benchmarks. Collective.");
+  c.def("self", [] { return interruptible(comm::self()); }, "Return a communicator of only this rank.");
 }
 
 }  // namespace
@@ -111,10 +112,10 @@ void register_comm(py::module_& m) {
         }
         return rows;
       },
-      "The registry of allreduce algorithms.");
+      "Return the rows of the registry of allreduce algorithms.");
   c.attr("default_allreduce") = std::string(comm::kDefaultAllreduce);
   c.attr("auto_allreduce") = std::string(comm::kAutoAllreduce);
-  py::class_<MpiLibrary>(c, "MpiLibrary", "An MPI library and the plug-in for its family; loading it does not start MPI.")
+  py::class_<MpiLibrary>(c, "MpiLibrary", "An MPI library and the plug-in for its family. Loading it does not start MPI.")
       .def(py::init([](std::string plugin, std::vector<std::string> libraries) {
              return std::make_unique<MpiLibrary>(comm::MpiOptions{std::move(plugin), std::move(libraries)});
            }),
@@ -123,22 +124,22 @@ void register_comm(py::module_& m) {
       .def_property_readonly("library", &MpiLibrary::library)
       .def_property_readonly("version", &MpiLibrary::version)
       .def_property_readonly("handle_bytes", &MpiLibrary::handle_bytes)
-      .def("start", &MpiLibrary::start, py::call_guard<py::gil_scoped_release>(), "Start MPI; returns the thread level.")
+      .def("start", &MpiLibrary::start, py::call_guard<py::gil_scoped_release>(), "Start MPI and return the thread level.")
       .def(
           "world",
           [](MpiLibrary& library) {
             const py::gil_scoped_release unlock;
             return interruptible(library.world());
           },
-          "Collective: a duplicate of the world.")
+          "Return a duplicate of MPI_COMM_WORLD. Collective.")
       .def(
           "adopt",
           [](MpiLibrary& library, std::uint64_t handle) {
             const py::gil_scoped_release unlock;
             return interruptible(library.adopt(handle));
           },
-          py::arg("handle"), "Collective: a duplicate of the communicator of this handle.")
-      .def("finish", &MpiLibrary::finish, py::call_guard<py::gil_scoped_release>(), "End MPI if it was started here.");
+          py::arg("handle"), "Return a duplicate of the communicator with this handle. Collective.")
+      .def("finish", &MpiLibrary::finish, py::call_guard<py::gil_scoped_release>(), "End MPI if this object started it.");
 }
 
 }  // namespace floodtide::bindings

@@ -250,49 +250,54 @@ py::array_t<std::uint8_t> gather(Communicator& communicator, const std::vector<p
 }  // namespace
 
 void register_operations(py::module_& c, CommunicatorClass& communicator) {
-  py::class_<PyOperation>(c, "Operation", "A collective under way.")
-      .def("test", &PyOperation::test, py::call_guard<py::gil_scoped_release>(), "Drive it; true when it is done.")
-      .def("wait", &PyOperation::wait, py::call_guard<py::gil_scoped_release>(), "Return when it is done.")
+  py::class_<PyOperation>(c, "Operation", "A collective in progress.")
+      .def("test", &PyOperation::test, py::call_guard<py::gil_scoped_release>(),
+           "Advance the collective. Return True if it is complete.")
+      .def("wait", &PyOperation::wait, py::call_guard<py::gil_scoped_release>(), "Wait until the collective is complete.")
       .def_property_readonly("contributors", &PyOperation::contributors,
-                             "When it is done: how many ranks had values for it; the others have joined.");
-  py::class_<comm::OperationGroup>(c, "OperationGroup", "Collectives that the ranks compare as one.")
+                             "Number of ranks that contributed values, once complete. The other ranks have joined.");
+  py::class_<comm::OperationGroup>(c, "OperationGroup", "Several collectives that ranks compare as one.")
       .def("start", &comm::OperationGroup::start, py::arg("words"), py::call_guard<py::gil_scoped_release>(),
-           "Start what was started since the group was opened.")
+           "Start all collectives that were held back since the group was opened.")
       .def("drop", &comm::OperationGroup::drop, py::call_guard<py::gil_scoped_release>(),
-           "Forget what was started since the group was opened.");
-  py::class_<PyExchange>(c, "Exchange", "An allgather or alltoall of rows under way.")
-      .def("test", &PyExchange::test, py::call_guard<py::gil_scoped_release>(), "Drive it; true when it is done.")
-      .def("wait", &PyExchange::wait, py::call_guard<py::gil_scoped_release>(), "Return when it is done.")
+           "Discard all collectives that were held back since the group was opened.");
+  py::class_<PyExchange>(c, "Exchange", "An allgather or alltoall of rows in progress.")
+      .def("test", &PyExchange::test, py::call_guard<py::gil_scoped_release>(),
+           "Advance the exchange. Return True if it is complete.")
+      .def("wait", &PyExchange::wait, py::call_guard<py::gil_scoped_release>(), "Wait until the exchange is complete.")
       .def("result", &PyExchange::result,
-           "Once, when it is done: rows from each rank, and their bytes. Raises on every rank if the calls did not fit.");
+           "Return the number of rows from each rank, and their bytes. Call once, after completion. Raises on every rank if "
+           "the calls of the ranks did not match.");
   py::list types;
   for (const auto& row : names_of(comm::ReduceType{}).rows) types.append(std::string(row.name));
   c.attr("element_types") = types;
   communicator
       .def("allreduce", &allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"), py::arg("wire") = "native",
-           "Replace an array by its sum, min, max or product over ranks.")
+           "Overwrite an array with its sum, minimum, maximum or product over ranks.")
       .def(
           "start_allreduce", &start_allreduce, py::arg("array"), py::arg("op"), py::arg("algorithm"), py::arg("wire"),
           py::arg("words"),
-          "Start to replace an array, which must not be touched until the operation is done. `words` describe the values: they "
-          "must be the same on all ranks.")
+          "Start an allreduce in place. Do not use the array before the operation is complete. `words` describe the values and "
+          "must be equal on all ranks.")
       .def("blocking_library_allreduce", &library_allreduce, py::arg("array"), py::arg("op"),
-           "The MPI library's blocking allreduce, which cannot be interrupted: what benchmarks compare with.")
+           "Call the blocking allreduce of the MPI library, which cannot be interrupted. Benchmarks compare with it.")
       .def("start_reduce_scatter", &start_reduce_scatter, py::arg("array"), py::arg("op"), py::arg("blocks"), py::arg("wire"),
            py::arg("words"),
-           "Start to replace this rank's block of an array by its reduction over ranks; the other blocks are spoilt.")
-      .def("broadcast", &broadcast, py::arg("array"), py::arg("root"), py::arg("words") = "", "Replace an array by root's.")
+           "Start to overwrite this rank's block of an array with its reduction over ranks. The other blocks are undefined "
+           "afterwards.")
+      .def("broadcast", &broadcast, py::arg("array"), py::arg("root"), py::arg("words") = "",
+           "Overwrite an array with that of rank `root`.")
       .def(
           "open_group", [](Communicator& ranks) { return std::make_unique<comm::OperationGroup>(ranks); },
-          py::keep_alive<0, 1>(), "Hold back what is started from now on, until the group is started.")
+          py::keep_alive<0, 1>(), "Return a group that holds back all following collectives until the group is started.")
       .def("start_broadcast", &start_broadcast, py::arg("array"), py::arg("root"), py::arg("words"),
-           "Start to replace an array by root's.")
-      .def("start_allgather", &start_allgather, py::arg("array"), "Start to collect the rows of all ranks.")
+           "Start to overwrite an array with that of rank `root`.")
+      .def("start_allgather", &start_allgather, py::arg("array"), "Start to gather the rows of all ranks.")
       .def("start_alltoall", &start_alltoall, py::arg("array"), py::arg("splits"), py::arg("problem"),
-           "Start to send splits[r] rows to rank r. A problem (or an empty text) is raised on all ranks.")
-      .def("allgather", &allgather, py::arg("own"), py::arg("words") = "", "Every rank's bytes, in rank order.")
+           "Start to send splits[r] rows to rank r. If `problem` is not empty, all ranks raise it.")
+      .def("allgather", &allgather, py::arg("own"), py::arg("words") = "", "Return the bytes of all ranks, in rank order.")
       .def("gather", &gather, py::arg("arrays"), py::arg("root"), py::arg("words") = "",
-           "On the root the bytes of all ranks' arrays, in rank order; an empty array elsewhere.");
+           "Return the bytes of all ranks' arrays, in rank order, on rank `root`; an empty array on other ranks.");
 }
 
 }  // namespace floodtide::bindings

@@ -154,8 +154,8 @@ Int64Array values_of(const Counts& counts) {
 }
 
 void register_dice(py::module_& m) {
-  py::class_<DiceCounts>(
-      m, "DiceCounts", "Integer counts of predicted against true classes for each group (patient); sums over ranks are exact.")
+  py::class_<DiceCounts>(m, "DiceCounts",
+                         "Integer counts of predicted and true classes for each group (patient). Sums over ranks are exact.")
       .def(py::init<std::int64_t, std::int64_t>(), py::arg("groups"), py::arg("classes"))
       .def(
           "add",
@@ -166,17 +166,17 @@ void register_dice(py::module_& m) {
             counts.add(group, p, t);
           },
           py::arg("group"), py::arg("predicted"), py::arg("truth"), "Count one image (z, y, x) of a group.")
-      .def("values", &values_of<DiceCounts>, "All counts as one int64 array, for a sum over ranks.")
+      .def("values", &values_of<DiceCounts>, "Return all counts as one int64 array, for a sum over ranks.")
       .def(
           "assign",
           [](DiceCounts& counts, const Int64Array& values) {
             counts.assign(view_of<const std::int64_t, 1>(values, "values").span());
           },
-          py::arg("values"), "Replace all counts by such an array.")
-      .def("group", &DiceCounts::group, py::arg("group"), py::arg("of_class"), "The score of one group, or None.")
-      .def("pooled", &DiceCounts::pooled, py::arg("of_class"), "The score over the pixels of all groups, or None.")
+          py::arg("values"), "Replace all counts by an array in the form of values().")
+      .def("group", &DiceCounts::group, py::arg("group"), py::arg("of_class"), "Return the score of one group, or None.")
+      .def("pooled", &DiceCounts::pooled, py::arg("of_class"), "Return the score over the pixels of all groups, or None.")
       .def("mean_over_groups", &DiceCounts::mean_over_groups, py::arg("of_class"),
-           "The mean over the groups that have a score, or None.");
+           "Return the mean over the groups that have a score, or None.");
   m.def(
       "most_likely_classes",
       [](const FloatArray& scores) {
@@ -188,7 +188,7 @@ void register_dice(py::module_& m) {
         }
         return to_numpy(std::move(classes));
       },
-      py::arg("scores"), "The class of the largest score of each pixel: (z, y, x, classes) to uint8 (z, y, x).");
+      py::arg("scores"), "Return the class with the largest score for each pixel, uint8 (z, y, x), from (z, y, x, classes).");
 }
 
 }  // namespace
@@ -196,16 +196,17 @@ void register_dice(py::module_& m) {
 void register_evaluate(py::module_& m) {
   auto e = m.def_submodule("evaluate", "Scores of segmentations and of voxelwise predictions");
   register_dice(e);
-  py::class_<ContingencyTable>(e, "ContingencyTable",
-                               "Counts of voxels by (segment, object). Parts add up, so volumes are read block by block.")
+  py::class_<ContingencyTable>(
+      e, "ContingencyTable",
+      "Numbers of voxels for each (segment, object). Counts of blocks add up, so volumes can be read block by block.")
       .def(py::init<>())
       .def("add", &add_labels, py::arg("segmentation"), py::arg("truth"),
            "Count the voxels of two integer arrays of one shape; values <= 0 mean no object.")
-      .def("add_rows", &add_rows, py::arg("rows"), "Add rows() of another table.")
-      .def("rows", &rows_of, "uint64 array (n, 3): segment, object, count; ordered by segment, then object.")
-      .def("scores", &scores_of, "All scores by name; see floodtide.evaluate.scores.");
+      .def("add_rows", &add_rows, py::arg("rows"), "Add the rows() of another table.")
+      .def("rows", &rows_of, "Return a uint64 array (n, 3): segment, object, count; sorted by segment, then object.")
+      .def("scores", &scores_of, "Return {name: score}; see floodtide.evaluate.scores.");
   py::class_<VoxelCounts>(e, "VoxelCounts",
-                          "Integer counts of predicted logits against soft labels; sums over ranks are exact.")
+                          "Integer counts that compare predicted logits with soft labels. Sums over ranks are exact.")
       .def(py::init<>())
       .def(
           "add",
@@ -215,7 +216,7 @@ void register_evaluate(py::module_& m) {
             const py::gil_scoped_release unlock;
             return counts.add(x, y);
           },
-          py::arg("logits"), py::arg("labels"), "Count one field of view; returns its sum of cross-entropy (nats).")
+          py::arg("logits"), py::arg("labels"), "Count one field of view and return its sum of cross-entropy (nats).")
       .def(
           "add_probabilities",
           [](VoxelCounts& counts, const FloatArray& probabilities, const FloatArray& targets, const FloatArray& weights,
@@ -227,7 +228,7 @@ void register_evaluate(py::module_& m) {
             return counts.add_probabilities(p, y, w, channel);
           },
           py::arg("probabilities"), py::arg("targets"), py::arg("weights"), py::arg("channel"),
-          "Count the voxels of weight above 0 of one channel; returns their sum of cross-entropy (nats).")
+          "Count the voxels of one channel with a weight above 0, and return their sum of cross-entropy (nats).")
       .def("values", &values_of<VoxelCounts>)
       .def(
           "assign",

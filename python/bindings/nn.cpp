@@ -116,7 +116,7 @@ void register_nn(py::module_& m) {
         result["dropout"] = dict_of(nn::kDropout);
         return result;
       },
-      "Ranges of what networks may be like, by name; see floodtide.base.limits.");
+      "Return {name: range} of the properties of networks; see floodtide.base.limits.");
   py::class_<Ffn>(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.")
       .def(py::init([](int depth, const Vec3& fov, const Vec3& deltas, int features, std::uint64_t seed,
                        const std::string& compute, const std::string& parallel) {
@@ -142,21 +142,21 @@ void register_nn(py::module_& m) {
             const std::span<float> values = self.cast<Ffn&>().parameters();
             return py::array_t<float>(static_cast<py::ssize_t>(values.size()), values.data(), self);
           },
-          "All parameters as one array that shares memory; call parameters_changed() after writing to it.")
+          "Return all parameters as one array that shares memory. Call parameters_changed() after writing to the array.")
       .def("parameters_changed", &Ffn::parameters_changed)
       .def("forward", &forward, py::arg("image"), py::arg("logits"))
       .def("loss_and_gradients", &loss_and_gradients, py::arg("image"), py::arg("logits"), py::arg("labels"),
            py::arg("weights"), py::arg("gradients"), py::arg("scale"),
-           "The examples' losses; adds scale times the gradient of their sum to `gradients`.")
+           "Return the losses of the examples, and add scale times the gradient of their sum to `gradients`.")
       .def(
           "relu_masks", [](const Ffn& network) { return to_numpy(network.relu_masks()); },
-          "Which ReLU inputs of the last loss_and_gradients were positive: (2 * depth, z, y, x, features) of 0 and 1.")
+          "Return 1 for each positive ReLU input of the last loss_and_gradients, else 0: (2 * depth, z, y, x, features).")
       .def("workspace_bytes", &Ffn::workspace_bytes)
       .def("kernel_names", &Ffn::kernel_names)
       .def("step_flops", &Ffn::step_flops, py::arg("size"))
       .def("forward_flops", &Ffn::forward_flops, py::arg("size"));
   m.def("read_tensorflow_checkpoint", &read_tensorflow_checkpoint, py::arg("prefix"), py::arg("scope"),
-        "{name: array} of the float32 arrays of a TensorFlow checkpoint whose names begin with `scope`.");
+        "Return {name: array} of the float32 arrays of a TensorFlow checkpoint whose names begin with `scope`.");
   m.def(
       "sigmoid_cross_entropy",
       [](const FloatArray& logits, const FloatArray& labels, const OptionalFloatArray& weights) {

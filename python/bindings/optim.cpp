@@ -68,7 +68,7 @@ void load_state(Optimizer& optimizer, const StateArrays& state) {
 }  // namespace
 
 void register_optim(py::module_& m) {
-  py::class_<Optimizer>(m, "Optimizer", "An update rule with its state; see floodtide.optim.")
+  py::class_<Optimizer>(m, "Optimizer", "An optimizer with its state; see floodtide.optim.")
       .def(py::init(&optim::make_optimizer), py::arg("name"), py::arg("values"), py::arg("parameter_count"))
       .def("step", &step, py::arg("parameters"), py::arg("gradients"), py::arg("lr"))
       .def("state", &state_of)

@@ -102,13 +102,13 @@ AnyArray labels_of(const Result& result) {
 }  // namespace
 
 void register_segment(py::module_& m) {
-  auto s = m.def_submodule("segment", "Flooding of objects in image volumes");
+  auto s = m.def_submodule("segment", "Segmentation of objects in image volumes by flood filling");
   s.def("seed_policies", [] { return rows_with_parameters(segment::seed_policy_rows()); });
   s.def("check_output", &segment::check_output, py::arg("path"), py::arg("dataset"),
-        "Raise what `write` would raise for the output, before there is a result.");
+        "Raise the error that `write` would raise for this output, before there is a result.");
   s.def(
       "placement", [](const std::string& reference) { return segment::placement(data::Volume::open(reference)); },
-      py::arg("volume"), "Attribute box_start (z, y, x) of a dataset, None if it has none.");
+      py::arg("volume"), "Return the attribute box_start (z, y, x) of a dataset, or None if there is none.");
 
   s.def(
       "find_seeds",
@@ -126,7 +126,7 @@ void register_segment(py::module_& m) {
         return to_numpy(std::move(out));
       },
       py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("policy"), py::arg("values"), py::arg("margin"),
-      py::arg("progress"), "Seeds of a policy, int64 array (n, 3) of z, y, x, in the order in which they are tried.");
+      py::arg("progress"), "Return the seeds of a policy, int64 (n, 3) of z, y, x, in the order in which they are tried.");
 
   s.def(
       "connected_components",
@@ -137,7 +137,8 @@ void register_segment(py::module_& m) {
           return segment::connected_components(view, min_size);
         }());
       },
-      py::arg("mask"), py::arg("min_size"), "Pieces of a uint8 mask that hang together over faces, int32 from 1 on.");
+      py::arg("mask"), py::arg("min_size"),
+      "Return the face-connected components of a uint8 mask with at least min_size voxels, int32 ids from 1.");
 
   py::class_<Result>(s, "Result")
       .def("labels", &labels_of)

@@ -44,7 +44,8 @@ void count_interrupts(const std::string& first, const std::string& second) {
 
 void register_signals(py::module_& m) {
   m.def("count_interrupts", &count_interrupts, py::arg("first"), py::arg("second"),
-        "Until Python sets another handler of SIGINT: each one writes its text, and the second one ends the process at once.");
+        "Handle SIGINT until Python sets another handler: each of the first two signals writes its text, and the second one "
+        "ends the process at once.");
 }
 
 }  // namespace floodtide::bindings

@@ -306,7 +306,7 @@ void register_train(py::module_& m) {
       .def("check_replicas", &train::Trainer::check_replicas, py::call_guard<py::gil_scoped_release>());
 
   py::class_<train::ValidationResult>(m, "ValidationResult")
-      .def("summary", &summary, "Scores pooled over all centres, beside the trivial predictors'.")
+      .def("summary", &summary, "Return scores pooled over all centres, and those of trivial predictors.")
       .def_property_readonly(
           "first_pass_centres", [](const train::ValidationResult& r) { return centre_table(r.first_pass_centres); },
           "float64 (centres, 6): cross-entropy sum in nats, voxels, TP, FP, FN, TN at probability 0.5.")
@@ -342,21 +342,22 @@ void register_train(py::module_& m) {
       },
       py::arg("network"), py::arg("set"), py::kw_only(), py::arg("seed_pad"), py::arg("threshold"), py::arg("softness"),
       py::arg("seed"), py::arg("communicator"), py::arg("progress") = py::none(),
-      "Collective: the validation protocol on a fixed list of centres.");
+      "Run the validation protocol on a fixed list of centres. Collective.");
 
   m.def(
       "check_network_output", [](const std::string& path) { data::Hdf5File::check_output(path, train::network_result()); },
-      py::arg("path"), "Raise what `save_network` would raise for the path, without writing.");
+      py::arg("path"), "Raise the error that `save_network` would raise for the path, without writing.");
   m.def("save_network", &save_network<nn::Ffn>, py::arg("path"), py::arg("network"));
   m.def("save_network", &save_network<nn::UNet>, py::arg("path"), py::arg("network"));
   m.def("load_network", &load_network, py::arg("path"), py::arg("compute"),
-        "The network of a file, of whichever kind it is, and whether the file has checksums.");
+        "Return the network of a file, of any kind, and True if the file has checksums.");
   m.def("stored_configuration", &stored_configuration, py::arg("path"));
   m.def(
       "has_checksums", [](const std::string& path) { return train::has_checksums(data::Hdf5File::open(path)); },
-      py::arg("path"), py::call_guard<py::gil_scoped_release>(), "Whether damage to a checkpoint would be noticed.");
+      py::arg("path"), py::call_guard<py::gil_scoped_release>(),
+      "Return True if a checkpoint has checksums, which reveal damage.");
   m.def("require_intact", &train::require_intact, py::arg("path"), py::call_guard<py::gil_scoped_release>(),
-        "Read all of a checkpoint, of whichever run; InvalidFileError if it is damaged.");
+        "Read a whole checkpoint. Raises InvalidFileError if it is damaged.");
 }
 
 }  // namespace floodtide::bindings

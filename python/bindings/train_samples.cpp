@@ -72,7 +72,7 @@ void register_sample_training(py::module_& m) {
         return scores_dict(*scores);
       },
       py::arg("network"), py::arg("samples"), py::arg("communicator"), py::arg("progress") = py::none(),
-      "Collective: scores over a source's fixed samples.");
+      "Return scores over the fixed samples of a source. Collective.");
 }
 
 }  // namespace floodtide::bindings

@@ -111,7 +111,8 @@ void register_loss(py::module_& m) {
            }),
            py::arg("dice"), py::arg("cross_entropy"), py::arg("over_batch"), py::arg("background"), py::arg("smooth"));
   m.def("segmentation_loss", &segmentation_loss, py::arg("loss"), py::arg("output"), py::arg("logits"), py::arg("labels"),
-        py::arg("targets"), py::arg("weights"), py::arg("sum_over_ranks"), "(report, probabilities, gradient by the logits).");
+        py::arg("targets"), py::arg("weights"), py::arg("sum_over_ranks"),
+        "Return (report, probabilities, gradient with respect to the logits).");
 }
 
 }  // namespace
@@ -155,7 +156,7 @@ void register_unet(py::module_& m) {
       .def("trained_size", [](const UNet& network) { return network.layout().trained_size(); })
       .def(
           "parameters", [](const py::object& self) { return shared(self, self.cast<UNet&>().parameters()); },
-          "All parameters as one array that shares memory; call parameters_changed() after writing to it.")
+          "Return all parameters as one array that shares memory. Call parameters_changed() after writing to the array.")
       .def("parameters_changed", &UNet::parameters_changed)
       .def(
           "move_statistics",
@@ -166,7 +167,7 @@ void register_unet(py::module_& m) {
       .def("forward", &forward, py::arg("images"))
       .def("loss_and_gradients", &loss_and_gradients, py::arg("images"), py::arg("labels"), py::arg("targets"),
            py::arg("weights"), py::arg("loss"), py::arg("groups"), py::arg("examples"), py::arg("gradients"), py::arg("scale"),
-           py::arg("sum_over_ranks"), "The report; adds to `gradients`.")
+           py::arg("sum_over_ranks"), "Return the report, and add the gradients to `gradients`.")
       .def("workspace_bytes", &UNet::workspace_bytes)
       .def("kernel_names", &UNet::kernel_names)
       .def("step_flops", &UNet::step_flops, py::arg("size"))

@@ -35,10 +35,10 @@ void report(int rank, const std::string& path, const std::string& reason) {
 
 void register_watchdog(py::module_& m) {
   py::module_ c = m.attr("comm");
-  py::class_<ActivityLog, std::shared_ptr<ActivityLog>>(c, "ActivityLog", "What this rank does and waits for.")
+  py::class_<ActivityLog, std::shared_ptr<ActivityLog>>(c, "ActivityLog", "A log of what this rank does and waits for.")
       .def(py::init<>())
       .def("set_limit", &ActivityLog::set_limit, py::arg("limit_s"),
-           "Set how long this rank may wait while there is no trainer; 0: for ever.")
+           "Set the time limit in seconds for waiting while there is no trainer; 0: no limit.")
       .def(
           "observe",
           [](const std::shared_ptr<ActivityLog>& log, const std::shared_ptr<Communicator>& communicator, std::string ranks) {
@@ -49,8 +49,8 @@ void register_watchdog(py::module_& m) {
             });
           },
           py::arg("communicator"), py::arg("ranks"),
-          "Note from now on when this rank waits on a communicator, whose ranks are, for messages, `ranks` (empty: all).");
-  py::class_<Watchdog>(c, "Watchdog", "Ends the job when ranks wait for one that does not come.")
+          "From now on, record when this rank waits on a communicator. `ranks` names its ranks in messages (empty: all).");
+  py::class_<Watchdog>(c, "Watchdog", "A watchdog that ends the job if ranks wait too long for another rank.")
       .def(py::init([](Communicator& communicator, const ActivityLog& log, const std::vector<int>& numbers,
                        const std::string& path) {
              const py::gil_scoped_release unlock;
@@ -62,10 +62,10 @@ void register_watchdog(py::module_& m) {
              return std::make_unique<Watchdog>(communicator, log, std::move(options));
            }),
            py::arg("communicator"), py::arg("log"), py::arg("numbers"), py::arg("report_path"), py::keep_alive<1, 3>(),
-           "Collective. Messages call the ranks by `numbers` (empty: 0, 1, ...). The reason goes to standard error, and to a "
-           "file unless its path is empty.")
-      .def("leave", &Watchdog::leave, "Tell the others that this rank starts no collective any more.")
-      .def_property_readonly("over", &Watchdog::over, "Whether all ranks have left.");
+           "Start a watchdog. Collective. Messages name ranks by `numbers` (empty: 0, 1, ...). The reason for ending the job "
+           "goes to standard error, and to the file `report_path` unless it is empty.")
+      .def("leave", &Watchdog::leave, "Tell the other ranks that this rank will not start another collective.")
+      .def_property_readonly("over", &Watchdog::over, "True if all ranks have left.");
 }
 
 }  // namespace floodtide::bindings
