@@ -202,7 +202,7 @@ def test_odd_segmentations_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert "elements are text" in refused()
     with h5py.File(file, "w") as made:
         made["segmentation"] = np.zeros((2, 3, 4), np.float32)
-    assert "has float32 voxels, expected whole numbers" in refused()
+    assert "has float32 voxels, expected integers" in refused()
     with h5py.File(file, "w") as made:
         made.create_dataset("segmentation", (1 << 20,) * 3, "u1", chunks=(16,) * 3)
     assert file.stat().st_size < 3000
