@@ -45,7 +45,7 @@ class FfnConfig(Checked):
 
     @property
     def patch_size(self) -> Vec3:
-        """Size (z, y, x) in voxels of a training example: the field of view and one step to each side."""
+        """Return the size (z, y, x) in voxels of a training example: the field of view plus `deltas` on each side."""
         z, y, x = (f + 2 * d for f, d in zip(self.fov, self.deltas, strict=True))
         return z, y, x
 

@@ -76,7 +76,7 @@ class FFN(Network):
 
     @property
     def parallel(self) -> str:
-        """What threads share: "fovs" or "voxels"."""
+        """Return how threads divide the work: "fovs" or "voxels"."""
         return self._parallel
 
     @property
@@ -91,7 +91,7 @@ class FFN(Network):
 
     @property
     def patch_size(self) -> tuple[int, int, int]:
-        """Size (z, y, x) in voxels of a training example: the field of view and one step to each side."""
+        """Return the size (z, y, x) in voxels of a training example: the field of view plus `deltas` on each side."""
         z, y, x = (f + 2 * d for f, d in zip(self.fov, self.deltas, strict=True))
         return z, y, x
 
@@ -166,7 +166,7 @@ class FFN(Network):
 
 
 def of_core(core: _core.Ffn) -> FFN:
-    """Return the network of a core that was read from a file."""
+    """Return the Python network of a core network that was read from a file."""
     network = object.__new__(FFN)
     Network.__init__(network, core)
     network._parallel = "fovs"

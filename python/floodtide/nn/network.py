@@ -23,8 +23,8 @@ class Network:
 
     Attributes:
         core: The network of the compiled core.
-        seed: Seed of the initial weights, if `origin` is empty.
-        origin: File that the weights were read from; empty if they were drawn.
+        seed: Random seed of the initial weights, if `origin` is "".
+        origin: File from which the weights were read; "" if the weights were drawn at random.
     """
 
     core: Core
