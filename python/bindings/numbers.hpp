@@ -2,7 +2,7 @@
 // Numbers cross the border exactly or not at all. pybind11's own conversions tell a number that does not fit from a wrong type
 // only by a TypeError of many lines, and the latter means a mistake in a program; a number that does not fit may come from a
 // user. These replace them, for every bound function at once: an integer that the C++ type cannot hold is an
-// Error(invalid_argument) of one line. Public functions check named ranges before (floodtide/limits.py); this is the net
+// Error(invalid_argument) of one line. Public functions check named ranges before (floodtide/base/limits.py); this is the net
 // below them.
 #pragma once
 
