@@ -6,17 +6,17 @@
 
 namespace floodtide {
 
-/// Seconds of a monotonic clock whose zero means nothing.
+/// Return the time of the monotonic clock in seconds. Only differences between two times have a meaning.
 [[nodiscard]] inline double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Nanoseconds of the same clock.
+/// Return the time of the same clock in nanoseconds.
 [[nodiscard]] inline std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Adds the time between its construction and destruction to a sum.
+/// Timer that adds the seconds between its construction and its destruction to `out_sum_s`.
 class ScopedTimer {
  public:
   explicit ScopedTimer(double& out_sum_s) noexcept : sum_s_(out_sum_s), start_s_(now_s()) {}

@@ -15,27 +15,27 @@
 
 namespace floodtide {
 
-/// What kind of failure an Error reports. The command line exits 2 for the kinds that a user can mend in his input
-/// (see is_input_error) and 1 for all others.
+/// Kind of failure that an Error reports. The command line exits with status 2 for errors that the user can fix by changing
+/// the input (see is_input_error), and with status 1 for all other errors.
 enum class ErrorCode {
   invalid_argument,  ///< a value outside what the operation accepts
   shape_mismatch,    ///< arrays or volumes whose sizes do not fit each other
   out_of_range,      ///< an index or coordinate outside its array
   unsupported,       ///< a valid request that this build or machine cannot serve
   invalid_file,      ///< an input file that is missing, truncated or not what its name promises
-  io,                ///< reading or writing failed although the request was right (disk full, permissions)
+  io,                ///< reading or writing failed although the request was valid (disk full, permissions)
   numerical,         ///< a loss or gradient that is not finite
   communication,     ///< a lost rank or a failed message
-  internal,          ///< a broken invariant of ours
+  internal,          ///< a bug in floodtide: one of its invariants does not hold
 };
 
 [[nodiscard]] std::string_view name(ErrorCode code) noexcept;
 
-/// True for the kinds that wrong usage or wrong input causes (exit status 2).
+/// True for errors that are caused by wrong usage or wrong input (exit status 2).
 [[nodiscard]] bool is_input_error(ErrorCode code) noexcept;
 
-/// The only exception type of the library. Messages name the operation, what was expected and what came.
-/// Exported: it crosses the border between the core and its plug-ins.
+/// Base class of the exceptions of the library. Messages name the operation, what was expected and what was found.
+/// The class is exported because plug-ins throw errors that the core catches.
 class FLOODTIDE_EXPORT Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -45,7 +45,7 @@ class FLOODTIDE_EXPORT Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-/// The parts written one after another with operator<<.
+/// Return one string with all parts, each written with operator<<.
 template <class... Parts>
 [[nodiscard]] std::string str_cat(const Parts&... parts) {
   std::ostringstream stream;
@@ -60,7 +60,8 @@ template <class... Parts>
 
 }  // namespace floodtide
 
-/// Guards public entry points: always on, O(1), no side effects.
+/// Throws Error(code) with the given message parts if `condition` is false. Guards public functions and is always compiled in.
+/// `condition` must take constant time and have no side effects.
 /// Example: FLOODTIDE_REQUIRE(n > 0, shape_mismatch, "conv3d: batch is ", n, ", expected at least 1");
 #define FLOODTIDE_REQUIRE(condition, code, ...)                      \
   do {                                                               \
@@ -69,7 +70,7 @@ template <class... Parts>
     }                                                                \
   } while (false)
 
-/// States an invariant of ours; vanishes unless FLOODTIDE_ASSERTIONS is defined.
+/// Throws Error(internal) if `condition`, an invariant of floodtide, is false. Compiled in only with FLOODTIDE_ASSERTIONS.
 #if defined(FLOODTIDE_ASSERTIONS)
 #define FLOODTIDE_ASSERT(condition)                                                                           \
   do {                                                                                                        \

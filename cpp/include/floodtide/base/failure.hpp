@@ -7,8 +7,8 @@
 
 namespace floodtide {
 
-/// An exception as one of ours, of one line: also those of the standard library, such as for memory or threads that the system
-/// does not have (ErrorCode::io). All others are `internal`.
+/// Return any exception as an Error. An Error keeps its code. Exceptions of the standard library for missing memory or refused
+/// system resources (threads, open files) become ErrorCode::io, and all other exceptions ErrorCode::internal.
 [[nodiscard]] Error as_error(const std::exception_ptr& exception);
 
 }  // namespace floodtide

@@ -25,8 +25,8 @@ class InputFile {
 
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
 
-  /// Reads into `bytes` from position `at`. Returns the number of bytes read, which is smaller at the end of the file. Throws
-  /// Error(invalid_file) if the file cannot be read.
+  /// Reads into `bytes` from byte offset `at` of the file. Returns the number of bytes read, which is less than bytes.size()
+  /// only at the end of the file. Throws Error(invalid_file) if the file cannot be read.
   std::size_t read(std::int64_t at, std::span<std::byte> bytes) const;
 
  private:

@@ -6,20 +6,20 @@
 
 namespace floodtide {
 
-/// Instruction-set levels that kernels exist for, in ascending order.
+/// Instruction-set levels for which kernels exist, in ascending order.
 enum class Isa { reference, generic, avx2, avx512 };
 
 [[nodiscard]] std::string_view name(Isa level) noexcept;
 
-/// The highest level that the processor has.
+/// Return the highest level that the processor supports.
 [[nodiscard]] Isa processor_isa() noexcept;
 
-/// The level in use: processor_isa(), or what FLOODTIDE_ISA (reference, generic, avx2, avx512) caps it to. The variable is
-/// read at each call, so that tests can change it. Throws Error(unsupported) if the processor lacks the level asked for and
-/// Error(invalid_argument) if the name is unknown.
+/// Return the level that kernels use: the value of the environment variable FLOODTIDE_ISA (reference, generic, avx2, avx512),
+/// or processor_isa() if the variable is not set. Every call reads the variable, so that tests can change it.
+/// Throws Error(unsupported) if the processor does not support the level, Error(invalid_argument) for an unknown name.
 [[nodiscard]] Isa active_isa();
 
-/// Text of the processor's model, as the system names it.
+/// Return the processor's model name as the system reports it, or "unknown".
 [[nodiscard]] std::string processor_name();
 
 }  // namespace floodtide

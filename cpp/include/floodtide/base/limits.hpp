@@ -12,8 +12,8 @@
 
 namespace floodtide {
 
-/// The numbers that a setting accepts. Configuration, command line, Python arguments and attributes of files are checked
-/// against the same ranges, with one style of message: "model.depth is 0, expected 1 to 1000". NaN is never inside.
+/// Range of numbers that a setting accepts. Configuration, command line, Python arguments and file attributes are checked
+/// against the same ranges. Error messages read "model.depth is 0, expected 1 to 1000". NaN is outside every range.
 struct Limits {
   double minimum = -std::numeric_limits<double>::max();
   double maximum = std::numeric_limits<double>::max();
@@ -25,14 +25,14 @@ struct Limits {
   }
 };
 
-/// "0 to 1", "above 0 and at most 1", "at least 0", ...
+/// Return the range as text: "0 to 1", "above 0 and at most 1", "at least 0", ...
 [[nodiscard]] std::string describe(const Limits& limits);
 
-/// Throws Error(code), "what is value, expected ...", for a value outside. `what` says where the number stands.
+/// Throws Error(code), "`what` is `value`, expected ...", if `value` is outside the range. `what` names the setting.
 void require_in(const Limits& limits, double value, std::string_view what, ErrorCode code = ErrorCode::invalid_argument);
 void require_in(const Limits& limits, std::int64_t value, std::string_view what, ErrorCode code = ErrorCode::invalid_argument);
 
-/// A whole number as a smaller type. Throws like require_in for a value outside of the range or of the type.
+/// Return an integer converted to the type T. Throws as require_in if `value` is outside the range or does not fit into T.
 template <std::integral T>
 [[nodiscard]] T narrow(std::int64_t value, std::string_view what, const Limits& limits = {},
                        ErrorCode code = ErrorCode::invalid_argument) {

@@ -12,28 +12,31 @@ namespace floodtide {
 inline constexpr std::size_t kAlignment = 64;                   ///< bytes; one cache line and one AVX-512 register
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;  ///< bytes
 
-/// `bytes` of memory aligned to kAlignment, or rounded up to huge pages where that adds at most a half. Throws Error(io) if
-/// there is none left. allocate_bytes(0) is null. Every allocation of the library's arrays goes through here and is counted.
+/// Return `bytes` bytes of zero-filled memory, aligned to kAlignment. The size is rounded up to whole huge pages, and the
+/// memory aligned to them, if this adds at most half of `bytes`. allocate_bytes(0) returns null. Throws Error(io) if there is
+/// not enough memory. All arrays of the library are allocated and counted here (allocation_count).
 [[nodiscard]] void* allocate_bytes(std::size_t bytes);
 void release_bytes(void* pointer) noexcept;
 
-/// Memory of the calling thread for what a pass needs only while it runs: at least `count` floats, aligned, of undefined
-/// content. A later call may return the same memory. It grows on demand (asking in a constructor saves the pass from
-/// allocating) and lives as long as the thread.
+/// Return scratch memory of the calling thread: at least `count` floats, aligned to kAlignment, with undefined content.
+///
+/// A later call in the same thread may return the same memory, or free it and return a larger block. The memory lives as long
+/// as the thread. Call this in a constructor with the largest count, so that later passes do not allocate.
 [[nodiscard]] float* thread_scratch(std::int64_t count);
 
-/// Number of calls of allocate_bytes since the start of the process: a test proves with it that a step allocates nothing.
+/// Return the number of blocks that allocate_bytes has allocated since the process started. A test uses this number to show
+/// that a training step does not allocate.
 [[nodiscard]] std::int64_t allocation_count() noexcept;
 
-/// Peak resident memory of this process in bytes, 0 where the system does not tell.
+/// Return the peak resident memory of this process in bytes, or 0 if the system does not report it.
 [[nodiscard]] std::size_t peak_resident_bytes();
-/// Resident memory of this process now, in bytes, 0 where the system does not tell.
+/// Return the current resident memory of this process in bytes, or 0 if the system does not report it.
 [[nodiscard]] std::size_t resident_bytes();
 
-/// Checks that count * element_size does not overflow. Throws Error(invalid_argument).
+/// Return count * element_size. Throws Error(invalid_argument) if `count` is negative or the product is too large.
 [[nodiscard]] std::size_t checked_bytes(std::int64_t count, std::size_t element_size);
 
-/// Owns `count` elements, zero-initialised, aligned to kAlignment. Move-only.
+/// Array that owns `count` zero-initialised elements, aligned to kAlignment. Move-only.
 template <class T>
 class AlignedBuffer {
   static_assert(std::is_trivially_copyable_v<T>);

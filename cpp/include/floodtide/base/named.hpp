@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enumerations whose values have names in configurations and messages. Such an enumeration E has, in its own namespace, the
-// function names_of(E), which returns the one table of its names.
+// Names of enumeration values, for configurations and messages. Each such enumeration E has a function names_of(E) in the
+// namespace of E. The function returns the table of names.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ struct Names {
 template <class E>
 concept HasNames = requires(E value) { names_of(value); };
 
-/// Return the name of a value.
+/// Return the name of an enumeration value, or "unknown" if the table does not contain the value.
 template <HasNames E>
 [[nodiscard]] constexpr std::string_view name(E value) noexcept {
   constexpr auto kNames = names_of(E{});
@@ -34,7 +34,7 @@ template <HasNames E>
   return "unknown";
 }
 
-/// Return all names, as a sentence lists them: "a, b or c".
+/// Return all names as text for a message: "a, b or c".
 template <HasNames E>
 [[nodiscard]] std::string listed_names() {
   constexpr auto kNames = names_of(E{});
@@ -46,8 +46,8 @@ template <HasNames E>
   return text;
 }
 
-/// Return the value of a name. Throws Error(invalid_argument), which lists the names, for another text; `what` is what it calls
-/// the enumeration.
+/// Return the enumeration value with the name `text`. Throws Error(invalid_argument) for an unknown name; the message lists the
+/// known names and calls the enumeration `what`.
 template <HasNames E>
 [[nodiscard]] E named(std::string_view text, std::string_view what = names_of(E{}).what) {
   constexpr auto kNames = names_of(E{});

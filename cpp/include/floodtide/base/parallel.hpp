@@ -7,13 +7,15 @@
 
 namespace floodtide {
 
-/// Threads that parallel_for of the calling thread uses: one inside of another parallel_for. Every rank (process, or thread
-/// of the `threads` transport) has its own number. Throws Error(unsupported) for more threads than the system allows.
+/// Set the number of threads that parallel_for uses when the calling thread calls it. Every rank (a process, or a thread of the
+/// `threads` transport) has its own number. Throws Error(invalid_argument) if `count` is below 1, and Error(unsupported) if the
+/// system does not allow this many threads.
 void set_num_threads(int count);
+/// Return the number of threads that parallel_for uses: the value of set_num_threads, or 1 inside another parallel_for.
 [[nodiscard]] int num_threads();
-/// Number of the thread that runs a chunk of parallel_for, from 0 to num_threads() - 1; 0 outside of it.
+/// Return the index of the calling thread inside parallel_for, from 0 to its number of threads - 1. Return 0 elsewhere.
 [[nodiscard]] int worker_index();
-/// Cores that this process may run on (its affinity mask).
+/// Return the number of cores that this process may run on (its affinity mask).
 [[nodiscard]] int available_cores();
 
 namespace detail {
@@ -21,9 +23,10 @@ using ChunkFunction = void (*)(void* context, std::int64_t chunk);
 void parallel_chunks(std::int64_t chunks, ChunkFunction function, void* context);
 }  // namespace detail
 
-/// Calls body(chunk) for every chunk in [0, chunks), on num_threads() threads. Which thread runs a chunk is not defined, so
-/// results stay independent of the number of threads as long as the caller fixes the number of chunks and adds partial
-/// sums in chunk order (CONVENTIONS K6). The first exception is rethrown after all chunks have ended. Does not allocate.
+/// Calls body(chunk) for every chunk in [0, chunks), on num_threads() threads. Any thread may run any chunk.
+///
+/// Results do not depend on the number of threads if the caller fixes the number of chunks and adds partial sums in chunk
+/// order. After all chunks have ended, the first exception that a chunk threw is rethrown. Does not allocate.
 template <class Body>
 void parallel_for(std::int64_t chunks, Body&& body) {
   using Plain = std::remove_reference_t<Body>;
@@ -32,11 +35,12 @@ void parallel_for(std::int64_t chunks, Body&& body) {
       const_cast<std::remove_const_t<Plain>*>(std::addressof(body)));
 }
 
-/// The half-open range of `total` items that belongs to `chunk` of `chunks` (sizes differ by at most one).
+/// Half-open range of indices: begin is included, end is not.
 struct Range {
   std::int64_t begin;
   std::int64_t end;
 };
+/// Return the range of items of one chunk when `total` items are split into `chunks` chunks. Sizes differ by at most one.
 [[nodiscard]] constexpr Range chunk_range(std::int64_t total, std::int64_t chunks, std::int64_t chunk) {
   const std::int64_t base = total / chunks;
   const std::int64_t extra = total % chunks;

@@ -8,8 +8,8 @@
 
 namespace floodtide {
 
-/// Calls body(begin, end) for fixed pieces of [0, size), on num_threads() threads, in any order. The pieces do not depend on
-/// the number of threads, so neither do the results of work that is done entry by entry. Does not allocate.
+/// Calls body(begin, end) for pieces of [0, size) with fixed borders, on num_threads() threads, in any order. The pieces do not
+/// depend on the number of threads. Does not allocate.
 template <class Body>
 void for_pieces(std::int64_t size, const Body& body) {
   constexpr std::int64_t kPiece = 1 << 15;

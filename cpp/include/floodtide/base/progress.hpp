@@ -6,10 +6,12 @@
 
 namespace floodtide {
 
-/// Called now and then, on the calling thread of a long operation, with the work done and the whole work. May throw to stop
-/// the operation (the bindings throw when the user presses Ctrl-C). May be empty.
+/// Callback of a long operation, which calls it repeatedly with the work done so far and the total work. The call happens on
+/// the thread that started the operation. The callback may throw to stop the operation: the bindings throw when the user
+/// presses Ctrl-C. May be empty.
 using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 
+/// Call `progress` unless it is empty.
 inline void report(const Progress& progress, std::int64_t done, std::int64_t total) {
   if (progress) progress(done, total);
 }

@@ -14,7 +14,7 @@
 
 namespace floodtide {
 
-/// What a parameter of a registered component holds. Integers and truth values travel as `double`.
+/// Type of a parameter of a registered component. Integers and booleans are stored as `double`.
 enum class ValueKind { real, integer, boolean, text };
 
 [[nodiscard]] std::string_view name(ValueKind kind) noexcept;
@@ -22,23 +22,24 @@ enum class ValueKind { real, integer, boolean, text };
 using ParameterValue = std::variant<double, std::string>;
 using ParameterValues = std::map<std::string, ParameterValue, std::less<>>;
 
-/// One parameter of a registered component (optimizer, schedule, ...): a row of its configuration, help and documentation.
+/// One parameter of a registered component (optimizer, schedule, ...). Configuration, help and documentation are generated from
+/// these specifications.
 struct ParameterSpec {
   std::string name;
   ValueKind kind;
   ParameterValue standard;  ///< the default
   std::string unit;         ///< "" for a pure number
   std::string help;
-  Limits limits{};                     ///< of numbers
-  std::vector<std::string> choices{};  ///< for text; empty: any
+  Limits limits{};                     ///< range of a number
+  std::vector<std::string> choices{};  ///< allowed texts; empty: any text
 };
 
-/// The defaults overlaid with `given`. Throws Error(invalid_argument), naming `what`, for a name that no specification has
-/// and for a value of the wrong kind or outside its bounds.
+/// Return the default values, replaced by those in `given`. Throws Error(invalid_argument) for an unknown name, and for a value
+/// that has the wrong type or is outside its limits. The message begins with `what`.
 [[nodiscard]] ParameterValues resolve(std::string_view what, std::span<const ParameterSpec> specs,
                                       const ParameterValues& given);
 
-/// The number (or text) of that name in resolved values.
+/// Return the number, or the text, with this name from resolved values. Throws Error(internal) for an unknown name.
 [[nodiscard]] double number(const ParameterValues& values, std::string_view name);
 [[nodiscard]] std::string text(const ParameterValues& values, std::string_view name);
 

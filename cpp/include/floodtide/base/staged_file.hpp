@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs that appear under their name only when they are complete.
+// Output files that appear under their final name only when they are complete.
 //
-// Every file that floodtide replaces is first written under a temporary name in the same folder, brought to disk, and renamed.
-// The temporary name is `.NAME.PID-RANDOM.floodtide-tmp`. floodtide creates it with O_EXCL and O_NOFOLLOW,
-// so it never follows a link that another user has put there. The random part gives two writers two names.
+// floodtide writes each file under a temporary name in the same folder, waits until it is on disk, and renames it.
+// The temporary name is `.NAME.PID-RANDOM.floodtide-tmp`. floodtide creates the temporary file with O_EXCL and O_NOFOLLOW, so
+// that it never follows a link that another user has put there. The random part gives two writers different names.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,20 @@ namespace floodtide {
 
 inline constexpr std::string_view kTemporarySuffix = ".floodtide-tmp";
 
-/// The file that an output named `path` would replace: symbolic links are followed, also one whose target does not exist.
-/// Throws Error(invalid_argument) if that is a folder, a device or anything else but a regular file, if it is
-/// write-protected, or if a link in a folder like /tmp belongs to another user; Error(io) if the folder is missing.
+/// Return the path of the file that an output named `path` would replace. Symbolic links are followed, even if the target does
+/// not exist.
+///
+/// Throws Error(invalid_argument) if the target is not a regular file or is write-protected, or if a symbolic link in a folder
+/// that all users may write (such as /tmp) belongs to another user. Throws Error(io) if the folder is missing.
 [[nodiscard]] std::string output_target(const std::string& path);
 
-/// A file that replaces another one only when it is complete. Move-only; removed if it is destroyed before commit().
+/// An output file that replaces its target only when it is complete. If this object is destroyed before commit(), the
+/// temporary file is removed. Move-only.
 class StagedFile {
  public:
-  /// Creates the temporary file beside `output_target(path)`. It gets the permissions of the file that it will replace. If
-  /// there is no such file, it gets the default permissions (umask). Throws as output_target does, and Error(io) if the
-  /// file cannot be created.
+  /// Creates the temporary file in the folder of `output_target(path)`. The temporary file gets the permissions of the file
+  /// that it will replace. Without such a file, it gets the default permissions (umask). Throws as output_target does, and
+  /// Error(io) if the temporary file cannot be created.
   explicit StagedFile(std::string path);
   StagedFile(StagedFile&&) noexcept;
   StagedFile& operator=(StagedFile&&) noexcept;
@@ -34,30 +37,33 @@ class StagedFile {
   StagedFile& operator=(const StagedFile&) = delete;
   ~StagedFile();
 
-  /// The path as the caller gave it: what messages name.
+  /// Return the path as the caller gave it. Error messages name this path.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// The file that is to be replaced.
+  /// Return the path of the file that commit() will replace or create.
   [[nodiscard]] const std::string& target() const noexcept { return target_; }
-  /// Whether there is such a file now.
+  /// True if the target existed when this object was constructed.
   [[nodiscard]] bool replaces() const noexcept { return before_.has_value(); }
-  /// A name by which a library opens the temporary file again: that of the descriptor, which leads to the very file that was
-  /// created whatever has happened to the temporary name since. Without /proc it is the temporary name.
+  /// Return a name with which a library can open the temporary file again: /proc/self/fd/N for our open descriptor N. This
+  /// name leads to the file that the constructor created, even if another file now has the temporary name. Without /proc,
+  /// return the temporary name.
   [[nodiscard]] std::string open_name() const;
 
   /// Appends bytes. Throws Error(io).
   void write(std::span<const std::byte> bytes);
-  /// Copies the file to be replaced: shares its blocks where the file system can.
-  /// Throws Error(io), also before the first byte if the disk has too little space for a copy.
+  /// Copies the target into the temporary file. The two files share their blocks if the file system supports this.
+  /// Throws Error(io). Too little disk space for the copy is reported before the first byte is written.
   void copy_target();
-  /// Waits until the file is on disk, and gives it its name. If another process has changed or made the target since the
-  /// constructor, nothing is replaced: the new file stays beside it under a name that the message tells. Throws Error(io).
-  /// @param durable  false, for records of a job that is ending: neither wait for the disk nor look for other writers.
+  /// Waits until the file is on disk, and renames it to the target. Throws Error(io).
+  ///
+  /// If another process has changed or created the target since the constructor, commit() throws and does not replace it. The
+  /// new file stays in the same folder, under a name that the message contains.
+  /// @param durable  if false, neither wait for the disk nor check for other writers; for records of a job that is ending
   void commit(bool durable = true);
-  /// Removes the temporary file, and frees its space even if a library still has it open.
+  /// Removes the temporary file. Its disk space is freed even if a library still has the file open.
   void discard() noexcept;
 
  private:
-  /// What tells whether a file is still the same one.
+  /// Properties by which we notice that a file was replaced or changed.
   struct Identity {
     unsigned long long device = 0, inode = 0;
     long long size = 0, changed_s = 0, changed_ns = 0;
@@ -72,7 +78,7 @@ class StagedFile {
   int descriptor_ = -1;
 };
 
-/// Replaces a file by these bytes, as StagedFile does.
+/// Replaces the file `path` by a file with these bytes. Throws as StagedFile does.
 void replace_file(const std::string& path, std::span<const std::byte> bytes);
 
 }  // namespace floodtide

@@ -11,22 +11,23 @@
 
 namespace floodtide {
 
-/// What one rank does and when: the last events in memory, for the record of a failure, and on request all of them in a file.
-/// Any thread may call any function. One call costs well below a microsecond, because the file is written by flush() only.
+/// Record of the events of one rank, with their times. The last events stay in memory and are written when the job fails. After
+/// open(), all events also go to a file. Any thread may call any function. begin() and end() do not write the file: only
+/// flush() does.
 class Timeline {
  public:
-  /// Names and tracks are string literals. Times are nanoseconds of the monotonic clock.
+  /// One event. Times are nanoseconds of the monotonic clock. `name` and `track` must be string literals: they are not copied.
   struct Event {
     std::string_view name;
-    std::string_view track;    ///< what events share a line in a viewer: "step", "data", "communication"
-    std::int64_t step = -1;    ///< optimizer update that it belongs to; -1: none
-    std::int64_t bucket = -1;  ///< of the gradients; -1: none
-    std::int64_t bytes = -1;   ///< moved; -1: none
+    std::string_view track;    ///< the viewer shows the events of a track on one line: "step", "data", "communication"
+    std::int64_t step = -1;    ///< training step that the event belongs to; -1: none
+    std::int64_t bucket = -1;  ///< index of the gradient bucket; -1: none
+    std::int64_t bytes = -1;   ///< number of bytes moved; -1: none
     std::int64_t start_ns = 0;
-    std::int64_t end_ns = -1;  ///< -1: under way
+    std::int64_t end_ns = -1;  ///< -1: the event has not ended
   };
 
-  /// Remembers that many events.
+  /// Keeps the last `remembered` events in memory. Throws Error(invalid_argument) if `remembered` is 0.
   explicit Timeline(std::size_t remembered = 4096);
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
@@ -34,23 +35,24 @@ class Timeline {
   Timeline& operator=(Timeline&&) = delete;
   ~Timeline();  ///< flushes
 
-  /// Starts an event now (start_ns and end_ns are set here); the number ends it.
+  /// Starts an event now, and returns its number. start_ns and end_ns of `event` are ignored.
   std::uint64_t begin(const Event& event);
+  /// Ends the event with this number now.
   void end(std::uint64_t number);
 
-  /// The events remembered, oldest first, those under way included.
+  /// Return the events in memory, oldest first. Events that have not ended are included.
   [[nodiscard]] std::vector<Event> last() const;
-  /// The newest event under way on a track, if any: what a rank is waiting for.
+  /// Return the newest event on a track that has not ended, or no value.
   [[nodiscard]] std::optional<Event> current(std::string_view track) const;
 
-  /// From now on finished events go to this file at each flush(): a Chrome trace (JSON array), valid after every write, so that
-  /// a killed process leaves one that can be read. `offset_ns` is added to times: the way from this rank's clock to rank 0's.
-  /// Throws Error(io).
+  /// From now on, write events that have ended to the file `path` at each flush(). The file is a Chrome trace (JSON array). It
+  /// is valid after every write, so that a killed process leaves a file that can be read. `offset_ns` is added to all times: it
+  /// converts the clock of this rank to the clock of rank 0. Throws Error(io).
   void open(const std::string& path, int rank, std::int64_t offset_ns);
-  /// Appends what has ended since. Throws Error(io).
+  /// Appends the events that have ended since the last flush() to the file. Throws Error(io).
   void flush();
 
-  /// Writes the events remembered, with `reason`, as one JSON object, beside the name and then renamed. Throws Error(io).
+  /// Writes the events in memory and `reason` to the file `path` as one JSON object, through a StagedFile. Throws Error(io).
   void dump(const std::string& path, int rank, std::string_view reason) const;
 
  private:
@@ -58,7 +60,7 @@ class Timeline {
   std::unique_ptr<State> state_;
 };
 
-/// An event from construction to destruction; without a timeline nothing.
+/// Event that starts when this object is constructed and ends when it is destroyed. Does nothing if `timeline` is null.
 class ScopedEvent {
  public:
   ScopedEvent(Timeline* timeline, const Timeline::Event& event)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank does now, and what it waits for: what the watchdogs of the ranks tell each other.
+// What a rank does now and what it waits for. The watchdogs of the ranks exchange this information.
 #pragma once
 
 #include <array>
@@ -17,25 +17,25 @@
 
 namespace floodtide::comm {
 
-/// What a rank does at one moment. Travels as it is: all ranks of a job are the same program.
+/// What a rank does at one moment. The bytes are sent unchanged, because all ranks of a job run the same program.
 struct Activity {
-  std::int64_t step = -1;              ///< of a training; -1: none
-  std::int64_t bucket = -1;            ///< of its gradients; -1: none
-  std::int64_t number = -1;            ///< of the collective that the rank waits in; -1: none
-  double for_s = 0;                    ///< how long it has been waiting without sending or finishing anything
-  double limit_s = 0;                  ///< how long it may wait; 0: for ever
-  std::int32_t waits = 0;              ///< 1: in a collective
+  std::int64_t step = -1;              ///< training step; -1: none
+  std::int64_t bucket = -1;            ///< gradient bucket; -1: none
+  std::int64_t number = -1;            ///< number of the collective that the rank waits in; -1: none
+  double for_s = 0;                    ///< how long the rank has waited without sending or finishing anything
+  double limit_s = 0;                  ///< how long the rank may wait; 0: for ever
+  std::int32_t waits = 0;              ///< 1: the rank waits in a collective
   std::int32_t training = 0;           ///< 1: a training sets the limit
   std::array<char, 32> doing{};        ///< what the training does: "compute", "allreduce"
   std::array<char, 208> collective{};  ///< "collective 17, barrier"
-  std::array<char, 160> ranks{};       ///< the ranks that it waits with: "0, 2-5"; empty: all
+  std::array<char, 160> ranks{};       ///< ranks of the collective: "0, 2-5"; empty: all
 };
 static_assert(sizeof(Activity) == 448);
 
-/// The numbers in a text such as "0, 2-5". A text that was cut off, or is none, gives an empty list.
+/// Return the ranks in a text such as "0, 2-5". Return an empty list for a text that is empty or incomplete.
 [[nodiscard]] std::vector<int> ranks_in(std::string_view text);
 
-/// Keeps what this rank does. Any thread may call any function.
+/// Record of what this rank does. Any thread may call any function.
 class ActivityLog {
  public:
   ActivityLog() = default;
@@ -45,17 +45,20 @@ class ActivityLog {
   ActivityLog& operator=(ActivityLog&&) = delete;
   ~ActivityLog() = default;
 
-  /// How long this rank may wait in a collective while no training is under way; 0: for ever.
+  /// Set how long this rank may wait in a collective, in seconds, while no Training object exists. 0: for ever.
+  /// Throws Error(invalid_argument) if `limit_s` is negative.
   void set_limit(double limit_s);
+  /// Return the limit of the newest Training object, or without one the limit of set_limit, in seconds.
   [[nodiscard]] double limit_s() const;
 
   /// Call this repeatedly while this rank waits on `comm` (Communicator::set_on_wait). `ranks` as in Activity.
   void note_wait(const Communicator& comm, std::string_view ranks);
 
-  /// A training, as long as it lives: it names what this rank does, sets the limit, and may want its last events on disk.
+  /// A training run. While the object exists, its timeline tells what this rank does, and its limit replaces that of set_limit.
   class Training {
    public:
-    /// References must outlive this object. `record_path` is where the events go when the job is ended; empty: nowhere.
+    /// References must outlive this object. record() writes the last events of the timeline to `record_path`; empty: nowhere.
+    /// Throws Error(invalid_argument) if `limit_s` is negative.
     Training(ActivityLog& log, const Timeline& timeline, double limit_s, std::string record_path);
     Training(const Training&) = delete;
     Training& operator=(const Training&) = delete;
@@ -71,21 +74,22 @@ class ActivityLog {
     std::string record_path_;
   };
 
+  /// Return what this rank does now.
   [[nodiscard]] Activity now() const;
-  /// Writes the last events of the trainings (Timeline::dump). Returns what failed, empty if nothing did.
+  /// Writes the last events of all trainings (Timeline::dump). Returns the message of the last error, or an empty text.
   [[nodiscard]] std::string record(int rank, std::string_view reason) const;
 
  private:
   struct Wait {
     std::string collective;
     std::string ranks;
-    std::int64_t sent = 0;  // messages by then: whoever sends has not stalled
+    std::int64_t sent = 0;  // messages sent so far: a rank that still sends does not hang
     std::int64_t step = -1;
     std::int64_t bucket = -1;
     double since_s = 0;
     double seen_s = 0;
   };
-  /// What the newest training that does anything does: its communication, and what of a step it is in.
+  /// Newest events that have not ended, of the newest training that has one.
   struct Place {
     std::optional<Timeline::Event> communication;
     std::optional<Timeline::Event> within;
@@ -95,7 +99,7 @@ class ActivityLog {
 
   mutable std::mutex mutex_;
   double limit_s_ = 0;
-  std::vector<const Training*> trainings_;  // the newest last
+  std::vector<const Training*> trainings_;  // oldest first
   std::map<const Communicator*, Wait> waits_;
 };
 

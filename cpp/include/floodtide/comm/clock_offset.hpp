@@ -7,8 +7,10 @@
 
 namespace floodtide::comm {
 
-/// Collective: what has to be added to this rank's monotonic clock to get rank 0's, in nanoseconds. Of twenty exchanges of
-/// messages the fastest counts, whose half way is the error at most. Source: Cristian, Distributed Computing 3 (1989), 146-158.
+/// Return the nanoseconds to add to this rank's monotonic clock to get the clock of rank 0. Collective.
+///
+/// The result comes from the fastest of twenty exchanges of messages with rank 0. Its error is at most half the time of this
+/// exchange. Source: Cristian, Distributed Computing 3 (1989), 146-158.
 [[nodiscard]] std::int64_t clock_offset_ns(Communicator& comm);
 
 }  // namespace floodtide::comm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks and messages between them. The collectives (collectives.hpp) are written on nothing but this interface, so that every
-// transport gets them: `self` (one rank), `threads` (ranks as threads of one process) and `mpi` (mpi.hpp).
+// Ranks and messages between them. Transports implement this interface: `self` (one rank), `threads` (ranks are threads of one
+// process) and `mpi` (mpi.hpp). The collectives (collectives.hpp) use only this interface, so that they work on all transports.
 #pragma once
 
 #include <atomic>
@@ -19,9 +19,9 @@ namespace floodtide::comm {
 
 class Engine;
 
-/// A message under way. Its buffer must stay valid and untouched until test() has returned true, wait() has returned or the
-/// request is destroyed: the destructor completes a send and takes back a receive that nobody waited for. The communicator
-/// outlives its requests.
+/// A message that is being sent or received. Its buffer must stay valid and untouched until test() has returned true, wait()
+/// has returned, or the request is destroyed. The destructor completes a send, and cancels a receive that is not complete. The
+/// communicator must outlive its requests.
 class Request {
  public:
   Request() = default;
@@ -31,14 +31,14 @@ class Request {
   Request& operator=(Request&&) = delete;
   virtual ~Request() = default;
 
-  /// True once the message has been handed over. Throws Error(communication) when it failed.
+  /// True if the buffer may be used again: the message has been sent or received. Throws Error(communication) if it failed.
   [[nodiscard]] virtual bool test() = 0;
-  /// Returns when test() would return true; calls the communicator's on_wait meanwhile. Throws what test() and on_wait throw.
+  /// Wait until test() returns true, and call the communicator's on_wait meanwhile. Throws what test() and on_wait throw.
   virtual void wait() = 0;
 };
 
 enum class ReduceOp { sum, min, max, product };
-/// What reductions know. float16 is IEEE binary16; a reduction of it computes in float32 and rounds each result.
+/// Element types of reductions. float16 is IEEE binary16; its reductions compute in float32 and round each result.
 enum class ReduceType { float32, float64, int64, int32, uint8, int8, float16 };
 inline constexpr int kReduceOps = 4;
 inline constexpr int kReduceTypes = 7;
@@ -57,9 +57,10 @@ constexpr Names<ReduceType, 7> names_of(ReduceType) {
             {"int8", ReduceType::int8},
             {"float16", ReduceType::float16}}}};
 }
+/// Return the size of one element in bytes.
 [[nodiscard]] std::size_t element_bytes(ReduceType type) noexcept;
 
-/// An array whose element type is known only at run time.
+/// View of an array whose element type is known at run time only. Another object owns the array.
 struct ReduceBuffer {
   std::byte* data;
   std::int64_t count;
@@ -73,19 +74,19 @@ struct ReduceBuffer {
   }
 };
 
-/// Tags from this one on belong to the collectives; callers of send and receive use 0 <= tag < kFirstCollectiveTag.
+/// First tag of the collectives. Callers of send and receive use 0 <= tag < kFirstCollectiveTag.
 inline constexpr int kFirstCollectiveTag = 16384;
-inline constexpr int kLastTag = 32767;  ///< what every MPI library accepts
+inline constexpr int kLastTag = 32767;  ///< largest tag that every MPI library accepts
 
-/// What this rank has sent through a communicator. Notices are the small messages (about 100 bytes) by which ranks compare what
-/// collective they have started, ceil(log2 size) for each; they are counted apart, because they carry no values.
+/// What this rank has sent on a communicator. Notices are small messages (about 100 bytes) with which ranks compare the
+/// collectives that they have started: ceil(log2 size) notices per collective. They are not included in messages and bytes.
 struct Traffic {
   std::int64_t messages = 0;
   std::int64_t bytes = 0;
   std::int64_t notices = 0;
 };
 
-/// A group of ranks. Used by one thread of a rank at a time, but for what Operation allows.
+/// A group of ranks that exchange messages. One thread of a rank may use it at a time; see Operation for an exception.
 class Communicator {
  public:
   Communicator(const Communicator&) = delete;
@@ -96,64 +97,76 @@ class Communicator {
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
-  /// Transport and library, for reports: "threads", "mpi (MPICH Version: 5.0.2)".
+  /// Return transport and library, for reports: "threads", "mpi (MPICH Version: 5.0.2)".
   [[nodiscard]] virtual std::string description() const = 0;
-  /// A text that is the same for all ranks of a node and differs between nodes. `mpi` returns the host's name and the kernel's
-  /// boot id, because two hosts may have the same name.
+  /// Return a text that is the same for all ranks of a node and differs between nodes. `mpi` returns the host's name and the
+  /// kernel's boot id, because two hosts may have the same name.
   [[nodiscard]] virtual std::string node_name() const = 0;
 
-  /// Starts a message. Between two ranks, messages with one tag arrive in the order in which they were sent.
+  /// Start to send a message. Messages between two ranks with the same tag arrive in the order in which they were sent.
   /// Throws Error(out_of_range) for a rank or tag that does not exist.
   [[nodiscard]] std::unique_ptr<Request> send(int to, int tag, std::span<const std::byte> data);
-  /// Expects a message of exactly that many bytes; another length is an Error(communication) when it is waited for.
+  /// Start to receive a message of exactly out_data.size() bytes. A message of another length makes the request throw
+  /// Error(communication). Throws Error(out_of_range) for a rank or tag that does not exist.
   [[nodiscard]] std::unique_ptr<Request> receive(int from, int tag, std::span<std::byte> out_data);
 
-  /// Collective: returns when all ranks have called it.
+  /// Wait until all ranks have called this. Collective.
   void barrier();
-  /// Collective: a communicator of the ranks that give the same color (>= 0), ordered by key, then by rank here.
+  /// Return a communicator of the ranks that pass the same color (>= 0), ordered by key, then by rank here. Collective.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
   /// Throws Error(unsupported) unless the transport has its own allreduce for this type. Only `mpi` has one.
   virtual void require_library_allreduce(ReduceType type) const;
-  /// Collective: starts the transport's own allreduce. Throws Error(unsupported) where it has none.
+  /// Start the transport's own allreduce. Collective. Throws Error(unsupported) as require_library_allreduce does.
   [[nodiscard]] virtual std::unique_ptr<Request> start_library_allreduce(const ReduceBuffer& buffer, ReduceOp op);
-  /// Collective: the same, blocking. A waiting rank keeps its core busy, cannot be interrupted and holds up every other call of
-  /// the library in its process: what benchmarks compare with, and of no other use. Throws as start_library_allreduce.
+  /// Run the transport's own blocking allreduce. Collective. For comparisons in benchmarks only: a waiting rank keeps its core
+  /// busy, cannot be interrupted, and blocks all other MPI calls of its process. Throws as start_library_allreduce.
   virtual void blocking_library_allreduce(const ReduceBuffer& buffer, ReduceOp op);
-  /// Ends the job, from any one rank: `mpi` ends all processes with this exit status; `threads` and `self` make all waiting
-  /// and later calls on every rank fail with Error(communication) naming this rank and the reason, here too.
+  /// End the job. Any single rank may call this. `mpi` ends all processes with this exit status. `threads` and `self` make this
+  /// call, and all waiting and later calls on every rank, throw Error(communication), which names this rank and the reason.
   [[noreturn]] virtual void abort(int status, std::string_view reason) = 0;
 
-  /// Kills the job's processes on this host that still run after `seconds`. abort() does not reach them when the cable to the
-  /// launcher's host is cut. Returns at once. Only `mpi` does this, and its abort() calls it too.
+  /// Kill the processes of the job on this host that still run after `seconds`. Returns at once.
+  ///
+  /// abort() does not reach these processes if the network cable to the host of the launcher is cut. Only `mpi` implements
+  /// this, and its abort() calls it too. Other transports do nothing.
   virtual void end_host_within(double seconds);
 
-  /// Whether the others can go on when a rank is lost. Only `mpi` can, with an Open MPI that was started for it.
+  /// True if the other ranks can continue after a rank is lost: only `mpi`, with an Open MPI that was started for this.
   [[nodiscard]] virtual bool survives() const { return false; }
-  /// Collective over the ranks that are not lost: whether all were fine here (null), or a communicator of those that are left,
-  /// in this one's order, which is of no use any more (a rank that is not fine ends all waiting calls on it with
-  /// Error(communication)). Waits without on_wait, and other threads' calls wait for it. Throws Error(unsupported) unless
-  /// survives().
+  /// Return null if all ranks pass `fine` = true; otherwise return a communicator of the ranks that are not lost, in the same
+  /// order. Collective over the ranks that are not lost.
+  ///
+  /// If a rank passes false, all waiting calls on this communicator fail with Error(communication), and this communicator
+  /// cannot be used any more. settle() does not call on_wait, and blocks the MPI calls of other threads. Throws
+  /// Error(unsupported) unless survives().
   [[nodiscard]] virtual std::unique_ptr<Communicator> settle(bool fine);
 
-  /// Called every 50 ms or so while this rank waits (may be empty). What it throws leaves the waiting call: Ctrl-C.
+  /// Set a function that is called about every 50 ms while this rank waits. It may be empty. If it throws, the waiting call
+  /// throws the same exception; this makes Ctrl-C work.
   void set_on_wait(std::function<void()> on_wait) { on_wait_ = std::move(on_wait); }
   [[nodiscard]] const std::function<void()>& on_wait() const noexcept { return on_wait_; }
 
   [[nodiscard]] Traffic traffic() const noexcept;
-  /// A line for each collective in flight: what it is, its step, and the rank that it waits for. From any thread.
+  /// Return one line for each collective in flight: what it is, its step, and the rank that it waits for. Any thread may call
+  /// this.
   [[nodiscard]] std::vector<std::string> pending() const;
 
-  /// Collective the first time: the number of the node of each rank, from 0 in the order of the first ranks there. Ranks of one
-  /// machine are on one node, unless FLOODTIDE_RANKS_PER_NODE or set_ranks_per_node says how many consecutive ranks make one.
+  /// Return the node index of each rank. The node of rank 0 is 0; further nodes are numbered by their lowest rank. The first
+  /// call is collective.
+  ///
+  /// Ranks with the same node_name() are on one node. The environment variable FLOODTIDE_RANKS_PER_NODE or
+  /// set_ranks_per_node() can set the number of consecutive ranks per node instead.
   [[nodiscard]] std::span<const int> nodes();
-  /// Same value on all ranks, before nodes() is needed. Throws Error(invalid_argument) below 1.
+  /// Set the number of consecutive ranks per node. Call this with the same value on all ranks, before the first nodes().
+  /// Throws Error(invalid_argument) if `ranks` is below 1.
   void set_ranks_per_node(int ranks);
 
-  /// For the collectives alone: what they keep for this communicator.
+  /// Return the state of the collectives on this communicator. For the implementation of collectives only.
   [[nodiscard]] Engine& engine() noexcept { return *engine_; }
-  /// For the collectives alone: a notice, see Traffic.
+  /// Send a notice, see Traffic. For the implementation of collectives only.
   [[nodiscard]] std::unique_ptr<Request> send_notice(int to, std::span<const std::byte> data);
-  /// For the collectives alone: the exchange of names that nodes() needs, after all ranks have agreed on it.
+  /// Exchange the node names that nodes() needs, after all ranks have agreed to do so. For the implementation of collectives
+  /// only.
   void locate();
 
  protected:
@@ -170,20 +183,20 @@ class Communicator {
   std::atomic<std::int64_t> messages_ = 0;
   std::atomic<std::int64_t> bytes_ = 0;
   std::atomic<std::int64_t> notices_ = 0;
-  int ranks_per_node_ = 0;  // 0: as the machines are
+  int ranks_per_node_ = 0;  // 0: not set
   std::vector<int> nodes_;
 
   void number_nodes(std::span<const std::string> names);
 };
 
-/// One rank, for itself.
+/// Return a communicator with one rank.
 [[nodiscard]] std::unique_ptr<Communicator> self();
 
-/// `size` ranks of this process; hand each to a thread of its own.
+/// Return `size` ranks of this process. Use each one on a separate thread. Throws Error(invalid_argument) if `size` is below 1.
 [[nodiscard]] std::vector<std::unique_ptr<Communicator>> threads(int size);
 
-/// Runs body(communicator) on `size` threads, one a rank, and returns when all have ended. If one throws, the others are woken
-/// with an Error(communication) that names it, and its exception is rethrown here.
+/// Run body(communicator) on `size` threads, one per rank, and wait until all have ended. If a rank throws, calls of the other
+/// ranks fail with an Error(communication) that names this rank, and run_threads rethrows the first exception.
 void run_threads(int size, const std::function<void(Communicator&)>& body);
 
 }  // namespace floodtide::comm

@@ -7,17 +7,20 @@
 
 namespace floodtide::comm {
 
-/// A wire between the ranks of one machine, slower than the one that they have.
+/// A simulated network between ranks that are on one machine.
 struct WireDelay {
-  double latency_s = 0;
-  double bytes_per_s = 0;  ///< that leave a rank, one message after another; 0: no limit
+  double latency_s = 0;    ///< seconds from the last byte's departure to the arrival of the message
+  double bytes_per_s = 0;  ///< bandwidth of each sender, which sends one message after another; 0: no limit
 };
 
-/// The same ranks behind such a wire, for benchmarks: a message arrives latency_s after its last byte has left its sender, and
-/// not before it would have without the wire. Nothing computes or waits in the meantime: messages travel at once, with the time
-/// (of the machine's one monotonic clock) from which the receiver admits to have them. Has no allreduce of the library. Takes
-/// on_wait from `comm`; later changes there do not count here, and `comm` may be used and destroyed as if this were not there.
-/// Collective. Throws Error(invalid_argument) for negative numbers.
+/// Return a communicator of the same ranks whose messages take the time of a slower network. For benchmarks. Collective.
+///
+/// Each message is sent at once, together with its simulated time of arrival. The receiver reports the message as complete only
+/// after this time. No thread computes or waits to simulate the delay. All ranks must be on one machine, because they compare
+/// times of its monotonic clock.
+///
+/// The result has no library allreduce. It copies on_wait of `comm`, and is otherwise independent of `comm`.
+/// Throws Error(invalid_argument) for negative numbers.
 [[nodiscard]] std::unique_ptr<Communicator> delayed(Communicator& comm, const WireDelay& delay);
 
 }  // namespace floodtide::comm

@@ -11,29 +11,34 @@
 
 namespace floodtide::comm {
 
-/// Sums arrays over ranks so that the result depends neither on how many arrays each rank holds nor on the order of summation:
-/// every value is rounded once to a fixed-point number, integers are added, which is associative, and the sum is rounded
-/// once to float. The point is fixed for each part of the array by the largest value in it over all arrays, so that no sum can
-/// overflow; a value loses what lies below 2^-(61 - log2 arrays) of that largest one, at worst.
+/// Sum of arrays over ranks. The result depends neither on how many arrays each rank holds nor on the order of summation.
 ///
-/// Costs twice the bytes of a sum of floats and a maximum of one number a part before it.
+/// Every value is rounded to a fixed-point number. The sum of these integers is exact in any order, and is rounded once to
+/// float. Each part of the array has its own scale, from the largest absolute value of this part in all arrays. The scale is
+/// chosen so that no sum can overflow. The rounding error of a value is at most 2^-(61 - log2 arrays) times this largest value.
+///
+/// The sum takes twice the bytes of a sum of floats, because integers have 64 bits. An allreduce of one number per part, for
+/// the largest values, comes first.
 class ExactSum {
  public:
-  /// @param parts   cut an array from its begin to its end without gaps
-  /// @param arrays  at most this many over all ranks
+  /// @param parts     ranges that cover an array from its begin to its end without gaps
+  /// @param arrays    largest number of arrays over all ranks, from 1 to 2^30 - 1 (Error(invalid_argument) otherwise)
+  /// @param algorithm as in AllreduceOptions
   ExactSum(Communicator& comm, std::vector<Range> parts, std::int64_t arrays, std::string algorithm);
 
-  /// Collective: out_sum = the sum of this rank's arrays (one after another, perhaps none) and all others'. Same bits on all
-  /// ranks, and on any number of them. A value that is not finite makes its whole part NaN.
+  /// Sum the arrays of all ranks. `own` holds the arrays of this rank, one after another; it may be empty. Collective.
+  ///
+  /// The result has the same bits on all ranks, and for any number of ranks. A value that is not finite makes its whole part
+  /// NaN. Throws Error(shape_mismatch) for wrong sizes.
   void run(std::span<const float> own, std::span<float> out_sum);
 
  private:
   Communicator& comm_;
   std::vector<Range> parts_;
   std::int64_t length_;
-  int spare_bits_;  // that a sum of so many needs
+  int spare_bits_;  // bits that a sum of `arrays` values needs in addition to those of one value
   std::string algorithm_;
-  std::vector<std::int64_t> exponents_;  // one a part
+  std::vector<std::int64_t> exponents_;  // of the largest value of each part
   std::vector<std::int64_t> sums_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as MPI processes. The core is built without mpi.h: a plug-in per ABI family (MPICH with Intel and Cray; Open MPI) is
-// loaded when ranks are wanted, beside the MPI library that the process uses.
+// Transport `mpi`: ranks are MPI processes. The core is built without mpi.h. There is one plug-in for each ABI family: MPICH
+// (also for Intel MPI and Cray MPICH) and Open MPI. The plug-in is loaded at run time, after the MPI library of the process.
 #pragma once
 
 #include <cstddef>
@@ -16,34 +16,36 @@ namespace floodtide::comm {
 struct MpiOptions {
   std::string plugin;                  ///< path of _mpi_mpich.so or _mpi_openmpi.so
   std::vector<std::string> libraries;  ///< names or paths of the MPI library; the first that can be loaded is used
-  /// Longer messages are cut: MPI counts are int. Tests make it small.
+  /// Longer messages are split, because MPI counts are `int`. Tests use small values.
   std::size_t max_message_bytes = std::size_t{1} << 30U;
 };
 
 /// An MPI library in this process. Loading it does not start MPI.
 class MpiLibrary {
  public:
-  /// Throws Error(unsupported) if no library can be loaded, or plug-in and library are of different families or versions.
+  /// Loads library and plug-in. Throws Error(unsupported) if no library or plug-in can be loaded, if they are of different
+  /// families, or if the plug-in has another interface version than this build.
   explicit MpiLibrary(const MpiOptions& options);
   MpiLibrary(const MpiLibrary&) = delete;
   MpiLibrary& operator=(const MpiLibrary&) = delete;
   MpiLibrary(MpiLibrary&&) = delete;
   MpiLibrary& operator=(MpiLibrary&&) = delete;
-  ~MpiLibrary();  ///< does not end MPI: see finish
+  ~MpiLibrary();  ///< does not end MPI; see finish()
 
   [[nodiscard]] std::string family() const;   ///< "mpich" or "openmpi"
-  [[nodiscard]] std::string library() const;  ///< which of the options' libraries was loaded
-  [[nodiscard]] std::string version() const;  ///< as MPI_Get_library_version gives it, to be compared with another user's
-  [[nodiscard]] int handle_bytes() const;     ///< size of the MPI_Comm that adopt expects
+  [[nodiscard]] std::string library() const;  ///< the entry of MpiOptions::libraries that was loaded
+  [[nodiscard]] std::string version() const;  ///< text of MPI_Get_library_version, to compare with other users of MPI
+  [[nodiscard]] int handle_bytes() const;     ///< size of an MPI_Comm in bytes, for adopt()
 
-  /// Starts MPI unless somebody has, on the calling thread, and returns the thread level: "multiple" or "serialized".
-  /// Throws Error(unsupported) if the level is lower and Error(communication) if MPI does not start.
+  /// Starts MPI on the calling thread, unless it runs already. Returns the thread level: "multiple" or "serialized".
+  /// Throws Error(unsupported) if MPI does not start, or if the thread level is lower.
   std::string start();
-  /// Collective: a duplicate of the world. Starts MPI.
+  /// Return a duplicate of MPI_COMM_WORLD. Starts MPI if needed. Collective.
   [[nodiscard]] std::unique_ptr<Communicator> world();
-  /// Collective over the communicator of this handle, which somebody else opened with the same library: a duplicate of it.
+  /// Return a duplicate of the communicator with this handle, which other code opened with the same MPI library. Starts MPI if
+  /// needed. Collective over this communicator.
   [[nodiscard]] std::unique_ptr<Communicator> adopt(std::uint64_t handle);
-  /// Collective if start() started MPI here, which it then ends; otherwise nothing. To be called before the process ends.
+  /// Ends MPI if start() started it in this process; otherwise does nothing. Collective. Call this before the process ends.
   void finish();
 
  private:

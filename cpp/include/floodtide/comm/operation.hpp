@@ -10,30 +10,38 @@ class Communicator;
 class Engine;
 struct OperationState;
 
-/// A collective under way. First the ranks compare what they have started; no value moves before this rank knows that all have
-/// started the same. It moves when a rank of it calls test(), wait() or progress(): each drives everything that is in
-/// flight on the communicator, so operations may be completed in any order, another one on every rank. Its array must stay
-/// alive and untouched until it is done. The destructor completes it; while an exception unwinds it is given up instead, and
-/// later calls on the communicator fail. Two threads may drive operations of one communicator at a time; collectives are
-/// started by one thread at a time, in the same order on all ranks. The communicator outlives its operations.
+/// A collective that was started and may not be done yet.
+///
+/// The ranks first compare what they have started. No value moves before this rank knows that all ranks have started the same
+/// collective. An operation advances only while this rank calls test(), wait() or progress(). Each of these drives all
+/// operations on the communicator, so that every rank may wait for its operations in any order.
+///
+/// The array must stay alive and untouched until the operation is done. The destructor waits until the operation is done. If an
+/// exception is unwinding the stack, the destructor abandons the operation instead, and later calls on the communicator fail.
+/// The communicator must outlive its operations.
+///
+/// Two threads may drive operations of one communicator at the same time. Only one thread at a time may start collectives, in
+/// the same order on all ranks.
 class Operation {
  public:
-  Operation() noexcept = default;  ///< one that is done
+  Operation() noexcept = default;  ///< an operation that is done
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
   Operation(Operation&& other) noexcept = default;
   Operation& operator=(Operation&& other) noexcept;
   ~Operation();
 
-  /// True when it is done. Throws AgreedError when the ranks have started different collectives; other operations and the
-  /// communicator are not affected. Throws Error(communication) when a message failed, here or in another collective on this
-  /// communicator, which cannot be used further then.
+  /// True if the operation is done.
+  ///
+  /// Throws AgreedError if the ranks have started different collectives; other operations and the communicator are not
+  /// affected. Throws Error(communication) if a message of any collective on this communicator failed; the communicator cannot
+  /// be used any more then.
   [[nodiscard]] bool test();
-  /// Returns when it is done; calls the communicator's on_wait meanwhile. Throws what test() and on_wait throw.
+  /// Wait until the operation is done, and call the communicator's on_wait meanwhile. Throws what test() and on_wait throw.
   void wait();
-  /// Of an operation that is done: how many ranks had values for it; the others have joined (collectives.hpp).
+  /// Return how many ranks contributed values to an operation that is done. The other ranks have joined (collectives.hpp).
   [[nodiscard]] int contributors() const;
-  /// Does not wait for it any more: unless it is done, later calls on the communicator fail.
+  /// Give up the operation without waiting. Unless it is done, later calls on the communicator fail.
   void abandon() noexcept;
 
  private:
@@ -45,29 +53,31 @@ class Operation {
   std::shared_ptr<OperationState> state_;
 };
 
-/// Collectives that the ranks compare as one: none of those started while it is open begins before start(). Where ranks differ
-/// in their number or in any of them, every rank throws the same AgreedError from all of them. They are under way one after
-/// another. Several at once can be joined (collectives.hpp) if all are allreduces. Barriers are not part of it.
+/// Several collectives that the ranks compare as one.
+///
+/// Collectives that are started while the group is open become its members, except barriers. No member begins before start().
+/// Members run one after another. If ranks differ in the number of members or in any member, every member throws the same
+/// AgreedError on every rank. Ranks that have joined (collectives.hpp) can take part in a group of allreduces only.
 class OperationGroup {
  public:
-  /// Throws Error(invalid_argument) if there is an open one on the communicator.
+  /// Opens a group. Throws Error(invalid_argument) if a group is open on the communicator.
   explicit OperationGroup(Communicator& comm);
   OperationGroup(const OperationGroup&) = delete;
   OperationGroup& operator=(const OperationGroup&) = delete;
   OperationGroup(OperationGroup&&) = delete;
   OperationGroup& operator=(OperationGroup&&) = delete;
-  ~OperationGroup();  ///< forgets what was started, unless start() was called
+  ~OperationGroup();  ///< calls drop()
 
-  /// Once: starts what was started since the group was made. `words` describes all of it, as in AllreduceOptions.
+  /// Starts all members. Call this once. `words` describes the whole group, as in AllreduceOptions.
   void start(std::string_view words = {});
-  /// Forgets what was started, which throws when it is asked for. Does nothing after start().
+  /// Drops all members: their test() and wait() throw. Does nothing after start().
   void drop();
 
  private:
   Engine* engine_;
 };
 
-/// Drives everything in flight on a communicator, without waiting. True if something moved.
+/// Drive all operations on a communicator, without waiting. True if an operation advanced.
 bool progress(Communicator& comm);
 
 }  // namespace floodtide::comm

@@ -6,7 +6,7 @@
 
 namespace floodtide::comm {
 
-/// Ranks in increasing order as a message names them: "rank 3" or "ranks 0, 2, 5-9".
+/// Return ranks as text for a message: "rank 3" or "ranks 0, 2, 5-9". `ranks` is in increasing order.
 [[nodiscard]] std::string name_ranks(std::span<const int> ranks);
 
 }  // namespace floodtide::comm

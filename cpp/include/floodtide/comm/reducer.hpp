@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients are summed over ranks while backward still computes the first layers' ones.
+// Sums gradients over ranks while the backward pass still computes the gradients of the first layers.
 #pragma once
 
 #include <cstddef>
@@ -18,32 +18,36 @@
 namespace floodtide::comm {
 
 struct ReducerOptions {
-  std::int64_t bucket_bytes = 256 * 1024;               ///< least size of a bucket, but for the last
+  std::int64_t bucket_bytes = 256 * 1024;               ///< smallest size of a bucket; the last bucket may be smaller
   std::string algorithm = std::string(kAutoAllreduce);  ///< as in AllreduceOptions
   Wire wire = Wire::native;
 };
 
-/// A part of the array that is summed in one operation.
+/// A range of the array that one operation sums.
 struct Bucket {
-  std::size_t index;  ///< in the order in which buckets are sent
+  std::size_t index;  ///< place in the order in which buckets are sent
   std::span<float> values;
-  std::span<const std::size_t> parts;  ///< that it holds, ascending
-  bool last;                           ///< of the step
+  std::span<const std::size_t> parts;  ///< indices of the parts in this bucket, ascending
+  bool last;                           ///< true: the last bucket of the step
 };
 
-/// What to do with a bucket instead of an allreduce: leaves the sum over ranks in its values. Called on all ranks for the same
-/// buckets in the same order, by the thread that computes; may communicate.
+/// Function that replaces the allreduce of a bucket. It must leave the sum over all ranks in bucket.values. It is called on all
+/// ranks for the same buckets in the same order, on the thread that calls ready() or finish(). It may communicate.
 using BucketHook = std::function<void(const Bucket& bucket)>;
 
-/// Sums an array over ranks, bucket by bucket, each as soon as all of its parts are ready. Buckets are neighbouring parts, cut
-/// from the array's end, because backward finishes the last layers first; after the first step they are sent in the order in
-/// which they became ready on rank 0. The order is the same on all ranks at any time, so nothing is negotiated, and sums
-/// depend neither on timing nor on whether anything overlapped. Nothing is copied. A thread of the reducer drives what is under
-/// way, so that messages move while the caller computes; it sleeps when there is nothing to do.
+/// Sums an array over ranks in buckets. The sum of a bucket starts when all parts of the bucket are ready.
+///
+/// A bucket is a range of neighbouring parts. Buckets are cut from the end of the array, because the backward pass finishes the
+/// last layers first. In the first step they are sent in this order, and later in the order in which they became ready on
+/// rank 0. All ranks use the same order. The sums do not depend on timing.
+///
+/// The values are summed in place. A thread of the reducer drives the operations while the caller computes.
 class Reducer {
  public:
-  /// `parts` cut `values` from its begin to its end without gaps. All references must outlive the reducer; the timeline may be
-  /// null. Collective. Throws Error(invalid_argument) for unfit parts, options or an algorithm that does not exist.
+  /// `parts` are ranges that cover `values` from its begin to its end without gaps. Collective.
+  ///
+  /// `comm`, `values` and `timeline` must outlive the reducer; `timeline` may be null. Throws Error(invalid_argument) for wrong
+  /// parts or options, or an unknown algorithm.
   Reducer(Communicator& comm, std::span<float> values, std::vector<Range> parts, const ReducerOptions& options,
           Timeline* timeline);
   Reducer(const Reducer&) = delete;
@@ -52,18 +56,21 @@ class Reducer {
   Reducer& operator=(Reducer&&) = delete;
   ~Reducer();
 
+  /// Replace the allreduce of every bucket by `hook`. Call this on all ranks.
   void set_hook(BucketHook hook);
 
-  /// No part is ready; the values may be written.
+  /// Start a new step. No part is ready after this call, and the caller may overwrite the values.
   void begin(std::int64_t step);
-  /// This part is final: it may be sent, and belongs to the reducer until finish() returns.
+  /// Declare that the values of a part are complete. The caller must not touch this part until finish() has returned.
   void ready(std::size_t part);
-  /// Collective: takes the rest as ready and returns when all sums are there; calls the communicator's on_wait meanwhile.
-  /// Throws what the operations threw.
+  /// Declare all other parts ready, and wait until all sums are complete. Collective.
+  ///
+  /// Calls the communicator's on_wait meanwhile. Throws what the operations throw.
   void finish();
 
   [[nodiscard]] std::size_t buckets() const noexcept;
-  /// Seconds that finish() has waited, since the last call: communication that nothing hid.
+  /// Return the seconds that finish() has waited since the last call of this function. This communication did not overlap with
+  /// computation.
   [[nodiscard]] double take_exposed_s();
 
  private:

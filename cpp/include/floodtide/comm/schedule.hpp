@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank does in a collective, written down before it begins: a list of steps, each of which sends one range of an array
-// and takes in another. One executor runs every schedule, blocking or not; steps, messages and bytes are counted from it; and
-// a model of a network can walk through it without running anything.
+// Schedules: the steps of one rank in a collective, planned before it begins. Each step sends one range of an array and
+// receives another. One executor runs all schedules. Steps, messages and bytes can be counted from a schedule, and a network
+// model can simulate it.
 #pragma once
 
 #include <cstddef>
@@ -16,41 +16,46 @@ namespace floodtide::comm {
 
 inline constexpr int kNobody = -1;
 
-/// One exchange with at most two peers. Steps take effect in order: a step sees the array as the steps before it left it.
+/// One exchange with at most two peers. Each step sees the array as the steps before have left it.
 struct MessageStep {
-  int send_to = kNobody;       ///< rank, or kNobody
-  Range sent{0, 0};            ///< elements; an empty range is an empty message
-  int receive_from = kNobody;  ///< rank, or kNobody
-  Range received{0, 0};
-  bool reduce = false;          ///< combine what arrives with `received`, instead of replacing it
-  bool arriving_first = false;  ///< what arrives is the left operand (of consequence for min and max of 0 and -0)
-  bool keep = false;  ///< `sent` stays part of this rank's result, so that it must be what the receiver reads: rounded like it
+  int send_to = kNobody;        ///< rank, or kNobody
+  Range sent{0, 0};             ///< elements to send; an empty range is an empty message
+  int receive_from = kNobody;   ///< rank, or kNobody
+  Range received{0, 0};         ///< elements that the arriving message replaces, or is combined with
+  bool reduce = false;          ///< true: combine the arriving values with `received`; false: replace `received`
+  bool arriving_first = false;  ///< the arriving values are the left operand (matters for min and max of 0 and -0)
+  bool keep = false;  ///< `sent` is part of this rank's result: a narrow wire format must round it as it rounds the message
 };
 
 struct MessageSchedule {
   std::vector<MessageStep> steps;
 };
 
-/// Where a rank stands.
+/// A rank, the number of ranks, and their nodes.
 struct RankPlace {
   int rank = 0;
   int size = 1;
-  std::span<const int> nodes{};  ///< number of the node of each rank, from 0 without gaps; empty: all on one node
+  std::span<const int> nodes{};  ///< node index of each rank, from 0 without gaps; empty: all ranks are on one node
 };
 
-/// What a rank pays for a schedule.
+/// Cost of a schedule for one rank.
 struct ScheduleCost {
-  int steps = 0;                ///< with at least one message sent or received: message latencies
-  std::int64_t messages = 0;    ///< sent
-  std::int64_t bytes = 0;       ///< sent
-  std::int64_t reductions = 0;  ///< elements combined with arriving ones
+  int steps = 0;                ///< number of steps; each takes at least one message latency
+  std::int64_t messages = 0;    ///< messages sent
+  std::int64_t bytes = 0;       ///< bytes sent
+  std::int64_t reductions = 0;  ///< elements combined with arriving elements
 };
 
-/// wire_bytes of an element as it travels (2 for bf16); messages of at most segment elements (at least one).
+/// Return the cost of a schedule for one rank.
+///
+/// @param wire_bytes bytes of an element in a message (2 for bf16)
+/// @param segment    largest number of elements in a message, at least 1 (Error(out_of_range) otherwise)
 [[nodiscard]] ScheduleCost cost(const MessageSchedule& schedule, std::size_t wire_bytes, std::int64_t segment);
 
-/// The schedule of a rank for an allreduce of `count` elements. Throws Error(invalid_argument) for an unknown algorithm and
-/// Error(unsupported) for `mpi`, whose steps are the library's.
+/// Return the schedule of one rank for an allreduce of `count` elements.
+///
+/// Throws Error(invalid_argument) for an unknown algorithm, Error(unsupported) for `mpi`, whose steps the library chooses,
+/// Error(out_of_range) for a wrong rank, size or count, and Error(shape_mismatch) if `nodes` has another length than `size`.
 [[nodiscard]] MessageSchedule allreduce_schedule(std::string_view algorithm, const RankPlace& place, std::int64_t count);
 
 }  // namespace floodtide::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends a job in which ranks wait for one that does not come, and says for which.
+// Ends a job if ranks wait too long for another rank, and reports which rank they wait for.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,17 @@
 namespace floodtide::comm {
 
 struct WatchdogOptions {
-  /// Called with the reason on the rank that ends the job, just before it does, on the watchdog's thread.
+  /// Called with the reason on the rank that ends the job, just before the end, on the thread of the watchdog. Also called with
+  /// the error message if a record cannot be written.
   std::function<void(const std::string& reason)> report = {};
-  /// Called once for each wait that lasts `warn_s` and is still allowed, with the same text; 0: never.
+  /// Called on rank 0, once for each wait that lasts longer than `warn_s` but not longer than its limit.
   std::function<void(const std::string& reason)> warn = {};
-  double warn_s = 60;
-  /// What messages call the ranks of the communicator, and what ActivityLog::note_wait is told; empty: 0, 1, ...
+  double warn_s = 60;  ///< seconds; 0: never warn
+  /// Numbers of the ranks in messages and in ActivityLog::note_wait; empty: 0, 1, ...
   std::vector<int> numbers = {};
 };
 
-/// A thread on every rank that tells rank 0 a few times per time limit what its rank does, as the log has it.
+/// A thread on every rank. It sends the activity of its rank to rank 0, several times per time limit.
 ///
 /// Rank 0 ends the job if it has heard nothing of a rank for the limit: the rank is stopped, or its machine is lost. Rank 0
 /// also ends the job if ranks wait in a collective for longer than the limit, and names the ranks that have not started it or
@@ -31,22 +32,23 @@ struct WatchdogOptions {
 /// All other ranks watch rank 0. Rank 1 ends the job if rank 0 is silent. The others do so a moment later if rank 1 has not
 /// told them that the job ends, because a cut cable may separate them from rank 1 too.
 ///
-/// Before the job ends, all ranks that still can write their records. Processes of the job that still run seconds later are
-/// killed (Communicator::end_host_within). Costs two messages of 464 bytes per rank and period.
+/// Before the job ends, all ranks that still can write their records. Processes of the job that still run a few seconds later
+/// are killed (Communicator::end_host_within). Overhead: two messages of 464 bytes per rank and period.
 class Watchdog {
  public:
-  /// Collective: makes a communicator. `log` must outlive the watchdog. One rank: watches nothing, starts no thread.
+  /// Starts to watch. Collective, because it makes a communicator. `log` must outlive the watchdog. With one rank, the watchdog
+  /// does nothing and starts no thread.
   Watchdog(Communicator& comm, const ActivityLog& log, WatchdogOptions options);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   Watchdog(Watchdog&&) = delete;
   Watchdog& operator=(Watchdog&&) = delete;
-  ~Watchdog();  ///< stops watching, without a word to the others
+  ~Watchdog();  ///< stops watching; does not tell the other ranks
 
-  /// Tell the others that this rank starts no collective any more, and return at once. The thread watches on: this rank may be
-  /// the one that ends the job when others wait for it.
+  /// Tell the other ranks that this rank will start no more collectives. Returns at once. The thread continues to watch: this
+  /// rank may have to end the job if other ranks wait for it.
   void leave();
-  /// True once all ranks have left, or watching has ended otherwise.
+  /// True if all ranks have left, or if watching has ended for another reason.
   [[nodiscard]] bool over() const;
 
  private:

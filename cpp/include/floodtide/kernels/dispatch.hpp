@@ -10,22 +10,23 @@
 
 namespace floodtide::kernels {
 
-/// How convolutions compute. `fp32`: in single precision by the fastest kernel, also of transformed values (Winograd).
-/// `fp32_direct`: each output as one sum of products.
+/// Arithmetic of convolutions. `fp32`: single precision with the fastest kernel, which may be a Winograd kernel.
+/// `fp32_direct`: single precision, and each output is one sum of products (no Winograd kernels).
 enum class Compute { fp32, fp32_direct };
 constexpr Names<Compute, 2> names_of(Compute) {
   return {"compute", {{{"fp32", Compute::fp32}, {"fp32-direct", Compute::fp32_direct}}}};
 }
 
-/// Receives one line for each choice of a kernel: the shape, the candidate taken and why each one before it was not.
-/// The library itself prints nothing; the outermost layer sets this when FLOODTIDE_VERBOSE asks for it. Not thread-safe.
+/// Set the function that receives one line of text for each choice of a kernel. The line contains the shape, the chosen
+/// candidate, and the reason why each earlier candidate was refused. The library itself prints nothing: the Python bindings
+/// call this if the environment variable FLOODTIDE_VERBOSE contains "dispatch". Not thread-safe.
 void set_dispatch_listener(std::function<void(std::string_view line)> listener);
 
 struct KernelName {
-  std::string_view name;  ///< as kernel_names() and benchmark rows show it
-  Isa level;              ///< instruction set that it needs
+  std::string_view name;  ///< name in kernel_names() and in benchmark results
+  Isa level;              ///< instruction-set level that the kernel needs
 };
-/// The candidates for convolutions in the order in which they are tried.
+/// Return all convolution kernels, in the order in which the dispatch tries them.
 [[nodiscard]] std::vector<KernelName> conv3d_kernel_names();
 
 }  // namespace floodtide::kernels

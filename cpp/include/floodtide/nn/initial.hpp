@@ -3,7 +3,8 @@
 
 namespace floodtide::nn {
 
-/// What the parameters of a new network are: random numbers from its options' seed, or zeros, for whoever sets all of them.
+/// Initial parameters of a new network: random numbers from the seed in its options, or zeros. Use zeros if the caller sets all
+/// parameters anyway.
 enum class Initial { random, zero };
 
 }  // namespace floodtide::nn

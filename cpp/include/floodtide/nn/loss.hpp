@@ -5,11 +5,15 @@
 
 namespace floodtide::nn {
 
-/// Mean over voxels of weight times the sigmoid cross-entropy of `logits` against soft `labels` in [0, 1]. The mean divides
-/// by the number of voxels, not by the sum of weights, as google/ffn does. Sums in double, the same on any number of threads.
+/// Return the mean over voxels of weight times sigmoid cross-entropy, in nats.
 ///
-/// @param weights [z, y, x], or empty for ones
-/// Throws Error(shape_mismatch) for unequal shapes or no voxels.
+/// The mean divides by the number of voxels, not by the sum of weights, as in google/ffn. The sum is made in double and does
+/// not depend on the number of threads.
+///
+/// @param logits  (z, y, x)
+/// @param labels  (z, y, x) soft labels in [0, 1]
+/// @param weights (z, y, x), or empty: all weights are 1
+/// Throws Error(shape_mismatch) for unequal shapes or empty arrays.
 [[nodiscard]] double sigmoid_cross_entropy(View<const float, 3> logits, View<const float, 3> labels,
                                            View<const float, 3> weights);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a network tells, and asks of, those who sum its gradients over ranks while it still computes. It knows no ranks itself.
+// Callbacks of a network to the code that sums gradients over ranks during the backward pass. The network itself does not know
+// about ranks.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +9,10 @@
 
 namespace floodtide::nn {
 
-/// Is told the number of an entry of a ParameterLayout.
+/// Called with the index of each entry of a ParameterLayout when the gradient of this entry is complete.
 using OnReady = std::function<void(std::size_t entry)>;
 
-/// Adds numbers up over all ranks, in place. Every rank calls it equally often in a training pass.
+/// Sum `sums` over all ranks, in place. Collective: every rank calls this the same number of times in a training pass.
 using SumOverRanks = std::function<void(std::span<double> sums)>;
 
 }  // namespace floodtide::nn

@@ -11,63 +11,69 @@
 
 namespace floodtide::nn {
 
-/// What a network's last layer makes of its logits.
+/// How the last layer of a network turns logits into probabilities.
 enum class Output {
-  softmax,  ///< classes that exclude each other: one label a voxel
-  sigmoid   ///< independent channels, such as affinities: one target in [0, 1] for each
+  softmax,  ///< classes that exclude each other: one label per voxel
+  sigmoid   ///< independent channels, such as affinities: one target in [0, 1] per voxel and channel
 };
 constexpr Names<Output, 2> names_of(Output) {
   return {"output", {{{"softmax", Output::softmax}, {"sigmoid", Output::sigmoid}}}};
 }
 
 inline constexpr int kMostClasses = 32;
-inline constexpr std::uint8_t kNotCounted = 255;  ///< label of voxels that are left out of losses and counts
+inline constexpr std::uint8_t kNotCounted = 255;  ///< label of voxels that do not count in losses and scores
 
-/// The loss: dice * (1 - soft Dice) + cross_entropy * cross-entropy.
+/// Loss of segmentation: dice * (1 - soft Dice) + cross_entropy * cross-entropy.
 ///
-/// Soft Dice of class k is (2 I + smooth) / (P + G + smooth) with I = sum of w p g, P = sum of w p, G = sum of w g over voxels;
-/// p is the probability, g the truth and w the voxel's weight (labels: 0 where not counted, else 1). It is averaged over
-/// classes. Cross-entropy: sum over voxels of w times the cross-entropy, divided by the number of voxels (of voxels times
-/// channels for sigmoids), counted or not, as elsewhere in this project: so the mean over images does not depend on how they
-/// are split.
+/// The soft Dice of class k is (2 I + smooth) / (P + G + smooth) with the sums over voxels I = sum of w p g, P = sum of w p and
+/// G = sum of w g. Here p is the probability, g the truth and w the weight of the voxel. With labels, w is 0 where the label is
+/// kNotCounted, and 1 elsewhere. The soft Dice is averaged over classes.
+///
+/// The cross-entropy is the sum over voxels of w times the cross-entropy, divided by the number of all voxels (for sigmoids:
+/// voxels times channels). This number includes voxels that do not count, so that the mean over images does not depend on how
+/// the images are split over ranks.
 ///
 /// Source: Milletari et al., "V-Net", 3DV 2016, with sums of p and g in place of squares; docs/algorithms.md.
 struct SegmentationLoss {
   double dice = 1;           ///< weight of the Dice term, at least 0
-  double cross_entropy = 1;  ///< weight of the cross-entropy, at least 0; one of both is positive
-  bool over_batch = false;   ///< one Dice over all images of all ranks, instead of the mean of each image's own
-  bool background = false;   ///< class 0 has part in the Dice; for softmax of two and more classes
-  double smooth = 1;         ///< added to both sides of Dice's fraction, at least 0
+  double cross_entropy = 1;  ///< weight of the cross-entropy, at least 0; at least one of the two weights is positive
+  bool over_batch = false;   ///< true: one Dice over all images of all ranks; false: the mean of the Dice of each image
+  bool background = false;   ///< true: the Dice includes class 0; used by softmax with at least two classes
+  double smooth = 1;         ///< added to numerator and denominator of the Dice, at least 0
 };
-/// "dice", "cross_entropy" or "dice+cross_entropy", each with weights of 1. Throws Error(invalid_argument) for another name.
+/// Return the loss "dice", "cross_entropy" or "dice+cross_entropy", with weight 1 for each named term.
+/// Throws Error(invalid_argument) for another name.
 [[nodiscard]] SegmentationLoss segmentation_loss_named(std::string_view name);
 /// Throws Error(invalid_argument) for weights or a smooth term outside their ranges.
 void check(const SegmentationLoss& loss);
 
-/// What one class or channel was predicted to be (the largest probability; sigmoids: at least 0.5) against what it is.
+/// Numbers of voxels by prediction and truth, for one class or channel. Softmax predicts the class with the largest
+/// probability; sigmoids predict channels with a probability of at least 0.5.
 struct ClassCounts {
   double true_positives = 0, false_positives = 0, false_negatives = 0;
 };
 
-/// Sums over the images of one pass. With `over_batch` each image has the Dice of all.
+/// Sums over the images of one pass. With `over_batch`, every image contributes the Dice of the whole batch.
 struct LossReport {
   double loss = 0;
-  double dice = 0;  ///< the soft Dice itself: 1 is perfect
-  double cross_entropy = 0;
-  std::array<ClassCounts, kMostClasses> counts{};  ///< voxels
+  double dice = 0;           ///< soft Dice: 1 per image is perfect
+  double cross_entropy = 0;  ///< nats
+  std::array<ClassCounts, kMostClasses> counts{};
 };
 
-/// Truth of a batch of n images. Softmax reads labels, sigmoid targets and, where they are not empty, weights.
+/// Truth of a batch of n images. Softmax uses `labels`. Sigmoid uses `targets` and, unless it is empty, `weights`.
 struct SegmentationTruth {
   View<const std::uint8_t, 4> labels;  ///< [n, z, y, x]: class, or kNotCounted
   View<const float, 5> targets;        ///< [n, z, y, x, channels] in [0, 1]
   View<const float, 5> weights;        ///< [n, z, y, x, channels], at least 0
 };
 
-/// The loss of given logits [n, z, y, x, classes] and the gradient of the sum over all images (of all ranks) by them: what the
-/// network does as its last step.
+/// Compute the loss, the probabilities and the gradient by the logits, as a network does in its last step.
 ///
-/// @param out_probabilities, out_gradient of the logits' shape
+/// @param logits            [n, z, y, x, classes]
+/// @param out_probabilities shape of the logits
+/// @param out_gradient      shape of the logits; gradient of the sum of losses over all images of all ranks
+/// @param sum_over_ranks    called once if loss.over_batch and loss.dice > 0; empty on one rank
 /// Throws Error(shape_mismatch) for unequal shapes and Error(invalid_argument) for a label that is neither a class nor
 /// kNotCounted.
 LossReport segmentation_loss(const SegmentationLoss& loss, Output output, View<const float, 5> logits,

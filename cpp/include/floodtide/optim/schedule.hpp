@@ -12,7 +12,8 @@
 
 namespace floodtide::optim {
 
-/// How the learning rate grows with the number of workers (walkers whose gradients are averaged).
+/// Row of the registry of scaling rules: how the learning rate grows with the number of workers. Workers are the walkers whose
+/// gradients are averaged.
 struct ScaleRow {
   std::string name;
   double (*factor)(std::int64_t workers);
@@ -21,10 +22,11 @@ struct ScaleRow {
 
 [[nodiscard]] std::span<const ScaleRow> scale_rows();
 
-/// What the rule multiplies the base rate by. Throws Error(invalid_argument) for an unknown rule or workers < 1.
+/// Return the factor by which a scaling rule multiplies the base learning rate. Throws Error(invalid_argument) for an unknown
+/// rule or if `workers` is below 1.
 [[nodiscard]] double scale_factor(std::string_view rule, std::int64_t workers);
 
-/// A learning rate as a pure function of the step (optimizer updates done before, from 0).
+/// Learning rate as a pure function of the training step. Steps count the optimizer updates done before, from 0.
 class Schedule {
  public:
   Schedule() = default;
@@ -36,7 +38,7 @@ class Schedule {
   [[nodiscard]] virtual double at(std::int64_t step) const = 0;
 };
 
-/// A row of the registry. `factor` is the scaling rule's: the schedule ends at base_lr * factor.
+/// Row of the registry of schedules. `factor` comes from the scaling rule: after the warm-up, the rate is base_lr * factor.
 struct ScheduleRow {
   std::string name;
   std::unique_ptr<Schedule> (*make)(const ParameterValues& resolved, double factor);
@@ -46,7 +48,8 @@ struct ScheduleRow {
 
 [[nodiscard]] std::span<const ScheduleRow> schedule_rows();
 
-/// The schedule of that name. Throws Error(invalid_argument) as make_optimizer does.
+/// Make the schedule `name`. Throws Error(invalid_argument) for an unknown name, an unknown parameter, or a value outside its
+/// limits.
 [[nodiscard]] std::unique_ptr<Schedule> make_schedule(std::string_view name, const ParameterValues& values, double factor);
 
 }  // namespace floodtide::optim

@@ -7,7 +7,7 @@
 
 namespace floodtide {
 
-/// An axis-parallel box of voxels: start included, start + size excluded, all in (z, y, x) order.
+/// Axis-parallel box of voxels, in (z, y, x) order. `start` is inside the box, start + size is outside.
 struct Box {
   Vec3 start{};
   Vec3 size{};
@@ -29,12 +29,13 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// The box of `size` voxels (odd) whose middle voxel is `centre`.
+/// Return the box of `size` voxels (odd along each axis) whose middle voxel is `centre`.
 [[nodiscard]] inline Box centred_box(const Vec3& centre, const Vec3& size) noexcept {
   return {{centre[0] - size[0] / 2, centre[1] - size[1] / 2, centre[2] - size[2] / 2}, size};
 }
 
-/// Copies the box `from` of `source` into `out`, whose shape is from.size. The box lies inside `source` (not checked).
+/// Copies the box `from` of `source` into `out`. The shape of `out` must be from.size, and the box must lie inside `source`
+/// (neither is checked).
 template <class T>
 void copy_box(View<const T, 3> source, const Box& from, View<T, 3> out) {
   for (std::int64_t z = 0; z < from.size[0]; ++z) {
@@ -45,7 +46,8 @@ void copy_box(View<const T, 3> source, const Box& from, View<T, 3> out) {
   }
 }
 
-/// Copies `source` into the box `to` of `out`; to.size is source's shape, and the box lies inside `out` (not checked).
+/// Copies `source` into the box `to` of `out`. The shape of `source` must be to.size, and the box must lie inside `out`
+/// (neither is checked).
 template <class T>
 void paste_box(View<const T, 3> source, View<T, 3> out, const Box& to) {
   for (std::int64_t z = 0; z < to.size[0]; ++z) {

@@ -25,13 +25,13 @@ template <std::size_t Rank>
   return product;
 }
 
-/// Borrows a contiguous row-major array (last axis fastest). Never outlives its owner.
+/// View of a contiguous row-major array (last axis fastest) that another object owns. The owner must outlive the view.
 template <class T, std::size_t Rank>
 class View {
  public:
   View() noexcept = default;
   View(T* data, const Shape<Rank>& shape) noexcept : data_(data), shape_(shape) {}
-  /// A view of mutable elements is also one of constant elements.
+  /// Converts a view of mutable elements to a view of constant elements.
   template <class U>
     requires(std::is_same_v<const U, T>)
   View(const View<U, Rank>& other) noexcept
@@ -63,7 +63,7 @@ class View {
   Shape<Rank> shape_{};
 };
 
-/// Owns a contiguous row-major array, zero-initialised. Move-only.
+/// Contiguous row-major array that owns its elements. The elements are zero at first. Move-only.
 template <class T, std::size_t Rank>
 class Tensor {
  public:
@@ -84,7 +84,7 @@ class Tensor {
   Shape<Rank> shape_{};
 };
 
-/// Writes (z, y, x) for messages.
+/// Writes a shape or position as "(z, y, x)" in a message.
 struct Show {
   std::span<const std::int64_t> values;
 };
