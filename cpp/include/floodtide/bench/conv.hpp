@@ -12,17 +12,18 @@ namespace floodtide::bench {
 
 struct ConvOptions {
   Vec3 size{33, 33, 33};  ///< voxels
-  std::int64_t in = 32;   ///< real input channels
-  std::int64_t out = 32;  ///< real output channels
+  std::int64_t in = 32;   ///< input channels, without padding
+  std::int64_t out = 32;  ///< output channels, without padding
   Vec3 kernel{3, 3, 3};
-  bool relu_input = true;  ///< forward and backward-weights rectify the input, backward-data applies the mask
-  double seconds = 1.0;    ///< at least, per kernel and pass
-  std::string against;     ///< a second candidate, timed in turn with the first; empty for none
+  bool relu_input = true;  ///< apply a ReLU to the input in forward and backward-weights, and its mask in backward-data
+  double seconds = 1.0;    ///< smallest total time of the samples, for each kernel and pass
+  std::string against;     ///< name of a second kernel, timed alternately with the first; empty: none
 };
 
-/// Times the three passes of a convolution on num_threads() threads with the kernel that the dispatch chooses. The passes
-/// are compared with the double-precision reference on a shorter volume of the same rows first.
-/// Throws Error(internal) if a kernel is wrong, Error(unsupported) if `against` cannot serve the shape.
+/// Time the three passes of a convolution on num_threads() threads, with the kernel that the dispatch chooses.
+///
+/// The passes are first compared with the double-precision reference, on a smaller volume with rows of the same length.
+/// Throws Error(internal) if a kernel is wrong, and Error(unsupported) if the kernel `against` does not support the shape.
 [[nodiscard]] std::vector<Row> conv(const ConvOptions& options);
 
 }  // namespace floodtide::bench

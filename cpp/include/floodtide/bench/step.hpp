@@ -12,21 +12,23 @@
 
 namespace floodtide::bench {
 
-/// A flood-filling network's passes without data and ranks, on one field of view for each example of the batch. Timed from
-/// outside, in turn with what they are compared with.
+/// Passes of a flood-filling network on random data, on one rank. Each example of the batch is one field of view. The caller
+/// measures the time.
 class NetworkPasses {
  public:
-  /// Compares the gradient with a central difference of the loss first. Throws Error(internal) if it is wrong and
-  /// Error(invalid_argument) for a batch below 1.
+  /// Compares the gradient with a central difference of the loss. Throws Error(internal) if the gradient is wrong, and
+  /// Error(invalid_argument) if `batch` is below 1.
   NetworkPasses(const nn::FfnOptions& options, std::int64_t batch);
 
-  /// Forward, backward, entry-wise clipping and Adam; returns the mean loss before the update. Allocates nothing after the
-  /// first call, nor does the next.
+  /// Run a training step: forward and backward pass, clipping and Adam. Return the mean loss before the update. Allocates
+  /// memory in the first call only.
   double step();
+  /// Run a forward pass. Allocates memory in the first call only.
   void forward();
 
-  /// Floating-point operations, as direct convolution.
+  /// Return the floating-point operations of one call of step(), counted as direct convolution.
   [[nodiscard]] double step_flops() const noexcept;
+  /// Return the floating-point operations of one call of forward(), counted as direct convolution.
   [[nodiscard]] double forward_flops() const noexcept;
   [[nodiscard]] std::string kernel_names() const { return network_.kernel_names(); }
   [[nodiscard]] const nn::Ffn& network() const noexcept { return network_; }

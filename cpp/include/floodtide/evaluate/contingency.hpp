@@ -9,27 +9,29 @@
 
 namespace floodtide::evaluate {
 
-/// How well two labellings of the same voxels agree. Not-a-number where there is no voxel to compare.
+/// Scores of how well two labellings of the same voxels agree. All scores are NaN if there is no voxel to compare.
 struct PartitionScores {
-  std::int64_t voxels = 0;    ///< voxels compared
-  std::int64_t segments = 0;  ///< different ids of the segmentation among them
-  std::int64_t objects = 0;   ///< different ids of the truth among them
-  double adapted_rand_error;  ///< 1 - F-score of the two below: 0 is perfect, 1 the worst
-  double rand_precision;      ///< of the voxel pairs in one segment, the share in one object; mergers lower it
-  double rand_recall;         ///< of the voxel pairs in one object, the share in one segment; splits lower it
+  std::int64_t voxels = 0;    ///< number of voxels compared
+  std::int64_t segments = 0;  ///< number of different ids of the segmentation in these voxels
+  std::int64_t objects = 0;   ///< number of different ids of the truth in these voxels
+  double adapted_rand_error;  ///< 1 - F-score of precision and recall below: 0 is perfect, 1 is the worst
+  double rand_precision;      ///< share of the voxel pairs in one segment that are also in one object; mergers lower it
+  double rand_recall;         ///< share of the voxel pairs in one object that are also in one segment; splits lower it
   double voi_split;           ///< H(segmentation | truth) in bits; splits raise it
   double voi_merge;           ///< H(truth | segmentation) in bits; mergers raise it
 };
 
-/// Scores of a segmentation against truth. Voxels with truth 0 are left out of all of them.
+/// Scores of a segmentation compared with the truth. Voxels with truth 0 are excluded from all scores.
 struct SegmentationScores {
-  PartitionScores segmented;  ///< voxels that the segmentation labels
-  PartitionScores all;        ///< all voxels; the unsegmented ones count as one segment
+  PartitionScores segmented;  ///< scores of the voxels that the segmentation labels
+  PartitionScores all;        ///< scores of all voxels; unlabelled voxels count as one segment
   double coverage;            ///< share of the voxels that the segmentation labels
 };
 
-/// Counts how often each pair (segment, object) meets in a voxel. Sparse; counts of parts add up, so volumes of any size are
-/// read block by block, and tables of several ranks are merged. Id 0 means "none" in both labellings.
+/// Sparse table of the number of voxels of each pair (segment, object). Id 0 means "none" in both labellings.
+///
+/// Tables of parts can be added. A volume of any size can therefore be read in blocks, and the tables of several ranks can be
+/// merged.
 class ContingencyTable {
  public:
   struct Entry {
@@ -39,17 +41,18 @@ class ContingencyTable {
     bool operator==(const Entry&) const = default;
   };
 
-  /// Counts voxels: segmentation[i] and truth[i] belong to the same voxel. Throws Error(shape_mismatch) if sizes differ.
+  /// Count voxels. segmentation[i] and truth[i] belong to the same voxel. Throws Error(shape_mismatch) if sizes differ.
   void add(std::span<const std::uint64_t> segmentation, std::span<const std::uint64_t> truth);
-  /// Adds counts of another table, for instance another rank's entries().
+  /// Add the counts of another table, for example the entries() of another rank. Throws Error(invalid_argument) for a count
+  /// below 1.
   void add(std::span<const Entry> entries);
 
-  /// All pairs that occur, truth 0 included, ordered by (segment, object).
+  /// Return all pairs with their counts, ordered by (segment, object). Pairs with truth 0 are included.
   [[nodiscard]] std::vector<Entry> entries() const;
 
-  /// Scores of all voxels added so far. Does not depend on the order of additions, bit for bit.
-  /// Source: adapted Rand error of the SNEMI3D challenge (Arganda-Carreras et al., Front. Neuroanat. 2015), pairs counted
-  /// without a voxel's pair with itself; Meila, "Comparing clusterings", J. Multivariate Analysis 2007.
+  /// Return the scores of all voxels added so far. The result does not depend on the order of additions, bit for bit.
+  /// Source: adapted Rand error of the SNEMI3D challenge (Arganda-Carreras et al., Front. Neuroanat. 2015), without pairs of a
+  /// voxel with itself; Meila, "Comparing clusterings", J. Multivariate Analysis 2007.
   [[nodiscard]] SegmentationScores scores() const;
 
  private:

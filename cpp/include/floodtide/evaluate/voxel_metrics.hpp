@@ -11,7 +11,7 @@
 
 namespace floodtide::evaluate {
 
-/// Quality of a yes/no decision per voxel; 0/0 counts as 0.
+/// Scores of a yes/no decision for each voxel. 0/0 is defined as 0.
 struct BinaryScores {
   double accuracy;   ///< (TP + TN) / all
   double precision;  ///< TP / (TP + FP)
@@ -20,7 +20,7 @@ struct BinaryScores {
   double mcc;        ///< Matthews correlation coefficient
 };
 
-/// Outcomes of a yes/no decision over voxels.
+/// Numbers of voxels by outcome of a yes/no decision.
 struct BinaryCounts {
   std::int64_t true_positive = 0;
   std::int64_t false_positive = 0;
@@ -30,60 +30,68 @@ struct BinaryCounts {
   [[nodiscard]] BinaryScores scores() const;
 };
 
-/// Counts of predicted object-mask logits against soft labels. All state is integer, so sums over fields of view, walkers
-/// and ranks are exact in any order. The one real-valued figure, cross-entropy, is returned by add() for each field of view:
-/// the caller keeps those numbers and adds them in the order of the fields of view, whatever rank computed them.
+/// Counts that compare predicted logits of an object mask with soft labels.
+///
+/// All counts are integers. Sums over fields of view, walkers and ranks are therefore exact in any order. The cross-entropy is
+/// a real number, so add() returns it for each field of view. To get the same sum on any number of ranks, add these numbers in
+/// the order of the fields of view.
 class VoxelCounts {
  public:
-  /// Probabilities at which voxels are called object (logit >= logit(p)).
+  /// A voxel counts as object if its probability is at least this value. The comparison uses logits.
   static constexpr std::array<double, 2> kThresholds{0.5, 0.9};
-  /// Histogram of logits: equal bins over [-kLogitRange, kLogitRange), values outside go into the end bins.
+  /// Number of bins of the histogram of logits. The bins have equal width and cover [-kLogitRange, kLogitRange). Logits outside
+  /// this range go into the first or last bin.
   static constexpr std::int64_t kBins = 4096;
   static constexpr float kLogitRange = 16.0F;
 
   VoxelCounts();
 
-  /// Counts one field of view. A label above 0.5 means object.
+  /// Count one field of view. A label above 0.5 means object.
   ///
   /// @param logits [z, y, x] updated logits
   /// @param labels [z, y, x] probabilities in [0, 1]
-  /// @return sum over voxels of the sigmoid cross-entropy in nats, added in double in row-major order.
-  /// Throws Error(shape_mismatch), Error(numerical) for a logit that is not a number, Error(invalid_argument) for a label
-  /// outside [0, 1].
+  /// @return sum over voxels of the sigmoid cross-entropy in nats, added in double in row-major order
+  /// Throws Error(shape_mismatch) for unequal shapes, Error(numerical) if a logit is NaN, and Error(invalid_argument) for a
+  /// label outside [0, 1].
   double add(View<const float, 3> logits, View<const float, 3> labels);
 
-  /// Counts one channel of a network that predicts probabilities (affinities), as their logits within +-kLogitRange.
+  /// Count one channel of a network that predicts probabilities (affinities). Probabilities are converted to logits and clipped
+  /// to +-kLogitRange.
   ///
-  /// @param probabilities [z, y, x, channels] in [0, 1]
+  /// @param probabilities [z, y, x, channels] in [0, 1] (Error(numerical) otherwise)
   /// @param targets       [z, y, x, channels] in [0, 1]
-  /// @param weights       [z, y, x, channels] voxels of weight 0 are left out, all others count alike
-  /// @return as above, over the voxels counted. Throws as above, and Error(out_of_range) for another channel.
+  /// @param weights       [z, y, x, channels]; voxels of weight 0 are excluded, and all others count equally
+  /// @return as add(), over the voxels counted
+  /// Throws as add(), and Error(out_of_range) for a channel that does not exist.
   double add_probabilities(View<const float, 4> probabilities, View<const float, 4> targets, View<const float, 4> weights,
                            std::int64_t channel);
 
-  /// Everything counted, as one vector for a sum over ranks; assign() takes the sum back.
+  /// Return all counts as one vector, for a sum over ranks. Pass the sum to assign().
   [[nodiscard]] std::span<const std::int64_t> values() const noexcept { return values_; }
   /// Replaces all counts. Throws Error(shape_mismatch) if the number of values is not values().size().
   void assign(std::span<const std::int64_t> values);
+  /// Adds the counts of `other`.
   void merge(const VoxelCounts& other);
 
   [[nodiscard]] std::int64_t voxels() const noexcept;
   [[nodiscard]] std::int64_t object_voxels() const noexcept;
-  /// Outcomes at kThresholds[index].
+  /// Return the outcomes at kThresholds[index]. Throws Error(out_of_range) for another index.
   [[nodiscard]] BinaryCounts counts(std::size_t index) const;
-  /// Area under the precision-recall steps, thresholds at the bins' lower borders, highest first:
-  /// sum of (recall_k - recall_{k-1}) precision_k. 0 without object voxels.
+  /// Return the average precision, the sum of (recall_k - recall_{k-1}) precision_k. 0 without object voxels.
+  ///
+  /// Thresholds are the lower borders of the histogram bins, from the highest to the lowest.
   [[nodiscard]] double average_precision() const;
-  /// The same of 1 - probability against background: where little is background it says more.
+  /// Return the average precision for background, predicted with 1 - probability. It is more informative than
+  /// average_precision() if few voxels are background.
   [[nodiscard]] double background_average_precision() const;
 
-  /// Mean soft label (in units of 2^-30), the best constant prediction.
+  /// Return the mean soft label, which is the best constant prediction. Each label is rounded to a multiple of 2^-30.
   [[nodiscard]] double mean_label() const;
-  /// Mean cross-entropy of the best constant prediction, in nats.
+  /// Return the mean cross-entropy of the best constant prediction, in nats.
   [[nodiscard]] double best_constant_cross_entropy() const;
-  /// Outcomes of the predictor that calls every voxel object.
+  /// Return the outcomes if every voxel is predicted as object.
   [[nodiscard]] BinaryCounts everything_is_object() const;
-  /// Outcomes of the best constant prediction at kThresholds[index].
+  /// Return the outcomes of the best constant prediction at kThresholds[index]. Throws Error(out_of_range) for another index.
   [[nodiscard]] BinaryCounts best_constant(std::size_t index) const;
 
  private:

@@ -6,17 +6,18 @@
 
 namespace floodtide::flood {
 
-/// log(p / (1 - p)). As google/ffn, whose options hold 32-bit probabilities: p is rounded to float first.
-/// Throws Error(invalid_argument) naming `what` unless 0 < p < 1.
+/// Return log(p / (1 - p)). `probability` is rounded to float first, because google/ffn's options are 32-bit floats.
+/// Throws Error(invalid_argument), which names `what`, unless 0 < p < 1.
 [[nodiscard]] double logit(double probability, const char* what);
 
-/// The object-mask logits of one volume, the recurrent state of flooding. Not-a-number marks voxels never visited.
+/// Logits of the object mask of one volume: the recurrent state of flooding. NaN marks voxels that were never visited.
 /// Source: google/ffn, inference.Canvas.
 class Canvas {
  public:
-  /// An unvisited canvas. Allocates; nothing else here does.
-  /// @param fov       size of the field of view in voxels, odd on each axis, not larger than `shape`
-  /// @param pad_logit what the network sees at unvisited voxels
+  /// Makes a canvas without visited voxels. Only the constructor allocates memory.
+  /// @param fov       size of the field of view in voxels, odd on each axis (Error(invalid_argument) otherwise), and not larger
+  ///                  than `shape` (Error(shape_mismatch) otherwise)
+  /// @param pad_logit logit that the network sees at unvisited voxels
   Canvas(const Vec3& shape, const Vec3& fov, float pad_logit);
 
   [[nodiscard]] const Vec3& shape() const noexcept { return logits_.shape(); }
@@ -27,16 +28,18 @@ class Canvas {
   /// True if a field of view centred at `position` lies inside the canvas.
   [[nodiscard]] bool holds_fov(const Vec3& position) const noexcept;
 
-  /// Makes every voxel unvisited again, then sets the seed. Costs as much as the part that was visited.
+  /// Mark every voxel as unvisited, then set the logit of the seed. The time is proportional to the size of the visited box.
   void reset(const Vec3& seed, float seed_logit);
-  /// The field of view at `centre`, unvisited voxels as pad_logit.
+  /// Copy the field of view centred at `centre`. Unvisited voxels become pad_logit.
   void cut(const Vec3& centre, View<float, 3> out_logits) const;
-  /// Writes a field of view at `centre`.
+  /// Write the logits of the field of view centred at `centre`.
   void paste(const Vec3& centre, View<const float, 3> logits);
 
-  /// google/ffn's bias against mergers: once more than `share` of the field of view has logits of at least
-  /// `object_logit`, voxels that were visited and below 0 (probability 0.5) keep their old logit where the new one is
-  /// higher: what was called background stays background. Changes `out_logits`, the network's answer at `centre`.
+  /// Keep background voxels in background: google/ffn's protection against mergers.
+  ///
+  /// Does nothing unless more than `share` of the voxels of `out_logits`, the network's answer at `centre`, have logits of at
+  /// least `object_logit`. Otherwise a visited voxel with an old logit below 0 (probability 0.5) keeps this logit in
+  /// `out_logits` if the new logit is higher.
   void keep_disconnected(const Vec3& centre, float object_logit, double share, View<float, 3> out_logits) const;
 
  private:

@@ -15,7 +15,7 @@
 
 namespace floodtide::flood {
 
-/// A candidate for the next field of view, relative to the one just evaluated.
+/// Candidate for the next field of view. `offset` is relative to the field of view just evaluated.
 struct FaceMove {
   float logit;
   Vec3 offset;
@@ -30,28 +30,30 @@ struct FaceMoves {
   std::span<const FaceMove> span() && = delete;  // would outlive its moves
 };
 
-/// The highest logit on each face of the box centre - deltas .. centre + deltas, where it reaches `threshold`.
-/// The first one in row-major order wins a tie within a face; a voxel found on two faces counts once; the result is sorted
-/// by falling logit, then falling offset. An axis with delta 0 has no faces.
+/// Return the highest logit on each face of the box from centre - deltas to centre + deltas, if it is at least `threshold`.
 ///
-/// @param logits [z, y, x] the field of view just evaluated; 2 deltas + 1 fit into it
+/// If several voxels of a face have the same logit, the first one in row-major order is used. A voxel on two faces is returned
+/// once. The result is sorted by falling logit, then by falling offset. An axis with delta 0 has no faces.
+///
+/// @param logits (z, y, x) field of view just evaluated, at least 2 * deltas + 1 voxels (Error(invalid_argument) otherwise)
 /// Source: google/ffn, movement.get_scored_move_offsets.
 [[nodiscard]] FaceMoves face_maxima(View<const float, 3> logits, const Vec3& deltas, double threshold);
 
-/// The order in which one object is visited: first in, first out; every cell of a grid of `deltas`, centred at the start,
-/// is evaluated at most once.
+/// Queue of the positions of one object, first in, first out. Space is divided into cells of size `deltas`, centred at the
+/// start, and each cell is evaluated at most once.
 /// Source: google/ffn, movement.FaceMaxMovementPolicy.
 class FaceMaxMoves {
  public:
-  /// @param threshold logit that a face maximum must reach; compared in double, as google/ffn does.
+  /// @param deltas    voxels, at least 0 (Error(invalid_argument) otherwise)
+  /// @param threshold smallest logit of a face maximum; compared in double, as in google/ffn
   FaceMaxMoves(const Vec3& deltas, double threshold);
 
-  /// Forgets everything and queues the start.
+  /// Start a new object: empty the queue, then add `start`.
   void reset(const Vec3& start);
-  /// The next position whose cell is new and which `valid` accepts now (it is asked at the latest moment, and only for new
-  /// cells); nothing if the queue is empty.
+  /// Return the next position whose cell was not evaluated and that `valid` accepts, or no value if the queue becomes empty.
+  /// Other positions are removed from the queue. `valid` is called for positions in new cells only.
   [[nodiscard]] std::optional<Vec3> next(const std::function<bool(const Vec3&)>& valid);
-  /// Records that `position` was evaluated with this result and queues its face maxima.
+  /// Record that `position` was evaluated with the result `logits`, and add its face maxima to the queue.
   void evaluated(const Vec3& position, View<const float, 3> logits);
 
  private:

@@ -17,7 +17,7 @@
 
 namespace floodtide::segment {
 
-/// Thresholds of flooding, as probabilities, and sizes in voxels; names as in google/ffn's InferenceOptions.
+/// Options of flooding: thresholds are probabilities, sizes are voxels. Names are those of google/ffn's InferenceOptions.
 struct FlooderOptions {
   Vec3 fov{33, 33, 33};  ///< odd
   Vec3 deltas{8, 8, 8};  ///< at most half the field of view
@@ -30,49 +30,54 @@ struct FlooderOptions {
   Vec3 min_boundary_dist{1, 1, 1};
 };
 
-/// The network: updated logits of one field of view, from the normalised image and the logits so far. All [z, y, x].
+/// Network that computes updated logits of one field of view from the normalised image and the current logits, all [z, y, x].
 using Predictor = std::function<void(View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits)>;
 
-/// Called after each evaluation with its number within the object (from 0), its centre, and the logits written. May throw to
-/// stop.
+/// Called after each evaluation of the network, with its index in the object (from 0), its centre, and the logits written. May
+/// throw to stop flooding.
 using OnMove = std::function<void(std::int64_t index, const Vec3& position, View<const float, 3> logits)>;
 
-/// Normalises an image for the network: (raw - mean) / std in float. Throws Error(invalid_argument) unless std > 0 and all
-/// voxels are finite (names the first that is not).
+/// Return the image normalised for the network: (raw - mean) / std, in float. Throws Error(invalid_argument) unless std > 0 and
+/// all results are finite; the message names the first voxel that is not.
 [[nodiscard]] Tensor<float, 3> normalised(View<const float, 3> raw, double mean, double std);
 
-/// Floods objects in one image volume, which it keeps in memory with a canvas and the segmentation (12 bytes a voxel).
+/// Floods the objects of one image volume. Memory use: 12 bytes per voxel for image, canvas and segmentation.
 /// Source: google/ffn, inference.Canvas.
 class Flooder {
  public:
-  /// @param image normalised [z, y, x]
+  /// @param image normalised image [z, y, x]
   /// Throws Error(invalid_argument) or Error(shape_mismatch) for options that do not fit each other or the image.
   Flooder(Tensor<float, 3> image, const FlooderOptions& options, Predictor predictor);
 
   [[nodiscard]] View<const float, 3> image() const noexcept { return image_.view(); }
   [[nodiscard]] const FlooderOptions& options() const noexcept { return options_; }
-  /// Half the field of view: what seeds and positions must keep from the borders.
+  /// Return half the field of view: the smallest distance of seeds and positions from the borders, in voxels.
   [[nodiscard]] Vec3 margin() const noexcept;
-  /// Logits of the object flooded last; not-a-number where the network never looked.
+  /// Return the logits of the last object. Voxels that were never in a field of view are NaN.
   [[nodiscard]] View<const float, 3> logits() const noexcept { return canvas_.logits(); }
-  /// Ids of accepted segments so far; 0 is empty, -1 a seed that failed.
+  /// Return the ids of the segments accepted so far. 0 is an empty voxel, -1 is a failed seed.
   [[nodiscard]] View<const std::int32_t, 3> segmentation() const noexcept { return segmentation_.view(); }
   [[nodiscard]] const std::vector<Origin>& origins() const noexcept { return origins_; }
   [[nodiscard]] const std::vector<Overlap>& overlaps() const noexcept { return overlaps_; }
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
 
-  /// Floods one object from `start` into the canvas; the segmentation does not change.
-  /// @return evaluations of the network.
-  /// Throws Error(out_of_range) if no field of view fits at `start`, Error(numerical) if the network yields not-a-number.
+  /// Flood one object from `start` into the canvas, without changing the segmentation.
+  /// @return number of evaluations of the network
+  /// Throws Error(out_of_range) if no field of view fits at `start`, and Error(numerical) if a logit of the network is NaN.
   std::int64_t segment_at(const Vec3& start, const OnMove& on_move = {});
 
-  /// Tries every seed in order and accepts its object into the segmentation, where that is still empty (first come, first
-  /// served), if the seed stays object and enough voxels remain. Failed seeds are marked -1.
-  /// Progress counts seeds, those that earlier segments have swallowed included; it is also called after every evaluation.
+  /// Flood an object from each seed in order, and add it to the segmentation.
+  ///
+  /// An object is accepted if its seed is still object at the end, and if at least `min_segment_size` of its voxels are empty
+  /// in the segmentation. These voxels get the new id; earlier segments keep their voxels. Most failed seeds are marked -1.
+  ///
+  /// `progress` counts seeds, including later seeds that lie in accepted segments. It is also called after every evaluation.
   void segment_all(std::span<const Vec3> seeds, const Progress& progress = {});
 
-  /// Everything that was found, moved out: marks of failed seeds become 0, origins count from the whole volume, in which the
-  /// flooded image begins at `start`. The flooder must not be used afterwards.
+  /// Move the result out. The flooder must not be used afterwards.
+  ///
+  /// Marks of failed seeds become 0. The image begins at `start` of the whole volume; the positions of origins are converted to
+  /// positions in the whole volume.
   [[nodiscard]] Result take_result(const Vec3& start, const Vec3& volume_shape);
 
  private:

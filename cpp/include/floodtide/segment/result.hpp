@@ -14,47 +14,51 @@
 
 namespace floodtide::segment {
 
-/// How a segment came about.
+/// How a segment was found.
 struct Origin {
   std::int64_t id;
-  Vec3 start;               ///< its seed
-  std::int64_t iterations;  ///< evaluations of the network
+  Vec3 start;               ///< position of the seed
+  std::int64_t iterations;  ///< number of evaluations of the network
   std::int64_t voxels;      ///< size of the segment
   double walltime_s;
 };
 
-/// Voxels that a new segment claimed although an earlier one has them.
+/// Overlap of the object of a new segment with an earlier segment. The earlier segment keeps the voxels.
 struct Overlap {
   std::int64_t id;
   std::int64_t earlier_id;
   std::int64_t voxels;
 };
 
-/// Event counts and times in milliseconds, named as google/ffn's.
+/// Counts of events, and times in milliseconds. Names are those of google/ffn.
 using Counters = std::map<std::string, std::int64_t, std::less<>>;
 
-/// A segmented box of a volume.
+/// Segmentation of a box of a volume.
 struct Result {
-  Tensor<std::int32_t, 3> labels;  ///< [z, y, x] ids from 1, 0 where there is no segment
-  Vec3 start{};                    ///< where the box begins in the whole volume
+  Tensor<std::int32_t, 3> labels;  ///< [z, y, x] ids from 1; 0: no segment
+  Vec3 start{};                    ///< start of the box in the whole volume
   Vec3 volume_shape{};             ///< size of the whole volume
-  std::vector<Origin> origins;     ///< in order of ids; starts count from the whole volume
+  std::vector<Origin> origins;     ///< in order of ids; seed positions in the whole volume
   std::vector<Overlap> overlaps;
   Counters counters;
 };
 
-/// Writes an HDF5 file: the labels as `dataset`, in the smallest unsigned type that holds them, with the attributes
-/// box_start, box_size, volume_shape (z, y, x) and the texts of `notes`; groups `origins` and `overlaps` with one dataset a
-/// column, and a group `counters` with one attribute each. Takes the name `path` only when everything is on disk; what a file
-/// of that name may lose is said at data::Hdf5Result. Throws Error(io) if it cannot be written.
+/// Write a result to an HDF5 file.
+///
+/// The labels become `dataset`, in the smallest unsigned type that can hold them. Its attributes are box_start, box_size and
+/// volume_shape (z, y, x), and the texts of `notes`. The groups `origins` and `overlaps` have one dataset per column. The group
+/// `counters` has one attribute per counter.
+///
+/// The file gets the name `path` only when it is complete on disk. data::Hdf5Result says which existing file may be replaced.
+/// Throws Error(io) if the file cannot be written.
 void write(const Result& result, const std::string& path, const std::string& dataset,
            const std::map<std::string, std::string>& notes);
 
-/// Throws what write() would throw for the output, before there is a result.
+/// Check the output before there is a result: throws what write() would throw for `path` and `dataset`.
 void check_output(const std::string& path, const std::string& dataset);
 
-/// Where a volume lies in a larger one: its attribute box_start, if it has one.
-/// Throws Error(invalid_file) if that is not three integers.
+/// Return the start of a volume in a larger volume, (z, y, x): its attribute box_start, or no value without this attribute.
+/// Throws Error(invalid_file) if the attribute is not three integers of at least 0.
 [[nodiscard]] std::optional<Vec3> placement(const data::Volume& volume);
 
 }  // namespace floodtide::segment

@@ -12,10 +12,11 @@
 
 namespace floodtide::segment {
 
-/// A way to choose where objects are started.
+/// Row of the registry of seed policies. A seed policy chooses the positions at which objects are started.
 struct SeedPolicyRow {
   std::string name;
-  /// Seeds of a normalised image [z, y, x], in the order in which they are tried. May allocate several times the image.
+  /// Returns the seeds of a normalised image [z, y, x], in the order in which they are tried. May allocate several times the
+  /// memory of the image.
   std::vector<Vec3> (*find)(View<const float, 3> image, const ParameterValues& resolved, const Progress& progress);
   std::vector<ParameterSpec> parameters;
   std::string help;
@@ -23,8 +24,8 @@ struct SeedPolicyRow {
 
 [[nodiscard]] std::span<const SeedPolicyRow> seed_policy_rows();
 
-/// Seeds of the policy `name` that keep `margin` voxels (half a field of view) from the borders of the image.
-/// Throws Error(invalid_argument) for an unknown name, and for values that are none of its parameters or out of range.
+/// Return the seeds of the policy `name` that are at least `margin` voxels (half a field of view) from the image borders.
+/// Throws Error(invalid_argument) for an unknown name, an unknown parameter, or a value outside its range.
 [[nodiscard]] std::vector<Vec3> find_seeds(std::string_view name, const ParameterValues& values, View<const float, 3> image,
                                            const Vec3& margin, const Progress& progress = {});
 

@@ -9,13 +9,16 @@
 
 namespace floodtide::train {
 
+/// As in flood::TrainingFloodOptions.
 struct FloodOptions {
   double seed_pad = 0.05;
   double threshold = 0.9;
 };
 
-/// Walkers that flood: one field of view of each walker's example a pass, on a canvas that stays. References must outlive them.
-/// Throws Error(invalid_argument) if there are fewer walkers than ranks.
+/// Make walkers that train a flood-filling network.
+///
+/// In each pass, each walker computes one field of view of its example. The canvas of the example is kept from pass to pass.
+/// `network` and `examples` must outlive the walkers. Throws Error(invalid_argument) for options outside their ranges.
 [[nodiscard]] std::unique_ptr<Walkers> make_flood_walkers(nn::Ffn& network, const data::ExampleSource& examples,
                                                           const WalkersOptions& options, const FloodOptions& flood);
 

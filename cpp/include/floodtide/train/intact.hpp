@@ -5,8 +5,9 @@
 
 namespace floodtide::train {
 
-/// Reads all of a checkpoint and verifies every checksum, whatever run it belongs to. Memory: one copy of the parameters.
-/// Throws Error(invalid_file) if the file is no checkpoint, or damaged.
+/// Verify every checksum of the checkpoint file `path`. The whole file is read; it may belong to any run.
+///
+/// Memory use: about one copy of the parameters. Throws Error(invalid_file) if the file is not a checkpoint, or is damaged.
 void require_intact(const std::string& path);
 
 }  // namespace floodtide::train

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network in a file: attributes of the file that say what it is, and the group `parameters` with one dataset a named array,
-// laid out as in google/ffn's checkpoints. A run that averages its parameters has a second such group, `average`.
-// docs/formats.md describes it.
+// Network in an HDF5 file. Attributes of the file describe the network. The group `parameters` has one dataset for each named
+// array, with the layout of google/ffn's checkpoints. The group `average` has the same datasets, if the run averages its
+// parameters. See docs/formats.md.
 #pragma once
 
 #include <cstdint>
@@ -19,46 +19,51 @@ inline constexpr std::int64_t kCheckpointVersion = 1;
 inline constexpr const char* kParametersGroup = "parameters";
 inline constexpr const char* kAverageGroup = "average";
 
-/// What kind of network a checkpoint holds: "ffn" or "unet". Throws Error(invalid_file) if the file is no checkpoint, or of
-/// another version.
+/// Return the kind of network in a checkpoint: "ffn" or "unet". Throws Error(invalid_file) if the file is not a checkpoint, or
+/// has another format version.
 [[nodiscard]] std::string network_kind(const data::Hdf5File& file);
 
-/// What a file with a network alone may replace: another such file, and no checkpoint of a run, whose optimizer and walkers
-/// would be lost.
+/// Return which existing file a network without training state may replace: only another file with nothing but a network. A
+/// checkpoint of a run is not replaced, because its optimizer state and walkers would be lost.
 [[nodiscard]] data::Hdf5Result network_result();
 
-/// Writes attributes and parameters into a file that is being created.
+/// Write attributes and parameters of a network to a new file.
 void write_network(data::Hdf5File& file, const nn::Ffn& network);
 void write_network(data::Hdf5File& file, const nn::UNet& network);
 
-/// Writes an array for each entry of the layout into a group, and the CRC-32C of all of them as its attribute `crc32c`.
+/// Write one array for each entry of the layout into a group. The attribute `crc32c` of the group is the CRC-32C of all arrays.
 void write_parameters(data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,
                       std::span<const float> values);
 
-/// Reads a group of parameters, all of them finite, into a network of the same architecture. Throws Error(invalid_file) if the
-/// file is no checkpoint, of another version or of another network, saying what differs.
+/// Read a group of parameters into a network of the same architecture.
+///
+/// Throws Error(invalid_file) if the file is not a checkpoint, has another format version, holds another network (the message
+/// says what differs), is damaged, or has a value that is not finite.
 void read_network(const data::Hdf5File& file, nn::Ffn& network, const std::string& group = kParametersGroup);
 void read_network(const data::Hdf5File& file, nn::UNet& network, const std::string& group = kParametersGroup);
 
-/// Reads a group of such arrays. Throws Error(invalid_file) where one is missing, has another shape, a value that is not
-/// finite, or is damaged.
+/// Read the arrays of a layout from a group. Throws Error(invalid_file) if an array is missing, has another shape, has a value
+/// that is not finite, or is damaged.
 void read_parameters(const data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,
                      std::span<float> out_values);
 
-/// The group to use the network with: its average where there is one.
+/// Return the group of parameters to use for inference: `average` if the file has it, otherwise `parameters`.
 [[nodiscard]] std::string best_group(const data::Hdf5File& file);
 
-/// The architecture that a checkpoint holds, checked against its ranges and against the arrays of a group, so that the network
-/// has the file's size. Throws Error(invalid_file) likewise.
+/// Return the architecture of the network in a checkpoint.
+///
+/// The options are checked against their ranges and against the arrays of `group`. A damaged file can therefore not make the
+/// caller allocate a network that is larger than the file. Throws Error(invalid_file) as network_kind does, for another kind of
+/// network, and if a check fails.
 [[nodiscard]] nn::FfnOptions read_options(const data::Hdf5File& file, const std::string& group = kParametersGroup);
 [[nodiscard]] nn::UNetOptions read_unet_options(const data::Hdf5File& file, const std::string& group = kParametersGroup);
 
-/// True if damage to the file would be noticed: older versions of floodtide wrote no checksums.
+/// True if the file has checksums, so that damage is detected. Older versions of floodtide wrote no checksums.
 [[nodiscard]] bool has_checksums(const data::Hdf5File& file);
 
-/// Throws Error(invalid_file) starting with `what` if a value is not finite.
+/// Throws Error(invalid_file) if a value is not finite. The message begins with `what`.
 void require_finite(std::span<const float> values, const std::string& what);
-/// Throws Error(invalid_file) if the attribute `crc32c` of an object is there and differs.
+/// Throws Error(invalid_file) if `object` has an attribute `crc32c` that differs from `found`.
 void require_checksum(const data::Hdf5File& file, const std::string& object, std::uint32_t found);
 inline constexpr const char* kChecksum = "crc32c";
 

@@ -10,9 +10,13 @@
 
 namespace floodtide::train {
 
-/// Walkers that show a U-Net the samples of their shard: the source's `batch` of each walker a pass. Walkers are groups of the
-/// network's batch normalisation. References must outlive them. Throws Error(invalid_argument) if there are fewer walkers than
-/// ranks or another number than the source's, Error(shape_mismatch) if the samples do not fit the network.
+/// Make walkers that train a U-Net on the samples of their shards.
+///
+/// In each pass, each walker computes `batch` samples (an option of the source). The samples of a walker are one group of batch
+/// normalisation. `network` and `samples` must outlive the walkers.
+///
+/// Throws Error(invalid_argument) for options outside their ranges, for another number of walkers than in `samples`, and if
+/// only one of samples and network uses classes. Throws Error(shape_mismatch) if the samples do not fit the network.
 [[nodiscard]] std::unique_ptr<Walkers> make_sample_walkers(nn::UNet& network, const data::SampleSource& samples,
                                                            const WalkersOptions& options, const nn::SegmentationLoss& loss);
 

@@ -13,16 +13,18 @@
 
 namespace floodtide::train {
 
-/// What a U-Net makes of the fixed samples of a source, over all ranks.
+/// Scores of a U-Net on the fixed samples of a source, over all ranks.
 struct SampleScores {
-  evaluate::DiceCounts dice;                      ///< of each patient and class; for labelled samples
-  std::vector<evaluate::VoxelCounts> affinities;  ///< one a channel; for samples with targets
-  double cross_entropy = 0;                       ///< nats, mean over pixels that count
-  std::int64_t samples = 0;
+  evaluate::DiceCounts dice;                      ///< by patient and class; for samples with classes
+  std::vector<evaluate::VoxelCounts> affinities;  ///< one per channel; for samples with targets
+  double cross_entropy = 0;                       ///< nats, mean over the pixels that count
+  std::int64_t samples = 0;                       ///< number of samples
 };
 
-/// Rank r takes the samples r, r + size, ... one by one; counts are integers and other sums have one order, so the result does
-/// not depend on the number of ranks. Collective. Every rank gets the whole result. Throws on all ranks if one fails,
+/// Return the scores of a U-Net on the fixed samples of a source. Collective; every rank gets the whole result.
+///
+/// Rank r computes the samples r, r + size, ... The result does not depend on the number of ranks: counts are integers, and
+/// cross-entropies are added in the order of the samples. If one rank fails, all ranks throw AgreedError. Throws
 /// Error(invalid_argument) if there is no sample.
 [[nodiscard]] SampleScores score_segmentation(nn::UNet& network, const data::SampleSource& samples,
                                               comm::Communicator& communicator, const Progress& progress = {});

@@ -21,89 +21,91 @@
 
 namespace floodtide::train {
 
-/// What the bits of a run depend on, beside configuration and build.
+/// What the bits of the results depend on, in addition to configuration and build.
 enum class Exactness {
-  run,     ///< on the number of ranks: the same run gives the same bits
-  workers  ///< on the number of walkers only: gradients are summed as fixed-point numbers (comm::ExactSum), after backward
+  run,     ///< the number of ranks: a run with the same ranks gives the same bits
+  workers  ///< only the number of walkers: gradients are summed in fixed point (comm::ExactSum), after the backward pass
 };
 constexpr Names<Exactness, 2> names_of(Exactness) {
   return {"exactness", {{{"run", Exactness::run}, {"workers", Exactness::workers}}}};
 }
 
-/// What happens when a walker has been through its shard.
+/// What happens when a walker has used all examples of its shard.
 enum class OnExhausted {
-  cycle,  ///< it begins its next epoch
-  join,   ///< it leaves; gradients are averaged over those that are left; training ends with the last one
+  cycle,  ///< the walker starts its next epoch
+  join,   ///< the walker stops; gradients are averaged over the other walkers; training ends when all have stopped
   stop    ///< training ends after this step
 };
 constexpr Names<OnExhausted, 3> names_of(OnExhausted) {
   return {"on_exhausted", {{{"cycle", OnExhausted::cycle}, {"join", OnExhausted::join}, {"stop", OnExhausted::stop}}}};
 }
 
-/// Whose gradients make an update.
+/// Which gradients are used in an update of the parameters.
 enum class Mode {
-  synchronous,  ///< all ranks': they wait for each other
-  partial,      ///< those of the first `contributors` ranks that are ready; the others are not waited for
-  asynchronous  ///< each rank's, as soon as they are there, at a parameter server on rank 0: what synchronous is compared with
+  synchronous,  ///< gradients of all ranks; ranks wait for each other
+  partial,      ///< gradients of the first `contributors` ranks that are ready; the update does not wait for other ranks
+  asynchronous  ///< gradients of one rank, when they are ready, on a parameter server (rank 0); a baseline for comparisons
 };
 constexpr Names<Mode, 3> names_of(Mode) {
   return {"mode", {{{"synchronous", Mode::synchronous}, {"partial", Mode::partial}, {"asynchronous", Mode::asynchronous}}}};
 }
 
-/// What becomes of gradients that come after the update that they were for was made without them.
+/// What happens to gradients that are ready too late for their update.
 enum class Late {
-  drop,  ///< nothing
-  carry  ///< they go into the next one
+  drop,  ///< they are dropped
+  carry  ///< they are used in the next update
 };
 constexpr Names<Late, 2> names_of(Late) { return {"late", {{{"drop", Late::drop}, {"carry", Late::carry}}}}; }
 
 struct TrainerOptions {
-  double clip = 0.7;
+  double clip = 0.7;                                             ///< limit of each gradient's absolute value, above 0
   double average = 0;                                            ///< decay of a moving average of the parameters; 0: none
   std::string algorithm = std::string(comm::kDefaultAllreduce);  ///< as in comm::AllreduceOptions
-  int accumulate = 1;                                            ///< passes of each walker whose gradients make one update
-  OnExhausted on_exhausted = OnExhausted::cycle;                 ///< once Walkers::exhausted()
+  int accumulate = 1;                                            ///< passes of each walker in one update
+  OnExhausted on_exhausted = OnExhausted::cycle;                 ///< what happens when Walkers::exhausted() becomes true
   Exactness exactness = Exactness::run;
   Mode mode = Mode::synchronous;
-  int contributors = 1;  ///< ranks; Mode::partial only
+  int contributors = 1;  ///< number of ranks in an update; Mode::partial only
   Late late = Late::drop;
-  /// All ranks meet after that many updates, and every meet_every ones (0: not); in other modes than Mode::synchronous they
-  /// do not at every step.
+  /// In other modes than Mode::synchronous, all ranks meet after `steps` updates, and after every `meet_every` updates (0:
+  /// never).
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();
   std::int64_t meet_every = 0;
-  std::int64_t bucket_bytes = 256 * 1024;  ///< least size of the parts in which gradients are summed while backward goes on
-  comm::Wire wire = comm::Wire::native;    ///< of the gradients; Exactness::run only
-  /// Keeps what this rank does, for the job's watchdog (comm::Watchdog); may be null.
+  std::int64_t bucket_bytes = 256 * 1024;  ///< smallest size of a gradient bucket, as in comm::ReducerOptions
+  comm::Wire wire = comm::Wire::native;    ///< format of the gradients in messages; Exactness::run only
+  /// Receives the activity of this rank, for the watchdog of the job (comm::Watchdog); may be null.
   std::shared_ptr<comm::ActivityLog> activity;
-  double timeout_s = 0;     ///< how long ranks may wait for each other while the trainer lives; 0: for ever
-  std::string record_path;  ///< where this rank records its last events when the job fails
+  double timeout_s = 0;     ///< how long ranks may wait for each other while the trainer exists; 0: for ever
+  std::string record_path;  ///< file for the last events of this rank if the job fails; empty: none
 };
 
-/// What a rank asks all ranks to do after a step. Times and signals differ between ranks, so requests travel with the
-/// gradients: a rank asks, and all ranks learn it in the same step.
+/// What a rank asks all ranks to do after a step. Clocks and signals differ between ranks. The requests are therefore sent with
+/// the gradients, so that all ranks learn of them in the same step.
 enum StepRequest : std::uint32_t { kNone = 0, kLog = 1, kCheckpoint = 2, kStop = 4, kRate = 8 };
 
-/// The numbers that a schedule's rate may be multiplied by.
+/// Range of the factor that multiplies the learning rate of the schedule.
 inline constexpr Limits kRateFactors{0, 1e6, true};
 
+/// Result of a training step on one rank.
 struct StepReport {
-  std::int64_t step = 0;       ///< number of this step, counted from 0
-  double loss = 0;             ///< mean over this rank's examples
-  double lr = 0;               ///< rate of this update
-  std::uint32_t requests = 0;  ///< union of what all ranks asked for
-  bool met = true;             ///< all ranks are at the same step: only then may collectives follow, or requests be set
+  std::int64_t step = 0;       ///< index of this step, from 0
+  double loss = 0;             ///< mean over the examples of this rank
+  double lr = 0;               ///< learning rate of this step
+  std::uint32_t requests = 0;  ///< union of the requests of all ranks
+  bool met = true;             ///< true: all ranks are at the same step. Only then may collectives follow, or requests be set.
 };
 
-/// Data-parallel training. Every rank holds a full replica of the network, works on the examples of its walkers, averages
-/// gradients with the others, bucket by bucket while backward goes on, and applies the same update. The order of summation is
-/// fixed (walkers of a rank ascending, then the allreduce's order), so a run with the same ranks repeats bit for bit, whatever
-/// the number of threads.
+/// Data-parallel training. Every rank holds a full replica of the network and computes the examples of its walkers. The ranks
+/// average their gradients in buckets during the backward pass. All ranks apply the same update.
 ///
-/// References must outlive the trainer. All functions marked Collective are called by all ranks in the same order.
+/// The order of summation is fixed: the walkers of a rank in ascending order, then the order of the allreduce. A run with the
+/// same ranks therefore gives the same bits, for any number of threads. This holds for Mode::synchronous.
+///
+/// `communicator` must outlive the trainer. All ranks must call the functions marked Collective in the same order.
 class Trainer {
  public:
-  /// Broadcasts rank 0's parameters and checks that all ranks hold the same. Collective.
-  /// Throws Error(invalid_argument) for options outside their ranges.
+  /// Broadcasts the parameters of rank 0 and checks that all ranks hold the same. Collective.
+  /// If an option is outside its range on any rank, all ranks throw AgreedError(invalid_argument).
   Trainer(std::shared_ptr<Walkers> walkers, std::unique_ptr<optim::Optimizer> optimizer,
           std::unique_ptr<optim::Schedule> schedule, comm::Communicator& communicator, const TrainerOptions& options);
   Trainer(const Trainer&) = delete;
@@ -112,53 +114,55 @@ class Trainer {
   Trainer& operator=(Trainer&&) = delete;
   ~Trainer();
 
-  /// One pass of every walker (or `accumulate`), one update. Collective. Throws Error(numerical) on all ranks if a loss or
-  /// gradient is not finite, naming step, walker and position, and the failing rank's error on all ranks if one of them fails.
-  /// The parameters are then those of the step before.
+  /// Run one training step: one pass of every walker (`accumulate` passes), then one parameter update. Collective.
+  ///
+  /// If a rank fails, all ranks throw its error as an AgreedError. In other modes than Mode::synchronous, a rank may also throw
+  /// alone. Throws Error(numerical) if a loss or an averaged gradient is not finite. The message names the step, and the walker
+  /// and position, or the array. In Mode::synchronous, a step that throws does not change the parameters.
   StepReport step(std::uint32_t requests = kNone);
 
-  /// Updates done so far, also those before a resumed checkpoint.
+  /// Return the number of updates done so far, those before a resumed checkpoint included.
   [[nodiscard]] std::int64_t steps_done() const noexcept;
 
-  /// Multiply the schedule's rate by `factor` from the next step on, instead of by the factor before. Checkpoints keep it. All
-  /// ranks call it between the same steps, with the same factor. Throws Error(invalid_argument) if it is not in kRateFactors.
-  void set_rate_factor(double factor);
-  /// Return the factor that the schedule's rate is multiplied by; 1 at the start.
-  [[nodiscard]] double rate_factor() const noexcept;
-
-  /// Has the hook sum the gradients' buckets instead of an allreduce. On all ranks. Throws Error(unsupported) for
-  /// Exactness::workers.
+  /// Replace the allreduce of gradient buckets by `hook`. Call this on all ranks. Throws Error(unsupported) unless the trainer
+  /// has Mode::synchronous and Exactness::run.
   void set_bucket_hook(comm::BucketHook hook);
 
-  /// Writes what this rank does to a file of its own from now on (Timeline::open), in rank 0's time. Collective. Throws
-  /// Error(io) on all ranks.
+  /// From now on, write the events of this rank to the file `path` (Timeline::open), with the times of rank 0's clock. Each
+  /// rank passes its own path. Collective. If a rank cannot open its file, all ranks throw AgreedError(io).
   void trace(const std::string& path);
-  /// Notes what the caller does between steps, "log" or "validation", so that traces and records show it; the number ends it.
-  /// Throws Error(invalid_argument) for another name.
+  /// Record that the caller starts to do something between steps: "log" or "validation". Traces and records then show this
+  /// activity. Return its number, for end_activity(). Throws Error(invalid_argument) for another name.
   std::uint64_t begin_activity(std::string_view name);
   void end_activity(std::uint64_t number);
-  /// Brings that file up to date. Throws Error(io).
+  /// Append the latest events to the file of trace(). Throws Error(io).
   void flush_trace();
-  /// Writes this rank's last events to options.record_path, if there is one. Throws Error(io).
+  /// Write the last events of this rank to options.record_path, unless it is empty. Throws Error(io).
   void record_failure(const std::string& reason) const;
 
-  /// The moving average of the parameters, the same on all ranks. Throws Error(invalid_argument) if the trainer keeps none.
+  /// Return the moving average of the parameters. It is the same on all ranks that are at the same step. Throws
+  /// Error(invalid_argument) if options.average is 0.
   [[nodiscard]] std::span<const float> average() const;
 
-  /// Counts and sums since the last call, over all ranks. Collective.
+  /// Return the metrics since the last call, summed over all ranks. Collective.
   [[nodiscard]] Metrics take_metrics();
 
-  /// Writes everything that a run needs to go on; rank 0 writes, beside the name and then renamed. `configuration` is kept as
-  /// text. Collective. Throws Error(io) on all ranks if rank 0 cannot write; an older file of that name stays as it was.
-  /// Call check_replicas() before: what one of the ranks damaged is not worth keeping.
+  /// Write a checkpoint: all state that is needed to resume the run, and `configuration` as text. Collective.
+  ///
+  /// Rank 0 writes the file under a temporary name, then renames it. If it cannot, all ranks throw AgreedError(io), and an
+  /// older file with this name stays unchanged. Call check_replicas() before, so that no damaged parameters are saved.
   void save(const std::string& path, const std::string& configuration);
-  /// Goes on from such a file, on any number of ranks. Collective. Throws Error(invalid_file) if the file is damaged, of
-  /// another version, another network, another number of walkers or another optimizer.
+  /// Resume from a checkpoint, on any number of ranks. Collective.
+  ///
+  /// All ranks throw AgreedError(invalid_file) if the file is damaged, has another format version, or was written with another
+  /// network, number of walkers or optimizer.
   void load(const std::string& path);
 
-  /// Compares hashes of the parameters, their average and, where every rank updates, the optimizer's state over all ranks.
-  /// Throws AgreedError(communication) on all ranks, naming what differs and the ranks that are not like most. Collective; does
-  /// nothing while ranks are at different steps, as they may be in other modes than Mode::synchronous. One message of 48 bytes.
+  /// Check that all ranks hold the same parameters, average and optimizer state, by their hashes. Collective.
+  ///
+  /// Throws AgreedError(communication) on all ranks if they differ. The message names what differs, and the ranks that differ
+  /// from the majority. Optimizer states are not compared in Mode::asynchronous. Does nothing while ranks may be at different
+  /// steps (StepReport::met). Overhead: an allreduce of 48 bytes.
   void check_replicas();
 
  private:

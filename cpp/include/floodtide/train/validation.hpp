@@ -13,25 +13,26 @@
 
 namespace floodtide::train {
 
-/// Outcome for the voxels of one centre, at probability 0.5.
+/// Cross-entropy and confusion counts of the voxels around one centre, with voxels from probability 0.5 counted as object.
 struct CentreOutcome {
   double cross_entropy_sum = 0;  ///< nats, over the voxels
   std::int64_t voxels = 0;
   evaluate::BinaryCounts counts;
 };
 
-/// The network on one fixed set of centres, pooled over all of them and all ranks.
+/// Result of a validation on a fixed set of centres, over all centres and all ranks.
 struct ValidationResult {
-  evaluate::VoxelCounts first_pass;               ///< the field of view around each centre after one pass from a fresh seed
-  evaluate::VoxelCounts moves;                    ///< the whole patch after the `fixed` moves
-  std::int64_t moves_made = 0;                    ///< network passes, the first ones included
-  std::vector<CentreOutcome> first_pass_centres;  ///< one a centre, in the order of the centres: for bootstrap intervals
-  std::vector<CentreOutcome> moves_centres;
+  evaluate::VoxelCounts first_pass;               ///< field of view around each centre, after one pass from a new seed
+  evaluate::VoxelCounts moves;                    ///< whole patch around each centre, after all `fixed` moves
+  std::int64_t moves_made = 0;                    ///< number of network passes, first passes included
+  std::vector<CentreOutcome> first_pass_centres;  ///< one per centre, in the order of the centres, for bootstrap intervals
+  std::vector<CentreOutcome> moves_centres;       ///< one per centre, as above
 };
 
-/// Runs the protocol of docs/algorithms.md, "Validation": for each centre one pass from a fresh seed, then the `fixed` moves.
-/// Rank r takes the centres r, r + size, ...; sums are exact, so the result does not depend on the number of ranks.
-/// Collective. Every rank gets the whole result. Throws on all ranks if one fails.
+/// Validate a network: for each centre, run one pass from a new seed, then the `fixed` moves. Collective.
+///
+/// Rank r computes the centres r, r + size, ... Sums are exact, so that the result does not depend on the number of ranks.
+/// Every rank gets the whole result. If one rank fails, all ranks throw AgreedError. Source: docs/algorithms.md, "Validation".
 [[nodiscard]] ValidationResult validate(nn::Ffn& network, const data::Source& source, const std::vector<data::Centre>& centres,
                                         const flood::TrainingFloodOptions& options, double softness, std::uint64_t seed,
                                         comm::Communicator& communicator, const Progress& progress = {});

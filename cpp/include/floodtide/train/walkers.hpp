@@ -15,28 +15,29 @@
 namespace floodtide::train {
 
 struct WalkersOptions {
-  std::int64_t walkers = 1;  ///< over all ranks; rank r of N owns the walkers w with w mod N = r
+  std::int64_t walkers = 1;  ///< number of walkers over all ranks; rank r of N owns the walkers w with w mod N = r
   int rank = 0;
   int ranks = 1;
   std::uint64_t seed = 0;
-  int prefetch = 2;         ///< examples that each walker has ready in advance; 0: each is read when it is needed
-  int readers = 1;          ///< of them read at a time, over all walkers of the rank
-  bool cycle = true;        ///< a walker that has been through its shard begins its next epoch, as often as it takes
-  std::int64_t epochs = 1;  ///< otherwise: passes through its shard after which a walker has no more examples
+  int prefetch = 2;         ///< examples that each walker reads in advance; 0: each example is read when it is needed
+  int readers = 1;          ///< examples that the rank reads at the same time, over all its walkers
+  bool cycle = true;        ///< true: a walker repeats its shard without end
+  std::int64_t epochs = 1;  ///< if not `cycle`: number of epochs after which a walker has no more examples
 };
 
-/// What a walker's examples did in a pass.
+/// Result of one pass of the walkers of a rank.
 struct PassResult {
-  std::int64_t examples = 0;  ///< that took part
-  double loss_sum = 0;        ///< of their losses
+  std::int64_t examples = 0;  ///< number of examples in the pass
+  double loss_sum = 0;        ///< sum of their losses
 };
 
-/// The walkers of one rank and the network that they train: all that a Trainer knows of either. It knows nothing of other
-/// ranks; what it throws concerns this rank only, except for what `sum` throws in compute().
+/// Interface between a Trainer and the training task: the walkers of one rank, and the network that they train.
+///
+/// Walkers do not know about other ranks. Exceptions concern this rank only, except those that `sum` throws in compute().
 class Walkers {
  public:
-  /// Throws Error(invalid_argument) if there are fewer walkers than ranks, readers or epochs are below 1, or prefetch is below
-  /// 0.
+  /// Throws Error(invalid_argument) if there are fewer walkers than ranks, or if prefetch, readers or epochs are outside their
+  /// ranges.
   explicit Walkers(const WalkersOptions& options);
   Walkers(const Walkers&) = delete;
   Walkers& operator=(const Walkers&) = delete;
@@ -45,47 +46,51 @@ class Walkers {
   virtual ~Walkers() = default;
 
   [[nodiscard]] const WalkersOptions& options() const noexcept { return options_; }
-  /// Walkers of this rank, ascending: the one in slot i has the number rank + i * ranks.
+  /// Return the number of walkers on this rank.
   [[nodiscard]] std::int64_t local() const noexcept;
+  /// Return the global index of the walker in a slot of this rank: rank + slot * ranks.
   [[nodiscard]] std::int64_t number(std::int64_t slot) const noexcept { return options_.rank + slot * options_.ranks; }
-  /// True once some walker has been through its shard as often as it may.
+  /// True if a walker of this rank has no more examples.
   [[nodiscard]] bool exhausted() const noexcept { return exhausted_; }
   [[nodiscard]] Metrics& metrics() noexcept { return metrics_; }
 
   [[nodiscard]] virtual const ParameterLayout& layout() const noexcept = 0;
   [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
-  /// To be called after writing to parameters().
+  /// Call this after writing to parameters().
   virtual void parameters_changed() noexcept = 0;
-  /// Writes the network's architecture and parameters into a file that is being created.
+  /// Writes the architecture and the parameters of the network to a new file.
   virtual void write_network(data::Hdf5File& file) const = 0;
-  /// Throws Error(invalid_file) if the file holds another network.
+  /// Reads the parameters. Throws Error(invalid_file) if the file holds another network.
   virtual void read_network(const data::Hdf5File& file) = 0;
 
-  /// Examples that all walkers together have in a pass.
+  /// Return the number of examples in one pass, over all walkers of all ranks.
   [[nodiscard]] virtual std::int64_t examples_per_pass() const noexcept { return options_.walkers; }
-  /// Calls of `sum` that a pass makes, also one without examples, and the most numbers that one of them has.
+  /// Return how often compute() calls `sum` in one pass with examples. All ranks must run the same passes.
   [[nodiscard]] virtual std::int64_t sums_per_pass() const noexcept { return 0; }
+  /// Return the largest possible count of numbers in one call of `sum`.
   [[nodiscard]] virtual std::int64_t longest_sum() const noexcept { return 0; }
 
-  /// Reads ahead from where the walkers are. To be called first, and after they were moved by loading a checkpoint.
+  /// Starts to read examples in advance, from the current positions of the walkers. Call this before the first prepare(), and
+  /// after resume() has moved walkers.
   virtual void start_prefetcher() = 0;
-  /// Fetches the examples of the next pass; returns how many walkers have one.
+  /// Fetches the examples of the next pass. Returns how many walkers have examples.
   virtual std::int64_t prepare() = 0;
-  /// Forward and backward of all of them: scale * d(sum of the examples' losses)/d(parameters) is added to `gradients`.
+  /// Runs forward and backward passes. scale * d(sum of the losses of the examples)/d(parameters) is added to `gradients`.
   virtual void compute(std::span<float> gradients, double scale, const nn::OnReady& on_ready, const nn::SumOverRanks& sum) = 0;
-  /// The same, each walker's gradients apart, one after another: replaces `out_gradients` [prepared, parameters]. Throws
-  /// Error(unsupported) if passes make sums.
+  /// Does the same with separate gradients for each walker: overwrites `out_gradients` [result of prepare(), parameters].
+  /// Throws Error(unsupported) if sums_per_pass() is not 0.
   virtual void compute_each(std::span<float> out_gradients, double scale) = 0;
-  /// Takes the results in and counts. Throws Error(numerical), naming walker and position, if a loss is not finite.
+  /// Ends the pass: updates canvases and metrics. Throws Error(numerical) if a loss is not finite; the message names the
+  /// walkers.
   virtual PassResult finish(std::int64_t step) = 0;
 
-  /// What places a walker, beside its canvas: epoch, index of the example, moves made, and whether it has begun one.
+  /// State of a walker without its canvas: epoch, index of the example, moves done, and 1 if the walker has an example, else 0.
   using Position = std::array<std::int64_t, 4>;
-  /// Extents of a walker's canvas; zeros if walkers have none.
+  /// Return the size of the canvas of a walker, or zeros if walkers have no canvas.
   [[nodiscard]] virtual Vec3 canvas_shape() const noexcept = 0;
   [[nodiscard]] virtual Position position(std::int64_t slot) const = 0;
   [[nodiscard]] virtual View<const float, 3> canvas(std::int64_t slot) const = 0;
-  /// Moves a walker to where it was.
+  /// Restores the state of a walker from a checkpoint.
   virtual void resume(std::int64_t slot, const Position& position, View<const float, 3> canvas) = 0;
 
  protected:
