@@ -29,7 +29,7 @@ std::optional<std::size_t> number_in(std::string_view text) {
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-/// The number in the first line of a file; none if it says "max" or is not there.
+/// Return the number in the first line of a file, or no value if the line has no number ("max") or the file is missing.
 std::optional<std::size_t> number_of(const path& file) {
   std::ifstream stream(file);
   std::string line;
@@ -47,7 +47,7 @@ std::size_t sum_of(const path& file, std::initializer_list<std::string_view> nam
   return sum;
 }
 
-/// What a control group leaves, if it has a limit.
+/// Return the bytes that a control group still allows, or no value if it has no limit.
 std::optional<std::size_t> left_in(const path& group) {
   for (const auto& [limit, used] :
        {std::pair("memory.max", "memory.current"), std::pair("memory.limit_in_bytes", "memory.usage_in_bytes")}) {
@@ -61,7 +61,7 @@ std::optional<std::size_t> left_in(const path& group) {
   return std::nullopt;
 }
 
-/// This process's control groups of memory and those around them, of version 1 and 2.
+/// Return the memory control groups (version 1 and 2) of this process, and all groups that contain them.
 std::vector<path> groups_of(const path& proc, const path& root) {
   std::vector<path> found;
   std::ifstream stream(proc / "self/cgroup");

@@ -14,7 +14,7 @@ Error as_error(const std::exception_ptr& exception) {
     return error;
   } catch (const std::bad_alloc&) {
     return {ErrorCode::io, "out of memory"};
-  } catch (const std::length_error&) {  // a container larger than any memory
+  } catch (const std::length_error&) {  // a container larger than its maximum size
     return {ErrorCode::io, "out of memory"};
   } catch (const std::system_error& error) {
     return {ErrorCode::io, str_cat("the system refuses: ", error.what(), " (limits of threads, memory or open files?)")};

@@ -21,7 +21,7 @@ std::string_view name(Isa level) noexcept {
 Isa processor_isa() noexcept {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("f16c")) return Isa::generic;  // conversions of float16, which both levels use
+  if (!__builtin_cpu_supports("f16c")) return Isa::generic;  // avx2 and avx512 kernels use F16C for float16 conversions
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl")) {
     return Isa::avx512;

@@ -7,7 +7,7 @@
 namespace floodtide {
 namespace {
 
-/// The shortest text that reads back as the same number: 1024, 0.05, 1e+300.
+/// Return the shortest text that reads back as the same number: 1024, 0.05, 1e+300.
 std::string shown(double value) {
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
@@ -38,7 +38,8 @@ void require_in(const Limits& limits, double value, std::string_view what, Error
 }
 
 void require_in(const Limits& limits, std::int64_t value, std::string_view what, ErrorCode code) {
-  require(limits, limits.contains(static_cast<long double>(value)), value, what, code);  // which holds every std::int64_t
+  // On x86-64, long double represents every std::int64_t exactly.
+  require(limits, limits.contains(static_cast<long double>(value)), value, what, code);
 }
 
 }  // namespace floodtide

@@ -18,14 +18,14 @@
 namespace floodtide {
 namespace {
 
-constexpr std::size_t kLarge = std::size_t{64} << 20;  // bytes from which an array asks whether there is as much
+constexpr std::size_t kLarge = std::size_t{64} << 20;  // arrays from this size check the available memory first
 
 std::atomic<std::int64_t>& counter() {
   static std::atomic<std::int64_t> count{0};
   return count;
 }
 
-// A field of /proc/self/status, in kB there, in bytes here.
+// Return a field of /proc/self/status in bytes. The file has kB.
 std::size_t status_field([[maybe_unused]] const std::string& field) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -46,7 +46,7 @@ void* allocate_bytes(std::size_t bytes) {
   void* pointer = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
   FLOODTIDE_REQUIRE(pointer != nullptr, io, "out of memory: an array needs ", describe_bytes(static_cast<double>(bytes)));
 #if defined(__linux__)
-  // Activations are walked with long strides: huge pages save most of the TLB misses.
+  // Loops access activations with long strides. Huge pages avoid most of the TLB misses.
   if (alignment == kHugePage) madvise(pointer, rounded, MADV_HUGEPAGE);
 #endif
   std::memset(pointer, 0, rounded);
@@ -58,7 +58,7 @@ void release_bytes(void* pointer) noexcept { std::free(pointer); }
 float* thread_scratch(std::int64_t count) {
   thread_local AlignedBuffer<float> scratch;
   if (scratch.size() < count) {
-    scratch = {};  // before the new one is made: both at once would need twice the memory
+    scratch = {};  // free the old block first: both blocks together would need twice the memory
     scratch = AlignedBuffer<float>(count);
   }
   return scratch.data();

@@ -25,8 +25,8 @@ extern "C" void __tsan_release(void* address);
 namespace floodtide {
 namespace {
 
-/// Tells the thread sanitizer, which does not see how libgomp's threads start and end, that what came before release() is
-/// known to who comes from acquire().
+/// Tells the thread sanitizer that memory accesses before release() happen before those after acquire(). The sanitizer does not
+/// see how libgomp starts and joins its threads.
 class HappensBefore {
  public:
 #if defined(__SANITIZE_THREAD__)
@@ -38,8 +38,8 @@ class HappensBefore {
 #endif
 };
 
-/// Tries whether the system allows this number of threads and an eighth more, and ends them again. libgomp ends the process if
-/// the system refuses a thread.
+/// Throws Error(unsupported) unless the system allows `count` threads plus one eighth. Starts this many threads and ends them.
+/// The check is needed because libgomp ends the process if the system refuses a thread.
 void require_threads(int count) {
   const int tried = count + count / 8;
   std::latch all_started(1);
@@ -73,7 +73,8 @@ int available_cores() { return omp_get_num_procs(); }
 
 namespace detail {
 
-// What the region shares is handed to its threads before they can say so, and is not looked at here; chunks are.
+// The thread sanitizer is off in this function: libgomp passes the shared variables of the region to its threads before
+// start.acquire() runs. It still checks the code of the chunks.
 FLOODTIDE_NO_THREAD_SANITIZER void parallel_chunks(std::int64_t chunks, ChunkFunction function, void* context) {
   std::exception_ptr failure;
   std::mutex mutex;

@@ -46,7 +46,7 @@ std::uint64_t Philox::bits() noexcept {
 double Philox::uniform() noexcept { return static_cast<double>(bits() >> 11) * 0x1.0p-53; }
 
 std::uint64_t Philox::below(std::uint64_t bound) noexcept {
-  // Numbers at or above the largest multiple of `bound` are drawn again.
+  // Numbers below 2^64 mod `bound` are drawn again, so that the count of accepted numbers is a multiple of `bound`.
   const std::uint64_t excess = (0 - bound) % bound;
   for (;;) {
     const std::uint64_t x = bits();

@@ -28,9 +28,9 @@
 namespace floodtide {
 namespace {
 
-constexpr int kMostLinks = 40;                // as the kernel follows
-constexpr std::size_t kLongestStem = 128;     // bytes of the name that the temporary one repeats: file systems allow 255
-constexpr std::size_t kCopyBytes = 8u << 20;  // at a time
+constexpr int kMostLinks = 40;                // the limit of the Linux kernel
+constexpr std::size_t kLongestStem = 128;     // bytes of the target's name in the temporary name; file systems allow 255
+constexpr std::size_t kCopyBytes = 8u << 20;  // size of the copy buffer
 
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -44,7 +44,8 @@ std::string beside(const std::string& path, const std::string& name) {
   return path.find('/') == std::string::npos ? name : path.substr(0, path.rfind('/') + 1) + name;
 }
 
-/// As the kernel's protected_symlinks: in a folder where everybody writes, a link may have been laid for us.
+/// True if another user may have created the link to redirect our output. The rule is that of the kernel's protected_symlinks:
+/// the link is in a sticky folder that all users may write, and its owner is neither this user nor the owner of the folder.
 bool prepared_by_another(const std::string& link, const struct stat& status) {
   struct stat folder{};
   if (::stat(folder_of(link).c_str(), &folder) != 0) return false;
@@ -52,7 +53,7 @@ bool prepared_by_another(const std::string& link, const struct stat& status) {
   return shared && status.st_uid != ::geteuid() && status.st_uid != folder.st_uid;
 }
 
-/// Whether a link stands for an open file of a process, as /dev/stdout and /dev/fd/1 do: its text need not be a name.
+/// True if a link stands for an open file of a process, as /dev/stdout and /dev/fd/1 do. Its text may not be a file name.
 bool is_open_file(const std::string& link) {
   std::error_code error;
   return std::filesystem::canonical(folder_of(link), error).native().starts_with("/proc/");
@@ -83,7 +84,7 @@ int synchronise_folder(const std::string& folder) {
   return error;
 }
 
-/// Copies what is left of a file, by the kernel if it can. 0 or the error.
+/// Copies the rest of a file, inside the kernel if the kernel supports it. Returns 0 or the error number.
 int copy_rest(int from, int to) {
 #ifdef __linux__
   while (true) {
@@ -231,7 +232,8 @@ void StagedFile::commit(bool durable) {
 }
 
 void StagedFile::keep_beside() {
-  std::string kept = temporary_;  // without the dot and the suffix by which it would be taken for one that can go
+  // Without the dot and the suffix, the file does not look like a temporary file that may be deleted.
+  std::string kept = temporary_;
   kept.erase(kept.size() - kTemporarySuffix.size());
   kept = beside(kept, name_of(kept).substr(1));
   if (::rename(temporary_.c_str(), kept.c_str()) != 0) fail(errno);

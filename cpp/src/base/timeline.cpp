@@ -50,7 +50,7 @@ std::string microseconds(std::int64_t ns) {
   return text;
 }
 
-/// A new or emptied file that is closed with its owner. Opening follows no link and waits for no reader of a pipe.
+/// A new or emptied file. The destructor closes it. Opening does not follow links, and does not wait for the reader of a pipe.
 class File {
  public:
   explicit File(const std::string& path)
@@ -64,7 +64,7 @@ class File {
   File& operator=(File&&) = delete;
   ~File() { ::close(descriptor_); }
 
-  /// In one call if the system allows: nobody sees half of it.
+  /// Writes the text in one call if the system allows it, so that readers do not see a part of it.
   void write_at(std::int64_t offset, std::string_view text) const {
     while (!text.empty()) {
       const ssize_t written = ::pwrite(descriptor_, text.data(), text.size(), offset);
@@ -113,7 +113,7 @@ Timeline::Timeline(std::size_t remembered) : state_(std::make_unique<State>(reme
 Timeline::~Timeline() {
   try {
     flush();
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a destructor must not throw; flush() tells those who ask
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a destructor must not throw; callers of flush() get the error
   }
 }
 
@@ -129,7 +129,7 @@ std::uint64_t Timeline::begin(const Event& event) {
 
 void Timeline::end(std::uint64_t number) {
   const std::lock_guard lock(state_->mutex);
-  if (number < state_->oldest()) return;  // so many have begun since that it is forgotten
+  if (number < state_->oldest()) return;  // newer events have replaced this one
   Event& event = state_->slot(number);
   event.end_ns = now_ns();
   if (state_->file) state_->finished.push_back(event);

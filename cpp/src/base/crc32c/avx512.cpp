@@ -6,15 +6,16 @@
 namespace floodtide {
 namespace {
 
-/// x^n mod P, as a factor of a carry-less product. The lowest bit of a register is its highest power of x, so that the product
-/// of two registers of 64 bits is x times too large: the factor is that of n - 1.
+/// Return x^n mod P as a factor of a carry-less product. The lowest bit of a register is its highest power of x, so that the
+/// product of two 64-bit registers contains one factor x too many. The function therefore computes x^(n - 1) mod P.
 constexpr std::uint64_t power(int n) {
   std::uint32_t remainder = 0x80000000U;  // x^0
   for (int i = 0; i < n - 1; ++i) remainder = (remainder >> 1) ^ ((remainder & 1U) != 0 ? 0x82F63B78U : 0U);
   return std::uint64_t{remainder} << 32;
 }
 
-/// Factors that move 128 bits on by n bits: for the first 64 bits, which lie another 64 bits before, and for the last.
+/// Factors that move 128 bits forward by n bits. The first 64 bits are 64 bits farther away than the last 64 bits, so that the
+/// two halves have different factors.
 struct Factors {
   std::uint64_t first, last;
 };

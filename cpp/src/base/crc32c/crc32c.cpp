@@ -19,9 +19,10 @@ constexpr auto kTable = [] {
   return table;
 }();
 
-#if defined(__SSE4_2__)  // part of x86-64-v2, the baseline: 8 bytes an instruction
-// An instruction needs the one before it and takes three cycles, so three blocks are under way at once. The register is linear
-// over GF(2) in what it began with: kSkip has, for each value of each of its bytes, what a block of zeros makes of it.
+#if defined(__SSE4_2__)  // part of x86-64-v2, the baseline: 8 bytes per instruction
+// An instruction takes three cycles and needs the result of the one before. Three blocks are therefore processed at once. The
+// final register is linear over GF(2) in the initial register. kSkip contains, for each value of each byte of the register,
+// the register after a block of zeros.
 constexpr std::size_t kBlock = 1024;  // bytes
 constexpr auto kSkip = [] {
   std::array<std::array<std::uint32_t, 256>, 4> skip{};
@@ -46,7 +47,7 @@ std::uint64_t add_word(std::uint64_t crc, const char* at) {
 }
 #endif
 
-constexpr std::size_t kLeastFolded = 1024;  // bytes: fewer take as long either way
+constexpr std::size_t kLeastFolded = 1024;  // bytes; folding does not save time for shorter inputs
 
 }  // namespace
 
