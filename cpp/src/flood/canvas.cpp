@@ -75,7 +75,7 @@ void Canvas::keep_disconnected(const Vec3& centre, float object_logit, double sh
       const float* before = &logits_.view()(box.start[0] + z, box.start[1] + y, box.start[2]);
       float* after = &out_logits(z, y, 0);
       for (std::int64_t x = 0; x < fov_[2]; ++x) {
-        // Comparisons with the mark of unvisited voxels are false.
+        // Comparisons with NaN, the mark of unvisited voxels, are false.
         if (before[x] < 0.0F && after[x] > before[x]) after[x] = before[x];
       }
     }

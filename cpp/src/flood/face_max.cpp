@@ -11,7 +11,7 @@ namespace {
 
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) noexcept { return a / b - (a % b < 0 ? 1 : 0); }
 
-/// First maximum in row-major order of the face at `side` * deltas[axis].
+/// Return the first maximum, in row-major order, of the face at `side` * deltas[axis].
 FaceMove face_maximum(View<const float, 3> logits, const Vec3& deltas, std::size_t axis, std::int64_t side) {
   Vec3 low{-deltas[0], -deltas[1], -deltas[2]};
   Vec3 high = deltas;
@@ -29,7 +29,7 @@ FaceMove face_maximum(View<const float, 3> logits, const Vec3& deltas, std::size
   return best;
 }
 
-/// Puts a move at its place in the sorted list; a move that is already there is not repeated.
+/// Inserts a move into the sorted list, unless the list has it already.
 void insert(FaceMoves& moves, const FaceMove& move) {
   std::size_t place = 0;
   while (place < moves.count && moves.moves[place] > move) ++place;
@@ -70,7 +70,7 @@ void FaceMaxMoves::reset(const Vec3& start) {
 }
 
 Vec3 FaceMaxMoves::cell(const Vec3& position) const noexcept {
-  // Half a step is added so that the start lies in the middle of its cell and all directions are alike.
+  // Half a step is added, so that the start is in the middle of its cell and all directions are equal.
   Vec3 cell;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     cell[axis] = floor_divide(position[axis] - start_[axis] + deltas_[axis] / 2, std::max<std::int64_t>(deltas_[axis], 1));

@@ -23,7 +23,7 @@ std::vector<Vec3> fixed_moves(const Vec3& deltas) {
 
 void shuffle_moves(std::span<Vec3> moves, std::uint64_t seed, std::uint64_t stream) {
   Philox random(seed, stream);
-  for (std::size_t left = moves.size() - 1; left > 1; --left) {  // Fisher-Yates on all but the centre
+  for (std::size_t left = moves.size() - 1; left > 1; --left) {  // Fisher-Yates shuffle of all moves except the centre
     std::swap(moves[left], moves[1 + random.below(left)]);
   }
 }
