@@ -8,7 +8,7 @@ namespace floodtide::optim {
 namespace {
 
 /// d = g + weight_decay p; m = b1 m + (1 - b1) d; v = b2 v + (1 - b2) d^2;
-/// p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps), t counting from 1.
+/// p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps), where t counts the steps from 1.
 /// Source: torch.optim.Adam; Kingma and Ba, "Adam", ICLR 2015, algorithm 1.
 class Adam final : public Optimizer {
  public:

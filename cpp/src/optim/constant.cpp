@@ -4,7 +4,7 @@
 namespace floodtide::optim {
 namespace {
 
-/// The scaled rate, reached by a warm-up.
+/// A linear warm-up to the scaled rate, which is then constant.
 class Constant final : public Schedule {
  public:
   explicit Constant(const Warmup& warmup) : warmup_(warmup) {}

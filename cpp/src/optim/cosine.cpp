@@ -7,7 +7,7 @@
 namespace floodtide::optim {
 namespace {
 
-/// After the warm-up half a cosine from the scaled rate to 0 at total_steps, and 0 from there on.
+/// A linear warm-up to the scaled rate, then half a cosine down to 0 at total_steps. The rate is 0 afterwards.
 /// Source: Loshchilov and Hutter, "SGDR", ICLR 2017, equation 5 with one period and no restart.
 class Cosine final : public Schedule {
  public:

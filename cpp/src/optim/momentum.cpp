@@ -5,7 +5,7 @@
 namespace floodtide::optim {
 namespace {
 
-/// d = g + weight_decay p; v = momentum v + d; p -= lr v, or lr (d + momentum v) with Nesterov's look-ahead.
+/// d = g + weight_decay p; v = momentum v + d; then p -= lr v, or with `nesterov` p -= lr (d + momentum v).
 /// Source: torch.optim.SGD with momentum and no dampening.
 class Momentum final : public Optimizer {
  public:

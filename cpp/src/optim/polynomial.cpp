@@ -6,7 +6,8 @@
 namespace floodtide::optim {
 namespace {
 
-/// After the warm-up the scaled rate times (share of the remaining updates)^power, and 0 from total_steps on.
+/// A linear warm-up to the scaled rate, then the scaled rate times (share of the updates that remain)^power. The rate is 0 from
+/// total_steps on.
 /// Source: Chen et al., "DeepLab", IEEE TPAMI 40, 2018, section 4.1 ("poly" policy).
 class Polynomial final : public Schedule {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every optimizer, scaling rule and schedule has its row here; nothing else lists them.
+// Registry: every optimizer, scaling rule and schedule has one row here. No other file lists them.
 #include <cmath>
 
 #include "optim/rules.hpp"
@@ -8,9 +8,9 @@ namespace floodtide::optim {
 namespace {
 
 constexpr double kLinearWorkers = 16;
-constexpr Limits kRate{0, 1e6};                                      // of learning
-constexpr Limits kUpdates{0, 1e12};                                  // of a training
-constexpr Limits kDecay{.minimum = 0, .maximum = 1, .below = true};  // of a moving mean
+constexpr Limits kRate{0, 1e6};                                      // learning rate
+constexpr Limits kUpdates{0, 1e12};                                  // number of updates of a training
+constexpr Limits kDecay{.minimum = 0, .maximum = 1, .below = true};  // decay of a moving average
 
 ParameterSpec weight_decay() {
   return {"weight_decay", ValueKind::real, 0.0, "", "weight_decay times the parameter is added to its gradient", {0, 1e3}};
@@ -55,7 +55,7 @@ std::span<const ScaleRow> scale_rows() {
        "the base rate times the number of workers"},
       {"sqrt", +[](std::int64_t workers) { return std::sqrt(static_cast<double>(workers)); },
        "the base rate times the square root of the number of workers"},
-      // Dong et al. 2019, abstract and section 4.5.2: linear to about 16 workers, the root beyond.
+      // Source: Dong et al. 2019, abstract and section 4.5.2: linear up to about 16 workers, then the square root.
       {"paper",
        +[](std::int64_t workers) {
          const auto n = static_cast<double>(workers);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the update rules share: their factories (rows of registry.cpp) and their checks.
+// Shared parts of optimizers and schedules: their factories (for registry.cpp) and their checks.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ std::unique_ptr<Schedule> make_constant(const ParameterValues& values, double fa
 std::unique_ptr<Schedule> make_cosine(const ParameterValues& values, double factor);
 std::unique_ptr<Schedule> make_polynomial(const ParameterValues& values, double factor);
 
-/// Rates of the first steps: start + (target - start) * step / steps, then target, the scaled rate.
-/// Source: Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.2 (gradual warm-up).
+/// Linear warm-up: the rate is start + (target - start) * step / steps during the first `steps` steps, then `target`, the
+/// scaled rate. Source: Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.2 (gradual warm-up).
 struct Warmup {
   Warmup(const ParameterValues& values, double factor);
   [[nodiscard]] double at(std::int64_t step) const noexcept;
@@ -30,7 +30,7 @@ struct Warmup {
   std::int64_t steps;
 };
 
-/// The value of total_steps. Throws Error(invalid_argument) unless it is more than the steps of the warm-up.
+/// Return the parameter total_steps. Throws Error(invalid_argument) unless it is larger than the steps of the warm-up.
 [[nodiscard]] std::int64_t steps_beyond(const Warmup& warmup, const ParameterValues& values, std::string_view schedule);
 
 inline void require_sizes(std::int64_t expected, std::span<float> parameters, std::span<const float> gradients) {

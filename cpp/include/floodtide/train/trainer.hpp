@@ -124,6 +124,13 @@ class Trainer {
   /// Return the number of updates done so far, those before a resumed checkpoint included.
   [[nodiscard]] std::int64_t steps_done() const noexcept;
 
+  /// Multiply the rate of the schedule by `factor` from the next step on. The factor replaces the one before; checkpoints keep
+  /// it. All ranks must call this between the same steps, with the same factor. Throws Error(invalid_argument) if the factor is
+  /// not in kRateFactors.
+  void set_rate_factor(double factor);
+  /// Return the factor of the schedule's rate; 1 at the start.
+  [[nodiscard]] double rate_factor() const noexcept;
+
   /// Replace the allreduce of gradient buckets by `hook`. Call this on all ranks. Throws Error(unsupported) unless the trainer
   /// has Mode::synchronous and Exactness::run.
   void set_bucket_hook(comm::BucketHook hook);
