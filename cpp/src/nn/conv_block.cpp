@@ -13,7 +13,7 @@ using kernels::Activation;
 using kernels::pointwise::Affine;
 using kernels::pointwise::AffineGradient;
 
-constexpr double kEpsilon = 1e-5;  // added to variances
+constexpr double kEpsilon = 1e-5;  // added to the variances
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -122,7 +122,7 @@ void ConvBlock::forward_training(const float* input, float* before, Channels<flo
     const double count = group.sums[2 * channels_];
     for (std::int64_t c = 0; c < channels_; ++c) {
       const double mean = group.sums[c] / count;
-      // A sum of squares' rounding may leave less than nothing.
+      // Rounding errors may make the difference negative.
       const double variance = std::max(group.sums[channels_ + c] / count - mean * mean, 0.0);
       const double inverse = 1.0 / std::sqrt(variance + kEpsilon);
       const double factor = double{weights_scale_[c]} * inverse;
@@ -146,7 +146,7 @@ void ConvBlock::backward(const float* input, const float* before, Channels<const
                                 grad.data + grid_.offset(row, grad.stored), grad.stored, grid_.x, channels_, sums);
     });
     for (Statistics& group : groups_) {
-      // The sum of g * normalised from those of g * x and g; the parameters' gradients are this rank's share.
+      // The sum of g * normalised x, from the sums of g * x and of g. The gradients of scale and shift are those of this rank.
       const auto of_normalised = [&](std::int64_t c) {
         return group.inverse_deviation[c] * (group.sums[channels_ + c] - double{group.mean[c]} * group.sums[c]);
       };

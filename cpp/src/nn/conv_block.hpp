@@ -14,21 +14,21 @@
 
 namespace floodtide::nn {
 
-/// A block's parameters, or their gradients. Without batch norm scale and shift are empty, with it biases are.
+/// Parameters of a block, or their gradients. With batch norm, `biases` is empty; without, `scale` and `shift` are empty.
 template <class T>
 struct BlockParameters {
   std::span<T> weights, biases, scale, shift;
 };
 
-/// Some channels of an activation: all of them, or a part of a concatenation.
+/// All channels of an activation, or a part of them in a concatenation.
 template <class T>
 struct Channels {
-  T* data;              ///< the activation's begin plus the first channel
-  std::int64_t stored;  ///< of the activation
+  T* data;              ///< begin of the activation, plus the index of the first channel
+  std::int64_t stored;  ///< number of stored channels of the whole activation
 };
 
-/// Convolution, batch norm (or a bias) and ReLU. The backward pass needs the convolution's output, from which it computes again
-/// what the ReLU let through.
+/// Convolution, batch norm (or a bias) and ReLU. From the output of the convolution, the backward pass recomputes which values
+/// passed the ReLU.
 class ConvBlock {
  public:
   struct Options {
@@ -36,21 +36,24 @@ class ConvBlock {
     kernels::Compute compute;
     std::string_view kernel;
   };
-  /// @param in, out channels; out is a multiple of 16
+  /// @param in, out numbers of channels; `out` is a multiple of 16
   ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std::int64_t out, int groups, const Options& options);
 
   void set_parameters(const BlockParameters<const float>& parameters, std::span<const float> moving_mean,
                       std::span<const float> moving_variance, kernels::Passes passes);
 
-  /// With the moving statistics. @param before activation for the convolution's output: overwritten
+  /// Runs the block with the moving statistics. @param before memory for the output of the convolution; overwritten
   void forward(const float* input, float* before, Channels<float> out) const;
-  /// With the batch's statistics, whose mean over this rank's groups is added to out_mean and out_variance, times `scale`.
+  /// Runs the block with the statistics of the batch. `scale` times the mean of the statistics over the groups of this rank is
+  /// added to out_mean and out_variance.
   void forward_training(const float* input, float* before, Channels<float> out, std::span<float> out_mean,
                         std::span<float> out_variance, double scale, const SumOverRanks& sum_over_ranks);
-  /// @param before         as forward_training left it
-  /// @param grad           gradient by the output
-  /// @param scratch        activation with a halo of zeros: its interior is overwritten; may be `grad` if that is not a part
-  /// @param out_input_grad null if it is not wanted
+  /// Runs the backward pass, and adds to `gradients`.
+  /// @param before         output of the convolution, from forward_training
+  /// @param grad           gradient by the output of the block
+  /// @param scratch        activation with a halo of zeros. Its interior is overwritten. May be `grad`, if `grad` is a whole
+  ///                       activation.
+  /// @param out_input_grad gradient by the input; null: not computed
   void backward(const float* input, const float* before, Channels<const float> grad, float* scratch, float* out_input_grad,
                 const BlockParameters<float>& gradients, const SumOverRanks& sum_over_ranks);
 
@@ -59,16 +62,16 @@ class ConvBlock {
   [[nodiscard]] const kernels::Conv3d& convolution() const noexcept { return convolution_; }
 
  private:
-  /// What normalises a group: [channels] each.
+  /// Factors and sums of batch norm for one group. All arrays but `sums` have [channels] elements.
   struct Statistics {
     explicit Statistics(std::int64_t channels);
-    AlignedBuffer<float> scale, shift;  // of the forward pass
-    AlignedBuffer<float> slope, curve, mean, offset;
+    AlignedBuffer<float> scale, shift;                // forward pass, as in kernels::pointwise::Affine
+    AlignedBuffer<float> slope, curve, mean, offset;  // backward pass, as in kernels::pointwise::AffineGradient
     AlignedBuffer<double> inverse_deviation;
-    AlignedBuffer<double> sums;  // two for each channel, then the number of voxels
+    AlignedBuffer<double> sums;  // two sums per channel, then the number of voxels
   };
 
-  /// Fills each group's sums by body(row, group, sums) for all rows.
+  /// Computes the sums of each group: calls body(row, group, sums) for all rows.
   template <class Body>
   void sum(Body body);
   void normalise(const float* before, Channels<float> out, const float* scale, const float* shift, std::int64_t first_row,
@@ -80,11 +83,11 @@ class ConvBlock {
   Options options_;
   kernels::Conv3d convolution_;
   const kernels::pointwise::Kernels* pointwise_;
-  AlignedBuffer<float> weights_scale_, weights_shift_;  // batch norm's parameters; 1 and 0 without
-  AlignedBuffer<float> moving_scale_, moving_shift_;    // what the moving statistics make of them
+  AlignedBuffer<float> weights_scale_, weights_shift_;  // parameters of batch norm; 1 and 0 without batch norm
+  AlignedBuffer<float> moving_scale_, moving_shift_;    // factors of the forward pass with the moving statistics
   AlignedBuffer<float> no_biases_, dropped_bias_grad_;
   std::vector<Statistics> groups_;
-  std::int64_t chunks_;                 // of each group
+  std::int64_t chunks_;                 // number of chunks per group
   AlignedBuffer<double> partial_sums_;  // [groups, chunks, 2, channels]
 };
 

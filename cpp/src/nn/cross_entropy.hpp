@@ -5,8 +5,8 @@
 
 namespace floodtide::nn {
 
-/// -label log(s(x)) - (1 - label) log(1 - s(x)) for the sigmoid s, and s(x) itself, with one exponential of a number that is
-/// not positive: no overflow for any x.
+/// Loss -label log(s(x)) - (1 - label) log(1 - s(x)) with the sigmoid s, and the probability s(x). The exponent is never
+/// positive, so that no x causes an overflow.
 struct CrossEntropy {
   double loss;
   double probability;

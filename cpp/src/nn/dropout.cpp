@@ -8,7 +8,7 @@ namespace floodtide::nn {
 void apply_dropout(const Grid& grid, std::int64_t channels, double share, std::uint64_t seed,
                    std::span<const std::uint64_t> examples, float* activation) {
   constexpr std::uint64_t kPurpose = 0xD207;
-  constexpr std::int64_t kDraws = 4;  // values of a block of random numbers
+  constexpr std::int64_t kDraws = 4;  // numbers in a block of the random number generator
   const auto kept = static_cast<float>(1.0 / (1.0 - share));
   const double threshold = share * 0x1p32;
   const std::int64_t image_rows = grid.rows() / std::ssize(examples);

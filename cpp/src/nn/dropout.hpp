@@ -8,10 +8,12 @@
 
 namespace floodtide::nn {
 
-/// Sets a share of an activation's values to zero and multiplies the others by 1 / (1 - share). What is dropped is a function
-/// of (seed, number of the example, place in the image) alone; applied to gradients it is its own backward pass.
+/// Set a share of the values of an activation to zero, and multiply the other values by 1 / (1 - share).
 ///
-/// @param examples one number for each image of the grid
+/// The choice depends only on (seed, number of the example, position in the image). The backward pass is the same function,
+/// applied to the gradients.
+///
+/// @param examples one number per image of the grid
 /// Source: Srivastava et al., JMLR 15 (2014).
 void apply_dropout(const Grid& grid, std::int64_t channels, double share, std::uint64_t seed,
                    std::span<const std::uint64_t> examples, float* activation);

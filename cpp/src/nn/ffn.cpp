@@ -11,7 +11,7 @@ namespace {
 
 using kernels::Passes;
 
-constexpr double kTapFlops = 27 * 2;  // multiply and add, per voxel and pair of channels
+constexpr double kTapFlops = 27 * 2;  // operations of a 3x3x3 kernel per voxel and pair of channels; multiply and add count two
 
 void check_shapes(const char* what, const Shape<3>& expected, const Shape<3>& shape) {
   FLOODTIDE_REQUIRE(shape == expected, shape_mismatch, "ffn: ", what, " has shape ", Show{shape}, ", expected the image's ",
@@ -59,13 +59,13 @@ struct Ffn::State {
   ParameterLayout layout;
   AlignedBuffer<float> parameters;
   std::unique_ptr<FfnPlan> plan;
-  bool stale = true;           // the plan's weights are not those of `parameters`,
-  Passes ready = Passes::all;  // or else they are ready for these passes
+  bool stale = true;           // true: the weights of the plan differ from `parameters`
+  Passes ready = Passes::all;  // if not stale: the passes for which the weights of the plan are prepared
 
-  /// The plan for that size, with the current parameters.
+  /// Return the plan for this image size, with the current parameters.
   FfnPlan& planned(const Vec3& size, Passes passes) {
     if (!plan || plan->size() != size) {
-      plan.reset();  // before the new one is made: both at once would need twice the memory
+      plan.reset();  // free the old plan first: both plans together would need twice the memory
       plan = std::make_unique<FfnPlan>(size, options);
       stale = true;
     }

@@ -58,14 +58,14 @@ void FfnPlan::for_each_example(std::span<Example> batch, Body body, After after)
   const std::size_t at_once = options_.parallel == Parallel::fovs && batch.size() >= threads ? threads : 1;
   while (lanes_.size() < at_once) lanes_.emplace_back(convolutions_[0].shape(), convolutions_[1].shape());
   for (std::size_t begin = 0; begin < batch.size();) {
-    const std::size_t count = batch.size() - begin >= at_once ? at_once : 1;  // the last ones have all threads, one by one
+    const std::size_t count = batch.size() - begin >= at_once ? at_once : 1;  // the last examples run one by one on all threads
     const auto run = [&](std::int64_t i) {
       Lane& lane = lanes_[static_cast<std::size_t>(i)];
       lane.head.set_weights(head_weights_, head_bias_);
       body(lane, begin + static_cast<std::size_t>(i), count == 1);
     };
     if (count == 1) {
-      run(0);  // no parallel region around the ones of the passes
+      run(0);  // not inside parallel_for: the pass itself uses all threads
     } else {
       parallel_for(static_cast<std::int64_t>(count), run);
     }
@@ -118,13 +118,14 @@ void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
 
 void FfnPlan::loss_and_gradients(std::span<FfnExample> batch, const ParameterLayout& layout, std::span<float> gradients,
                                  double scale, const OnReady& on_ready) {
-  // Each example's gradients apart, then added in order: the sum does not depend on how many are made at once.
+  // Each example has separate gradients, which are added in the order of the examples. The sum therefore does not depend on
+  // how many examples run at the same time.
   const auto add = [&](const Lane& lane, std::size_t entry) {
     const std::span<float> to = part(gradients, layout.entry(entry));
     const std::span<const float> from = part(lane.gradients.span(), layout.entry(entry));
     for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
   };
-  bool added = false;  // the last example's, entry by entry
+  bool added = false;  // true: the gradients of the last example were added entry by entry
   for_each_example(
       batch,
       [&](Lane& lane, std::size_t number, bool alone) {

@@ -12,13 +12,13 @@
 
 namespace floodtide::nn {
 
-/// Convolutions and memory of a network for one spatial size.
+/// Convolutions and memory of a network for one image size.
 class FfnPlan {
  public:
   FfnPlan(const Vec3& size, const FfnOptions& options);
 
   [[nodiscard]] const Vec3& size() const noexcept { return size_; }
-  /// Prepares the parameters (in the layout's order: weights and biases of the convolutions, then of the head).
+  /// Prepares the weights for `passes`. The order of the layout is: weights and biases of the convolutions, then of the head.
   void set_parameters(const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes);
 
   void forward(std::span<const FfnExample> batch);
@@ -32,31 +32,31 @@ class FfnPlan {
   [[nodiscard]] std::string kernel_names() const;
 
  private:
-  /// Memory for one example at a time.
+  /// Memory for one example.
   ///
-  /// Kept for the backward pass: the network's input, the rectified outputs of the `a` convolutions, and the residual stream
-  /// before its ReLU (the next convolution rectifies while it reads): 2 * depth activations. Two gradient buffers suffice: one
-  /// for the stream, to which each module adds in place, and one for the inside of a module. A forward-only pass uses two
-  /// activations.
+  /// The backward pass needs the input of the network, the outputs of the `a` convolutions after the ReLU, and the residual
+  /// stream before the ReLU, because the next convolution applies the ReLU while it reads. These are 2 * depth activations. Two
+  /// gradient buffers are enough: one for the stream, to which each module adds in place, and one inside a module. A
+  /// forward-only pass uses two activations.
   struct Lane {
     explicit Lane(const kernels::Conv3dShape& first, const kernels::Conv3dShape& other);
 
     Head head;
     AlignedBuffer<float> input;                     // channels: image, logits, zeros
-    std::vector<AlignedBuffer<float>> activations;  // outputs of convolutions_, `a` rectified, `b` with the skip added
+    std::vector<AlignedBuffer<float>> activations;  // outputs of convolutions_: `a` after the ReLU, `b` with the skip added
     AlignedBuffer<float> stream_grad, inner_grad;
-    AlignedBuffer<float> gradients;  // of the parameters, of one example
-    bool trained = false;            // `activations` belong to a whole training pass
+    AlignedBuffer<float> gradients;  // gradients of the parameters for one example
+    bool trained = false;            // true: `activations` are those of a complete training pass
   };
 
-  /// Calls body(lane, example, alone) for all, several at a time if `options_.parallel` says so (not alone), then
-  /// after(lane, number of the example) in their order.
+  /// Calls body(lane, index of the example, alone) for all examples, then after(lane, index) in the order of the examples.
+  /// Several bodies run at the same time if options_.parallel allows it; `alone` is true if only one runs.
   template <class Example, class Body, class After>
   void for_each_example(std::span<Example> batch, Body body, After after);
   void reserve(Lane& lane, std::size_t activations) const;
   void load_input(Lane& lane, const FfnExample& example) const;
   void forward(Lane& lane, const FfnExample& example) const;
-  /// Calls on_ready for each entry of lane.gradients that is final.
+  /// Runs forward and backward pass of one example. Calls on_ready for each entry of lane.gradients when it is complete.
   void train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale, const OnReady& on_ready) const;
 
   Vec3 size_;
@@ -67,7 +67,7 @@ class FfnPlan {
   std::vector<Lane> lanes_;
 };
 
-/// Extents of convolution `number` (conv0_a, conv0_b, ...).
+/// Return the shape of a convolution. `number` counts conv0_a, conv0_b, conv1_a, ... from 0.
 [[nodiscard]] kernels::Conv3dShape convolution_shape(const Vec3& size, int features, int number);
 
 }  // namespace floodtide::nn

@@ -9,8 +9,8 @@
 
 namespace floodtide::nn {
 
-/// The voxels of one level of a network for a batch: activations of `examples` volumes one after another, each with its halo.
-/// Slices that share nothing along z are one volume with all of them as planes, so that each layer is one pass.
+/// Voxels of one level of a network for a batch: `examples` volumes, one after another, each with its own halo. If no layer
+/// mixes z planes, all slices of a batch form one volume, so that each layer needs one pass only.
 struct Grid {
   std::int64_t examples, z, y, x;
 
@@ -20,7 +20,8 @@ struct Grid {
     return kernels::activation_size(z, y, x, channels);
   }
   [[nodiscard]] std::int64_t floats(std::int64_t channels) const noexcept { return examples * example_floats(channels); }
-  /// Where a row's first voxel lies in an activation with so many stored channels; rows count over all examples.
+  /// Return the offset of the first voxel of a row in an activation with `channels` stored channels. Rows count over all
+  /// examples.
   [[nodiscard]] std::int64_t offset(std::int64_t row, std::int64_t channels) const noexcept {
     const std::int64_t plane = row / y, example = plane / z;
     const kernels::Conv3dShape shape{z, y, x, 1, 1};
@@ -28,8 +29,8 @@ struct Grid {
   }
 };
 
-/// Calls body(group, chunk of it, rows) for rows cut into equal groups and these into a fixed number of chunks (CONVENTIONS
-/// K6).
+/// Calls body(group, chunk, rows) in parallel. The rows are split into equal groups, and each group into `chunks` chunks. The
+/// chunks do not depend on the number of threads.
 template <class Body>
 void for_each_chunk(std::int64_t rows, std::int64_t groups, std::int64_t chunks, Body body) {
   const std::int64_t of_group = rows / groups;
@@ -40,7 +41,7 @@ void for_each_chunk(std::int64_t rows, std::int64_t groups, std::int64_t chunks,
   });
 }
 
-/// Chunks of a group, so that the groups together have enough for any number of threads and each chunk has a row.
+/// Return the number of chunks per group. All groups together have about 64 chunks, and each chunk has at least one row.
 [[nodiscard]] inline std::int64_t chunks_of(std::int64_t rows, std::int64_t groups) noexcept {
   constexpr std::int64_t all = 64;
   return std::clamp<std::int64_t>(all / groups, 1, rows / groups);

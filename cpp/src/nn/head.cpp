@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kLanes = kernels::kChannelMultiple;
 
-/// sum over c of max(stream[c], 0) * weights[c], in kLanes partial sums so that compilers may vectorise it.
+/// Return the sum over c of max(stream[c], 0) * weights[c]. kLanes partial sums allow the compiler to vectorise the loop.
 float rectified_dot(const float* __restrict stream, const float* __restrict weights, std::int64_t channels) noexcept {
   float partial[kLanes] = {};
   for (std::int64_t block = 0; block < channels; block += kLanes) {

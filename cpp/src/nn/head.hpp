@@ -7,23 +7,25 @@
 
 namespace floodtide::nn {
 
-/// The end of the network: ReLU, 1x1x1 convolution to one channel, addition to the logits, and the loss. All of it in one
-/// sweep over the rows of the residual stream, because the convolutions leave nothing of it in the cache: the sweep is
-/// bound by reading the stream and writing its gradient once.
+/// Last layer of a flood-filling network: ReLU, 1x1x1 convolution to one channel, addition to the logits, and the loss.
+///
+/// All steps happen in one sweep over the rows of the residual stream, because the stream is not in the cache after the
+/// convolutions. The time of the sweep is that of reading the stream and writing its gradient once.
 class Head {
  public:
-  /// @param shape extents; out_channels are the stream's channels.
+  /// @param shape image size; out_channels is the number of channels of the stream
   explicit Head(const kernels::Conv3dShape& shape);
 
-  /// @param weights [features], bias: one number
+  /// @param weights [features]
   void set_weights(std::span<const float> weights, float bias);
 
   void forward(const float* stream, const float* logits, float* out_logits) const;
 
-  /// Forward, then the mean weighted cross-entropy (returned) and its gradients times `scale`.
-  /// @param weights         voxel weights or null for ones
-  /// @param out_stream_grad activation: overwritten in its interior
-  /// @param out_weight_grad [features] and out_bias_grad [1]: added to
+  /// Runs the forward pass, computes the gradients of `scale` times the loss, and returns the loss: the mean weighted
+  /// cross-entropy.
+  /// @param weights         weight of each voxel; null: all weights are 1
+  /// @param out_stream_grad activation; its interior is overwritten
+  /// @param out_weight_grad [features]; this and out_bias_grad are added to
   [[nodiscard]] double backward(const float* stream, const float* logits, const float* labels, const float* weights,
                                 double scale, float* out_logits, float* out_stream_grad, std::span<float> out_weight_grad,
                                 float& out_bias_grad);
@@ -35,10 +37,10 @@ class Head {
 
   kernels::Conv3dShape shape_;
   std::int64_t chunks_;
-  AlignedBuffer<float> weights_;  // [channels], zero beyond the features
+  AlignedBuffer<float> weights_;  // [channels]; zero for channels beyond the features
   float bias_ = 0;
   AlignedBuffer<double> sums_;    // [chunks, channels + 2]: weight gradients, bias gradient, loss
-  AlignedBuffer<float> scratch_;  // [chunks, channels + x]: weight gradients of a row, its logit gradients
+  AlignedBuffer<float> scratch_;  // [chunks, channels + x]: weight gradients and logit gradients of a row
 };
 
 }  // namespace floodtide::nn

@@ -9,7 +9,7 @@
 namespace floodtide::nn {
 namespace {
 
-constexpr std::uint64_t kPurpose = 0x1417;  // stream of initial weights
+constexpr std::uint64_t kPurpose = 0x1417;  // purpose of the random stream: initial weights
 
 }  // namespace
 

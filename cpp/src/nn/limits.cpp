@@ -8,7 +8,7 @@
 namespace floodtide::nn {
 namespace {
 
-/// Names the options of one network in messages.
+/// Checks options, and names them in messages.
 struct Checker {
   std::string_view where;
   ErrorCode code;
@@ -53,7 +53,7 @@ void require_valid(const UNetOptions& options, std::string_view where, ErrorCode
   const Checker check{where, code};
   check.number("in_channels", options.in_channels, kUNetChannels);
   Limits classes = kClasses;
-  if (options.output == Output::softmax) classes.minimum = 2;  // of one class there is nothing to learn
+  if (options.output == Output::softmax) classes.minimum = 2;  // the softmax of one class is constant
   check.number("classes", options.classes, classes);
   check.number("depth", options.depth, kUNetDepth);
   check.number("features", options.features, kUNetFeatures);

@@ -10,12 +10,12 @@ namespace floodtide::nn {
 namespace {
 
 struct Softmax {
-  std::int64_t best;  ///< class of the largest logit,
-  float largest;      ///< which it is
+  std::int64_t best;  ///< class with the largest logit
+  float largest;      ///< the largest logit
   float total;        ///< sum of exp(logit - largest)
 };
 
-/// In place.
+/// Turns the logits of one voxel into probabilities, in place.
 Softmax softmax_of(std::int64_t classes, float* logits) noexcept {
   Softmax result{std::max_element(logits, logits + classes) - logits, 0, 0};
   result.largest = logits[result.best];
@@ -132,7 +132,7 @@ LossReport LossPass::finish(const SumOverRanks& sum_over_ranks) {
       const double* const values = loss_.over_batch ? of_batch_.data() + 3 * k : sums + k * kPerClass;
       const double above = 2 * values[kOverlap] + loss_.smooth;
       const double below = values[kPredicted] + values[kTrue] + loss_.smooth;
-      // Without smoothing a class that is neither there nor predicted is predicted perfectly.
+      // Without smoothing, a class that has neither true nor predicted voxels counts as predicted perfectly.
       const bool empty = !(below > 0) && !std::isnan(below);
       const double share = k < first ? 0.0 : of_class * (loss_.over_batch ? of_batch_[3 * classes_] : 1.0);
       const double weight = empty ? 0.0 : loss_.dice * scale_ * share;
@@ -168,7 +168,7 @@ void LossPass::gradient(std::int64_t image, std::int64_t first, std::int64_t cou
       std::fill_n(out_gradient, classes_, 0.0F);
       continue;
     }
-    float mean = 0;  // of the gradient by the probabilities
+    float mean = 0;  // of the gradient by the probabilities, weighted with the probabilities
     for (std::int64_t k = 0; k < classes_; ++k) {
       out_gradient[k] = factors[2 * k + 1] + (k == label ? factors[2 * k] : 0.0F);
       mean += probabilities[k] * out_gradient[k];

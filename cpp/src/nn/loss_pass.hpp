@@ -13,23 +13,26 @@ namespace floodtide::nn {
 /// Turns the logits of `count` voxels into probabilities, in place.
 void to_probabilities(Output output, std::int64_t classes, std::int64_t count, float* logits) noexcept;
 
-/// The arithmetic of SegmentationLoss for a batch of n images that somebody walks through twice, row by row: first from logits
-/// to probabilities and sums, then, once the sums of all images are known, to gradients. Rows of an image are summed in chunks,
-/// whose number does not depend on threads.
+/// Arithmetic of SegmentationLoss for a batch of n images. The caller processes all voxels twice.
+///
+/// The first time, forward() turns logits into probabilities and computes sums. When the sums of all images are known
+/// (finish()), gradient() computes the gradients. The sums of an image are made in chunks. The number of chunks does not depend
+/// on the number of threads.
 class LossPass {
  public:
-  /// @param chunks of rows that each image is cut into
+  /// @param voxels voxels per image
+  /// @param chunks number of chunks per image
   LossPass(std::int64_t n, std::int64_t voxels, int classes, Output output, std::int64_t chunks);
 
-  /// The truth is checked: shapes that fit, labels that are classes or kNotCounted.
+  /// Start a batch. The caller must have checked `truth` with check_truth().
   void begin(const SegmentationLoss& loss, const SegmentationTruth& truth, double scale);
 
-  /// Makes probabilities of the logits of `count` voxels from voxel `first` of an image on, in place, and adds to the chunk's
-  /// sums.
+  /// Turn the logits of `count` voxels of an image into probabilities, in place, and add to the sums of the chunk. `first` is
+  /// the index of the first voxel.
   void forward(std::int64_t image, std::int64_t chunk, std::int64_t first, std::int64_t count, float* logits);
-  /// To be called between the passes.
+  /// Return the loss. Call this after forward() of all voxels, and before gradient().
   [[nodiscard]] LossReport finish(const SumOverRanks& sum_over_ranks);
-  /// The gradient by the logits of these voxels of scale times the sum of all images' losses.
+  /// Compute the gradient of `scale` times the sum of the losses of all images by the logits of these voxels.
   void gradient(std::int64_t image, std::int64_t first, std::int64_t count, const float* probabilities,
                 float* out_gradient) const;
 
@@ -37,7 +40,7 @@ class LossPass {
   [[nodiscard]] std::size_t bytes() const noexcept;
 
  private:
-  /// Places of a chunk's sums: six for each class, then the cross-entropy.
+  /// Indices of the sums of a chunk: six sums per class, then the cross-entropy.
   enum Sum : std::int64_t { kOverlap, kPredicted, kTrue, kTruePositive, kFalsePositive, kFalseNegative, kPerClass };
   [[nodiscard]] std::int64_t sums_each() const noexcept { return kPerClass * classes_ + 1; }
   [[nodiscard]] int first_class() const noexcept;
@@ -49,9 +52,9 @@ class LossPass {
   SegmentationLoss loss_;
   SegmentationTruth truth_;
   double scale_ = 1;
-  AlignedBuffer<double> sums_;      // [n, chunks, sums_each()]; after finish() the first chunk's are the image's
-  AlignedBuffer<double> of_batch_;  // overlap, predicted, true of each class; images
-  AlignedBuffer<float> factors_;    // [n, classes, 2]: of the truth and of 1 in the gradient of Dice by a probability
+  AlignedBuffer<double> sums_;      // [n, chunks, sums_each()]; after finish(), chunk 0 holds the sums of the whole image
+  AlignedBuffer<double> of_batch_;  // overlap, predicted and true of each class; then the number of images
+  AlignedBuffer<float> factors_;    // [n, classes, 2]: a and b of the Dice gradient a * truth + b by a probability
 };
 
 }  // namespace floodtide::nn

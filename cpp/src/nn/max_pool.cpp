@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMostRows = 16;  // pools are at most 4 x 4 along z and y
 
-/// The rows of `base` that pooled row `row` covers.
+/// Return the rows of `base` that the pooled row `row` covers.
 template <class T>
 std::array<T*, kMostRows> rows_of(const MaxPool& layer, std::int64_t row, T* base, std::int64_t stored) {
   std::array<T*, kMostRows> rows{};

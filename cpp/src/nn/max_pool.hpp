@@ -6,16 +6,16 @@
 
 namespace floodtide::nn {
 
-/// Max pooling with kernel and stride `pool`: from some channels of an activation on `from` to one on `to`, whose extents are
-/// those of `from` divided by the pool.
+/// Max pooling with kernel and stride `pool`, from `channels` channels of an activation on `from` to an activation on `to`. The
+/// sizes of `to` are those of `from` divided by `pool`.
 struct MaxPool {
   Grid from, to;
   Vec3 pool;
   std::int64_t channels;
 
   void forward(Channels<const float> input, float* out) const;
-  /// Adds the gradient to that of the largest voxel, of equal ones the first.
-  /// @param pooled what forward wrote
+  /// Adds each gradient to that of the largest input voxel. If several voxels are equal, the first one gets it.
+  /// @param pooled output of forward()
   void backward(Channels<const float> input, const float* pooled, const float* grad, Channels<float> input_grad) const;
 };
 

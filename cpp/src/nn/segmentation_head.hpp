@@ -11,34 +11,34 @@
 
 namespace floodtide::nn {
 
-/// The end of a U-Net: a 1x1x1 convolution, softmax or sigmoids, and the loss. Logits of a row turn into probabilities while
-/// they are in the cache, and likewise their gradients into those of the input.
+/// Last layer of a U-Net: a 1x1x1 convolution, softmax or sigmoids, and the loss. Both passes work row by row, so that the
+/// logits of a row and their gradients stay in the cache.
 class SegmentationHead {
  public:
-  /// @param n images, all voxels of `grid` one after another
+  /// @param n number of images in the voxels of `grid`
   SegmentationHead(const Grid& grid, std::int64_t n, std::int64_t channels, int classes, Output output);
 
   /// @param weights [1, 1, 1, channels, classes], biases [classes]
   void set_weights(std::span<const float> weights, std::span<const float> biases);
 
-  /// Probabilities [n, voxels, classes].
+  /// Computes the probabilities [n, voxels, classes].
   void forward(const float* input);
-  /// Probabilities and the loss.
+  /// Computes the probabilities, and returns the loss.
   [[nodiscard]] LossReport forward(const float* input, const SegmentationLoss& loss, const SegmentationTruth& truth,
                                    double scale, const SumOverRanks& sum_over_ranks);
-  /// @param out_input_grad activation: overwritten in its interior
-  /// @param out_weight_grad, out_bias_grad added to
+  /// @param out_input_grad activation; its interior is overwritten
+  /// @param out_weight_grad, out_bias_grad the gradients are added to them
   void backward(const float* input, float* out_input_grad, std::span<float> out_weight_grad, std::span<float> out_bias_grad);
 
   [[nodiscard]] std::span<const float> probabilities() const noexcept { return probabilities_.span(); }
   [[nodiscard]] std::size_t bytes() const noexcept;
 
  private:
-  /// body(image, chunk, its rows, counted over all images)
+  /// Calls body(image, chunk, rows of the chunk). Rows count over all images.
   template <class Body>
   void for_each_image_chunk(Body body) const;
   [[nodiscard]] float* row_probabilities(std::int64_t row) noexcept { return probabilities_.data() + row * grid_.x * classes_; }
-  /// A multiple of a vector.
+  /// Return the number of sums per chunk, rounded up to whole vectors.
   [[nodiscard]] std::int64_t sums_each() const noexcept { return classes_ * channels_ + (classes_ + 7) / 8 * 8; }
   void logits_of(const float* input, std::int64_t row) noexcept;
 
@@ -50,7 +50,7 @@ class SegmentationHead {
   AlignedBuffer<float> weights_;  // [classes, channels]
   AlignedBuffer<float> biases_;
   AlignedBuffer<float> probabilities_;
-  AlignedBuffer<double> sums_;       // [n, chunks, sums_each()]: of the weights, then of the biases
+  AlignedBuffer<double> sums_;       // [n, chunks, sums_each()]: gradients of the weights, then of the biases
   AlignedBuffer<float> logit_grad_;  // [n, chunks, x * classes]
 };
 

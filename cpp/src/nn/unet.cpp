@@ -52,12 +52,13 @@ struct UNet::State {
   UNetLayout layout;
   AlignedBuffer<float> parameters;
   std::unique_ptr<UNetPlan> plan;
-  bool stale = true;  // the plan's weights are not `parameters`
+  bool stale = true;  // true: the weights of the plan differ from `parameters`
 
-  /// The plan for that many images of that size, with the current parameters. A plan for training serves forward passes too.
+  /// Return the plan for `n` images of this size, with the current parameters. `groups` = 0 asks for a forward pass, for which
+  /// a plan for training can be used too.
   UNetPlan& planned(std::int64_t n, const Vec3& size, int groups) {
     if (!plan || plan->images() != n || plan->size() != size || (groups > 0 && plan->groups() != groups)) {
-      plan.reset();  // before the new one is made: both at once would need twice the memory
+      plan.reset();  // free the old plan first: both plans together would need twice the memory
       plan = std::make_unique<UNetPlan>(n, size, groups, options, layout);
       stale = true;
     }

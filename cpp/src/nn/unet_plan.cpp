@@ -12,7 +12,7 @@ namespace {
 
 using kernels::Passes;
 
-/// Sets the halo of an activation to zero; the interior stays.
+/// Sets the halo of an activation to zero. The interior does not change.
 void clear_halo(const Grid& grid, std::int64_t channels, float* activation) {
   const std::int64_t row_floats = (grid.x + 2) * channels, plane_rows = grid.y + 2, planes = grid.z + 2;
   parallel_for(grid.examples * planes, [&](std::int64_t plane) {
@@ -175,7 +175,7 @@ void UNetPlan::run(const Pass* pass) {
   for (std::size_t number = lowest(); number > 0; --number) {
     Level& level = levels_[number - 1];
     level.up[0].forward(output_of(number), level.joined.data());
-    if (groups_ > 0) clear_halo(level.grid, level.channels, level.decoder_inner());  // where a gradient was
+    if (groups_ > 0) clear_halo(level.grid, level.channels, level.decoder_inner());  // this memory held a gradient before
     run_node(level.decoder[0], level.joined.data(), {level.decoder_inner(), level.channels}, pass);
     run_node(level.decoder[1], level.decoder_inner(), {level.decoder_out(), level.channels}, pass);
   }
@@ -218,7 +218,7 @@ void UNetPlan::backward_node(Node& node, const float* input, Channels<const floa
 
 void UNetPlan::backward(const Pass& pass) {
   const auto of = [&](std::size_t entry) { return part(pass.gradients, layout_->arrays.entry(entry)); };
-  float* grad = grads_[0].data();  // of the output of the layers to come
+  float* grad = grads_[0].data();  // gradient by the output of the next layer of the backward pass
   float* other = grads_[1].data();
   head_[0].backward(output_of(0), grad, of(layout_->head), of(layout_->head + 1));
   ready(pass, layout_->head + 1);

@@ -19,7 +19,7 @@ namespace floodtide::nn {
 /// Layers and memory of a network for n images of one size.
 class UNetPlan {
  public:
-  /// @param groups of a training pass; 0: the plan serves forward passes only, with less memory
+  /// @param groups number of groups in a training pass; 0: the plan is for forward passes only, and needs less memory
   UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptions& options, const UNetLayout& layout);
 
   [[nodiscard]] std::int64_t images() const noexcept { return n_; }
@@ -28,52 +28,52 @@ class UNetPlan {
 
   void set_parameters(std::span<const float> parameters);
 
-  /// Images [n, z, y, x, in_channels] whose extents are at most the plan's: zeros follow.
+  /// Runs a forward pass of images [n, z, y, x, in_channels]. Images that are smaller than size() are padded with zeros.
   void forward(View<const float, 5> images);
-  /// As UNet's, of a checked batch.
+  /// As UNet::loss_and_gradients. The caller has checked the batch.
   LossReport loss_and_gradients(const UNetBatch& batch, const SegmentationLoss& loss, std::span<float> gradients, double scale,
                                 const OnReady& on_ready, const SumOverRanks& sum_over_ranks);
-  /// [n, z, y, x, classes] of the last pass.
+  /// Return the probabilities [n, z, y, x, classes] of the last pass.
   [[nodiscard]] View<const float, 5> probabilities() const noexcept;
 
   [[nodiscard]] std::size_t bytes() const noexcept;
   [[nodiscard]] std::string kernel_names() const;
 
  private:
-  /// A block with its place in the network's buffers.
+  /// A block, and the entries of its arrays in the layout.
   struct Node {
     const BlockEntries* entries;
     ConvBlock block;
-    AlignedBuffer<float> before;  // the convolution's output, for the backward pass
+    AlignedBuffer<float> before;  // output of the convolution, for the backward pass
   };
   struct Level {
     Grid grid;
     std::int64_t channels;
-    std::vector<Node> encoder, decoder;  // two each; the lowest level has no decoder
-    AlignedBuffer<float> pooled;         // input of the encoder, but for level 0
+    std::vector<Node> encoder, decoder;  // two blocks each; the lowest level has no decoder
+    AlignedBuffer<float> pooled;         // input of the encoder, except on level 0
     AlignedBuffer<float> encoder_inner;
-    AlignedBuffer<float> joined;  // encoder's output, then (but for the lowest level) the upper half from below
-    /// Outputs of the decoder's first and second block, one after the other. Nobody needs them any more when the gradient by
-    /// `joined` is made, which takes their place.
+    AlignedBuffer<float> joined;  // output of the encoder, then (except on the lowest level) the channels from the level below
+    /// Outputs of the first and second block of the decoder, one after the other. Later, the gradient by `joined` uses the same
+    /// memory, because the outputs are not needed any more then.
     AlignedBuffer<float> decoded;
-    std::vector<MaxPool> pool;               // to the next level, if there is one
-    std::vector<kernels::UpConvolution> up;  // from it
+    std::vector<MaxPool> pool;               // pooling to the next level; empty on the lowest level
+    std::vector<kernels::UpConvolution> up;  // transposed convolution from the next level; empty on the lowest level
 
     [[nodiscard]] float* decoder_inner() noexcept { return decoded.data(); }
     [[nodiscard]] float* decoder_out() noexcept { return decoded.data() + grid.floats(channels); }
     [[nodiscard]] float* joined_grad() noexcept { return decoded.data(); }
   };
-  struct Pass;  // arguments of one training pass
+  struct Pass;  // arguments of a training pass
 
   [[nodiscard]] std::size_t lowest() const noexcept { return levels_.size() - 1; }
   [[nodiscard]] std::int64_t joined_stored(std::size_t level) const noexcept;
-  /// The output of a level's last block, which the level above or the head reads.
+  /// Return the output of the last block of a level. The level above reads it; the head reads that of level 0.
   [[nodiscard]] float* output_of(std::size_t level) noexcept;
   [[nodiscard]] float* input_of(std::size_t level) noexcept;
   void add_level(int level, const UNetOptions& options, const UNetLayout& layout);
   void load(View<const float, 5> images);
   void run_node(Node& node, const float* input, Channels<float> out, const Pass* pass);
-  /// All layers up to the head; null for a forward pass.
+  /// Runs the forward pass of all layers before the head. `pass` is null except in training.
   void run(const Pass* pass);
   void backward(const Pass& pass);
   void backward_node(Node& node, const float* input, Channels<const float> grad, float* scratch, float* out_input_grad,
@@ -90,9 +90,9 @@ class UNetPlan {
   bool planar_;
   AlignedBuffer<float> input_;
   std::vector<Level> levels_;
-  std::vector<SegmentationHead> head_;  // one
-  AlignedBuffer<float> scratch_;        // forward only: all convolutions' outputs
-  AlignedBuffer<float> grads_[2];       // training: gradients of any level's activations, in turn
+  std::vector<SegmentationHead> head_;  // exactly one
+  AlignedBuffer<float> scratch_;        // forward-only plan: output of each convolution in turn
+  AlignedBuffer<float> grads_[2];       // plan for training: gradients of the activations, used alternately
 };
 
 }  // namespace floodtide::nn
