@@ -8,7 +8,7 @@
 
 namespace floodtide::kernels::direct {
 
-// 11 and 12 of 16 registers hold sums.
+// 11 (forward) and 12 (backward-weights) of 16 registers hold sums.
 const DirectKernels kAvx2 = kernels_of<Blocks<8, 1, 11, 2, 2, 4, false>>;
 
 }  // namespace floodtide::kernels::direct

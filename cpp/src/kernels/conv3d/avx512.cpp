@@ -8,14 +8,14 @@
 
 namespace floodtide::kernels::direct {
 
-// 22 and 18 of 32 registers hold sums.
+// 22 (forward) and 18 (backward-weights) of 32 registers hold sums.
 const DirectKernels kAvx512 = kernels_of<Blocks<16, 2, 11, 2, 3, 8, true>>;
 
 }  // namespace floodtide::kernels::direct
 
 namespace floodtide::kernels::winograd {
 
-// 28 and 22 of 32 registers hold sums.
+// 28 (forward) and 22 (backward-weights) of 32 registers hold sums.
 const Kernels kAvx512 = kernels_of<Blocks<16, 2, 14, 11, 14, 28>>;
 
 }  // namespace floodtide::kernels::winograd

@@ -4,23 +4,26 @@
 #include "kernels/conv3d/direct.hpp"
 #include "kernels/conv3d/simd.hpp"
 
-// The direct kernels, written once with GCC's vector extensions and instantiated by each instruction-set file.
+// Direct kernels, written with GCC's vector extensions. Each instruction-set file instantiates them.
 //
-// Forward keeps a block of voxels x vectors of sums in registers over all kernel elements and input channels: each step
-// loads the weights of the kernel elements along x, broadcasts one input value a position, and multiplies it for each voxel
-// that sees it. Loads cost: where two multiply-adds fit a cycle, one load for two of them took a fifth of the peak away.
-// A row is cut into blocks whose sizes differ by at most one, so that no block is too short to hide the latency of a
-// multiply-add.
-// Backward-weights keeps input channels x kernel_x x vectors of sums in registers over a few rows that stay in L1.
-// Both read the input through a rectified copy of a few rows, on the stack, where a ReLU is asked for.
+// Forward keeps a block of voxels x vectors of sums in registers over all kernel elements and input channels. Each step loads
+// the weights of the kernel elements along x, broadcasts one input value per position, and multiplies it for each voxel that
+// uses it. The number of loads matters: on processors with two multiply-adds per cycle, one load for every two multiply-adds
+// reduced the speed by a fifth of the peak. A row is split into blocks whose sizes differ by at most one, so that no block is
+// too short to hide the latency of a multiply-add.
+//
+// Backward-weights keeps input channels x kernel_x x vectors of sums in registers, over a few rows that stay in L1.
+//
+// If the input needs a ReLU, both make a rectified copy of a few rows on the stack.
 namespace floodtide::kernels::direct {
 namespace {
 
-constexpr Index kSmallestGroup = 16;  // stored channels are multiples of it
+constexpr Index kSmallestGroup = 16;  // stored channels are multiples of this
 constexpr Index kLine = 16;           // floats in a cache line
 
-/// Sizes of the register blocks: `Lanes` floats a vector; forward: Voxels x ForwardVectors; backward-weights: Channels3 input
-/// channels for kernel_x = 3, Channels1 for kernel_x = 1, times Vectors. Ring: three gradients fit registers as well.
+/// Sizes of the register blocks. A vector has `Lanes` floats. Forward uses Voxels x ForwardVectors sums. Backward-weights uses
+/// Channels3 x 3 x Vectors sums for kernel_x = 3, and Channels1 x Vectors sums for kernel_x = 1. `Ring`: the registers can also
+/// hold three gradients.
 template <int Lanes_, int ForwardVectors_, int Voxels_, int Vectors_, int Channels3_, int Channels1_, bool Ring_>
 struct Blocks {
   static constexpr int Lanes = Lanes_;
@@ -39,12 +42,13 @@ FLOODTIDE_INLINE void rectify(const float* from, Index count, float* to) {
   for (Index i = 0; i < count; i += B::Lanes) slot<B>(to + i) = rectified<B>(load<B>(from + i));
 }
 
-/// What the next row will touch first. Streaming prefetchers lose track of rows that are read a few channels at a time, so
-/// each register block fetches a share of it: without, a twentieth of the peak goes to waiting on a cold volume.
+/// Memory that the next row will read and write. Each register block prefetches a share of it, because hardware prefetchers do
+/// not recognise rows that are read a few channels at a time. Without this, a volume that is not in the cache loses a twentieth
+/// of the peak.
 struct Ahead {
   const float* input;
   const float* out;
-  Index step;  ///< floats of each in one share
+  Index step;  ///< floats of input and of out in one share
 
   FLOODTIDE_INLINE void fetch() {
     for (Index i = 0; i < step; i += kLine) {
@@ -56,12 +60,13 @@ struct Ahead {
   }
 };
 
-/// Floats in one of `shares` of `total`, in whole cache lines.
+/// Return the size of one share if `total` floats are split into `shares` shares, in whole cache lines.
 FLOODTIDE_INLINE Index share_of(Index total, Index shares) { return (total / shares + kLine) / kLine * kLine; }
 
-/// One register block: `Voxels` voxels from the row pointers on, `Vectors` vectors of output channels.
-/// @param rows    kernel_z * kernel_y input rows, each at the first voxel's leftmost neighbour
-/// @param weights of this group of output channels
+/// Computes one register block: `Voxels` voxels and `Vectors` vectors of output channels.
+/// @param rows    kernel_z * kernel_y input rows, each at the leftmost neighbour of the first voxel of the row segment
+/// @param offset  floats from there to the first voxel of the block
+/// @param weights weights of this group of output channels
 /// @param at      offset of the first output value in `out`, `mask` and `residual`
 template <class B, int Voxels, int KernelX, int Vectors>
 FLOODTIDE_BLOCK void forward_block(const ForwardTask& task, const float* const* rows, Index offset, const float* weights,
@@ -79,7 +84,7 @@ FLOODTIDE_BLOCK void forward_block(const ForwardTask& task, const float* const* 
   for (Index row = 0; row < row_count; ++row) {
     ahead.fetch();
     const float* tap = rows[row] + offset;
-    // One pointer for three positions: x86 addresses reach base, base + stride and base + 2 * stride.
+    // One pointer for three positions, because an x86 address can be base, base + stride or base + 2 * stride.
     const float* base[(positions + 2) / 3];
 #pragma GCC unroll 16
     for (int i = 0; i < (positions + 2) / 3; ++i) base[i] = tap + 3 * i * stride;
@@ -117,7 +122,7 @@ FLOODTIDE_BLOCK void forward_block(const ForwardTask& task, const float* const* 
   }
 }
 
-/// Calls the block of `count` voxels, 1 <= count <= Voxels.
+/// Calls the register block for `count` voxels, 1 <= count <= Voxels.
 template <class B, int Voxels, int KernelX, int Vectors>
 FLOODTIDE_INLINE void forward_voxels(Index count, const ForwardTask& task, const float* const* rows, Index offset,
                                      const float* weights, Index channel, Index at, Ahead& ahead) {
@@ -128,7 +133,7 @@ FLOODTIDE_INLINE void forward_voxels(Index count, const ForwardTask& task, const
   forward_block<B, Voxels, KernelX, Vectors>(task, rows, offset, weights, channel, at, ahead);
 }
 
-/// Voxels [x_begin, x_begin + count) of one output row, all output channels.
+/// Computes `count` voxels of one output row, with all output channels.
 template <class B, int KernelX>
 void forward_row(const ForwardTask& task, const float* const* rows, Index count, Index at, const float* next_input) {
   const Index blocks = (count + B::Voxels - 1) / B::Voxels;
@@ -156,7 +161,7 @@ void forward_row(const ForwardTask& task, const float* const* rows, Index count,
   }
 }
 
-/// Float offset of voxel (0, 0, 0)'s neighbour that a kernel's first element reads, for row (z, y) and voxel x.
+/// Return the offset, from voxel (0, 0, 0), of the input voxel that the first kernel element reads for output voxel (z, y, x).
 template <class Task>
 FLOODTIDE_INLINE Index first_neighbour(const Task& task, Index z, Index y, Index x) {
   return (z - task.kernel_z / 2) * task.in_strides.plane + (y - task.kernel_y / 2) * task.in_strides.row +
@@ -180,7 +185,7 @@ void forward(const ForwardTask& task) {
       const Index z = row / task.y;
       const Index y = row % task.y;
       const float* source = task.input + first_neighbour(task, z, y, x);
-      // The copies form a ring over y: only the newest row of each plane is rectified when y moves on by one.
+      // The copies form a ring over y. When y increases by one, only the newest row of each plane is rectified.
       const Index known = row == task.row_begin || y == 0 ? 0 : task.kernel_y - 1;
       for (Index kz = 0; kz < task.kernel_z; ++kz) {
         for (Index ky = 0; ky < task.kernel_y; ++ky) {
@@ -201,18 +206,19 @@ void forward(const ForwardTask& task) {
   }
 }
 
-/// Some rows of one plane, and the part of them that a register block of the weight gradient sums over.
+/// Part of some rows of one plane over which a register block of the weight gradient sums.
 struct RowPatch {
-  const float* input;  ///< at the leftmost neighbour of the first voxel, for the kernel row in turn
-  Index input_stride;  ///< from row to row
-  const float* grad;   ///< at the first voxel
-  Index grad_stride;
-  Index rows, count;
+  const float* input;  ///< leftmost neighbour of the first voxel, for the current kernel row
+  Index input_stride;  ///< floats from row to row
+  const float* grad;   ///< gradient at the first voxel
+  Index grad_stride;   ///< floats from row to row
+  Index rows, count;   ///< numbers of rows, and of voxels in each row
 };
 
-/// One position of a row by ring: the products of its input channels with the gradients of the voxels that see it, of which
-/// `grads` keeps the last KernelX in a ring. Phase: the ring's place for the gradient of the voxel at this position.
-/// @tparam First, Last the kernel elements to serve: fewer at the row's ends
+/// Adds the products of one position of a row: its input channels times the gradients of the voxels that use this position.
+/// `grads` is a ring of the last KernelX gradients.
+/// @tparam Phase place in the ring for the gradient of the voxel at this position
+/// @tparam First, Last range of kernel elements; smaller than the kernel at the ends of the row
 template <class B, int Channels, int KernelX, int Vectors, int Phase, int First, int Last>
 FLOODTIDE_INLINE void weights_position(const float* input, const float* grad, typename B::Vector (&grads)[KernelX][Vectors],
                                        typename B::Vector (&sums)[KernelX][Channels][Vectors]) {
@@ -233,7 +239,7 @@ FLOODTIDE_INLINE void weights_position(const float* input, const float* grad, ty
   }
 }
 
-/// One row, each product by itself.
+/// Adds the products of one row. Each input value is loaded once for each kernel element.
 template <class B, int Channels, int KernelX, int Vectors>
 FLOODTIDE_INLINE void weights_row(const float* input, Index in_step, const float* grad, Index grad_step, Index count,
                                   typename B::Vector (&sums)[KernelX][Channels][Vectors]) {
@@ -253,7 +259,7 @@ FLOODTIDE_INLINE void weights_row(const float* input, Index in_step, const float
   }
 }
 
-/// One row of at least two voxels, each input value read once for its three products.
+/// Adds the products of one row of at least two voxels. Each input value is loaded once for its three products.
 template <class B, int Channels, int Vectors>
 FLOODTIDE_INLINE void weights_row_by_ring(const float* input, Index in_step, const float* grad, Index grad_step, Index count,
                                           typename B::Vector (&sums)[3][Channels][Vectors]) {
@@ -283,8 +289,8 @@ FLOODTIDE_INLINE void weights_row_by_ring(const float* input, Index in_step, con
   }
 }
 
-/// Adds the patch's share of Channels input channels x KernelX x Vectors vectors of output channels.
-/// @param real channels to write, at most Channels: the others are padding
+/// Adds the contribution of the patch to the weight gradient, for Channels input channels x KernelX x Vectors output vectors.
+/// @param real number of channels to write; further channels up to Channels are padding
 template <class B, int Channels, int KernelX, int Vectors>
 FLOODTIDE_BLOCK void weights_block(const WeightsTask& task, const RowPatch& patch, Ahead& ahead, Index real, float* out) {
   using Vector = typename B::Vector;
@@ -320,12 +326,12 @@ FLOODTIDE_BLOCK void weights_block(const WeightsTask& task, const RowPatch& patc
   }
 }
 
-/// All input channels of one kernel row (kz, ky), for one group of output channels.
+/// Adds the contribution of all input channels of one kernel row (kz, ky), for one group of output channels.
 template <class B, int Channels, int KernelX, int Vectors>
 void weights_channels(const WeightsTask& task, RowPatch patch, Ahead& ahead, float* out) {
   for (Index channel = 0; channel < task.used_in;) {
     const Index left = task.used_in - channel;
-    // No channel is read beyond the stored ones: after the last voxel's there is nothing.
+    // The last blocks are smaller, so that no block reads beyond the stored channels of the last voxel.
     if (Channels > 2 && left == 2) {
       weights_block<B, 2, KernelX, Vectors>(task, patch, ahead, left, out);
       break;
@@ -347,13 +353,13 @@ FLOODTIDE_INLINE void weights_kernel_row(const WeightsTask& task, const RowPatch
     weights_channels<B, B::Channels3, 3, Vectors>(task, patch, ahead, out);
     return;
   }
-  RowPatch shifted = patch;  // rows of one voxel: each kernel element by itself
+  RowPatch shifted = patch;  // for kernel_x = 1 and rows of one voxel: each kernel element separately
   for (Index kx = 0; kx < task.kernel_x; ++kx, shifted.input += task.in_strides.voxel) {
     weights_channels<B, B::Channels1, 1, Vectors>(task, shifted, ahead, out + kx * task.used_in * task.out_channels);
   }
 }
 
-/// Adds the patch's sum of output gradients.
+/// Adds the sum of the output gradients of the patch.
 template <class B>
 void add_bias_grad(const WeightsTask& task, const RowPatch& patch) {
   for (Index channel = 0; channel < task.out_channels; channel += B::Lanes) {
@@ -368,7 +374,7 @@ void add_bias_grad(const WeightsTask& task, const RowPatch& patch) {
 
 template <class B>
 void weights(const WeightsTask& task) {
-  constexpr Index cached = 7168;  // floats of input and gradient rows that stay in an L1 cache of 32 KiB
+  constexpr Index cached = 7168;  // floats of input and gradient rows that fit into an L1 cache of 32 KiB
   alignas(64) float copy[kCopyFloats];
   const Index in = task.in_strides.voxel;
   const Index grad_voxel = task.out_strides.voxel;

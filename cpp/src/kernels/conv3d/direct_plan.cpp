@@ -11,11 +11,12 @@
 namespace floodtide::kernels {
 namespace {
 
-// Fixed numbers of chunks (CONVENTIONS K6). Each chunk of backward-weights has partial sums of its own.
+// Numbers of chunks. They are fixed, so that results do not depend on the number of threads. Each chunk of backward-weights has
+// its own partial sums.
 constexpr std::int64_t kForwardChunks = 128;
 constexpr std::int64_t kWeightsChunks = 16;
 
-/// Direct convolution by the kernels of one instruction-set level.
+/// Direct convolution with the kernels of one instruction-set level.
 class DirectPlan final : public Conv3dPlan {
  public:
   DirectPlan(const Conv3dShape& shape, const direct::DirectKernels& kernels)
@@ -107,8 +108,7 @@ class DirectPlan final : public Conv3dPlan {
  private:
   [[nodiscard]] std::int64_t origin(std::int64_t channels) const { return activation_offset(shape_, channels, 0, 0, 0); }
 
-  /// Writes weights as the kernels read them: [group of output channels][kz, ky][input channel][kx]
-  /// [channel of the group].
+  /// Packs weights for the kernels: [group of output channels][kz, ky][input channel][kx][channel of the group].
   template <class Weight>
   void pack(std::int64_t out_channels, std::int64_t used_in, float* out, Weight weight) const {
     for (std::int64_t begin = 0; begin < out_channels; begin += kernels_.group) {
@@ -152,12 +152,13 @@ class DirectPlan final : public Conv3dPlan {
     return std::min(kWeightsChunks, rows_) * (taps_ * shape_.in_channels + 1) * out_;
   }
 
-  /// Adds `chunks` arrays [rows, stored channels] that lie `distance` apart to one of [rows, channels].
+  /// Adds `chunks` arrays [rows, stored channels], which are `distance` floats apart, to `out` [rows, channels].
   void add_in_chunk_order(const float* sums, std::int64_t distance, std::int64_t chunks, std::int64_t rows, float* out) const {
     std::array<float, direct::kMaxChannels> total;
     for (std::int64_t row = 0; row < rows; ++row) {
       total.fill(0.0F);
-      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {  // whole rows: the arrays' distance maps to one cache set
+      // Each array contributes a whole row, because the same element of all arrays may map to one set of the cache.
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
         const float* part = sums + chunk * distance + row * out_;
         for (std::int64_t channel = 0; channel < shape_.out_channels; ++channel) {
           total[static_cast<std::size_t>(channel)] += part[channel];
@@ -173,7 +174,7 @@ class DirectPlan final : public Conv3dPlan {
   const direct::DirectKernels& kernels_;
   std::int64_t taps_;
   std::int64_t rows_;
-  std::int64_t in_, out_;  // channels as stored
+  std::int64_t in_, out_;  // numbers of stored channels
   AlignedBuffer<float> forward_weights_;
   AlignedBuffer<float> backward_weights_;
   AlignedBuffer<float> bias_;

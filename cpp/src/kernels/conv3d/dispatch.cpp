@@ -41,7 +41,7 @@ void check(const Conv3dShape& shape) {
   }
 }
 
-/// Why a candidate cannot serve, empty if it can.
+/// Return why a kernel cannot be used, or an empty text if it can.
 std::string refusal(const Conv3dCandidate& candidate, const Conv3dShape& shape, Isa level) {
   if (candidate.level > level) return str_cat("needs ", name(candidate.level), ", the level is ", name(level));
   return candidate.unsupported(shape);

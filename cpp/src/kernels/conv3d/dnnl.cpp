@@ -6,8 +6,8 @@
 #include "floodtide/base/parallel.hpp"
 #include "kernels/conv3d/dnnl_plugin.hpp"
 
-// The plug-in that computes a convolution with oneDNN, as a yardstick. oneDNN's fast kernels want layouts of their own
-// without a halo: every pass copies from and to our layout, and the time of that is part of what a benchmark shows.
+// Plug-in that computes a convolution with oneDNN, for comparison. oneDNN's fast kernels need their own layouts without a halo.
+// Every pass therefore copies from and to our layout, and the time of these copies is part of the benchmark result.
 namespace floodtide::kernels {
 namespace {
 
@@ -76,7 +76,7 @@ class DnnlPlan final : public Conv3dPlan {
   }
 
  private:
-  /// Makes the primitives and every buffer.
+  /// Makes the primitives and all buffers.
   void plan() {
     const auto any = memory::format_tag::any;
     const auto f32 = memory::data_type::f32;
@@ -98,7 +98,7 @@ class DnnlPlan final : public Conv3dPlan {
     backward_data_ = dnnl::convolution_backward_data(data);
     backward_weights_pass_ = dnnl::convolution_backward_weights(gradient);
 
-    // Ours, without the halo: voxels with channels last; weights kz ky kx in out.
+    // Our layouts, without the halo: voxels with channels last, and weights (kz, ky, kx, in, out).
     user_weights_ = memory::desc(weights, f32, memory::format_tag::dhwio);
     input_ = memory({input, f32, memory::format_tag::ndhwc}, engine_);
     output_ = memory({output, f32, memory::format_tag::ndhwc}, engine_);
@@ -120,7 +120,7 @@ class DnnlPlan final : public Conv3dPlan {
     dnnl::reorder(from, to).execute(stream_, const_cast<memory&>(from), const_cast<memory&>(to));
   }
 
-  /// Copies the interior of an activation's real channels. NaN passes the rectifier.
+  /// Copies the interior of an activation, without padding channels, and applies `activation`. NaN stays NaN.
   void gather(const float* from, std::int64_t stored, std::int64_t real, Activation activation, const memory& to) const {
     auto* dense = static_cast<float*>(to.get_data_handle());
     for_each_voxel([&](std::int64_t voxel, std::int64_t z, std::int64_t y, std::int64_t x) {
@@ -132,7 +132,7 @@ class DnnlPlan final : public Conv3dPlan {
     });
   }
 
-  /// Hands store(offset in the activation, value) every value of the interior.
+  /// Calls store(offset in the activation, value) for every value of the interior.
   template <class Store>
   void scatter(const memory& from, std::int64_t stored, std::int64_t real, Store store) const {
     const auto* dense = static_cast<const float*>(from.get_data_handle());
@@ -168,13 +168,13 @@ class DnnlPlan final : public Conv3dPlan {
   dnnl::convolution_forward forward_;
   dnnl::convolution_backward_data backward_data_;
   dnnl::convolution_backward_weights backward_weights_pass_;
-  memory input_, output_, bias_, bias_grad_, plain_weight_grad_;  // our order of elements
-  memory forward_input_, forward_weights_, forward_output_;       // oneDNN's order
+  memory input_, output_, bias_, bias_grad_, plain_weight_grad_;  // in our layout
+  memory forward_input_, forward_weights_, forward_output_;       // this and below: in oneDNN's layouts
   memory data_output_grad_, backward_weights_, data_input_grad_;
   memory weights_input_, weights_output_grad_, weight_grad_;
 };
 
-/// Calls the plan and turns oneDNN's exceptions, which only this file knows, into ours.
+/// Calls the plan, and converts oneDNN's exceptions to Error(internal). Only this file knows oneDNN's exceptions.
 class GuardedPlan final : public Conv3dPlan {
  public:
   explicit GuardedPlan(const Conv3dShape& shape) {

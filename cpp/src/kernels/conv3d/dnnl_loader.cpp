@@ -14,7 +14,8 @@ struct Plugin {
   std::string problem;
 };
 
-/// The plug-in lies beside the file that contains this code: the Python module, or a test program.
+/// Return the path of the plug-in. It is in the folder of the file that contains this code: the Python module, or a test
+/// program.
 std::filesystem::path plugin_file() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&make_dnnl_plan), &info) == 0 || info.dli_fname == nullptr) return {};

@@ -8,11 +8,11 @@ namespace floodtide::kernels {
 inline constexpr const char* kDnnlPluginFile = "_dnnl.so";
 inline constexpr const char* kDnnlPluginSymbol = "floodtide_dnnl_make_plan";
 
-/// What the plug-in exports under kDnnlPluginSymbol: a new plan, owned by the caller. Throws Error(internal) with oneDNN's
-/// words where oneDNN refuses.
+/// Function that the plug-in exports as kDnnlPluginSymbol. It returns a new plan, which the caller owns. If oneDNN reports an
+/// error, it throws Error(internal) with oneDNN's message.
 using DnnlMakePlan = Conv3dPlan* (*)(const Conv3dShape& shape);
 
-/// Empty if the plug-in is there and can be loaded, else why not. Loads it at the first call; it stays loaded.
+/// Return why the plug-in cannot be loaded, or an empty text if it is loaded. The first call loads it; it is never unloaded.
 [[nodiscard]] std::string dnnl_unsupported(const Conv3dShape& shape);
 [[nodiscard]] std::unique_ptr<Conv3dPlan> make_dnnl_plan(const Conv3dShape& shape);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#define EIGEN_DONT_PARALLELIZE  // threads go through parallel_for
+#define EIGEN_DONT_PARALLELIZE  // all threading goes through parallel_for
 #include <Eigen/Core>
 #include <algorithm>
 #include <new>
@@ -8,8 +8,8 @@
 #include "floodtide/base/parallel.hpp"
 #include "kernels/conv3d/plan.hpp"
 
-// Any number of channels by matrix products: one row of voxels times one kernel element's weights at a time. Eigen keeps
-// its own blocking buffers on the stack, or on the heap where they are large.
+// Convolution with any number of channels, as matrix products: one row of voxels times the weights of one kernel element at a
+// time. Eigen has its own blocking buffers on the stack, or on the heap if they are large.
 namespace floodtide::kernels {
 namespace {
 
@@ -19,7 +19,7 @@ using Rows = Eigen::Map<Matrix, 0, Stride>;
 using ConstRows = Eigen::Map<const Matrix, 0, Stride>;
 
 constexpr std::int64_t kForwardChunks = 16;
-constexpr std::int64_t kChannelBlock = 128;  // input channels of one chunk of backward-weights
+constexpr std::int64_t kChannelBlock = 128;  // input channels in a chunk of backward-weights
 
 class EigenPlan final : public Conv3dPlan {
  public:
@@ -63,7 +63,7 @@ class EigenPlan final : public Conv3dPlan {
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
                         float* out_bias_grad) override {
     const std::int64_t blocks = channel_blocks(shape_.in_channels);
-    float* const rectified = thread_scratch(rectified_floats());  // one row a chunk
+    float* const rectified = thread_scratch(rectified_floats());  // one row per chunk
     parallel_for(taps_ * blocks, [&](std::int64_t chunk) {
       const std::int64_t tap = chunk / blocks;
       const std::int64_t first = chunk % blocks * kChannelBlock;
@@ -108,7 +108,7 @@ class EigenPlan final : public Conv3dPlan {
     for (std::int64_t row = begin; row < end; ++row) body(row / shape_.y, row % shape_.y);
   }
 
-  /// Voxel number (halo included) that kernel element `tap` reads for the output voxel (z, y, 0).
+  /// Return the index (halo included) of the voxel that kernel element `tap` reads for the output voxel (z, y, 0).
   [[nodiscard]] std::int64_t neighbour(std::int64_t tap, std::int64_t z, std::int64_t y) const {
     const std::int64_t kx = tap % shape_.kernel_x;
     const std::int64_t ky = tap / shape_.kernel_x % shape_.kernel_y;
@@ -116,19 +116,19 @@ class EigenPlan final : public Conv3dPlan {
     return activation_offset(shape_, 1, z + kz - shape_.kernel_z / 2, y + ky - shape_.kernel_y / 2, kx - shape_.kernel_x / 2);
   }
 
-  /// NaN stays NaN, as in the reference.
+  /// Applies a ReLU. NaN stays NaN, as in the reference.
   static void rectify(const ConstRows& rows, float* out, std::int64_t stride) {
     Rows(out, rows.rows(), rows.cols(), Stride(stride)) = (rows.array() < 0.0F).select(0.0F, rows);
   }
 
-  /// For every output voxel and channel, hands store(offset, sum) the bias plus the sum over all kernel elements.
+  /// Calls store(offset, sum) for every output voxel and channel. `sum` is the bias plus the sum over all kernel elements.
   template <class Store>
   void correlate(const float* input, std::int64_t in_channels, std::int64_t real_in, Activation on_input, const float* weights,
                  const float* bias, std::int64_t out_channels, std::int64_t real_out, Store store) const {
     const std::int64_t rows_total = shape_.z * shape_.y;
     const std::int64_t chunks = std::min(kForwardChunks, rows_total);
     const std::int64_t scratch_size = rows_floats() / kForwardChunks;
-    float* const all_scratch = thread_scratch(rows_floats());  // per chunk: sums of one row, one rectified row
+    float* const all_scratch = thread_scratch(rows_floats());  // for each chunk: the sums of one row, then one rectified row
     parallel_for(chunks, [&](std::int64_t chunk) {
       float* scratch = all_scratch + chunk * scratch_size;
       Rows sums(scratch, shape_.x, real_out, Stride(real_out));
@@ -158,7 +158,7 @@ class EigenPlan final : public Conv3dPlan {
   Conv3dShape shape_;
   std::int64_t taps_;
   AlignedBuffer<float> weights_;  // [tap][real_in][real_out]
-  AlignedBuffer<float> flipped_;  // [tap][real_out][real_in], taps in reverse
+  AlignedBuffer<float> flipped_;  // [tap][real_out][real_in], taps in reverse order
   AlignedBuffer<float> bias_;
   AlignedBuffer<float> zero_bias_;
 };

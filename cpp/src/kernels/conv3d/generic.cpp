@@ -3,7 +3,7 @@
 
 namespace floodtide::kernels::direct {
 
-// 9 and 12 of 16 registers hold sums; without fused multiply-adds one more is needed for the product.
+// 9 (forward) and 12 (backward-weights) of 16 registers hold sums. Without fused multiply-add, products need one more register.
 const DirectKernels kGeneric = kernels_of<Blocks<4, 1, 9, 2, 2, 4, false>>;
 
 }  // namespace floodtide::kernels::direct

@@ -10,8 +10,8 @@
 
 namespace floodtide::kernels {
 
-/// What a candidate of the dispatch table makes: the passes of Conv3d for one shape, with its own packed weights and
-/// scratch memory. Conv3d has checked all arguments.
+/// Passes of Conv3d for one shape, with one kernel of the dispatch table. A plan has its own packed weights and scratch memory.
+/// Conv3d has checked all arguments.
 class Conv3dPlan {
  public:
   virtual ~Conv3dPlan() = default;
@@ -26,7 +26,7 @@ class Conv3dPlan {
 [[nodiscard]] std::unique_ptr<Conv3dPlan> make_direct_plan(const Conv3dShape& shape, const direct::DirectKernels& kernels);
 
 [[nodiscard]] std::string winograd_unsupported(const Conv3dShape& shape);
-/// Why direct convolution is faster, empty where it is not.
+/// Return why direct convolution is expected to be faster, or an empty text if it is not.
 [[nodiscard]] std::string winograd_avoided(const Conv3dShape& shape);
 [[nodiscard]] std::unique_ptr<Conv3dPlan> make_winograd_plan(const Conv3dShape& shape, const winograd::Kernels& kernels);
 

@@ -14,7 +14,7 @@ void for_each_voxel(const Conv3dShape& shape, Body body) {
   }
 }
 
-/// Calls body(tap, dz, dy, dx) for every kernel element: its number, and the input voxel relative to the output voxel.
+/// Calls body(tap, dz, dy, dx) for every kernel element: its index, and the offset of the input voxel from the output voxel.
 template <class Body>
 void for_each_tap(const Conv3dShape& shape, Body body) {
   std::int64_t tap = 0;

@@ -3,8 +3,8 @@
 
 #include "kernels/conv3d/conv3d.hpp"
 
-/// The definition of the convolution's passes: plain loops, float and double, one thread. Arrays as in Conv3d, with
-/// weights unpacked: [kernel_z, kernel_y, kernel_x, in, out].
+/// Reference implementation of the passes of a convolution: plain loops in float or double, on one thread. Arrays are as in
+/// Conv3d. Weights are not packed: [kernel_z, kernel_y, kernel_x, in, out].
 namespace floodtide::kernels::reference {
 
 template <class T>

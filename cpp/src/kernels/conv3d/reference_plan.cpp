@@ -8,7 +8,7 @@
 namespace floodtide::kernels {
 namespace {
 
-/// The last candidate: the reference itself.
+/// The last kernel of the dispatch table: the reference implementation.
 class ReferencePlan final : public Conv3dPlan {
  public:
   explicit ReferencePlan(const Conv3dShape& shape) : shape_(shape) {

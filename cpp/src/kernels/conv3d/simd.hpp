@@ -7,16 +7,17 @@
 
 #include <cstdint>
 
-// What the kernels of one instruction-set file share: vectors by GCC's extensions, of B::Lanes floats.
+// Vector helpers for the kernels of an instruction-set file: GCC vector extensions with B::Lanes floats per vector.
 //
-// No std functions and no external linkage here: code compiled for AVX-512 must not be picked by the linker for other files.
+// This header uses no std functions and no external linkage. Otherwise the linker could choose code compiled for AVX-512 for
+// other files too.
 namespace floodtide::kernels {
 namespace {
 
 using Index = std::int64_t;
 
 #define FLOODTIDE_INLINE inline __attribute__((always_inline))
-// A register block inlined into its caller loses registers to it.
+// Register blocks are not inlined, because the caller would use some of the registers.
 #define FLOODTIDE_BLOCK __attribute__((noinline))
 #define FLOODTIDE_LAMBDA __attribute__((always_inline))
 
@@ -36,7 +37,7 @@ FLOODTIDE_INLINE typename B::Vector& slot(float* p) {
   return *reinterpret_cast<typename B::Vector*>(p);
 }
 
-/// The same for addresses that are not those of a vector.
+/// Load for addresses without the alignment of a vector.
 template <class B>
 FLOODTIDE_INLINE typename B::Vector load_unaligned(const float* p) {
   return *reinterpret_cast<const typename Lanes<B::Lanes>::Unaligned*>(p);
@@ -49,12 +50,13 @@ FLOODTIDE_INLINE void store_unaligned(float* p, typename B::Vector value) {
 FLOODTIDE_INLINE Index smaller(Index a, Index b) { return a < b ? a : b; }
 FLOODTIDE_INLINE Index larger(Index a, Index b) { return a > b ? a : b; }
 
-/// Begin of part `part` of `parts` nearly equal ones.
+/// Return the begin of part `part` if `total` items are split into `parts` parts. Sizes differ by at most one.
 FLOODTIDE_INLINE Index part_begin(Index total, Index parts, Index part) {
   return part * (total / parts) + smaller(part, total % parts);
 }
 
-/// NaN stays NaN, as in the reference: the instructions' maximum returns its second operand then, which GCC does not use.
+/// Return max(value, 0). NaN stays NaN, as in the reference, because the maximum instruction returns its second operand if one
+/// operand is NaN. GCC does not generate this instruction from the comparison below.
 template <class B>
 FLOODTIDE_INLINE typename B::Vector rectified(typename B::Vector value) {
 #if defined(__AVX512F__)

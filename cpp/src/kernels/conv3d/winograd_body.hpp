@@ -6,18 +6,19 @@
 #include "kernels/conv3d/winograd_transforms.hpp"
 #include "kernels/conv3d/winograd_weights.hpp"
 
-// Winograd's minimal filtering in one to three dimensions, written once and instantiated by each instruction-set file.
+// Winograd's minimal filtering in one to three dimensions. Each instruction-set file instantiates these kernels.
 //
-// A block of tiles is transformed into scratch memory that stays in L2, [point][tile][channel]; each point's products are
-// one small matrix product, in place; the inverse transform adds bias, mask, residual and ReLU and stores each output once.
-// The transform along (z, y) of one x position happens in registers; positions wait in a ring in L1 for the one along x,
-// because neighbouring tiles share them.
+// A block of tiles is transformed into scratch memory that stays in L2, [point][tile][channel]. The products of each point are
+// one small matrix product, in place. The inverse transform applies bias, mask, residual and ReLU, and stores each output once.
+//
+// The transform along (z, y) of one x position happens in registers. The results are stored in a ring in L1, from which the
+// transform along x reads them, because neighbouring tiles share x positions.
 // Sources: Lavin and Gray, arXiv 1509.09308; Budden et al., ICML 2017; Jia et al., PPoPP 2018.
 namespace floodtide::kernels::winograd {
 namespace {
 
-/// Register blocks: `Lanes` floats a vector; a product keeps up to Tiles x Vectors sums, the weights' one Channels x Vectors.
-/// ForwardTiles and WeightsTiles: see Kernels.
+/// Sizes of the register blocks. A vector has `Lanes` floats. A product of forward keeps up to Tiles x Vectors sums, and one of
+/// backward-weights up to Channels x Vectors sums. ForwardTiles and WeightsTiles: see Kernels.
 template <int Lanes_, int Vectors_, int Tiles_, int Channels_, int ForwardTiles_, int WeightsTiles_>
 struct Blocks {
   static constexpr int Lanes = Lanes_;
@@ -33,18 +34,18 @@ struct Blocks {
 
 constexpr int kMostPoints = points_of(kMostTile);
 
-/// Offset of voxel (z, y, 0)'s row in an activation with this many channels. Positions count from the halo on.
+/// Return the offset of row (z, y) in an activation with `channels` channels. Positions include the halo.
 FLOODTIDE_INLINE Index row_offset(const Tiling& t, Index z, Index y, Index channels) {
   return (z * (t.y + 2) + y) * (t.x + 2) * channels;
 }
 
-/// A volume to be read tile by tile: the input (overlapping windows that begin in the halo), or an output's gradient.
+/// Volume that is read tile by tile: the input, with overlapping windows that begin in the halo, or the gradient of an output.
 struct TiledVolume {
   const float* data;
   Index channels;
-  Index window_z, window_y, window_x;  ///< positions that a tile reads
-  Index first_z, first_y, first_x;     ///< position of the first tile's first voxel, counted from the halo on
-  Index end_z, end_y, end_x;           ///< positions from here on are taken as zero
+  Index window_z, window_y, window_x;  ///< number of positions that a tile reads
+  Index first_z, first_y, first_x;     ///< position of the first voxel of the first tile, halo included
+  Index end_z, end_y, end_x;           ///< from these positions on, values are zero
 };
 
 FLOODTIDE_INLINE TiledVolume input_source(const Tiling& t, const float* data, Index channels) {
@@ -56,11 +57,11 @@ FLOODTIDE_INLINE TiledVolume grad_source(const Tiling& t, const float* data, Ind
   return {data, channels, t.tile_z, t.tile_y, t.tile_x, 1, 1, 1, t.z + 1, t.y + 1, t.x + 1};
 }
 
-/// Tiles of one row that follow each other.
+/// Consecutive tiles of one row of tiles.
 struct Segment {
-  Index z, y;        ///< of the row of tiles
-  Index begin, end;  ///< along x
-  Index done;        ///< tiles of the block before these
+  Index z, y;        ///< position of the row of tiles
+  Index begin, end;  ///< range of tiles along x
+  Index done;        ///< number of tiles of the block before this segment
 };
 
 /// Calls body(segment) for the rows that hold tiles [begin, end).
@@ -74,7 +75,7 @@ FLOODTIDE_INLINE void for_each_segment(const Tiling& t, Index begin, Index end, 
   }
 }
 
-/// Transforms the segment's tiles of `source` to [point][tile][channel].
+/// Transforms the tiles of a segment of `source` to [point][tile][channel].
 template <class B>
 void gather(const Tiling& t, const TiledVolume& source, const Segment& segment, GatherPlane plane, GatherLine line, float* ring,
             float* out, Index stride, Index step) {
@@ -85,7 +86,7 @@ void gather(const Tiling& t, const TiledVolume& source, const Segment& segment, 
   const float* rows[kMostPoints * kMostPoints];
   for (Index dz = 0; dz < source.window_z; ++dz) {
     for (Index dy = 0; dy < source.window_y; ++dy) {
-      // Row (0, 0) is halo: zeros.
+      // Row (0, 0) is part of the halo, and therefore zero.
       const bool inside = z + dz < source.end_z && y + dy < source.end_y;
       rows[dz * source.window_y + dy] = source.data + (inside ? row_offset(t, z + dz, y + dy, source.channels) : 0);
     }
@@ -105,7 +106,7 @@ void gather(const Tiling& t, const TiledVolume& source, const Segment& segment, 
         }
       }
       line(slots, planes, to, stride, step);
-      // What the next tile shares with this one moves to the front.
+      // Positions that the next tile shares with this one move to the front.
       known = source.window_x - smaller(t.tile_x, source.window_x);
       float* shifted[kMostPoints];
       for (Index i = 0; i < source.window_x; ++i) shifted[i] = slots[(i + t.tile_x) % source.window_x];
@@ -114,7 +115,7 @@ void gather(const Tiling& t, const TiledVolume& source, const Segment& segment, 
   }
 }
 
-/// Inverse transform of the segment's products to the output.
+/// Transforms the products of a segment back, and writes the output.
 template <class B>
 void scatter(const ForwardTask& task, const Segment& segment, ScatterPlane plane, ScatterLine line, const float* products,
              Index stride, Index tile_stride) {
@@ -182,7 +183,7 @@ void weights(const WeightsTask& task) {
   float* const g = x + transformed_floats(t, B::WeightsTiles, task.in_channels);
   const Index x_stride = point_stride(B::WeightsTiles, task.in_channels);
   const Index g_stride = point_stride(B::WeightsTiles, task.out_channels);
-  // At the interpolation point 1 along each axis a tile's products are the sum of its gradients.
+  // At the interpolation point 1 along each axis, the transformed gradients of a tile are the sum of its gradients.
   const Index ones_x = points(t.tile_x) > 1, ones_y = points(t.tile_y) > 1, ones_z = points(t.tile_z) > 1;
   const Index ones = (ones_z * points(t.tile_y) + ones_y) * points(t.tile_x) + ones_x;
   for (Index channel = 0; channel < task.out_channels; ++channel) task.bias_grad[channel] = 0;

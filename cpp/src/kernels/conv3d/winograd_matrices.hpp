@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The matrices of Winograd's minimal filtering, made by the compiler from the interpolation points. Constants only: safe to
-// include in instruction-set files.
+// Matrices of Winograd's minimal filtering, which the compiler computes from the interpolation points. This header has
+// constants only, so that instruction-set files can include it.
 namespace floodtide::kernels::winograd {
 
-/// F(Tile, Kernel): `Tile` outputs of a correlation with `Kernel` elements from points = Tile + Kernel - 1 products,
-/// out = output * ((weights * w) . (input * d)) for points - 1 finite interpolation points and infinity (Toom-Cook).
-/// Points are chosen so that `input` and `output` are exact in binary and rounding errors stay small (docs/algorithms.md).
+/// Matrices of F(Tile, Kernel): `Tile` outputs of a correlation with `Kernel` elements, from points = Tile + Kernel - 1
+/// products.
+///
+/// out = output * ((weights * w) . (input * d)), with points - 1 finite interpolation points and infinity (Toom-Cook). The
+/// points are chosen so that `input` and `output` are exact in binary, and rounding errors are small (docs/algorithms.md).
 template <int Kernel, int Tile>
 struct Matrices {
   static constexpr int points = Tile + Kernel - 1;
@@ -20,7 +22,7 @@ struct Matrices {
     constexpr double of_5[] = {0, 1, -0.5, -2};
     const double* a = points == 4 ? of_4 : of_5;
     constexpr int finite = points - 1;
-    // Row j of `input` holds the coefficients of the product of (x - a[l]) over all l but j; the last one over all l.
+    // Row j of `input` has the coefficients of the product of (x - a[l]) over all l except j. The last row includes all l.
     for (int j = 0; j <= finite; ++j) {
       double polynomial[points + 1] = {1};
       double scale = 1;
@@ -47,12 +49,12 @@ struct Matrices {
 template <int Kernel, int Tile>
 inline constexpr Matrices<Kernel, Tile> kMatrices{};
 
-/// Output voxels of a tile along one axis: 1 along axes of kernel extent 1, else 2 or 3.
+/// Largest number of output voxels of a tile along one axis. It is 1 for axes of kernel size 1, and 2 or 3 for other axes.
 inline constexpr int kMostTile = 3;
 constexpr int kernel_of(int tile) { return tile == 1 ? 1 : 3; }
 constexpr int points_of(int tile) { return tile + kernel_of(tile) - 1; }
 
-// The one-dimensional transforms, as matrices at(row, column).
+// One-dimensional transforms. at(row, column) is an element of the matrix.
 template <int Tile>
 struct InputTransform {
   static constexpr int rows = points_of(Tile), columns = points_of(Tile);
@@ -68,7 +70,7 @@ struct WeightsTransform {
   static constexpr int rows = points_of(Tile), columns = kernel_of(Tile);
   static constexpr double at(int row, int column) { return kMatrices<kernel_of(Tile), Tile>.weights[row][column]; }
 };
-/// The gradient of what `Transform` makes, back to what it was made from.
+/// Transform of gradients: from the gradient by the output of `Transform` to the gradient by its input.
 template <class Transform>
 struct Transposed {
   static constexpr int rows = Transform::columns, columns = Transform::rows;

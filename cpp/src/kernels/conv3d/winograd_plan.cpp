@@ -12,14 +12,15 @@ namespace {
 
 using winograd::Tiling;
 
-constexpr std::int64_t kChannelBlock = 16;   // stored channels, and input channels of a chunk of a weight transform
-constexpr std::int64_t kMostChannels = 256;  // of the copy that a product makes of its input
-// Parts of the volume whose weight gradients are summed separately, then added in order (CONVENTIONS K6).
+constexpr std::int64_t kChannelBlock = 16;   // channels are multiples of it; also the input channels in a chunk of a transform
+constexpr std::int64_t kMostChannels = 256;  // limited by the copy of the input that a product makes on the stack
+// Parts of the volume whose weight gradients are summed separately and then added in order. The number is fixed, so that
+// results do not depend on the number of threads.
 constexpr std::int64_t kWeightsChunks = 8;
 
 std::int64_t tiles_along(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
 
-/// The tile extent with the least products along one axis; F(4) costs accuracy and is left out.
+/// Return the tile size along one axis with the smallest number of products. Size 4 is not used, because it loses accuracy.
 std::int64_t tile_extent(std::int64_t extent, std::int64_t kernel) {
   if (kernel == 1) return 1;
   const auto products = [&](std::int64_t tile) { return tiles_along(extent, tile) * winograd::points(tile); };
@@ -62,7 +63,7 @@ class WinogradPlan final : public Conv3dPlan {
     transform(weights, in, out, forward_weights_.data());
     if (passes == Passes::forward) return;
     if (backward_weights_.size() == 0) backward_weights_ = AlignedBuffer<float>(products_);
-    float* const flipped = thread_scratch(shape_.weight_count());  // [tap, in reverse][out][in]
+    float* const flipped = thread_scratch(shape_.weight_count());  // [tap][out][in], taps in reverse order
     parallel_for(shape_.taps(), [&](std::int64_t tap) {
       const float* const from = weights + (shape_.taps() - 1 - tap) * in * out;
       float* const to = flipped + tap * in * out;
@@ -105,7 +106,7 @@ class WinogradPlan final : public Conv3dPlan {
     const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
     const std::int64_t chunks = weights_chunks();
     const std::int64_t chunk_floats = products_ + out;
-    float* const sums = thread_scratch(weights_floats());  // [chunk][point][in][out] with biases after each chunk's
+    float* const sums = thread_scratch(weights_floats());  // for each chunk: [point][in][out], then the gradient of the biases
     float* const scratch = sums + chunks * chunk_floats;
     const std::int64_t scratch_floats = winograd::weights_scratch_floats(tiling_, kernels_, in, out);
     parallel_for(chunks, [&](std::int64_t chunk) {
@@ -170,7 +171,7 @@ class WinogradPlan final : public Conv3dPlan {
   Tiling tiling_;
   std::int64_t products_;  // floats of transformed weights
   AlignedBuffer<float> forward_weights_;
-  AlignedBuffer<float> backward_weights_;  // allocated when they are first asked for
+  AlignedBuffer<float> backward_weights_;  // allocated when first needed
   AlignedBuffer<float> bias_;
   AlignedBuffer<float> zero_bias_;
 };
@@ -187,8 +188,8 @@ std::string winograd_unsupported(const Conv3dShape& shape) {
 }
 
 std::string winograd_avoided(const Conv3dShape& shape) {
-  // In multiply-adds: the transforms of a tile cost about 16 a point and channel, those of the weights about 25 a weight of
-  // every point (from times of both on a Xeon with AVX-512).
+  // Cost in multiply-adds, estimated from times on a Xeon with AVX-512: the transforms of a tile take about 16 per point and
+  // channel, and those of the weights about 25 per point and weight.
   const Tiling t = tiling_of(shape);
   const auto in = static_cast<double>(shape.in_channels), out = static_cast<double>(shape.out_channels);
   const auto points = static_cast<double>(winograd::points(t));

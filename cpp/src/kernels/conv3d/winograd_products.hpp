@@ -4,11 +4,11 @@
 #include "kernels/conv3d/simd.hpp"
 #include "kernels/conv3d/winograd.hpp"
 
-// The products of transformed tiles with transformed weights, and of transformed inputs with transformed gradients.
+// Products of transformed tiles with transformed weights, and of transformed inputs with transformed gradients.
 namespace floodtide::kernels::winograd {
 namespace {
 
-/// out[tile][0 .. Vectors) = sum over k of x[tile][k] * weights[k]: one point, Tiles tiles.
+/// Computes out[tile][0 .. Vectors) = sum over k of x[tile][k] * weights[k], for one point and `Tiles` tiles.
 template <class B, int Tiles, int Vectors>
 FLOODTIDE_BLOCK void product_block(const float* x, Index step, Index depth, const float* weights, float* out) {
   using Vector = typename B::Vector;
@@ -18,7 +18,7 @@ FLOODTIDE_BLOCK void product_block(const float* x, Index step, Index depth, cons
 #pragma GCC unroll 4
     for (int vector = 0; vector < Vectors; ++vector) sums[tile][vector] = Vector{};
   }
-  // One pointer for three tiles: x86 addresses reach base, base + step and base + 2 * step.
+  // One pointer for three tiles, because an x86 address can be base, base + step or base + 2 * step.
   const float* base[(Tiles + 2) / 3];
 #pragma GCC unroll 8
   for (int i = 0; i < (Tiles + 2) / 3; ++i) base[i] = x + 3 * i * step;
@@ -49,7 +49,7 @@ FLOODTIDE_INLINE void product_tiles(Index count, const float* x, Index step, Ind
   product_block<B, Tiles, Vectors>(x, step, depth, weights, out);
 }
 
-/// All points' products in place: [tile][in] becomes [tile][out], tiles `step` floats apart.
+/// Computes the products of all points in place: [tile][in] becomes [tile][out]. Tiles are `step` floats apart.
 template <class B>
 void products(const ForwardTask& task, Index tiles, float* transformed, Index stride, Index step) {
   constexpr Index group = B::Lanes * B::Vectors;
@@ -63,7 +63,7 @@ void products(const ForwardTask& task, Index tiles, float* transformed, Index st
       const Index here = part_begin(tiles, blocks, block + 1) - begin;
       float* const at = transformed + point * stride + begin * step;
       const float* from = at;
-      if (task.out_channels > group) {  // the first group's results overwrite what the others read
+      if (task.out_channels > group) {  // the results of the first group overwrite the input of the other groups
         for (Index i = 0; i < here * step; i += B::Lanes) slot<B>(copy + i) = load<B>(at + i);
         from = copy;
       }
@@ -80,7 +80,8 @@ void products(const ForwardTask& task, Index tiles, float* transformed, Index st
   }
 }
 
-/// sums[channel][0 .. Vectors) (+)= over tiles x[tile][channel] * grad[tile]: one point, Channels input channels.
+/// Computes sums[channel][0 .. Vectors) = sum over tiles of x[tile][channel] * grad[tile], for one point and `Channels` input
+/// channels. Unless `first`, the result is added to `sums`.
 template <class B, int Channels, int Vectors>
 FLOODTIDE_BLOCK void weights_block(const float* x, Index x_step, const float* grad, Index grad_step, Index tiles, bool first,
                                    float* sums, Index sums_step) {
@@ -105,7 +106,7 @@ FLOODTIDE_BLOCK void weights_block(const float* x, Index x_step, const float* gr
   for (int channel = 0; channel < Channels; ++channel) {
 #pragma GCC unroll 4
     for (int vector = 0; vector < Vectors; ++vector) {
-      // A block's sum apart, then added to those before: rounds less than one long sum.
+      // The sum of each block is made separately and then added. Rounding errors are smaller than with one long sum.
       float* const at = sums + channel * sums_step + vector * B::Lanes;
       slot<B>(at) = first ? sum[channel][vector] : load<B>(at) + sum[channel][vector];
     }
@@ -123,7 +124,7 @@ FLOODTIDE_INLINE void weights_channels(Index count, const float* x, Index x_step
   weights_block<B, Channels, Vectors>(x, x_step, grad, grad_step, tiles, first, sums, sums_step);
 }
 
-/// One point: sums[in][out] (+)= x^T * grad.
+/// Computes sums[in][out] = x^T * grad for one point. Unless `first`, the result is added to `sums`.
 template <class B, int Vectors>
 FLOODTIDE_INLINE void weights_group(const WeightsTask& task, const float* x, const float* grad, Index tiles, bool first,
                                     float* sums) {

@@ -5,9 +5,10 @@
 #include "kernels/conv3d/winograd.hpp"
 #include "kernels/conv3d/winograd_matrices.hpp"
 
-// Transforms of tiles: along (z, y) of one x position in registers, then along x from a ring of positions.
-// Weights are transformed in vectors of doubles, wider than a register. Nothing outside of the instruction-set file calls what
-// takes them, so that their ABI does not matter.
+// Transforms of tiles: first along (z, y) of one x position in registers, then along x from a ring of positions.
+//
+// The transforms of weights use vectors of doubles that are wider than a register. Only functions of the same instruction-set
+// file pass such vectors to each other, so that the ABI warning does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
 namespace floodtide::kernels::winograd {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 template <class V>
 using Scalar = __typeof__(V{}[0]);
 
-/// Where a row's sum starts: at a factor of one if there is any, which saves a multiplication.
+/// Return the column at which the sum of a row starts. A column with factor one is preferred, because it saves a
+/// multiplication.
 template <class T>
 constexpr int first_term(int row) {
   int first = -1;
@@ -39,7 +41,7 @@ FLOODTIDE_INLINE V add_terms(const V (&in)[T::columns], V sum) {
   }
 }
 
-/// out = matrix * in.
+/// Computes out = matrix * in.
 template <class T, int Row = 0, class V>
 FLOODTIDE_INLINE void apply(const V (&in)[T::columns], V (&out)[T::rows]) {
   if constexpr (Row < T::rows) {
@@ -50,7 +52,7 @@ FLOODTIDE_INLINE void apply(const V (&in)[T::columns], V (&out)[T::rows]) {
   }
 }
 
-/// Transforms a plane of vectors along y and z: read(z, y) for all columns of both, write(z, y, value) for all rows.
+/// Transforms a plane of vectors along y and z. Calls read(z, y) for all columns of both, and write(z, y, value) for all rows.
 template <class B, class Z, class Y, class Read, class Write>
 FLOODTIDE_INLINE void transform_plane(Read read, Write write) {
   using Vector = typename B::Vector;
@@ -73,7 +75,7 @@ FLOODTIDE_INLINE void transform_plane(Read read, Write write) {
   }
 }
 
-/// One x position of a tile into the ring: `rows` are Z::columns x Y::columns rows of the volume.
+/// Transforms one x position of a tile along (z, y) into the ring. `rows` are Z::columns x Y::columns rows of the volume.
 template <class B, class Z, class Y, bool Relu>
 FLOODTIDE_BLOCK void gather_plane(const float* const* rows, Index offset, float* to) {
   transform_plane<B, Z, Y>(
@@ -85,8 +87,8 @@ FLOODTIDE_BLOCK void gather_plane(const float* const* rows, Index offset, float*
       [=](int z, int y, typename B::Vector value) FLOODTIDE_LAMBDA { slot<B>(to + (z * Y::rows + y) * B::Lanes) = value; });
 }
 
-/// The transform along x from the ring into the scratch memory, for `planes` points of (z, y): points `stride` floats apart,
-/// tiles `step`.
+/// Transforms positions of the ring along x into the scratch memory, for `planes` points of (z, y). In the scratch memory,
+/// points are `stride` floats apart, and tiles `step` floats.
 template <class B, class X>
 FLOODTIDE_BLOCK void gather_line(const float* const* positions, Index planes, float* to, Index stride, Index step) {
   using Vector = typename B::Vector;
@@ -100,13 +102,13 @@ FLOODTIDE_BLOCK void gather_line(const float* const* positions, Index planes, fl
     apply<X>(line, result);
 #pragma GCC unroll 8
     for (int i = 0; i < X::rows; ++i) {
-      __builtin_prefetch(to + i * stride + step, 1);  // the next tile's: in L2 by now
+      __builtin_prefetch(to + i * stride + step, 1);  // memory of the next tile, which may have left L1
       slot<B>(to + i * stride) = result[i];
     }
   }
 }
 
-/// The inverse: a tile's products to X::rows x positions of `planes` points each.
+/// Inverse transform along x: transforms the products of a tile to X::rows x positions of `planes` points each.
 template <class B, class X>
 FLOODTIDE_BLOCK void scatter_line(const float* from, Index stride, Index planes, float* to) {
   using Vector = typename B::Vector;
@@ -121,14 +123,15 @@ FLOODTIDE_BLOCK void scatter_line(const float* from, Index stride, Index planes,
   }
 }
 
-/// What happens to an output before it is stored.
+/// Operations on an output before it is stored.
 struct Epilogue {
   const float *bias, *mask, *residual;
   float* out;
   bool relu;
 };
 
-/// One x position of a tile to the volume. `rows` are the offsets of its output rows, negative outside the volume.
+/// Inverse transform along (z, y): writes one x position of a tile to the volume. `rows` are the offsets of its output rows,
+/// negative outside the volume.
 template <class B, class Z, class Y>
 FLOODTIDE_BLOCK void scatter_plane(const float* from, const Epilogue& epilogue, const Index* rows, Index offset,
                                    Index channel) {
@@ -145,13 +148,13 @@ FLOODTIDE_BLOCK void scatter_plane(const float* from, const Epilogue& epilogue, 
                            });
 }
 
-// The transforms for each combination of tile extents, picked by number.
+// Pointers to the transforms for each combination of tile sizes.
 using GatherPlane = void (*)(const float* const*, Index, float*);
 using GatherLine = void (*)(const float* const*, Index, float*, Index, Index);
 using ScatterPlane = void (*)(const float*, const Epilogue&, const Index*, Index, Index);
 using ScatterLine = void (*)(const float*, Index, Index, float*);
 
-/// function(tile) as a compile-time number, for tile in [1, kMostTile].
+/// Calls function with `tile` as a template argument, for tile in [1, kMostTile].
 template <int Tile, class Function>
 FLOODTIDE_INLINE auto with_tile(Index tile, Function function) {
   if constexpr (Tile < kMostTile) {

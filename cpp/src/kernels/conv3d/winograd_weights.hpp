@@ -3,12 +3,13 @@
 
 #include "kernels/conv3d/winograd_transforms.hpp"
 
-// Transforms of weights and of their gradients, in double precision: what the transformed weights lack, every tile lacks.
+// Transforms of weights and of their gradients, in double precision, because an error in a transformed weight affects all
+// tiles.
 
 namespace floodtide::kernels::winograd {
 namespace {
 
-/// Vectors of as many doubles.
+/// Vector of B::Lanes doubles.
 template <class B>
 struct Wide {
   static constexpr int Lanes = B::Lanes;
@@ -19,8 +20,8 @@ FLOODTIDE_INLINE typename Wide<B>::Vector widened(typename B::Vector value) {
   return __builtin_convertvector(value, typename Wide<B>::Vector);
 }
 
-/// `from` is a sum of `parts` cubes [z, y, x] of vectors, `part_step` floats apart, their vectors `from_step` floats apart;
-/// `to` is one cube, added to if `Add`.
+/// Transforms the sum of `parts` cubes [z, y, x] of vectors. The cubes are `part_step` floats apart, and the vectors of a cube
+/// `from_step` floats. The result is stored in the cube `to`, or added to it if `Add`; its vectors are `to_step` floats apart.
 template <class B, class Z, class Y, class X, bool Add>
 FLOODTIDE_BLOCK void transform_cube(const float* from, Index from_step, Index parts, Index part_step, float* to,
                                     Index to_step) {

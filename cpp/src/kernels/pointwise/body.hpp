@@ -4,8 +4,8 @@
 #include "kernels/conv3d/simd.hpp"
 #include "kernels/pointwise/pointwise.hpp"
 
-// The pointwise kernels, written once with GCC's vector extensions and instantiated by each instruction-set file. Sums are kept
-// in double: a vector of floats is widened to two of doubles.
+// Pointwise kernels, written with GCC's vector extensions. Each instruction-set file instantiates them. Sums are made in
+// double: a vector of floats is converted to two vectors of doubles.
 namespace floodtide::kernels::pointwise {
 namespace {
 
@@ -35,7 +35,7 @@ void sums(const float* x, Index count, Index channels, double* out) {
   using Wide = typename B::Wide;
   constexpr int half_lanes = B::Lanes / 2;
   for (Index c = 0; c < channels; c += B::Lanes) {
-    Wide sum[2][2] = {}, square[2][2] = {};  // two voxels at a time: shorter chains of additions
+    Wide sum[2][2] = {}, square[2][2] = {};  // two voxels at a time, for shorter chains of dependent additions
     const float* from = x + c;
     Index i = 0;
     for (; i + 2 <= count; i += 2, from += 2 * channels) {
@@ -135,7 +135,7 @@ void max_pool_gradient(const float* const* rows, Index row_count, Index step, In
   for (Index i = 0; i < count; ++i, pooled += channels, grad += channels) {
     for (Index c = 0; c < channels; c += B::Lanes) {
       const Vector best = load<B>(pooled + c);
-      Vector left = load<B>(grad + c);  // zero once it has been given away
+      Vector left = load<B>(grad + c);  // becomes zero when a voxel has received the gradient
       for (Index row = 0; row < row_count; ++row) {
         for (Index x = 0; x < pool; ++x) {
           const Index at = (i * pool + x) * step + c;

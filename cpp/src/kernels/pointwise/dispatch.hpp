@@ -6,7 +6,7 @@
 
 namespace floodtide::kernels::pointwise {
 
-/// The kernels of a level, or of the highest one below it.
+/// Return the kernels of a level. The levels `reference` and `generic` use the same kernels.
 [[nodiscard]] const Kernels& kernels_at(Isa level) noexcept;
 
 }  // namespace floodtide::kernels::pointwise

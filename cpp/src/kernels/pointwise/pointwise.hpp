@@ -3,19 +3,21 @@
 
 #include <cstdint>
 
-// What a U-Net does between its convolutions, one row of voxels at a time, so that callers can fuse and thread it. Plain data:
-// this is all that an instruction-set file sees. Rows hold `count` voxels of `channels` floats (a multiple of 16), aligned to
-// 64 bytes; a voxel begins `step` floats after the one before it (`channels`, or more in a concatenation).
+// Operations of a U-Net between its convolutions. Each call processes one row of voxels, so that callers can combine calls and
+// run them on threads. Plain data only, because instruction-set files include nothing else.
+//
+// Rows have `count` voxels of `channels` floats (a multiple of 16), aligned to 64 bytes. Voxels are `step` floats apart:
+// `channels`, or more in a concatenation.
 namespace floodtide::kernels::pointwise {
 
-/// Factors of out = relu(scale * x + shift), one a channel.
+/// Factors of out = relu(scale * x + shift), one per channel.
 struct Affine {
   const float* scale;
   const float* shift;
 };
 
-/// Factors of the gradient through batch norm, one a channel: slope * g + curve * (x - mean) + offset, where g is the gradient
-/// after the ReLU.
+/// Factors of the gradient of batch norm, one per channel: slope * g + curve * (x - mean) + offset, where g is the gradient by
+/// the input of the ReLU.
 struct AffineGradient {
   const float* slope;
   const float* curve;
@@ -24,29 +26,30 @@ struct AffineGradient {
 };
 
 struct Kernels {
-  /// sums[0][c] += sum of x, sums[1][c] += sum of x * x.
+  /// Adds the sum of x to sums[0][c], and the sum of x * x to sums[1][c].
   void (*sums)(const float* x, std::int64_t count, std::int64_t channels, double* sums);
-  /// out = relu(scale * x + shift).
+  /// Computes out = relu(scale * x + shift).
   void (*normalise)(const float* x, Affine affine, std::int64_t count, std::int64_t channels, float* out,
                     std::int64_t out_step);
-  /// With g = grad where scale * x + shift > 0, else 0: sums[0][c] += sum of g, sums[1][c] += sum of g * x.
+  /// Adds the sum of g to sums[0][c], and the sum of g * x to sums[1][c]. g is `grad` where scale * x + shift > 0, else 0.
   void (*gradient_sums)(const float* x, Affine affine, const float* grad, std::int64_t grad_step, std::int64_t count,
                         std::int64_t channels, double* sums);
-  /// out = the gradient by x; may be `grad` itself if the steps are equal.
+  /// Computes the gradient by x. `out` may be `grad` if the steps are equal.
   void (*gradient)(const float* x, Affine affine, AffineGradient factors, const float* grad, std::int64_t grad_step,
                    std::int64_t count, std::int64_t channels, float* out);
-  /// out[x] = the largest over `rows` rows and `pool` voxels of each: max pooling. NaN wins.
+  /// Max pooling: out[x] is the largest value over `row_count` rows and `pool` voxels of each. If a value is NaN, out[x] is the
+  /// largest of the values after the last NaN, or NaN if no value follows.
   void (*max_pool)(const float* const* rows, std::int64_t row_count, std::int64_t step, std::int64_t pool, std::int64_t count,
                    std::int64_t channels, float* out);
-  /// Adds grad[x] to the gradient of the first voxel (rows in order) that equals pooled[x].
+  /// Adds grad[x] to the gradient of the first voxel, in the order of the rows, whose value equals pooled[x].
   void (*max_pool_gradient)(const float* const* rows, std::int64_t row_count, std::int64_t step, std::int64_t pool,
                             std::int64_t count, std::int64_t channels, const float* pooled, const float* grad,
                             float* const* row_grads);
-  /// logits[x][k] = biases[k] + sum over c of x[c] * weights[k][c]. [classes][channels] weights.
+  /// Computes logits[x][k] = biases[k] + sum over c of x[c] * weights[k][c]. Weights are [classes][channels].
   void (*head)(const float* x, std::int64_t count, std::int64_t channels, std::int64_t classes, const float* weights,
                const float* biases, float* logits);
-  /// out_grad[x][c] = sum over k of logit_grad[x][k] * weights[k][c]; weight_sums[k][c] += sum over x of logit_grad[x][k] *
-  /// x[c].
+  /// Computes out_grad[x][c] = sum over k of logit_grad[x][k] * weights[k][c]. Adds the sum over x of logit_grad[x][k] * x[c]
+  /// to weight_sums[k][c].
   void (*head_gradient)(const float* x, std::int64_t count, std::int64_t channels, std::int64_t classes, const float* weights,
                         const float* logit_grad, float* out_grad, double* weight_sums);
 };

@@ -8,7 +8,8 @@
 namespace floodtide::kernels {
 namespace {
 
-// Fixed numbers of chunks of rows (CONVENTIONS K6). Each chunk of backward-weights has partial sums of its own.
+// Numbers of chunks of rows. They are fixed, so that results do not depend on the number of threads. Each chunk of
+// backward-weights has its own partial sums.
 constexpr std::int64_t kForwardChunks = 128;
 constexpr std::int64_t kWeightsChunks = 8;
 
@@ -21,7 +22,7 @@ const direct::DirectKernels& kernels_at(Isa level) {
   return direct::kGeneric;
 }
 
-/// weight(from, to) as the direct kernels read 1x1x1 weights: [group of outputs][input][channels of the group].
+/// Packs weight(from, to) as 1x1x1 weights of the direct kernels: [group of outputs][input][channels of the group].
 template <class Weight>
 void pack(std::int64_t from_count, std::int64_t to_count, std::int64_t group, float* out, Weight weight) {
   for (std::int64_t begin = 0; begin < to_count; begin += group) {
@@ -140,7 +141,7 @@ void UpConvolution::backward_weights(const float* input, const float* output_gra
   const std::int64_t chunks = std::min(kWeightsChunks, rows);
   const std::int64_t weights = taps() * shape_.in_channels * shape_.out_channels;
   const std::int64_t floats = weights + shape_.out_channels;
-  float* const sums = thread_scratch(sums_floats());  // [chunk]: weights, biases
+  float* const sums = thread_scratch(sums_floats());  // for each chunk: gradients of the weights, then of the biases
   parallel_for(chunks, [&](std::int64_t chunk) {
     const Range range = chunk_range(rows, chunks, chunk);
     direct::WeightsTask task{};

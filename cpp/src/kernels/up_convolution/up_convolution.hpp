@@ -11,51 +11,53 @@
 
 namespace floodtide::kernels {
 
-/// Sizes of a transposed convolution whose kernel and stride are `pool`: each input voxel becomes a block of output voxels.
+/// Sizes of a transposed convolution whose kernel and stride are `pool`. Each input voxel becomes a block of output voxels.
 struct UpConvolutionShape {
-  std::int64_t examples;                   ///< volumes one after another, each with its halo
-  std::int64_t z, y, x;                    ///< of the input
+  std::int64_t examples;                   ///< number of volumes, one after another, each with its own halo
+  std::int64_t z, y, x;                    ///< size of the input, without the halo
   std::int64_t in_channels, out_channels;  ///< multiples of 16
-  Vec3 pool;                               ///< at least 1 each
-  std::int64_t out_stored;                 ///< channels of the activation that the outputs are part of,
-  std::int64_t out_begin;                  ///< from this one on
+  Vec3 pool;                               ///< at least 1 along each axis
+  std::int64_t out_stored;                 ///< stored channels of the output activation, which may be a concatenation
+  std::int64_t out_begin;                  ///< first output channel in the output activation
 };
 
-/// out[pool * v + t] = bias + input[v] * weights[t]: every element t of the kernel is a 1x1x1 convolution to voxels that lie
-/// apart, done by the direct kernels. Input and output are activations as described at activation_size. Passes run on
-/// num_threads() threads, allocate nothing, and give the same bits on any number of threads.
+/// Transposed convolution: out[pool * v + t] = bias + input[v] * weights[t].
+///
+/// Each kernel element t is a 1x1x1 convolution whose output voxels are `pool` voxels apart. The direct kernels compute it.
+/// Input and output are activations as described at activation_size. Passes run on num_threads() threads, allocate nothing, and
+/// give the same bits on any number of threads.
 class UpConvolution {
  public:
   explicit UpConvolution(const UpConvolutionShape& shape, Isa level = active_isa());
 
   /// @param weights [pool_z, pool_y, pool_x, in, out], bias [out]
   void set_weights(const float* weights, const float* bias, Passes passes = Passes::all);
-  /// Writes the outputs' channels of `out`, in its interior.
+  /// Writes the output channels to the interior of `out`. Other channels of `out` do not change.
   void forward(const float* input, float* out) const;
-  /// Overwrites the interior of out_input_grad.
+  /// Computes the gradient by the input. The interior of out_input_grad is overwritten.
   void backward_data(const float* output_grad, float* out_input_grad) const;
-  /// Adds to the gradients of weights and bias.
+  /// Computes the gradients of weights and bias, and adds them to the outputs.
   void backward_weights(const float* input, const float* output_grad, float* out_weight_grad, float* out_bias_grad) const;
 
   [[nodiscard]] const UpConvolutionShape& shape() const noexcept { return shape_; }
 
  private:
   [[nodiscard]] std::int64_t taps() const noexcept { return volume<3>(shape_.pool); }
-  /// Floats from an example's begin to kernel element `tap`'s first output voxel.
+  /// Return the offset, in an example, of the first output voxel of kernel element `tap`.
   [[nodiscard]] std::int64_t out_offset(std::int64_t tap) const noexcept;
   [[nodiscard]] std::int64_t in_offset() const noexcept;
   [[nodiscard]] std::int64_t in_floats() const noexcept;
   [[nodiscard]] std::int64_t out_floats() const noexcept;
   [[nodiscard]] direct::Strides in_strides() const noexcept;
   [[nodiscard]] direct::Strides out_strides() const noexcept;
-  /// Calls body(task of one input row, example, tap) for all, taps in order.
+  /// Calls body(task of one input row, example, tap) for all rows. The taps of a row are called in order.
   template <class Body>
   void for_each_row(Body body) const;
   [[nodiscard]] std::int64_t sums_floats() const noexcept;
 
   UpConvolutionShape shape_;
   const direct::DirectKernels* kernels_;
-  AlignedBuffer<float> forward_weights_, backward_weights_;  // [tap], each as DirectKernels reads it
+  AlignedBuffer<float> forward_weights_, backward_weights_;  // for each tap: weights packed for DirectKernels
   AlignedBuffer<float> bias_, zero_bias_;
 };
 
