@@ -11,9 +11,9 @@
 namespace floodtide::comm {
 namespace {
 
-/// A wait that was not noted again for this long is over: on_wait comes about every 50 ms.
+/// A wait that was not noted again for this time is over. on_wait is called about every 50 ms.
 constexpr double kOverS = 1;
-/// A rank that polls notes far more often than anybody needs.
+/// Shortest time between two notes of the same wait. A rank that polls would otherwise note far too often.
 constexpr double kOftenS = 0.02;
 
 template <std::size_t N>
@@ -22,7 +22,7 @@ void put(std::string_view text, std::array<char, N>& out) {
   text.copy(out.data(), N - 1);
 }
 
-/// "collective 17, barrier: step 2 of 3, ..." without what changes while it goes on, and its number.
+/// Return the constant part of a line such as "collective 17, barrier: step 2 of 3, ...", and the number of the collective.
 std::pair<std::string, std::int64_t> head(const std::string& line) {
   const std::string text = line.substr(0, line.find(": "));
   constexpr std::string_view kWord = "collective ";
@@ -80,7 +80,7 @@ ActivityLog::Training::~Training() {
   std::erase(log_.trainings_, this);
 }
 
-/// With the mutex held.
+/// The caller holds the mutex.
 ActivityLog::Place ActivityLog::place() const {
   for (auto training = trainings_.rbegin(); training != trainings_.rend(); ++training) {
     Place place{(*training)->timeline_.current("communication"), (*training)->timeline_.current("step")};
@@ -96,7 +96,7 @@ void ActivityLog::note_wait(const Communicator& comm, std::string_view ranks) {
     const auto known = waits_.find(&comm);
     if (known != waits_.end() && now - known->second.seen_s < kOftenS) return;
   }
-  // Without the mutex: the communicator has its own locks.
+  // These calls are made without our mutex, because the communicator has its own locks.
   const std::vector<std::string> pending = comm.pending();
   const Traffic traffic = comm.traffic();
   const std::lock_guard lock(mutex_);
@@ -132,7 +132,7 @@ Activity ActivityLog::now() const {
     if (longest == nullptr || wait.since_s < longest->since_s) longest = &wait;
   }
   const Place here = place();
-  // Gradients may be under way while the rank computes: then computing is what it does.
+  // Buckets may be in flight while the rank computes. Unless the rank waits, report the computation.
   if (const auto& event = longest != nullptr && here.communication ? here.communication : here.within) {
     activity.step = event->step;
     activity.bucket = event->bucket;
@@ -144,7 +144,7 @@ Activity ActivityLog::now() const {
   activity.for_s = longest->seen_s - longest->since_s;
   activity.number = number;
   put(text, activity.collective);
-  // Cut off it would name ranks that are not meant.
+  // A list that is too long is left out, because a cut list could end with a wrong number.
   if (longest->ranks.size() < activity.ranks.size()) put(longest->ranks, activity.ranks);
   return activity;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks make sure that they all have started the same collective, before any of its values moves. Every rank begins with a
-// ballot that holds what it has started. In round k it sends what it knows to rank r + 2^k and adds what rank r - 2^k knows, so
-// that after ceil(log2 p) rounds every rank knows of every other (dissemination). Adding is idempotent: where p is no power of
-// two, some ranks are heard twice.
+// Agreement: before any value of a collective moves, the ranks check that all have started the same collective.
+//
+// Every rank begins with a ballot that describes what it has started. In round k, rank r sends its ballot to rank r + 2^k, and
+// adds the ballot of rank r - 2^k to its own. After ceil(log2 p) rounds, every ballot includes every rank (dissemination). If p
+// is not a power of two, some ranks are included twice; adding a ballot twice does not change the result.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +18,23 @@
 
 namespace floodtide::comm {
 
-/// What is known of the ranks that have been heard, about one collective of the communicator.
+/// What some ranks have started as one collective of the communicator.
 class Ballot {
  public:
   Ballot() = default;
-  /// Of a rank that has started this collective.
+  /// Return the ballot of a rank that has started this collective.
   [[nodiscard]] static Ballot of_caller(std::int64_t number, const Notice& notice, int rank, int ranks);
-  /// Of a rank that has joined, at its joined_at-th collective.
+  /// Return the ballot of a rank that has joined. `joined_at` is the number of the first collective after it joined.
   [[nodiscard]] static Ballot of_joined(std::int64_t number, std::int64_t joined_at, int rank, int ranks);
 
+  /// Adds the ranks of another ballot for the same collective.
   void add(const Ballot& other);
 
-  /// The collective that the lowest rank among those at work has started. It has no meaning if all_joined().
+  /// Return what the lowest rank that has not joined has started. Undefined if all_joined().
   [[nodiscard]] const Notice& notice() const noexcept { return head_.notice; }
-  /// The rank that has started it.
+  /// Return the lowest rank that has not joined.
   [[nodiscard]] int caller() const noexcept { return head_.caller; }
-  /// The same ranks about one member of the group that they have started.
+  /// Return a ballot of the same ranks for one member of a group.
   [[nodiscard]] Ballot about(const Notice& member) const {
     Ballot ballot = *this;
     ballot.head_.notice = member;
@@ -42,9 +44,9 @@ class Ballot {
   [[nodiscard]] bool all_joined() const noexcept { return head_.caller == kNobodyCalls; }
   [[nodiscard]] bool differs() const noexcept { return head_.differs != 0; }
   [[nodiscard]] bool has_joined(int rank) const;
-  /// Ranks that have joined, ascending.
+  /// Return the ranks that have joined, ascending.
   [[nodiscard]] std::vector<int> joined() const;
-  /// The rank that joined last: of several at the same collective the highest; -1 if none has.
+  /// Return the rank that joined last, or -1. If several ranks joined at the same collective, return the highest.
   [[nodiscard]] int last_to_join() const noexcept { return head_.last_to_join; }
 
   [[nodiscard]] std::vector<std::byte> bytes() const;
@@ -53,37 +55,37 @@ class Ballot {
 
  private:
   static constexpr std::int32_t kNobodyCalls = INT32_MAX;
-  struct Head {  // travels as it is
+  struct Head {  // the bytes are sent unchanged
     std::int64_t number = 0;
-    Notice notice;
-    std::int32_t caller = kNobodyCalls;  // the lowest rank that has not joined: `notice` is its
+    Notice notice;                       // notice of the rank `caller`
+    std::int32_t caller = kNobodyCalls;  // lowest rank that has not joined
     std::int32_t differs = 0;
-    std::int64_t joined_at = -1;  // of last_to_join
+    std::int64_t joined_at = -1;  // when the rank last_to_join has joined
     std::int32_t last_to_join = -1;
     std::int32_t unused = 0;
   };
   static_assert(sizeof(Head) == 88);
 
   Head head_;
-  std::vector<std::uint64_t> joined_;  // a bit a rank
+  std::vector<std::uint64_t> joined_;  // one bit per rank
 };
 
-/// The messages of the rounds. Between two ranks they keep their order, each pair of ranks meets in one round alone, and every
-/// rank passes ballots on in the order of the collectives: so one tag is enough, and a message needs no other address.
+/// Messages of the agreement. One tag is enough for all messages, for three reasons: messages between two ranks keep their
+/// order, a pair of ranks exchanges messages in one round only, and every rank sends ballots in the order of the collectives.
 class Dissemination {
  public:
   explicit Dissemination(const Communicator& comm);
 
   [[nodiscard]] int rounds() const noexcept { return static_cast<int>(incoming_.size()); }
   void send(Communicator& comm, int round, const Ballot& ballot);
-  /// Adds the next ballot that arrives in a round, if it is here. Throws Error(communication).
+  /// If the next ballot of a round has arrived, adds it to `out_ballot` and returns true. Throws Error(communication).
   [[nodiscard]] bool add_next(Communicator& comm, int round, Ballot& out_ballot);
-  /// Whether all ballots of a collective have left this rank.
+  /// True if all ballots of a collective have been sent.
   [[nodiscard]] bool have_left(std::int64_t number);
   [[nodiscard]] bool all_left();
-  /// The ranks that the message of a round tells of and no earlier one, ascending.
+  /// Return the ranks that the ballot of this round includes and ballots of earlier rounds do not, ascending.
   [[nodiscard]] std::vector<int> heard_in(int round) const;
-  /// Takes back all receives.
+  /// Cancels all receives.
   void give_up();
 
  private:
@@ -101,7 +103,7 @@ class Dissemination {
 
   int rank_;
   int ranks_;
-  std::vector<Incoming> incoming_;  // by round
+  std::vector<Incoming> incoming_;  // one per round
   std::deque<Outgoing> outgoing_;
 };
 

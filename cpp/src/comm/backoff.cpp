@@ -11,7 +11,7 @@ using std::chrono::microseconds;
 
 constexpr microseconds kSpin{50};
 constexpr microseconds kLongestSleep{1000};
-constexpr int kShareOfWait = 16;  // a sleep lasts this part of the time waited so far
+constexpr int kShareOfWait = 16;  // a sleep lasts 1/16 of the time waited so far
 constexpr std::chrono::milliseconds kOnWaitPeriod{50};
 
 }  // namespace

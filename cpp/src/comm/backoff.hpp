@@ -6,19 +6,21 @@
 
 namespace floodtide::comm {
 
-/// How a rank waits: it looks without a pause at first, because its peer is usually about to send; then lets other threads
-/// run; then sleeps ever longer, because a blocking MPI wait keeps a core busy that computing threads could use. Sleeps grow
-/// with the time waited, so that the delay which they add stays a small part of it.
+/// Pauses between two tests of a waiting rank. The pauses become longer with the time waited.
+///
+/// At first there is no pause, because the other rank is usually about to send. Then the thread yields to other threads. Then
+/// it sleeps, so that computing threads can use the core. A sleep is a small part of the time waited so far, so that it adds
+/// little delay.
 class Backoff {
  public:
-  /// Before it sleeps it lets others run for `patience`: longer where nothing else is to be done than to wait for something
-  /// that is near. on_wait is called every 50 ms or so; it may be empty.
+  /// `patience` is how long the thread yields before it sleeps. Use a longer time for short waits without other work to do.
+  /// on_wait is called about every 50 ms while the thread sleeps; it may be empty.
   explicit Backoff(const std::function<void()>& on_wait, std::chrono::microseconds patience = kPatience)
       : on_wait_(on_wait), patience_(patience), start_(Clock::now()), next_call_(start_) {}
 
-  /// To be called after a look that found nothing. Throws what on_wait throws.
+  /// Call this after a test that was not successful. Throws what on_wait throws.
   void pause();
-  /// Something came: the next wait begins.
+  /// Call this after a successful test. The next wait begins.
   void reset() { start_ = next_call_ = Clock::now(); }
 
  private:

@@ -16,7 +16,7 @@
 namespace floodtide::comm {
 namespace {
 
-/// Throws unless there is a block for every rank, in order, and they fill the array.
+/// Throws Error(shape_mismatch) unless there is one block per rank, in order, and the blocks fill the array.
 void require_blocks(const char* operation, const Communicator& comm, std::span<const std::int64_t> blocks, std::int64_t count) {
   FLOODTIDE_REQUIRE(blocks.size() == static_cast<std::size_t>(comm.size()) + 1, shape_mismatch, operation, ": ", blocks.size(),
                     " block limits, expected one more than the ", comm.size(), " ranks");
@@ -24,8 +24,10 @@ void require_blocks(const char* operation, const Communicator& comm, std::span<c
                     ": block limits go from ", blocks.front(), " to ", blocks.back(), ", expected ascending from 0 to ", count);
 }
 
-/// Return where each rank's block begins if every rank brings `own` bytes: size + 1 offsets. It is an allreduce, but in the
-/// ranks' comparison it is the first half of an allgather, or of a gather at `root`.
+/// Return the limits of the blocks of all ranks, size + 1 offsets in bytes. `own` is the number of bytes of this rank.
+///
+/// The function is an allreduce. In the comparison between ranks, it counts as the first half of an allgather, or of a gather
+/// at `root`.
 std::vector<std::int64_t> exchange_lengths(Communicator& comm, std::size_t own, int root, std::string_view words) {
   std::vector<std::int64_t> limits(static_cast<std::size_t>(comm.size()) + 1, 0);
   limits[static_cast<std::size_t>(comm.rank()) + 1] = static_cast<std::int64_t>(own);
@@ -44,7 +46,7 @@ std::vector<std::int64_t> exchange_lengths(Communicator& comm, std::size_t own, 
   return limits;
 }
 
-/// Return the steps of a gather: the root takes in the blocks in rank order, each of the others sends its block at once.
+/// Return the steps of a gather. The root receives the blocks in rank order. Each other rank sends its block at once.
 MessageSchedule gather_steps(const Communicator& comm, std::span<const std::int64_t> limits, int root) {
   MessageSchedule schedule;
   const auto block = [&](int rank) {
@@ -67,7 +69,7 @@ std::size_t total_bytes(std::span<const std::span<const std::byte>> pieces) {
   return bytes;
 }
 
-/// The code and message of an exception, as bytes: one byte of code, then the text. Empty for no exception.
+/// Return an exception as bytes: one byte for the code, then the message. Return no bytes for null.
 std::vector<std::byte> failure_record(const std::exception_ptr& failure) {
   if (!failure) return {};
   const Error error = as_error(failure);

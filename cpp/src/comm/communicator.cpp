@@ -18,7 +18,7 @@ void require_peer(const char* operation, int peer, int tag, int size) {
   FLOODTIDE_REQUIRE(tag >= 0 && tag <= kLastTag, out_of_range, operation, ": tag ", tag, " is outside 0 to ", kLastTag);
 }
 
-/// FLOODTIDE_RANKS_PER_NODE, or 0 where it is not set.
+/// Return the environment variable FLOODTIDE_RANKS_PER_NODE, or 0 if it is not set.
 int ranks_per_node_of_environment() {
   const char* const text = std::getenv("FLOODTIDE_RANKS_PER_NODE");
   if (text == nullptr || *text == '\0') return 0;

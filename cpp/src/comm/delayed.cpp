@@ -13,12 +13,12 @@
 namespace floodtide::comm {
 namespace {
 
-/// What leaves a rank, whatever communicator it is sent on.
+/// Simulated network connection of one rank, shared by all its communicators.
 class Wire {
  public:
   explicit Wire(const WireDelay& delay) : delay_(delay) {}
 
-  /// When a message that is sent now arrives, in nanoseconds of the monotonic clock.
+  /// Return when a message that is sent now arrives, in nanoseconds of the monotonic clock.
   std::int64_t send(std::size_t bytes) {
     const double takes_s = delay_.bytes_per_s > 0 ? static_cast<double>(bytes) / delay_.bytes_per_s : 0;
     const std::lock_guard lock(mutex_);
@@ -94,7 +94,7 @@ class Delayed final : public Communicator {
   void abort(int status, std::string_view reason) override { messages_->abort(status, reason); }
 
  private:
-  // A message and its time must be started as one, so that other threads' come between neither here nor there.
+  // A message and its time must be started together. Otherwise messages of another thread could come between the two.
   std::unique_ptr<Request> start_send(int to, int tag, std::span<const std::byte> data) override {
     const std::lock_guard lock(sending_);
     return std::make_unique<DelayedSend>(*messages_, *times_, to, tag, data, wire_->send(data.size()));
@@ -107,7 +107,7 @@ class Delayed final : public Communicator {
 
   std::unique_ptr<Communicator> messages_, times_;
   std::shared_ptr<Wire> wire_;
-  std::string node_;  // asked for at the start: later it would be a collective between others
+  std::string node_;  // found in the constructor, because nodes() is a collective
   std::mutex sending_, receiving_;
 };
 

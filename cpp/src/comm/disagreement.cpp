@@ -10,10 +10,10 @@
 namespace floodtide::comm {
 namespace {
 
-constexpr std::size_t kMostGroups = 8;  // that the line names
+constexpr std::size_t kMostGroups = 8;  // largest number of groups in the message
 constexpr std::string_view kCut = "...";
 
-/// Ranks that say the same.
+/// Ranks that have started the same collective.
 struct LikeRanks {
   Notice notice;
   std::string text;
@@ -65,7 +65,7 @@ std::string disagreement(std::int64_t number, std::span<const Account> accounts)
   for (std::size_t i = 0; i < std::min(groups.size(), kMostGroups); ++i) {
     const LikeRanks& group = groups[i];
     line += str_cat(i == 0 ? "" : "; ", name_ranks(group.ranks), " called ", group.text);
-    // Words that were cut, or say less than the collective depends on.
+    // Different collectives may have the same text, if words were cut or do not mention all properties.
     const bool ambiguous = std::ranges::count(groups, group.text, &LikeRanks::text) > 1;
     if (ambiguous) line += str_cat(", as ", describe(group.notice), ", hash ", group.notice.called);
   }

@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::size_t kMostSchedules = 64;
 
-/// Calls a function if an exception passes, while it passes: requests that are dropped then do not wait for lost ranks.
+/// Calls a function if an exception leaves the scope, while the stack is being unwound. Requests that are destroyed during
+/// unwinding do not wait for lost ranks.
 template <class Function>
 class OnFailure {
  public:
@@ -69,7 +70,7 @@ void Engine::give_up(const std::string& reason) {
   messages_.give_up();
 }
 
-/// Throws a failure that only this rank may know of, after all in flight is given up.
+/// Gives up all collectives in flight, and throws Error(communication). Other ranks may not know of this failure.
 void Engine::fail(const std::string& reason) {
   const OnFailure guard([&] { give_up(reason); });
   raise(ErrorCode::communication, reason);
@@ -80,7 +81,7 @@ AlignedBuffer<std::byte> Engine::borrow(std::size_t bytes) {
   const auto fits = [&](const AlignedBuffer<std::byte>& buffer) { return static_cast<std::size_t>(buffer.size()) >= bytes; };
   const auto found = std::ranges::find_if(spare_, fits);
   if (found == spare_.end()) {
-    // The MPI library reads large messages from the other process, page by page: one huge page is faster.
+    // The MPI library copies large messages from the memory of the other process, page by page. One huge page is faster.
     const bool large = bytes >= kHugePage / 4;
     return AlignedBuffer<std::byte>(static_cast<std::int64_t>(large ? std::max(bytes, kHugePage) : bytes));
   }
@@ -89,7 +90,8 @@ AlignedBuffer<std::byte> Engine::borrow(std::size_t bytes) {
   return buffer;
 }
 
-/// Numbers a collective, has its means prepared, and tells the first of the others.
+/// Starts a collective: gives it a number, calls prepare(state), and sends the first ballot. A member of a group gets its
+/// number later.
 template <class Prepare>
 Operation Engine::add(const Notice& notice, std::string_view words, Prepare&& prepare) {
   if (comm_.size() == 1) return {};
@@ -114,7 +116,7 @@ Operation Engine::add(const Notice& notice, std::string_view words, Prepare&& pr
   return {*this, state};
 }
 
-/// The lock is held.
+/// Sends the first ballot of a collective. The caller holds the mutex.
 void Engine::launch(const std::shared_ptr<OperationState>& state) {
   active_.push_back(state);
   try {
@@ -172,7 +174,7 @@ Operation Engine::follow_library(const Ballot& agreed, const ReduceBuffer& buffe
   });
 }
 
-/// The other half of a collective whose agreement this rank has taken part in as one that has joined.
+/// Starts the second phase of a collective on a rank that has joined. The rank has taken part in the agreement already.
 template <class Prepare>
 Operation Engine::add_agreed(const Ballot& agreed, Prepare&& prepare) {
   const std::lock_guard lock(mutex_);
@@ -186,10 +188,10 @@ Operation Engine::add_agreed(const Ballot& agreed, Prepare&& prepare) {
   return {*this, state};
 }
 
-/// Hears what has arrived of the agreements, and passes it on, in the order of the collectives.
+/// Receives the ballots that have arrived, and passes them on, in the order of the collectives.
 bool Engine::agree() {
   bool moved = false;
-  int open = messages_.rounds();  // the next message of this round or a later one is for an earlier collective
+  int open = messages_.rounds();  // ballots of this and later rounds must first be received for an earlier collective
   for (const auto& state : active_) {
     if (open == 0) break;
     if (state->phase != Phase::agreeing) continue;
@@ -206,7 +208,7 @@ bool Engine::agree() {
   return moved;
 }
 
-/// What becomes of a collective after its agreement. All ranks decide alike.
+/// Decides how a collective continues after its agreement. All ranks come to the same decision.
 void Engine::decide(OperationState& state) {
   const Ballot& ballot = state.ballot;
   if (ballot.differs()) return explain(state);
@@ -274,7 +276,7 @@ void Engine::drop_done() {
 
 bool Engine::progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return false;  // another thread does it
+  if (!lock.owns_lock()) return false;  // another thread drives the operations
   require_sound();
   if (active_.empty()) return false;
   bool moved = false;
@@ -316,7 +318,7 @@ void Engine::complete(const OperationState& state) noexcept {
   if (std::uncaught_exceptions() > 0) return abandon(state);
   try {
     wait_until([&] { return state.done.load(); }, {});
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it is kept, and the next call on the communicator throws it
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the next call on the communicator throws the same failure
   }
 }
 
@@ -329,7 +331,7 @@ void Engine::finish_all() {
   wait_until(nothing_left, comm_.on_wait());
 }
 
-/// Which ranks an agreement still has to hear of.
+/// Return the ranks that an agreement still waits for, as text.
 std::string Engine::waits_for(const OperationState& state) const {
   const std::vector<int> ranks = messages_.heard_in(state.round);
   return str_cat("waiting for ", ranks.size() == 1 ? "" : "one of ", name_ranks(ranks), " to start it");
@@ -343,7 +345,7 @@ std::vector<std::string> Engine::pending() const {
   for (const auto& state : active_) {
     const std::string what = str_cat("collective ", state->number, ", ", describe(state->notice), ": ");
     switch (state->phase) {
-      case Phase::gathering: break;  // not in flight
+      case Phase::gathering: break;  // not started yet
       case Phase::agreeing: lines.push_back(what + waits_for(*state)); break;
       case Phase::explaining: lines.push_back(str_cat(what, "ranks differ, ", state->execution->position())); break;
       case Phase::moving: lines.push_back(what + position(*state)); break;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a communicator keeps for its collectives: those in flight, their numbers, and what the ranks agree on about them.
+// State of the collectives of a communicator: the collectives in flight, their numbers, and the agreement of the ranks on them.
 //
-// A collective has two phases. First the ranks compare what they have started (agreement.hpp): no value moves, and nothing is
-// returned, before this rank knows that all have started the same. Then its values move. If ranks differ, they tell each other
-// what they have started instead, all throw the same AgreedError, and the communicator goes on with the next number.
+// A collective has two phases. First the ranks compare what they have started (agreement.hpp). No value moves before this rank
+// knows that all ranks have started the same collective. Then the values move. If ranks differ, they exchange descriptions of
+// what they have started instead, and all throw the same AgreedError. The communicator continues with the next collective.
 #pragma once
 
 #include <atomic>
@@ -30,33 +30,33 @@
 namespace floodtide::comm {
 
 enum class Phase {
-  gathering,   ///< part of a group that is not complete: no other rank knows of it
-  agreeing,    ///< no rank has moved a value
-  explaining,  ///< ranks differ: their accounts travel
-  moving,      ///< all ranks have started the same: its values travel
+  gathering,   ///< member of a group that was not started; no other rank knows of it
+  agreeing,    ///< the ranks compare what they have started
+  explaining,  ///< ranks differ, and exchange descriptions of what they have started
+  moving,      ///< all ranks have started the same, and the values move
 };
 
 struct OperationState {
-  std::int64_t number = 0;  ///< how many collectives the communicator has had before
-  int ranks = 1;            ///< of the communicator
+  std::int64_t number = 0;  ///< number of collectives that the communicator had before
+  int ranks = 1;            ///< number of ranks of the communicator
   Notice notice;
-  std::string words;  ///< the caller's, for the others if ranks differ
+  std::string words;  ///< the caller's description, which other ranks quote if ranks differ
   Phase phase = Phase::agreeing;
   Ballot ballot;
-  int round = 0;                                            // of the agreement, the next to hear
-  std::unique_ptr<Execution> execution;                     // our own algorithms
-  std::function<std::unique_ptr<Request>()> start_library;  // or the library's: called when all ranks have started it
+  int round = 0;                                            // next round of the agreement to receive
+  std::unique_ptr<Execution> execution;                     // for our own algorithms
+  std::function<std::unique_ptr<Request>()> start_library;  // for `mpi`: called when all ranks have started the collective
   std::unique_ptr<Request> library;
   AlignedBuffer<std::byte> scratch;
   std::vector<Account> accounts;
-  std::vector<std::shared_ptr<OperationState>> members;  // of a group: under way one after another
-  std::vector<Notice> notices;                           // and what they are
+  std::vector<std::shared_ptr<OperationState>> members;  // for a group: members that are not done; they run in this order
+  std::vector<Notice> notices;                           // for a group: notices of all members
   std::optional<AgreedError> failure;                    // set before done
   std::atomic<bool> done = false;
 
-  /// Whether messages are missing, after the agreement.
+  /// True if this rank still waits for messages after the agreement.
   [[nodiscard]] bool needs_messages() const { return (execution && !execution->done()) || library != nullptr; }
-  /// Throws the failure, if any, of an operation that is done.
+  /// Throws the failure of an operation that is done, if it has one.
   void require_success() const {
     if (failure) throw AgreedError(*failure);
   }
@@ -71,47 +71,48 @@ class Engine {
   Engine& operator=(Engine&&) = delete;
   ~Engine();
 
-  /// Starts a collective. `notice` says what it is, and `words` how its caller describes the values: both must be the same on
-  /// all ranks (`words` sets notice.called). `next` gives further steps once those of the schedule are done (execution.hpp).
-  /// One rank: nothing to do.
+  /// Starts a collective. `notice` says what it is, and `words` is the caller's description of the values. Both must be the
+  /// same on all ranks (`words` sets notice.called). `next` returns further steps after those of the schedule (execution.hpp).
+  /// With one rank, the operation is done at once.
   [[nodiscard]] Operation start(Notice notice, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload,
                                 std::string_view words = {}, NextStage next = {});
-  /// The same by the transport's own allreduce.
+  /// Starts the transport's own allreduce.
   [[nodiscard]] Operation start_library(Notice notice, const ReduceBuffer& buffer, std::string_view words = {});
-  /// Starts a collective without values: a barrier, or a service that all ranks then do by further collectives, so that ranks
-  /// that have joined take part in it.
+  /// Starts a collective without values: a barrier, or a service. A service announces further collectives, so that ranks that
+  /// have joined can take part in them.
   [[nodiscard]] Operation start_empty(Collective collective, std::string_view words = {});
 
-  /// What is started from now on is one collective for the ranks: they compare all of it at once. Nothing of it begins before
-  /// close_group(). Barriers and services are not part of it.
+  /// Opens a group: the ranks compare all collectives that are started from now on at once. They do not begin before
+  /// close_group(). Barriers and services are not members.
   void open_group();
   void close_group(std::string_view words);
-  /// Forgets what was started since open_group(): it is done, with an error.
+  /// Drops the members of the open group. They are done, with an error.
   void drop_group();
 
-  /// For join(): takes part in the agreement about the next collective, and returns what all ranks know then. Throws
-  /// AgreedError if the others' collectives differ, or need values of a rank that has joined.
+  /// For join(): takes part in the agreement on the next collective, and returns its result. Throws AgreedError if the
+  /// collectives of the other ranks differ, or need values of a rank that has joined.
   [[nodiscard]] Ballot await_others(std::int64_t joined_at);
-  /// For join(): takes part in what await_others() returned, with these values.
+  /// For join(): takes part, with these values, in the collective that await_others() returned.
   [[nodiscard]] Operation follow(const Ballot& agreed, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload);
   [[nodiscard]] Operation follow_library(const Ballot& agreed, const ReduceBuffer& buffer);
   [[nodiscard]] std::int64_t next_number() const noexcept { return next_number_; }
 
   bool progress();
   void wait(const OperationState& state);
-  /// What Operation's destructor needs: waits without on_wait; failures are kept for the next call.
+  /// For the destructor of Operation: waits until the operation is done, without on_wait. The next call on the communicator
+  /// throws a failure.
   void complete(const OperationState& state) noexcept;
-  /// Gives up everything in flight unless this operation is done: later calls on the communicator fail.
+  /// Gives up all collectives in flight, unless this operation is done. Later calls on the communicator fail.
   void abandon(const OperationState& state);
-  /// Returns when nothing is in flight.
+  /// Waits until no collective is in flight.
   void finish_all();
   [[nodiscard]] std::vector<std::string> pending() const;
 
-  /// The schedule of an allreduce, made when it is first needed.
+  /// Return the schedule of an allreduce. Schedules are cached.
   [[nodiscard]] std::shared_ptr<const MessageSchedule> allreduce_schedule(const AllreduceRow& row, std::int64_t count);
   [[nodiscard]] std::optional<AllreduceTable>& table() noexcept { return table_; }
 
-  /// Collectives of a service do not become part of a group that is open, while this lives.
+  /// While this object exists, collectives do not become members of the open group. Services use it.
   class GroupAside {
    public:
     explicit GroupAside(Engine& engine) : engine_(engine), group_(std::exchange(engine.group_, {})) {}
@@ -153,11 +154,11 @@ class Engine {
 
   Communicator& comm_;
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<OperationState>> active_;  // by number
+  std::vector<std::shared_ptr<OperationState>> active_;  // in the order of their numbers
   std::int64_t next_number_ = 0;
-  std::string failure_;  // after it no collective can succeed: messages of the failed one may be under way
+  std::string failure_;  // after a failure no collective can succeed, because messages of the failed one may still arrive
   Dissemination messages_;
-  std::optional<std::vector<std::shared_ptr<OperationState>>> group_;  // that is open
+  std::optional<std::vector<std::shared_ptr<OperationState>>> group_;  // members of the open group
 
   std::vector<AlignedBuffer<std::byte>> spare_;
   std::map<std::pair<const AllreduceRow*, std::int64_t>, std::shared_ptr<const MessageSchedule>> schedules_;

@@ -13,11 +13,11 @@
 namespace floodtide::comm {
 namespace {
 
-constexpr int kBits = 62;                                             // of an int64, a sign and one to spare
-constexpr std::int64_t kZero = std::numeric_limits<int>::min();       // exponent of a part that is all zeros
-constexpr std::int64_t kNotFinite = std::numeric_limits<int>::max();  // and of one that cannot be summed
+constexpr int kBits = 62;                                             // bits of an int64 without the sign and one spare bit
+constexpr std::int64_t kZero = std::numeric_limits<int>::min();       // exponent of a part with zeros only
+constexpr std::int64_t kNotFinite = std::numeric_limits<int>::max();  // exponent of a part with a value that is not finite
 
-/// e with |value| < 2^e, of a value whose bits but the sign are these.
+/// Return e with |value| < 2^e. `bits` are the bits of a float without its sign.
 std::int64_t exponent_of(std::uint32_t bits) {
   const float value = std::bit_cast<float>(bits);
   if (!std::isfinite(value)) return kNotFinite;
@@ -46,7 +46,8 @@ void ExactSum::run(std::span<const float> own, std::span<float> out_sum) {
                     "exact sum: ", own.size(), " values into ", out_sum.size(), ", expected arrays of ", length_);
   const std::int64_t arrays = length_ == 0 ? 0 : std::ssize(own) / length_;
   for (std::size_t part = 0; part < parts_.size(); ++part) {
-    std::uint32_t largest = 0;  // without signs, bits of floats compare as the floats do, and what is not finite is above all
+    // Without the sign, the bits of floats have the same order as the floats. Values that are not finite are the largest.
+    std::uint32_t largest = 0;
     for (std::int64_t array = 0; array < arrays; ++array) {
       const float* const values = own.data() + array * length_;
       for (std::int64_t i = parts_[part].begin; i < parts_[part].end; ++i) {
@@ -59,7 +60,7 @@ void ExactSum::run(std::span<const float> own, std::span<float> out_sum) {
   std::ranges::fill(sums_, 0);
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     if (exponents_[part] == kZero || exponents_[part] == kNotFinite) continue;
-    const double scale = std::ldexp(1.0, kBits - spare_bits_ - static_cast<int>(exponents_[part]));  // exact in the product
+    const double scale = std::ldexp(1.0, kBits - spare_bits_ - static_cast<int>(exponents_[part]));  // the product is exact
     for (std::int64_t array = 0; array < arrays; ++array) {
       const float* const values = own.data() + array * length_;
       for (std::int64_t i = parts_[part].begin; i < parts_[part].end; ++i) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two stages of one collective. In the first, headers of a fixed size travel; each rank then knows what all bring, and all come
-// to the same decision: the second stage, or an error on every rank. The first stage needs nothing from the caller's thread, so
-// both calls are asynchronous although lengths are not known when they begin.
+// Allgather and alltoall as collectives of two stages. In the first stage, the ranks exchange headers of a fixed size. Each
+// rank then knows the items of all ranks, and all ranks come to the same decision: the second stage, or an error on every rank.
+// The second stage is planned by the thread that drives the operation. Both calls are therefore asynchronous, although the
+// lengths are not known when they start.
 #include "floodtide/comm/exchange.hpp"
 
 #include <algorithm>
@@ -18,12 +19,12 @@
 namespace floodtide::comm {
 namespace {
 
-/// Travels as it is: all ranks of a job are the same program. 256 bytes without holes.
+/// Header of one rank. The bytes are sent unchanged, because all ranks of a job run the same program.
 struct Header {
-  std::int64_t count = 0;  ///< items for the receiver
+  std::int64_t count = 0;  ///< number of items for the receiver
   std::uint64_t kind = 0;  ///< hash of Items::kind
   std::uint64_t invalid = 0;
-  std::array<char, 232> text{};  ///< the problem or the description, perhaps cut; ends with 0
+  std::array<char, 232> text{};  ///< problem or description, cut if necessary, with a final zero
 
   void set_text(std::string_view whole) {
     const std::size_t length = std::min(whole.size(), text.size() - 1);
@@ -38,14 +39,14 @@ std::uint64_t hash_of_text(std::string_view text) {
   return hash;
 }
 
-/// 0, n, 2 n, ...: one block of n elements a rank.
+/// Return the limits of equal blocks: 0, n, 2 n, ... with one block of n elements per rank.
 std::vector<std::int64_t> equal_blocks(int ranks, std::int64_t length) {
   std::vector<std::int64_t> limits(static_cast<std::size_t>(ranks) + 1);
   for (std::size_t i = 0; i < limits.size(); ++i) limits[i] = static_cast<std::int64_t>(i) * length;
   return limits;
 }
 
-/// Return where each block begins, in bytes; `counts` has the number of items of each block.
+/// Return the limits of the blocks in bytes. `counts` has the number of items of each block.
 std::vector<std::int64_t> limits_of(std::span<const std::int64_t> counts, std::int64_t item_bytes) {
   std::vector<std::int64_t> limits = {0};
   for (const std::int64_t count : counts) limits.push_back(limits.back() + count * item_bytes);
@@ -85,7 +86,7 @@ MessageSchedule pairwise(const Communicator& comm, std::span<const std::int64_t>
   return schedule;
 }
 
-/// What both stages of an exchange need; lives until the second has been planned.
+/// Data of both stages of an exchange. The operation keeps it alive.
 class ExchangePlan {
  public:
   ExchangePlan(Communicator& comm, const Items& items, std::shared_ptr<Exchange> out)
@@ -95,7 +96,8 @@ class ExchangePlan {
         out_(std::move(out)),
         heard_(static_cast<std::size_t>(comm.size())) {}
 
-  /// For an allgather the header of this rank lies among those that go round; for an alltoall there is one for each receiver.
+  /// Sets the header of this rank. An allgather has one header for all ranks; an alltoall (`to_each`) has one for each
+  /// receiver.
   void write_headers(const Items& items, const std::string& problem, std::span<const std::int64_t> splits, bool to_each) {
     splits_.assign(splits.begin(), splits.end());
     Header header{.count = items.count, .kind = hash_of_text(items.kind), .invalid = problem.empty() ? 0U : 1U};
@@ -111,7 +113,7 @@ class ExchangePlan {
             .source = own_.empty() ? nullptr : std::as_bytes(std::span(own_)).data()};
   }
 
-  /// The second stage of an allgather, or none.
+  /// Return the second stage of an allgather, or an empty stage after an error.
   [[nodiscard]] Stage gather() {
     if (!agree("allgather")) return nothing();
     const auto limits = take_counts();
@@ -122,7 +124,7 @@ class ExchangePlan {
             .segment = kDefaultSegmentBytes};
   }
 
-  /// The same of an alltoall.
+  /// Return the second stage of an alltoall, or an empty stage after an error.
   [[nodiscard]] Stage swap() {
     if (!agree("alltoall")) return nothing();
     const auto limits = take_counts();
@@ -137,7 +139,8 @@ class ExchangePlan {
  private:
   [[nodiscard]] static Stage nothing() { return {.schedule = std::make_shared<const MessageSchedule>(), .payload = {}}; }
 
-  /// Whether all calls were right and bring the same kind; from the same headers on all ranks. If not, the result says so.
+  /// True if all calls are valid and have the same kind of items. Otherwise stores the failure in the result. All ranks have
+  /// the same headers, or the headers of an alltoall with the same kinds and problems, and therefore decide alike.
   [[nodiscard]] bool agree(std::string_view what) {
     const auto invalid = std::ranges::find_if(heard_, [](const Header& header) { return header.invalid != 0; });
     const auto differs = [&](const Header& header) { return header.kind != heard_.front().kind; };
@@ -154,7 +157,7 @@ class ExchangePlan {
     return false;
   }
 
-  /// Makes room for what comes, and returns where each rank's block begins in it.
+  /// Allocates memory for the items, and returns the limits of the blocks of all ranks.
   [[nodiscard]] std::vector<std::int64_t> take_counts() {
     for (const Header& header : heard_) out_->counts_.push_back(header.count);
     auto limits = limits_of(out_->counts_, item_bytes_);
@@ -166,8 +169,8 @@ class ExchangePlan {
   std::span<const std::byte> data_;
   std::int64_t item_bytes_;
   std::shared_ptr<Exchange> out_;
-  std::vector<Header> own_;    // for each rank, where they differ
-  std::vector<Header> heard_;  // from each rank
+  std::vector<Header> own_;    // alltoall: headers of this rank, one per receiver; allgather: empty
+  std::vector<Header> heard_;  // headers from each rank
   std::vector<std::int64_t> splits_;
 };
 

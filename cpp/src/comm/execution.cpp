@@ -22,13 +22,13 @@ Range part_of(const Range& range, std::int64_t part, std::int64_t segment) {
   return {begin, std::min(begin + segment, range.end)};
 }
 
-/// Messages that a range travels in: an empty range is one empty message.
+/// Return the number of messages for a range. An empty range takes one empty message.
 std::int64_t parts(int peer, const Range& range, std::int64_t segment) {
   return peer == kNobody ? 0 : std::max<std::int64_t>(1, (length(range) + segment - 1) / segment);
 }
 
 std::int64_t parts(const MessageStep& step, std::int64_t segment) {
-  const std::int64_t rounded = (length(step.sent) + segment - 1) / segment;  // of a step that only rounds
+  const std::int64_t rounded = (length(step.sent) + segment - 1) / segment;  // for a step that only rounds its own values
   return std::max({std::int64_t{1}, parts(step.send_to, step.sent, segment), parts(step.receive_from, step.received, segment),
                    step.keep ? rounded : 0});
 }
@@ -47,7 +47,7 @@ Execution::Execution(Communicator& comm, std::shared_ptr<const MessageSchedule> 
       next_(std::move(next)) {}
 
 std::int64_t Execution::segment_elements(const Payload& payload, std::size_t segment_bytes) {
-  constexpr std::size_t kMost = std::size_t{1} << 40U;  // longer than any array, and sums with it do not overflow
+  constexpr std::size_t kMost = std::size_t{1} << 40U;  // longer than any array; sums with this number do not overflow
   return static_cast<std::int64_t>(std::clamp<std::size_t>(segment_bytes / payload.wire_bytes(), 1, kMost));
 }
 
@@ -104,7 +104,7 @@ bool Execution::advance_stage() {
   bool moved = false;
   for (bool again = true; again;) {
     again = fill();
-    // In order, and never past one that has to wait: messages between two ranks match in the order of the calls.
+    // Sends and receives are posted in order, because messages between two ranks match in the order of the calls.
     for (bool going = true; going && next_sent_ < tail_;) again = (going = depart()) || again;
     for (bool going = true; going && next_expected_ < tail_;) again = (going = expect()) || again;
     again = take() || again;
@@ -137,7 +137,7 @@ bool Execution::fill() {
   return moved;
 }
 
-/// Whether no segment before `number` has still to write into the range, or (also_sent) to read from it.
+/// True if no segment before `number` still has to write to the range or, with also_sent, to send from it.
 bool Execution::untouched_before(std::int64_t number, const Range& range, bool also_sent) {
   if (payload_.source != nullptr) return true;
   for (std::int64_t earlier = head_; earlier < number; ++earlier) {
@@ -156,7 +156,7 @@ bool Execution::has_left(Departure& departure) {
   return !departure.request;
 }
 
-/// Whether all messages that were sent from the range have left it. A narrow wire sends copies.
+/// True if no message is still being sent from the range. With a narrow wire format, messages are copies.
 bool Execution::is_free(const Range& range) {
   if (narrow() || payload_.source != nullptr) return true;
   return std::ranges::all_of(departures_, [&](Departure& departure) {
@@ -164,14 +164,14 @@ bool Execution::is_free(const Range& range) {
   });
 }
 
-/// Sends the next segment if it can be sent.
+/// Sends the next segment, if its elements are ready. Returns false if it has to wait.
 bool Execution::depart() {
   const std::int64_t number = next_sent_;
   const MessageStep& step = segment(number).step;
   const bool rounds = narrow() && step.keep && length(step.sent) > 0;
   if (step.send_to != kNobody || rounds) {
     Departure& departure = departures_[static_cast<std::size_t>(number) % kWindow];
-    // An empty message is a signal: that all before it has happened.
+    // An empty message is a signal that all earlier segments have taken effect.
     if (empty(step.sent) && number != head_) return false;
     if (!untouched_before(number, step.sent, rounds) || !has_left(departure)) return false;
     std::span<const std::byte> message = sent_values(step.sent);
@@ -195,7 +195,7 @@ bool Execution::depart() {
   return true;
 }
 
-/// Posts the receive of the next segment if its memory is free.
+/// Posts the receive of the next segment, if its memory is free. Returns false if it has to wait.
 bool Execution::expect() {
   const std::int64_t number = next_expected_;
   Segment& next = segment(number);
@@ -209,7 +209,7 @@ bool Execution::expect() {
   return true;
 }
 
-/// Uses what has arrived for the first segment of the window, and moves the window on.
+/// Applies the message of the first segment of the window, and moves the window forward. Returns false if it has to wait.
 bool Execution::take() {
   if (head_ == tail_ || next_sent_ == head_ || next_expected_ == head_) return false;
   Segment& first = segment(head_);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the schedule of one rank. Steps are cut into segments, numbered in the order in which they take effect; a window of a
-// few segments is in work. A segment is received ahead of its turn, and sent ahead of its turn, when nothing before it still
-// needs the elements; what has arrived is combined strictly in turn, so that the order of summation never depends on timing.
+// Runs the schedule of one rank.
+//
+// Steps are split into segments, which take effect in a fixed order. A window of a few segments is in progress. A segment may
+// be received or sent early, if no earlier segment still needs its elements. Arrived values are combined strictly in order, so
+// that the order of summation never depends on timing.
 #pragma once
 
 #include <array>
@@ -18,11 +20,11 @@
 
 namespace floodtide::comm {
 
-/// The array that a schedule moves, and how.
+/// The array that a schedule moves, and its type.
 struct Payload {
   std::byte* data = nullptr;
-  /// Another array that the steps' `sent` ranges are of, so that what is sent and what arrives never meet; null: they are of
-  /// `data`. For schedules that neither reduce nor pass anything on.
+  /// Array of the ranges that are sent, if it is not `data`; null: `data`. Only for schedules that neither reduce values nor
+  /// pass received values on.
   const std::byte* source = nullptr;
   std::size_t element_bytes = 1;
   ReduceType type = ReduceType::float32;  ///< for reductions
@@ -32,8 +34,8 @@ struct Payload {
   [[nodiscard]] std::size_t wire_bytes() const noexcept { return wire == Wire::bf16 ? 2 : element_bytes; }
 };
 
-/// Steps that are known only when those before them are done, because what those brought says how many and how long. In place:
-/// they need no scratch.
+/// Further steps that can be planned only after the first ones, because they depend on the data received. They must not need
+/// scratch memory.
 struct Stage {
   std::shared_ptr<const MessageSchedule> schedule;
   Payload payload;
@@ -43,8 +45,8 @@ using NextStage = std::function<Stage()>;
 
 class Execution {
  public:
-  /// `scratch` has at least scratch_bytes(...) bytes; it and the payload's array live as long as the execution. `next` may be
-  /// empty; it is called once, without the interpreter's lock, by the thread that drives the execution.
+  /// `scratch` has at least scratch_bytes(...) bytes. `scratch` and the arrays of the payload must outlive the execution.
+  /// `next` may be empty. The thread that drives the execution calls it once, without the lock of the Python interpreter.
   Execution(Communicator& comm, std::shared_ptr<const MessageSchedule> schedule, const Payload& payload, std::int64_t segment,
             int tag, std::span<std::byte> scratch, NextStage next = {});
   Execution(const Execution&) = delete;
@@ -53,16 +55,16 @@ class Execution {
   Execution& operator=(Execution&&) = delete;
   ~Execution() = default;
 
-  /// Elements of a segment whose message has at most segment_bytes.
+  /// Return the number of elements of a segment whose message has at most `segment_bytes` bytes, at least 1.
   [[nodiscard]] static std::int64_t segment_elements(const Payload& payload, std::size_t segment_bytes);
   [[nodiscard]] static std::size_t scratch_bytes(const MessageSchedule& schedule, const Payload& payload, std::int64_t segment);
 
-  /// Of all messages; before the first one.
+  /// Sets the tag of all messages. Call this before the first advance().
   void use_tag(int tag) { tag_ = tag; }
-  /// Does what can be done without waiting. True if something moved. Throws Error(communication).
+  /// Advances as far as possible without waiting. Returns true if something moved. Throws Error(communication).
   bool advance();
   [[nodiscard]] bool done() const { return stage_done() && !next_; }
-  /// "step 3 of 6, waiting for rank 2"
+  /// Return the current step as text: "step 3 of 6, waiting for rank 2".
   [[nodiscard]] std::string position() const;
 
  private:
@@ -70,7 +72,7 @@ class Execution {
 
   /// One segment of a step.
   struct Segment {
-    MessageStep step;  // its ranges cut to the segment
+    MessageStep step;  // the step, with its ranges reduced to the segment
     std::size_t step_number = 0;
     std::unique_ptr<Request> arrival;
   };
@@ -107,16 +109,16 @@ class Execution {
   int tag_;
   std::span<std::byte> scratch_;
   std::size_t slot_bytes_;
-  NextStage next_;  // outlives the messages below: it owns what they are about
+  NextStage next_;  // owns the memory of the messages below, and is therefore destroyed after them
   std::array<Segment, kWindow> window_;
-  std::array<Departure, kWindow> departures_;  // by number modulo kWindow
+  std::array<Departure, kWindow> departures_;  // index: number of the segment modulo kWindow
   int departing_ = 0;
-  std::int64_t head_ = 0;           // number of the first segment in the window: all before it have taken effect
-  std::int64_t tail_ = 0;           // one after the last
-  std::int64_t next_sent_ = 0;      // those before it have been sent
-  std::int64_t next_expected_ = 0;  // the receives of those before it are posted
-  std::size_t next_step_ = 0;       // the first segment behind the window: its step, and which part of it
-  std::int64_t next_part_ = 0;
+  std::int64_t head_ = 0;           // number of the first segment in the window; all segments before have taken effect
+  std::int64_t tail_ = 0;           // number after the last segment in the window
+  std::int64_t next_sent_ = 0;      // segments before this number have been sent
+  std::int64_t next_expected_ = 0;  // the receives of segments before this number are posted
+  std::size_t next_step_ = 0;       // step of the first segment after the window
+  std::int64_t next_part_ = 0;      // index of this segment in its step
 };
 
 }  // namespace floodtide::comm

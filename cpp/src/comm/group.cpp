@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several collectives that are one for the comparison between ranks. Ranks that differ in how many there are, or in any of
-// them, all learn it at the first; otherwise the numbers of all later collectives would differ between ranks.
+// Groups: several collectives that the ranks compare as one. All ranks therefore learn at once if they differ in the number of
+// members or in a member. Otherwise ranks with different numbers of members would number all later collectives differently.
 #include <algorithm>
 #include <utility>
 
@@ -66,7 +66,7 @@ bool Engine::is_gathering(const OperationState& state) const {
   return state.phase == Phase::gathering && !state.done;
 }
 
-/// Tells the ranks that have joined what the members are.
+/// Sends the list of the members to the ranks that have joined.
 void Engine::tell_members(OperationState& group) {
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(group.notices));
   auto schedule = std::make_shared<const MessageSchedule>(binomial_tree(comm_, std::ssize(bytes), group.ballot.caller()));

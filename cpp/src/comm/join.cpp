@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank without work of its own, without a coordinator. It takes part in the agreement that every collective begins with
-// (agreement.hpp), and learns from its result what the others have started: it does the same with values that change nothing.
-// When the result says that no rank has started anything, all have joined.
+// join(): a rank without work takes part in the collectives of other ranks. There is no coordinator.
+//
+// The rank takes part in the agreement at the begin of every collective (agreement.hpp). The result of the agreement says what
+// the other ranks have started. The rank then takes part with values that do not change the result. If the agreement says that
+// no rank has started a collective, all ranks have joined.
 #include <vector>
 
 #include "comm/allreduce/table.hpp"
@@ -14,7 +16,7 @@
 namespace floodtide::comm {
 namespace {
 
-/// With values that change no result of the operation.
+/// Takes part in an allreduce with values that do not change the result.
 void follow_allreduce(Communicator& comm, const Ballot& agreed) {
   const Notice& notice = agreed.notice();
   Engine& engine = comm.engine();
@@ -38,7 +40,7 @@ void follow_broadcast(Communicator& comm, const Ballot& agreed) {
   comm.engine().follow(agreed, std::move(schedule), {.data = ignored.data()}).wait();
 }
 
-/// The members of a group one after another, when the others have told what they are.
+/// Takes part in the members of a group, one after another. The other ranks first send a list of the members.
 void follow_group(Communicator& comm, const Ballot& agreed) {
   std::vector<Notice> members(static_cast<std::size_t>(agreed.notice().count));
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(members));
@@ -47,7 +49,7 @@ void follow_group(Communicator& comm, const Ballot& agreed) {
   for (const Notice& member : members) follow_allreduce(comm, agreed.about(member));
 }
 
-/// Does what the others have started: of those collectives that can be joined.
+/// Takes part in what the other ranks have started. It is a collective that can be joined (can_be_joined).
 void take_part(Communicator& comm, const Ballot& agreed) {
   switch (agreed.notice().collective) {
     case Collective::allreduce: return follow_allreduce(comm, agreed);

@@ -27,10 +27,10 @@
 namespace floodtide::comm {
 namespace {
 
-constexpr double kLookS = 0.25;  // how often the process below looks
+constexpr double kLookS = 0.25;  // seconds between two checks of the script
 
-// Arguments: how often to look before it acts; the launchers; all processes. Each is NUMBER:START, where START is the time at
-// which the kernel started it: another process may have the number by now.
+// Arguments of the script: number of checks before it acts, launchers, all processes. Each process is NUMBER:START. START is
+// the start time of the process, because another process may have the same number later.
 constexpr const char* kScript = R"(
 is_there() {
   IFS= read -r line < "/proc/${1%:*}/stat" || return 1
@@ -57,7 +57,7 @@ while any_left $3; do
 done
 )";
 
-// As the kernel has them, cut to 15 letters.
+// Names as in the kernel, which keeps 15 letters.
 constexpr std::array<std::string_view, 11> kLaunchers = {"mpiexec",         "mpirun",  "mpiexec.hydra",  "mpirun.hydra",
                                                          "hydra_pmi_proxy", "prterun", "prte",           "prted",
                                                          "orterun",         "orted",   "hydra_bstrap_pr"};
@@ -73,20 +73,20 @@ bool read_process(const std::string& number, Process& out_process) {
   std::ifstream file("/proc/" + number + "/stat");
   std::string line;
   if (!std::getline(file, line)) return false;
-  const std::size_t open = line.find('('), close = line.rfind(')');  // names may hold anything
+  const std::size_t open = line.find('('), close = line.rfind(')');  // names may contain any character
   if (open == std::string::npos || close == std::string::npos) return false;
   out_process.name = line.substr(open + 1, close - open - 1);
   std::istringstream rest(line.substr(close + 1));
   std::string state;
   rest >> state >> out_process.parent;
-  for (int field = 5; field <= 22; ++field) rest >> out_process.started;  // "man 5 proc" numbers them
+  for (int field = 5; field <= 22; ++field) rest >> out_process.started;  // field numbers as in "man 5 proc"
   return static_cast<bool>(rest);
 }
 
 /// Calls function(NUMBER) for the entries of a folder that are numbers.
 template <class Function>
 void for_numbers_in(const char* folder, Function function) {
-  std::error_code failed;  // a process that ends meanwhile
+  std::error_code failed;  // ignored: a process may end meanwhile
   for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
     const std::string name = entry->path().filename();
     int number = 0;
@@ -108,7 +108,8 @@ bool is_launcher(const std::map<int, Process>& processes, int number) {
   return found != processes.end() && std::ranges::find(kLaunchers, found->second.name) != kLaunchers.end();
 }
 
-/// The nearest launcher among the ancestors of this process, and those right above it: a proxy and mpiexec.
+/// Return the nearest launcher among the ancestors of this process, and launchers directly above it: for example a proxy and
+/// mpiexec.
 std::vector<int> launchers_above(const std::map<int, Process>& processes) {
   const auto parent = [&](int number) {
     const auto found = processes.find(number);
@@ -121,7 +122,7 @@ std::vector<int> launchers_above(const std::map<int, Process>& processes) {
   return launchers;
 }
 
-/// A process and all below it.
+/// Return a process and all its descendants.
 std::vector<int> tree_of(const std::map<int, Process>& processes, int root) {
   std::vector<int> tree = {root};
   for (std::size_t i = 0; i < tree.size(); ++i) {
@@ -142,13 +143,13 @@ std::string listed(const std::map<int, Process>& processes, const std::vector<in
   return text;
 }
 
-/// Starts the script in its own session. It inherits no open file of this process, because the launcher waits until the
-/// files of its ranks are closed.
+/// Starts the script in its own session. The script inherits no open files, because the launcher waits until the files of its
+/// ranks are closed. Returns false if the script cannot be started.
 bool run_script(const std::string& looks, const std::string& launchers, const std::string& all) {
   std::array<std::string, 7> texts = {"sh", "-c", kScript, "sh", looks, launchers, all};
   std::array<char*, 8> arguments{};
   std::ranges::transform(texts, arguments.begin(), [](std::string& text) { return text.data(); });
-  std::string path = "PATH=/usr/bin:/bin";  // what the caller preloads is not for the shell
+  std::string path = "PATH=/usr/bin:/bin";  // no other variables: LD_PRELOAD, for example, must not affect the shell
   std::array<char*, 2> environment = {path.data(), nullptr};
 
   posix_spawn_file_actions_t files;

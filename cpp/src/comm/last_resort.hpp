@@ -5,10 +5,11 @@
 
 namespace floodtide::comm {
 
-/// Starts a small process that watches this process and all others that the job's launcher has started on this host. If one of
-/// them still runs after `seconds`, the small process ends the launcher (SIGTERM), and half a second later all of them
-/// (SIGKILL). If this process has no known launcher, only this process and its children are ended. Returns at once. Later calls
-/// in the same process do nothing.
+/// Start a small process that kills the job on this host if it still runs after `seconds`. Returns at once.
+///
+/// The small process watches this process and all other processes that the launcher of the job has started on this host. If one
+/// of them still runs after `seconds`, it sends SIGTERM to the launcher, and SIGKILL to all of them half a second later.
+/// Without a known launcher, it watches this process and its descendants only. Later calls in the same process do nothing.
 void end_host_within(double seconds);
 
 }  // namespace floodtide::comm

@@ -24,11 +24,11 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kCancelPeriod{20};
 constexpr milliseconds kGiveUp{500};
-constexpr double kAbortS = 2;  // that the library and the launcher have to end the job
+constexpr double kAbortS = 2;  // seconds that MPI_Abort and the launcher have to end the job
 
 using Message = std::array<char, kFloodtideMpiMessageBytes>;
 
-/// The first line of a library's version, with single spaces.
+/// Return the first line of a library's version, with single spaces.
 std::string one_line(const std::string& text) {
   std::istringstream words(text.substr(0, text.find('\n')));
   std::string line;
@@ -36,7 +36,7 @@ std::string one_line(const std::string& text) {
   return line;
 }
 
-/// The kernel's boot id, which differs between machines and between starts of a machine. Empty if it cannot be read.
+/// Return the kernel's boot id, which differs between machines and between boots, or an empty text if it cannot be read.
 std::string boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -55,14 +55,15 @@ void* load(const std::string& file, int flags, std::string& out_reason) {
 
 }  // namespace
 
-/// Neither plug-in nor library is ever unloaded: MPI does not bear it, and communicators may outlive this object.
+/// Plug-in and library are never unloaded, because MPI does not support this, and communicators may outlive this object.
 class MpiLibrary::Implementation {
  public:
   explicit Implementation(const MpiOptions& options) : max_message_bytes(options.max_message_bytes) {
     FLOODTIDE_REQUIRE(max_message_bytes >= 8 && max_message_bytes <= std::size_t{1} << 30U, out_of_range,
                       "mpi: messages of at most ", max_message_bytes, " bytes, expected 8 to 2^30");
-    // The plug-in names no library, so that it fits every one of its family under whatever file name: it takes the symbols of
-    // the one loaded here (or before, by mpi4py: the loader then only makes its symbols visible).
+    // The plug-in is not linked to a library, so that it works with every library of its family under any file name. It uses
+    // the symbols of the library that is loaded here. If mpi4py has loaded the library before, this only makes its symbols
+    // visible.
     std::string reason;
     std::string tried;
     for (const std::string& candidate : options.libraries) {
@@ -88,7 +89,7 @@ class MpiLibrary::Implementation {
                       ", but the library ", library, " is ", one_line(version));
   }
 
-  /// Calls a function of the table with a buffer for its message, and throws what it reports.
+  /// Calls a function of the table with a buffer for its message. Throws Error(communication) if the function reports an error.
   template <class... Parameters, class... Arguments>
   void call(int (*function)(Parameters...), Arguments... arguments) const {
     Message message{};
@@ -104,7 +105,7 @@ class MpiLibrary::Implementation {
 
 namespace {
 
-/// One or several MPI requests (messages longer than the limit are cut).
+/// One or several MPI requests, because messages longer than the limit are split.
 class MpiRequest final : public Request {
  public:
   MpiRequest(const FloodtideMpiTable& table, const Communicator& owner) : table_(table), owner_(owner) {}
@@ -114,8 +115,8 @@ class MpiRequest final : public Request {
   MpiRequest& operator=(MpiRequest&&) = delete;
 
   ~MpiRequest() override {
-    // Unwinding, perhaps on all ranks at once (Ctrl-C), a send may have lost its receiver: then the job is about to end, and
-    // the request is given up rather than waited for.
+    // While an exception unwinds the stack, perhaps on all ranks (Ctrl-C), nobody may receive a send. The job is about to end
+    // then, so that the request is given up after a short time.
     const bool unwinding = std::uncaught_exceptions() > 0;
     const auto deadline = steady_clock::now() + kGiveUp;
     Message message{};
@@ -164,7 +165,7 @@ int library_type(ReduceType type) {
     case ReduceType::float64: return kFloodtideMpiFloat64;
     case ReduceType::int64: return kFloodtideMpiInt64;
     case ReduceType::int32: return kFloodtideMpiInt32;
-    case ReduceType::uint8:  // sums that overflow are limited to the type by some libraries (open-mpi/ompi#8045), ours wrap
+    case ReduceType::uint8:  // overflowing sums saturate in some libraries (open-mpi/ompi#8045), but wrap around in ours
     case ReduceType::int8:
     case ReduceType::float16: break;
   }
@@ -274,7 +275,7 @@ class MpiCommunicator final : public Communicator {
     if (status != 0) raise(ErrorCode::communication, "rank ", rank(), ": ", message.data());
   }
 
-  /// Calls body(part, type, operation) for parts that an int can count.
+  /// Calls body(part, type, operation) for parts of at most max_message_bytes_ bytes.
   template <class Body>
   void for_library_parts(const ReduceBuffer& buffer, ReduceOp op, Body&& body) const {
     const int type = library_type(buffer.type);
@@ -285,7 +286,7 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  /// Calls start(part) for the parts of at most max_message_bytes_; an empty message is one empty part.
+  /// Calls start() for parts of at most max_message_bytes_ bytes. An empty message is one empty part.
   template <class Byte, class Start>
   std::unique_ptr<Request> start_parts(std::span<Byte> data, Start&& start) {
     auto request = std::make_unique<MpiRequest>(table_, *this);

@@ -31,7 +31,7 @@ std::string_view algorithm_of(const Notice& notice) {
   return allreduce_rows()[static_cast<std::size_t>(notice.algorithm)].name;
 }
 
-/// What a collective moves; empty for those that move nothing of the caller's.
+/// Return a description of the values that a collective moves, or an empty text if it does not move values of the caller.
 std::string values_of(const Notice& notice) {
   switch (notice.collective) {
     case Collective::allreduce:
@@ -49,7 +49,7 @@ std::string values_of(const Notice& notice) {
 }  // namespace
 
 std::int64_t hash_of(std::span<const std::int64_t> blocks) {
-  std::uint64_t hash = kHashStart;  // over whole words
+  std::uint64_t hash = kHashStart;  // over whole 64-bit words
   for (const std::int64_t begin : blocks) hash = (hash ^ static_cast<std::uint64_t>(begin)) * kHashFactor;
   return static_cast<std::int64_t>(hash);
 }
@@ -73,7 +73,7 @@ std::string describe(const Notice& notice) {
 
 std::string in_words(const Notice& notice, std::string_view words, const Shown& shown) {
   std::string values = words.empty() ? values_of(notice) : std::string(words);
-  // The caller has asked for an allreduce by "auto", which measures before its first one.
+  // The caller has started an allreduce with the algorithm "auto", which measures before the first allreduce.
   const bool measured_first = notice.collective == Collective::measure && !words.empty();
   if (measured_first) values += ", auto";
   if (shown.algorithm && notice.collective == Collective::allreduce) values += str_cat(", ", algorithm_of(notice));

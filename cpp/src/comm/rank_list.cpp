@@ -6,7 +6,7 @@
 namespace floodtide::comm {
 namespace {
 
-constexpr std::size_t kLongestRun = 3;  // of ranks that are listed one by one
+constexpr std::size_t kLongestRun = 3;  // longer runs of ranks are written as a range
 
 }  // namespace
 

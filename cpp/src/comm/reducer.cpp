@@ -18,18 +18,18 @@
 namespace floodtide::comm {
 namespace {
 
-// A caller that has finished its pass does nothing but wait for the last bucket, a few milliseconds: sleeps would add a tenth
-// to them.
+// After the backward pass, the caller waits only a few milliseconds for the last bucket. Sleeping would make this wait about a
+// tenth longer, so the caller yields during the first 5 ms.
 constexpr std::chrono::microseconds kPatience{5000};
 
 constexpr std::int64_t kFloatBytes = sizeof(float);
 
-/// One bucket's values and how far it is.
+/// One bucket and its state.
 struct Slot {
   Range range;
   std::vector<std::size_t> parts;
-  std::string_view algorithm;   // a row's name
-  std::size_t waiting_for = 0;  // parts that are not ready
+  std::string_view algorithm;   // name of a row
+  std::size_t waiting_for = 0;  // number of parts that are not ready
   Operation operation;
   bool under_way = false;
   std::uint64_t event = 0;
@@ -70,17 +70,17 @@ struct Reducer::Impl {
   std::span<float> values;
   ReducerOptions options;
   Timeline* timeline;
-  std::vector<Slot> slots;             // from the array's end
-  std::vector<std::size_t> slot_of;    // by part
-  std::vector<std::size_t> order;      // in which slots are sent
-  std::vector<std::size_t> completed;  // slots in the order in which their parts were ready, of the first step
-  bool ordered = false;                // after the first step
+  std::vector<Slot> slots;             // from the end of the array
+  std::vector<std::size_t> slot_of;    // slot of each part
+  std::vector<std::size_t> order;      // order in which slots are sent
+  std::vector<std::size_t> completed;  // slots of this step, in the order in which they became ready
+  bool ordered = false;                // true after the first step
   BucketHook hook;
   std::int64_t step = -1;
-  std::size_t sent = 0;  // slots of `order`
+  std::size_t sent = 0;  // number of slots of `order` that were sent
   double exposed_s = 0;
 
-  std::mutex mutex;  // guards what follows, and the operations
+  std::mutex mutex;  // guards all members below, and the operations
   std::condition_variable changed;
   std::size_t under_way = 0;
   std::exception_ptr failure;
@@ -108,7 +108,7 @@ struct Reducer::Impl {
                           static_cast<std::size_t>(slot.range.end - slot.range.begin));
   }
 
-  // Starts the next slots in order whose parts are ready.
+  // Starts the next slots of `order`, as long as their parts are ready.
   void send() {
     for (; sent < order.size() && slots[order[sent]].waiting_for == 0; ++sent) {
       Slot& slot = slots[order[sent]];
@@ -134,7 +134,7 @@ struct Reducer::Impl {
     }
   }
 
-  // Looks once after everything under way; true if an operation was completed. To be called with the mutex held.
+  // Tests all operations in flight once. Returns true if an operation has completed. The caller holds the mutex.
   bool look() {
     bool moved = false;
     for (Slot& slot : slots) {
@@ -157,7 +157,7 @@ struct Reducer::Impl {
       try {
         while (!over && under_way > 0) {
           if (look()) backoff.reset();
-          lock.unlock();  // finish() may want to look, too
+          lock.unlock();  // so that finish() can call look(), too
           backoff.pause();
           lock.lock();
         }
@@ -182,7 +182,7 @@ struct Reducer::Impl {
     }
   }
 
-  // All ranks send as rank 0's parts became ready.
+  // From now on, all ranks use the order in which the slots became ready on rank 0. Collective.
   void agree_on_order() {
     std::vector<std::int64_t> numbers(completed.begin(), completed.end());
     broadcast(comm, std::as_writable_bytes(std::span(numbers)), 0);
@@ -198,7 +198,7 @@ Reducer::Reducer(Communicator& comm, std::span<float> values, std::vector<Range>
   for (Slot& slot : impl_->slots) {
     slot.algorithm = chosen_row(comm, options.algorithm, options.wire, slot.range.end - slot.range.begin).name;
   }
-  if (comm.size() == 1) return;  // nothing will be under way
+  if (comm.size() == 1) return;  // with one rank, operations are done at once
   impl_->driver = std::thread([impl = impl_.get()] { impl->drive(); });
 }
 
@@ -211,7 +211,7 @@ Reducer::~Reducer() {
   impl_->changed.notify_all();
   impl_->driver.join();
   if (!impl_->failure) return;
-  // Ranks that have disagreed about one bucket may never start the others: nobody waits for those any more.
+  // After a disagreement about one bucket, other ranks may never start the other buckets. Do not wait for them.
   for (Slot& slot : impl_->slots) slot.operation.abandon();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of the collectives that are no allreduce.
+// Schedules of all collectives except allreduce.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,18 @@
 
 namespace floodtide::comm {
 
-/// One phase of a ring over the ranks' blocks: in step s rank r passes block r - first - s on and takes block r - first - s - 1
-/// in. With first = 0 and without `reduce` it is an allgather.
+/// Return one phase of a ring over the blocks of the ranks. In step s, rank r sends block r - first - s and receives block
+/// r - first - s - 1. With first = 0 and without `reduce`, the phase is an allgather.
 [[nodiscard]] MessageSchedule ring_phase(const Communicator& comm, std::span<const std::int64_t> blocks, int first,
                                          bool reduce);
 
-/// A broadcast. Ranks are counted from the root; in the round of distance d the first d have the data and hand it to the next
-/// d.
+/// Return the schedule of a broadcast. Ranks count from the root. In the round of distance d, the first d ranks have the data
+/// and send it to the next d ranks.
 [[nodiscard]] MessageSchedule binomial_tree(const Communicator& comm, std::int64_t bytes, int root);
 
-/// An alltoall: in step s rank r sends its block for rank r + s and takes in that of rank r - s, so that no two send to one at
-/// a time. `sent` are blocks of the payload's source, `received` those of its data. A rank's block for itself does not travel.
+/// Return the schedule of an alltoall. In step s, rank r sends its block for rank r + s and receives that of rank r - s, so
+/// that no two ranks send to the same rank in a step. `sent` are the limits of the blocks in Payload::source, and `received` of
+/// those in Payload::data. The block of a rank for itself is not sent.
 [[nodiscard]] MessageSchedule pairwise(const Communicator& comm, std::span<const std::int64_t> sent,
                                        std::span<const std::int64_t> received);
 

@@ -7,12 +7,12 @@
 
 namespace floodtide::comm {
 
-/// Notices of collectives (notice.hpp), in the order of the collectives.
+/// Tag of the messages with which ranks compare collectives (agreement.hpp).
 inline constexpr int kNoticeTag = kFirstCollectiveTag;
-/// So many collectives may be in flight on a communicator; each has a tag of its own, so that they cannot mix.
+/// Largest number of collectives in flight on a communicator. Each has its own tag, so that their messages cannot mix.
 inline constexpr int kMostOperations = 1024;
 
-/// The tag of a communicator's n-th collective.
+/// Return the tag of the n-th collective of a communicator.
 [[nodiscard]] constexpr int operation_tag(std::int64_t number) {
   return kNoticeTag + 1 + static_cast<int>(number % kMostOperations);
 }

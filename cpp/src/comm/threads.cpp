@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads. Each rank has a mailbox; a message is copied into the receiver's, where it gets the next number of its
-// (sender, tag) channel, and each receive waits for the number that it drew when it was posted: order as in MPI.
+// Transport `threads`: ranks are threads of one process.
+//
+// Each rank has a mailbox. A message is copied to the mailbox of the receiver, and gets the next number of its channel (sender,
+// tag). Each receive waits for the number that it got when it was posted. Messages therefore match in the same order as in MPI.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -25,9 +27,9 @@ struct Channel {
   std::map<std::uint64_t, std::vector<std::byte>> messages;
 };
 
-/// What all communicators of one job share. One condition for all ranks: a job of threads has few.
+/// State of all communicators of one job. All ranks share one condition variable, because a job of threads has few ranks.
 struct Job {
-  std::mutex mutex;  // guards this and all hubs of the job
+  std::mutex mutex;  // guards this object and all hubs of the job
   std::condition_variable changed;
   std::string failure;
   bool aborted = false;
@@ -37,13 +39,13 @@ struct Job {
   }
 };
 
-/// What the ranks of one communicator share.
+/// State that the ranks of one communicator share.
 struct Hub {
   Hub(std::shared_ptr<Job> of_job, int size) : job(std::move(of_job)), mailboxes(static_cast<std::size_t>(size)) {}
 
   std::shared_ptr<Job> job;
-  std::vector<std::map<std::pair<int, int>, Channel>> mailboxes;          // by receiver; by (sender, tag)
-  std::map<std::pair<std::int64_t, int>, std::shared_ptr<Hub>> children;  // by (number of the split, color)
+  std::vector<std::map<std::pair<int, int>, Channel>> mailboxes;          // one per receiver; key: (sender, tag)
+  std::map<std::pair<std::int64_t, int>, std::shared_ptr<Hub>> children;  // key: (number of the split, color)
 };
 
 class Sent final : public Request {
@@ -70,7 +72,7 @@ class Receive final : public Request {
     std::unique_lock lock(hub_->job->mutex);
     auto due = std::chrono::steady_clock::now() + kOnWaitPeriod;
     while (!done_ && !take()) {
-      if (hub_->job->changed.wait_until(lock, due) != std::cv_status::timeout) continue;  // a message for any rank
+      if (hub_->job->changed.wait_until(lock, due) != std::cv_status::timeout) continue;  // a message for some rank
       due += kOnWaitPeriod;
       if (!owner_.on_wait()) continue;
       lock.unlock();

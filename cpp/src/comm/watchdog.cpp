@@ -23,25 +23,25 @@ constexpr int kBeatTag = 1;
 constexpr int kEndTag = 2;
 constexpr double kBeatsPerLimit = 8;
 constexpr double kLongestPeriodS = 2;
-constexpr double kLimitsS = 0.25;  // how often a rank looks whether its limit has changed
-constexpr double kRecordsS = 0.5;  // that the other ranks have to write their records
-constexpr double kEndS = 2.25;     // from the decision to end the job until it is ended by force on each host
-constexpr double kTurnS = 0.75;    // after rank 1's, the others' turn to end the job because of rank 0
-// Once this rank has left, nothing is to be done but to wait for the others, which are likely to leave now.
+constexpr double kLimitsS = 0.25;  // how often a rank checks whether its limit has changed
+constexpr double kRecordsS = 0.5;  // time that the other ranks have to write their records
+constexpr double kEndS = 2.25;     // from the decision to end the job until processes on each host are killed
+constexpr double kTurnS = 0.75;    // how much longer than rank 1 the other ranks wait before they end the job because of rank 0
+// After this rank has left, it only waits for the other ranks, which will probably leave soon.
 constexpr double kShortestPauseS = 0.0005, kLongestPauseS = 0.05;
 
-/// The message that ends watching, cut to what travels. Empty: all ranks have left.
+/// Message that ends watching: the reason, cut if necessary. Empty: all ranks have left.
 using Reason = std::array<char, 1024>;
 
-/// A rank that this one watches, the message that will say more, and the last one to it: whoever watches is watched.
+/// A rank that this rank watches, and that watches this rank: its state, the next message from it and the last one to it.
 struct Peer {
-  int place = 0;  // in the communicator
+  int place = 0;  // rank in the communicator
   RankState state;
   Beat incoming;
   std::unique_ptr<Request> request;
   Beat outgoing;
   std::unique_ptr<Request> sent;
-  bool cut_off = false;  // messages from or to it fail: nothing more is heard of it
+  bool cut_off = false;  // true: a message from or to this rank has failed; no more messages are exchanged
 };
 
 }  // namespace
@@ -103,7 +103,7 @@ class Watchdog::Implementation {
     try {
       for (Peer& peer : peers_) attempt(peer, [&] { expect(peer); });
       watch();
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the ranks' own calls fail, too, and say so
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the ranks' own calls fail too, and report the error
     }
     over_ = true;
   }
@@ -113,12 +113,12 @@ class Watchdog::Implementation {
     double due_s = now_s();
     for (double next_beat_s = 0;;) {
       const bool leaves = leaves_;
-      // This process was stopped, perhaps with all others: nobody could be heard meanwhile.
+      // This process was stopped, perhaps together with all others. No rank could be heard in this time, so it does not count.
       if (const double late_s = now_s() - due_s; late_s > 2 * period_s_) {
         for (Peer& peer : peers_) peer.state.heard_s += late_s;
       }
       const bool silent = told_leaving_ && comm_->rank() != 0;
-      const bool new_limit = period() != period_s_;  // a trainer has come or gone: the watcher must know before this rank stops
+      const bool new_limit = period() != period_s_;  // a trainer has started or ended, and the watching rank must know this
       if (!silent && (leaves != told_leaving_ || new_limit || now_s() >= next_beat_s)) {
         period_s_ = period();
         tell(leaves);
@@ -126,7 +126,7 @@ class Watchdog::Implementation {
       }
       listen();
       if (told_to_end()) {
-        listen();  // what rank 0 told before that
+        listen();  // receive the last messages of rank 0
         return;
       }
       if (judge()) return;
@@ -144,9 +144,11 @@ class Watchdog::Implementation {
     return limit_s > 0 ? std::min(limit_s / kBeatsPerLimit, kLongestPeriodS) : kLongestPeriodS;
   }
 
-  /// A message that fails leaves its rank silent, and silence is judged: this rank may wait in a call that never fails.
-  /// Watching is over if this rank leaves, which may have ended MPI, and where ranks may be lost: whoever uses the communicator
-  /// then forms another one.
+  /// Runs `work`, unless messages to this peer have failed before.
+  ///
+  /// If a message fails, the peer counts as silent from then on, and its silence may end the job. This is needed because other
+  /// calls of this rank may wait for ever instead of failing. The error is rethrown, and watching ends, in two cases: this rank
+  /// has left, and may have ended MPI; or ranks may be lost (survives()), and the caller will make a new communicator.
   template <class Work>
   void attempt(Peer& peer, Work&& work) {
     if (peer.cut_off) return;
@@ -170,12 +172,13 @@ class Watchdog::Implementation {
     return beat;
   }
 
-  // Nothing follows the word that this rank leaves, which nobody might receive. Rank 0 is heard of until it dismisses all.
+  // Sends the activity of this rank to its peers. After a rank has told that it leaves, it sends nothing more, because nobody
+  // may receive it. Rank 0 goes on until it dismisses all ranks.
   void tell(bool leaves) {
     bool all_told = true;
     for (Peer& peer : peers_) {
       attempt(peer, [&] {
-        if (peer.sent && !peer.sent->test()) {  // it has not taken the last one yet
+        if (peer.sent && !peer.sent->test()) {  // the last message has not been received yet
           all_told = false;
           return;
         }
@@ -199,7 +202,7 @@ class Watchdog::Implementation {
     }
   }
 
-  /// True if the job has ended or need not be watched any more.
+  /// Returns true if the job does not have to be watched any more. Does not return if this rank ends the job.
   bool judge() {
     const double now = now_s();
     std::vector<RankState> ranks = {{.rank = number(comm_->rank()), .known = own(leaves_), .heard_s = now}};
@@ -237,7 +240,7 @@ class Watchdog::Implementation {
     return false;
   }
 
-  /// Whether a message is complete; one that fails is given up.
+  /// True if a message is complete. A message that fails is given up.
   bool has_come(std::unique_ptr<Request>& message) const {
     try {
       return message->test();
@@ -253,7 +256,8 @@ class Watchdog::Implementation {
     if (!failure.empty() && options_.report) options_.report(failure);
   }
 
-  /// Those whom nothing reaches are left out: they are the reason, or will find out by themselves.
+  /// Starts to send a reason to all ranks, and returns the requests. Ranks that cannot be reached are left out: they are the
+  /// reason, or notice the failure themselves.
   std::vector<std::unique_ptr<Request>> tell_those_there(const Reason& text) {
     std::vector<std::unique_ptr<Request>> told;
     for (int rank = 0; rank < comm_->size(); ++rank) {
@@ -273,7 +277,7 @@ class Watchdog::Implementation {
     return true;
   }
 
-  // Force is prepared first: the records' file system may be behind the cut cable, too.
+  // Ends the job. end_host_within() is called first, because writing the records may hang if the network is cut.
   void end(const std::string& reason) {
     comm_->end_host_within(kEndS);
     Reason text{};
@@ -284,7 +288,7 @@ class Watchdog::Implementation {
     const double until = now_s() + kRecordsS;
     while (now_s() < until) {
       for (auto& request : told) {
-        if (request) static_cast<void>(has_come(request));  // lets the message leave
+        if (request) static_cast<void>(has_come(request));  // drives the message
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -296,11 +300,11 @@ class Watchdog::Implementation {
   const ActivityLog& log_;
   WatchdogOptions options_;
   double period_s_ = kLongestPeriodS;
-  std::vector<Peer> peers_;  // whom this rank watches
+  std::vector<Peer> peers_;  // ranks that this rank watches
   bool told_leaving_ = false;
   std::array<Reason, 2> end_reasons_{};  // from ranks 0 and 1
   std::array<std::unique_ptr<Request>, 2> ends_;
-  std::string warned_;  // the wait that was warned of last
+  std::string warned_;  // the last wait for which `warn` was called
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -10,9 +10,9 @@ namespace floodtide::comm {
 namespace {
 
 constexpr std::size_t kMostNamed = 8;
-constexpr double kMissedBeats = 2;  // before a rank can be silent, however short the limit
+constexpr double kMissedBeats = 2;  // a rank is never silent before it has missed this many messages
 
-/// "compute of step 7", empty where no training tells.
+/// Return the activity of a training, "compute of step 7", or an empty text without one.
 std::string training(const Activity& activity) {
   std::string text(activity.doing.data());
   if (text.empty()) return text;
@@ -21,7 +21,7 @@ std::string training(const Activity& activity) {
   return text;
 }
 
-/// "collective 17, barrier, of ranks 0, 2", or what a training calls it.
+/// Return what a rank does or waits in: "collective 17, barrier", with its process set, or the activity of a training.
 std::string what(const Activity& activity) {
   const std::string step = training(activity);
   if (activity.waits == 0) return step.empty() ? "not in a collective" : step;
@@ -42,7 +42,7 @@ bool waits(const RankState& state, double now_s) {
   return !is_silent(state, now_s) && !has_left(state) && state.known->activity.waits != 0;
 }
 
-/// Whether `other` waits in the same communicator as `waiting`, in a later collective or the same one.
+/// True if `other` waits in the same communicator as `waiting`, in the same or a later collective.
 bool has_come(const Activity& other, const Activity& waiting) {
   if (other.waits == 0 || other.ranks != waiting.ranks) return false;
   if (other.number >= 0 && waiting.number >= 0) return other.number >= waiting.number;
@@ -66,8 +66,8 @@ std::string listed(const std::vector<const RankState*>& states, double now_s) {
   return text;
 }
 
-/// The ranks that `waiting` waits for: those that are in no collective at all, for they hold up the others; else those that
-/// are in another one.
+/// Return the ranks that `waiting` waits for: the ranks that are not in a collective or, if there are none, the ranks that are
+/// in another collective.
 std::vector<const RankState*> missing(std::span<const RankState> ranks, const RankState& waiting, double now_s) {
   const Activity& own = waiting.known->activity;
   const std::vector<int> members = ranks_in(own.ranks.data());
@@ -92,7 +92,7 @@ std::string advice(const Activity& activity) {
 
 std::string silence(const RankState& state, double now_s, double limit_s, bool judge) {
   if (has_left(state) && !judge) return "";
-  // What it told may be older than the limit that holds now: it may have been stopped since, or its host lost.
+  // The limit that the rank has told may be out of date, so the smaller one of both limits counts.
   const double told_s = state.known ? state.known->activity.limit_s : 0;
   const double least_s = told_s > 0 && limit_s > 0 ? std::min(told_s, limit_s) : std::max(told_s, limit_s);
   if (least_s <= 0) return "";
@@ -126,7 +126,7 @@ Verdict stalled(std::span<const RankState> ranks, double now_s, double warn_s) {
   }
   if (chosen == nullptr) return {};
   if (missing(ranks, *chosen, now_s).empty()) {
-    // It may be in an earlier collective than the others, which wait for it.
+    // The chosen rank may be in an earlier collective than other ranks, which wait for it. Report one of those.
     const auto knows = [&](const RankState& state) { return waits(state, now_s) && !missing(ranks, state, now_s).empty(); };
     const auto other = std::ranges::find_if(ranks, knows);
     if (other != ranks.end()) chosen = &*other;

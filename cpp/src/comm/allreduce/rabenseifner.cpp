@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recursive halving and doubling (Rabenseifner, ICCS 2004; Thakur, Rabenseifner & Gropp, IJHPCA 19 (2005)). Reduce-scatter:
-// in each round partners exchange halves of the range that they are still summing, and go on with a half each. Allgather: the
-// same rounds backwards. Partners differ in the lowest bit first: the longest messages go to near ranks, and the sums are the
-// tree of recursive doubling, bit for bit.
+// Recursive halving and doubling (Rabenseifner, ICCS 2004; Thakur, Rabenseifner & Gropp, IJHPCA 19 (2005)).
 //
-// With p = 2^k + r ranks the first 2 r make pairs that act as one of 2^k members. A pair shares the work: its even rank sums
-// the lower half of the array for both and its odd rank the upper half, so that neither ever needs the other's half. In the
-// first round a member gives one half away and keeps one; of a pair, the rank that holds the half given away sends it, then
-// waits for the result, and the other goes on. At the end the two exchange the halves of the result. Whole arrays never travel.
+// Reduce-scatter: in each round, two partners split the range that they still sum. Each sends one half, and continues with the
+// other half. Allgather: the same rounds in reverse order. Partners first differ in the lowest bit of their numbers. The
+// longest messages therefore go to near ranks, and the sums are those of recursive doubling, bit for bit.
+//
+// With p = 2^k + r ranks, the first 2 r ranks form pairs. Each pair acts as one of 2^k members. The even rank of a pair sums
+// the lower half of the array for both ranks, and the odd rank the upper half. In the first round, a member sends one half and
+// keeps the other. In a pair, the rank that holds the sent half sends it and waits for the result, while the other rank
+// continues. At the end, the two ranks exchange their halves of the result. Whole arrays are never sent.
 #include "comm/allreduce/rabenseifner.hpp"
 
 #include <bit>
@@ -45,15 +46,16 @@ class Rabenseifner {
   }
 
  private:
-  /// Whether this rank works on that half of the array.
+  /// True if this rank works on this half of the array (0: lower, 1: upper).
   [[nodiscard]] bool holds(int upper) const { return !paired_ || group_.own % 2 == upper; }
 
-  /// The rank that works on a half for a member.
+  /// Return the rank that works on a half for a member.
   [[nodiscard]] int holder(int member, int upper) const {
     return group_.rank(member < pairs_ ? 2 * member + upper : member + pairs_);
   }
 
-  /// The even rank takes the lower half's values and gives the upper half's; after the reduction each passes its half on.
+  /// Exchanges halves in a pair. Before the reduction, the even rank receives the lower half and the odd rank the upper half.
+  /// After the reduction, each rank sends the half of the result that it has.
   void exchange_in_pair(bool reduce) {
     const int mine = group_.own % 2;
     const int other = group_.rank(group_.own ^ 1);
@@ -80,7 +82,7 @@ class Rabenseifner {
     add_step(schedule_, step);
   }
 
-  /// The other rounds, on a range that this rank alone works on for its member: out and back again.
+  /// Appends the further rounds of both phases. Only this rank works on `range` for its member.
   void halve(const Range& range, int bit) {
     if (bit >= members_) return;
     const int partner = holder(member_ ^ bit, kept_);
@@ -100,7 +102,7 @@ class Rabenseifner {
   MessageSchedule& schedule_;
   Group group_;
   Range range_;
-  int members_;  // a power of two; members act as ranks do in the plain algorithm
+  int members_;  // a power of two; a member is a rank or a pair of ranks
   int pairs_;
   bool paired_;
   int member_;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recursive doubling: in round k ranks whose numbers differ in bit k exchange whole arrays and add. Both compute the same sum
-// from the same operands in the same order (the lower rank's first), so all ranks hold the same bits. With p = 2^k + r ranks
-// the first 2 r make pairs: the even one hands its values to the odd one, which takes part for both and hands the result back.
+// Recursive doubling: in round k, ranks whose numbers differ in bit k exchange whole arrays and add them. Both compute the same
+// sum from the same operands in the same order (the values of the lower rank first), so that all ranks hold the same bits.
+//
+// With p = 2^k + r ranks, the first 2 r ranks form pairs. The even rank sends its values to the odd rank, which takes part for
+// both and sends the result back.
 #include "comm/allreduce/recursive_doubling.hpp"
 
 #include <bit>
@@ -37,8 +39,8 @@ MessageSchedule recursive_doubling_schedule(const RankPlace& place, std::int64_t
                         .arriving_first = partner < own,
                         .keep = true});
   }
-  // The results that go back to the even ranks are rounded by a narrow wire: then all survivors round theirs, also those
-  // without a partner, which send to nobody.
+  // A narrow wire format rounds the results that go back to the even ranks. All other ranks must round their results too, also
+  // those that do not belong to a pair and send nothing.
   if (pairs > 0) {
     MessageStep last{.sent = all, .keep = true};
     if (paired) last.send_to = place.rank - 1;

@@ -7,7 +7,8 @@
 
 namespace floodtide::comm {
 
-/// Recursive doubling: log2 p steps for powers of two, floor(log2 p) + 2 otherwise; n bytes a step.
+/// Return the steps of recursive doubling: log2 p steps if p is a power of two, otherwise floor(log2 p) + 2 steps. Each step
+/// sends n bytes.
 [[nodiscard]] MessageSchedule recursive_doubling_schedule(const RankPlace& place, std::int64_t count);
 
 }  // namespace floodtide::comm

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ring allreduce (Patarasuk & Yuan, J. Parallel Distrib. Comput. 69 (2009), sec. 4). The array is cut into one chunk a rank.
-// Reduce-scatter: in step s rank r passes chunk r - s to rank r + 1 and adds what it gets into chunk r - s - 1, so chunk c
-// is summed in the order of ranks c, c + 1, ..., c - 1, whatever the timing. Allgather: the finished chunks go round once more.
-// The executor cuts chunks into segments: while one is added, the next one arrives.
+// Ring allreduce (Patarasuk & Yuan, J. Parallel Distrib. Comput. 69 (2009), sec. 4). The array is split into one chunk per
+// rank.
+//
+// Reduce-scatter: in step s, rank r sends chunk r - s to rank r + 1, and adds the values that it receives to chunk r - s - 1.
+// Chunk c is therefore always summed in the order of ranks c, c + 1, ..., c - 1. Allgather: the finished chunks go round once
+// more. The executor splits chunks into segments, so that the next segment arrives while one is added.
 #include "comm/allreduce/ring.hpp"
 
 #include "comm/allreduce/steps.hpp"
@@ -16,7 +18,7 @@ MessageSchedule ring_schedule(const RankPlace& place, std::int64_t count) {
   const auto chunk = [&](int number) { return chunk_range(count, size, (number + 2 * size) % size); };
   MessageSchedule schedule;
   for (const bool reduce : {true, false}) {
-    const int first = place.rank + (reduce ? 0 : 1);  // chunk that this rank sends first
+    const int first = place.rank + (reduce ? 0 : 1);  // the chunk that this rank sends first
     for (int step = 0; step + 1 < size; ++step) {
       add_step(schedule, {.send_to = next,
                           .sent = chunk(first - step),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the algorithms write their schedules with.
+// Helpers for the algorithms that make schedules.
 #pragma once
 
 #include <span>
@@ -10,17 +10,18 @@ namespace floodtide::comm {
 
 inline bool empty(const Range& range) { return range.begin == range.end; }
 
-/// Adds a step unless it has nothing to say: in a reduction both sides know that an empty range travels as no message.
+/// Appends a step without messages for empty ranges, or no step if both ranges are empty. Sender and receiver know that a range
+/// is empty.
 inline void add_step(MessageSchedule& schedule, MessageStep step) {
   if (empty(step.sent)) step.send_to = kNobody;
   if (empty(step.received)) step.receive_from = kNobody;
   if (step.send_to != kNobody || step.receive_from != kNobody) schedule.steps.push_back(step);
 }
 
-/// Some ranks of a communicator that reduce a range of the array among themselves.
+/// Some ranks of a communicator, which reduce a range of the array together.
 struct Group {
-  std::span<const int> ranks;  ///< of the communicator
-  int own = 0;                 ///< this rank's place among them
+  std::span<const int> ranks;  ///< ranks in the communicator
+  int own = 0;                 ///< index of this rank in `ranks`
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }
   [[nodiscard]] int rank(int place) const { return ranks[static_cast<std::size_t>(place)]; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of algorithms by message size: its text, and the measurement that fills it.
+// Table of algorithms by array size: its text form, and the measurement that fills it.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
 constexpr int kWarmUps = 3;
 constexpr int kTimed = 7;
-constexpr double kHopeless = 4.0;  // times the best: an algorithm that begins so is not timed further
+constexpr double kHopeless = 4.0;  // an algorithm whose first run is this many times slower than the best is not timed further
 constexpr std::array<std::int64_t, 6> kMeasuredBytes = {64, 2048, 16384, 131072, 524288, 2097152};
 
 std::int64_t parse_bytes(std::string_view text, std::string_view whole) {
@@ -31,7 +31,7 @@ std::int64_t parse_bytes(std::string_view text, std::string_view whole) {
   return bytes;
 }
 
-/// Seconds of one allreduce on the slowest rank.
+/// Return the seconds that one allreduce takes on this rank. Collective.
 double timed_run(Communicator& comm, std::span<float> values, std::string_view algorithm) {
   std::ranges::fill(values, 1.0F);
   comm.barrier();
@@ -45,7 +45,7 @@ double slowest(Communicator& comm, double seconds) {
   return seconds;
 }
 
-/// The same on all ranks.
+/// Return the time of an algorithm on the slowest rank, which is the same on all ranks. Collective.
 double measure(Communicator& comm, std::span<float> values, std::string_view algorithm, double best_s) {
   const double first_s = slowest(comm, timed_run(comm, values, algorithm));
   if (first_s > kHopeless * best_s) return first_s;
@@ -85,7 +85,7 @@ AllreduceTable measured_table(Communicator& comm) {
         best = algorithm;
       }
     }
-    // Between two measured sizes the change lies in the middle, on the scale on which they were chosen.
+    // The border between two measured sizes is their geometric mean, because the sizes are spaced geometrically.
     const auto middle = static_cast<std::int64_t>(std::sqrt(static_cast<double>(before) * static_cast<double>(bytes)));
     if (!entries.empty() && entries.back().algorithm != best) entries.back().last_bytes = middle;
     if (entries.empty() || entries.back().algorithm != best) entries.push_back({best, kLast});

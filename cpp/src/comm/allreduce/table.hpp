@@ -5,7 +5,8 @@
 
 namespace floodtide::comm {
 
-/// Collective: times our own algorithms, after all ranks have agreed on it. Returns rank 0's choice on every rank.
+/// Time our own algorithms, and return the table of rank 0 on every rank. Collective. Call this after all ranks have agreed on
+/// the measurement (Collective::measure).
 [[nodiscard]] AllreduceTable measured_table(Communicator& comm);
 
 }  // namespace floodtide::comm

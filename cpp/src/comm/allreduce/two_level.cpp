@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two levels: the array is cut into g shards, g being the ranks of the smallest node. In every node the first g ranks own a
-// shard each: all ranks of the node send it to its owner (at distance d, rank l sends to l + d and hears from l - d, so that no
-// two send to one at a time), the owners of a shard reduce it across nodes, and hand it to all ranks of their node. Nodes of
-// different sizes are served alike: ranks without a shard only send and listen. With one rank on some node g is 1 and the owner
-// is what others call the node's leader. No communicators are split: the steps name ranks, and a collective's tag is its own.
+// Two-level allreduce: first inside each node, then across nodes.
+//
+// The array is split into g shards, where g is the number of ranks on the smallest node. On every node, each of the first g
+// ranks owns one shard. All ranks of the node send their values of a shard to its owner. At distance d, rank l sends to l + d
+// and receives from l - d, so that no two ranks send to the same rank at the same time. The owners of a shard then reduce it
+// across nodes, and send the result to all ranks of their node.
+//
+// Nodes may have different sizes: ranks without a shard only send and receive. If a node has one rank, g is 1, and the owner is
+// the leader of its node. The algorithm does not split communicators.
 #include "comm/allreduce/two_level.hpp"
 
 #include <algorithm>
@@ -14,7 +18,7 @@
 namespace floodtide::comm {
 namespace {
 
-/// Ranks by node, ascending.
+/// Return the ranks of each node, ascending.
 std::vector<std::vector<int>> members_of_nodes(const RankPlace& place) {
   const auto node = [&](int rank) { return place.nodes.empty() ? 0 : place.nodes[static_cast<std::size_t>(rank)]; };
   std::vector<std::vector<int>> members;

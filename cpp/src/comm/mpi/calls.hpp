@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of a plug-in share. This folder alone sees mpi.h.
+// Declarations that the files of a plug-in share. Only this folder includes mpi.h.
 #pragma once
 
 #define MPICH_SKIP_MPICXX 1
@@ -18,26 +18,27 @@ struct FloodtideMpiComm {
 
 namespace floodtide::comm::mpi {
 
-/// Held during every MPI call but abort: with it, a library that gives MPI_THREAD_SERIALIZED is enough.
+/// Mutex that is held during every MPI call except abort. Thread level MPI_THREAD_SERIALIZED is therefore enough.
 inline std::mutex& call_mutex() {
   static std::mutex mutex;
   return mutex;
 }
 
-/// Whether settle() has made a communicator without a lost rank. From then on none is freed: the library would give its number
-/// to a new one, which would take the messages that nobody has received for its own (measured: lost messages, aborts).
+/// True if settle() has made a communicator without a lost rank. From then on, no communicator is freed. The library would use
+/// its number for a new communicator, which would then receive old messages (measured: lost messages, aborts).
 inline bool& rank_was_lost() {
   static bool lost = false;
   return lost;
 }
 
-/// Whether MPI ends in this process: other threads must not call it any more. Guarded by call_mutex().
+/// True if MPI is ending in this process. Other threads must not call MPI any more. Guarded by call_mutex().
 inline bool& ending() {
   static bool ends = false;
   return ends;
 }
 
-/// 0, or -1 after the library's text for `status` went to out_message behind the name of the call.
+/// Return 0 if `status` is MPI_SUCCESS. Otherwise write the name of the call and the library's text to out_message, and return
+/// -1.
 inline int checked(int status, const char* call, char* out_message) {
   if (status == MPI_SUCCESS) return 0;
   char text[MPI_MAX_ERROR_STRING] = "unknown error";
@@ -50,8 +51,8 @@ inline int checked(int status, const char* call, char* out_message) {
   return -1;
 }
 
-/// 0, or -1 with a message once MPI has ended: the threads of objects that outlive it must not call it any more. To be called
-/// with the mutex held.
+/// Return 0 while MPI runs. Otherwise write a message and return -1: threads of objects that outlive MPI must not call it. The
+/// caller holds call_mutex().
 inline int require_running(char* out_message) {
   int over = 0;
   if (!ending() && MPI_Finalized(&over) == MPI_SUCCESS && over == 0) return 0;
@@ -63,7 +64,7 @@ int start(int* out_started_here, const char** out_thread_level, char* out_messag
 int finalized(int* out_finalized, char* out_message);
 int finish(char* out_message);
 int world(std::uint64_t* out_handle, char* out_message);
-/// Makes a new communicator return errors, and gives it to the core.
+/// Makes a new communicator return errors, and passes it to the core.
 int describe(std::unique_ptr<FloodtideMpiComm> comm, FloodtideMpiComm** out_comm, int* out_rank, int* out_size,
              char* out_message);
 int survives(int* out_survives, char* out_message);
@@ -71,7 +72,7 @@ int settle(FloodtideMpiComm* comm, int fine, FloodtideMpiComm** out_comm, int* o
 
 }  // namespace floodtide::comm::mpi
 
-/// Returns from the function with the message if the MPI call fails.
+/// Returns -1 from the function, with a message, if the MPI call fails.
 #define FLOODTIDE_MPI_TRY(call)                                                    \
   do {                                                                             \
     if (::floodtide::comm::mpi::checked(call, #call, out_message) != 0) return -1; \

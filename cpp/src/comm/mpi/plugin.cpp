@@ -6,7 +6,7 @@
 
 struct FloodtideMpiRequest {
   MPI_Request request = MPI_REQUEST_NULL;
-  int from = -1;  // receives: the sender, the tag and the bytes expected
+  int from = -1;  // for receives: the sender, the tag and the expected bytes; -1: not a receive
   int tag = 0;
   int bytes = 0;
   bool cancelled = false;
@@ -70,7 +70,7 @@ int release_comm(FloodtideMpiComm* comm, char* out_message) {
 }
 
 int abort_job(FloodtideMpiComm* comm, int status, char* out_message) {
-  FLOODTIDE_MPI_TRY(MPI_Abort(comm->comm, status));  // without the lock: another thread may hold it in a call that hangs
+  FLOODTIDE_MPI_TRY(MPI_Abort(comm->comm, status));  // without the mutex, because another thread may hang in an MPI call
   return 0;
 }
 

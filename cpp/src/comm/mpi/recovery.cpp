@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Going on without a lost rank: the User Level Failure Mitigation of MPI's forum, which Open MPI 5 has. Its functions are asked
-// for at run time, because one plug-in serves all versions of its family.
+// Continue without a lost rank, with User Level Failure Mitigation (ULFM) of the MPI Forum, which Open MPI 5 implements. The
+// functions are looked up at run time, because one plug-in is used with all versions of its family.
 //
-// Source: W. Bland et al., Post-failure recovery of MPI communication capability, IJHPCA 27 (2013); the calls' meaning:
+// Source: W. Bland et al., Post-failure recovery of MPI communication capability, IJHPCA 27 (2013). Functions:
 // https://docs.open-mpi.org/en/main/features/ulfm.html
 #include <dlfcn.h>
 
@@ -30,7 +30,8 @@ Recovery recovery() {
           found<int (*)(MPI_Comm, MPI_Comm*)>("MPIX_Comm_shrink")};
 }
 
-/// What `mpiexec --with-ft ulfm` sets for its ranks: without it the functions are there, but the launcher ends the job.
+/// True if the job was started with `mpiexec --with-ft ulfm`, which sets this variable. Without it, the functions exist, but
+/// the launcher ends the job if a rank is lost.
 bool started_so() {
   const char* const text = std::getenv("OMPI_MCA_mpi_ft_enable");
   const std::string_view value = text == nullptr ? "" : text;
@@ -58,7 +59,7 @@ int settle(FloodtideMpiComm* comm, int fine, FloodtideMpiComm** out_comm, int* o
   *out_comm = nullptr;
   if (fine == 0) FLOODTIDE_MPI_TRY(calls.revoke(comm->comm));
   int all_fine = fine;
-  // It also returns an error while it knows of lost ranks, and has then agreed among the others all the same.
+  // agree() also returns an error if ranks are lost. The other ranks have then agreed anyway.
   static_cast<void>(calls.agree(comm->comm, &all_fine));
   if (all_fine != 0) return 0;
   auto rest = std::make_unique<FloodtideMpiComm>();

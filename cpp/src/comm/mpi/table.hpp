@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The border between the core, which knows no mpi.h, and a plug-in, which is compiled against one: a table of C functions.
-// Nothing else crosses it, so the two sides may come from different compilers.
+// Interface between the core, which does not include mpi.h, and a plug-in, which does: a table of C functions. Core and plug-in
+// may be compiled with different compilers.
 #pragma once
 
 #include <cstddef>
@@ -8,42 +8,42 @@
 
 extern "C" {
 
-/// Changes with every change of FloodtideMpiTable; the core refuses a plug-in of another version.
+/// The version changes with every change of FloodtideMpiTable. The core refuses a plug-in with another version.
 enum { kFloodtideMpiTableVersion = 4, kFloodtideMpiMessageBytes = 1024 };
 
 enum FloodtideMpiType { kFloodtideMpiFloat32, kFloodtideMpiFloat64, kFloodtideMpiInt64, kFloodtideMpiInt32 };
 enum FloodtideMpiOp { kFloodtideMpiSum, kFloodtideMpiMin, kFloodtideMpiMax, kFloodtideMpiProduct };
 
-struct FloodtideMpiComm;     // a communicator of the plug-in's own
-struct FloodtideMpiRequest;  // a message or reduction under way
+struct FloodtideMpiComm;     // a communicator; only the plug-in knows its members
+struct FloodtideMpiRequest;  // a message or reduction that was started
 
-/// Every function returns 0, or another number after it has written one line (at most kFloodtideMpiMessageBytes, with its
-/// final zero) to out_message. MPI calls of one process are made one at a time.
+/// Functions of a plug-in. Every function returns 0 on success. Otherwise it writes one line to out_message (at most
+/// kFloodtideMpiMessageBytes, with a final zero) and returns another number. The plug-in makes one MPI call at a time.
 struct FloodtideMpiTable {
   int version;
   int handle_bytes;    ///< sizeof(MPI_Comm)
-  const char* family;  ///< "mpich" or "openmpi": the mpi.h that the plug-in was compiled with
+  const char* family;  ///< "mpich" or "openmpi": family of the mpi.h with which the plug-in was compiled
 
   int (*library_version)(char* out_text, int capacity, char* out_message);  ///< may be called before start
-  /// Starts MPI unless that was done before (out_started_here says). out_thread_level: "single", "funneled", ...
+  /// Starts MPI unless it runs already. out_started_here: 1 if this call has started it. out_thread_level: "single", ...
   int (*start)(int* out_started_here, const char** out_thread_level, char* out_message);
   int (*finalized)(int* out_finalized, char* out_message);
   int (*finish)(char* out_message);
 
-  /// Equal on ranks that share a node.
+  /// Writes the name of the processor, which is equal on ranks that share a node.
   int (*processor_name)(char* out_text, int capacity, char* out_message);
   int (*world)(std::uint64_t* out_handle, char* out_message);
-  /// Collective over `handle`. The new communicator returns errors.
+  /// Duplicates a communicator. Collective. The new communicator returns errors instead of ending the job.
   int (*duplicate)(std::uint64_t handle, FloodtideMpiComm** out_comm, int* out_rank, int* out_size, char* out_message);
   int (*split)(FloodtideMpiComm* comm, int color, int key, FloodtideMpiComm** out_comm, int* out_rank, int* out_size,
                char* out_message);
   int (*release_comm)(FloodtideMpiComm* comm, char* out_message);
   int (*abort)(FloodtideMpiComm* comm, int status, char* out_message);
 
-  /// Whether ranks can go on after one of them is lost: with an Open MPI that was started so (--with-ft ulfm).
+  /// Tells whether ranks can continue after one of them is lost: only with Open MPI, started with --with-ft ulfm.
   int (*survives)(int* out_survives, char* out_message);
-  /// Collective over the ranks that live: wakes those that wait on `comm` unless this rank is fine, and tells whether all are.
-  /// If not, out_comm is a communicator of the ranks that live; else null.
+  /// Checks whether all ranks are fine. Collective over the ranks that are not lost. If so, out_comm becomes null. Otherwise
+  /// out_comm becomes a communicator of these ranks. A rank with fine = 0 makes all waiting calls on `comm` fail.
   int (*settle)(FloodtideMpiComm* comm, int fine, FloodtideMpiComm** out_comm, int* out_rank, int* out_size, char* out_message);
 
   int (*send)(FloodtideMpiComm* comm, int to, int tag, const void* data, int bytes, FloodtideMpiRequest** out_request,
@@ -54,12 +54,12 @@ struct FloodtideMpiTable {
                    char* out_message);
   int (*blocking_allreduce)(FloodtideMpiComm* comm, void* inout_data, int count, int type, int op, char* out_message);
   int (*test)(FloodtideMpiRequest* request, int* out_done, char* out_message);
-  /// Takes back a receive: test() then becomes true whether or not the message came. Sends are left alone.
+  /// Cancels a receive. test() then reports it as done, whether or not the message arrived. Does nothing for a send.
   int (*cancel)(FloodtideMpiRequest* request, char* out_message);
-  void (*release_request)(FloodtideMpiRequest* request);  ///< of a request that is done
+  void (*release_request)(FloodtideMpiRequest* request);  ///< frees a request that is done
 };
 
-/// The one symbol that a plug-in exports.
+/// Type of the only function that a plug-in exports.
 using FloodtideMpiTableFunction = const FloodtideMpiTable* (*)();
 
 }  // extern "C"

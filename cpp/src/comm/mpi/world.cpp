@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting and ending MPI, and the only place that names MPI_COMM_WORLD.
+// Starts and ends MPI. This is the only file that uses MPI_COMM_WORLD.
 #include <cstring>
 
 #include "comm/mpi/calls.hpp"
@@ -17,7 +17,7 @@ const char* level_name(int level) {
   }
 }
 
-/// MPI_Finalize calls it first of all, whoever calls MPI_Finalize: a watchdog's thread may be about to look for messages.
+/// Attribute callback that MPI_Finalize calls first. From then on, threads such as that of the watchdog do not call MPI.
 int note_end(MPI_Comm, int, void*, void*) {
   const std::lock_guard lock(call_mutex());
   ending() = true;
@@ -42,11 +42,11 @@ int start(int* out_started_here, const char** out_thread_level, char* out_messag
   } else {
     FLOODTIDE_MPI_TRY(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
     *out_started_here = 1;
-    // Errors of no communicator in particular, such as a lost rank, would otherwise end the process without a word.
+    // Otherwise, errors that belong to no communicator, such as a lost rank, would end the process without a message.
     FLOODTIDE_MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     FLOODTIDE_MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   }
-  static int key = MPI_KEYVAL_INVALID;  // start() is called again and again
+  static int key = MPI_KEYVAL_INVALID;  // static, because start() is called several times
   if (key == MPI_KEYVAL_INVALID) {
     FLOODTIDE_MPI_TRY(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, note_end, &key, nullptr));
     FLOODTIDE_MPI_TRY(MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr));
@@ -72,7 +72,8 @@ int finish(char* out_message) {
     const std::lock_guard lock(call_mutex());
     ending() = true;
   }
-  // Open MPI 5.0.11 now and then waits there for the lost rank, for ever; its launcher takes the end without it for a good one.
+  // In Open MPI 5.0.11, MPI_Finalize sometimes waits for ever for the lost rank. The launcher accepts processes that end
+  // without calling MPI_Finalize.
   if (rank_was_lost()) return 0;
   FLOODTIDE_MPI_TRY(MPI_Finalize());
   return 0;

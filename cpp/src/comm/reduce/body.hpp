@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops themselves, compiled once for each level; the compiler makes vectors of them. Nothing here may be seen by the
-// linker, hence the anonymous namespace in a header.
+// Loops over values, compiled once for each instruction-set level and vectorised by the compiler. The header has an anonymous
+// namespace, so that the linker never shares this code between levels.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace floodtide::comm {
 namespace {  // NOLINT(cert-dcl59-cpp,google-build-namespaces)
 
-// The comparisons keep a NaN of either side: x != x holds only for NaN, and a comparison with NaN is false.
+// If one operand is NaN, the result is NaN: x != x is true only for NaN, and a comparison with NaN is false.
 struct Minimum {
   template <class T>
   static T combine(T first, T second) {
@@ -24,8 +24,8 @@ struct Maximum {
     return (first > second || first != first) ? first : second;
   }
 };
-/// The unsigned type in which a type's sums and products are made: they wrap around, where the signed type's would be
-/// undefined. Void for floating point.
+/// Unsigned type for sums and products of integers. Unsigned arithmetic wraps around; signed overflow would be undefined.
+/// `void` for floating-point types.
 template <class T>
 struct Wrapping {
   using type = void;
@@ -72,11 +72,11 @@ struct Product {
 
 inline float from_bf16(std::uint16_t word) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(word) << 16U); }
 
-/// As a float32 of which the lower half means nothing, so that the loops narrow once.
+/// Return the bits of a value rounded to bfloat16, in the upper half of a float32. The lower half has no meaning.
 inline std::uint32_t rounded_bits(float value) {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t rounded = bits + 0x7FFFU + ((bits >> 16U) & 1U);
-  return value != value ? bits | 0x400000U : rounded;  // quiet: rounding could turn a NaN into an infinity
+  return value != value ? bits | 0x400000U : rounded;  // make a NaN quiet: rounding could turn a NaN into an infinity
 }
 
 template <class Operation, class T>
@@ -99,7 +99,7 @@ void reduce_bf16(float* __restrict inout, const std::uint16_t* __restrict other,
   }
 }
 
-/// binary16 by way of float32, in blocks that stay in the first cache.
+/// Reduces float16 values: converts them to float32 and back, in blocks that stay in the L1 cache.
 template <class Operation>
 void reduce_half(void* inout, const void* other, std::int64_t count, bool other_first) {
   constexpr std::int64_t kBlock = 256;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between IEEE binary16 and float32, compiled once for each level: by F16C where the level has it, else in whole
-// numbers that the compiler makes vectors of. Both round to nearest with ties to even and give the same bits, but for the
-// payload of a NaN.
+// Conversions between IEEE binary16 and float32, compiled once for each instruction-set level. They use F16C if the level has
+// it, and otherwise integer arithmetic that the compiler vectorises. Both round to nearest, ties to even, and give the same
+// bits, except for the payload of a NaN.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace {  // NOLINT(cert-dcl59-cpp,google-build-namespaces)
 inline float from_half(std::uint16_t half) {
   const std::uint32_t magnitude = half & 0x7FFFU;
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16U;
-  // The exponent's bias grows by 112: as a product with 2^112, which is exact and takes subnormal numbers along. Infinities and
-  // NaN have the largest exponent in both formats.
+  // The bias of the exponent increases by 112. A product with 2^112 does this exactly, also for subnormal numbers. Infinities
+  // and NaN have the largest exponent in both formats.
   const float scaled = __builtin_bit_cast(float, magnitude << 13U) * 0x1p112F;
   const std::uint32_t special = magnitude >= 0x7C00U ? 0x7F800000U : 0U;
   return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, scaled) | special | sign);
@@ -26,9 +26,9 @@ inline float from_half(std::uint16_t half) {
 inline std::uint16_t to_half(float value) {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  // Normal results: take the bias down and round the 13 bits away, which may carry into the exponent.
+  // Normal results: reduce the bias, and round off the lowest 13 bits. A carry may increase the exponent.
   const std::uint32_t normal = (magnitude - 0x38000000U + 0xFFFU + ((magnitude >> 13U) & 1U)) >> 13U;
-  // Below 2^-14 results are multiples of 2^-24: added to 1/2, whose last bit is worth that, the processor rounds to them.
+  // Results below 2^-14 are multiples of 2^-24. The last bit of 1/2 has the value 2^-24, so that adding 1/2 rounds to it.
   const float shifted = __builtin_bit_cast(float, magnitude) + 0.5F;
   const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, shifted) - 0x3F000000U;
   std::uint32_t half = magnitude < 0x38800000U ? subnormal : normal;

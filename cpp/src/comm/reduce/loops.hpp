@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops that collectives run over values, as a table a level of instruction sets. All levels give the same bits (but for
-// the sign and payload of a NaN): an element is one addition, product, comparison or rounding.
+// Loops of collectives over values: one table per instruction-set level. All levels give the same bits, except for the sign and
+// payload of a NaN, because each element takes one addition, product, comparison or rounding.
 #pragma once
 
 #include <cstdint>
 
 namespace floodtide::comm {
 
-/// First index: as in ReduceType; second: as in ReduceOp. `other_first` exchanges the operands. `inout` and `other` need no
-/// alignment beyond that of an element.
+/// The first index is a ReduceType, the second a ReduceOp. `other_first` exchanges the operands. `inout` and `other` need only
+/// the alignment of an element.
 struct ReduceLoops {
   void (*reduce[7][4])(void* inout, const void* other, std::int64_t count, bool other_first);
   void (*reduce_bf16[4])(float* inout, const std::uint16_t* other, std::int64_t count, bool other_first);

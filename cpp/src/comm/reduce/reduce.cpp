@@ -13,7 +13,7 @@
 namespace floodtide::comm {
 namespace {
 
-/// FLOODTIDE_ISA caps the level, as it does for kernels.
+/// Return the loops for active_isa().
 const ReduceLoops& loops() {
   static_assert(std::extent_v<decltype(ReduceLoops::reduce), 0> == kReduceTypes);
   static_assert(std::extent_v<decltype(ReduceLoops::reduce), 1> == kReduceOps);
@@ -28,8 +28,8 @@ const ReduceLoops& loops() {
   return kReduceGeneric;
 }
 
-/// Runs loop(first, count) for the elements before the first whole cache line of the array that is written (or read by who
-/// writes half words), and for the rest, of which then no vector crosses a line: arrays and segments begin anywhere.
+/// Calls loop(first, count) twice: for the elements before the first cache-line border in `values`, and for the rest. In the
+/// rest, no vector access to `values` crosses a cache line. This is needed because arrays and segments may begin anywhere.
 template <class Loop>
 void by_lines(const void* values, std::size_t element, std::int64_t count, const Loop& loop) {
   const std::size_t past = reinterpret_cast<std::uintptr_t>(values) % kAlignment;
