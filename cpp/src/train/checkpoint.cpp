@@ -107,7 +107,7 @@ Hdf5File start_file(const std::string& path, const std::string& configuration, c
   return file;
 }
 
-/// CRC-32C of a walker's position and of its canvas: the row of a walker in `walkers/crc32c`.
+/// CRC-32C of the position and of the canvas of a walker: one row of `walkers/crc32c`.
 using Checksums = std::array<std::uint32_t, 2>;
 
 Checksums checksums_of(const Position& position, View<const float, 3> canvas) {
@@ -142,7 +142,7 @@ void read_walker(const Hdf5File& file, std::int64_t slot, Walkers& walkers) {
     const std::int64_t count[] = {1, shape[0], shape[1], shape[2]};
     file.read_block<float>(kCanvases, start, count, canvas.span());
   }
-  if (file.exists(kChecksums)) {  // older versions wrote none
+  if (file.exists(kChecksums)) {  // older versions wrote no checksums
     Checksums stored{};
     const std::int64_t one_pair[] = {1, static_cast<std::int64_t>(stored.size())};
     file.read_block<std::uint32_t>(kChecksums, row, one_pair, stored);
@@ -173,7 +173,7 @@ double read_rate_factor(const Hdf5File& file) {
   return array.values[0];
 }
 
-/// Checks that there are as many walkers and as large canvases as this run has, before any of them is read.
+/// Throws Error(invalid_file) unless the file has the same number of walkers and the same canvas size as this run.
 void require_walkers(const Hdf5File& file, const Walkers& walkers) {
   const std::string what = str_cat("checkpoint ", file.path());
   FLOODTIDE_REQUIRE(file.has_attribute("/", "walkers"), invalid_file, what,
@@ -199,14 +199,15 @@ void save_checkpoint(const std::string& path, const std::string& configuration, 
   if (communicator.rank() == 0) {
     std::optional<Hdf5File> file;
     Tensor<float, 3> canvas(walkers.canvas_shape());
-    const auto attempt = [&](auto&& work) {  // a failed write must not keep the senders waiting
-      if (failure) return;
-      try {
-        work();
-      } catch (...) {
-        failure = std::current_exception();
-      }
-    };
+    const auto attempt =
+        [&](auto&& work) {  // after a failed write, rank 0 still receives, so that senders do not wait for ever
+          if (failure) return;
+          try {
+            work();
+          } catch (...) {
+            failure = std::current_exception();
+          }
+        };
     attempt([&] { file = start_file(path, configuration, state); });
     for (std::int64_t number = 0; number < walkers.options().walkers; ++number) {
       const int owner = static_cast<int>(number % communicator.size());
@@ -235,7 +236,7 @@ CheckpointPlace load_checkpoint(const std::string& path, const CheckpointState& 
   const Hdf5File file = Hdf5File::open(path);
   Walkers& walkers = state.walkers;
   walkers.read_network(file);
-  // A run that begins to average when it resumes starts from the parameters.
+  // If the checkpoint has no average, the average starts from the parameters.
   if (!state.average.empty()) read_parameters(file, best_group(file), walkers.layout(), state.average);
   require_walkers(file, walkers);
   const std::int64_t step = file.read_integer("/", "step");

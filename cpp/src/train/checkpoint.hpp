@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of a training run's whole state; docs/formats.md describes it. A network saved alone has the same attributes and
-// the group `parameters`, and nothing else.
+// Checkpoint: file with the whole state of a training run, see docs/formats.md. A file with a network only has the same
+// attributes and the group `parameters`, and nothing else.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ inline constexpr const char* kChecksums = "walkers/crc32c";
 inline constexpr const char* kRateFactor = "rate_factor";  // attribute of the file; files without it have 1
 inline constexpr std::size_t kActive = 3;                  // entry of a position: whether the walker has an example
 
-/// What is saved.
+/// State that is saved in a checkpoint.
 struct CheckpointState {
   Walkers& walkers;
-  std::span<float> average;  // of the parameters; empty without
+  std::span<float> average;  // average of the parameters; empty if the run has none
   optim::Optimizer& optimizer;
   std::int64_t step;
   double rate_factor;
@@ -36,11 +36,12 @@ struct CheckpointPlace {
   double rate_factor = 1;
 };
 
-/// Gathers the walkers of all ranks, one canvas at a time, into a file that rank 0 writes. Collective; throws on all ranks.
+/// Write a checkpoint. Rank 0 writes the file, and receives one canvas at a time from the other ranks. Collective; if rank 0
+/// fails, all ranks throw AgreedError.
 void save_checkpoint(const std::string& path, const std::string& configuration, const CheckpointState& state,
                      comm::Communicator& communicator);
 
-/// Read parameters, optimizer state and this rank's walkers into `state`; return where the run goes on. Not collective.
+/// Read parameters, optimizer state and the walkers of this rank, and return where the run resumes. Not collective.
 [[nodiscard]] CheckpointPlace load_checkpoint(const std::string& path, const CheckpointState& state);
 
 }  // namespace floodtide::train

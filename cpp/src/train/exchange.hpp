@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways to train in which a rank does not wait for every other one. A thread of the rank talks to the others while the caller
-// computes; it owns the parameters in the meantime, and hands out copies.
+// Training modes in which a rank does not wait for every other rank. On each rank, a thread communicates with the other ranks
+// while the caller computes. This thread owns the parameters in the meantime, and the caller gets copies.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace floodtide::train {
 
-/// Flags in front of the gradients of a message; summed with them.
-inline constexpr std::size_t kFlags = 16;    // a cache line, so that the gradients behind them are aligned
-inline constexpr std::size_t kExamples = 0;  // that the gradients are from
-inline constexpr std::size_t kFailed = 1;    // ranks that failed
+/// Flags at the begin of a message, before the gradients. They are summed over ranks together with the gradients.
+inline constexpr std::size_t kFlags = 16;    // one cache line, so that the gradients are aligned
+inline constexpr std::size_t kExamples = 0;  // number of examples
+inline constexpr std::size_t kFailed = 1;    // number of ranks that failed
 inline constexpr std::size_t kFirstRequest = 2;
 inline constexpr std::uint32_t kRequests[] = {kLog, kCheckpoint, kStop, kRate};
 static_assert(kFirstRequest + std::size(kRequests) <= kFlags);
 
-/// The requests that are set in a message's flags.
+/// Return the requests that are set in the flags of a message.
 [[nodiscard]] inline std::uint32_t requests_of(std::span<const float> flags) {
   std::uint32_t requests = 0;
   for (std::size_t i = 0; i < std::size(kRequests); ++i) {
@@ -31,17 +31,17 @@ static_assert(kFirstRequest + std::size(kRequests) <= kFlags);
   return requests;
 }
 
-/// What a rank learns when it has given its gradients away.
+/// Result of giving gradients to an exchange.
 struct ExchangeReport {
-  std::int64_t step = 0;       ///< updates so far
-  bool used = true;            ///< whether these gradients became part of one, or will
-  std::int64_t staleness = 0;  ///< updates between the parameters that they were computed from and the one they went into
-  bool meet = false;           ///< all ranks get this at the same step: collectives may follow, then resume()
-  bool failed = false;         ///< at a meeting: some rank has failed
-  std::uint32_t requests = 0;  ///< at a meeting: those of all ranks
+  std::int64_t step = 0;       ///< number of updates so far
+  bool used = true;            ///< true: these gradients are part of an update, or will be
+  std::int64_t staleness = 0;  ///< number of updates between the parameters of these gradients and the update that used them
+  bool meet = false;           ///< true: all ranks get this at the same step; collectives may follow, then resume()
+  bool failed = false;         ///< at a meeting: true if a rank has failed
+  std::uint32_t requests = 0;  ///< at a meeting: union of the requests
 };
 
-/// The parameters and what changes them, by whichever thread holds them. On all ranks that update: the same updates.
+/// The parameters and their updates. Ranks that update make the same updates.
 class Updates {
  public:
   Updates() = default;
@@ -50,10 +50,10 @@ class Updates {
   Updates(Updates&&) = delete;
   Updates& operator=(Updates&&) = delete;
   virtual ~Updates() = default;
-  /// Applies the sum of gradients (behind the flags) as update number `step`. Throws Error(numerical).
+  /// Applies the sum of gradients in `message` (after the flags) as update number `step`. Throws Error(numerical).
   virtual void update(std::span<float> message, std::int64_t step) = 0;
   [[nodiscard]] virtual std::span<const float> parameters() const = 0;
-  /// Whether all ranks should meet when `steps` updates are done.
+  /// True if all ranks should meet after `steps` updates.
   [[nodiscard]] virtual bool meet_after(std::int64_t steps) const = 0;
 };
 
@@ -66,29 +66,33 @@ class GradientExchange {
   GradientExchange& operator=(GradientExchange&&) = delete;
   virtual ~GradientExchange() = default;
 
-  /// Begins, or goes on after all ranks met, at this step. On all ranks.
+  /// Starts at this step, or continues after a meeting. Call this on all ranks.
   virtual void resume(std::int64_t step) = 0;
-  /// Gives away a message (flags and gradients) computed from the parameters of `base_step`, waits until it was used or
-  /// dropped, and copies the newest parameters. Throws what the rank's thread met with.
+  /// Gives a message (flags and gradients) to the exchange, waits until it was used or dropped, and copies the newest
+  /// parameters. `base_step` is the step of the parameters of these gradients. Throws the exceptions of the rank's thread.
   virtual ExchangeReport give(std::span<const float> message, std::int64_t base_step, std::span<float> out_parameters) = 0;
 };
 
 struct ExchangeOptions {
-  std::size_t length = 0;  ///< floats of a message
-  int contributors = 1;    ///< of a partial average
+  std::size_t length = 0;  ///< floats in a message
+  int contributors = 1;    ///< number of ranks in an update, for make_partial_exchange
   Late late = Late::drop;
   std::string algorithm;
 };
 
-/// Averages over the first `contributors` ranks that are ready, for each update (Chen et al., arXiv 1604.00981). Rank 0 says
-/// whose gradients an update has; the others put in zeros, so that it is an allreduce among all, driven by the ranks' threads.
+/// Make an exchange for Mode::partial: each update uses the gradients of the first `contributors` ranks that are ready.
 /// Collective.
+///
+/// Rank 0 decides which ranks contribute. The other ranks contribute zeros, so that an update is an allreduce of all ranks. The
+/// threads of the ranks drive it. Source: Chen et al., arXiv 1604.00981.
 [[nodiscard]] std::unique_ptr<GradientExchange> make_partial_exchange(comm::Communicator& comm, Updates& updates,
                                                                       const ExchangeOptions& options);
 
-/// Asynchronous updates, the parameter server that the synchronous method is compared with: rank 0's thread applies every
-/// rank's gradients as they come and sends back the newest parameters. Nobody waits for anybody, and gradients are stale: of
-/// parameters that others have changed since. Only rank 0's `updates` are used. Collective.
+/// Make an exchange for Mode::asynchronous: a parameter server on rank 0. Collective.
+///
+/// The thread of rank 0 applies the gradients of each rank when they arrive, and sends back the newest parameters. Ranks do not
+/// wait for each other, and gradients are stale: other ranks may have changed the parameters since. Only `updates` of rank 0 is
+/// used.
 [[nodiscard]] std::unique_ptr<GradientExchange> make_parameter_server(comm::Communicator& comm, Updates& updates,
                                                                       const ExchangeOptions& options);
 

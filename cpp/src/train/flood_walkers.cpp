@@ -37,14 +37,14 @@ class FloodWalkers final : public Walkers {
   void resume(std::int64_t slot, const Position& position, View<const float, 3> canvas) override;
 
  private:
-  /// A walker's field of view.
+  /// Field of view of a walker.
   struct Field {
     explicit Field(const Vec3& fov) : image(fov), logits(fov), labels(fov), weights(fov) {}
     Box box{};
     Tensor<float, 3> image, logits, labels, weights;
   };
 
-  /// The walker's next field of view; none if it is through.
+  /// Prepares the next field of view of a walker. Returns false if the walker has no more examples.
   bool prepare(std::size_t slot);
   void count(View<const float, 3> truth, View<const float, 3> predicted);
   [[nodiscard]] const Walker& at(std::int64_t slot) const { return walkers_.at(static_cast<std::size_t>(slot)); }
@@ -53,9 +53,9 @@ class FloodWalkers final : public Walkers {
   const data::ExampleSource& examples_;
   std::vector<Walker> walkers_;  // ascending
   std::unique_ptr<data::Prefetcher> prefetcher_;
-  std::vector<Field> fields_;          // one a walker
+  std::vector<Field> fields_;          // one per walker
   std::vector<std::size_t> prepared_;  // slots of the walkers that have a field of view now
-  std::vector<nn::FfnExample> batch_;  // theirs
+  std::vector<nn::FfnExample> batch_;  // their fields of view
 };
 
 FloodWalkers::FloodWalkers(nn::Ffn& network, const data::ExampleSource& examples, const WalkersOptions& options,
@@ -73,7 +73,7 @@ FloodWalkers::FloodWalkers(nn::Ffn& network, const data::ExampleSource& examples
 void FloodWalkers::start_prefetcher() {
   std::vector<data::Cursor> cursors;
   for (const Walker& walker : walkers_) cursors.push_back(walker.next_cursor(examples_));
-  prefetcher_.reset();  // the old reader ends before the new one starts
+  prefetcher_.reset();  // end the old prefetcher before the new one starts
   prefetcher_ = std::make_unique<data::Prefetcher>(examples_, std::move(cursors), options().prefetch, options().readers);
 }
 

@@ -25,7 +25,8 @@ void check_parameters(const Hdf5File& file) {
   if (best_group(file) == kAverageGroup) read_parameters(file, kAverageGroup, layout, values);
 }
 
-/// Every optimizer names its arrays in alphabetical order, which is the order of its checksum.
+/// The checksum covers the arrays in the order of Optimizer::state(). For every optimizer this is the alphabetical order of
+/// names, which Hdf5File::list() returns.
 void check_optimizer(const Hdf5File& file) {
   std::uint32_t checksum = 0;
   for (const std::string& part : file.list(kOptimizerGroup)) {
@@ -41,7 +42,7 @@ void check_optimizer(const Hdf5File& file) {
   require_checksum(file, kOptimizerGroup, checksum);
 }
 
-/// One row of a dataset with a row for each walker.
+/// Return the row of a walker in a dataset with one row per walker.
 template <class T>
 std::vector<T> row_of(const Hdf5File& file, const std::string& dataset, std::int64_t number) {
   std::vector<std::int64_t> count = file.info(dataset).shape;
@@ -75,7 +76,7 @@ void check_walkers(const Hdf5File& file) {
 void require_intact(const std::string& path) {
   const Hdf5File file = Hdf5File::open(path);
   check_parameters(file);
-  if (!file.has_attribute("/", "walkers")) return;  // a network alone
+  if (!file.has_attribute("/", "walkers")) return;  // the file has a network only
   static_cast<void>(file.read_integer("/", "step"));
   check_optimizer(file);
   check_walkers(file);

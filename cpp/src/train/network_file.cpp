@@ -18,7 +18,7 @@ constexpr const char* kUNet = "unet";
 
 std::string where(const data::Hdf5File& file) { return str_cat("checkpoint ", file.path()); }
 
-/// An attribute of one integer within limits.
+/// Return an attribute that is one integer within limits.
 template <std::integral T>
 T integer(const data::Hdf5File& file, const std::string& name, const Limits& limits) {
   return narrow<T>(file.read_integer("/", name), str_cat(where(file), ": ", name), limits, ErrorCode::invalid_file);
@@ -62,8 +62,8 @@ void require_kind(const data::Hdf5File& file, const std::string& expected) {
                     "', expected '", expected, "'");
 }
 
-/// Checks that a group holds exactly the arrays of the layout. The number of its members comes first: it is read at once,
-/// whatever the attributes claim.
+/// Throws Error(invalid_file) unless a group has exactly the arrays of the layout. The number of members is checked first,
+/// because this check is fast even if the attributes claim a very large network.
 void require_arrays(const data::Hdf5File& file, const std::string& group, const std::string& scope, std::int64_t members,
                     const auto& options) {
   const std::string counted = scope.empty() ? group : group + "/" + scope;
@@ -165,7 +165,7 @@ nn::UNetOptions read_unet_options(const data::Hdf5File& file, const std::string&
   options.output = named<nn::Output>(output);
   options.batch_norm = integer<int>(file, "batch_norm", {0, 1}) != 0;
   nn::require_valid(options, where(file), ErrorCode::invalid_file);
-  require_arrays(file, group, "", 2 * std::int64_t{options.depth}, options);  // encoders, decoders (one less), head
+  require_arrays(file, group, "", 2 * std::int64_t{options.depth}, options);  // `depth` encoders, depth - 1 decoders, one head
   return options;
 }
 
@@ -204,7 +204,7 @@ void require_finite(std::span<const float> values, const std::string& what) {
 }
 
 void require_checksum(const data::Hdf5File& file, const std::string& object, std::uint32_t found) {
-  if (!file.has_attribute(object, kChecksum)) return;  // of an older version
+  if (!file.has_attribute(object, kChecksum)) return;  // file of an older version
   FLOODTIDE_REQUIRE(file.read_integer(object, kChecksum) == found, invalid_file, where(file), ": ", object,
                     " is damaged, its checksum is wrong; use another copy of the file");
 }

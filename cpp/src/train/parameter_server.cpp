@@ -20,7 +20,7 @@ constexpr int kParametersTag = 3;
 constexpr std::chrono::milliseconds kSignalPeriod{50};
 constexpr std::chrono::microseconds kShortestPause{50}, kLongestPause{1000};
 
-/// What the server answers before the parameters. The base step of gradients travels the other way in the same form.
+/// Header that the server sends before the parameters. A client uses the same struct to send the step of its parameters.
 struct AnswerHeader {
   std::int64_t step = 0;
   std::int64_t used = 0;
@@ -35,7 +35,7 @@ ExchangeReport report_of(const AnswerHeader& header) {
           header.meet != 0, header.failed != 0, static_cast<std::uint32_t>(header.requests)};
 }
 
-/// Of a rank that is not rank 0: asks and waits.
+/// Exchange on all ranks except rank 0: sends gradients, and waits for the newest parameters.
 class Client final : public GradientExchange {
  public:
   explicit Client(comm::Communicator& comm) : comm_(comm.split(0, comm.rank())) { comm_->set_on_wait(comm.on_wait()); }
@@ -58,7 +58,7 @@ class Client final : public GradientExchange {
   std::unique_ptr<comm::Communicator> comm_;
 };
 
-/// Of rank 0: a thread that serves the others, and this rank's own caller in turn with them.
+/// Exchange on rank 0: a thread serves all ranks in turn, including the caller on rank 0.
 class Server final : public GradientExchange {
  public:
   Server(comm::Communicator& comm, Updates& updates, const ExchangeOptions& options)
@@ -75,7 +75,7 @@ class Server final : public GradientExchange {
   Server(Server&&) = delete;
   Server& operator=(Server&&) = delete;
 
-  // Ranks that have yet to hear of the last meeting are told first, unless the job is falling apart.
+  // Before the thread ends, it answers ranks that do not know of the last meeting, unless an exception is being handled.
   ~Server() override {
     {
       const std::lock_guard lock(mutex_);
@@ -118,12 +118,12 @@ class Server final : public GradientExchange {
   struct Peer {
     int rank = 0;
     AlignedBuffer<float> message;
-    std::unique_ptr<comm::Request> header, gradients;  // on their way here
+    std::unique_ptr<comm::Request> header, gradients;  // receives
     std::unique_ptr<comm::Request> answer_header, answer_parameters;
     AnswerHeader asked, answer;
-    std::vector<float> parameters;  // on their way back: those of the answer's step
-    bool here = false;              // of rank 0's own: a message waits
-    bool met = false;               // was told to meet
+    std::vector<float> parameters;  // parameters that are being sent
+    bool here = false;              // for rank 0: true if its message is ready
+    bool met = false;               // true: the rank was told to meet
   };
 
   void run() {
@@ -153,7 +153,7 @@ class Server final : public GradientExchange {
     return meeting_ && std::ranges::all_of(peers_, [](const Peer& peer) { return peer.met; });
   }
 
-  // True if this rank's gradients were there.
+  // Serves one rank. Returns true if its gradients had arrived.
   bool serve(Peer& peer) {
     const std::lock_guard lock(mutex_);
     if (peer.met || !arrived(peer)) return false;
@@ -188,7 +188,7 @@ class Server final : public GradientExchange {
     return true;
   }
 
-  // Once all are to meet nothing changes any more: all ranks leave with the same parameters and the same answer.
+  // Applies the gradients of one rank, except when all ranks are to meet: all ranks then get the same parameters and answer.
   void apply(Peer& peer) {
     if (meeting_) return;
     const std::span<float> message = peer.message.span();
@@ -200,19 +200,19 @@ class Server final : public GradientExchange {
       updates_.update(message, step_);
       ++step_;
     } else {
-      requests_ |= kStop;  // this rank's walkers are through, or it failed
+      requests_ |= kStop;  // this rank has failed, or has no more examples
     }
     meeting_ = failed_ || requests_ != kNone || updates_.meet_after(step_);
   }
 
   std::function<void()> on_wait_;
-  std::unique_ptr<comm::Communicator> comm_;  // of the thread
+  std::unique_ptr<comm::Communicator> comm_;  // used by the thread only
   Updates& updates_;
 
-  std::mutex mutex_;  // guards what follows, and the updates
+  std::mutex mutex_;  // guards all members below, and the updates
   std::condition_variable changed_;
   std::vector<Peer> peers_;
-  std::int64_t step_ = -1;  // updates so far; -1 before the first resume
+  std::int64_t step_ = -1;  // number of updates so far; -1 before the first resume()
   bool meeting_ = false;
   bool failed_ = false;
   std::uint32_t requests_ = kNone;

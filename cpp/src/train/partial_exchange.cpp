@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three messages make an update. A rank with gradients tells rank 0 (`Ready`); when enough are ready, rank 0 tells all whose
-// gradients are in (the close, a broadcast); then all ranks' threads sum. Under Late::drop, gradients of parameters older than
-// the update being collected are worth nothing, which rank 0 and their owner both see from the step alone.
+// An update has three parts. A rank with gradients sends `Ready` to rank 0. When enough ranks are ready, rank 0 broadcasts
+// which ranks contribute (the close). Then the threads of all ranks sum the gradients. With Late::drop, gradients of older
+// parameters are not used. Rank 0 and the owner of the gradients both know this from the step of the parameters.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -24,11 +24,11 @@ constexpr int kReadyTag = 1;
 constexpr std::chrono::milliseconds kSignalPeriod{50};
 constexpr std::chrono::microseconds kShortestPause{50}, kLongestPause{1000};
 
-/// A rank's gradients wait.
+/// Message of a rank whose gradients are ready.
 struct Ready {
-  std::int64_t base = 0;     // updates that their parameters had seen
-  std::int64_t meeting = 0;  // number of meetings before: what was told before the last one is void
-  std::int64_t failed = 0;
+  std::int64_t base = 0;     // step of the parameters of these gradients
+  std::int64_t meeting = 0;  // number of meetings before; messages from before the last meeting are ignored
+  std::int64_t failed = 0;   // 1: this rank has failed
 };
 
 class PartialExchange final : public GradientExchange {
@@ -69,7 +69,7 @@ class PartialExchange final : public GradientExchange {
 
   ExchangeReport give(std::span<const float> message, std::int64_t base_step, std::span<float> out_parameters) override {
     std::unique_lock lock(mutex_);
-    wait(lock, [this] { return !waiting_ || meeting_; });  // for what an earlier meeting left
+    wait(lock, [this] { return !waiting_ || meeting_; });  // gradients from before the last meeting may still be pending
     ExchangeReport report;
     const bool stale = options_.late == Late::drop && base_step < step_;
     if (waiting_ || (stale && message[kFailed] == 0)) {
@@ -96,7 +96,7 @@ class PartialExchange final : public GradientExchange {
   }
 
  private:
-  /// What rank 0 knows of a rank.
+  /// State of a rank on rank 0.
   struct Peer {
     Ready incoming;
     std::unique_ptr<comm::Request> request;
@@ -136,7 +136,7 @@ class PartialExchange final : public GradientExchange {
     }
   }
 
-  // Until it is known whose gradients are in the next update; false when it is over.
+  // Waits until it is known which ranks contribute to the next update. Returns false if the exchange has ended.
   bool collect() {
     const bool decides = comm_->rank() == 0;
     const std::span<std::byte> bytes = std::as_writable_bytes(std::span(in_));
@@ -146,13 +146,13 @@ class PartialExchange final : public GradientExchange {
     while (true) {
       {
         std::unique_lock lock(mutex_);
-        // This rank's gradients end a pause; those of the others are found after one.
+        // New gradients of this rank end the pause. Messages of other ranks are tested after it.
         changed_.wait_for(lock, pause, [this] { return over_ || (waiting_ && !announced_); });
         if (over_) return false;
         pause = std::min(pause + pause / 4, kLongestPause);
         if (waiting_ && !announced_) {
           announce();
-          pause = kShortestPause;  // ranks that are alike are ready together
+          pause = kShortestPause;  // other ranks will probably be ready soon
         }
       }
       if (decides && enough()) {
@@ -163,20 +163,20 @@ class PartialExchange final : public GradientExchange {
     }
   }
 
-  // Tells rank 0 of the pending gradients. With the mutex held.
+  // Tells rank 0 that gradients are pending. The caller holds the mutex.
   void announce() {
     const Ready ready{pending_base_, meetings_, pending_.data()[kFailed] > 0 ? 1 : 0};
     if (comm_->rank() == 0) {
       peers_[0].ready = ready;
     } else {
-      if (told_) told_->wait();  // the one before: rank 0 has taken it, because it closed an update since
+      if (told_) told_->wait();  // does not block: rank 0 has received the last message, because it has closed an update since
       telling_ = ready;
       told_ = comm_->send(0, kReadyTag, std::as_bytes(std::span(&telling_, 1)));
     }
     announced_ = true;
   }
 
-  // Of rank 0: whether the update can be closed; `in_` then says for whom.
+  // On rank 0: returns true if the update can be closed, and sets `in_` to the ranks that contribute.
   bool enough() {
     const std::lock_guard lock(mutex_);
     int count = 0;
@@ -227,7 +227,7 @@ class PartialExchange final : public GradientExchange {
       updates_.update(message_.span(), step_);
       ++step_;
     } else {
-      requests_ |= kStop;  // no walker of those that count has a field of view left
+      requests_ |= kStop;  // a rank has failed, or the contributing ranks have no more examples
     }
     if (in || (options_.late == Late::drop && waiting_ && pending_base_ < step_)) {
       used_ = in;
@@ -238,23 +238,23 @@ class PartialExchange final : public GradientExchange {
   }
 
   std::function<void()> on_wait_;
-  std::unique_ptr<comm::Communicator> comm_;  // of the thread
+  std::unique_ptr<comm::Communicator> comm_;  // used by the thread only
   Updates& updates_;
   ExchangeOptions options_;
   AlignedBuffer<float> message_;
-  std::vector<std::uint8_t> in_;  // by rank: whether its gradients are in the update
-  std::vector<Peer> peers_;       // of rank 0
+  std::vector<std::uint8_t> in_;  // for each rank: 1 if it contributes to the update
+  std::vector<Peer> peers_;       // on rank 0
   Ready telling_;
   std::unique_ptr<comm::Request> told_;
 
-  std::mutex mutex_;  // guards what follows, and the updates
+  std::mutex mutex_;  // guards all members below, and the updates
   std::condition_variable changed_;
   AlignedBuffer<float> pending_;
   std::int64_t pending_base_ = 0;
-  bool waiting_ = false;    // `pending_` holds gradients
-  bool announced_ = false;  // and rank 0 was told
-  bool used_ = false;       // the last ones were in an update
-  std::int64_t step_ = -1;  // updates so far; -1 before the first resume
+  bool waiting_ = false;    // true: `pending_` holds gradients
+  bool announced_ = false;  // true: rank 0 was told of them
+  bool used_ = false;       // true: the last gradients were used in an update
+  std::int64_t step_ = -1;  // number of updates so far; -1 before the first resume()
   std::int64_t meetings_ = 0;
   bool meeting_ = false;
   bool failed_ = false;

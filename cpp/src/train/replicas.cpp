@@ -17,14 +17,15 @@
 namespace floodtide::train {
 namespace {
 
-constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15ULL;  // odd, so that multiplying is one-to-one
-constexpr std::size_t kLanes = 8;                         // words under way at once: a product takes several cycles
+constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15ULL;  // odd, so that multiplication is one-to-one
+constexpr std::size_t kLanes = 8;                         // independent chains, because a product takes several cycles
 constexpr std::int64_t kPiece = 256 * 1024;               // bytes
 constexpr std::size_t kHashes = 3;
 constexpr std::array<const char*, kHashes> kNames = {"other parameters", "other averaged parameters",
                                                      "another optimizer state"};
 
-/// One-to-one in `hash` and in `word`: two chains that differ in one word never meet.
+/// Combine a hash with a word. The function is one-to-one in `hash` and in `word`, so that two chains that differ in one word
+/// have different results.
 constexpr std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) { return std::rotl((hash ^ word) * kFactor, 29); }
 
 std::uint64_t word_at(const std::byte* bytes) {
@@ -71,7 +72,7 @@ std::uint64_t hash_of(std::span<const std::byte> bytes, std::uint64_t start) {
 
 void require_equal(comm::Communicator& communicator, const ReplicaHashes& hashes, std::int64_t step) {
   const std::array<std::uint64_t, kHashes> own = listed(hashes);
-  std::array<std::int64_t, 2 * kHashes> bounds{};  // the least hash of all ranks, and the largest one as its complement
+  std::array<std::int64_t, 2 * kHashes> bounds{};  // the smallest hash of all ranks, and the complement of the largest
   for (std::size_t i = 0; i < kHashes; ++i) {
     bounds[i] = std::bit_cast<std::int64_t>(own[i]);
     bounds[kHashes + i] = ~bounds[i];
@@ -84,7 +85,7 @@ void require_equal(comm::Communicator& communicator, const ReplicaHashes& hashes
   std::map<std::uint64_t, std::vector<int>> ranks_with;
   const auto all = comm::allgather(communicator, std::as_bytes(std::span(&own[part], 1)));
   for (std::size_t rank = 0; rank < all.size(); ++rank) ranks_with[word_at(all[rank].data())].push_back(static_cast<int>(rank));
-  // Of equally many ranks those with the lowest one stand for most.
+  // If two groups have the same number of ranks, the group with the lowest rank counts as the majority.
   const auto most = std::ranges::max_element(ranks_with, [](const auto& a, const auto& b) {
     return std::pair(a.second.size(), -a.second.front()) < std::pair(b.second.size(), -b.second.front());
   });

@@ -14,7 +14,7 @@
 namespace floodtide::train {
 namespace {
 
-/// `count` images of a batch from `begin` on.
+/// Return `count` images of a batch, from image `begin` on.
 template <class T, std::size_t Rank>
 View<T, Rank> images_of(View<T, Rank> batch, std::int64_t begin, std::int64_t count) {
   if (batch.size() == 0) return batch;
@@ -60,19 +60,19 @@ class SampleWalkers final : public Walkers {
  private:
   [[nodiscard]] std::int64_t batch() const noexcept { return samples_.order().options().batch; }
   void take(const data::Sample& sample, std::size_t number);
-  /// The examples of `count` walkers from the first-th of those prepared on.
+  /// Return the examples of `count` prepared walkers, from walker `first` on.
   [[nodiscard]] nn::UNetBatch batch_of(std::int64_t first, std::int64_t count);
   void count(const nn::LossReport& report);
 
   nn::UNet& network_;
   const data::SampleSource& samples_;
   nn::SegmentationLoss loss_;
-  std::vector<data::Cursor> cursors_;  // of the next sample of each walker
+  std::vector<data::Cursor> cursors_;  // next sample of each walker
   std::unique_ptr<data::SamplePrefetcher> prefetcher_;
   Tensor<float, 5> images_, targets_, weights_;
   Tensor<std::uint8_t, 4> classes_;
-  std::vector<std::uint64_t> examples_;  // what dropout's random numbers depend on
-  std::int64_t prepared_ = 0;            // walkers
+  std::vector<std::uint64_t> examples_;  // number of each example, for the random numbers of dropout
+  std::int64_t prepared_ = 0;            // number of walkers that have samples now
   nn::LossReport report_;
 };
 
@@ -109,14 +109,15 @@ SampleWalkers::SampleWalkers(nn::UNet& network, const data::SampleSource& sample
 }
 
 void SampleWalkers::start_prefetcher() {
-  prefetcher_.reset();  // the old reader ends before the new one starts
+  prefetcher_.reset();  // end the old prefetcher before the new one starts
   prefetcher_ = std::make_unique<data::SamplePrefetcher>(samples_, cursors_, options().prefetch * static_cast<int>(batch()),
                                                          options().readers);
 }
 
 std::int64_t SampleWalkers::prepare() {
   prepared_ = 0;
-  // A step may begin in one epoch and end in the next: it belongs to the one that it begins in, for all walkers alike.
+  // A step may begin in one epoch and end in the next. It belongs to the epoch in which it begins, which is the same for all
+  // walkers.
   if (!options().cycle && cursors_.front().epoch >= options().epochs) {
     set_exhausted();
     return 0;
@@ -159,7 +160,7 @@ nn::UNetBatch SampleWalkers::batch_of(std::int64_t first, std::int64_t count) {
 
 void SampleWalkers::compute(std::span<float> gradients, double scale, const nn::OnReady& on_ready,
                             const nn::SumOverRanks& sum) {
-  if (prepared_ == 0) return;  // on all ranks: epochs end in the same step for all walkers
+  if (prepared_ == 0) return;  // all ranks return here in the same step, because epochs end in the same step for all walkers
   const ScopedTimer timer(metrics().compute_s);
   report_ = network_.loss_and_gradients(batch_of(0, prepared_), loss_, gradients, scale, on_ready, sum);
 }
@@ -197,7 +198,7 @@ PassResult SampleWalkers::finish(std::int64_t step) {
 }
 
 void SampleWalkers::count(const nn::LossReport& report) {
-  // Of two classes the second is what is looked for; of more, all but the first; channels count alike.
+  // With softmax, all classes except class 0 (background) count. With sigmoids, all channels count.
   const std::size_t first = network_.options().output == nn::Output::softmax ? 1 : 0;
   std::int64_t positive = 0;
   for (std::size_t k = first; k < static_cast<std::size_t>(network_.options().classes); ++k) {
@@ -208,7 +209,7 @@ void SampleWalkers::count(const nn::LossReport& report) {
     positive += std::llround(counts.true_positives + counts.false_positives + counts.false_negatives);
   }
   const auto channels = network_.options().classes - static_cast<std::int64_t>(first);
-  // Targets of weight 0 are not counted; a pass has all walkers' samples or none.
+  // Targets of weight 0 do not count. All images can be counted here, because a pass has the samples of all walkers.
   const std::int64_t all =
       weights_.size() > 0 ? std::ranges::count_if(weights_.span(), [](float w) { return w > 0; }) : channels * images_.size();
   metrics().true_negative += all - positive;

@@ -13,9 +13,9 @@ namespace floodtide::train {
 namespace {
 
 constexpr double kSmallestProbability =
-    1e-7;  // about one rounding unit of a float: a certain error costs 16 nats, not infinity
+    1e-7;  // about the rounding error of a float; limits the cross-entropy of a pixel to 16 nats
 
-/// Sums of one sample: cross-entropies in nats, and what counted.
+/// Sums of one sample: cross-entropy in nats, and the number of pixels that count.
 struct EntropySums {
   double cross_entropy = 0;
   double counted = 0;
@@ -83,7 +83,7 @@ SampleScores score_segmentation(nn::UNet& network, const data::SampleSource& sam
   FLOODTIDE_REQUIRE(count > 0, invalid_argument, "validation: there are no samples, expected at least one");
   SampleScores scores{evaluate::DiceCounts(samples.groups(), format.outputs), {}, 0, count};
   if (!format.labelled) scores.affinities.resize(static_cast<std::size_t>(format.outputs));
-  // Each sample belongs to one rank, the others add zeros: these sums are exact.
+  // One rank computes each sample, and the other ranks add zeros. The sums over ranks are therefore exact.
   std::vector<double> sums(2 * static_cast<std::size_t>(count), 0.0);
   std::exception_ptr failure;
   try {

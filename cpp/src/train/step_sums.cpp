@@ -34,7 +34,7 @@ void StepSums::add(std::span<double> sums) {
 }
 
 void StepSums::abandon() {
-  if (done_ == per_step_) return;  // the others learn it from the gradients' message
+  if (done_ == per_step_) return;  // the other ranks learn of the failure from the message with the gradients
   std::ranges::fill(message_, 0.0);
   message_[0] = 1;
   sum();

@@ -24,8 +24,8 @@
 namespace floodtide::train {
 namespace {
 
-/// The message's parts: flags, then the parameters' gradients. The flags lie in front because backward finishes the first
-/// layers last: what is at the end of the message can leave first.
+/// Return the parts of the message: the flags, then the gradients of each array. The flags come first, because the parts at the
+/// end of the message are sent first: the backward pass finishes the last layers first.
 std::vector<Range> message_parts(const ParameterLayout& layout) {
   std::vector<Range> parts = {{0, static_cast<std::int64_t>(kFlags)}};
   for (const ParameterLayout::Entry& entry : layout.entries()) {
@@ -67,17 +67,17 @@ struct Trainer::Impl {
   std::shared_ptr<Walkers> walkers;
   comm::Communicator& communicator;
   TrainerOptions options;
-  std::int64_t examples;  // of an update
+  std::int64_t examples;  // number of examples in an update, over all ranks
   Timeline timeline;
-  AlignedBuffer<float> message;     // see message_parts
-  AlignedBuffer<float> parameters;  // where updates happen while the network computes; only if an exchange does them
+  AlignedBuffer<float> message;     // flags and gradients, see message_parts
+  AlignedBuffer<float> parameters;  // copy that an exchange updates while the network computes; empty in Mode::synchronous
   AlignedBuffer<float> each;        // gradients of each walker of this rank; for Exactness::workers
   ParameterUpdates updates;
   StepSums sums;
   std::int64_t step = 0;
-  std::int64_t terms = 0;  // gradients in `each` now
-  bool met = true;         // all ranks are at the same step, and nothing is under way
-  // Exactly one of them takes the gradients.
+  std::int64_t terms = 0;  // number of gradients in `each`
+  bool met = true;         // true: all ranks are at the same step, and no update is in progress
+  // Exactly one of these three objects combines the gradients of the ranks.
   std::optional<comm::Reducer> reducer;
   std::optional<comm::ExactSum> exact_sum;
   std::unique_ptr<GradientExchange> exchange;
@@ -103,7 +103,7 @@ struct Trainer::Impl {
     }
   }
 
-  // Collective.
+  // Makes the object that combines the gradients of the ranks. Collective.
   void connect() {
     const ExchangeOptions apart{message.span().size(), options.contributors, options.late, options.algorithm};
     if (options.mode == Mode::partial) {
@@ -120,7 +120,7 @@ struct Trainer::Impl {
     if (options.activity != nullptr) watched.emplace(*options.activity, timeline, options.timeout_s, options.record_path);
   }
 
-  // The network's parameters are new: of the start, or read from a file.
+  // Call this when the parameters of the network were set, at the start or from a file.
   void take_parameters() {
     walkers->parameters_changed();
     std::ranges::copy(walkers->parameters().first(parameters.span().size()), parameters.span().begin());
@@ -133,7 +133,7 @@ struct Trainer::Impl {
     return {*walkers, updates.average(), updates.optimizer(), step, updates.rate_factor()};
   }
 
-  // Forward and backward of the next examples of this rank's walkers.
+  // Runs forward and backward passes of the next examples of the walkers of this rank.
   PassResult run_walkers() {
     const double scale = 1.0 / static_cast<double>(examples);
     const auto length = static_cast<std::size_t>(walkers->layout().size());
@@ -163,9 +163,9 @@ struct Trainer::Impl {
     return local;
   }
 
-  // Sums message, or each walker's gradients, over ranks.
+  // Sums the message, or the gradients of each walker, over ranks. Collective.
   void sum() {
-    const double within_s = sums.take_s();  // it was counted as computing
+    const double within_s = sums.take_s();  // this time was counted as computing
     walkers->metrics().reduce_s += within_s;
     walkers->metrics().compute_s -= within_s;
     if (reducer) {
@@ -188,7 +188,8 @@ struct Trainer::Impl {
     return report;
   }
 
-  // Fills the message; what fails here is thrown once the others know.
+  // Computes the message of this rank. Returns an exception in out_failure, which the caller throws after the other ranks know
+  // of the failure.
   PassResult fill_message(std::uint32_t requests, std::exception_ptr& out_failure) {
     PassResult local;
     sums.begin(step);
@@ -204,7 +205,7 @@ struct Trainer::Impl {
     } catch (const StepAbandoned&) {
       flags()[kFailed] = 1.0F;
     } catch (...) {
-      // The other ranks are on their way into the sums: this one joins them, tells, and all fail together.
+      // The other ranks will wait in a sum. This rank takes part in the sum with a flag, so that all ranks fail together.
       out_failure = std::current_exception();
       flags()[kFailed] = 1.0F;
       sums.abandon();
@@ -212,7 +213,7 @@ struct Trainer::Impl {
     return local;
   }
 
-  // All ranks wait for each other.
+  // Runs a step of Mode::synchronous, in which all ranks wait for each other. Collective.
   StepReport step_together(std::uint32_t requests) {
     std::exception_ptr failure;
     const PassResult local = fill_message(requests, failure);
@@ -220,19 +221,19 @@ struct Trainer::Impl {
     if (flags()[kFailed] > 0) comm::agree(communicator, failure);
     StepReport report = report_of(local);
     report.requests = requests_of(flags());
-    if (flags()[kExamples] == 0) {  // every walker is through
+    if (flags()[kExamples] == 0) {  // no walker has more examples
       report.requests |= kStop;
       return report;
     }
     const ScopedTimer timer(walkers->metrics().update_s);
     const ScopedEvent event(&timeline, {"update", "step", step});
-    updates.update(message.span(), step);  // all ranks hold the same sums, so all throw or none
+    updates.update(message.span(), step);  // all ranks have the same sums, so either all ranks throw or none
     walkers->parameters_changed();
     ++step;
     return report;
   }
 
-  // This rank gives its gradients away and goes on with what parameters there are.
+  // Runs a step of the other modes: gives the gradients of this rank to the exchange, and continues with the newest parameters.
   StepReport step_apart(std::uint32_t requests) {
     if (met) exchange->resume(step);
     std::exception_ptr failure;
@@ -249,13 +250,13 @@ struct Trainer::Impl {
     met = report.met = given.meet;
     report.requests = given.requests;
     if (given.failed) comm::agree(communicator, failure);
-    if (failure) std::rethrow_exception(failure);  // the others met before they could know
+    if (failure) std::rethrow_exception(failure);  // the other ranks do not know of this failure
     if (given.used) {
       walkers->metrics().staleness_sum += given.staleness * local.examples;
     } else {
       walkers->metrics().dropped += local.examples;
     }
-    // Only rank 0 averages the parameters of a server.
+    // With a parameter server, only rank 0 has the average.
     if (met && options.mode == Mode::asynchronous && !updates.average().empty()) {
       comm::broadcast(communicator, std::as_writable_bytes(updates.average()), 0);
     }
@@ -273,7 +274,7 @@ Trainer::Trainer(std::shared_ptr<Walkers> walkers, std::unique_ptr<optim::Optimi
     failure = std::current_exception();
   }
   comm::agree(communicator, failure);
-  impl_->connect();  // what it may refuse all ranks refuse alike
+  impl_->connect();  // if this throws, it throws on all ranks
   comm::broadcast(communicator, std::as_writable_bytes(impl_->walkers->parameters()), 0);
   impl_->take_parameters();
   std::ranges::copy(impl_->walkers->parameters().first(impl_->updates.average().size()), impl_->updates.average().begin());
@@ -314,7 +315,7 @@ void Trainer::trace(const std::string& path) {
 }
 
 std::uint64_t Trainer::begin_activity(std::string_view name) {
-  for (const std::string_view activity : {"log", "validation"}) {  // the timeline keeps views of names
+  for (const std::string_view activity : {"log", "validation"}) {  // string literals, because the timeline does not copy names
     if (activity == name) return impl_->timeline.begin({activity, "step", impl_->step});
   }
   raise(ErrorCode::invalid_argument, "activity is '", name, "', expected log or validation");
@@ -377,7 +378,7 @@ void Trainer::check_replicas() {
   ReplicaHashes hashes;
   hashes.parameters = hash_of(std::as_bytes(t.walkers->parameters()));
   hashes.average = hash_of(std::as_bytes(t.updates.average()));
-  if (t.options.mode != Mode::asynchronous) {  // there only rank 0's optimizer updates
+  if (t.options.mode != Mode::asynchronous) {  // in that mode, only the optimizer of rank 0 runs
     for (const optim::NamedSpan& part : t.updates.optimizer().state()) {
       std::visit([&](const auto& values) { hashes.optimizer = hash_of(std::as_bytes(values), hashes.optimizer); }, part.values);
     }

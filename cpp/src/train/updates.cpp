@@ -89,7 +89,8 @@ void ParameterUpdates::update_statistics(std::span<const float> seen) {
   blend(parameters_.last(seen.size()), seen, 1 - share, share);
 }
 
-// The first steps count more: an average that remembers the initial parameters for 1 / (1 - decay) steps is of no use.
+// The decay is smaller in the first steps. Otherwise the average would depend on the initial parameters for 1 / (1 - decay)
+// steps.
 void ParameterUpdates::update_average(std::int64_t done) {
   const auto steps = static_cast<double>(done - 1);
   const auto keep = static_cast<float>(std::min(options_.average, (1 + steps) / (10 + steps)));

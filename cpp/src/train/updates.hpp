@@ -14,15 +14,17 @@
 
 namespace floodtide::train {
 
-/// Averages, clips and applies gradients; keeps the optimizer's state and the average of the parameters.
+/// Clips and applies gradients. Holds the optimizer, the schedule and the average of the parameters.
 class ParameterUpdates final : public Updates {
  public:
-  /// `parameters` are what is updated, by sums over `examples` examples. References must outlive it.
+  /// @param parameters the parameters to update
+  /// @param examples   number of examples in a full update, over all ranks
+  /// `parameters`, `layout` and `options` must outlive this object.
   ParameterUpdates(std::span<float> parameters, const ParameterLayout& layout, std::unique_ptr<optim::Optimizer> optimizer,
                    std::unique_ptr<optim::Schedule> schedule, std::int64_t examples, const TrainerOptions& options);
 
-  /// The gradients' weight is that of all examples that an update should have: where there are fewer, these weigh more. Throws
-  /// AgreedError(numerical) if one is not finite; the parameters then stay as they are.
+  /// Applies an update. If the message has gradients of fewer examples than a full update, their weight is increased, so that
+  /// the update uses their mean. Throws AgreedError(numerical) if a gradient is not finite; the parameters do not change then.
   void update(std::span<float> message, std::int64_t step) override;
   [[nodiscard]] std::span<const float> parameters() const override { return parameters_; }
   [[nodiscard]] bool meet_after(std::int64_t steps) const override;
@@ -32,7 +34,7 @@ class ParameterUpdates final : public Updates {
   void set_rate_factor(double factor) noexcept { rate_factor_ = factor; }
   [[nodiscard]] double rate_factor() const noexcept { return rate_factor_; }
   [[nodiscard]] optim::Optimizer& optimizer() noexcept { return *optimizer_; }
-  /// Empty without.
+  /// Return the average of the parameters; empty if TrainerOptions::average is 0.
   [[nodiscard]] std::span<float> average() noexcept { return average_.span(); }
 
  private:

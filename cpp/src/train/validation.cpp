@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint64_t kValidationMoves = 0x76616C6964;  // purpose of the random stream: the order of moves
 
-// A CentreOutcome and the number of passes as numbers to be added over ranks: each centre belongs to one rank, the others add
-// zeros, so the sums are exact (counts stay below 2^53).
+// A CentreOutcome as numbers that are summed over ranks. One rank computes each centre, and the other ranks add zeros. The sums
+// are exact, because counts are below 2^53.
 constexpr std::size_t kFields = 6;
 using ValidationRow = std::array<double, kFields>;
 
@@ -35,7 +35,7 @@ CentreOutcome outcome_of(std::span<const double> row) {
   return {row[0], integer(1), {integer(2), integer(3), integer(4), integer(5)}};
 }
 
-// Adds the voxels to the pool and returns their row.
+// Adds the voxels to `pool`, and returns their row.
 ValidationRow count(evaluate::VoxelCounts& pool, View<const float, 3> logits, View<const float, 3> labels) {
   evaluate::VoxelCounts own;
   const double cross_entropy_sum = own.add(logits, labels);
