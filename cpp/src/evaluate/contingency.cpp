@@ -11,9 +11,9 @@
 namespace floodtide::evaluate {
 namespace {
 
-__extension__ using Int128 = __int128;  // squares of voxel counts exceed 64 bits; exact sums do not depend on their order
+__extension__ using Int128 = __int128;  // squares of voxel counts need more than 64 bits; exact sums do not depend on the order
 
-/// Marginal counts of one labelling, and both sums that the scores need.
+/// Sums over the cells of a labelling, or of a pair of labellings. n is the number of voxels in a cell.
 struct MarginalSums {
   Int128 pairs = 0;    // ordered pairs of different voxels in the same cell: sum of n (n - 1)
   double n_log_n = 0;  // sum of n log2 n
@@ -21,7 +21,7 @@ struct MarginalSums {
 };
 
 MarginalSums sums_of(std::vector<std::int64_t> counts) {
-  std::sort(counts.begin(), counts.end());  // one fixed order of the floating-point sum
+  std::sort(counts.begin(), counts.end());  // a fixed order of the floating-point sum
   MarginalSums sums;
   for (const std::int64_t n : counts) {
     sums.pairs += static_cast<Int128>(n) * (n - 1);
@@ -38,7 +38,7 @@ std::vector<std::int64_t> values(const std::unordered_map<std::uint64_t, std::in
   return out;
 }
 
-/// 0/0 is 1: when neither labelling puts two voxels together, they agree about all pairs that there are.
+/// Return part / whole, with 0/0 = 1: without any pair of voxels, the labellings agree on all pairs.
 double ratio(Int128 part, Int128 whole) { return whole == 0 ? 1.0 : static_cast<double>(part) / static_cast<double>(whole); }
 
 PartitionScores scores_of(std::span<const ContingencyTable::Entry> entries, bool segmented_only) {
@@ -77,7 +77,7 @@ PartitionScores scores_of(std::span<const ContingencyTable::Entry> entries, bool
 }  // namespace
 
 std::size_t ContingencyTable::PairHash::operator()(const Pair& pair) const noexcept {
-  // The finaliser of SplitMix64 (Steele et al., OOPSLA 2014) over both ids.
+  // Finaliser of SplitMix64 (Steele et al., OOPSLA 2014), applied to both ids.
   std::uint64_t x = pair.segment * 0x9e3779b97f4a7c15U + pair.object;
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
   x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
@@ -87,7 +87,7 @@ std::size_t ContingencyTable::PairHash::operator()(const Pair& pair) const noexc
 void ContingencyTable::add(std::span<const std::uint64_t> segmentation, std::span<const std::uint64_t> truth) {
   FLOODTIDE_REQUIRE(segmentation.size() == truth.size(), shape_mismatch, "evaluate: segmentation has ", segmentation.size(),
                     " voxels, truth has ", truth.size());
-  // Neighbouring voxels mostly hold the same pair: one look-up a run.
+  // Neighbouring voxels mostly have the same pair, so that one look-up per run of equal pairs is enough.
   for (std::size_t i = 0; i < truth.size();) {
     const Pair pair{segmentation[i], truth[i]};
     std::size_t end = i + 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout of VoxelCounts::values_: [0] sum of labels in units of 2^-30, then for background and for object voxels a block of
-// the voxels at or above each threshold followed by the histogram of logits (whose sum is the number of voxels).
+// Layout of VoxelCounts::values_: element 0 is the sum of labels in units of 2^-30. Two blocks follow, for background and for
+// object voxels. Each block has the number of voxels at or above each threshold, then the histogram of logits, whose sum is the
+// number of voxels.
 #include "floodtide/evaluate/voxel_metrics.hpp"
 
 #include <algorithm>
@@ -11,14 +12,14 @@
 namespace floodtide::evaluate {
 namespace {
 
-constexpr double kLabelUnits = 1073741824.0;  // 2^30: sums of 2^33 labels fit 64 bits
+constexpr double kLabelUnits = 1073741824.0;  // 2^30, so that the sum of 2^33 labels fits into 64 bits
 constexpr std::size_t kThresholdCount = VoxelCounts::kThresholds.size();
 constexpr std::size_t kBlock = kThresholdCount + static_cast<std::size_t>(VoxelCounts::kBins);
 constexpr std::size_t kValues = 1 + 2 * kBlock;
 
 double quotient(double part, double whole) { return whole == 0.0 ? 0.0 : part / whole; }
 
-/// Block of background (false) or object (true) voxels.
+/// Return the begin of the block of background (false) or object (true) voxels.
 std::size_t block_of(bool object) { return object ? 1 + kBlock : 1; }
 
 std::size_t bin_of(float logit) {
@@ -36,7 +37,7 @@ std::int64_t class_voxels(std::span<const std::int64_t> values, bool object) {
 
 using Limits = std::array<float, kThresholdCount>;
 
-/// kThresholds as logits.
+/// Return kThresholds as logits.
 Limits logit_limits() {
   Limits limits{};
   for (std::size_t i = 0; i < kThresholdCount; ++i) {
@@ -46,7 +47,7 @@ Limits logit_limits() {
   return limits;
 }
 
-/// Counts voxel number `position` and returns its cross-entropy.
+/// Counts the voxel with index `position`, and returns its cross-entropy.
 double count_voxel(float logit, float label, std::size_t position, const Limits& limits, std::span<std::int64_t> values) {
   FLOODTIDE_REQUIRE(!std::isnan(logit), numerical, "voxel metrics: logit ", position, " is not a number");
   FLOODTIDE_REQUIRE(label >= 0.0F && label <= 1.0F, invalid_argument, "voxel metrics: label ", position, " is ", label,
@@ -140,7 +141,7 @@ double VoxelCounts::area_of(bool object) const {
   std::int64_t false_positive = 0;
   double area = 0.0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(kBins); ++i) {
-    const std::size_t bin = object ? static_cast<std::size_t>(kBins) - 1 - i : i;  // the surest first
+    const std::size_t bin = object ? static_cast<std::size_t>(kBins) - 1 - i : i;  // highest probability of the class first
     const std::int64_t found = values_[wanted_bins + bin];
     true_positive += found;
     false_positive += values_[other_bins + bin];
