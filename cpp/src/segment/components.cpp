@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Union-find in which a piece's root is its first voxel: one sweep joins neighbours, a second numbers the roots.
+// Union-find, in which the root of a component is its first voxel. One sweep joins neighbours. A second sweep counts voxels,
+// and a third numbers the components.
 #include "floodtide/segment/components.hpp"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace floodtide::segment {
 namespace {
 
-/// The root of a voxel's piece; shortens the path on its way.
+/// Return the root of the component of a voxel, and shorten the path to it.
 std::int32_t find_root(std::vector<std::int32_t>& parents, std::int32_t voxel) {
   const auto parent = [&parents](std::int32_t of) -> std::int32_t& { return parents[static_cast<std::size_t>(of)]; };
   while (parent(voxel) != voxel) {
@@ -54,7 +55,7 @@ Tensor<std::int32_t, 3> connected_components(View<const std::uint8_t, 3> mask, s
   std::int32_t pieces = 0;
   for (voxel = 0; voxel < mask.size(); ++voxel) {
     if (mask.data()[voxel] == 0) continue;
-    const std::int32_t root = find_root(parents, voxel);  // not after voxel, so its label stands already
+    const std::int32_t root = find_root(parents, voxel);  // the root is not after `voxel`, so that it has its label already
     if (sizes[static_cast<std::size_t>(root)] < min_size) continue;
     labels.data()[voxel] = root == voxel ? ++pieces : labels.data()[root];
   }

@@ -9,10 +9,10 @@
 namespace floodtide::segment {
 namespace {
 
-constexpr std::int64_t kNone = -1;  // no mask voxel seen so far
+constexpr std::int64_t kNone = -1;  // no mask voxel found so far
 
-/// Replaces the squared distances of a line by the minimum over i of distances[i] + (x - i)^2: the lower envelope of
-/// parabolas, found in one sweep forth and one back. kNone entries have no parabola.
+/// Replaces the squared distances of a line by the minimum over i of distances[i] + (x - i)^2. This is the lower envelope of
+/// parabolas, which one forward and one backward sweep compute. Entries kNone have no parabola.
 class Envelope {
  public:
   explicit Envelope(std::int64_t length)
@@ -47,7 +47,7 @@ class Envelope {
   }
 
  private:
-  /// The first x at which the parabola (apex, distance) lies below parabola `i`, whose apex is smaller.
+  /// Return the first x at which the parabola (apex, distance) is below parabola `i`, whose apex is smaller.
   [[nodiscard]] std::int64_t first_below(std::size_t i, std::int64_t apex, std::int64_t distance) const {
     const std::int64_t other = apex_[i];
     const std::int64_t numerator = distance + apex * apex - value_[i] - other * other;

@@ -11,22 +11,24 @@
 namespace floodtide::segment {
 namespace {
 
-/// Odd-length weights, centre in the middle. Symmetric weights are applied to sums of mirrored voxels and antisymmetric ones
-/// to differences, farthest first, as scipy does: the order of additions is part of the result.
+/// Filter weights of odd length, with the centre in the middle. Symmetric weights multiply sums of mirrored voxels, and
+/// antisymmetric weights multiply differences, the farthest pair first. This is the order of additions in scipy, which affects
+/// the rounding of the result.
 struct Kernel {
   std::vector<double> weights;
   bool antisymmetric = false;
   [[nodiscard]] std::int64_t radius() const { return static_cast<std::int64_t>(weights.size() / 2); }
 };
 
-/// Position of `i` in a line of `n` voxels that is continued by mirroring: d c b a | a b c d | d c b a.
+/// Return the voxel of a line of `n` voxels at position `i`, if the line is continued by mirroring: d c b a | a b c d | d c b
+/// a.
 std::int64_t reflect(std::int64_t i, std::int64_t n) {
   const std::int64_t period = 2 * n;
   const std::int64_t j = ((i % period) + period) % period;
   return j < n ? j : period - 1 - j;
 }
 
-/// out[x] = w[0] centre[x] + sum over the pairs (before[j][x] +- after[j][x]) w[j], j from far to near.
+/// Computes out[x] = w[0] centre[x] + sum over j of (before[j][x] +- after[j][x]) w[j], from the largest j to 1.
 void filter_row(const Kernel& kernel, const double* const* before, const double* centre, const double* const* after,
                 std::int64_t count, double* sums, float* out) {
   const std::int64_t radius = kernel.radius();
@@ -45,7 +47,7 @@ void filter_row(const Kernel& kernel, const double* const* before, const double*
   for (std::int64_t x = 0; x < count; ++x) out[x] = static_cast<float>(sums[x]);
 }
 
-/// Filters along the last axis: the line is continued on both sides.
+/// Filters along the last axis. Lines are continued on both sides.
 void filter_x(View<const float, 3> in, const Kernel& kernel, View<float, 3> out) {
   const std::int64_t nx = in.shape(2);
   const std::int64_t radius = kernel.radius();
@@ -67,7 +69,7 @@ void filter_x(View<const float, 3> in, const Kernel& kernel, View<float, 3> out)
   });
 }
 
-/// Filters along axis 0 or 1. The voxels of one plane across the other of these axes form `lines` rows of x.
+/// Filters along axis 0 or 1. A plane has a constant position on the other of these two axes, and `lines` rows along x.
 void filter_rows(View<const float, 3> in, std::size_t axis, const Kernel& kernel, View<float, 3> out) {
   const std::int64_t nx = in.shape(2);
   const std::int64_t lines = in.shape(axis);
@@ -102,7 +104,7 @@ void filter_axis(View<const float, 3> in, std::size_t axis, const Kernel& kernel
   }
 }
 
-/// NumPy's sum of fewer than 129 doubles: eight running sums, added in pairs, then the rest.
+/// Return the sum of fewer than 129 doubles in NumPy's order: eight partial sums, which are added in pairs, then the rest.
 double numpy_sum(const std::vector<double>& values) {
   if (values.size() < 8) return std::accumulate(values.begin(), values.end(), 0.0);
   std::array<double, 8> r{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image filters that give what scipy.ndimage gives, bit for bit: seeds are compared with published ones, and a seed that
-// moves by one voxel changes the objects that follow. Lines are filtered in double and stored in float after every axis;
-// beyond the borders the image is mirrored with its border voxel repeated ("reflect").
+// Image filters with the same results as scipy.ndimage, bit for bit. This is needed to reproduce published seeds: a seed that
+// moves by one voxel changes later objects. Lines are filtered in double, and stored in float after every axis. Beyond its
+// borders, the image is mirrored, and the border voxel is repeated (mode "reflect").
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,17 @@
 
 namespace floodtide::segment {
 
-/// Root of the summed squares of the three Sobel derivatives.
+/// Return the square root of the summed squares of the three Sobel derivatives.
 /// Source: scipy.ndimage.generic_gradient_magnitude(image, sobel) of a float32 image.
 [[nodiscard]] Tensor<float, 3> sobel_magnitude(View<const float, 3> image);
 
-/// Gaussian smoothing, cut off at 4 sigma. Source: scipy.ndimage.gaussian_filter(image, sigma) with float32 output.
+/// Return the image smoothed with a Gaussian that is cut off at 4 sigma. `sigma` is in voxels. Source:
+/// scipy.ndimage.gaussian_filter(image, sigma) with float32 output.
 [[nodiscard]] Tensor<float, 3> gaussian_filter(View<const float, 3> image, double sigma);
 
-/// Exact squared Euclidean distance of every voxel to the nearest voxel with mask != 0, 0 on those; -1 everywhere if there is
-/// none. Throws Error(unsupported) if a side is longer than 26,754 voxels, where distances no longer fit.
+/// Return the exact squared Euclidean distance of every voxel to the nearest voxel with mask != 0, in voxels. Return -1
+/// everywhere if there is no such voxel. Throws Error(unsupported) if a side is longer than 26,754 voxels, because squared
+/// distances do not fit into 32 bits.
 /// Source: Meijster et al., "A general algorithm for computing distance transforms in linear time", 2000.
 [[nodiscard]] Tensor<std::int32_t, 3> squared_distance(View<const std::uint8_t, 3> mask);
 

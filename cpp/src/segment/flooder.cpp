@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of checks is google/ffn's: published segmentations are reproduced voxel by voxel.
+// The order of the checks is that of google/ffn, so that published segmentations are reproduced voxel by voxel.
 #include "floodtide/segment/flooder.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void for_each_voxel(const Box& box, const Body& body) {
   }
 }
 
-/// The voxels from low to high, both included, that lie inside `shape`.
+/// Return the box of voxels from `low` to `high`, both included, limited to `shape`.
 Box clipped(const Vec3& low, const Vec3& high, const Vec3& shape) {
   Box box;
   for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -54,7 +54,7 @@ Tensor<float, 3> normalised(View<const float, 3> raw, double mean, double std) {
   return image;
 }
 
-/// Counts a call and its time under google/ffn's names <name>-calls and <name>-time-ms.
+/// Counts a call and its time in the counters <name>-calls and <name>-time-ms, as google/ffn does.
 class Flooder::Timer {
  public:
   Timer(Flooder& flooder, const std::string& name)
@@ -113,7 +113,7 @@ void Flooder::count(std::string_view name, std::int64_t amount) {
   }
 }
 
-/// A field of view fits at `position` and no segment is there.
+/// True if a field of view fits at `position`, and no segment has this voxel.
 bool Flooder::is_free(const Vec3& position) {
   if (canvas_.holds_fov(position) && segmentation_.view().at(position) <= 0) return true;
   count("skip_invalid_pos");
@@ -182,7 +182,7 @@ std::int64_t Flooder::segment_at(const Vec3& start, const OnMove& on_move) {
   return iterations;
 }
 
-/// Voxels of the canvas' object that are empty in the segmentation, and those taken by earlier segments.
+/// Return how many voxels of the object on the canvas are empty in the segmentation, and its overlaps with earlier segments.
 std::pair<std::int64_t, std::vector<Overlap>> Flooder::measure(const Box& box, std::int64_t id) const {
   std::int64_t empty = 0;
   std::map<std::int32_t, std::int64_t> taken;
@@ -256,7 +256,7 @@ void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress)
   const Timer timer(*this, "segment_all");
   const auto total = static_cast<std::int64_t>(seeds.size());
   const auto in_segment = [this](const Vec3& seed) { return segmentation_.view().at(seed) > 0; };
-  std::int64_t swallowed = 0;  // later seeds that lie in segments already: the first few take most of them
+  std::int64_t swallowed = 0;  // number of later seeds that are in segments already; the first segments contain most of them
   for (std::int64_t i = 0; i < total; ++i) {
     const Vec3& seed = seeds[static_cast<std::size_t>(i)];
     if (in_segment(seed)) --swallowed;

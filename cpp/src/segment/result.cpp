@@ -13,9 +13,9 @@
 namespace floodtide::segment {
 namespace {
 
-constexpr std::int64_t kChunk = 64;  // voxels a side: one chunk of 32-bit ids is 1 MiB
+constexpr std::int64_t kChunk = 64;  // voxels per side; one chunk of 32-bit ids has 1 MiB
 constexpr int kGzip = 4;
-constexpr Limits kStart{0, std::int64_t{1} << 40};  // voxels, as all coordinates of a configuration
+constexpr Limits kStart{0, std::int64_t{1} << 40};  // voxels; the same limits as for coordinates in a configuration
 
 template <class T>
 void write_labels(const Tensor<std::int32_t, 3>& labels, data::Hdf5File& file, const std::string& dataset) {

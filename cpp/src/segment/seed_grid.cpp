@@ -7,7 +7,7 @@
 namespace floodtide::segment {
 namespace {
 
-constexpr std::array<std::int64_t, 7> kEighths{0, 4, 2, 6, 1, 5, 7};  // of a step
+constexpr std::array<std::int64_t, 7> kEighths{0, 4, 2, 6, 1, 5, 7};  // shifts in eighths of a step
 
 }  // namespace
 
@@ -17,7 +17,7 @@ std::vector<Vec3> grid_seeds(View<const float, 3> image, const ParameterValues& 
   std::vector<std::int64_t> shifts;
   for (const std::int64_t eighths : kEighths) {
     const std::int64_t shift = eighths * step / 8;
-    if (std::ranges::find(shifts, shift) != shifts.end()) continue;  // of a step below 8 some are the same
+    if (std::ranges::find(shifts, shift) != shifts.end()) continue;  // with a step below 8, some shifts are equal
     shifts.push_back(shift);
     for (std::int64_t z = shift; z < image.shape(0); z += step) {
       for (std::int64_t y = shift; y < image.shape(1); y += step) {

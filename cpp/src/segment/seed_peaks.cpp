@@ -16,7 +16,7 @@ constexpr std::int64_t kMinDistance = 3;
 constexpr double kNoise = 1e-4;
 constexpr std::int64_t kSteps = 4;
 
-/// 1 where the image has an edge.
+/// Return a mask that is 1 where the image has an edge, else 0.
 Tensor<std::uint8_t, 3> edges_of(View<const float, 3> image, const Progress& progress) {
   const Tensor<float, 3> edges = sobel_magnitude(image);
   report(progress, 1, kSteps);
@@ -27,24 +27,25 @@ Tensor<std::uint8_t, 3> edges_of(View<const float, 3> image, const Progress& pro
   return mask;
 }
 
-/// Distances in float (google/ffn's type) plus numpy.random.RandomState(42).random_sample() * 1e-4 in double.
+/// Return distances plus noise: distances in float (as in google/ffn), plus numpy.random.RandomState(42).random_sample() * 1e-4
+/// in double.
 Tensor<double, 3> noisy_distance(View<const std::int32_t, 3> squared) {
   Tensor<double, 3> out(squared.shape());
   std::mt19937 generator(42);
   for (std::int64_t i = 0; i < out.size(); ++i) {
     const auto high = static_cast<double>(generator() >> 5U);
     const auto low = static_cast<double>(generator() >> 6U);
-    const double uniform = (high * 67108864.0 + low) / 9007199254740992.0;  // 27 and 26 bits: 53 in all
+    const double uniform = (high * 67108864.0 + low) / 9007199254740992.0;  // 27 + 26 = 53 bits
     const auto distance = static_cast<float>(std::sqrt(static_cast<double>(squared.data()[i])));
     out.data()[i] = static_cast<double>(distance) + uniform * kNoise;
   }
   return out;
 }
 
-/// True if no voxel within kMinDistance on each axis is higher.
+/// True if the voxel is positive, and no voxel within kMinDistance along each axis is higher.
 bool is_peak(View<const double, 3> image, std::int64_t z, std::int64_t y, std::int64_t x) {
   const double value = image(z, y, x);
-  for (const std::int64_t side : {-1, 1}) {  // most voxels fail here already
+  for (const std::int64_t side : {-1, 1}) {  // this fast test rejects most voxels
     if (image(z + side, y, x) > value || image(z, y + side, x) > value || image(z, y, x + side) > value) return false;
   }
   for (std::int64_t dz = -kMinDistance; dz <= kMinDistance; ++dz) {

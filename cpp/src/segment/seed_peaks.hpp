@@ -9,11 +9,11 @@
 
 namespace floodtide::segment {
 
-/// Voxels farthest from image edges: the peaks, at least 4 voxels apart and 3 from the border, of the distance to the nearest
-/// edge, where edges are voxels whose Sobel magnitude exceeds its local mean (Gaussian, sigma 49/6). A fixed noise below
-/// 1e-4 breaks ties. Ordered by z, y, x. An image without edges (a constant one) has no seeds.
-/// There are no parameters.
-/// Source: google/ffn, seed.PolicyPeaks.
+/// Return the peaks of the distance to the nearest image edge, ordered by z, y, x.
+///
+/// Edges are voxels whose Sobel magnitude is larger than its local mean (Gaussian, sigma 49/6). Peaks are at least 4 voxels
+/// apart along one axis, and at least 3 voxels from the border. A fixed noise below 1e-4 breaks ties. An image without edges,
+/// such as a constant image, has no seeds. The policy has no parameters. Source: google/ffn, seed.PolicyPeaks.
 [[nodiscard]] std::vector<Vec3> peak_seeds(View<const float, 3> image, const ParameterValues& values, const Progress& progress);
 
 }  // namespace floodtide::segment
