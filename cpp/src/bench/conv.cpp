@@ -18,7 +18,7 @@ using kernels::Activation;
 using kernels::Conv3d;
 using kernels::Conv3dShape;
 
-/// Arrays of one convolution, in float for the kernel or in double for the reference, with the same numbers.
+/// Arrays of one convolution: float for the kernel, or double with the same numbers for the reference.
 template <class T>
 struct Arrays {
   std::vector<T> weights, bias, weight_grad, bias_grad;
@@ -79,10 +79,10 @@ void run_backward_weights(const Conv3d& conv, const ConvOptions& options, Arrays
                         a.weight_grad.data(), a.bias_grad.data());
 }
 
-/// A kernel's errors are some 1e-6 of what it computes, by the root mean square; a wrong one is far off.
+/// Largest error of a correct kernel, relative to the root mean square of the result. Typical errors are about 1e-6.
 constexpr double kMostError = 1e-5;
 
-constexpr double kMostRowProducts = 3e7;  // the reference makes some 5e8 in a second
+constexpr double kMostRowProducts = 3e7;  // the reference computes about 5e8 products per second
 
 template <class Got, class Expected>
 void require_close(const std::string& what, const Got& got, const Expected& expected) {
@@ -95,7 +95,8 @@ void require_close(const std::string& what, const Got& got, const Expected& expe
   FLOODTIDE_REQUIRE(error <= kMostError, internal, what, " differs from the reference by ", error, " of its root mean square");
 }
 
-/// On a shorter volume of the same rows, or on one row where the reference would take seconds.
+/// Compares a kernel with the reference on a smaller volume with rows of the same length. The volume has only one row if the
+/// reference would take seconds otherwise. Throws Error(internal) if the kernel is wrong.
 void check_kernel(Conv3dShape shape, const ConvOptions& options, const std::string& kernel) {
   const double row_products = static_cast<double>(shape.x * shape.kernel_z * shape.kernel_y * shape.kernel_x) *
                               static_cast<double>(options.in) * static_cast<double>(options.out);

@@ -42,19 +42,19 @@ double Samples::quantile(double share) const {
 }
 
 Peak::Peak(Isa level) : loop_(&loop_of(level)), threads_(num_threads()), rounds_(1000) {
-  // Factor and addend of the chains, small enough that no sum overflows or turns denormal.
+  // Factor and addend of the chains: with 0.5, no sum overflows or becomes denormal.
   sinks_.assign(static_cast<std::size_t>(threads_ * loop_->sink_floats), 0.5F);
   double least_s = 0.0;
   while (least_s < kPeakSample_s) {
     rounds_ *= least_s == 0.0 ? 1 : 2;
     least_s = std::numeric_limits<double>::infinity();
-    for (int run = 0; run < 3; ++run) {  // one run alone may have been interrupted, and the first one starts cold
+    for (int run = 0; run < 3; ++run) {  // a single run may be interrupted, and the first one is not warmed up
       const double start_s = now_s();
       loop_->run(rounds_, sinks_.data());
       least_s = std::min(least_s, now_s() - start_s);
     }
   }
-  // Threads that take turns on a core share its rounds: a sample takes as long with any number of them.
+  // With more threads than cores, each thread runs fewer rounds, so that a sample takes the same time.
   if (threads_ > available_cores()) rounds_ = std::max<std::int64_t>(1, rounds_ * available_cores() / threads_);
 }
 

@@ -66,7 +66,7 @@ class UNetWorkload final : public Workload {
   Tensor<std::uint8_t, 4> labels_;
 };
 
-// A step does the work of training, and its result is not looked at.
+// A training step. Its result is not used.
 class TrainingStep {
  public:
   TrainingStep(Workload& workload, comm::Communicator& communicator, const std::string& algorithm)
@@ -118,7 +118,7 @@ Scaling measure_scaling(comm::Communicator& communicator, Workload& workload, do
   Peak peak(active_isa());
   TrainingStep step(workload, communicator, algorithm);
   const bool first = communicator.rank() == 0;
-  step.run(false);  // warm-up: plans memory
+  step.run(false);  // warm-up, which plans the memory
   step.run(true);
   for (bool more = true; more;) {
     double times[4] = {};
@@ -137,7 +137,8 @@ Scaling measure_scaling(comm::Communicator& communicator, Workload& workload, do
     result.together.add(times[3]);
     const double spent_s =
         result.peak_alone.total_s() + result.peak_together.total_s() + result.alone.total_s() + result.together.total_s();
-    more = !enough(result.alone.size(), spent_s) || result.alone.total_s() < seconds;  // the same on all ranks: times are
+    // All ranks have the same times, and therefore come to the same decision.
+    more = !enough(result.alone.size(), spent_s) || result.alone.total_s() < seconds;
   }
   result.peak_flops = peak.flops();
   result.step_flops = workload.flops();

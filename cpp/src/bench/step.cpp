@@ -15,14 +15,15 @@ constexpr double kLr = 1e-3;
 constexpr float kPad = -2.944439F;  // logit of 0.05
 constexpr float kOn = 0.95F, kOff = 0.05F;
 
-/// Box `example` of an array [batch, z, y, x].
+/// Return one example of an array [batch, z, y, x].
 template <class T, class Array>
 View<T, 3> example_of(Array& array, std::int64_t example) {
   const Shape<4>& shape = array.shape();
   return {array.data() + example * shape[1] * shape[2] * shape[3], {shape[1], shape[2], shape[3]}};
 }
 
-/// Compares the gradient with the change of the loss along it, on a box small enough to cost nothing.
+/// Compares the gradient with a central difference of the loss along the gradient, on a small field of view. Throws
+/// Error(internal) if they differ.
 void check_gradient(nn::FfnOptions options) {
   for (std::size_t axis = 0; axis < 3; ++axis) {
     options.fov[axis] = std::min<std::int64_t>(options.fov[axis], 9);
@@ -44,7 +45,7 @@ void check_gradient(nn::FfnOptions options) {
   double square = 0;
   for (const float gradient : gradients) square += double{gradient} * double{gradient};
   const std::vector<float> start(network.parameters().begin(), network.parameters().end());
-  constexpr double kChange = 1e-3;  // of the loss: far above its rounding of some 1e-7, far below its size
+  constexpr double kChange = 1e-3;  // change of the loss: far above its rounding error of about 1e-7, and far below the loss
   const auto loss_at = [&](double sign) {
     const double t = sign * kChange / square;
     for (std::size_t i = 0; i < start.size(); ++i) {

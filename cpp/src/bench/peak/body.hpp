@@ -5,8 +5,8 @@
 
 #include "bench/peak/loops.hpp"
 
-// One chain has to wait for the latency of its multiply-add (4 cycles on the processors at hand, 2 a cycle): 12 chains hide
-// it and fit 16 registers. No std headers: see tests/scripts/check_isa_symbols.py.
+// A chain of dependent multiply-adds waits for their latency: 4 cycles on current processors, which start 2 per cycle. 12
+// chains hide this latency, and fit into 16 registers. Do not include std headers: see tests/scripts/check_isa_symbols.py.
 namespace floodtide::bench {
 namespace {
 

@@ -5,10 +5,10 @@
 
 namespace floodtide::bench {
 
-/// The most multiply-adds that one thread can do: independent chains of them on registers, nothing else.
+/// Loop with the largest number of multiply-adds per second on one thread: independent chains in registers, nothing else.
 struct PeakLoop {
   double flops_per_round;
-  void (*run)(std::int64_t rounds, float* out_sink);  ///< `out_sink` takes the sums so that they are not optimised away
+  void (*run)(std::int64_t rounds, float* out_sink);  ///< writes the sums to `out_sink`, so that they are not optimised away
   std::int64_t sink_floats;
 };
 
