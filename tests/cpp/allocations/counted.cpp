@@ -19,7 +19,7 @@ void* counted(void* pointer) {
   return pointer;
 }
 
-/// Set `counts` on every thread of parallel_for: each waits for all, so that none takes two chunks.
+/// Set `counts` on every thread of parallel_for. Each chunk waits for all chunks, so that every thread runs exactly one.
 void set_on_all_threads(bool value) {
   const int threads = num_threads();
   std::latch all(threads);
@@ -43,7 +43,7 @@ std::int64_t stop_counting() {
 
 }  // namespace floodtide::test
 
-// The other forms of new and delete call these.
+// The other forms of new and delete call these functions.
 void* operator new(std::size_t bytes) {
   if (void* const pointer = std::malloc(bytes == 0 ? 1 : bytes)) return floodtide::test::counted(pointer);
   throw std::bad_alloc();

@@ -5,9 +5,8 @@
 
 namespace floodtide::test {
 
-/// Count what the calling thread and its threads of parallel_for allocate from now on: every operator new and every
-/// aligned_alloc (the library's arrays). Threads that others have started, such as the readers of a prefetcher, are not
-/// counted.
+/// Start to count the allocations of the calling thread and of its parallel_for threads: every operator new, and every
+/// aligned_alloc (arrays of the library). Other threads, such as the readers of a prefetcher, are not counted.
 void start_counting();
 /// Stop counting and return the number of allocations.
 [[nodiscard]] std::int64_t stop_counting();

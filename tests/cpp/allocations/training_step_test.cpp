@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/architecture.md, "The life of a training step": a warm step of a flood-filling network on one rank allocates nothing.
+// A training step of a flood-filling network on one rank allocates nothing after the first steps. Source: docs/architecture.md,
+// "The life of a training step".
 #include <gtest/gtest.h>
 
 #include <string>
@@ -28,7 +29,8 @@ TEST(Counting, SeesVectorsAndArraysOfEveryThread) {
 
 class AllocationsTest : public RunFixture {
  protected:
-  /// Return the allocations of 60 steps of a trainer of one rank, after 40 steps in which buffers get their sizes.
+  /// Return the number of allocations in 60 steps of a trainer on one rank, after 40 steps in which buffers get their final
+  /// size.
   [[nodiscard]] std::int64_t allocations(const std::string& optimizer, const TrainerOptions& options) const {
     const auto self = comm::self();
     const data::ExampleSource source = examples(2);

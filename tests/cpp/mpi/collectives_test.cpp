@@ -73,7 +73,7 @@ TEST(MpiCollectives, WaitStopsWhenOnWaitThrowsAndTheReceiveIsTakenBack) {
   comm.set_on_wait({});
   EXPECT_EQ(calls, 2);
   const std::byte data[8] = {};
-  const auto arrival = comm.receive(comm.rank(), 6, out);  // gets the message that the first one did not take
+  const auto arrival = comm.receive(comm.rank(), 6, out);  // gets the message that the cancelled receive did not take
   comm.send(comm.rank(), 6, data)->wait();
   arrival->wait();
 }

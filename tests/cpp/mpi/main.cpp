@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Usage: floodtide_mpi_tests PLUGIN LIBRARY RANKS [GoogleTest's options], under mpiexec. Fails on all ranks if one fails.
+// Usage under mpiexec: floodtide_mpi_tests PLUGIN LIBRARY RANKS [GoogleTest options]. If one rank fails, all ranks fail.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

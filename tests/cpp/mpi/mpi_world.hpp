@@ -5,11 +5,12 @@
 
 namespace floodtide::test {
 
-/// The library that the launcher's arguments name, with messages cut at 4 KiB so that long ones travel in parts.
+/// Return the MPI library that the arguments of the program name. Messages are split at 4 KiB, so that long messages are
+/// tested.
 [[nodiscard]] comm::MpiLibrary& mpi_library();
-/// The world on that library.
+/// Return the communicator of all ranks on this library.
 [[nodiscard]] comm::Communicator& mpi_world();
-/// The ranks that the launcher was asked for.
+/// Return the number of ranks from the arguments of the program.
 [[nodiscard]] int mpi_expected_ranks();
 
 }  // namespace floodtide::test

@@ -48,11 +48,11 @@ void check_whole_numbers(Communicator& comm, bool has_library_allreduce) {
   }
 }
 
-/// Roundings to bf16 that a value can pass on its way into the result.
+/// Return the largest number of roundings to bf16 between a value and the result.
 int roundings(std::string_view algorithm, int ranks) {
   const int rounds = std::bit_width(static_cast<unsigned>(ranks)) - 1;
   if (algorithm == "ring") return ranks;
-  return rounds + 3;  // with the exchange of pairs or within nodes, and the rounding of the result
+  return rounds + 3;  // includes the exchange in pairs or inside nodes, and the rounding of the result
 }
 
 void check_narrow_wire_of(Communicator& comm, const comm::AllreduceRow& row, std::int64_t length, ReduceOp op) {
@@ -82,7 +82,8 @@ comm::ReduceBuffer half_buffer(std::vector<std::uint16_t>& halves) {
 
 void check_half_allreduce_of(Communicator& comm, std::string_view algorithm, std::int64_t length, ReduceOp op) {
   const std::string what = str_cat(algorithm, " ", name(op), " of ", length, " float16 on ", comm.size(), " ranks");
-  // 0.5 to 1.5 in steps of 2^-11 or 2^-10, of both signs: products neither overflow nor vanish.
+  // Absolute values from 0.5 to 1.5 in steps of 2^-11 or 2^-10, with both signs, so that products neither overflow nor
+  // underflow.
   const auto half_of = [](int rank, std::int64_t i) {
     const auto bits = static_cast<std::uint64_t>(i * 31 + 7 * rank + 1) * 0x9E3779B97F4A7C15U;
     return static_cast<std::uint16_t>((0x3800U + (bits >> 54U) % 0x600U) | (bits >> 20U & 0x8000U));
@@ -105,10 +106,10 @@ void check_half_allreduce_of(Communicator& comm, std::string_view algorithm, std
       most = std::max(most, x);
     }
     const double got = half_value(halves[static_cast<std::size_t>(i)]);
-    // Every operation rounds once to 11 bits (by 2^-11 of its result at most), however it is ordered.
+    // Every operation rounds once to 11 bits, with a relative error of at most 2^-11, in any order of operations.
     const double growth = std::pow(1 + std::ldexp(1.0, -11), comm.size() - 1) - 1;
     const double exact = op == ReduceOp::sum       ? sum
-                         : op == ReduceOp::product ? product  // down to 2^-8 on 8 ranks: not subnormal
+                         : op == ReduceOp::product ? product  // at least 2^-8 on 8 ranks, so not subnormal
                          : op == ReduceOp::min     ? least
                                                    : most;
     const double bound = op == ReduceOp::sum ? growth * magnitude : op == ReduceOp::product ? growth * std::abs(product) : 0;
@@ -128,7 +129,7 @@ void check_allreduce(Communicator& comm, bool has_library_allreduce) {
   }
   for (const std::int64_t length : std::set<std::int64_t>{1, p + 1, 97}) {
     check_allreduce_of<std::int32_t>(comm, has_library_allreduce, length, kSmallSegmentBytes);
-    check_allreduce_of<std::uint8_t>(comm, comm.size() == 1, length, kSmallSegmentBytes);  // libraries have none
+    check_allreduce_of<std::uint8_t>(comm, comm.size() == 1, length, kSmallSegmentBytes);  // `mpi` does not support 8-bit types
     check_allreduce_of<std::int8_t>(comm, comm.size() == 1, length, kSmallSegmentBytes);
   }
   check_allreduce_of<float>(comm, has_library_allreduce, kFfnParameters, comm::kDefaultSegmentBytes, {ReduceOp::sum});
@@ -152,7 +153,7 @@ void check_half_allreduce(Communicator& comm, bool has_library_allreduce) {
   const std::string message =
       error_of([&] { comm::allreduce(comm, half_buffer(halves), ReduceOp::sum, {.algorithm = "mpi"}); });
   EXPECT_NE(message.find("MPI libraries have no float16 that all of them reduce alike"), std::string::npos) << message;
-  comm.barrier();  // every rank has refused it before anything was sent
+  comm.barrier();  // works, because every rank has thrown before a message was sent
 }
 
 void check_long_allreduce(Communicator& comm, bool has_library_allreduce) {
@@ -201,7 +202,7 @@ void check_traffic(Communicator& comm) {
       const comm::Traffic after = comm.traffic();
       EXPECT_EQ(after.messages - before.messages, cost.messages) << row.name << " of " << length;
       EXPECT_EQ(after.bytes - before.bytes, cost.bytes) << row.name << " of " << length;
-      const int rounds = std::bit_width(static_cast<unsigned>(comm.size() - 1));  // of the agreement
+      const int rounds = std::bit_width(static_cast<unsigned>(comm.size() - 1));  // rounds of the agreement
       EXPECT_EQ(after.notices - before.notices, rounds);
     }
   }

@@ -66,7 +66,7 @@ void check_allgather(Communicator& comm) {
 void check_gather(Communicator& comm) {
   const auto length_of = [](int rank) { return static_cast<std::size_t>(rank % 3 == 1 ? 0 : 1 + 150'000 * rank); };
   const std::vector<std::byte> own(length_of(comm.rank()), static_cast<std::byte>(comm.rank() + 1));
-  const std::size_t cut = own.size() / 3;  // a rank's bytes may lie in several places
+  const std::size_t cut = own.size() / 3;  // the bytes of a rank may be in several pieces
   const std::array<std::span<const std::byte>, 3> pieces = {std::span(own).first(cut), {}, std::span(own).subspan(cut)};
   for (int root = 0; root < comm.size(); ++root) {
     const comm::Traffic before = comm.traffic();
@@ -89,7 +89,7 @@ void check_gather(Communicator& comm) {
 }
 
 void check_barrier(Communicator& comm) {
-  using Clock = std::chrono::steady_clock;  // one clock for all ranks of a machine
+  using Clock = std::chrono::steady_clock;  // all ranks of a machine have the same clock
   if (comm.rank() == comm.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(60));
   std::array<std::int64_t, 1> last_entry = {Clock::now().time_since_epoch().count()};
   comm.barrier();
@@ -101,7 +101,7 @@ void check_barrier(Communicator& comm) {
 void check_split(Communicator& comm) {
   const int color = comm.rank() % 2;
   const auto half = comm.split(color, -comm.rank());
-  std::vector<std::byte> expected;  // the old ranks of my color, from the highest to the lowest
+  std::vector<std::byte> expected;  // the original ranks with the same color, from the highest to the lowest
   for (int rank = comm.size() - 1; rank >= 0; --rank) {
     if (rank % 2 == color) expected.push_back(static_cast<std::byte>(rank));
   }

@@ -1,63 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every transport must do; run by the unit tests over threads and under mpiexec over each MPI plug-in. Every check is
-// Collective and reports by GoogleTest's macros on the rank that sees the failure.
+// Checks for all transports. The unit tests run them on threads, and the MPI tests run them under mpiexec with each MPI
+// plug-in. Every check is collective. A failure is reported with GoogleTest's macros, on the rank that finds it.
 #pragma once
 
 #include "floodtide/comm/communicator.hpp"
 
 namespace floodtide::test {
 
-/// Every algorithm that the transport has x element types but float16 x sum, min, max, product x lengths from 0 over the number
-/// of ranks and primes, in many segments, and 472,353 floats, against sums in a wider type; and all ranks hold the same bits.
-/// Sums of whole numbers are exact.
+/// Check allreduce: every algorithm of the transport with all element types except float16, and all four operations.
+///
+/// Lengths are 0, small lengths around the number of ranks, primes, many segments, and 472,353 floats. Results are compared
+/// with sums in a wider type, and all ranks must hold the same bits. Sums of integers must be exact.
 void check_allreduce(comm::Communicator& comm, bool has_library_allreduce);
-/// The same of float16, against doubles; the library has none, and says so on every rank.
+/// Check allreduce of float16, compared with double. `mpi` does not support float16, and must throw on every rank.
 void check_half_allreduce(comm::Communicator& comm, bool has_library_allreduce);
-/// Five million floats and 1,000,003 (a prime) doubles and int64 by every algorithm.
+/// Check every algorithm with five million floats, and with 1,000,003 (a prime) doubles and int64.
 void check_long_allreduce(comm::Communicator& comm, bool has_library_allreduce);
-/// bf16 on the wire: errors within the bound of as many roundings as the algorithm makes, all ranks the same bits, and exactly
-/// half the bytes of float32.
+/// Check the bf16 wire format: errors are within the bound of the algorithm's roundings, all ranks hold the same bits, and the
+/// messages have exactly half the bytes of float32.
 void check_narrow_wire(comm::Communicator& comm);
-/// What an allreduce sends is what its schedule says.
+/// Check that an allreduce sends the messages and bytes of its schedule.
 void check_traffic(comm::Communicator& comm);
-/// Every algorithm with emulated nodes of 1, 2, 3 ranks; other ranks per node must not have been asked for before.
+/// Check every algorithm with emulated nodes of 1, 2 and 3 ranks. The caller must not have set other ranks per node.
 void check_two_levels(comm::Communicator& comm);
-/// Many operations of several kinds in flight, completed in another random order on each rank.
+/// Check many operations of several kinds in flight, completed in a different random order on each rank.
 void check_concurrent_operations(comm::Communicator& comm, bool has_library_allreduce);
-/// Blocks cut evenly, unevenly and empty.
+/// Check reduce_scatter with equal, unequal and empty blocks.
 void check_reduce_scatter(comm::Communicator& comm);
-/// Types, operations, lengths, shapes in words, algorithms, roots, collectives, ... that differ between ranks, many times each:
-/// every rank throws the same line, no array is changed, and the next collective works.
+/// Check ranks that differ in type, operation, length, words, algorithm, root, collective and so on, many times each: every
+/// rank throws the same message, no array changes, and the next collective works.
 void check_disagreements(comm::Communicator& comm, bool has_library_allreduce);
-/// The same, among operations in flight that do not differ, and in another order on every second rank.
+/// Check ranks that differ while other operations are in flight, also in another order on every second rank.
 void check_disagreements_in_flight(comm::Communicator& comm);
-/// Collectives that are compared as one: their results, and ranks that differ in their number or in one of them.
+/// Check groups: results, and ranks that differ in the number of members or in one member.
 void check_groups(comm::Communicator& comm);
-/// Disagreements while a rank has joined; and collectives that need its values.
+/// Check ranks that differ while a rank has joined, and collectives that need values of the joined rank.
 void check_disagreements_with_joined(comm::Communicator& comm, bool has_library_allreduce);
-/// Ranks that join at different times: the others' collectives go on without them.
+/// Check ranks that join at different times, while the collectives of the other ranks continue.
 void check_join(comm::Communicator& comm);
-/// The measured table is the same on all ranks, quickly made, and used by "auto".
+/// Check that the measured table is the same on all ranks, is made fast, and is used by "auto".
 void check_measured_table(comm::Communicator& comm);
-/// A rank that waits for a late one leaves its core to others.
+/// Check that a rank that waits for a late rank does not keep its core busy.
 void check_waiting_is_cheap(comm::Communicator& comm);
-/// Messages of one tag keep their order, other tags do not disturb them, and empty messages arrive.
+/// Check that messages with one tag keep their order, also between messages with other tags, and that empty messages arrive.
 void check_messages(comm::Communicator& comm);
-/// From every root, several lengths.
+/// Check broadcast from every root, with several lengths.
 void check_broadcast(comm::Communicator& comm);
-/// Lengths that differ by rank, and some that are zero.
+/// Check allgather with lengths that differ by rank and may be zero.
 void check_allgather(comm::Communicator& comm);
-/// To every root: lengths that differ by rank, some of them zero; bytes in several pieces; no byte travels twice.
+/// Check gather to every root, with lengths that differ by rank and may be zero, and bytes in several pieces. Each byte must be
+/// sent only once.
 void check_gather(comm::Communicator& comm);
-/// Allgather and alltoall of items that only their senders know: uneven, empty, without bytes; many in flight.
+/// Check allgather and alltoall of items: different numbers, no items, items without bytes, and many operations in flight.
 void check_exchanges(comm::Communicator& comm);
-/// Wrong splits, problems and kinds that differ are one error on all ranks, after which the communicator works.
+/// Check that wrong splits, problems and different kinds cause the same error on all ranks, and that the communicator still
+/// works.
 void check_refused_exchanges(comm::Communicator& comm);
-/// Nobody leaves before the last one has come.
+/// Check that no rank leaves a barrier before the last rank has entered it.
 void check_barrier(comm::Communicator& comm);
-/// Even and odd ranks apart, in reversed order.
+/// Check split into even and odd ranks, in reversed order.
 void check_split(comm::Communicator& comm);
-/// A failure on one or two ranks becomes the same error on all.
+/// Check that a failure on one or two ranks causes the same error on all ranks.
 void check_agree(comm::Communicator& comm);
 
 }  // namespace floodtide::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that every rank can compute for all ranks, and what must come of them.
+// Values that every rank can compute for all ranks, and checks of the results of collectives on these values.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,26 +16,26 @@
 
 namespace floodtide::test {
 
-inline constexpr std::int64_t kFfnParameters = 472353;  // of the published network (depth 9, 32 features)
-inline constexpr std::size_t kSmallSegmentBytes = 64;   // so that short arrays travel in many segments
+inline constexpr std::int64_t kFfnParameters = 472353;  // number of parameters of the published network (depth 9, 32 features)
+inline constexpr std::size_t kSmallSegmentBytes = 64;   // so that short arrays are sent in many segments
 
-/// The value of element i on a rank: known to all ranks, so that each can compute what must come out.
+/// Return the value of element i on a rank. All ranks know it, so that each can compute the expected result.
 template <class T>
 T value(int rank, std::int64_t i) {
   const auto bits =
       (static_cast<std::uint64_t>(i) * 2654435761U + static_cast<std::uint64_t>(rank) * 40503U) * 0x9E3779B97F4A7C15U;
   const auto small = static_cast<std::int64_t>(bits >> 40U) - (1 << 23);  // 24 bits, signed
   if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(small);  // of narrow types: the lowest bits
+    return static_cast<T>(small);  // narrow types keep the lowest bits
   } else {
     return static_cast<T>(small) / T{1000};
   }
 }
 
-/// Which elements a rank looks at.
+/// Elements that a rank checks.
 enum class Part {
   all,
-  own  ///< those of its number modulo the number of ranks: all are looked at if all ranks hold the same
+  own  ///< elements with index = rank modulo the number of ranks; enough if all ranks hold the same values
 };
 
 template <class T>
@@ -67,12 +67,13 @@ void expect_reduced(const comm::Communicator& comm, std::span<const T> values, c
     if (std::is_integral_v<T> && (sums || op == comm::ReduceOp::product)) {
       ASSERT_EQ(got, static_cast<T>(sums ? wrapped_sum : wrapped_product)) << what << ", element " << i;
     } else if (op == comm::ReduceOp::product) {
-      // Each of the N - 1 products rounds by at most eps / 2 of itself.
+      // The relative rounding error of each of the N - 1 products is at most eps / 2.
       const long double bound =
           (comm.size() - 1) * static_cast<long double>(std::numeric_limits<T>::epsilon()) * std::abs(product);
       ASSERT_LE(std::abs(static_cast<long double>(got) - product), bound) << what << ", element " << i;
     } else if (sums) {
-      // Each of the N - 1 additions rounds by at most eps / 2 of a partial sum, which is at most `magnitude` (1 + eps)^N.
+      // The rounding error of each of the N - 1 additions is at most eps / 2 times a partial sum. A partial sum is at most
+      // `magnitude` (1 + eps)^N.
       const long double bound = (comm.size() - 1) * static_cast<long double>(std::numeric_limits<T>::epsilon()) * magnitude;
       ASSERT_LE(std::abs(static_cast<long double>(got) - sum), bound) << what << ", element " << i;
     } else {
@@ -112,7 +113,7 @@ comm::ReduceBuffer buffer_of(std::vector<T>& values) {
   return {std::as_writable_bytes(std::span(values)).data(), std::ssize(values), element_type<T>()};
 }
 
-/// What the bits of a float16 mean, by the definition of the format.
+/// Return the value of a float16, from the definition of the format.
 inline double half_value(std::uint16_t half) {
   const int exponent = half >> 10U & 0x1F;
   const int fraction = half & 0x3FF;
@@ -121,7 +122,7 @@ inline double half_value(std::uint16_t half) {
   return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
 }
 
-/// What a call throws; a failure if nothing.
+/// Return the message of the error that a call throws. The test fails if it does not throw.
 template <class Call>
 std::string error_of(Call&& call) {
   try {

@@ -19,7 +19,7 @@ using comm::ReduceType;
 
 constexpr std::int64_t kLength = 10;
 
-/// What the ranks hand to a collective: it must stay as it is when they disagree.
+/// Arrays that the ranks pass to a collective. They must not change if ranks differ.
 struct Arrays {
   std::vector<float> floats;
   std::vector<double> doubles;
@@ -43,7 +43,7 @@ struct Arrays {
 
 using Start = std::function<Operation(Communicator&, Arrays&)>;
 
-/// Two calls that do not go together, and what an error calls them.
+/// Two calls that differ, and their texts in the error message.
 struct Case {
   Start usual, odd;
   std::string usual_text, odd_text;
@@ -67,7 +67,7 @@ Operation start_allgather(Communicator& comm, Arrays& arrays) {
   return comm::start_allgather(comm, arrays.bytes(), comm::even_blocks(std::ssize(arrays.bytes()), comm.size()));
 }
 
-Operation start_lengths(Communicator& comm, Arrays& arrays) {  // of bytes, whose first half is an allreduce of integers
+Operation start_lengths(Communicator& comm, Arrays& arrays) {  // an allgather of bytes, which begins with an allreduce
   static_cast<void>(comm::allgather(comm, arrays.bytes()));
   return {};
 }
@@ -90,20 +90,20 @@ std::vector<Case> cases(bool has_library_allreduce, int ranks) {
   const auto with_words = [](std::string_view words) { return reducing({.algorithm = "ring", .words = words}); };
   const std::string sum = "allreduce (sum of 10 float32)";
   std::vector<Case> all = {
-      // type, also with as many bytes; operation; length
+      // Type, also with the same number of bytes; operation; length.
       {reducing(ring), reducing(ring, ReduceType::int64), sum, "allreduce (sum of 10 int64)"},
       {reducing(ring, ReduceType::float64), reducing(ring, ReduceType::int64), "allreduce (sum of 10 float64)",
        "allreduce (sum of 10 int64)"},
       {reducing(ring), reducing(ring, ReduceType::float32, ReduceOp::min), sum, "allreduce (min of 10 float32)"},
       {reducing(ring), reducing(ring, ReduceType::float32, ReduceOp::sum, kLength + 1), sum, "allreduce (sum of 11 float32)"},
-      // shape, sum against average, type: as the caller named them
+      // Shape, sum or average, and type in the words of the caller.
       {with_words("sum of float32 (2, 5)"), with_words("sum of float32 (5, 2)"), "allreduce (sum of float32 (2, 5))",
        "allreduce (sum of float32 (5, 2))"},
       {with_words("sum of float32 (10,)"), with_words("average of float32 (10,)"), "allreduce (sum of float32 (10,))",
        "allreduce (average of float32 (10,))"},
       {broadcasting(0, "float32 (10,) from rank 0"), broadcasting(0, "int32 (10,) from rank 0"),
        "broadcast (float32 (10,) from rank 0)", "broadcast (int32 (10,) from rank 0)"},
-      // how it is done
+      // Algorithm, wire format and segments.
       {reducing(ring), reducing({.algorithm = "rabenseifner"}), "allreduce (sum of 10 float32, ring)",
        "allreduce (sum of 10 float32, rabenseifner)"},
       {reducing(ring), reducing({.algorithm = "ring", .wire = comm::Wire::bf16}),
@@ -111,7 +111,7 @@ std::vector<Case> cases(bool has_library_allreduce, int ranks) {
       {reducing(ring), reducing({.algorithm = "ring", .segment_bytes = 64}),
        "allreduce (sum of 10 float32, in segments of 262144 bytes)", "allreduce (sum of 10 float32, in segments of 64 bytes)"},
       {reducing(ring), reducing({.algorithm = "auto", .words = "sum of floats"}), sum, "allreduce (sum of floats, auto)"},
-      // root, and the collective
+      // Root, and the collective itself.
       {broadcasting(0), broadcasting(1), "broadcast (40 bytes from rank 0)", "broadcast (40 bytes from rank 1)"},
       {reducing(ring), broadcasting(0), sum, "broadcast (40 bytes from rank 0)"},
       {[](Communicator& comm, Arrays&) { return comm::start_barrier(comm); }, start_allgather, "barrier",
@@ -139,7 +139,7 @@ std::string list(const std::vector<int>& ranks) {
   return text;
 }
 
-/// The line that all ranks must throw, given what each has called.
+/// Return the message that all ranks must throw. `called` has the call of each rank.
 std::string expected_line(std::int64_t number, const std::vector<std::string>& called) {
   std::map<std::string, std::vector<int>> groups;
   std::vector<std::string> order;
@@ -153,7 +153,7 @@ std::string expected_line(std::int64_t number, const std::vector<std::string>& c
   return line;
 }
 
-/// Completes an operation that must fail on all ranks with this line.
+/// Completes an operation, and expects that it fails with this message.
 template <class Complete>
 void expect_agreed_error(Complete&& complete, const std::string& line, ErrorCode code = ErrorCode::communication) {
   try {
@@ -180,7 +180,7 @@ void check_disagreements(Communicator& comm, bool has_library_allreduce) {
   for (const Case& one : cases(has_library_allreduce, size)) {
     const auto group = comm.split(0, comm.rank());
     for (int repetition = 0; repetition < repetitions; ++repetition) {
-      // One rank alone, in turn; or every second one.
+      // Either one rank differs, each rank in turn, or every second rank differs.
       const bool alternate = repetition % 2 == 1;
       const auto is_odd = [&](int rank) { return alternate ? rank % 2 == 1 : rank == repetition / 2 % size; };
       std::vector<std::string> called;
@@ -209,7 +209,7 @@ void check_disagreements_in_flight(Communicator& comm) {
   };
   constexpr int kOperations = 6;
   for (int round = 0; round < 25; ++round) {
-    // 1 and 2 in another order on odd ranks; 4 of another root; 0, 3 and 5 alike.
+    // On odd ranks, operations 1 and 2 are exchanged, and operation 4 has another root. Operations 0, 3 and 5 are equal.
     const std::int64_t first = round * (kOperations + 1);
     std::vector<Arrays> arrays(kOperations, Arrays(comm.rank()));
     const auto sum = reducing({.algorithm = "rabenseifner", .segment_bytes = 64});
@@ -236,7 +236,7 @@ void check_disagreements_in_flight(Communicator& comm) {
         }
       };
       if (random() % 2 == 0) expect_agreed_error(test, lines.at(i));
-      expect_agreed_error([&] { operations[i].wait(); }, lines.at(i));  // as often as it is asked
+      expect_agreed_error([&] { operations[i].wait(); }, lines.at(i));  // throws again in every call
       EXPECT_EQ(arrays[i], Arrays(comm.rank()));
     }
     for (const std::size_t i : {0U, 5U}) {
@@ -262,7 +262,7 @@ void check_groups(Communicator& comm) {
     together.start(words);
     return operations;
   };
-  {  // services that run while the group is open are not part of it
+  {  // services that run while the group is open are not members
     const auto fresh = comm.split(0, comm.rank());
     Arrays arrays(comm.rank());
     comm::OperationGroup together(*fresh);
@@ -288,7 +288,7 @@ void check_groups(Communicator& comm) {
     expect_reduced<double>(comm, arrays.doubles, ReduceOp::min, "part of a group");
     number += 2;
     if (size == 1) continue;
-    // Two of them here, one or three or others there; also a group that is given up before it is known.
+    // Most ranks start a group of two collectives. One rank starts one, three or other collectives, or drops its group.
     const bool odd = comm.rank() == repetition % size;
     const std::vector<std::vector<Start>> others = {{least}, {least, sum, sum}, {sum, least}, {}};
     const std::vector<std::string> texts = {"allreduce (other)", "group (other)", "group (other)", "barrier"};
@@ -321,7 +321,7 @@ void check_disagreements_with_joined(Communicator& comm, bool has_library_allred
   if (size == 1) return;
   const auto joins = [&] { static_cast<void>(comm::join(*group)); };
   std::int64_t number = 0;
-  // What needs a rank's values fails on all ranks, whichever of them has joined.
+  // A collective that needs values of the joined rank fails on all ranks.
   for (int joined = 0; joined < size; ++joined) {
     const std::string needs = str_cat(", needs values of rank ", joined, ", which has joined");
     const std::vector<std::pair<Start, std::string>> calls = {
@@ -342,7 +342,7 @@ void check_disagreements_with_joined(Communicator& comm, bool has_library_allred
       number += 2;
     }
   }
-  // Several allreduces at once go on; a group with anything else does not.
+  // A group of allreduces works with a joined rank. A group with another collective fails.
   const std::vector<Start> sums = {reducing({.algorithm = "ring"}),
                                    reducing({.algorithm = "rabenseifner"}, ReduceType::float64, ReduceOp::min)};
   const auto group_of = [&](const std::vector<Start>& starts, Arrays& arrays) {
@@ -370,7 +370,7 @@ void check_disagreements_with_joined(Communicator& comm, bool has_library_allred
                       ErrorCode::unsupported);
   expect_usable(*group);
   number += 3;
-  // Ranks that differ while another one has joined.
+  // Ranks differ while another rank has joined.
   for (int repetition = 0; size > 2 && repetition < 50; ++repetition) {
     const std::vector<Case> all = cases(has_library_allreduce, size);
     const Case& one = all[static_cast<std::size_t>(repetition) % all.size()];
@@ -382,7 +382,7 @@ void check_disagreements_with_joined(Communicator& comm, bool has_library_allred
     Arrays arrays(comm.rank());
     const auto run = [&] {
       if (comm.rank() == joined) return joins();
-      reducing({.algorithm = "ring"})(*group, arrays).wait();  // the joined rank takes part in the first
+      reducing({.algorithm = "ring"})(*group, arrays).wait();  // the joined rank takes part in this collective
       arrays = Arrays(comm.rank());
       (comm.rank() == odd ? one.odd : one.usual)(*group, arrays).wait();
     };

@@ -15,7 +15,7 @@ using comm::Communicator;
 using comm::Exchange;
 using comm::Items;
 
-/// Items that one rank brings for another: none for some pairs, and more bytes than a message has for one.
+/// Return the number of items that one rank sends to another: no items for some pairs, and more than one message for one pair.
 std::int64_t count_for(int from, int to, int size) {
   if ((from + 2 * to) % 3 == 0) return 0;
   return from == size - 1 && to == 0 ? 100000 : 1 + 37 * from + 5 * to;
@@ -33,7 +33,7 @@ Items items_of(std::span<const std::byte> data, std::int64_t item_bytes) {
           .problem = {}};
 }
 
-/// The plain definition: block j of what rank i brings is block i of what rank j gets.
+/// Checks alltoall with its definition: block j of the items of rank i becomes block i of the result of rank j.
 void check_alltoall(Communicator& comm, std::int64_t item_bytes) {
   const int rank = comm.rank();
   std::vector<std::byte> data;
@@ -61,7 +61,7 @@ void check_alltoall(Communicator& comm, std::int64_t item_bytes) {
     messages += (to_there + segment - 1) / segment;
   }
   ASSERT_TRUE(std::ranges::equal(out->data().span(), expected));
-  // As documented: a header and a block to every other rank; no message for an empty block.
+  // Expected traffic: a header and a block to every other rank, and no message for an empty block.
   EXPECT_EQ(comm.traffic().bytes - bytes_before, sent);
   EXPECT_EQ(comm.traffic().messages - messages_before, messages);
 }
@@ -122,7 +122,7 @@ void check_exchanges_in_flight(Communicator& comm) {
   }
 }
 
-/// What every rank is told.
+/// Return the error message of an exchange on this rank.
 std::string refusal(const Exchange& out) {
   return error_of([&] { out.require_done(); });
 }
@@ -169,7 +169,7 @@ void check_refused_exchanges(Communicator& comm) {
     EXPECT_EQ(refusal(*kinds), str_cat("allgather: expected arrays that differ in the length of axis 0 only, got ", size,
                                        " items of 1 bytes on rank 0 and 1 items of ", size, " bytes on rank ", last));
   }
-  check_gather(comm, 1);  // nothing is left of what was refused
+  check_gather(comm, 1);  // the communicator still works after the errors
 }
 
 }  // namespace floodtide::test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flood-filling network in double, written from its definition with the convolutions' definitions: what Ffn is
-// compared with. ReLUs follow the signs of their inputs, or masks of another run.
+// Reference implementation of the flood-filling network in double, for comparison with Ffn. It uses the reference convolutions.
+// ReLUs use the signs of their inputs, or the masks of another run.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ struct FfnReference {
   nn::FfnOptions options;
   const ParameterLayout* layout;
   std::vector<double> parameters;
-  /// [2 * depth, z, y, x, features] as Ffn::relu_masks gives them, or empty.
+  /// Masks [2 * depth, z, y, x, features] from Ffn::relu_masks, or empty.
   std::vector<std::uint8_t> masks{};
 
   struct Result {
@@ -25,7 +25,7 @@ struct FfnReference {
     std::vector<double> gradients;
   };
 
-  /// Arrays are [z, y, x]; the loss is the mean over voxels of weight times cross-entropy.
+  /// Runs a training pass. Arrays are [z, y, x]. The loss is the mean over voxels of weight times cross-entropy.
   Result run(const Vec3& size, const std::vector<float>& image, const std::vector<float>& logits,
              const std::vector<float>& labels, const std::vector<float>& weights) const {
     const int convolutions = 2 * options.depth;
@@ -73,7 +73,7 @@ struct FfnReference {
       }
     }
   }
-  /// body(offset in an activation, index into masks) for all features of the output of one convolution.
+  /// Calls body(offset in the activation, index into masks) for all features of the output of one convolution.
   template <class Body>
   void for_features(const Vec3& size, int convolution, const Body& body) const {
     const std::int64_t first = convolution * volume<3>(size) * options.features;

@@ -56,7 +56,7 @@ void check_reduce_scatter(Communicator& comm) {
   const int size = comm.size();
   for (const std::int64_t length : {0, 1, 97, 1009}) {
     std::vector<std::vector<std::int64_t>> cuts = {comm::even_blocks(length, size)};
-    cuts.emplace_back(static_cast<std::size_t>(size) + 1, length);  // all for rank 0
+    cuts.emplace_back(static_cast<std::size_t>(size) + 1, length);  // the whole array is the block of rank 0
     cuts.back()[0] = 0;
     for (const auto& blocks : cuts) {
       std::vector<double> values = values_of<double>(comm.rank(), length);
@@ -64,7 +64,7 @@ void check_reduce_scatter(Communicator& comm) {
       comm::reduce_scatter(comm, buffer, ReduceOp::sum, blocks);
       const auto rank = static_cast<std::size_t>(comm.rank());
       for (std::int64_t i = blocks[rank]; i < blocks[rank + 1]; ++i) {
-        double expected = value<double>((comm.rank() + 1) % size, i);  // in the documented order
+        double expected = value<double>((comm.rank() + 1) % size, i);  // summed in the documented order
         for (int step = 2; step <= size; ++step) expected += value<double>((comm.rank() + step) % size, i);
         if (size == 1) expected = value<double>(0, i);
         ASSERT_EQ(values[static_cast<std::size_t>(i)], expected);
@@ -102,9 +102,9 @@ void check_join(Communicator& comm) {
       ASSERT_LE(std::abs(sum[5] - expected), size * std::numeric_limits<double>::epsilon() * magnitude);
       ASSERT_EQ(least[0], expected_least);
     }
-    EXPECT_EQ(comm::join(comm), (2 * size - 1 - shift) % size);  // the rank with most calls
+    EXPECT_EQ(comm::join(comm), (2 * size - 1 - shift) % size);  // the rank with the most calls joins last
   }
-  EXPECT_EQ(comm::join(comm), size - 1);  // all at once
+  EXPECT_EQ(comm::join(comm), size - 1);  // all ranks join at the same time
   comm.barrier();
 }
 
@@ -115,7 +115,7 @@ void check_waiting_is_cheap(Communicator& comm) {
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   };
-  double least_s = 1;  // of three: on a busy machine waking up can cost several times as much
+  double least_s = 1;  // smallest of three times, because on a busy machine waking up can take several times longer
   for (int attempt = 0; attempt < 3; ++attempt) {
     comm.barrier();
     const double start_s = cpu_seconds();
@@ -124,7 +124,7 @@ void check_waiting_is_cheap(Communicator& comm) {
     comm::allreduce(comm, std::span(values), ReduceOp::sum);
     least_s = std::min(least_s, cpu_seconds() - start_s);
   }
-  // 5 % of the wait, and the first millisecond of looking closely.
+  // 5 % of the wait, and the first millisecond without sleeps.
   if (comm.rank() != 0) {
     EXPECT_LT(least_s, 0.05 * 1e-3 * kLateMs + 1e-3);
   }

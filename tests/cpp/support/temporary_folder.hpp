@@ -11,7 +11,7 @@
 
 namespace floodtide::test {
 
-/// A new empty folder, removed with all that is in it at the end of its scope.
+/// A new empty folder. The destructor removes it with all its files.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

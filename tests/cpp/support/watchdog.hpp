@@ -10,7 +10,7 @@
 
 namespace floodtide::test {
 
-/// Turns a hang into a failure: ends the program unless it is destroyed in time.
+/// Ends the program unless this object is destroyed in time, so that a test that hangs fails.
 class Watchdog {
  public:
   explicit Watchdog(std::chrono::seconds limit)

@@ -11,7 +11,7 @@
 namespace floodtide {
 namespace {
 
-/// Bit by bit, from the polynomial.
+/// Return the CRC-32C, computed bit by bit from the polynomial.
 std::uint32_t slow_crc32c(std::string_view bytes, std::uint32_t before = 0) {
   std::uint32_t crc = ~before;
   for (const char byte : bytes) {

@@ -9,7 +9,7 @@
 namespace floodtide {
 namespace {
 
-// Known answers of the authors' Random123 library (kat_vectors, philox4x32-10).
+// Known answers from the Random123 library of the authors (kat_vectors, philox4x32-10).
 TEST(Philox, KnownAnswerOfTheZeroKey) {
   const auto x = Philox(0, 0).block();
   EXPECT_EQ(x, (std::array<std::uint32_t, 4>{0x6627e8d5U, 0xe169c58dU, 0xbc57ac4cU, 0x9b00dbd8U}));
@@ -37,7 +37,7 @@ TEST(Philox, MomentsOfUniformAndNormal) {
     sum_normal += x;
     square_normal += x * x;
   }
-  // Five standard errors of each mean.
+  // Tolerance: five standard errors of each mean.
   EXPECT_NEAR(sum / kDraws, 0.5, 5 * std::sqrt(1.0 / 12 / kDraws));
   EXPECT_NEAR(sum_normal / kDraws, 0.0, 5 / std::sqrt(kDraws));
   EXPECT_NEAR(square_normal / kDraws, 1.0, 5 * std::sqrt(2.0 / kDraws));

@@ -31,7 +31,7 @@ class StagedFiles : public ::testing::Test {
   void replace(const std::string& name, const std::string& text) const {
     replace_file(path(name), std::as_bytes(std::span(text)));
   }
-  /// Expects Error(invalid_argument) that says `word`, and that nothing is left beside.
+  /// Expects Error(invalid_argument) with `word` in the message, and no new file in the folder.
   void expect_refused(const std::string& name, const std::string& word) const {
     const auto before = entries();
     try {

@@ -94,7 +94,7 @@ TEST_F(TimelineFile, IsWholeAfterEveryFlush) {
 
 TEST_F(TimelineFile, EventsOfSeveralThreadsAllArrive) {
   {
-    Timeline timeline(400);  // room for all: a thread may sleep between begin and end while the others go on
+    Timeline timeline(400);  // room for all events, because a thread may sleep between begin() and end()
     timeline.open(path("trace.json"), 0, 0);
     std::vector<std::thread> threads;
     for (int thread = 0; thread < 4; ++thread) {
@@ -106,7 +106,7 @@ TEST_F(TimelineFile, EventsOfSeveralThreadsAllArrive) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-  }  // the destructor writes what is left
+  }  // the destructor writes the remaining events
   EXPECT_EQ(count(text("trace.json"), "\"name\": \"work\""), 400);
 }
 

@@ -35,7 +35,7 @@ class DelayedRanks : public testing::Test {
   test::Watchdog watchdog_{std::chrono::seconds(100)};
 };
 
-// What any transport must do, with messages that arrive out of the order in which they were sent on different channels.
+// Checks for all transports. Messages on different channels arrive in another order than that in which they were sent.
 TEST_F(DelayedRanks, AreRanksLikeAnyOthers) {
   for (const auto& check : {test::check_traffic, test::check_messages, test::check_broadcast, test::check_allgather,
                             test::check_split, test::check_agree, test::check_disagreements_in_flight, test::check_join}) {
@@ -53,7 +53,7 @@ TEST_F(DelayedRanks, MessagesOfARankLeaveOneAfterAnother) {
     std::array<std::byte, kBytes> data{};
     if (comm.rank() == 0) {
       start_s = now_s();
-      comm.send(1, 1, data)->wait();  // does not wait for the wire
+      comm.send(1, 1, data)->wait();  // does not wait for the simulated time
       comm.send(1, 2, data)->wait();
       return;
     }

@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kLength = 1000;
 const std::vector<Range> kParts = {{0, 1}, {1, 600}, {600, 600}, {600, 1000}};
 
-/// Array `number`: normal numbers, the third part a million times smaller.
+/// Return array `number`: normal numbers, which are a million times smaller in one part.
 std::vector<float> array(std::int64_t number) {
   Philox random(9, static_cast<std::uint64_t>(number));
   std::vector<float> values(kLength);
@@ -30,7 +30,7 @@ std::vector<float> array(std::int64_t number) {
   return values;
 }
 
-/// The sum of `arrays` arrays, dealt out to ranks in turn.
+/// Return the sum of `arrays` arrays, which are distributed over the ranks in turn.
 std::vector<float> sum_on(int ranks, std::int64_t arrays, const std::string& algorithm) {
   std::vector<float> result;
   std::mutex mutex;
@@ -77,7 +77,7 @@ TEST(ExactSum, TakesZerosLargestAndSmallestNumbers) {
   std::vector<float> sum(5);
   ExactSum(*comm, {{0, 2}, {2, 4}, {4, 5}}, 2, "ring").run(own, sum);
   EXPECT_EQ(sum[0], 0);
-  EXPECT_TRUE(std::isinf(sum[2]));  // beyond what a float holds
+  EXPECT_TRUE(std::isinf(sum[2]));  // the sum is larger than the largest float
   EXPECT_TRUE(std::isinf(sum[3]));
   EXPECT_EQ(sum[4], 2 * least);
 }

@@ -23,7 +23,7 @@ using comm::ReduceType;
 
 constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product};
 
-/// Runs a body at every level that the processor has.
+/// Calls body at every instruction-set level that the processor supports.
 template <class Body>
 void at_every_level(Body&& body) {
   for (const Isa level : {Isa::generic, Isa::avx2, Isa::avx512}) {
@@ -34,7 +34,7 @@ void at_every_level(Body&& body) {
   ASSERT_EQ(::unsetenv("FLOODTIDE_ISA"), 0);
 }
 
-/// Floats of all kinds: every exponent, both signs, zeros, infinities, subnormals, ties of the rounding.
+/// Return floats of all kinds: every exponent, both signs, zeros, infinities, subnormal numbers, and ties of the rounding.
 std::vector<float> all_kinds(std::size_t count, unsigned seed) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> values = {0.0F, -0.0F, kInfinity, -kInfinity, 1.00390625F, 1.01171875F, 3.4e38F, -3.4e38F, 1e-45F};
@@ -47,7 +47,7 @@ std::vector<float> all_kinds(std::size_t count, unsigned seed) {
   return values;
 }
 
-/// Round to nearest with ties to even, by arithmetic on the neighbours.
+/// Round to the nearest bfloat16, ties to even, by comparing the two neighbours.
 float nearest_bf16(float value) {
   if (!std::isfinite(value)) return value;
   const std::uint32_t low = std::bit_cast<std::uint32_t>(value) & 0xFFFF0000U;
@@ -154,13 +154,13 @@ TEST(Reduce, GivesTheSameBitsAtEveryLevel) {
   });
 }
 
-/// The float16 nearest to a value, ties to even: by search among all of them.
+/// Return the float16 nearest to a value, ties to even, by a search over all float16 numbers.
 std::uint16_t nearest_half(double value) {
   if (std::isnan(value)) return 0x7E00;
   const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double magnitude = std::abs(value);
-  if (magnitude >= 65520) return sign | 0x7C00U;  // half way from the largest to the number that would follow it
-  std::uint16_t low = 0;                          // the largest that is not above: magnitudes are ordered like their bits
+  if (magnitude >= 65520) return sign | 0x7C00U;  // from the middle between the largest float16 and the next power of two
+  std::uint16_t low = 0;                          // largest float16 up to `magnitude`; bits and magnitudes have the same order
   for (std::uint16_t bit = 0x4000; bit != 0; bit >>= 1U) {
     const auto next = static_cast<std::uint16_t>(low | bit);
     if (next < 0x7C00 && test::half_value(next) <= magnitude) low = next;
@@ -206,7 +206,7 @@ TEST(ReduceHalf, IsTheNearestToTheExactResultAtEveryLevelAndLength) {
           std::vector<std::uint16_t> inout = mine;
           reduce_halves(inout, theirs, op, other_first);
           for (std::size_t i = 0; i < count; ++i) {
-            // Sums and products of two float16 are exact in double.
+            // Sums and products of two float16 numbers are exact in double.
             const double a = test::half_value(other_first ? theirs[i] : mine[i]);
             const double b = test::half_value(other_first ? mine[i] : theirs[i]);
             ASSERT_TRUE(same_half(inout[i], nearest_half(expected(op, a, b))))
@@ -224,7 +224,7 @@ TEST(Reduce, NeutralValuesChangeNothing) {
     const std::size_t bytes = comm::element_bytes(element_type);
     std::mt19937 random(5);
     std::vector<std::byte> values(99 * bytes);
-    for (auto& byte : values) byte = static_cast<std::byte>(random() % 120);  // neither NaN nor infinite in any type
+    for (auto& byte : values) byte = static_cast<std::byte>(random() % 120);  // no NaN and no infinity in any type
     for (const ReduceOp op : kAllOps) {
       std::vector<std::byte> inout(values.size());
       comm::fill_neutral({inout.data(), 99, element_type}, op);
@@ -242,7 +242,7 @@ TEST(Reduce, OfWordsIsTheReductionOfWhatTheyMean) {
     std::vector<float> theirs(mine.size());
     comm::decode_bf16(words.data(), theirs);
     for (const ReduceOp op : kAllOps) {
-      for (const std::size_t begin : {0, 1, 15, 16}) {  // arrays begin anywhere in a cache line
+      for (const std::size_t begin : {0, 1, 15, 16}) {  // arrays may begin anywhere in a cache line
         for (const bool words_first : {false, true}) {
           std::vector<float> inout = mine;
           comm::reduce_bf16_into(std::span(inout).subspan(begin), words.data() + begin, op, words_first);

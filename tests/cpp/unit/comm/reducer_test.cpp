@@ -18,7 +18,7 @@
 namespace floodtide::comm {
 namespace {
 
-/// Ranges of these lengths, one after another.
+/// Return consecutive ranges of these lengths.
 std::vector<Range> parts_of(const std::vector<std::int64_t>& lengths) {
   std::vector<Range> parts;
   std::int64_t begin = 0;
@@ -32,7 +32,7 @@ std::vector<Range> parts_of(const std::vector<std::int64_t>& lengths) {
 const std::vector<std::int64_t> kLengths = {7, 100, 1, 64, 0, 300, 33, 5};
 constexpr std::int64_t kTotal = 510;
 
-/// What rank `rank` puts in at `step`: whole numbers, so that sums are exact in any order.
+/// Return element i of a rank at `step`. Values are integers, so that sums are exact in any order.
 float value(int rank, std::int64_t step, std::int64_t i) { return static_cast<float>((rank + 1) * (i % 97) + step); }
 
 std::vector<float> expected_sum(int size, std::int64_t step) {
@@ -52,14 +52,14 @@ TEST_P(ReducerRanks, SumsWhateverTheOrderInWhichPartsBecomeReady) {
   run_threads(GetParam(), [](Communicator& comm) {
     std::vector<float> values(kTotal);
     Reducer reducer(comm, values, parts_of(kLengths), {.bucket_bytes = 256, .algorithm = "ring"}, nullptr);
-    Philox random(5, static_cast<std::uint64_t>(comm.rank()));  // another order on every rank
+    Philox random(5, static_cast<std::uint64_t>(comm.rank()));  // a different order on every rank
     for (std::int64_t step = 0; step < 20; ++step) {
       reducer.begin(step);
       for (std::int64_t i = 0; i < kTotal; ++i) values[static_cast<std::size_t>(i)] = value(comm.rank(), step, i);
       std::vector<std::size_t> order(kLengths.size());
       std::iota(order.begin(), order.end(), 0U);
       for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-      const std::size_t told = random.below(order.size() + 1);  // finish() takes the rest as ready
+      const std::size_t told = random.below(order.size() + 1);  // finish() declares the other parts ready
       for (std::size_t i = 0; i < told; ++i) reducer.ready(order[i]);
       reducer.finish();
       ASSERT_EQ(values, expected_sum(comm.size(), step)) << "step " << step;
@@ -90,7 +90,7 @@ TEST_P(ReducerRanks, SumsDoNotDependOnOverlap) {
 TEST_P(ReducerRanks, BucketsAreCutFromTheEndAndSentAsTheyBecameReadyOnRank0) {
   run_threads(GetParam(), [](Communicator& comm) {
     std::vector<float> values(35);
-    // Buckets of at least 10 values from the end: parts {3}, {2}, {0, 1}.
+    // Buckets have at least 10 values, and are cut from the end: parts {3}, {2}, {0, 1}.
     Reducer reducer(comm, values, parts_of({5, 5, 10, 15}), {.bucket_bytes = 40, .algorithm = "ring"}, nullptr);
     ASSERT_EQ(reducer.buckets(), 3U);
     std::vector<std::vector<std::size_t>> sent;
@@ -109,7 +109,7 @@ TEST_P(ReducerRanks, BucketsAreCutFromTheEndAndSentAsTheyBecameReadyOnRank0) {
     };
     using Order = std::vector<std::vector<std::size_t>>;
     EXPECT_EQ(step(comm.rank() == 0 ? forwards : backwards), (Order{{3}, {2}, {0, 1}}));
-    EXPECT_EQ(step(backwards), (Order{{0, 1}, {2}, {3}}));  // rank 0's order of the first step, from now on
+    EXPECT_EQ(step(backwards), (Order{{0, 1}, {2}, {3}}));  // from now on, the order of rank 0 in the first step
     EXPECT_EQ(step(forwards), (Order{{0, 1}, {2}, {3}}));
   });
 }
@@ -138,7 +138,7 @@ TEST(Reducer, ABucketTravelsWhileTheNextPartIsComputed) {
     Reducer reducer(comm, values, parts_of({1000, 1000}), {.bucket_bytes = 4000, .algorithm = "ring"}, &timeline);
     reducer.begin(3);
     reducer.ready(1);
-    // Nothing but the reducer's own thread can finish the first bucket now.
+    // Only the thread of the reducer can finish the first bucket now.
     while (timeline.last().empty() || timeline.last()[0].end_ns < 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const Timeline::Event first = timeline.last()[0];
     EXPECT_EQ(first.step, 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules without running them: steps and bytes against the formulas, and whether the ranks' schedules fit together.
+// Tests of schedules without running them: steps and bytes follow the formulas, and the schedules of the ranks fit together.
 #include "floodtide/comm/schedule.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace floodtide {
 namespace {
 
-constexpr std::int64_t kWhole = std::int64_t{1} << 40;  // a segment: messages are not cut
+constexpr std::int64_t kWhole = std::int64_t{1} << 40;  // a segment so long that messages are not split
 
 std::vector<comm::MessageSchedule> schedules(std::string_view algorithm, int size, std::int64_t count,
                                              const std::vector<int>& nodes = {}) {

@@ -64,13 +64,14 @@ TEST_P(ThreadRanks, SplitByColorAndKey) { run(test::check_split); }
 TEST_P(ThreadRanks, AgreeGivesAllTheLowestRanksError) { run(test::check_agree); }
 
 TEST_P(ThreadRanks, RingSumsInTheDocumentedOrder) {
-  // Chunk c is summed from rank c onwards: with values whose sum depends on the order, only that order gives these bits.
+  // Chunk c is summed in rank order, beginning with rank c. The sum of these values depends on the order, so that only this
+  // order gives the expected bits.
   run([](Communicator& comm) {
     const int size = comm.size();
     const auto of_rank = [](int rank) {
       return std::vector<float>{1e8F, 1.0F, -1e8F, 0.3F, 3e7F, -1.7F, 2e6F, 0.1F}[static_cast<std::size_t>(rank)];
     };
-    std::vector<float> values(static_cast<std::size_t>(size), of_rank(comm.rank()));  // one element a chunk
+    std::vector<float> values(static_cast<std::size_t>(size), of_rank(comm.rank()));  // one element per chunk
     comm::allreduce(comm, std::span(values), comm::ReduceOp::sum, "ring");
     for (int chunk = 0; chunk < size; ++chunk) {
       float expected = of_rank(chunk);
@@ -137,7 +138,7 @@ TEST(Threads, AnotherThreadMayDriveOperations) {
         operations.push_back(comm::start_allreduce(comm, buffer, comm::ReduceOp::sum, {.segment_bytes = 4096}));
       }
       while (round % 2 == 0 && !operations.back().test()) std::this_thread::yield();
-      operations.clear();  // their ends complete them
+      operations.clear();  // the destructors complete the operations
       for (const auto& array : arrays) EXPECT_EQ(array, std::vector<double>(5000, 6.0));
     }
     over = true;

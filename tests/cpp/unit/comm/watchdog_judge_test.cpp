@@ -9,7 +9,7 @@
 namespace floodtide::comm {
 namespace {
 
-/// Rank 3, heard of at 100 s; `told_s` is its own limit as it last told, if it told one.
+/// Return the state of rank 3, whose last message came at 100 s. `told_s` is the limit in this message, if it had one.
 RankState heard(std::optional<double> told_s, double period_s) {
   RankState state;
   state.rank = 3;
@@ -21,7 +21,7 @@ RankState heard(std::optional<double> told_s, double period_s) {
   return state;
 }
 
-/// Seconds without a word after which rank 3 is silent; 0: never.
+/// Return the seconds without a message after which rank 3 counts as silent; 0: never.
 double silent_after(const RankState& state, double limit_s) {
   for (int tenths = 1; tenths < 1000; ++tenths) {
     if (!silence(state, 100 + 0.1 * tenths, limit_s, true).empty()) return 0.1 * (tenths - 1);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kTimeoutS = 0.4;
 
-/// Reasons that ranks gave.
+/// Collects the reasons that watchdogs report.
 struct Reports {
   std::mutex mutex;
   std::vector<std::string> reasons;
@@ -38,7 +38,7 @@ void wait_in_allreduce(Communicator& comm, Timeline& timeline, std::int64_t step
   allreduce(comm, std::span<float>(values), ReduceOp::sum);
 }
 
-/// A rank of a job that trains: it notes when it waits.
+/// A rank of a training job, which notes when it waits.
 struct TrainingRank {
   TrainingRank(Communicator& comm, const Timeline& timeline, double limit_s, const std::string& record_path)
       : training(log, timeline, limit_s, record_path) {
@@ -49,7 +49,7 @@ struct TrainingRank {
   ActivityLog::Training training;
 };
 
-/// Runs body on three ranks with watchdogs, expects the job to be ended and returns the reason.
+/// Calls body on three ranks with watchdogs, expects that a watchdog ends the job, and returns the reason.
 template <class Body>
 std::string reason_of(Body body, const std::string& records = "") {
   const test::Watchdog watchdog(std::chrono::seconds(60));
@@ -64,7 +64,7 @@ std::string reason_of(Body body, const std::string& records = "") {
                              body(comm, timeline);
                              dog.leave();
                              while (!dog.over()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                             comm.barrier();  // the ranks that were waited for learn that the job has ended
+                             comm.barrier();  // throws, because the job has ended
                            }),
                Error);
   EXPECT_EQ(reports.reasons.size(), 1U);
@@ -102,13 +102,13 @@ TEST(Watchdog, NamesTheRankInAnEarlierStep) {
   const std::string reason = reason_of([](Communicator& comm, Timeline& timeline) {
     const ScopedEvent event(&timeline, {"allreduce", "communication", comm.rank() == 2 ? 4 : 5});
     std::array<float, 1> values{};
-    // Each receives what nobody sends: as after a collective that one rank called twice.
+    // Each rank waits for a message that no rank sends, as if one rank had called a collective twice.
     comm.receive((comm.rank() + 1) % 3, 9, std::as_writable_bytes(std::span(values)))->wait();
   });
   EXPECT_NE(reason.find("for rank 2 (waiting in allreduce of step 4)"), std::string::npos) << reason;
 }
 
-// The two ranks that may end the job for all are on the other side of a cut cable.
+// Ranks 0 and 1 cannot be reached, as if the network cable were cut.
 TEST(Watchdog, LastRankEndsTheJobIfNobodyElseDoes) {
   const test::Watchdog watchdog(std::chrono::seconds(60));
   Reports reports;
@@ -118,11 +118,11 @@ TEST(Watchdog, LastRankEndsTheJobIfNobodyElseDoes) {
                              ActivityLog log;
                              log.set_limit(kTimeoutS);
                              auto dog = std::make_unique<Watchdog>(comm, log, WatchdogOptions{.report = std::ref(reports)});
-                             std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it is heard of once
+                             std::this_thread::sleep_for(std::chrono::milliseconds(200));  // time for a first message
                              if (comm.rank() < 2) dog.reset();
                              while (true) {
                                std::this_thread::sleep_for(std::chrono::milliseconds(10));
-                               static_cast<void>(comm.send(comm.rank(), 0, {}));  // until it fails: the job is over
+                               static_cast<void>(comm.send(comm.rank(), 0, {}));  // throws when the job has ended
                              }
                            }),
                Error);

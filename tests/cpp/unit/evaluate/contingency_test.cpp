@@ -72,7 +72,7 @@ TEST(ContingencyTable, HasNoScoreWithoutVoxels) {
 
 TEST(ContingencyTable, CountsPairsOfLargeVolumesExactly) {
   ContingencyTable table;
-  constexpr std::int64_t kHuge = std::int64_t{1} << 40;  // its square does not fit 64 bits
+  constexpr std::int64_t kHuge = std::int64_t{1} << 40;  // the square does not fit into 64 bits
   table.add(std::vector<ContingencyTable::Entry>{{1, 1, kHuge}, {2, 1, kHuge}});
   EXPECT_DOUBLE_EQ(table.scores().all.rand_recall, (kHuge - 1.0) / (2.0 * kHuge - 1.0));
 }

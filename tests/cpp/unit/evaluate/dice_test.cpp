@@ -32,8 +32,8 @@ ErrorCode code_of(const auto& action) {
 TEST(DiceCounts, ScoresGroupsAndPooledPixels) {
   DiceCounts counts(3, 3);
   counts.add(0, row({1, 1, 0, 0}), row({1, 0, 0, 0}));  // class 1: both 1, predicted 2, true 1
-  counts.add(0, row({1, 0}), row({1, 1}));              // then 2, 3, 3
-  counts.add(2, row({0, 0, 2}), row({1, 1, 2}));        // 0, 0, 2
+  counts.add(0, row({1, 0}), row({1, 1}));              // class 1 of group 0: now 2, 3, 3
+  counts.add(2, row({0, 0, 2}), row({1, 1, 2}));        // class 1 of group 2: 0, 0, 2
   EXPECT_DOUBLE_EQ(counts.group(0, 1).value(), 4.0 / 6.0);
   EXPECT_DOUBLE_EQ(counts.group(2, 1).value(), 0.0);
   EXPECT_DOUBLE_EQ(counts.group(2, 2).value(), 1.0);
@@ -48,7 +48,7 @@ TEST(DiceCounts, GiveNoScoreToAClassThatIsNeitherPredictedNorTrue) {
   EXPECT_FALSE(counts.group(1, 1).has_value());  // nothing was counted
   EXPECT_FALSE(counts.pooled(2).has_value());
   EXPECT_FALSE(counts.mean_over_groups(2).has_value());
-  EXPECT_DOUBLE_EQ(counts.mean_over_groups(1).value(), 1.0);  // of group 0 alone
+  EXPECT_DOUBLE_EQ(counts.mean_over_groups(1).value(), 1.0);  // only group 0 has a score
 }
 
 TEST(DiceCounts, AddUpToOneValueHoweverImagesAreSplit) {

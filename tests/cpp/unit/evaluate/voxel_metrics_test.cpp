@@ -51,7 +51,7 @@ TEST(VoxelCounts, AveragePrecisionOfASeparationIsOne) {
 TEST(VoxelCounts, TrivialPredictors) {
   VoxelCounts counts;
   static_cast<void>(counts.add(row({0.0F, 0.0F, 0.0F, 0.0F}), row({0.95F, 0.05F, 0.05F, 0.05F})));
-  EXPECT_NEAR(counts.mean_label(), 0.275, 1.0 / (1 << 24));  // labels are floats: 24 bits
+  EXPECT_NEAR(counts.mean_label(), 0.275, 1.0 / (1 << 24));  // labels are floats, with 24 bits
   EXPECT_DOUBLE_EQ(counts.everything_is_object().scores().f1, 2.0 / 5.0);
   EXPECT_EQ(counts.best_constant(0).scores().f1, 0.0);
   EXPECT_DOUBLE_EQ(counts.best_constant(0).scores().accuracy, 0.75);
@@ -95,7 +95,7 @@ TEST(VoxelCounts, CountsTheWeightedVoxelsOfOneChannel) {
   const float end = VoxelCounts::kLogitRange;
   const double expected_sum = expected.add(row({logit(0.2F), logit(0.7F), end, -end}), row({1.0F, 0.0F, 1.0F, 0.0F}));
   EXPECT_TRUE(std::equal(counts.values().begin(), counts.values().end(), expected.values().begin()));
-  EXPECT_NEAR(sum, expected_sum, 1e-6);  // logits are floats of at most 16
+  EXPECT_NEAR(sum, expected_sum, 1e-6);  // logits are floats up to 16
   EXPECT_EQ(counts.voxels(), 4);
   EXPECT_EQ(counts.object_voxels(), 2);
 }

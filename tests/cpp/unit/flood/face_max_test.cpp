@@ -27,7 +27,7 @@ std::vector<Vec3> offsets(const FaceMoves& moves) {
 
 TEST(FaceMaxima, AreSortedByLogitThenOffset) {
   Tensor<float, 3> logits = background({5, 5, 5});
-  logits.view()(0, 2, 2) = 1.0F;  // only the delta counts: deltas are 1
+  logits.view()(0, 2, 2) = 1.0F;  // not on a face, because deltas are 1
   logits.view()(1, 2, 2) = 2.0F;
   logits.view()(3, 2, 2) = 3.0F;
   logits.view()(2, 2, 1) = 2.0F;
@@ -37,7 +37,7 @@ TEST(FaceMaxima, AreSortedByLogitThenOffset) {
 TEST(FaceMaxima, TakeTheFirstOfEqualLogits) {
   Tensor<float, 3> logits = background({5, 5, 5});
   for (float& value : logits.span()) value = 4.0F;
-  // Every face is flat: its first voxel is the lowest corner. Four of the six share a voxel with another face.
+  // All logits of a face are equal, so that its first voxel, the lowest corner, is used. Some faces share this voxel.
   EXPECT_EQ(offsets(face_maxima(logits.view(), {1, 1, 1}, 2.0)),
             (std::vector<Vec3>{{1, -1, -1}, {-1, 1, -1}, {-1, -1, 1}, {-1, -1, -1}}));
 }
@@ -81,9 +81,9 @@ TEST(FaceMaxMoves, CellsAreCentredOnTheStart) {
   Tensor<float, 3> logits = background({17, 17, 17});
   logits.view()(0, 8, 8) = 5.0F;
   moves.evaluated({20, 20, 20}, background({17, 17, 17}).view());
-  moves.evaluated({23, 20, 20}, logits.view());  // queues (15, 20, 20), a cell of its own
+  moves.evaluated({23, 20, 20}, logits.view());  // queues (15, 20, 20), which is in another cell
   EXPECT_EQ(moves.next(kAnywhere), (Vec3{15, 20, 20}));
-  moves.evaluated({24, 20, 20}, logits.view());  // queues (16, 20, 20): (16 - 20 + 4) / 8 = 0, the start's cell
+  moves.evaluated({24, 20, 20}, logits.view());  // queues (16, 20, 20): (16 - 20 + 4) / 8 = 0, the cell of the start
   EXPECT_EQ(moves.next(kAnywhere), std::nullopt);
 }
 

@@ -48,8 +48,8 @@ TEST(TrainingFlood, StartsFromOneSeedVoxel) {
 TEST(TrainingFlood, MovesOnlyWhereTheObjectHasArrived) {
   TrainingFlood flood(kSmall);
   flood.begin(3, 1);
-  EXPECT_EQ(flood.advance()->start, (Vec3{2, 2, 2}));  // the centre, always
-  EXPECT_FALSE(flood.advance().has_value());           // nothing else was predicted
+  EXPECT_EQ(flood.advance()->start, (Vec3{2, 2, 2}));  // the centre is never skipped
+  EXPECT_FALSE(flood.advance().has_value());           // no other voxel is object
 
   flood.begin(3, 1);
   static_cast<void>(flood.advance());

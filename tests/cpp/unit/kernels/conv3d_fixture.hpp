@@ -12,7 +12,7 @@
 
 namespace floodtide::kernels::test {
 
-/// Arrays of one convolution: float for the candidates, and the same values in double for the reference.
+/// Arrays of one convolution. widened() converts them to double for the reference.
 struct Conv3dCase {
   Conv3dShape shape;
   AlignedBuffer<float> input, residual, output_grad, input_grad;
@@ -22,7 +22,7 @@ struct Conv3dCase {
   [[nodiscard]] std::int64_t output_size() const { return activation_size(shape.z, shape.y, shape.x, shape.stored_out()); }
 };
 
-/// An activation with normal numbers in the interior's real channels, zero elsewhere.
+/// Return an activation with normal numbers in the interior, and zeros in the halo and in padding channels.
 inline AlignedBuffer<float> random_activation(const Conv3dShape& shape, std::int64_t channels, std::int64_t real,
                                               std::uint64_t stream) {
   AlignedBuffer<float> buffer(activation_size(shape.z, shape.y, shape.x, channels));

@@ -26,9 +26,9 @@ using test::copy_of;
 using test::make_case;
 using test::widened;
 
-/// Every x extent around the register blocks (5, 6 and 11 voxels), non-cubic volumes, all kernel extents, groups of output
-/// channels that end in a short one, few real channels, rows longer than the kernels' copy of rectified input, more
-/// channels than the direct kernels take, and Winograd tiles that end with the volume or reach over its end.
+/// Return the shapes to test: all x sizes around the register blocks (5, 6 and 11 voxels), non-cubic volumes, all kernel sizes,
+/// a smaller last group of output channels, few channels, rows longer than the rectified copy of the kernels, more channels
+/// than the direct kernels support, and Winograd tiles that end at the end of the volume or extend beyond it.
 std::vector<Conv3dShape> all_shapes() {
   std::vector<Conv3dShape> shapes;
   for (std::int64_t x = 1; x <= 13; ++x) shapes.push_back({2, 2, x, 32, 32});
@@ -67,7 +67,7 @@ std::unique_ptr<Conv3dPlan> make_emulated_winograd(const Conv3dShape& shape) {
   return make_winograd_plan(shape, winograd::kAvx512Emulated);
 }
 
-/// Calls body(candidate) for every candidate that this machine and the shape allow, and the emulated AVX-512 kernels.
+/// Calls body(candidate) for every kernel that supports this machine and the shape, and for the emulated AVX-512 kernels.
 template <class Body>
 void for_each_kernel_of(const Conv3dShape& shape, Body body) {
   std::vector<Conv3dCandidate> candidates = conv3d_candidates();
@@ -97,15 +97,15 @@ std::unique_ptr<Conv3dPlan> planned(const Conv3dCase& c, const Conv3dCandidate& 
 
 bool is_winograd(const Conv3dCandidate& kernel) { return kernel.name.ends_with("winograd"); }
 
-/// How much larger than direct convolution's the bound on a sum of products of transformed values is. Per axis of F(3, 3):
-/// the largest row of |output| (|weights| |w| . |input| |d|) over the kernel's three elements, 16 / 3.
+/// Return the ratio of two error bounds: for sums of products of transformed values, and for direct convolution. For each axis
+/// of F(3, 3) it is the largest row of |output| (|weights| |w| . |input| |d|), divided by the three kernel elements: 16 / 3.
 double amplification(const Conv3dCandidate& kernel, const Conv3dShape& shape) {
   if (!is_winograd(kernel)) return 1;
   return std::pow(16.0 / 3, (shape.kernel_z == 3) + (shape.kernel_y == 3) + (shape.kernel_x == 3));
 }
 
-/// Expects each value within the summation bound, whose magnitudes the reference computes from absolute values. A transform
-/// mixes neighbouring voxels: there the largest magnitude counts.
+/// Expects each value to be within the summation bound. The reference computes the magnitudes of this bound from absolute
+/// values. A transform mixes neighbouring voxels, so that for Winograd the largest magnitude of all voxels is used.
 template <class Values>
 void expect_close(const Values& got, const std::vector<double>& expected, const std::vector<double>& magnitudes,
                   std::int64_t length, const Conv3dCandidate& kernel, const Conv3dShape& shape) {
@@ -114,7 +114,7 @@ void expect_close(const Values& got, const std::vector<double>& expected, const 
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double magnitude = is_winograd(kernel) && magnitudes[i] > 0 ? largest : magnitudes[i];
     const double tolerance = summation_tolerance<float>(length, magnitude);
-    if (std::abs(static_cast<double>(got.data()[i]) - expected[i]) <= tolerance) continue;  // cheaper than the macro
+    if (std::abs(static_cast<double>(got.data()[i]) - expected[i]) <= tolerance) continue;  // faster than the macro
     FAIL() << "element " << i << " is " << got.data()[i] << ", expected " << expected[i] << " within " << tolerance;
   }
 }
@@ -141,7 +141,7 @@ TEST(Conv3dKernels, ForwardEqualsReference) {
           AlignedBuffer<float> out(c.output_size());
           planned(c, kernel)->forward(c.input.data(), on_input, residual ? c.residual.data() : nullptr, relu_output,
                                       out.data());
-          // Halo and padded channels have magnitude zero: they must be exactly zero.
+          // The halo and padding channels have magnitude zero, and must therefore be exactly zero.
           expect_close(out, expected, magnitudes, c.shape.taps() * c.shape.in_channels + 2, kernel, shape);
         });
       }
@@ -187,7 +187,7 @@ TEST(Conv3dKernels, BackwardWeightsEqualsReferenceAndAdds) {
     const Conv3dCase c = make_case(shape);
     const std::int64_t voxels = c.shape.z * c.shape.y * c.shape.x;
     for (const Activation on_input : {Activation::none, Activation::relu}) {
-      // The old content of the gradients is added to: use the weights and biases themselves as such.
+      // backward_weights adds to the gradients. Their initial values are here the weights and biases.
       std::vector<double> expected = widened(c.weights), magnitudes = widened(c.weights, true);
       std::vector<double> expected_bias = widened(c.bias), bias_magnitudes = widened(c.bias, true);
       reference::conv3d_backward_weights(c.shape, widened(c.input).data(), on_input, widened(c.output_grad).data(),
@@ -206,7 +206,7 @@ TEST(Conv3dKernels, BackwardWeightsEqualsReferenceAndAdds) {
   }
 }
 
-/// Sum of a[i] * b[i] in double.
+/// Return the sum of a[i] * b[i] in double.
 template <class A, class B>
 double dot(const A& a, const B& b) {
   double sum = 0.0;
@@ -219,12 +219,12 @@ double dot(const A& a, const B& b) {
 TEST(Conv3dKernels, PassesAreAdjointToEachOther) {
   for (const Conv3dShape& shape : all_shapes()) {
     const Conv3dCase c = make_case(shape);
-    const std::vector<float> no_bias(c.bias.size());  // what is left is linear in the input and in the weights
+    const std::vector<float> no_bias(c.bias.size());  // without biases, the output is linear in the input and in the weights
     std::vector<double> magnitudes(static_cast<std::size_t>(c.output_size()));
     reference::conv3d_forward<double>(c.shape, widened(c.input, true).data(), Activation::none, widened(c.weights, true).data(),
                                       widened(no_bias).data(), nullptr, false, magnitudes.data());
     const double magnitude = dot(magnitudes, widened(c.output_grad, true));
-    // The longest of the three sums in float: per output, per input, per weight.
+    // The tolerance uses the longest of the three sums in float: per output, per input and per weight.
     const std::int64_t voxels = c.shape.z * c.shape.y * c.shape.x;
     const double tolerance =
         2.0 * summation_tolerance<float>(std::max(c.shape.taps() * std::max(c.shape.in_channels, c.shape.out_channels), voxels),
@@ -245,7 +245,7 @@ TEST(Conv3dKernels, PassesAreAdjointToEachOther) {
   }
 }
 
-/// Root mean square of the difference over that of the expected values.
+/// Return the root mean square of the difference, divided by that of the expected values.
 template <class Values>
 double relative_rms(const Values& got, const std::vector<double>& expected) {
   double difference = 0, total = 0;
@@ -256,7 +256,7 @@ double relative_rms(const Values& got, const std::vector<double>& expected) {
   return std::sqrt(difference / total);
 }
 
-/// What the passes give, apart: output, input gradient, weight gradient, bias gradient.
+/// Results of the passes.
 struct Passes64 {
   std::vector<double> out, input_grad, weight_grad, bias_grad;
 };
@@ -288,12 +288,12 @@ Passes64 passes_of(const Conv3dCase& c, const Conv3dCandidate& kernel) {
 void expect_alike(const Passes64& got, const Passes64& expected, double most) {
   EXPECT_LT(relative_rms(got.out, expected.out), most);
   EXPECT_LT(relative_rms(got.input_grad, expected.input_grad), most);
-  // Sums over voxels, with more terms.
+  // These gradients are sums over voxels, which have more terms.
   EXPECT_LT(relative_rms(got.weight_grad, expected.weight_grad), 3 * most);
   EXPECT_LT(relative_rms(got.bias_grad, expected.bias_grad), 3 * most);
 }
 
-constexpr double kFloatErrors = 1.5e-6;  // measured with F(3, 3): 7e-7, 7e-7 and, for weights, 2e-6
+constexpr double kFloatErrors = 1.5e-6;  // measured with F(3, 3): output 7e-7, input gradient 7e-7, weight gradient 2e-6
 
 TEST(Conv3dKernels, ErrorsOfTransformedProductsAreThoseOfFloats) {
   const Conv3dCase c = make_case({9, 10, 12, 32, 32});
@@ -328,7 +328,7 @@ TEST(Conv3dKernels, LargeFieldsOfViewAgreeWithDirectConvolution) {
       const Passes64 got = passes_of(c, kernel);
       EXPECT_LT(relative_rms(got.out, direct->out), 2 * kFloatErrors);
       EXPECT_LT(relative_rms(got.input_grad, direct->input_grad), 2 * kFloatErrors);
-      EXPECT_LT(relative_rms(got.weight_grad, direct->weight_grad), 10 * kFloatErrors);  // direct sums 1e5 terms in a row
+      EXPECT_LT(relative_rms(got.weight_grad, direct->weight_grad), 10 * kFloatErrors);  // `direct` adds 1e5 terms in sequence
     }
   }
 }

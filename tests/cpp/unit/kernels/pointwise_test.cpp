@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every level's pointwise kernels against plain loops in double. Values are small whole numbers or dyadic where a comparison
-// decides, so that rounding never does.
+// Compares the pointwise kernels of every level with plain loops in double. In tests with comparisons, values are small
+// integers or dyadic fractions, so that rounding cannot change the result of a comparison.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -47,7 +47,7 @@ class Pointwise : public testing::TestWithParam<Case> {
   const Case& here = GetParam();
   const Kernels& kernels = kernels_at(here.level);
   std::int64_t count = here.count, channels = here.channels;
-  std::int64_t step = 2 * channels;  // rows with as many other channels between
+  std::int64_t step = 2 * channels;  // rows of a concatenation with twice as many channels
   AlignedBuffer<float> x = normal(count * channels, 1), grad = normal(count * step, 2);
   AlignedBuffer<float> scale = normal(channels, 3), shift = normal(channels, 4);
   Affine affine{scale.data(), shift.data()};
@@ -60,7 +60,7 @@ class Pointwise : public testing::TestWithParam<Case> {
 
 TEST_P(Pointwise, SumsAreThoseOfTheLoop) {
   AlignedBuffer<double> sums(2 * channels);
-  for (double& sum : sums.span()) sum = 1;  // they are added to
+  for (double& sum : sums.span()) sum = 1;  // the kernel adds to the sums
   kernels.sums(x.data(), count, channels, sums.data());
   for (std::int64_t c = 0; c < channels; ++c) {
     double sum = 1, square = 1;
@@ -81,7 +81,7 @@ TEST_P(Pointwise, NormaliseScalesShiftsAndRectifies) {
       const double product = double{x[i * channels + c]} * double{scale[c]}, value = product + double{shift[c]};
       const double tolerance = test::summation_tolerance<float>(2, std::abs(product) + std::abs(double{shift[c]}));
       EXPECT_NEAR(out[i * step + c], std::max(value, 0.0), tolerance);
-      EXPECT_EQ(out[i * step + channels + c], 0.0F);  // the other channels are left alone
+      EXPECT_EQ(out[i * step + channels + c], 0.0F);  // other channels do not change
     }
   }
 }
@@ -122,7 +122,7 @@ TEST_P(Pointwise, MaxPoolGivesItsGradientToTheFirstOfEqualVoxels) {
   const std::int64_t row_floats = count * pool * step;
   std::array<AlignedBuffer<float>, 3> rows{normal(row_floats, 9), normal(row_floats, 10), normal(row_floats, 11)};
   for (auto& row : rows) {
-    for (float& value : row.span()) value = std::round(value);  // many are equal
+    for (float& value : row.span()) value = std::round(value);  // so that many values are equal
   }
   const float* const inputs[] = {rows[0].data(), rows[1].data(), rows[2].data()};
   AlignedBuffer<float> pooled(count * channels);

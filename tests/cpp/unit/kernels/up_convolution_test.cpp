@@ -39,7 +39,7 @@ AlignedBuffer<float> normal(std::int64_t count, std::uint64_t stream) {
   return values;
 }
 
-/// The definition, in double: every output voxel has one input voxel and one kernel element.
+/// Reference in double, from the definition: every output voxel depends on one input voxel and one kernel element.
 struct Twin {
   UpConvolutionShape shape;
   std::int64_t in_size, out_size;
@@ -49,7 +49,7 @@ struct Twin {
         in_size(s.examples * activation_size(s.z, s.y, s.x, s.in_channels)),
         out_size(s.examples * activation_size(s.z * s.pool[0], s.y * s.pool[1], s.x * s.pool[2], s.out_stored)) {}
 
-  /// Calls body(input voxel, output voxel's first channel, kernel element) with float offsets.
+  /// Calls body(input voxel, first channel of the output voxel, kernel element) with offsets in floats.
   template <class Body>
   void for_each(Body body) const {
     const auto& [pz, py, px] = shape.pool;
@@ -98,7 +98,7 @@ TEST_P(UpConvolutions, AgreeWithTheLoopsInAllPasses) {
       }
     }
   });
-  // Products of two normal numbers have a mean size below 1.
+  // The mean absolute value of a product of two normal numbers is below 1.
   const auto near = [](const AlignedBuffer<float>& got, const std::vector<double>& want, std::int64_t length) {
     for (std::int64_t i = 0; i < got.size(); ++i) {
       const double magnitude = 2.0 * static_cast<double>(length) + 4;

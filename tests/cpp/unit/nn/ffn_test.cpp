@@ -24,7 +24,7 @@ std::vector<float> draw(std::int64_t count, std::uint64_t stream, bool normal) {
   return values;
 }
 
-/// One example: image and logits normal, labels and weights in [0, 1).
+/// One example: image and logits are normal numbers, labels and weights are in [0, 1).
 struct Example {
   explicit Example(const Vec3& extents)
       : size(extents),
@@ -59,7 +59,7 @@ void forward(Ffn& network, const Example& example, std::vector<float>& out_logit
   network.forward({&one, 1});
 }
 
-/// Biases away from zero, so that their paths are tested too.
+/// Return a network with biases that are not zero, so that biases are tested too.
 Ffn network_of(int depth, int features, std::uint64_t seed = 5) {
   Ffn network({.depth = depth, .fov = {5, 5, 5}, .deltas = {1, 1, 1}, .features = features, .seed = seed});
   Philox random(seed, 99);
@@ -99,7 +99,7 @@ TEST_P(FfnSizes, AgreesWithTheDoubleReferenceUnderItsOwnReluMasks) {
   reference.masks.assign(masks.span().begin(), masks.span().end());
   const auto expected = reference.run(example.size, example.image, example.logits, example.labels, example.weights);
 
-  // Rounding grows with the depth of the network and, for one sum, with the root of its length (27 taps, features).
+  // Rounding errors grow with the depth of the network, and with the square root of the length of a sum (27 taps * features).
   const double epsilon = std::numeric_limits<float>::epsilon();
   const double growth = 2.0 * GetParam().depth * std::sqrt(27.0 * std::max(2, GetParam().features));
   EXPECT_NEAR(got.loss, expected.loss, growth * epsilon * (1 + std::abs(expected.loss)));
@@ -119,7 +119,7 @@ TEST_P(FfnSizes, ForwardGivesTheLogitsOfTheTrainingPass) {
   const Example example(GetParam().size);
   Ffn network = network_of(GetParam().depth, GetParam().features);
   const Step trained = step(network, example);
-  std::vector<float> logits = example.logits;  // in place
+  std::vector<float> logits = example.logits;  // forward() updates them in place
   const FfnExample one{example.view(example.image), example.view(logits), {logits.data(), example.size}, {}, {}};
   network.forward({&one, 1});
   EXPECT_EQ(logits, trained.logits);
@@ -177,7 +177,8 @@ TEST(FfnReferenceGradients, PassCentralDifferencesForEveryArray) {
       return moved.run(example.size, example.image, example.logits, example.labels, example.weights).loss;
     };
     const double measured = (loss_at(h) - loss_at(-h)) / (2 * h);
-    // Rounding of the two losses divided by 2h; the truncation error h^2 is far smaller. 100: a sum of some 100 terms.
+    // The tolerance is the rounding error of the two losses, divided by 2h. The truncation error h^2 is far smaller. A loss is
+    // a sum of about 100 terms.
     const double tolerance = 100 * std::numeric_limits<double>::epsilon() * std::abs(at.loss) / h;
     EXPECT_NEAR(measured, expected, tolerance) << entry.name;
   }
@@ -202,7 +203,8 @@ TEST(Ffn, InitialWeightsAreGlorotUniformAndFollowTheSeed) {
     EXPECT_LE(high, limit * 1.00001);
     const double square =
         std::inner_product(values.begin(), values.end(), values.begin(), 0.0) / static_cast<double>(values.size());
-    // A uniform number's square has mean limit^2 / 3 and standard deviation limit^2 * sqrt(4 / 45): five standard errors.
+    // Tolerance: five standard errors. The square of a uniform number has mean limit^2 / 3 and standard deviation
+    // limit^2 * sqrt(4 / 45).
     EXPECT_NEAR(square, limit * limit / 3, 5 * limit * limit * std::sqrt(4.0 / 45 / static_cast<double>(values.size())));
   }
   const auto biases = part(network.parameters(), network.layout().find("seed_update/conv1_a/biases"));
@@ -222,7 +224,7 @@ TEST(Ffn, AddsScaledGradients) {
     EXPECT_NEAR(twice.gradients[i], 2 * once.gradients[i],
                 8 * std::numeric_limits<float>::epsilon() * (1 + std::abs(once.gradients[i])));
   }
-  const Step half = step(network, example, 0.5);  // a power of two: exact
+  const Step half = step(network, example, 0.5);  // exact, because 0.5 is a power of two
   for (std::size_t i = 0; i < once.gradients.size(); ++i) EXPECT_EQ(half.gradients[i], 0.5F * once.gradients[i]);
 }
 
@@ -319,7 +321,7 @@ TEST(Ffn, KeepsTwoActivationsForForwardAndTwoPerModuleForTraining) {
   const std::size_t activation = sizeof(float) * 32 * 11 * 11 * 11;
   std::vector<float> room(example.image.size());
   forward(network, example, room);
-  EXPECT_LT(network.workspace_bytes(), 3 * activation);  // the input is half an activation
+  EXPECT_LT(network.workspace_bytes(), 3 * activation);  // two activations, and the input, which is half an activation
   static_cast<void>(step(network, example));
   const auto gradients = sizeof(float) * network.parameters().size();
   EXPECT_LT(network.workspace_bytes(), (2 * 6 + 3) * activation + gradients);

@@ -19,7 +19,7 @@ TEST(CrossEntropy, EqualsItsDefinition) {
     for (const double label : {0.0, 0.05, 0.5, 1.0}) {
       const double p = 1 / (1 + std::exp(-logit));
       const double expected = -label * std::log(p) - (1 - label) * std::log(1 - p);
-      // 1 - p loses up to exp(logit) of its precision: that is the definition's error, not ours.
+      // The tolerance includes the error of `expected`: 1 - p loses precision by a factor of up to exp(logit).
       EXPECT_NEAR(cross_entropy(logit, label).loss, expected, 4 * kEpsilon * (1 + std::exp(logit)));
       EXPECT_NEAR(cross_entropy(logit, label).probability, p, 2 * kEpsilon);
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch does not tell (tests/python/unit/nn/test_unet.py compares values and gradients with it): bits, memory, order,
-// errors.
+// Tests of bits, memory, order and errors. tests/python/unit/nn/test_unet.py compares values and gradients with PyTorch.
 #include "floodtide/nn/unet.hpp"
 
 #include <gtest/gtest.h>
@@ -135,7 +134,7 @@ TEST_P(UNets, LossChangesAlongTheGradientAsTheGradientSays) {
     std::vector<float> unused(start.size());
     return 0.5 * network.loss_and_gradients(batch.view(), {}, unused, 1).loss;
   };
-  // The change is far above rounding; curvature and ReLUs that flip within it cost some percent.
+  // The change is far above the rounding error. Curvature, and ReLUs that switch, cause an error of a few percent.
   EXPECT_NEAR((loss_at(1) - loss_at(-1)) / (2 * kChange), 1.0, 0.05);
 }
 

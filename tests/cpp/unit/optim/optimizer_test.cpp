@@ -26,7 +26,7 @@ std::vector<float> normals(std::uint64_t stream, std::int64_t count = kCount) {
   return values;
 }
 
-/// Five steps of the rule, with gradients that change from step to step.
+/// Return the parameters after five steps with different gradients.
 std::vector<float> run(Optimizer& optimizer, int threads) {
   set_num_threads(threads);
   std::vector<float> parameters = normals(0);
@@ -34,7 +34,7 @@ std::vector<float> run(Optimizer& optimizer, int threads) {
   return parameters;
 }
 
-/// Names every row, so that a new one is covered by the generated tests below.
+/// The tests below run for every row of the registry, also for new rows.
 class EveryOptimizer : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryOptimizer, GivesTheSameBitsOnAnyNumberOfThreads) {
@@ -49,7 +49,7 @@ TEST_P(EveryOptimizer, FirstStepGoesAgainstTheGradient) {
   EXPECT_GT(parameters[1], 1);
 }
 
-/// train::require_intact verifies the checksum over the arrays in this order, whichever optimizer wrote them.
+/// train::require_intact needs this order, because the checksum covers the arrays in alphabetical order.
 TEST_P(EveryOptimizer, NamesItsStateInAlphabeticalOrder) {
   const auto optimizer = make_optimizer(GetParam(), {}, 2);
   const auto state = optimizer->state();
@@ -91,7 +91,8 @@ std::vector<std::string> names() {
 }
 INSTANTIATE_TEST_SUITE_P(Rows, EveryOptimizer, testing::ValuesIn(names()), [](const auto& row) { return row.param; });
 
-/// Entry by entry in double, from the papers' formulas. A step's rounding is a few units of the parameter's last place.
+/// Compares parameters with the formulas of the papers, computed in double. The rounding error of a step is a few units in the
+/// last place.
 void expect_near_reference(const std::vector<float>& got, const std::vector<double>& expected) {
   const double tolerance = 5 * 4 * std::numeric_limits<float>::epsilon();  // five steps of up to four roundings
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << i;

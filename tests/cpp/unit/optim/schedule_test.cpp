@@ -49,7 +49,7 @@ TEST(Cosine, WarmsUpAndFallsToZero) {
   EXPECT_EQ(schedule->at(0), 0.5);
   EXPECT_EQ(schedule->at(3), 1.25);
   EXPECT_EQ(schedule->at(6), 2);
-  EXPECT_NEAR(schedule->at(10), 1.5, 1e-15);  // a third of the way: 1 + cos(60 degrees)
+  EXPECT_NEAR(schedule->at(10), 1.5, 1e-15);  // after a third of the decay: 1 + cos(60 degrees)
   EXPECT_NEAR(schedule->at(12), 1, 1e-15);
   EXPECT_NEAR(schedule->at(14), 0.5, 1e-15);
   EXPECT_EQ(schedule->at(18), 0);
@@ -66,7 +66,7 @@ TEST(Polynomial, WarmsUpAndFallsToZero) {
   EXPECT_EQ(schedule->at(0), 0.5);
   EXPECT_EQ(schedule->at(3), 1.25);
   EXPECT_EQ(schedule->at(6), 2);
-  EXPECT_NEAR(schedule->at(12), 0.5, 1e-15);  // half of the way: a quarter of the rate
+  EXPECT_NEAR(schedule->at(12), 0.5, 1e-15);  // after half of the decay: a quarter of the rate
   EXPECT_EQ(schedule->at(18), 0);
   EXPECT_EQ(schedule->at(1'000'000'000'000), 0);
 }

@@ -78,7 +78,7 @@ TEST(Filters, FlatImagesHaveNoGradientAndStayFlat) {
   std::fill(image.span().begin(), image.span().end(), 0.25F);
   const Tensor<float, 3> gradient = sobel_magnitude(image.view());
   for (const float value : gradient.span()) EXPECT_EQ(value, 0.0F);
-  // The 67 weights of the widest kernel add up to 1 within their own rounding, far below float's.
+  // The sum of the 67 weights is 1 within the rounding error of double, which is far below that of float.
   const Tensor<float, 3> smooth = gaussian_filter(image.view(), 49.0 / 6.0);
   for (const float value : smooth.span()) EXPECT_EQ(value, 0.25F);
 }

@@ -14,7 +14,8 @@
 namespace floodtide::segment {
 namespace {
 
-/// Object where the image is positive, surest in the middle of the view, so that the best moves are straight.
+/// Network that predicts object where the image is positive. Logits are highest in the middle of the field of view, so that the
+/// best moves are straight.
 void by_sign(View<const float, 3> image, View<const float, 3> /*logits*/, View<float, 3> out_logits) {
   const Shape<3>& size = image.shape();
   for (std::int64_t z = 0; z < size[0]; ++z) {
@@ -35,7 +36,7 @@ FlooderOptions small() {
   return options;
 }
 
-/// Two slabs along x, separated by a wall at y = 6.
+/// Return an image of two slabs along x, separated by a wall at y = 6.
 Tensor<float, 3> two_slabs() {
   Tensor<float, 3> image({7, 13, 20});
   for (std::int64_t z = 0; z < 7; ++z) {
@@ -93,7 +94,7 @@ TEST(Flooder, RefusesSeedsNextToASegment) {
 TEST(Flooder, LetsTheFirstSegmentKeepItsVoxels) {
   FlooderOptions options = small();
   int calls = 0;
-  // The second object claims everything.
+  // The second object covers the whole volume.
   Flooder flooder(two_slabs(), options, [&](auto image, auto logits, auto out_logits) {
     by_sign(image, logits, out_logits);
     for (float& value : out_logits.span()) value = calls > 0 ? std::abs(value) : value;

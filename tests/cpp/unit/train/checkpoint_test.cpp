@@ -88,13 +88,13 @@ TEST_F(CheckpointTest, AFailedWriteFailsOnAllRanksAndKeepsTheOldFile) {
   run(2, 2, [&](Trainer& trainer) {
     steps(trainer, 1);
     if (code_of([&] { trainer.save(path("no/such/folder/x.h5"), ""); }) == ErrorCode::io) ++failed;
-    steps(trainer, 1);  // the run can go on
+    steps(trainer, 1);  // the run can continue
   });
   EXPECT_EQ(failed, 2);
   EXPECT_EQ(std::filesystem::file_size(file), size);
 }
 
-/// All arrays of a checkpoint.
+/// Return all arrays of a checkpoint.
 std::vector<std::vector<double>> arrays_of(const std::string& path) {
   const data::Hdf5File file = data::Hdf5File::open(path);
   std::vector<std::vector<double>> result;
@@ -147,7 +147,7 @@ TEST_F(CheckpointTest, EveryFlippedBitIsNoticedOrChangesNothing) {
   trained->load(file);
 }
 
-/// Gives an attribute of a checkpoint another value: written by hand, it has valid checksums.
+/// Return the path of a checkpoint in which one attribute has another value. The file is written here, with valid checksums.
 std::string with_attribute(const std::string& path, const std::string& name, std::int64_t value) {
   data::Hdf5File file = data::Hdf5File::create(path);
   const std::vector<std::int64_t> three{3}, small{4}, weights{3, 3, 3, 2, 4};
@@ -173,10 +173,10 @@ TEST_F(CheckpointTest, AttributesAreCheckedAgainstRangesAndArrays) {
       {"format_version", 2},
       {"depth", 0},
       {"depth", -1},
-      {"depth", 3},  // the arrays are of two modules
+      {"depth", 3},  // the file has the arrays of two modules
       {"depth", 1},
       {"depth", 1'048'577},
-      {"depth", (std::int64_t{1} << 32) + 2},  // 2 in 32 bits
+      {"depth", (std::int64_t{1} << 32) + 2},  // its lowest 32 bits are 2
       {"features", 0},
       {"features", 5},
       {"features", (std::int64_t{1} << 32) + 4},

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kParameters = 3;
 constexpr std::int64_t kSteps = 20;
 
-/// One parameter that counts the gradients, which are ones; the ranks meet after `steps`, 0: only when one asks.
+/// Parameters that count the gradients, which are all 1. The ranks meet after `steps` updates; 0: only if a rank asks for it.
 class Count final : public Updates {
  public:
   explicit Count(std::int64_t steps = kSteps) : steps_(steps) {}
@@ -49,7 +49,7 @@ class PartialAverage : public testing::TestWithParam<Late> {
 };
 
 TEST_P(PartialAverage, DoesNotWaitForASlowRank) {
-  // The slow rank gives its gradients when the others have met: if they waited for it, they would not get there.
+  // The slow rank gives its gradients only after the other ranks have met. If they waited for it, they would never meet.
   std::atomic<int> others = 0;
   comm::run_threads(4, [&](comm::Communicator& comm) {
     Count count;
@@ -71,7 +71,7 @@ TEST_P(PartialAverage, DoesNotWaitForASlowRank) {
       } while (!report.meet);
       if (comm.rank() < 3) ++others;
       EXPECT_EQ(report.step, meeting * kSteps);
-      // Contributions are conserved: of the fast ranks' each was used, but for one that a carried one stood in for.
+      // All gradients of the fast ranks were used, except where carried gradients were used instead of them.
       const std::int64_t carried = GetParam() == Late::carry ? meeting - 1 : 0;
       EXPECT_GE(count.fovs(), meeting * kSteps * 3);
       EXPECT_LE(count.fovs() - meeting * kSteps * 3, carried);
@@ -119,11 +119,11 @@ TEST(ParameterServer, ARequestOfOneRankReachesAllAtTheSameStep) {
   const test::Watchdog watchdog(std::chrono::seconds(60));
   std::vector<std::int64_t> steps(3);
   comm::run_threads(3, [&](comm::Communicator& comm) {
-    Count count(0);  // however late rank 2 is, the others wait for its request
+    Count count(0);  // the other ranks go on until the request of rank 2, however late it is
     const auto exchange = make_parameter_server(comm, count, {.length = kFlags + kParameters, .algorithm = "ring"});
     std::vector<float> parameters(kParameters), message = ones();
     exchange->resume(0);
-    if (comm.rank() == 2) message[kFirstRequest + 1] = 1;  // a checkpoint
+    if (comm.rank() == 2) message[kFirstRequest + 1] = 1;  // request a checkpoint
     ExchangeReport report;
     do {
       report = exchange->give(message, report.step, parameters);

@@ -21,7 +21,7 @@ std::vector<std::byte> bytes_of(std::size_t count) {
 }
 
 TEST(ReplicaHash, EveryBitCounts) {
-  std::vector<std::byte> bytes = bytes_of(300);  // whole blocks of words and a rest
+  std::vector<std::byte> bytes = bytes_of(300);  // several whole blocks and a remainder
   const std::uint64_t before = hash_of(bytes);
   for (std::size_t i = 0; i < bytes.size() * 8; ++i) {
     const auto bit = std::byte{1} << (i % 8);
@@ -53,7 +53,7 @@ TEST(ReplicaHash, DoesNotDependOnThreads) {
   set_num_threads(before);
 }
 
-/// What the ranks are told when these ones have other hashes; "" for nothing.
+/// Return the error message on all ranks if the ranks `odd` have the hashes `different`, or "" without an error.
 std::string told(int ranks, const std::vector<int>& odd, ReplicaHashes different) {
   std::vector<std::string> said(static_cast<std::size_t>(ranks));
   comm::run_threads(ranks, [&](comm::Communicator& comm) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tiny run: a volume of two slabs that the network has to tell apart, on disk, and everything that a trainer needs.
+// A very small training run: a volume on disk with two slabs that the network must separate, and all arguments of a trainer.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,10 +35,10 @@ class RunFixture : public testing::Test {
                                                         const std::string& optimizer = "adam",
                                                         const TrainerOptions& options = {});
 
-  /// Trains on `ranks` threads: `body(trainer)` on every rank; returns rank 0's parameters at the end.
+  /// Trains on `ranks` threads: calls body(trainer) on every rank, and returns the final parameters of rank 0.
   std::vector<float> run(int ranks, std::int64_t walkers, const std::function<void(Trainer&)>& body,
                          const TrainerOptions& options = {}) const;
-  /// The same, with body(trainer, rank).
+  /// Does the same with body(trainer, rank).
   std::vector<float> run_ranks(int ranks, std::int64_t walkers, const std::function<void(Trainer&, int)>& body,
                                const TrainerOptions& options) const;
 

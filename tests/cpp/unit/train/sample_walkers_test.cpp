@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// U-Nets in the trainer: slices with one round object each, brighter than what is around it.
+// Training of U-Nets on slices with one round object each, which is brighter than the background.
 #include "floodtide/train/sample_walkers.hpp"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ class SampleWalkersTest : public testing::Test {
     return nn::UNet(options);
   }
 
-  /// body(trainer, rank) on every rank; returns rank 0's parameters.
+  /// Calls body(trainer, rank) on every rank, and returns the parameters of rank 0.
   std::vector<float> train(const Run& run, const std::function<void(Trainer&, int)>& body,
                            const std::string& stack = "stack.h5") const {
     std::vector<float> parameters;
@@ -161,7 +161,7 @@ TEST_F(SampleWalkersTest, ScoresDoNotDependOnTheNumberOfRanks) {
   EXPECT_EQ(entropies, std::vector<double>(3, entropies[0]));
 }
 
-// With statistics and loss of each walker two terms have one order of summation, wherever they are.
+// Statistics and loss are those of each walker. The sum of two terms does not depend on their order.
 TEST_F(SampleWalkersTest, TwoWalkersGiveTheSameBitsOnOneAndOnTwoRanks) {
   Run run;
   run.options.exactness = Exactness::workers;
@@ -171,7 +171,7 @@ TEST_F(SampleWalkersTest, TwoWalkersGiveTheSameBitsOnOneAndOnTwoRanks) {
   EXPECT_EQ(one, two);
 }
 
-// One Dice over the batch and one set of statistics: all that passes between ranks in the middle of a step.
+// Dice over the batch, and synchronised statistics: all sums over ranks in the middle of a step.
 TEST_F(SampleWalkersTest, TheGlobalBatchIsTheSameOnAnyNumberOfRanks) {
   Run run;
   run.walkers = 3;
@@ -182,7 +182,8 @@ TEST_F(SampleWalkersTest, TheGlobalBatchIsTheSameOnAnyNumberOfRanks) {
   for (const int ranks : {2, 3}) {
     run.ranks = ranks;
     const auto more = train(run, [](Trainer& trainer, int) { steps(trainer, 2); });
-    // Adam divides by the gradient's own size, so a rounding error moves an entry by at most the rate a step.
+    // Adam divides by the size of the gradient. A rounding error can therefore change a parameter by the learning rate per
+    // step.
     EXPECT_LT(distance(one, more), 1e4 * std::numeric_limits<float>::epsilon()) << ranks << " ranks";
   }
 }
@@ -194,7 +195,7 @@ TEST_F(SampleWalkersTest, ResumedRunHasTheBitsOfTheUninterruptedOne) {
   const auto whole = train(run, [](Trainer& trainer, int) { steps(trainer, 10); });
   const std::string file = folder_.file("stop.h5");
   train(run, [&](Trainer& trainer, int) {
-    steps(trainer, 4);  // in the second epoch
+    steps(trainer, 4);  // these steps end in the second epoch
     trainer.save(file, "");
   });
   const auto resumed = train(run, [&](Trainer& trainer, int) {
@@ -233,7 +234,7 @@ TEST_F(SampleWalkersTest, ARankThatFailsTakesAllOutOfTheStep) {
 TEST_F(SampleWalkersTest, SamplesThatDoNotFitTheNetworkAreRefused) {
   const auto source = slices(2);
   nn::UNetOptions options;
-  options.depth = 6;  // divides by 32
+  options.depth = 6;  // the network needs multiples of 32 voxels
   nn::UNet deep(options);
   EXPECT_THROW(static_cast<void>(make_sample_walkers(deep, *source, {.walkers = 2}, {})), Error);
   options.depth = 2;

@@ -30,7 +30,7 @@ TEST(StepSums, AddUpOverRanks) {
         sums.add(numbers);
         EXPECT_EQ(numbers, std::vector<double>(length, 6.0));
       }
-      sums.abandon();  // nobody waits any more
+      sums.abandon();  // no other rank waits for a sum
     }
   });
 }
@@ -53,7 +53,7 @@ TEST(StepSums, ARankThatFailsKeepsNobodyWaiting) {
     } catch (const StepAbandoned&) {
       ++left;
     }
-    sums.abandon();  // all ranks have left the step: no further sum
+    sums.abandon();  // all ranks have ended the step, so that this makes no further sum
   });
   EXPECT_EQ(left, 2);
 }

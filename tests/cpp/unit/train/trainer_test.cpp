@@ -47,14 +47,14 @@ TEST_F(TrainerTest, TwoWalkersGiveTheSameOnOneAndOnTwoRanks) {
   });
   EXPECT_GT(begun, 6) << "the walkers should have changed patches several times";
   const auto two = run(2, 2, [](Trainer& trainer) { steps(trainer, 50); });
-  // Two terms have one order of summation, whether a rank adds them or the allreduce does: equal bits.
+  // The sum of two terms does not depend on their order, so that one rank and two ranks give the same bits.
   EXPECT_EQ(one, two);
 }
 
 TEST_F(TrainerTest, MoreWalkersThanRanksAgreeWithinRounding) {
   const auto one = run(1, 5, [](Trainer& trainer) { steps(trainer, 20); });
   const auto three = run(3, 5, [](Trainer& trainer) { steps(trainer, 20); });
-  // Adam divides by the gradient's own size, so a rounding error moves an entry by at most the rate a step.
+  // Adam divides by the size of the gradient. A rounding error can therefore change a parameter by the learning rate per step.
   double difference = 0, norm = 0;
   for (std::size_t i = 0; i < one.size(); ++i) {
     difference += std::pow(one[i] - three[i], 2);
@@ -203,7 +203,7 @@ TEST_F(TrainerTest, WalkersThatAreThroughLeaveTheOthersTheirWeight) {
   }
 }
 
-/// Steps until all ranks meet after `total` updates; returns this rank's steps.
+/// Runs steps until all ranks meet after `total` updates, and returns the number of steps of this rank.
 int steps_until(Trainer& trainer, std::int64_t total) {
   for (int done = 1;; ++done) {
     const StepReport report = trainer.step();
@@ -308,7 +308,7 @@ TEST_F(TrainerTest, AHookOnBucketsSeesEveryGradientOnce) {
 
 TEST_F(TrainerTest, TracesWhatItDoes) {
   run(2, 2, [&](Trainer& trainer) {
-    trainer.trace(path("trace.json"));  // both ranks the same file: only its beginning matters here
+    trainer.trace(path("trace.json"));  // both ranks write the same file, because only its beginning is tested
     steps(trainer, 3);
     trainer.flush_trace();
   });

@@ -26,9 +26,9 @@ TEST(ParameterUpdates, StatisticsMoveTowardsWhatWasSeen) {
   ParameterUpdates updates(parameters, layout, optim::make_optimizer("sgd", {}, layout.trained_size()),
                            optim::make_schedule("constant", {{"base_lr", 0.1}}, 1.0), 4, options);
   std::vector<float> message(kFlags + 4);
-  message[kExamples] = 2;  // of four: what came weighs twice
+  message[kExamples] = 2;  // two of four examples, so that the weight of the gradients is doubled
   message[kFlags] = 0.125F;
-  message[kFlags + 1] = 7;  // is clipped
+  message[kFlags + 1] = 7;  // will be clipped
   message[kFlags + 2] = 5;
   message[kFlags + 3] = 15;
 
@@ -70,7 +70,7 @@ std::pair<std::vector<float>, std::vector<float>> updated(int threads) {
   for (std::int64_t step = 0; step < 3; ++step) {
     std::vector<float> message =
         random_values(static_cast<std::int64_t>(kFlags) + layout.size(), 1 + static_cast<std::uint64_t>(step));
-    message[kExamples] = 3;  // of four: what came weighs more
+    message[kExamples] = 3;  // three of four examples, so that the weight of the gradients is increased
     updates.update(message, step);
   }
   set_num_threads(1);

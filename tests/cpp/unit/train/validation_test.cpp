@@ -38,20 +38,21 @@ TEST_F(ValidationTest, IsTheSameOnAnyNumberOfRanks) {
   EXPECT_EQ(one.first_pass.average_precision(), three.first_pass.average_precision());
 }
 
-// A network of zeros leaves the logits as they are: everything is known in closed form.
+// A network of zeros does not change the logits, so that all results are known in closed form.
 TEST_F(ValidationTest, OfANetworkThatChangesNothingIsTheFreshSeed) {
   const ValidationResult result = validate_on(1, [](nn::Ffn& net) -> nn::Ffn& {
     for (float& x : net.parameters()) x = 0;
     net.parameters_changed();
     return net;
   });
-  EXPECT_EQ(result.moves_made, 7);  // nothing but the centres
+  EXPECT_EQ(result.moves_made, 7);  // only the first move of each centre
   const evaluate::BinaryCounts counts = result.first_pass.counts(0);
-  EXPECT_EQ(counts.true_positive, 7);  // the seed voxels, and no other
+  EXPECT_EQ(counts.true_positive, 7);  // only the seed voxels
   EXPECT_EQ(counts.false_positive, 0);
   EXPECT_EQ(result.first_pass.voxels(), 7 * volume<3>(kFov));
   EXPECT_EQ(result.moves.voxels(), 7 * volume<3>(flood::patch_size(kFov, kDeltas)));
-  // Softened labels and logits of +-log(19): an agreeing voxel costs the entropy of 0.05, another one 0.9 log(19) more.
+  // With soft labels and logits of +-log(19), a correct voxel has the entropy of 0.05 as loss, and a wrong one 0.9 log(19)
+  // more.
   const double agree = -(0.95 * std::log(0.95) + 0.05 * std::log(0.05));
   const double differ = agree + 0.9 * std::log(19.0);
   const auto wrong = static_cast<double>(counts.false_negative);
