@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays cross the border without copies: inputs are checked for dtype and C order, outputs are owned by NumPy.
+// Arrays are passed between Python and C++ without copies. Inputs are checked for dtype and C order. NumPy owns the outputs.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -16,7 +16,8 @@ namespace floodtide::bindings {
 
 namespace py = pybind11;
 
-/// A view of a NumPy array that must have exactly this dtype and rank and be C-contiguous. `what` names it in the message.
+/// Return a view of a NumPy array. The array must be C-contiguous, with exactly this dtype and number of axes. `what` names the
+/// array in error messages.
 template <class T, std::size_t Rank>
 View<T, Rank> view_of(const py::object& object, const std::string& what) {
   using Plain = std::remove_const_t<T>;
@@ -39,7 +40,7 @@ View<T, Rank> view_of(const py::object& object, const std::string& what) {
   }
 }
 
-/// A NumPy array that owns `tensor`'s memory.
+/// Return a NumPy array that owns the memory of `tensor`.
 template <class T, std::size_t Rank>
 py::array_t<T> to_numpy(Tensor<T, Rank> tensor) {
   auto owner = std::make_unique<Tensor<T, Rank>>(std::move(tensor));
@@ -49,7 +50,8 @@ py::array_t<T> to_numpy(Tensor<T, Rank> tensor) {
   return py::array_t<T>(std::vector<py::ssize_t>(shape.begin(), shape.end()), data, capsule);
 }
 
-/// A Progress that calls `callback(done, total)` (unless it is None) with the interpreter lock held, and lets Ctrl-C through.
+/// Return a Progress that calls callback(done, total), unless it is None, with the interpreter lock held. It raises
+/// KeyboardInterrupt after Ctrl-C.
 inline Progress progress_of(const py::object& callback) {
   return [callback = std::make_shared<py::object>(callback)](std::int64_t done, std::int64_t total) {
     const py::gil_scoped_acquire lock;

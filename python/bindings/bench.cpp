@@ -27,7 +27,7 @@ Isa level_of(const std::string& level) {
         "processor has (up to ", name(processor_isa()), ")");
 }
 
-/// A row as users see it: the names of DESIGN.md, times in seconds, rates in 1e9 operations per second.
+/// Return a row as a dictionary. Times are in seconds, rates in 1e9 operations per second.
 py::dict to_dict(const bench::Row& row) {
   const double median_s = row.samples.quantile(0.5);
   const double least_s = row.samples.quantile(0.0);
@@ -50,7 +50,7 @@ py::dict to_dict(const bench::Row& row) {
   return result;
 }
 
-/// Steps of so many ranks, each beside its own peak loop.
+/// Return one row of the scaling benchmark: the steps of `ranks` ranks, compared with the peak loops of the same ranks.
 py::dict scaling_row(const bench::Scaling& scaling, int ranks, const bench::Samples& steps, const bench::Samples& peak) {
   bench::Row row;
   row.name = "scaling";
@@ -66,13 +66,13 @@ py::dict scaling_row(const bench::Scaling& scaling, int ranks, const bench::Samp
   return result;
 }
 
-/// A network's passes with the peak loop of the same threads beside them.
+/// Passes of a network, and a peak loop on the same number of threads.
 struct PassesAndPeak {
   bench::NetworkPasses passes;
   bench::Peak peak;
 };
 
-/// FLOODTIDE_VERBOSE=dispatch: one line on standard error for each kernel that is chosen.
+/// With FLOODTIDE_VERBOSE=dispatch, write one line to standard error for each choice of a kernel.
 void listen_to_dispatch() {
   const char* verbose = std::getenv("FLOODTIDE_VERBOSE");
   if (verbose == nullptr || std::string_view(verbose).find("dispatch") == std::string_view::npos) return;

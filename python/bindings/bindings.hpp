@@ -16,14 +16,14 @@ void register_nn(py::module_& m);
 void register_unet(py::module_& m);
 void register_optim(py::module_& m);
 void register_comm(py::module_& m);
-void register_watchdog(py::module_& m);  // after register_comm
+void register_watchdog(py::module_& m);  // call this after register_comm
 void register_data(py::module_& m);
 void register_samples(py::module_& m);      // part of register_data
 void register_hdf5_writer(py::module_& m);  // part of register_data
 void register_evaluate(py::module_& m);
 void register_segment(py::module_& m);
 void register_train(py::module_& m);
-void register_sample_training(py::module_& m);  // of U-Nets
+void register_sample_training(py::module_& m);  // training of U-Nets
 void register_bench(py::module_& m);
 void register_signals(py::module_& m);
 

@@ -18,7 +18,8 @@ namespace {
 using comm::Communicator;
 using comm::MpiLibrary;
 
-/// While a rank waits, Ctrl-C becomes KeyboardInterrupt.
+/// Return the communicator with an on_wait function that raises KeyboardInterrupt if the user presses Ctrl-C while a rank
+/// waits.
 std::shared_ptr<Communicator> interruptible(std::unique_ptr<Communicator> communicator) {
   communicator->set_on_wait([] {
     const py::gil_scoped_acquire lock;

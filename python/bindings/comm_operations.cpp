@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on NumPy arrays. What is started keeps its arrays alive; nothing is copied here.
+// Collectives on NumPy arrays. An operation keeps its arrays alive. Arrays are not copied here.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -20,7 +20,7 @@ using comm::Communicator;
 
 constexpr const char* kObjects = ": an array of Python objects cannot travel between ranks";
 
-/// The elements of a writable C-contiguous array of any number of axes.
+/// Return `object` as a writable C-contiguous array with any number of axes. Throws Error(invalid_argument) otherwise.
 py::array writable(const py::object& object, const char* what) {
   FLOODTIDE_REQUIRE(py::isinstance<py::array>(object), invalid_argument, what, ": expected a NumPy array, got ",
                     py::type::of(object).attr("__name__").cast<std::string>());
@@ -40,7 +40,7 @@ bool is_of(const py::dtype& dtype, comm::ReduceType type) {
          (dtype.byteorder() == '=' || dtype.byteorder() == '|');
 }
 
-/// An array as reductions see it. Throws for types that have none.
+/// Return an array as a ReduceBuffer. Throws for an element type that reductions do not support.
 comm::ReduceBuffer reducible(py::array& array, const char* what) {
   const py::dtype dtype = array.dtype();
   for (const auto& row : names_of(comm::ReduceType{}).rows) {
@@ -55,7 +55,7 @@ comm::ReduceOp reduce_op(const std::string& text, const char* what) {
   return named<comm::ReduceOp>(text, str_cat(what, ": operation"));
 }
 
-/// An operation with what it needs to stay alive. Its end waits without the interpreter's lock.
+/// An operation, and the communicator and array that it needs. The destructor waits without the interpreter lock.
 class PyOperation {
  public:
   PyOperation(std::shared_ptr<Communicator> communicator, py::array array)
@@ -70,7 +70,7 @@ class PyOperation {
   }
 
   void begin(comm::Operation operation) { operation_ = std::move(operation); }
-  /// A rank that asks again and again waits, too.
+  /// True if the operation is done. Calls on_wait otherwise, because a rank that calls test() in a loop waits, too.
   bool test() {
     const bool done = operation_.test();
     if (!done && communicator_->on_wait()) communicator_->on_wait()();
@@ -94,7 +94,7 @@ py::array_t<std::uint8_t> array_of(AlignedBuffer<std::byte> bytes) {
   return py::array_t<std::uint8_t>({size}, data, capsule);
 }
 
-/// An exchange of rows, of which how many come is known when it is done.
+/// An exchange of rows. The number of rows received is known when the exchange is done.
 class PyExchange {
  public:
   PyExchange(std::shared_ptr<Communicator> communicator, py::array array)
@@ -105,7 +105,7 @@ class PyExchange {
   void wait() { operation_.wait(); }
   [[nodiscard]] const std::shared_ptr<comm::Exchange>& exchange() const { return exchange_; }
 
-  /// Once it is done: rows from each rank, and the bytes of all of them in an array that owns them.
+  /// Return the number of rows from each rank, and an array with the bytes of all rows. Call this when the exchange is done.
   Typed<"tuple[list[int], numpy.typing.NDArray[numpy.uint8]]"> result() {
     exchange_->require_done();
     const std::vector<std::int64_t> counts(exchange_->counts().begin(), exchange_->counts().end());
@@ -178,7 +178,7 @@ void broadcast(const std::shared_ptr<Communicator>& communicator, const AnyArray
   operation->wait();
 }
 
-/// The rows of an array. What is wrong with it becomes a problem of the exchange, which all ranks raise.
+/// Return the rows of an array as Items. If the array is invalid, the items have a problem, which all ranks raise.
 comm::Items rows_of(const py::array& array, const char* what, const std::string& problem) {
   const std::string type = text_of(array.dtype());
   const std::string shape = text_of(array.attr("shape"));

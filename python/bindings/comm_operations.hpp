@@ -11,7 +11,7 @@ namespace floodtide::bindings {
 
 using CommunicatorClass = pybind11::class_<comm::Communicator, std::shared_ptr<comm::Communicator>>;
 
-/// Part of register_comm: the communicator's methods that move arrays.
+/// Register the methods of the communicator that move arrays. register_comm calls this.
 void register_operations(pybind11::module_& c, CommunicatorClass& communicator);
 
 }  // namespace floodtide::bindings

@@ -29,7 +29,7 @@ py::array read_as(const Volume& volume, const Box& box) {
   return to_numpy(std::move(block));
 }
 
-/// The voxels of a box in the volume's own element type.
+/// Return the voxels of a box in the element type of the volume.
 AnyArray read_volume(const Volume& volume, const Vec3& start, const Vec3& size) {
   const Box box{start, size};
   switch (volume.type()) {
@@ -47,7 +47,7 @@ AnyArray read_volume(const Volume& volume, const Vec3& start, const Vec3& size) 
   return read_as<double>(volume, box);
 }
 
-/// The voxels of a box as image intensities: float32, checked to be finite.
+/// Return the voxels of a box as image intensities: float32, checked to be finite.
 FloatArray read_intensities(const Volume& volume, const Vec3& start, const Vec3& size) {
   Tensor<float, 3> block;
   {
@@ -68,7 +68,7 @@ std::optional<Box> box_of(const std::optional<std::pair<Vec3, Vec3>>& start_and_
   return Box{start_and_size->first, start_and_size->second};
 }
 
-/// A partition job with the file that rank 0 writes; discarded unless finished.
+/// Partition job, and the file that rank 0 writes. Without finish(), the file is discarded.
 class PartitionWriter {
  public:
   PartitionWriter(data::PartitionJob& job, const std::string& path, std::string dataset)
@@ -87,7 +87,7 @@ class PartitionWriter {
   std::optional<data::Hdf5File> file_;
 };
 
-/// A coordinates job's file; discarded unless finished.
+/// File of a coordinates job. Without finish(), the file is discarded.
 class CoordinatesWriter {
  public:
   CoordinatesWriter(const data::CoordinatesJob& job, const std::string& path) : file_(job.create(path)) {}
@@ -115,7 +115,7 @@ bool write_as(data::Hdf5File& file, const std::string& name, const py::array& ar
   return true;
 }
 
-/// Writes arrays as datasets of a file, in the name of a command.
+/// Write arrays as datasets of an HDF5 file. `command` is the name of the command that writes it.
 void write_datasets(const PathName& path, const std::map<std::string, py::array>& arrays, std::int64_t chunk, int gzip,
                     const std::string& command) {
   data::Hdf5Result result{.command = command, .objects = {}};

@@ -26,7 +26,7 @@ using PatchSample = Typed<
     "numpy.typing.NDArray[numpy.float32]]">;
 using Boxed = Typed<"tuple[int, tuple[int, int, int], tuple[int, int, int]]">;  // volume, start, size
 
-/// (group, image, classes) or (group, image, targets, weights).
+/// Return a sample as (group, image, classes) or (group, image, targets, weights).
 template <class Read>
 py::tuple read(const Read& read_sample) {
   data::Sample sample;
@@ -76,7 +76,7 @@ void register_source(py::module_& m) {
           py::arg("walker"), py::arg("step"));
 }
 
-/// `load` and `fixed` of a kind of source, which return a `Loaded`.
+/// Define the methods `load` and `fixed` of a source class. They return a `Loaded`.
 template <class Loaded, class Class>
 void define_reading(Class& source_class) {
   source_class

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5 files that grow block by block: what Python computes in pieces is written in pieces, and named when it is complete.
+// HDF5 files that Python writes block by block. A file gets its final name when it is complete.
 #include <pybind11/stl.h>
 
 #include <cstdint>
@@ -30,7 +30,7 @@ bool write_as(data::Hdf5File& file, const std::string& dataset, const Extents& s
   return true;
 }
 
-/// A file that takes its name when it is finished; discarded otherwise.
+/// HDF5 file that gets its final name in finish(). Without finish(), it is discarded.
 class Hdf5Writer {
  public:
   Hdf5Writer(const std::string& path, const std::string& command, const std::vector<std::string>& datasets)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one table that turns floodtide::Error into Python exceptions; the classes are in floodtide/errors.py.
+// Converts floodtide::Error to Python exceptions. The exception classes are in floodtide/errors.py.
 #include "floodtide/base/error.hpp"
 
 #include <new>
@@ -29,7 +29,7 @@ const char* class_name(ErrorCode code) {
   return "Error";
 }
 
-/// A message may quote names from a damaged file, which need not be UTF-8.
+/// Return the message of an error. It may contain names from a damaged file that are not UTF-8.
 py::str text_of(const Error& error) {
   const std::string_view text = error.what();
   return py::reinterpret_steal<py::str>(
@@ -50,7 +50,8 @@ void register_errors(py::module_&) {
     } catch (const comm::AgreedError& error) {
       const py::object type = py::module_::import("floodtide.errors").attr(class_name(error.code()));
       const py::object value = type(text_of(error));
-      // Ranks of a process set do not know what the others of the job do: the job has to be ended for those.
+      // If only the ranks of a process set agree on the error, other ranks of the job do not know of it. The job must then be
+      // ended for these ranks.
       const int job = py::module_::import("floodtide.comm.world").attr("size")().cast<int>();
       value.attr("agreed") = error.ranks() == 0 || error.ranks() >= job;
       PyErr_SetObject(type.ptr(), value.ptr());

@@ -22,11 +22,11 @@ using evaluate::ContingencyTable;
 using evaluate::DiceCounts;
 using evaluate::VoxelCounts;
 
-constexpr std::int64_t kChunk = 1 << 16;  // voxels converted at a time: both buffers stay in the second-level cache
+constexpr std::int64_t kChunk = 1 << 16;  // voxels converted at a time, so that both buffers stay in the L2 cache
 
 using Reader = void (*)(const void* data, std::int64_t begin, std::int64_t end, std::uint64_t* out);
 
-/// Ids of [begin, end); negative numbers mark voxels without an object, as 0 does.
+/// Read the ids of the voxels [begin, end). Negative numbers become 0, which means no object.
 template <class T>
 void read_ids(const void* data, std::int64_t begin, std::int64_t end, std::uint64_t* out) {
   const T* values = static_cast<const T*>(data);
@@ -44,7 +44,7 @@ Reader find_reader(const py::array& array) {
   return reader;
 }
 
-/// A labelling of any integer type, C-contiguous; read in chunks without a copy of the whole.
+/// C-contiguous labelling of any integer type. It is read in chunks, without a copy of the whole array.
 struct Labels {
   py::array array;
   const void* data;
@@ -86,7 +86,7 @@ void add_labels(ContingencyTable& table, const AnyArray& segmentation, const Any
   }
 }
 
-/// The table as an array of rows (segment, object, count).
+/// Return the table as an array with rows (segment, object, count).
 py::array_t<std::uint64_t> rows_of(const ContingencyTable& table) {
   const auto entries = table.entries();
   Tensor<std::uint64_t, 2> rows({static_cast<std::int64_t>(entries.size()), 3});
@@ -145,7 +145,7 @@ py::dict dict_of(const evaluate::BinaryCounts& counts) {
   return out;
 }
 
-/// All counts as an int64 array.
+/// Return all counts as an int64 array.
 template <class Counts>
 Int64Array values_of(const Counts& counts) {
   Tensor<std::int64_t, 1> values({static_cast<std::int64_t>(counts.values().size())});

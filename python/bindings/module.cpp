@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The binding module is a table of contents: one registration per folder of cpp/src, nothing else.
+// Definition of the binding module. It only calls the registration functions.
 #include "bindings.hpp"
 
 PYBIND11_MODULE(_core, m) {

@@ -18,7 +18,7 @@ View<const float, 3> optional_view(const py::object& object, const std::string& 
   return object.is_none() ? View<const float, 3>() : view_of<const float, 3>(object, what);
 }
 
-/// Example `i` of a batch [n, z, y, x]; none of an empty view.
+/// Return example `i` of a batch [n, z, y, x], or an empty view if the batch is empty.
 template <class T>
 View<T, 3> example_of(const View<T, 4>& batch, std::int64_t i) {
   if (batch.empty()) return {};
@@ -26,7 +26,7 @@ View<T, 3> example_of(const View<T, 4>& batch, std::int64_t i) {
   return {batch.data() + i * volume<3>(shape), shape};
 }
 
-/// Throws unless as many examples are given as there are images.
+/// Return a view of an array [n, z, y, x]. Throws Error(shape_mismatch) unless n is `count`, the number of images.
 View<const float, 4> batch_of(const py::object& object, const std::string& what, std::int64_t count) {
   const auto view = view_of<const float, 4>(object, what);
   FLOODTIDE_REQUIRE(view.shape(0) == count, shape_mismatch, what, ": ", view.shape(0), " examples, expected ", count);
@@ -72,7 +72,7 @@ Typed<"list[float]"> loss_and_gradients(Ffn& network, const FloatArray& image, c
   return losses;
 }
 
-/// (name, shape, offset) of each array in the flat buffer of parameters.
+/// Return (name, shape, offset) of each array in the flat buffer of parameters.
 Layout layout_of(const Ffn& network) {
   py::list result;
   for (const ParameterLayout::Entry& entry : network.layout().entries()) {
@@ -81,7 +81,7 @@ Layout layout_of(const Ffn& network) {
   return result;
 }
 
-/// {name: array} of the float arrays whose names begin with `scope`.
+/// Return {name: array} of all float arrays whose names begin with `scope`.
 Typed<"dict[str, numpy.typing.NDArray[numpy.float32]]"> read_tensorflow_checkpoint(const std::string& prefix,
                                                                                    const std::string& scope) {
   const data::TensorflowCheckpoint checkpoint(prefix);

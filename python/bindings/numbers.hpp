@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers cross the border exactly or not at all. pybind11's own conversions tell a number that does not fit from a wrong type
-// only by a TypeError of many lines, and the latter means a mistake in a program; a number that does not fit may come from a
-// user. These replace them, for every bound function at once: an integer that the C++ type cannot hold is an
-// Error(invalid_argument) of one line. Public functions check named ranges before (floodtide/base/limits.py); this is the net
-// below them.
+// Exact conversions of numbers from Python to C++, for all bound functions.
+//
+// pybind11's own conversions raise a TypeError of many lines both for a wrong type and for a number that does not fit into the
+// C++ type. A wrong type is a programming error, but a number that does not fit may come from a user. These conversions throw
+// Error(invalid_argument) with one line for such a number. Public functions also check named ranges before
+// (floodtide/base/limits.py).
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -21,13 +22,13 @@ namespace floodtide::bindings {
 
 namespace py = pybind11;
 
-/// {"minimum", "maximum", "above", "below"} of floodtide.options.Range.
+/// Return the fields of a floodtide.options.Range: {"minimum", "maximum", "above", "below"}.
 inline py::dict dict_of(const Limits& limits) {
   return py::dict(py::arg("minimum") = limits.minimum, py::arg("maximum") = limits.maximum, py::arg("above") = limits.above,
                   py::arg("below") = limits.below);
 }
 
-/// A Python number as text; one with thousands of digits is not printed.
+/// Return a Python number as text for a message. Numbers with very many digits are not printed in full.
 inline std::string shown(py::handle number) {
   constexpr Py_ssize_t kMost = 60;
   PyObject* text = PyObject_Str(number.ptr());
@@ -46,7 +47,7 @@ template <class T>
         +std::numeric_limits<T>::max());
 }
 
-/// Loads Python's integers, and NumPy's, into a C++ type of at most 64 bits.
+/// Converts integers of Python and NumPy to a C++ type of at most 64 bits.
 template <class T>
 struct IntegerCaster {
   PYBIND11_TYPE_CASTER(T, pybind11::detail::const_name("int"));
@@ -81,7 +82,8 @@ struct IntegerCaster {
   }
 };
 
-/// Loads what Python takes as a float; integers beyond its range are no silent infinity and no TypeError.
+/// Converts objects that Python accepts as float. An integer outside the range of float throws Error(invalid_argument): it does
+/// not become infinity, and does not raise a TypeError.
 template <class T>
 struct RealCaster {
   PYBIND11_TYPE_CASTER(T, pybind11::detail::const_name("float"));

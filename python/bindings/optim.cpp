@@ -18,7 +18,7 @@ using optim::NamedSpan;
 using optim::Optimizer;
 using StateArrays = py::typing::Dict<py::str, AnyArray>;
 
-/// All elements of a C-contiguous float32 array of any rank.
+/// Return all elements of a C-contiguous float32 array with any number of axes.
 template <class T>
 std::span<T> span_of(const py::object& object, const std::string& what) {
   FLOODTIDE_REQUIRE(py::isinstance<py::array_t<float>>(object), invalid_argument, what, ": expected a float32 array, got ",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of files as Python has them: text, or bytes that need not be UTF-8 (os.fsencode).
+// File names from Python: text, or bytes that may not be UTF-8 (os.fsencode).
 #pragma once
 
 #include <pybind11/pybind11.h>

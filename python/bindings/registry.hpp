@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the core's registries, as Python sees them: a list of dictionaries.
+// Converts the rows of a registry to a Python list of dictionaries.
 #pragma once
 
 #include <pybind11/stl.h>
@@ -14,7 +14,7 @@
 
 namespace floodtide::bindings {
 
-/// A value as users know it: truth values and whole numbers are no floats.
+/// Return a parameter value as a Python object: booleans and integers become bool and int.
 inline py::object to_python(const ParameterSpec& spec, const ParameterValue& value) {
   switch (spec.kind) {
     case ValueKind::text: return py::str(std::get<std::string>(value));

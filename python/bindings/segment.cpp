@@ -27,14 +27,15 @@ using PredictorObject = Typed<
 using MoveCallback =
     Typed<"collections.abc.Callable[[int, tuple[int, int, int], numpy.typing.NDArray[numpy.float32]], object] | None">;
 
-/// A NumPy copy of a view, for callbacks that may keep it.
+/// Return a NumPy copy of a view, for callbacks that may keep the array.
 py::array_t<float> copy_of(View<const float, 3> view) {
   Tensor<float, 3> copy(view.shape());
   std::copy(view.span().begin(), view.span().end(), copy.data());
   return to_numpy(std::move(copy));
 }
 
-/// The network itself, or a Python function predict(image, logits) of float32 arrays that returns the updated logits.
+/// Return a Predictor for an Ffn, or for a Python function predict(image, logits) of float32 arrays that returns updated
+/// logits.
 segment::Predictor predictor_of(const py::object& model) {
   auto owner = std::make_shared<py::object>(model);
   if (py::isinstance<nn::Ffn>(model)) {
@@ -91,7 +92,7 @@ py::array labels_as(const Tensor<std::int32_t, 3>& labels) {
   return to_numpy(std::move(ids));
 }
 
-/// The labels in the smallest unsigned type that holds them.
+/// Return the labels in the smallest unsigned type that can hold them.
 AnyArray labels_of(const Result& result) {
   const auto ids = static_cast<std::int64_t>(result.origins.size());
   if (ids <= std::numeric_limits<std::uint8_t>::max()) return labels_as<std::uint8_t>(result.labels);

@@ -11,9 +11,9 @@
 namespace floodtide::bindings {
 namespace {
 
-constexpr int kInterrupted = 130;  // what a shell calls a program that Ctrl-C has ended
+constexpr int kInterrupted = 130;  // exit status of a program that Ctrl-C has ended
 
-// A signal handler has no other way to its data.
+// Global variables, because a signal handler has no other access to its data.
 volatile std::sig_atomic_t interrupts = 0;
 char texts[2][256];
 std::size_t bytes[2];
@@ -27,7 +27,7 @@ void count(int number) {
   next_handler(number);
 }
 
-/// Puts itself before Python's handler, which only takes a note for the interpreter.
+/// Install a handler that runs before Python's handler. Python's handler only sets a flag for the interpreter.
 void count_interrupts(const std::string& first, const std::string& second) {
   struct sigaction action{};
   ::sigaction(SIGINT, nullptr, &action);

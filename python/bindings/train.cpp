@@ -76,7 +76,7 @@ Record summary(const train::ValidationResult& result) {
   return record;
 }
 
-// One row a centre: cross-entropy sum, voxels, TP, FP, FN, TN at probability 0.5.
+// Return one row per centre: cross-entropy sum, voxels, then TP, FP, FN and TN at probability 0.5.
 py::array_t<double> centre_table(const std::vector<train::CentreOutcome>& centres) {
   Tensor<double, 2> table({static_cast<std::int64_t>(centres.size()), 6});
   for (std::size_t i = 0; i < centres.size(); ++i) {
@@ -135,7 +135,7 @@ std::unique_ptr<Network> loaded(const data::Hdf5File& file, const std::string& g
   return network;
 }
 
-/// The network, and whether the file has checksums.
+/// Return the network in a checkpoint, and whether the file has checksums.
 Typed<"tuple[floodtide._core.Ffn | floodtide._core.UNet, bool]"> load_network(const std::string& path,
                                                                               const std::string& compute) {
   const auto opened = [&] {
@@ -157,7 +157,7 @@ Typed<"tuple[floodtide._core.Ffn | floodtide._core.UNet, bool]"> load_network(co
   return py::make_tuple(network, train::has_checksums(file));
 }
 
-/// The configuration (TOML) in a checkpoint; empty in one of a network alone.
+/// Return the configuration (TOML) in a checkpoint, or an empty text if the file has a network only.
 std::string stored_configuration(const std::string& path) {
   const py::gil_scoped_release unlock;
   const data::Hdf5File file = data::Hdf5File::open(path);
@@ -167,10 +167,10 @@ std::string stored_configuration(const std::string& path) {
 using BucketHook =
     Typed<"collections.abc.Callable[[int, numpy.typing.NDArray[numpy.float32], list[int], bool], object] | None">;
 
-constexpr int kFirstClass = 1, kLastClass = 13;  // of the partitions: all but background, DESIGN's validation protocol
+constexpr int kFirstClass = 1, kLastClass = 13;  // partition classes of validation centres: all except background
 
 struct ValidationSet {
-  std::vector<data::Source> sources;  // one
+  std::vector<data::Source> sources;  // exactly one
   std::vector<data::Centre> centres;
 
   ValidationSet(data::SourceOptions options, const Vec3& patch_size, std::int64_t count, std::uint64_t seed) {
@@ -290,7 +290,7 @@ void register_train(py::module_& m) {
               trainer.set_bucket_hook({});
               return;
             }
-            // Freed with the lock held, wherever the trainer lets go of it.
+            // The deleter takes the interpreter lock, because the trainer may release the hook on any thread.
             const std::shared_ptr<py::object> kept(new py::object(hook), [](py::object* object) {
               const py::gil_scoped_acquire lock;
               delete object;

@@ -11,7 +11,7 @@
 namespace floodtide::bindings {
 namespace {
 
-/// Dice of a class if it were predicted everywhere: the trivial predictor that scores stand beside.
+/// Return the Dice score of each class if the class were predicted everywhere. Scores are compared with this trivial predictor.
 std::vector<double> dice_everything(const evaluate::DiceCounts& dice) {
   constexpr std::int64_t kCounts = 3;  // both, predicted, true
   std::vector<double> pixels(static_cast<std::size_t>(dice.classes()), 0.0);
@@ -37,7 +37,7 @@ py::dict scores_dict(const train::SampleScores& scores) {
     row["average_precision"] = channel.average_precision();
     row["share_of_ones"] =
         channel.voxels() > 0 ? static_cast<double>(channel.object_voxels()) / static_cast<double>(channel.voxels()) : 0;
-    // Boundaries are rare: how well they are found is said by the precision of 1 - affinity.
+    // Boundaries are rare. The average precision of 1 - affinity shows how well they are found.
     row["boundary_average_precision"] = channel.background_average_precision();
     row["f1"] = channel.counts(0).scores().f1;
     row["mcc"] = channel.counts(0).scores().mcc;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of Python types for signatures. pybind11 shows a py::object as `object` and a py::dict as `dict`. A Typed object shows
-// the text that it is declared with, so that the stubs of the core (tests/scripts/make_stubs.py) have it. It checks nothing:
-// functions check their arguments themselves, with messages for users.
+// the text with which it is declared, and tests/scripts/make_stubs.py writes this text into the stubs of the core. A Typed
+// object does not check its type: functions check their arguments themselves, with messages for users.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -22,7 +22,7 @@ struct TypeText {
   consteval TypeText(const char (&value)[Size]) { std::copy_n(value, Size, text); }
 };
 
-/// A Python object that signatures show as `Name`, which is text of a Python annotation with full module names.
+/// Python object that signatures show as `Name`. `Name` is a Python annotation with full module names.
 template <TypeText Name>
 class Typed : public py::object {
  public:
@@ -49,7 +49,7 @@ using Layout = Typed<"list[tuple[str, tuple[int, ...], int]]">;  // name, shape,
 using Triple = Typed<"tuple[int, int, int]">;
 using ProgressCallback = Typed<"collections.abc.Callable[[int, int], object] | None">;
 
-/// A vector or shape as a tuple.
+/// Return a vector or shape as a tuple.
 inline Triple triple_of(const Vec3& vector) { return py::make_tuple(vector[0], vector[1], vector[2]); }
 
 }  // namespace floodtide::bindings

@@ -25,7 +25,8 @@ nn::SegmentationTruth truth_of(const py::object& labels, const py::object& targe
           optional<float, 5>(weights, "weights")};
 }
 
-/// {"loss", "dice", "cross_entropy", "counts": [(true positives, false positives, false negatives) of each class]}.
+/// Return a report as {"loss", "dice", "cross_entropy", "counts": [(true positives, false positives, false negatives)]}, with
+/// one entry of "counts" per class.
 py::dict report_of(const nn::LossReport& report, std::int64_t classes) {
   py::dict result;
   result["loss"] = report.loss;
@@ -40,7 +41,7 @@ py::dict report_of(const nn::LossReport& report, std::int64_t classes) {
   return result;
 }
 
-/// A SumOverRanks that calls a Python function with a list of numbers and takes the list that it returns.
+/// Return a SumOverRanks that calls a Python function with a list of numbers. The function returns the list of sums.
 nn::SumOverRanks sum_of(const SumFunction& function) {
   if (function.is_none()) return {};
   return [function](std::span<double> values) {

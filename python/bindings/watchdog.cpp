@@ -19,8 +19,8 @@ using comm::ActivityLog;
 using comm::Communicator;
 using comm::Watchdog;
 
-/// The line for people, and a file for the program that started the ranks. Python may be what hangs: no
-/// call into it.
+/// Write the reason to standard error, and to a file for the program that started the ranks. This function does not call
+/// Python, because Python may be what hangs.
 void report(int rank, const std::string& path, const std::string& reason) {
   static_cast<void>(std::fprintf(stderr, "rank %d: %s\n", rank, reason.c_str()));
   static_cast<void>(std::fflush(stderr));
