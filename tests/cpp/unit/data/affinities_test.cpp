@@ -43,7 +43,7 @@ TEST(Affinities, AreOneWithinObjectsAndCountedWhereBothVoxelsAreLabelled) {
     along_x.push_back(known.targets.view()(0, 0, x, 2));
     weights.push_back(known.weights.view()(0, 0, x, 2));
     unknown_weights.push_back(unknown.weights.view()(0, 0, x, 2));
-    EXPECT_EQ(known.weights.view()(0, 0, x, 0), 0);  // no plane before, no row before
+    EXPECT_EQ(known.weights.view()(0, 0, x, 0), 0);  // there is no plane and no row before
     EXPECT_EQ(known.weights.view()(0, 0, x, 1), 0);
   }
   EXPECT_EQ(along_x, (std::vector<float>{0, 1, 0, 1, 0, 0, 0}));
@@ -110,7 +110,7 @@ TEST(AffinitySource, FixedPatchesCoverTheBoxAndCountEveryPairAtMostOnce) {
   }
   EXPECT_EQ(static_cast<std::int64_t>(covered.size()), box.voxels());
   for (const auto& [pair, times] : counted) EXPECT_EQ(times, 1);
-  // Along an axis only the planes where a patch that is not moved begins have no predecessor inside their patch: x = 0, 10.
+  // Along an axis, voxels have no predecessor in their patch only in the planes at which patches begin: x = 0 and x = 10.
   std::int64_t along_x = 0;
   for (const auto& [pair, times] : counted) along_x += pair[3] == 2 ? 1 : 0;
   EXPECT_EQ(along_x, 17 * 20 * (23 - 2));
@@ -201,13 +201,13 @@ TEST(AffinitySource, BalanceMakesOnesAndZerosWeighAlike) {
   double zeros = 0;
   double counted = 0;
   for (std::int64_t i = 0; i < targets.size(); i += 3) {
-    const double weight = static_cast<double>(sample.weights.data()[i + 2]);  // along x: 0 every fourth voxel
+    const double weight = static_cast<double>(sample.weights.data()[i + 2]);  // along x, every fourth affinity is 0
     (targets.data()[i + 2] == 1 ? ones : zeros) += weight;
     counted += weight > 0 ? 1 : 0;
   }
   EXPECT_NEAR(ones / counted, 0.5, 1e-6);
   EXPECT_NEAR(zeros / counted, 0.5, 1e-6);
-  // Along z every counted pair of an object is 1; the share is taken to be at most 0.95.
+  // Along z, every affinity that counts is 1. Their share is limited to 0.95 for the weights.
   std::set<float> along_z;
   for (std::int64_t i = 0; i < targets.size(); i += 3) {
     if (targets.data()[i] == 1) along_z.insert(sample.weights.data()[i]);

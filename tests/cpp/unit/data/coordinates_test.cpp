@@ -33,7 +33,7 @@ TEST(Coordinates, HoldEveryClassEquallyOftenInAShuffledOrder) {
   EXPECT_EQ(job.classes(), (std::vector<int>{0, 3, 9}));
   ASSERT_EQ(per_class.size(), 3U);
   for (const auto& [value, count] : per_class) EXPECT_EQ(count * 3, job.size()) << "class " << value;
-  // Shuffled: the first half of the rows takes about half of its centres from each volume (20 standard deviations).
+  // The rows are shuffled: about half of the centres in the first half are from each volume. Tolerance: 20 standard deviations.
   const auto half = static_cast<double>(job.size()) / 2;
   EXPECT_NEAR(static_cast<double>(in_first_volume), half / 2, 20 * std::sqrt(half) / 2);
 }

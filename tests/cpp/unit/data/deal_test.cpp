@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Deals,
                                            Sizes{2, 64, 64}, Sizes{4, 10, 33}));
 
 TEST(Deal, OfACostlyClassLeavesNoWalkerMuchMoreThanOthers) {
-  // Two thousand examples of 1 or 27 fields of view for 8 walkers: random parts would differ by about 8 %.
+  // Two thousand examples with 1 or 27 fields of view each, for 8 walkers. A random split would differ by about 8 %.
   const Deal deal(5, 2, 1001, 8);
   const std::vector<double> fovs{1, 27};
   double most = 0, all = 0;
@@ -63,14 +63,14 @@ TEST(Deal, OfACostlyClassLeavesNoWalkerMuchMoreThanOthers) {
   }
   EXPECT_NEAR(deal.imbalance(fovs), most * 8 / all - 1, 1e-12);
   EXPECT_GT(deal.imbalance(fovs), 0);
-  EXPECT_LT(deal.imbalance(fovs), 28 / (1001.0 * 28 / 8));  // an example of each class
+  EXPECT_LT(deal.imbalance(fovs), 28 / (1001.0 * 28 / 8));  // at most one example of each class
 }
 
 TEST(Deal, MixesClassesInAWalkersOrder) {
   const Deal deal(5, 2, 500, 4);
   std::int64_t first_class_early = 0;
   for (std::int64_t i = 0; i < 100; ++i) first_class_early += deal.place(1, 0, i).class_index == 0 ? 1 : 0;
-  EXPECT_NEAR(static_cast<double>(first_class_early), 50, 25);  // five deviations
+  EXPECT_NEAR(static_cast<double>(first_class_early), 50, 25);  // five standard deviations
 }
 
 }  // namespace

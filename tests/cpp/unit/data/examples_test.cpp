@@ -48,7 +48,7 @@ TEST_P(Shards, AreDisjointCompleteAndBalanced) {
   }
 
   EXPECT_EQ(total, source.examples());
-  std::map<int, std::pair<int, std::set<int>>> per_class;  // examples, and how often each voxel came
+  std::map<int, std::pair<int, std::set<int>>> per_class;  // number of examples, and how often each voxel was used
   for (const auto& [key, times] : seen) {
     const Scene& scene = key[0] == 0 ? a : b;
     auto& [examples, repeats] = per_class[scene.partitions[scene.flat({key[1], key[2], key[3]})]];
@@ -59,7 +59,7 @@ TEST_P(Shards, AreDisjointCompleteAndBalanced) {
   EXPECT_FALSE(per_class.contains(255));
   for (const auto& [value, found] : per_class) {
     EXPECT_EQ(found.first * 3, source.examples()) << "class " << value;
-    EXPECT_LE(*found.second.rbegin() - *found.second.begin(), 1) << "class " << value;  // cyclic repeats
+    EXPECT_LE(*found.second.rbegin() - *found.second.begin(), 1) << "class " << value;  // voxels are repeated cyclically
   }
 }
 
@@ -82,7 +82,7 @@ TEST(ExampleSource, EpochsGiveAWalkerOtherExamplesInAnotherOrder) {
   const std::set<std::size_t> before(first.begin(), first.end());
   const auto kept = std::ranges::count_if(std::set<std::size_t>(second.begin(), second.end()),
                                           [&](std::size_t voxel) { return before.contains(voxel); });
-  EXPECT_LT(kept, std::ssize(before) * 2 / 3);  // a quarter, but for voxels of small classes, which come often
+  EXPECT_LT(kept, std::ssize(before) * 2 / 3);  // about a quarter, plus voxels of small classes, which are used often
 }
 
 TEST(ExampleSource, CutsNormalisesAndLabelsAroundTheCentre) {
@@ -292,7 +292,7 @@ TEST(Prefetcher, WithoutDepthNothingIsReadBeforeItIsAskedFor) {
   source.set_load_delay(0.02);
   static_cast<void>(prefetcher.next(0));
   static_cast<void>(prefetcher.next(0));
-  EXPECT_GE(prefetcher.wait_s(), 0.04);  // each had to be waited for
+  EXPECT_GE(prefetcher.wait_s(), 0.04);  // the test waited for each example
 }
 
 TEST(Prefetcher, RefusesDepthsAndReadersThatDoNotExist) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of `data` share: a folder that disappears, volumes written in one line, errors as text.
+// Helpers for the tests of `data`: temporary folders, volumes written with one call, and error messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ void write_dataset(const std::string& path, const std::string& dataset, const st
   file.commit();
 }
 
-/// The code and message of the Error that `action` must throw.
+/// Return the Error that `action` throws. The test fails if `action` does not throw.
 inline Error error_of(const std::function<void()>& action) {
   try {
     action();
@@ -36,7 +36,7 @@ inline Error error_of(const std::function<void()>& action) {
   return Error(ErrorCode::internal, "none");
 }
 
-/// Expects an Error of this kind whose message is one line and holds every given part.
+/// Expects an Error with this code. Its message must be one line, and contain all given parts.
 inline void expect_error(const std::function<void()>& action, ErrorCode code, const std::vector<std::string>& parts) {
   const Error error = error_of(action);
   const std::string message = error.what();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damage to files, and files that are none.
+// Tests with damaged files, and with files that are not HDF5 files.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,8 +18,9 @@
 namespace floodtide::data {
 namespace {
 
-/// One of everything that floodtide writes: chunked, compressed, small and empty datasets, written whole and in blocks;
-/// numbers and texts as attributes, more than HDF5 keeps in an old header.
+/// Write a file with all kinds of objects that floodtide writes: chunked, compressed, small and empty datasets, written whole
+/// and in blocks, and numbers and texts as attributes. There are more attributes than fit into an object header of the old
+/// format.
 void write_everything(const std::string& path) {
   Hdf5File file = Hdf5File::create(path);
   std::vector<float> weights(3000);
@@ -46,7 +47,7 @@ void write_everything(const std::string& path) {
   file.commit();
 }
 
-/// All that the file says, as text.
+/// Return the whole content of the file as text.
 std::string everything(const std::string& path) {
   const Hdf5File file = Hdf5File::open(path);
   std::string text = str_cat(Show{file.read_array<float>("network/weights").shape});
@@ -95,7 +96,7 @@ TEST(Hdf5Integrity, EveryFlippedBitIsNoticedOrChangesNothing) {
     flip();
   }
   EXPECT_EQ(everything(path), expected);
-  EXPECT_GT(refused, 800);  // some bytes hold nothing: gaps between chunks, times
+  EXPECT_GT(refused, 800);  // some bytes do not matter, such as gaps between chunks and times
 }
 
 TEST(Hdf5Integrity, EveryDatasetHasAChecksum) {

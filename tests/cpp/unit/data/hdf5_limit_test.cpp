@@ -29,7 +29,7 @@ TEST(Hdf5LimitDeathTest, EndsTheProcessWithOneLineWhenACallTakesTooMuchProcessor
 TEST(Hdf5Limit, DoesNotCountTheTimeOfWaiting) {
   const std::string path = "slow.h5";
   const Hdf5Limit limit(path, 0, 0.2);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // two looks of the watch
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // time for two checks of the limit
 }
 
 TEST(Hdf5Limit, EndsWithItsScope) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a result may replace in an HDF5 file, and what stays.
+// Tests of what a result may replace in an HDF5 file, and what it must keep.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -44,7 +44,8 @@ TEST(Hdf5Output, JoinsTheDatasetsOfOthersAndReplacesItsOlderSelf) {
   EXPECT_EQ(folder.entries(), 1U);
 }
 
-/// Writes a result beside another dataset several times, and returns by how many bytes the last time made the file larger.
+/// Writes a result several times to a file with another dataset, and returns by how many bytes the last write enlarged the
+/// file.
 std::int64_t growth(const std::string& path, const std::string& note) {
   write_dataset<float>(path, "other", {1}, {7});
   const Hdf5Result result{.command = "floodtide test", .objects = {"large"}};
@@ -65,7 +66,7 @@ TEST(Hdf5Output, DoesNotGrowWithEachReplacement) {
   EXPECT_EQ(growth(folder.file("a.h5"), ""), 0);
 }
 
-// HDF5 1.10 keeps the texts of attributes in blocks of at least 4096 bytes, and never frees one.
+// HDF5 1.10 stores the texts of attributes in blocks of at least 4096 bytes, which it never frees.
 TEST(Hdf5Output, GrowsByTheTextsThatAreReplaced) {
   const TemporaryFolder folder;
   constexpr std::int64_t kBlock = 4096;

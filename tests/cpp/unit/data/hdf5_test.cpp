@@ -162,7 +162,8 @@ TEST(Hdf5File, ReportsFoldersThatCannotBeWritten) {
                {"none/a.h5", "No such file or directory"});
 }
 
-// A limit on file sizes fails at the same calls as a full disk. Runs in a child process, which the limit stays with.
+// With a limit on the file size, the same calls fail as with a full disk. This runs in a child process, because the limit
+// cannot be removed.
 [[noreturn]] void write_beyond_the_limit(const TemporaryFolder& folder) {
   ::signal(SIGXFSZ, SIG_IGN);
   const rlimit limit{1 << 16, 1 << 16};

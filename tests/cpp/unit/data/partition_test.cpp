@@ -17,7 +17,7 @@ namespace {
 
 const std::vector<double> kThresholds{0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9};
 
-/// google/ffn's definition in plain loops, over a box of a volume.
+/// Return the partition classes of a box of a volume, computed in plain loops from google/ffn's definition.
 std::vector<std::uint8_t> reference(const std::vector<std::int64_t>& labels, const Vec3& shape,
                                     const PartitionOptions& options) {
   const Box box = options.box.value_or(Box{{0, 0, 0}, shape});
@@ -55,7 +55,7 @@ std::vector<std::uint8_t> reference(const std::vector<std::int64_t>& labels, con
   return result;
 }
 
-/// Slabs and specks of random labels, some of them at the ends of the 64-bit range.
+/// Return slabs and single voxels of random labels. Some labels are the smallest and largest 64-bit integers.
 std::vector<std::int64_t> random_labels(const Vec3& shape, std::uint64_t seed) {
   const std::vector<std::int64_t> ids{
       0, 1, 7, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min(), -1};
@@ -125,7 +125,7 @@ TEST(Partition, AttributesAreGoogleFfnsAndOurs) {
     Hdf5File file = Hdf5File::create(folder.file("labels.h5"));
     file.write_array<std::int32_t>("plain", shape, std::vector<std::int32_t>(990, 4));
     file.write_array<std::int32_t>("boxed", shape, std::vector<std::int32_t>(990, 4));
-    const std::vector<std::int64_t> boxes{1, 2, 3, 9, 8, 6, 0, 0, 0, 2, 2, 2};  // x, y, z; the second shrinks to nothing
+    const std::vector<std::int64_t> boxes{1, 2, 3, 9, 8, 6, 0, 0, 0, 2, 2, 2};  // (x, y, z); the second box becomes empty
     const std::vector<std::int64_t> boxes_shape{2, 2, 3};
     file.write_attribute<std::int64_t>("boxed", "bounding_boxes", boxes_shape, boxes);
     file.commit();

@@ -12,7 +12,7 @@
 namespace floodtide::data {
 namespace {
 
-/// (size, walkers, batch)
+/// Parameters of a test: (size, walkers, batch).
 using Deal = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 
 class SampleOrders : public ::testing::TestWithParam<Deal> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small image with labels and partitions for the tests of examples and coordinates.
+// Small image with labels and partitions, for the tests of examples and coordinates.
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ struct Scene {
   }
 };
 
-/// Random intensities; labels in 4-voxel slabs along x, slab 0 being background; classes 0, 3 and 9 of different frequency,
-/// 255 in about half of the voxels.
+/// Make a scene with random intensities. Labels are slabs of 4 voxels along x, and slab 0 is background. Partition classes are
+/// 0, 3 and 9 with different frequencies, and 255 in about half of the voxels.
 inline Scene make_scene(const TemporaryFolder& folder, const std::string& name = "scene", std::uint64_t seed = 1) {
   Scene scene;
   const auto count = static_cast<std::size_t>(volume<3>(scene.shape));

@@ -42,7 +42,8 @@ struct Slice {
   }
 };
 
-/// Where the slice is seen by the sample's pixel (y, x): the definition in slice_transform.hpp with matrices, in double.
+/// Return the position in the slice that pixel (y, x) of the sample shows, computed in double with matrices from the definition
+/// in slice_transform.hpp.
 std::array<double, 2> place(const SliceTransform& t, const Shape<2>& slice, const Shape<2>& sample, double y, double x) {
   const std::array<double, 2> middle{0.5 * static_cast<double>(sample[0] - 1), 0.5 * static_cast<double>(sample[1] - 1)};
   const std::array<double, 2> d{y - middle[0], x - middle[1]};
@@ -115,7 +116,7 @@ TEST(SliceTransform, ImageIsLinearBetweenPixelsAndMaskTakesTheNearest) {
         const auto [y, x] = place(transform, from, to, row, column);
         const auto v0 = static_cast<std::int64_t>(y);
         const auto u0 = static_cast<std::int64_t>(x);
-        double expected = 0;  // every pixel weighs max(0, 1 - distance) along each axis: none but the nearest few count
+        double expected = 0;  // the weight of a pixel is max(0, 1 - distance) along each axis, so that only the nearest count
         for (std::int64_t v = v0 - 3; v <= v0 + 3; ++v) {
           for (std::int64_t u = u0 - 3; u <= u0 + 3; ++u) {
             const double weight = std::max(0.0, 1 - std::abs(static_cast<double>(v) - y)) *
@@ -123,12 +124,12 @@ TEST(SliceTransform, ImageIsLinearBetweenPixelsAndMaskTakesTheNearest) {
             expected += weight * slice.value(v, u, 9);
           }
         }
-        // Three roundings of weights and three of sums, of values up to 255.
+        // Tolerance: three roundings of weights and three of sums, with values up to 255.
         EXPECT_NEAR(static_cast<double>(image[flat]), expected, test::summation_tolerance<float>(6, 2 * 255.0));
         const double near_y = std::round(y);
         const double near_x = std::round(x);
         const double to_tie = std::min(std::abs(std::abs(y - near_y) - 0.5), std::abs(std::abs(x - near_x) - 0.5));
-        if (to_tie < 1e-9) continue;  // either neighbour is right
+        if (to_tie < 1e-9) continue;  // in a tie, both neighbours are correct
         const auto v = static_cast<std::int64_t>(near_y);
         const auto u = static_cast<std::int64_t>(near_x);
         const bool inside = v >= 0 && v < from[0] && u >= 0 && u < from[1];
@@ -187,18 +188,19 @@ TEST(SliceTransform, OneOptionDoesNotChangeWhatOthersDraw) {
 }
 
 TEST(SliceTransform, NoiseIsNormalAndIndependent) {
-  constexpr std::size_t kCount = 200001;  // odd: the last pair is cut
+  constexpr std::size_t kCount = 200001;  // odd, so that only half of the last pair is used
   std::vector<float> noise(kCount, 3);
   Philox random(6, 0);
   add_noise(0.5, random, noise);
   double moments[5] = {};
-  double products[5] = {};  // with the value `lag` places further
+  double products[5] = {};  // sums of products of values that are `lag` places apart
   for (std::size_t i = 0; i + 5 < kCount; ++i) {
     const auto normal = [&](std::size_t at) { return (static_cast<double>(noise[at]) - 3) / 0.5; };
     for (int power = 1; power < 5; ++power) moments[power] += std::pow(normal(i), power);
     for (std::size_t lag = 1; lag < 5; ++lag) products[lag] += normal(i) * normal(i + lag);
   }
-  const double error = 5 / std::sqrt(static_cast<double>(kCount));  // times the root of the power's variance: 1, 2, 15, 96
+  // Five standard errors, to be multiplied by the square root of the variance of each power: 1, 2, 15 and 96.
+  const double error = 5 / std::sqrt(static_cast<double>(kCount));
   const double n = static_cast<double>(kCount - 5);
   EXPECT_NEAR(moments[1] / n, 0, error);
   EXPECT_NEAR(moments[2] / n, 1, error * std::sqrt(2.0));

@@ -23,7 +23,7 @@ std::set<std::string> patients(const SliceSource& source) {
 TEST(SliceSource, GivesNormalisedSlicesWithTheirMasksAndPatients) {
   const TemporaryFolder folder;
   const TestStack a = make_stack(folder, "a", {5, 6, 7}, 2);
-  const TestStack b = make_stack(folder, "b", {4, 6, 7}, 3, 3);  // shares patient 3 with a
+  const TestStack b = make_stack(folder, "b", {4, 6, 7}, 3, 3);  // patient 3 is in both stacks
   const SliceSource source({a.names, b.names}, slice_options());
   EXPECT_EQ(source.fixed_size(), 9);
   EXPECT_EQ(source.format().shape, (Vec3{1, 6, 7}));
@@ -75,11 +75,11 @@ TEST(SliceSource, AugmentationIsAFunctionOfSeedEpochAndSlice) {
       const Cursor alone{0, cursor.epoch, index};
       if (one.order().number(alone) != two.order().number(cursor)) continue;
       found = true;
-      EXPECT_EQ(values(one.load(alone).image), values(sample.image));  // whoever takes it
+      EXPECT_EQ(values(one.load(alone).image), values(sample.image));  // the same for every walker
     }
     EXPECT_TRUE(found);
   }
-  EXPECT_EQ(images.size(), 18U);  // the first walker's half of three epochs, no image twice
+  EXPECT_EQ(images.size(), 18U);  // the half of the first walker in three epochs, without repeated images
 }
 
 TEST(SliceSource, GainOffsetAndNoiseActOnNormalisedIntensities) {
@@ -104,7 +104,7 @@ TEST(SliceSource, GainOffsetAndNoiseActOnNormalisedIntensities) {
     EXPECT_GT(std::abs(gain - 1) + std::abs(offset), 0.001);
     double squares = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
-      EXPECT_NEAR(y[i], gain * x[i] + offset, 1e-4);  // gain is a quotient of differences of floats
+      EXPECT_NEAR(y[i], gain * x[i] + offset, 1e-4);  // `gain` has the rounding error of a quotient of differences of floats
       squares += static_cast<double>((z[i] - y[i]) * (z[i] - y[i]));
     }
     EXPECT_NEAR(std::sqrt(squares / static_cast<double>(x.size())), 0.1, 0.02);  // 5 standard deviations for 400 pixels
@@ -122,7 +122,7 @@ TEST(SliceSource, SplitKeepsPatientsWholeAndFollowsTheSeed) {
     options.part = SlicePart::training;
     const SliceSource training({a.names, b.names}, options);
     options.part = SlicePart::validation;
-    options.order.seed = options.split_seed + 1;  // the order's seed has no say
+    options.order.seed = options.split_seed + 1;  // the seed of the order must not affect the split
     const SliceSource validation({a.names, b.names}, options);
     std::set<std::string> all = patients(training);
     EXPECT_EQ(validation.groups(), 5);  // round(0.25 x 18)
@@ -213,7 +213,7 @@ TEST(SliceSource, NamesTheSliceAndTheValueOfAnUnexpectedClass) {
   write_dataset<std::uint8_t>(folder.file("wrong.h5"), "mask", {3, 4, 5}, stack.masks);
   stack.names.masks = folder.file("wrong.h5:mask");
   SliceOptions options = slice_options();
-  options.size = {2, 2};  // the whole slice is looked at, not only what is cut out
+  options.size = {2, 2};  // the whole slice is checked, not only the part that is cut out
   const SliceSource source({stack.names}, options);
   const std::vector<std::string> message{"wrong.h5:mask", "slice 1", "class 255", "2, 3", "0 to 2", "classes = 3"};
   EXPECT_NO_THROW(static_cast<void>(source.fixed(0)));

@@ -19,7 +19,8 @@ struct TestStack {
   SliceStack names;
 };
 
-/// Random intensities, classes 0 to 2, and runs of `slices_each` slices for each patient, numbered from `first_patient`.
+/// Make a stack with random intensities and classes 0 to 2. Each patient has `slices_each` consecutive slices. Patients are
+/// numbered from `first_patient`.
 inline TestStack make_stack(const TemporaryFolder& folder, const std::string& name, const Vec3& shape, std::int64_t slices_each,
                             std::int32_t first_patient = 1) {
   TestStack stack{shape, {}, {}, {}, {}};

@@ -15,7 +15,7 @@ namespace {
 
 constexpr Vec3 kShape{48, 56, 64};
 
-/// Mean and standard deviation of the voxels for which `wanted` holds.
+/// Return mean and standard deviation of the voxels for which `wanted` is true.
 template <class Wanted>
 std::pair<double, double> statistics(const SynthVolume& volume, const Wanted& wanted) {
   double count = 0;
@@ -76,7 +76,7 @@ TEST(Synth, FacesBetweenCellsAreDarkerThanInsidesByAFewTimesTheNoise) {
   const auto faces = statistics(volume, [&](auto z, auto y, auto x) { return volume.labels.view()(z, y, x) == 0; });
   const auto insides =
       statistics(volume, [&](auto z, auto y, auto x) { return volume.labels.view()(z, y, x) > 0 && same_around(z, y, x, 3); });
-  // Mitochondria widen the spread inside; faces are blurred over both of their voxels.
+  // Mitochondria increase the standard deviation inside cells. Faces are blurred over both of their voxels.
   EXPECT_GT(insides.first - faces.first, 0.7 * insides.second);
   EXPECT_LT(insides.first - faces.first, 5 * insides.second);
   EXPECT_NEAR(insides.first, 140, 20);

@@ -26,8 +26,8 @@ std::string block(const std::string& contents, char compression = 0) {
   return checked + bytes_of(masked_crc32c(checked));
 }
 
-/// A bundle with the arrays ab/x = {1, 2} and ab/y = {3}, written byte by byte from the format's description. All lengths
-/// stay below 128, so that each is one byte.
+/// A checkpoint with the arrays ab/x = {1, 2} and ab/y = {3}, written byte by byte from the description of the format. All
+/// lengths are below 128, so that each needs one byte.
 class TensorflowCheckpointFile : public testing::Test {
  protected:
   TensorflowCheckpointFile() {
@@ -66,7 +66,7 @@ class TensorflowCheckpointFile : public testing::Test {
     std::ofstream(prefix_ + ".index", std::ios::binary) << file;
   }
 
-  /// Code of the error that opening the checkpoint and reading all of it raises.
+  /// Return the code of the error that is thrown when the whole checkpoint is read.
   ErrorCode failure() const {
     try {
       const TensorflowCheckpoint checkpoint(prefix_);
@@ -131,7 +131,7 @@ TEST_F(TensorflowCheckpointFile, NoticesEveryChangedByteThatIsRead) {
   for (const char* suffix : {".index", ".data-00000-of-00001"}) {
     const std::string whole = contents_of(prefix_ + suffix);
     for (std::size_t at = 0; at < whole.size(); ++at) {
-      // The footer's padding (and the handle of the meta index, which is not used) may hold anything.
+      // The padding of the footer, and the unused handle of the meta index, may have any content.
       const std::size_t footer = whole.size() - 48;
       if (std::string_view(suffix) == ".index" && at >= footer && at < whole.size() - 8 &&
           (at < footer + 2 || at >= footer + 4))
