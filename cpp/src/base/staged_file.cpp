@@ -44,8 +44,8 @@ std::string beside(const std::string& path, const std::string& name) {
   return path.find('/') == std::string::npos ? name : path.substr(0, path.rfind('/') + 1) + name;
 }
 
-/// True if another user may have created the link to redirect our output. The rule is that of the kernel's protected_symlinks:
-/// the link is in a sticky folder that all users may write, and its owner is neither this user nor the owner of the folder.
+/// True if another user may have created the link to redirect our output. The rule is that of the kernel's protected_symlinks.
+/// The link is in a sticky folder that all users may write, and belongs neither to this user nor to the owner of the folder.
 bool prepared_by_another(const std::string& link, const struct stat& status) {
   struct stat folder{};
   if (::stat(folder_of(link).c_str(), &folder) != 0) return false;

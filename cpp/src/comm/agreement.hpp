@@ -70,8 +70,8 @@ class Ballot {
   std::vector<std::uint64_t> joined_;  // one bit per rank
 };
 
-/// Messages of the agreement. One tag is enough for all messages, for three reasons: messages between two ranks keep their
-/// order, a pair of ranks exchanges messages in one round only, and every rank sends ballots in the order of the collectives.
+/// Messages of the agreement. All messages have the same tag. This is enough, because messages between two ranks keep their
+/// order, a pair of ranks meets in one round only, and every rank sends ballots in the order of the collectives.
 class Dissemination {
  public:
   explicit Dissemination(const Communicator& comm);

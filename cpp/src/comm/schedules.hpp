@@ -19,8 +19,8 @@ namespace floodtide::comm {
 /// and send it to the next d ranks.
 [[nodiscard]] MessageSchedule binomial_tree(const Communicator& comm, std::int64_t bytes, int root);
 
-/// Return the schedule of an alltoall. In step s, rank r sends its block for rank r + s and receives that of rank r - s, so
-/// that no two ranks send to the same rank in a step. `sent` are the limits of the blocks in Payload::source, and `received` of
+/// Return the schedule of an alltoall. In step s, rank r sends a block to rank r + s and receives a block from rank r - s. No
+/// two ranks therefore send to the same rank in a step. `sent` has the limits of the blocks in Payload::source, and `received`
 /// those in Payload::data. The block of a rank for itself is not sent.
 [[nodiscard]] MessageSchedule pairwise(const Communicator& comm, std::span<const std::int64_t> sent,
                                        std::span<const std::int64_t> received);

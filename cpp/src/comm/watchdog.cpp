@@ -147,8 +147,9 @@ class Watchdog::Implementation {
   /// Runs `work`, unless messages to this peer have failed before.
   ///
   /// If a message fails, the peer counts as silent from then on, and its silence may end the job. This is needed because other
-  /// calls of this rank may wait for ever instead of failing. The error is rethrown, and watching ends, in two cases: this rank
-  /// has left, and may have ended MPI; or ranks may be lost (survives()), and the caller will make a new communicator.
+  /// calls of this rank may wait for ever instead of failing. In two cases, the error is rethrown and watching ends. Either
+  /// this rank has left, and may have ended MPI. Or ranks may be lost (survives()), and the caller will make a new
+  /// communicator.
   template <class Work>
   void attempt(Peer& peer, Work&& work) {
     if (peer.cut_off) return;

@@ -35,8 +35,8 @@ class FfnPlan {
   /// Memory for one example.
   ///
   /// The backward pass needs the input of the network, the outputs of the `a` convolutions after the ReLU, and the residual
-  /// stream before the ReLU, because the next convolution applies the ReLU while it reads. These are 2 * depth activations. Two
-  /// gradient buffers are enough: one for the stream, to which each module adds in place, and one inside a module. A
+  /// stream before the ReLU. These are 2 * depth activations. The next convolution applies the ReLU to the stream while it
+  /// reads. Two gradient buffers are enough: one for the stream, to which each module adds in place, and one inside a module. A
   /// forward-only pass uses two activations.
   struct Lane {
     explicit Lane(const kernels::Conv3dShape& first, const kernels::Conv3dShape& other);

@@ -20,8 +20,7 @@ struct Kernel {
   [[nodiscard]] std::int64_t radius() const { return static_cast<std::int64_t>(weights.size() / 2); }
 };
 
-/// Return the voxel of a line of `n` voxels at position `i`, if the line is continued by mirroring: d c b a | a b c d | d c b
-/// a.
+/// Return the voxel at position `i` of a line of `n` voxels that is continued by mirroring: d c b a | a b c d | d c b a.
 std::int64_t reflect(std::int64_t i, std::int64_t n) {
   const std::int64_t period = 2 * n;
   const std::int64_t j = ((i % period) + period) % period;

@@ -16,8 +16,8 @@ void check_allreduce(comm::Communicator& comm, bool has_library_allreduce);
 void check_half_allreduce(comm::Communicator& comm, bool has_library_allreduce);
 /// Check every algorithm with five million floats, and with 1,000,003 (a prime) doubles and int64.
 void check_long_allreduce(comm::Communicator& comm, bool has_library_allreduce);
-/// Check the bf16 wire format: errors are within the bound of the algorithm's roundings, all ranks hold the same bits, and the
-/// messages have exactly half the bytes of float32.
+/// Check the bf16 wire format. Errors must be within the bound of the algorithm's roundings, and all ranks must hold the same
+/// bits. Messages must have exactly half the bytes of float32.
 void check_narrow_wire(comm::Communicator& comm);
 /// Check that an allreduce sends the messages and bytes of its schedule.
 void check_traffic(comm::Communicator& comm);
@@ -27,8 +27,8 @@ void check_two_levels(comm::Communicator& comm);
 void check_concurrent_operations(comm::Communicator& comm, bool has_library_allreduce);
 /// Check reduce_scatter with equal, unequal and empty blocks.
 void check_reduce_scatter(comm::Communicator& comm);
-/// Check ranks that differ in type, operation, length, words, algorithm, root, collective and so on, many times each: every
-/// rank throws the same message, no array changes, and the next collective works.
+/// Check ranks that differ in type, operation, length, words, algorithm, root, collective and so on, many times each. Every
+/// rank must throw the same message, no array may change, and the next collective must work.
 void check_disagreements(comm::Communicator& comm, bool has_library_allreduce);
 /// Check ranks that differ while other operations are in flight, also in another order on every second rank.
 void check_disagreements_in_flight(comm::Communicator& comm);

@@ -15,8 +15,8 @@
 
 namespace floodtide {
 
-/// Kind of failure that an Error reports. The command line exits with status 2 for errors that the user can fix by changing
-/// the input (see is_input_error), and with status 1 for all other errors.
+/// Kind of failure that an Error reports. The exit status of the command line is 2 for errors that the user can fix by changing
+/// the input (see is_input_error). It is 1 for all other errors.
 enum class ErrorCode {
   invalid_argument,  ///< a value outside what the operation accepts
   shape_mismatch,    ///< arrays or volumes whose sizes do not fit each other

@@ -15,7 +15,7 @@ namespace floodtide {
 class InputFile {
  public:
   /// Opens a file. Opening a pipe does not wait for a writer. Throws Error(invalid_file) if the file is missing, cannot be
-  /// opened or is not a regular file; the message says that `expected` was expected, for example "an HDF5 file".
+  /// opened, or is not a regular file. The message contains `expected`, for example "an HDF5 file".
   InputFile(const std::string& path, std::string_view expected);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;

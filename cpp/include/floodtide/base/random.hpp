@@ -34,8 +34,8 @@ class Philox {
   std::uint64_t counter_;
 };
 
-/// Return the stream number for a purpose (a small constant that the caller chooses) and up to two indices, such as
-/// (walker, epoch).
+/// Return the stream number for a purpose and up to two indices, such as (walker, epoch). The caller chooses a small constant
+/// as the purpose.
 [[nodiscard]] std::uint64_t stream_id(std::uint64_t purpose, std::uint64_t a = 0, std::uint64_t b = 0) noexcept;
 
 /// Pseudo-random permutation of [0, size) that is computed without a table. The same (seed, stream, size) always gives the same

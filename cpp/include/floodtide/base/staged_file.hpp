@@ -19,8 +19,8 @@ inline constexpr std::string_view kTemporarySuffix = ".floodtide-tmp";
 /// Return the path of the file that an output named `path` would replace. Symbolic links are followed, even if the target does
 /// not exist.
 ///
-/// Throws Error(invalid_argument) if the target is not a regular file or is write-protected, or if a symbolic link in a folder
-/// that all users may write (such as /tmp) belongs to another user. Throws Error(io) if the folder is missing.
+/// Throws Error(invalid_argument) if the target is not a regular file, or is write-protected. Also throws it if a symbolic link
+/// belongs to another user, in a folder that all users may write (such as /tmp). Throws Error(io) if the folder is missing.
 [[nodiscard]] std::string output_target(const std::string& path);
 
 /// An output file that replaces its target only when it is complete. If this object is destroyed before commit(), the

@@ -71,9 +71,9 @@ void allgather(Communicator& comm, std::span<std::byte> data, std::span<const st
 /// Call this on a rank that has no more work. The rank then takes part in allreduces with values that do not change the result
 /// (zeros in sums), and in barriers and broadcasts. If several ranks join last at the same collective, the highest is returned.
 ///
-/// A collective that needs values of a rank that has joined (allgather, gather, reduce_scatter, alltoall, or a broadcast from
-/// this rank) throws AgreedError(unsupported) on every rank, also from join(). After this error, no rank is joined any more.
-/// Throws as start_allreduce.
+/// Some collectives need values of a rank that has joined: allgather, gather, reduce_scatter, alltoall, and a broadcast from
+/// this rank. They throw AgreedError(unsupported) on every rank, also from join(). After this error, no rank is joined any
+/// more. Throws as start_allreduce.
 [[nodiscard]] int join(Communicator& comm);
 
 /// True if `ok` is true on all ranks. Collective.
@@ -82,6 +82,7 @@ void allgather(Communicator& comm, std::span<std::byte> data, std::span<const st
 /// Error that all ranks of a communicator throw together, so that no rank is left waiting.
 class FLOODTIDE_EXPORT AgreedError : public Error {
  public:
+  /// Makes an error for all ranks of a communicator.
   /// @param rank  the lowest rank that failed
   /// @param ranks number of ranks that throw this error; 0: all ranks of the job
   AgreedError(ErrorCode code, const std::string& message, int rank, int ranks = 0)

@@ -133,12 +133,12 @@ class Communicator {
 
   /// True if the other ranks can continue after a rank is lost: only `mpi`, with an Open MPI that was started for this.
   [[nodiscard]] virtual bool survives() const { return false; }
-  /// Return null if all ranks pass `fine` = true; otherwise return a communicator of the ranks that are not lost, in the same
-  /// order. Collective over the ranks that are not lost.
+  /// Agree on whether all ranks are fine, and continue without lost ranks. Collective over the ranks that are not lost.
   ///
-  /// If a rank passes false, all waiting calls on this communicator fail with Error(communication), and this communicator
-  /// cannot be used any more. settle() does not call on_wait, and blocks the MPI calls of other threads. Throws
-  /// Error(unsupported) unless survives().
+  /// Returns null if all ranks pass `fine` = true. Otherwise returns a communicator of the ranks that are not lost, in the same
+  /// order. All waiting calls on this communicator then fail with Error(communication), and it cannot be used any more.
+  ///
+  /// settle() does not call on_wait, and blocks the MPI calls of other threads. Throws Error(unsupported) unless survives().
   [[nodiscard]] virtual std::unique_ptr<Communicator> settle(bool fine);
 
   /// Set a function that is called about every 50 ms while this rank waits. It may be empty. If it throws, the waiting call

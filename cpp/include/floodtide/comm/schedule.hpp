@@ -54,8 +54,9 @@ struct ScheduleCost {
 
 /// Return the schedule of one rank for an allreduce of `count` elements.
 ///
-/// Throws Error(invalid_argument) for an unknown algorithm, Error(unsupported) for `mpi`, whose steps the library chooses,
-/// Error(out_of_range) for a wrong rank, size or count, and Error(shape_mismatch) if `nodes` has another length than `size`.
+/// Throws Error(invalid_argument) for an unknown algorithm, and Error(unsupported) for `mpi`, whose steps the library chooses.
+/// Throws Error(out_of_range) for a wrong rank, size or count, and Error(shape_mismatch) if `nodes` does not have `size`
+/// entries.
 [[nodiscard]] MessageSchedule allreduce_schedule(std::string_view algorithm, const RankPlace& place, std::int64_t count);
 
 }  // namespace floodtide::comm

@@ -26,11 +26,12 @@ struct WatchdogOptions {
 /// A thread on every rank. It sends the activity of its rank to rank 0, several times per time limit.
 ///
 /// Rank 0 ends the job if it has heard nothing of a rank for the limit: the rank is stopped, or its machine is lost. Rank 0
-/// also ends the job if ranks wait in a collective for longer than the limit, and names the ranks that have not started it or
-/// have left. A rank that computes while no other rank waits is left alone. Each rank's log holds the limit of that rank.
+/// also ends the job if ranks wait in a collective for longer than the limit. It then names the ranks that have not started the
+/// collective, or have left. A rank may compute for any time while no other rank waits. Each rank's log holds the limit of that
+/// rank.
 ///
-/// All other ranks watch rank 0. Rank 1 ends the job if rank 0 is silent. The others do so a moment later if rank 1 has not
-/// told them that the job ends, because a cut cable may separate them from rank 1 too.
+/// All other ranks watch rank 0. Rank 1 ends the job if rank 0 is silent. The other ranks end it a moment later, unless rank 1
+/// has told them that the job ends: a cut cable may separate them from rank 1, too.
 ///
 /// Before the job ends, all ranks that still can write their records. Processes of the job that still run a few seconds later
 /// are killed (Communicator::end_host_within). Overhead: two messages of 464 bytes per rank and period.

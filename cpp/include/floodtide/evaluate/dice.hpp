@@ -19,8 +19,8 @@ void most_likely_classes(View<const float, 4> scores, View<std::uint8_t, 3> out_
 
 /// Dice scores by class, for each group (patient) and for all pixels together.
 ///
-/// The Dice score is 2 |P and T| / (|P| + |T|), where P are the pixels predicted as the class and T those that truly have it.
-/// All counts are integers. Sums over images and ranks are therefore exact for any split of the work.
+/// The Dice score is 2 |P and T| / (|P| + |T|). P are the pixels that are predicted as the class, T the pixels that truly have
+/// it. All counts are integers. Sums over images and ranks are therefore exact for any split of the work.
 class DiceCounts {
  public:
   /// Throws Error(invalid_argument) if a number is below 1, or if `classes` is above 255.

@@ -44,6 +44,7 @@ struct FaceMoves {
 /// Source: google/ffn, movement.FaceMaxMovementPolicy.
 class FaceMaxMoves {
  public:
+  /// Makes an empty queue.
   /// @param deltas    voxels, at least 0 (Error(invalid_argument) otherwise)
   /// @param threshold smallest logit of a face maximum; compared in double, as in google/ffn
   FaceMaxMoves(const Vec3& deltas, double threshold);

@@ -25,9 +25,9 @@ inline constexpr std::uint8_t kNotCounted = 255;  ///< label of voxels that do n
 
 /// Loss of segmentation: dice * (1 - soft Dice) + cross_entropy * cross-entropy.
 ///
-/// The soft Dice of class k is (2 I + smooth) / (P + G + smooth) with the sums over voxels I = sum of w p g, P = sum of w p and
-/// G = sum of w g. Here p is the probability, g the truth and w the weight of the voxel. With labels, w is 0 where the label is
-/// kNotCounted, and 1 elsewhere. The soft Dice is averaged over classes.
+/// The soft Dice of class k is (2 I + smooth) / (P + G + smooth). I, P and G are sums over voxels of w p g, w p and w g. Here p
+/// is the probability, g the truth and w the weight of the voxel. With labels, w is 0 where the label is kNotCounted, and 1
+/// elsewhere. The soft Dice is averaged over classes.
 ///
 /// The cross-entropy is the sum over voxels of w times the cross-entropy, divided by the number of all voxels (for sigmoids:
 /// voxels times channels). This number includes voxels that do not count, so that the mean over images does not depend on how

@@ -65,7 +65,7 @@ class UNet {
  public:
   /// Makes a network with normally distributed weights from options.seed, or with zeros only (`initial`).
   ///
-  /// The variance of the weights is 2 / (taps * in) for convolutions before a ReLU (He et al., ICCV 2015), and 1 / in for the
+  /// The variance of the weights is 2 / (taps * in) for convolutions before a ReLU (He et al., ICCV 2015). It is 1 / in for the
   /// transposed convolutions and the last convolution. Biases and shifts are 0, scales are 1.
   /// Throws Error(invalid_argument) for options outside their ranges.
   explicit UNet(const UNetOptions& options, Initial initial = Initial::random);

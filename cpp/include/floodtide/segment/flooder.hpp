@@ -45,6 +45,7 @@ using OnMove = std::function<void(std::int64_t index, const Vec3& position, View
 /// Source: google/ffn, inference.Canvas.
 class Flooder {
  public:
+  /// Makes a flooder without segments.
   /// @param image normalised image [z, y, x]
   /// Throws Error(invalid_argument) or Error(shape_mismatch) for options that do not fit each other or the image.
   Flooder(Tensor<float, 3> image, const FlooderOptions& options, Predictor predictor);

@@ -37,8 +37,8 @@ void write_parameters(data::Hdf5File& file, const std::string& group, const Para
 
 /// Read a group of parameters into a network of the same architecture.
 ///
-/// Throws Error(invalid_file) if the file is not a checkpoint, has another format version, holds another network (the message
-/// says what differs), is damaged, or has a value that is not finite.
+/// Throws Error(invalid_file) if the file is not a checkpoint, has another format version, is damaged, or has a value that is
+/// not finite. Also throws it for another network; the message says what differs.
 void read_network(const data::Hdf5File& file, nn::Ffn& network, const std::string& group = kParametersGroup);
 void read_network(const data::Hdf5File& file, nn::UNet& network, const std::string& group = kParametersGroup);
 

@@ -36,8 +36,7 @@ struct PassResult {
 /// Walkers do not know about other ranks. Exceptions concern this rank only, except those that `sum` throws in compute().
 class Walkers {
  public:
-  /// Throws Error(invalid_argument) if there are fewer walkers than ranks, or if prefetch, readers or epochs are outside their
-  /// ranges.
+  /// Throws Error(invalid_argument) if there are fewer walkers than ranks, or for other options outside their ranges.
   explicit Walkers(const WalkersOptions& options);
   Walkers(const Walkers&) = delete;
   Walkers& operator=(const Walkers&) = delete;

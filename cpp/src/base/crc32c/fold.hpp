@@ -15,8 +15,8 @@ inline constexpr std::size_t kFoldBytes = 256;  // bytes that one round folds
 
 /// Function that returns the register after `bytes` more bytes. `bytes` is a positive multiple of kFoldBytes.
 ///
-/// A message and its remainder modulo the polynomial P have the same checksum. 64 bits A that are n bits before other bits can
-/// therefore be replaced by A (x^n mod P), which is added to the other bits. Each round folds 2,048 bits onto the next 2,048.
+/// A message and its remainder modulo the polynomial P have the same checksum. Let A be 64 bits that are n bits before other
+/// bits. A can be replaced by A (x^n mod P), which is added to the other bits. Each round folds 2,048 bits onto the next 2,048.
 /// Source: Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009.
 using FoldCrc32c = std::uint32_t (*)(std::uint32_t crc, const char* at, std::size_t bytes);
 extern const FoldCrc32c kFoldCrc32cAvx512;

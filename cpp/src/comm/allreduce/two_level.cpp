@@ -3,7 +3,7 @@
 //
 // The array is split into g shards, where g is the number of ranks on the smallest node. On every node, each of the first g
 // ranks owns one shard. All ranks of the node send their values of a shard to its owner. At distance d, rank l sends to l + d
-// and receives from l - d, so that no two ranks send to the same rank at the same time. The owners of a shard then reduce it
+// and receives from l - d. No two ranks therefore send to the same rank at the same time. The owners of a shard then reduce it
 // across nodes, and send the result to all ranks of their node.
 //
 // Nodes may have different sizes: ranks without a shard only send and receive. If a node has one rank, g is 1, and the owner is

@@ -188,8 +188,8 @@ std::string winograd_unsupported(const Conv3dShape& shape) {
 }
 
 std::string winograd_avoided(const Conv3dShape& shape) {
-  // Cost in multiply-adds, estimated from times on a Xeon with AVX-512: the transforms of a tile take about 16 per point and
-  // channel, and those of the weights about 25 per point and weight.
+  // Cost in multiply-adds, estimated from times on a Xeon with AVX-512. The transforms of a tile cost about 16 per point and
+  // channel. The transforms of the weights cost about 25 per point and weight.
   const Tiling t = tiling_of(shape);
   const auto in = static_cast<double>(shape.in_channels), out = static_cast<double>(shape.out_channels);
   const auto points = static_cast<double>(winograd::points(t));

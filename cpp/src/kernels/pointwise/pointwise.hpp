@@ -16,7 +16,7 @@ struct Affine {
   const float* shift;
 };
 
-/// Factors of the gradient of batch norm, one per channel: slope * g + curve * (x - mean) + offset, where g is the gradient by
+/// Factors of the gradient of batch norm, one per channel: slope * g + curve * (x - mean) + offset. Here g is the gradient by
 /// the input of the ReLU.
 struct AffineGradient {
   const float* slope;

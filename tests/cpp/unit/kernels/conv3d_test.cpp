@@ -26,9 +26,11 @@ using test::copy_of;
 using test::make_case;
 using test::widened;
 
-/// Return the shapes to test: all x sizes around the register blocks (5, 6 and 11 voxels), non-cubic volumes, all kernel sizes,
-/// a smaller last group of output channels, few channels, rows longer than the rectified copy of the kernels, more channels
-/// than the direct kernels support, and Winograd tiles that end at the end of the volume or extend beyond it.
+/// Return the shapes to test.
+///
+/// Sizes: all x sizes around the register blocks (5, 6 and 11 voxels), non-cubic volumes, rows longer than the rectified copy
+/// of the kernels, and Winograd tiles that end at the end of the volume or extend beyond it. Channels: few channels, a smaller
+/// last group of output channels, and more channels than the direct kernels support. All kernel sizes are included.
 std::vector<Conv3dShape> all_shapes() {
   std::vector<Conv3dShape> shapes;
   for (std::int64_t x = 1; x <= 13; ++x) shapes.push_back({2, 2, x, 32, 32});
