@@ -19,7 +19,7 @@ inline constexpr const char* kPositions = "walkers/position";
 inline constexpr const char* kCanvases = "walkers/canvas";
 inline constexpr const char* kChecksums = "walkers/crc32c";
 inline constexpr const char* kRateFactor = "rate_factor";  // attribute of the file; files without it have 1
-inline constexpr std::size_t kActive = 3;                  // entry of a position: whether the walker has an example
+inline constexpr std::size_t kActive = 3;                  // index in a position: 1 if the walker has an example
 
 /// State that is saved in a checkpoint.
 struct CheckpointState {
