@@ -44,7 +44,8 @@ the version of floodtide over all ranks. Only two things may differ between rank
 the folders of input files, so that each host can read from its own disk. The file names must be equal.
 
 Sizes and positions are (z, y, x) in voxels. Boxes are `z0:z1,y0:y1,x0:x1`; the ends are excluded.
-Volumes are `file:dataset`. `~` and `$NAME` are expanded in paths. Relative paths are relative to the
+Volumes are `file:dataset` or have one of the other forms in [File formats](formats.md).
+`~` and `$NAME` are expanded in paths. Relative paths are relative to the
 working directory.
 
 Environment variables:

@@ -11,57 +11,10 @@
 #include "floodtide/data/synth.hpp"
 #include "floodtide/data/volume.hpp"
 #include "path_name.hpp"
+#include "volume_reference.hpp"
 
 namespace floodtide::bindings {
 namespace {
-
-using data::Volume;
-
-template <class T>
-py::array read_as(const Volume& volume, const Box& box) {
-  Tensor<T, 3> block;
-  {
-    const py::gil_scoped_release unlocked;
-    volume.require_inside(box);
-    block = Tensor<T, 3>(box.size);
-    volume.file().read_block<T>(volume.dataset(), box.start, box.size, block.span());
-  }
-  return to_numpy(std::move(block));
-}
-
-/// Return the voxels of a box in the element type of the volume.
-AnyArray read_volume(const Volume& volume, const Vec3& start, const Vec3& size) {
-  const Box box{start, size};
-  switch (volume.type()) {
-    case data::ElementType::uint8: return read_as<std::uint8_t>(volume, box);
-    case data::ElementType::int8: return read_as<std::int8_t>(volume, box);
-    case data::ElementType::uint16: return read_as<std::uint16_t>(volume, box);
-    case data::ElementType::int16: return read_as<std::int16_t>(volume, box);
-    case data::ElementType::uint32: return read_as<std::uint32_t>(volume, box);
-    case data::ElementType::int32: return read_as<std::int32_t>(volume, box);
-    case data::ElementType::uint64: return read_as<std::uint64_t>(volume, box);
-    case data::ElementType::int64: return read_as<std::int64_t>(volume, box);
-    case data::ElementType::float32: return read_as<float>(volume, box);
-    case data::ElementType::float64: break;
-  }
-  return read_as<double>(volume, box);
-}
-
-/// Return the voxels of a box as image intensities: float32, checked to be finite.
-FloatArray read_intensities(const Volume& volume, const Vec3& start, const Vec3& size) {
-  Tensor<float, 3> block;
-  {
-    const py::gil_scoped_release unlocked;
-    block = volume.read_block<float>({start, size});
-  }
-  return to_numpy(std::move(block));
-}
-
-std::string text_attribute(const Volume& volume, const std::string& attribute) {
-  const py::gil_scoped_release unlocked;
-  const data::Hdf5File& file = volume.file();
-  return file.has_attribute(volume.dataset(), attribute) ? file.read_text_attribute(volume.dataset(), attribute) : "";
-}
 
 std::optional<Box> box_of(const std::optional<std::pair<Vec3, Vec3>>& start_and_size) {
   if (!start_and_size) return std::nullopt;
@@ -138,17 +91,7 @@ void write_datasets(const PathName& path, const std::map<std::string, py::array>
   file.commit();
 }
 
-void register_volume(py::module_& m) {
-  py::class_<Volume>(m, "Volume")
-      .def(py::init([](const std::string& file, const std::string& dataset) { return Volume::open(file, dataset); }),
-           py::arg("file"), py::arg("dataset"))
-      .def_property_readonly("name", &Volume::name)
-      .def_property_readonly("shape", [](const Volume& v) { return triple_of(v.shape()); })
-      .def_property_readonly("chunks", [](const Volume& v) { return triple_of(v.chunks()); })
-      .def_property_readonly("dtype", [](const Volume& v) { return std::string(name(v.type())); })
-      .def("read", &read_volume, py::arg("start"), py::arg("size"))
-      .def("read_intensities", &read_intensities, py::arg("start"), py::arg("size"))
-      .def("text", &text_attribute, py::arg("attribute"), "A text that the dataset carries; empty if it has none.");
+void register_files(py::module_& m) {
   m.def(
       "exists", [](const std::string& file, const std::string& object) { return data::Hdf5File::open(file).exists(object); },
       py::arg("file"), py::arg("object"), py::call_guard<py::gil_scoped_release>(),
@@ -176,8 +119,9 @@ void register_volume(py::module_& m) {
 void register_partition(py::module_& m) {
   using data::PartitionJob;
   py::class_<PartitionJob>(m, "PartitionJob")
-      .def(py::init([](const std::string& labels, std::vector<double> thresholds, const Vec3& lom_radius, std::int64_t min_size,
-                       const std::optional<std::pair<Vec3, Vec3>>& box) {
+      .def(py::init([](const data::VolumeReference& labels, std::vector<double> thresholds, const Vec3& lom_radius,
+                       std::int64_t min_size, const std::optional<std::pair<Vec3, Vec3>>& box) {
+             const py::gil_scoped_release unlocked;
              return std::make_unique<PartitionJob>(
                  labels, data::PartitionOptions{std::move(thresholds), lom_radius, min_size, box_of(box)});
            }),
@@ -248,8 +192,8 @@ void register_partition(py::module_& m) {
 void register_coordinates(py::module_& m) {
   using data::CoordinatesJob;
   py::class_<CoordinatesJob>(m, "CoordinatesJob")
-      .def(py::init([](const std::vector<std::pair<std::string, std::string>>& volumes, const Vec3& margin, std::uint64_t seed,
-                       const ProgressCallback& progress) {
+      .def(py::init([](const std::vector<std::pair<std::string, data::VolumeReference>>& volumes, const Vec3& margin,
+                       std::uint64_t seed, const ProgressCallback& progress) {
              std::vector<data::NamedPartitions> named;
              for (const auto& [name, partitions] : volumes) named.push_back({name, partitions});
              const Progress callback = progress_of(progress);
@@ -294,8 +238,8 @@ void register_examples(py::module_& m) {
       },
       "Ranges of reading ahead, by name; see floodtide.base.limits.");
   using data::ExampleSource;
-  using Volumes = std::vector<
-      std::tuple<std::string, std::string, std::string, std::string, std::optional<std::pair<Vec3, Vec3>>, double, double>>;
+  using Volumes = std::vector<std::tuple<std::string, data::VolumeReference, data::VolumeReference, data::VolumeReference,
+                                         std::optional<std::pair<Vec3, Vec3>>, double, double>>;
   py::class_<ExampleSource>(m, "ExampleSource")
       .def(py::init([](const Volumes& volumes, const Vec3& patch_size, std::uint64_t seed, std::int64_t walkers,
                        std::vector<int> permutable_axes, std::vector<int> reflectable_axes, double softness,
@@ -364,7 +308,8 @@ void register_synth(py::module_& m) {
 
 void register_data(py::module_& m) {
   py::module_ data = m.def_submodule("data", "Volumes, partitions, coordinates, training examples");
-  register_volume(data);
+  register_volumes(data);
+  register_files(data);
   register_hdf5_writer(data);
   register_partition(data);
   register_coordinates(data);

@@ -12,6 +12,7 @@
 #include "floodtide/data/affinities.hpp"
 #include "floodtide/data/samples.hpp"
 #include "floodtide/data/slices.hpp"
+#include "volume_reference.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -93,7 +94,7 @@ void define_reading(Class& source_class) {
 }
 
 void register_slices(py::module_& m) {
-  using Stacks = std::vector<std::tuple<std::string, std::string, std::string>>;
+  using Stacks = std::vector<std::tuple<data::VolumeReference, data::VolumeReference, std::string>>;
   py::class_<SliceSource, SampleSource> slices(m, "SliceSource");
   define_reading<SliceSample>(slices);
   slices
@@ -142,7 +143,7 @@ void register_slices(py::module_& m) {
 
 void register_affinities(py::module_& m) {
   using MaybeBox = std::optional<std::pair<Vec3, Vec3>>;
-  using Volumes = std::vector<std::tuple<std::string, std::string, std::string, MaybeBox, double, double>>;
+  using Volumes = std::vector<std::tuple<std::string, data::VolumeReference, data::VolumeReference, MaybeBox, double, double>>;
   const auto boxed = [](const AffinitySource::Place& place) -> Boxed {
     return py::make_tuple(place.volume, triple_of(place.box.start), triple_of(place.box.size));
   };
@@ -157,7 +158,7 @@ void register_affinities(py::module_& m) {
                sources.push_back({.name = name,
                                   .image = image,
                                   .labels = labels,
-                                  .partitions = "",
+                                  .partitions = {},
                                   .box = box ? std::optional(Box{box->first, box->second}) : std::nullopt,
                                   .mean = mean,
                                   .std = deviation});

@@ -2,9 +2,12 @@
 // HDF5 files that Python writes block by block. A file gets its final name when it is complete.
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -37,14 +40,24 @@ class Hdf5Writer {
       : file_(data::Hdf5File::create(path, {.command = command, .objects = datasets})) {}
 
   void create(const std::string& dataset, const std::string& type, const Extents& shape, const Extents& chunks, int gzip) {
-    FLOODTIDE_REQUIRE(type == "uint8" || type == "float32", invalid_argument, "hdf5 writer: type is '", type,
-                      "', expected uint8 or float32");
-    file().create_dataset(dataset, type == "uint8" ? data::ElementType::uint8 : data::ElementType::float32, shape,
-                          {.chunks = chunks, .gzip = gzip});
+    constexpr std::array kTypes{data::ElementType::uint8,  data::ElementType::int8,   data::ElementType::uint16,
+                                data::ElementType::int16,  data::ElementType::uint32, data::ElementType::int32,
+                                data::ElementType::uint64, data::ElementType::int64,  data::ElementType::float32,
+                                data::ElementType::float64};
+    const auto* const found = std::ranges::find_if(kTypes, [&](data::ElementType known) { return data::name(known) == type; });
+    FLOODTIDE_REQUIRE(found != kTypes.end(), invalid_argument, "hdf5 writer: type is '", type,
+                      "', expected (u)int8, (u)int16, (u)int32, (u)int64, float32 or float64");
+    file().create_dataset(dataset, *found, shape, {.chunks = chunks, .gzip = gzip});
   }
   void write(const std::string& dataset, const Extents& start, const py::array& block) {
-    const bool written =
-        write_as<std::uint8_t>(file(), dataset, start, block) || write_as<float>(file(), dataset, start, block);
+    const auto write_any = [&]<class... T>(std::type_identity<T>...) {
+      return (write_as<T>(file(), dataset, start, block) || ...);
+    };
+    using std::type_identity;
+    const bool written = write_any(type_identity<std::uint8_t>(), type_identity<std::int8_t>(), type_identity<std::uint16_t>(),
+                                   type_identity<std::int16_t>(), type_identity<std::uint32_t>(), type_identity<std::int32_t>(),
+                                   type_identity<std::uint64_t>(), type_identity<std::int64_t>(), type_identity<float>(),
+                                   type_identity<double>());
     FLOODTIDE_REQUIRE(written, invalid_argument, file().path(), ":", dataset, ": cannot store arrays of ",
                       py::str(block.dtype()).cast<std::string>());
   }
@@ -54,6 +67,10 @@ class Hdf5Writer {
   void attribute(const std::string& object, const std::string& name, const Extents& values) {
     const std::int64_t shape[] = {std::ssize(values)};
     file().write_attribute<std::int64_t>(object, name, shape, values);
+  }
+  void numbers(const std::string& object, const std::string& name, const std::vector<double>& values) {
+    const std::int64_t shape[] = {std::ssize(values)};
+    file().write_attribute<double>(object, name, shape, values);
   }
   void finish() { file().commit(); }
   void discard() { file_.reset(); }
@@ -79,6 +96,7 @@ void register_hdf5_writer(py::module_& m) {
            py::arg("object"), py::arg("name"), py::arg("value"), "A text or integers, of a dataset or of the file (\"/\").")
       .def("attribute", py::overload_cast<const std::string&, const std::string&, const Extents&>(&Hdf5Writer::attribute),
            py::arg("object"), py::arg("name"), py::arg("value"))
+      .def("numbers", &Hdf5Writer::numbers, py::arg("object"), py::arg("name"), py::arg("value"), "Numbers as an attribute.")
       .def("finish", &Hdf5Writer::finish, py::call_guard<py::gil_scoped_release>(), "Put it on disk and rename it.")
       .def("discard", &Hdf5Writer::discard, "Remove it, unless it is finished.");
 }

@@ -14,6 +14,7 @@
 #include "floodtide/segment/result.hpp"
 #include "floodtide/segment/seeds.hpp"
 #include "registry.hpp"
+#include "volume_reference.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -108,8 +109,9 @@ void register_segment(py::module_& m) {
   s.def("check_output", &segment::check_output, py::arg("path"), py::arg("dataset"),
         "Raise the error that `write` would raise for this output, before there is a result.");
   s.def(
-      "placement", [](const std::string& reference) { return segment::placement(data::Volume::open(reference)); },
-      py::arg("volume"), "Return the attribute box_start (z, y, x) of a dataset, or None if there is none.");
+      "placement", [](const data::VolumeReference& volume) { return segment::placement(*volume.open()); }, py::arg("volume"),
+      py::call_guard<py::gil_scoped_release>(),
+      "Return the attribute box_start (z, y, x) of a dataset, or None if there is none.");
 
   s.def(
       "find_seeds",

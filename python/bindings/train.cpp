@@ -19,6 +19,8 @@
 #include "floodtide/train/network_file.hpp"
 #include "floodtide/train/validation.hpp"
 #include "path_name.hpp"
+#include "unlocked.hpp"
+#include "volume_reference.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -225,7 +227,7 @@ void register_train(py::module_& m) {
       "flood_walkers",
       [](nn::Ffn& network, const data::ExampleSource& examples, const train::WalkersOptions& options, double seed_pad,
          double threshold) -> std::shared_ptr<train::Walkers> {
-        return train::make_flood_walkers(network, examples, options, {seed_pad, threshold});
+        return freed_unlocked(train::make_flood_walkers(network, examples, options, {seed_pad, threshold}));
       },
       py::arg("network"), py::arg("examples"), py::arg("options"), py::kw_only(), py::arg("seed_pad"), py::arg("threshold"),
       py::keep_alive<0, 1>(), py::keep_alive<0, 2>());
@@ -249,15 +251,15 @@ void register_train(py::module_& m) {
   by_name(trainer_options, "late", &train::TrainerOptions::late);
   by_name(trainer_options, "wire", &train::TrainerOptions::wire);
 
-  py::class_<train::Trainer>(m, "Trainer", "The step loop; see floodtide.train.Trainer.")
+  py::class_<train::Trainer, std::shared_ptr<train::Trainer>>(m, "Trainer", "The step loop; see floodtide.train.Trainer.")
       .def(py::init([](const std::shared_ptr<train::Walkers>& walkers, comm::Communicator& communicator,
                        const std::string& optimizer, const ParameterValues& optimizer_values, const std::string& schedule,
                        const ParameterValues& schedule_values, const std::string& scale, const train::TrainerOptions& options) {
              const py::gil_scoped_release unlock;
-             return std::make_unique<train::Trainer>(
+             return freed_unlocked(std::make_unique<train::Trainer>(
                  walkers, optim::make_optimizer(optimizer, optimizer_values, walkers->layout().trained_size()),
                  optim::make_schedule(schedule, schedule_values, optim::scale_factor(scale, walkers->options().walkers)),
-                 communicator, options);
+                 communicator, options));
            }),
            py::arg("walkers"), py::arg("communicator"), py::kw_only(), py::arg("optimizer"), py::arg("optimizer_values"),
            py::arg("schedule"), py::arg("schedule_values"), py::arg("scale"), py::arg("options"), py::keep_alive<1, 2>(),
@@ -312,8 +314,8 @@ void register_train(py::module_& m) {
           "float64 (centres, 6): cross-entropy sum in nats, voxels, TP, FP, FN, TN at probability 0.5.")
       .def_property_readonly("moves_centres", [](const train::ValidationResult& r) { return centre_table(r.moves_centres); });
 
-  using SourceTuple =
-      std::tuple<std::string, std::string, std::string, std::string, std::optional<std::pair<Vec3, Vec3>>, double, double>;
+  using SourceTuple = std::tuple<std::string, data::VolumeReference, data::VolumeReference, data::VolumeReference,
+                                 std::optional<std::pair<Vec3, Vec3>>, double, double>;
   py::class_<ValidationSet>(m, "ValidationSet", "A fixed set of centres of one volume; see floodtide.train.Validation.")
       .def(py::init([](const SourceTuple& volume, const Vec3& patch_size, std::int64_t centres, std::uint64_t seed) {
              const auto& [name, image, labels, partitions, box, mean, deviation] = volume;

@@ -7,6 +7,7 @@
 #include "bindings.hpp"
 #include "floodtide/train/sample_walkers.hpp"
 #include "floodtide/train/segmentation_scores.hpp"
+#include "unlocked.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -54,7 +55,7 @@ void register_sample_training(py::module_& m) {
       "sample_walkers",
       [](nn::UNet& network, const data::SampleSource& samples, const train::WalkersOptions& options,
          const nn::SegmentationLoss& loss) -> std::shared_ptr<train::Walkers> {
-        return train::make_sample_walkers(network, samples, options, loss);
+        return freed_unlocked(train::make_sample_walkers(network, samples, options, loss));
       },
       py::arg("network"), py::arg("samples"), py::arg("options"), py::arg("loss"), py::keep_alive<0, 1>(),
       py::keep_alive<0, 2>());

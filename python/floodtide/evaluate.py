@@ -112,7 +112,7 @@ def score_volumes(
     box: Box | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, float]:
-    """Return scores that compare two volumes on disk. They are read in blocks and may be larger than memory.
+    """Return scores that compare two volumes. They are read in blocks and may be larger than memory.
 
     The attribute `box_start` of a segmentation of a box is the position of the box in the whole volume. If a truth has
     the shape of the segmentation and no such attribute, it is assumed to cover the same box.
@@ -160,7 +160,7 @@ def score_volumes(
 
 
 def _placement(volume: Volume) -> Vec3 | None:
-    start = _core.segment.placement(volume.name)
+    start = _core.segment.placement(volume.core)
     return None if start is None else (start[0], start[1], start[2])
 
 

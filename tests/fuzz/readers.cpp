@@ -81,8 +81,9 @@ void read_dataset(const data::Hdf5File& file, const std::string& name) {
 }
 
 void read_volume(const std::string& path, const std::string& name) {
-  attempt("Volume::open", [&] {
-    const data::Volume volume = data::Volume::open(path, name);
+  attempt("open_volume", [&] {
+    const data::VolumePtr opened = data::open_volume(path, name);
+    const data::Volume& volume = *opened;
     Box box = volume.box();
     for (std::int64_t& extent : box.size) extent = std::min(extent, 2 * kSide);
     attempt("Volume::read_block of intensities", [&] { static_cast<void>(volume.read_block<float>(box)); });

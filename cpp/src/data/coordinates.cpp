@@ -19,30 +19,30 @@ constexpr std::int64_t kVersion = 1;
 constexpr const char* kDataset = "centres";
 constexpr std::int64_t kChunkRows = 1 << 14;
 
-std::vector<Volume> open_all(const std::vector<NamedPartitions>& volumes) {
+std::vector<VolumePtr> open_all(const std::vector<NamedPartitions>& volumes) {
   FLOODTIDE_REQUIRE(!volumes.empty(), invalid_argument, "coordinates: no partition volume given");
   std::set<std::string> names;
-  std::vector<Volume> opened;
+  std::vector<VolumePtr> opened;
   for (const NamedPartitions& volume : volumes) {
     FLOODTIDE_REQUIRE(!volume.name.empty() && volume.name.find('\n') == std::string::npos && names.insert(volume.name).second,
                       invalid_argument, "coordinates: volume name '", volume.name,
                       "' is empty, has a line break or is given twice");
-    opened.push_back(Volume::open(volume.partitions));
-    for (const std::int64_t extent : opened.back().shape()) {
-      FLOODTIDE_REQUIRE(extent <= std::numeric_limits<std::int32_t>::max(), unsupported, opened.back().name(),
+    opened.push_back(volume.partitions.open());
+    for (const std::int64_t extent : opened.back()->shape()) {
+      FLOODTIDE_REQUIRE(extent <= std::numeric_limits<std::int32_t>::max(), unsupported, opened.back()->name(),
                         ": coordinate files hold 32-bit positions");
     }
   }
   return opened;
 }
 
-std::vector<Box> boxes_inside(const std::vector<Volume>& volumes, const Vec3& margin) {
+std::vector<Box> boxes_inside(const std::vector<VolumePtr>& volumes, const Vec3& margin) {
   std::vector<Box> boxes;
-  for (const Volume& volume : volumes) {
-    Box box = volume.box();
+  for (const VolumePtr& volume : volumes) {
+    Box box = volume->box();
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      FLOODTIDE_REQUIRE(margin[axis] >= 0 && 2 * margin[axis] < box.size[axis], invalid_argument, volume.name(), ": margin ",
-                        Show{margin}, " (z, y, x) leaves nothing of shape ", Show{volume.shape()});
+      FLOODTIDE_REQUIRE(margin[axis] >= 0 && 2 * margin[axis] < box.size[axis], invalid_argument, volume->name(), ": margin ",
+                        Show{margin}, " (z, y, x) leaves nothing of shape ", Show{volume->shape()});
       box.start[axis] += margin[axis];
       box.size[axis] -= 2 * margin[axis];
     }
@@ -51,9 +51,9 @@ std::vector<Box> boxes_inside(const std::vector<Volume>& volumes, const Vec3& ma
   return boxes;
 }
 
-std::vector<const Volume*> pointers(const std::vector<Volume>& volumes) {
+std::vector<const Volume*> pointers(const std::vector<VolumePtr>& volumes) {
   std::vector<const Volume*> result;
-  for (const Volume& volume : volumes) result.push_back(&volume);
+  for (const VolumePtr& volume : volumes) result.push_back(volume.get());
   return result;
 }
 
@@ -61,7 +61,7 @@ std::vector<const Volume*> pointers(const std::vector<Volume>& volumes) {
 
 struct CoordinatesJob::Impl {
   std::vector<NamedPartitions> names;
-  std::vector<Volume> volumes;
+  std::vector<VolumePtr> volumes;
   ClassIndex index;
   IndexPermutation order;
 
@@ -70,7 +70,7 @@ struct CoordinatesJob::Impl {
         volumes(open_all(names)),
         index(pointers(volumes), boxes_inside(volumes, margin), progress),
         order(seed, stream_id(kCoordinatesPurpose), static_cast<std::uint64_t>(size())) {
-    FLOODTIDE_REQUIRE(size() > 0, invalid_argument, volumes.front().name(), ": every voxel inside the margin ", Show{margin},
+    FLOODTIDE_REQUIRE(size() > 0, invalid_argument, volumes.front()->name(), ": every voxel inside the margin ", Show{margin},
                       " is 255 (no class), no centre to take");
   }
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(index.classes().size()) * index.largest(); }

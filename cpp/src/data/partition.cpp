@@ -69,7 +69,8 @@ void add_sizes(const Tensor<std::int64_t, 3>& labels, Sizes& sizes) {
 }  // namespace
 
 struct PartitionJob::Impl {
-  Volume labels;
+  VolumePtr volume;
+  const Volume& labels;
   PartitionOptions options;
   Box box;
   Box inner;  ///< voxels whose box lies inside `box`
@@ -80,8 +81,9 @@ struct PartitionJob::Impl {
   bool keeps_all;
   std::map<int, std::int64_t> written;
 
-  Impl(const std::string& name, const PartitionOptions& given)
-      : labels(Volume::open(name)),
+  Impl(const VolumeReference& reference, const PartitionOptions& given)
+      : volume(reference.open()),
+        labels(*volume),
         options(given),
         box(box_of(labels, given)),
         inner(inner_box(labels, box, given.lom_radius)),
@@ -126,13 +128,13 @@ struct PartitionJob::Impl {
 
   [[nodiscard]] std::vector<std::int64_t> bounding_boxes_xyz() const {
     std::vector<Box> boxes{box};
-    if (!options.box && labels.file().has_attribute(labels.dataset(), "bounding_boxes")) {
-      const Array<std::int64_t> given = labels.file().read_attribute<std::int64_t>(labels.dataset(), "bounding_boxes");
-      FLOODTIDE_REQUIRE(given.shape.size() == 3 && given.shape[1] == 2 && given.shape[2] == 3, invalid_file, labels.name(),
-                        ": attribute bounding_boxes has shape ", Show{given.shape}, ", expected (n, 2, 3)");
+    const auto given = options.box ? std::nullopt : labels.integers("bounding_boxes");
+    if (given) {
+      FLOODTIDE_REQUIRE(given->shape.size() == 3 && given->shape[1] == 2 && given->shape[2] == 3, invalid_file, labels.name(),
+                        ": attribute bounding_boxes has shape ", Show{given->shape}, ", expected (n, 2, 3)");
       boxes.clear();
-      for (std::size_t i = 0; i < given.values.size(); i += 6) {
-        const std::int64_t* xyz = &given.values[i];
+      for (std::size_t i = 0; i < given->values.size(); i += 6) {
+        const std::int64_t* xyz = &given->values[i];
         boxes.push_back({{xyz[2], xyz[1], xyz[0]}, {xyz[5], xyz[4], xyz[3]}});
       }
     }
@@ -148,7 +150,7 @@ struct PartitionJob::Impl {
   }
 };
 
-PartitionJob::PartitionJob(const std::string& labels, const PartitionOptions& options) {
+PartitionJob::PartitionJob(const VolumeReference& labels, const PartitionOptions& options) {
   check(options);
   impl_ = std::make_unique<Impl>(labels, options);
 }

@@ -21,25 +21,25 @@ void require_same_shape(const Volume& image, const Volume& other) {
 }  // namespace
 
 Source::Source(SourceOptions options)
-    : options_(std::move(options)), image_(Volume::open(options_.image)), labels_(Volume::open(options_.labels)) {
-  image_.require_type<float>();
-  labels_.require_type<std::int64_t>();
-  require_same_shape(image_, labels_);
+    : options_(std::move(options)), image_(options_.image.open()), labels_(options_.labels.open()) {
+  image_->require_type<float>();
+  labels_->require_type<std::int64_t>();
+  require_same_shape(*image_, *labels_);
   if (!options_.partitions.empty()) {
-    partitions_ = Volume::open(options_.partitions);
+    partitions_ = options_.partitions.open();
     partitions_->require_type<std::uint8_t>();
-    require_same_shape(image_, *partitions_);
+    require_same_shape(*image_, *partitions_);
   }
-  box_ = options_.box.value_or(image_.box());
-  FLOODTIDE_REQUIRE(box_.voxels() > 0 && image_.box().contains(box_), out_of_range, image_.name(), ": box at ",
+  box_ = options_.box.value_or(image_->box());
+  FLOODTIDE_REQUIRE(box_.voxels() > 0 && image_->box().contains(box_), out_of_range, image_->name(), ": box at ",
                     Show{box_.start}, " of size ", Show{box_.size}, " (z, y, x) is not inside the volume ",
-                    Show{image_.shape()});
+                    Show{image_->shape()});
   FLOODTIDE_REQUIRE(options_.std > 0 && std::isfinite(options_.std) && std::isfinite(options_.mean), invalid_argument,
-                    image_.name(), ": mean ", options_.mean, " and std ", options_.std, ", expected finite ones, std above 0");
+                    image_->name(), ": mean ", options_.mean, " and std ", options_.std, ", expected finite ones, std above 0");
 }
 
 const Volume& Source::partitions() const {
-  FLOODTIDE_REQUIRE(partitions_.has_value(), invalid_argument, image_.name(),
+  FLOODTIDE_REQUIRE(partitions_ != nullptr, invalid_argument, image_->name(),
                     ": no partition volume given; make one with `floodtide partition`");
   return *partitions_;
 }
@@ -52,13 +52,13 @@ Box Source::centres(const Vec3& patch_size) const {
     centres.start[axis] += patch_size[axis] / 2;
     centres.size[axis] -= patch_size[axis] - 1;
   }
-  FLOODTIDE_REQUIRE(centres.size[0] > 0 && centres.size[1] > 0 && centres.size[2] > 0, invalid_argument, image_.name(),
+  FLOODTIDE_REQUIRE(centres.size[0] > 0 && centres.size[1] > 0 && centres.size[2] > 0, invalid_argument, image_->name(),
                     ": patches of ", Show{patch_size}, " (z, y, x) do not fit into the box of ", Show{box_.size});
   return centres;
 }
 
 Tensor<float, 3> Source::read_image(const Box& box) const {
-  Tensor<float, 3> image = image_.read_block<float>(box);
+  Tensor<float, 3> image = image_->read_block<float>(box);
   const auto mean = static_cast<float>(options_.mean);
   const auto scale = static_cast<float>(1 / options_.std);
   for (float& value : image.span()) value = (value - mean) * scale;
@@ -66,8 +66,8 @@ Tensor<float, 3> Source::read_image(const Box& box) const {
 }
 
 Tensor<std::int64_t, 3> Source::read_labels(const Box& box) const {
-  Tensor<std::int64_t, 3> labels = labels_.read_block<std::int64_t>(box);
-  if (labels_.type() != ElementType::uint64) {
+  Tensor<std::int64_t, 3> labels = labels_->read_block<std::int64_t>(box);
+  if (labels_->type() != ElementType::uint64) {
     for (std::int64_t& label : labels.span()) label = std::max<std::int64_t>(label, 0);
   }
   return labels;

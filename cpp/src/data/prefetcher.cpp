@@ -92,6 +92,22 @@ struct BasicPrefetcher<Stream>::Impl {
     }
   }
 
+  /// Reads an item in the calling thread. The mutex is held, but not while reading: a reader may have to wait for a lock of
+  /// its own (Python's) whose holder asks this prefetcher something.
+  Item load(const Cursor cursor, std::unique_lock<std::mutex>& lock) const {
+    struct Unlocked {
+      std::unique_lock<std::mutex>& lock;
+      explicit Unlocked(std::unique_lock<std::mutex>& held) : lock(held) { lock.unlock(); }
+      ~Unlocked() { lock.lock(); }
+      Unlocked(const Unlocked&) = delete;
+      Unlocked& operator=(const Unlocked&) = delete;
+      Unlocked(Unlocked&&) = delete;
+      Unlocked& operator=(Unlocked&&) = delete;
+    };
+    const Unlocked unlocked(lock);
+    return source.load(cursor);
+  }
+
   /// The next item of a slot, once it is there. The mutex is held.
   Item take(Slot& slot, std::unique_lock<std::mutex>& lock) {
     changed.wait(lock, [&] { return !slot.items.empty() && slot.items.front()->done; });
@@ -120,7 +136,7 @@ auto BasicPrefetcher<Stream>::next(std::int64_t slot) -> Item {
   typename Impl::Slot& wanted = impl_->slots.at(static_cast<std::size_t>(slot));
   std::unique_lock lock(impl_->mutex);
   const ScopedTimer timer(impl_->waited_s);
-  Item item = impl_->depth == 0 ? impl_->source.load(wanted.deliver) : impl_->take(wanted, lock);
+  Item item = impl_->depth == 0 ? impl_->load(wanted.deliver, lock) : impl_->take(wanted, lock);
   wanted.deliver = impl_->source.next(item.cursor);
   return item;
 }

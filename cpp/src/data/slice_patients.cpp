@@ -21,7 +21,7 @@ std::vector<Patient> read_patients(const SliceStack& stack, std::int64_t stack_n
   FLOODTIDE_REQUIRE(info.shape.size() == 1 && is_integer(info.type), invalid_file, stack.patients, ": is ",
                     data::name(info.type), " of shape ", Show{info.shape}, "; expected one integer a slice");
   FLOODTIDE_REQUIRE(info.shape[0] == slices, shape_mismatch, stack.patients, ": has ", info.shape[0], " patients, ",
-                    stack.images, " has ", slices, " slices");
+                    stack.images.name(), " has ", slices, " slices");
   std::vector<Patient> patients;
   with_type(info.type, [&](auto sample) {
     for (const auto number : file.read_array<decltype(sample)>(name.dataset).values) {

@@ -17,16 +17,16 @@ namespace {
 constexpr std::size_t kCacheBytes = std::size_t{4} << 20;  // a dataset: slices come in random order, stacks may be many
 
 struct Stack {
-  Volume images;
-  Volume masks;
+  VolumePtr images;
+  VolumePtr masks;
 };
 
 Stack open_stack(const SliceStack& names) {
-  Stack stack{Volume::open(names.images, kCacheBytes), Volume::open(names.masks, kCacheBytes)};
-  stack.images.require_type<float>();
-  stack.masks.require_type<std::int64_t>();
-  FLOODTIDE_REQUIRE(stack.images.shape() == stack.masks.shape(), shape_mismatch, names.masks, ": has shape ",
-                    Show{stack.masks.shape()}, ", the images ", names.images, " have ", Show{stack.images.shape()});
+  Stack stack{names.images.open(kCacheBytes), names.masks.open(kCacheBytes)};
+  stack.images->require_type<float>();
+  stack.masks->require_type<std::int64_t>();
+  FLOODTIDE_REQUIRE(stack.images->shape() == stack.masks->shape(), shape_mismatch, stack.masks->name(), ": has shape ",
+                    Show{stack.masks->shape()}, ", the images ", stack.images->name(), " have ", Show{stack.images->shape()});
   return stack;
 }
 
@@ -45,11 +45,11 @@ void check(const SliceOptions& options) {
 
 Shape<2> common_size(const std::vector<Stack>& stacks, const SliceOptions& options) {
   if (options.size[0] > 0) return options.size;
-  const Vec3& first = stacks.front().images.shape();
+  const Vec3& first = stacks.front().images->shape();
   for (const Stack& stack : stacks) {
-    const Vec3& shape = stack.images.shape();
-    FLOODTIDE_REQUIRE(shape[1] == first[1] && shape[2] == first[2], shape_mismatch, stack.images.name(), ": slices of ",
-                      shape[1], " x ", shape[2], ", ", stacks.front().images.name(), " has ", first[1], " x ", first[2],
+    const Vec3& shape = stack.images->shape();
+    FLOODTIDE_REQUIRE(shape[1] == first[1] && shape[2] == first[2], shape_mismatch, stack.images->name(), ": slices of ",
+                      shape[1], " x ", shape[2], ", ", stacks.front().images->name(), " has ", first[1], " x ", first[2],
                       "; give a size to cut or pad them to");
   }
   return {first[1], first[2]};
@@ -71,18 +71,18 @@ struct SliceSource::Impl {
   std::optional<SampleOrder> order;  // set by the constructor
 
   [[nodiscard]] std::string name(const Patient& patient) const {
-    return patient.stack < 0 ? std::to_string(patient.number) : names[static_cast<std::size_t>(patient.stack)].images;
+    return patient.stack < 0 ? std::to_string(patient.number) : names[static_cast<std::size_t>(patient.stack)].images.name();
   }
 
   [[nodiscard]] const Stack& stack(const Slice& slice) const { return stacks[static_cast<std::size_t>(slice.place.stack)]; }
 
   [[nodiscard]] Box box(const Slice& slice) const {
-    const Vec3& shape = stack(slice).images.shape();
+    const Vec3& shape = stack(slice).images->shape();
     return {{slice.place.index, 0, 0}, {1, shape[1], shape[2]}};
   }
 
   [[nodiscard]] Tensor<std::int64_t, 3> read_mask(const Slice& slice) const {
-    const Volume& masks = stack(slice).masks;
+    const Volume& masks = *stack(slice).masks;
     const Box box = Impl::box(slice);
     Tensor<std::int64_t, 3> mask = masks.read_block<std::int64_t>(box);
     const auto wrong = std::find_if(mask.data(), mask.data() + mask.size(),
@@ -96,7 +96,7 @@ struct SliceSource::Impl {
 
   [[nodiscard]] Sample read(std::int64_t number, const SliceTransform& transform) const {
     const Slice& slice = slices[static_cast<std::size_t>(number)];
-    const Tensor<float, 3> image = stack(slice).images.read_block<float>(box(slice));
+    const Tensor<float, 3> image = stack(slice).images->read_block<float>(box(slice));
     const Tensor<std::int64_t, 3> mask = read_mask(slice);
     const Shape<2> stored{image.shape()[1], image.shape()[2]};
     const Shape<2> size{format.shape[1], format.shape[2]};
@@ -124,7 +124,7 @@ SliceSource::SliceSource(const std::vector<SliceStack>& stacks, const SliceOptio
   std::vector<Place> places;
   for (const SliceStack& names : stacks) {
     impl_->stacks.push_back(open_stack(names));
-    const std::int64_t slices = impl_->stacks.back().images.shape()[0];
+    const std::int64_t slices = impl_->stacks.back().images->shape()[0];
     const auto stack = static_cast<std::int64_t>(impl_->stacks.size()) - 1;
     const std::vector<Patient> own = read_patients(names, stack, slices);
     patients.insert(patients.end(), own.begin(), own.end());
@@ -139,7 +139,7 @@ SliceSource::SliceSource(const std::vector<SliceStack>& stacks, const SliceOptio
     impl_->slices.push_back({places[i], found - impl_->patients.begin()});
   }
   impl_->order.emplace(static_cast<std::int64_t>(impl_->slices.size()), options.order,
-                       "slices of " + stacks.front().images + (stacks.size() > 1 ? " and other stacks" : ""));
+                       "slices of " + stacks.front().images.name() + (stacks.size() > 1 ? " and other stacks" : ""));
 }
 
 SliceSource::~SliceSource() = default;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/data/volume.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -9,8 +10,6 @@
 
 namespace floodtide::data {
 namespace {
-
-Vec3 vec3(const std::vector<std::int64_t>& values) { return {values[0], values[1], values[2]}; }
 
 template <class T>
 void require_finite(const std::string& name, const Box& box, View<const T, 3> values) {
@@ -25,56 +24,41 @@ void require_finite(const std::string& name, const Box& box, View<const T, 3> va
 
 }  // namespace
 
-DatasetName parse_dataset_name(std::string_view reference) {
-  const std::size_t colon = reference.rfind(':');
-  FLOODTIDE_REQUIRE(colon != std::string_view::npos && colon > 0 && colon + 1 < reference.size(), invalid_argument, "volume '",
-                    reference, "': expected file:dataset, for example stack.h5:raw");
-  return {std::string(reference.substr(0, colon)), std::string(reference.substr(colon + 1))};
+Volume::Volume(VolumeInfo info) : info_(std::move(info)) {
+  FLOODTIDE_REQUIRE(std::ranges::all_of(info_.shape, [](std::int64_t n) { return n > 0; }), invalid_file, info_.name,
+                    ": has no voxels, shape ", Show{info_.shape});
+  FLOODTIDE_REQUIRE(std::ranges::all_of(info_.chunks, [](std::int64_t n) { return n > 0; }), invalid_file, info_.name,
+                    ": chunks of ", Show{info_.chunks}, ", expected sizes above 0");
 }
 
-Volume Volume::open(std::string_view reference, std::size_t chunk_cache_bytes) {
-  const DatasetName name = parse_dataset_name(reference);
-  return open(name.file, name.dataset, chunk_cache_bytes);
-}
+Volume::~Volume() = default;
 
-Volume Volume::open(const std::string& file, const std::string& dataset, std::size_t chunk_cache_bytes) {
-  Hdf5File opened = Hdf5File::open(file, chunk_cache_bytes);
-  const DatasetInfo info = opened.info(dataset);
-  FLOODTIDE_REQUIRE(info.shape.size() == 3, invalid_file, file, ":", dataset, ": has ", info.shape.size(), " axes, shape ",
-                    Show{info.shape}, "; expected three (z, y, x)");
-  FLOODTIDE_REQUIRE(volume<3>(vec3(info.shape)) > 0, invalid_file, file, ":", dataset, ": has no voxels, shape ",
-                    Show{info.shape});
-  return Volume(std::move(opened), dataset, info);
-}
-
-Volume::Volume(Hdf5File file, std::string dataset, const DatasetInfo& info)
-    : file_(std::move(file)),
-      dataset_(std::move(dataset)),
-      name_(file_.path() + ":" + dataset_),
-      shape_(vec3(info.shape)),
-      chunks_(info.chunks.empty() ? shape_ : vec3(info.chunks)),
-      type_(info.type) {}
+std::string Volume::text(const std::string& /*attribute*/) const { return {}; }
+std::optional<Array<std::int64_t>> Volume::integers(const std::string& /*attribute*/) const { return std::nullopt; }
+std::optional<Array<double>> Volume::numbers(const std::string& /*attribute*/) const { return std::nullopt; }
 
 template <>
 void Volume::require_type<float>() const {
-  FLOODTIDE_REQUIRE(!is_integer(type_) || size_in_bytes(type_) <= 2, invalid_file, name_, ": elements are ", data::name(type_),
-                    "; expected an image of (u)int8, (u)int16, float32 or float64");
+  FLOODTIDE_REQUIRE(!is_integer(type()) || size_in_bytes(type()) <= 2, invalid_file, name(), ": elements are ",
+                    data::name(type()), "; expected an image of (u)int8, (u)int16, float32 or float64");
 }
 
 template <>
 void Volume::require_type<std::int64_t>() const {
-  FLOODTIDE_REQUIRE(is_integer(type_), invalid_file, name_, ": elements are ", data::name(type_), "; expected integer labels");
+  FLOODTIDE_REQUIRE(is_integer(type()), invalid_file, name(), ": elements are ", data::name(type()),
+                    "; expected integer labels");
 }
 
 template <>
 void Volume::require_type<std::uint8_t>() const {
-  FLOODTIDE_REQUIRE(type_ == ElementType::uint8, invalid_file, name_, ": elements are ", data::name(type_), "; expected uint8");
+  FLOODTIDE_REQUIRE(type() == ElementType::uint8, invalid_file, name(), ": elements are ", data::name(type()),
+                    "; expected uint8");
 }
 
 void Volume::require_inside(const Box& wanted) const {
   FLOODTIDE_REQUIRE(wanted.size[0] > 0 && wanted.size[1] > 0 && wanted.size[2] > 0 && box().contains(wanted), out_of_range,
-                    name_, ": box at ", Show{wanted.start}, " of size ", Show{wanted.size},
-                    " (z, y, x) is not inside the volume ", Show{shape_});
+                    name(), ": box at ", Show{wanted.start}, " of size ", Show{wanted.size},
+                    " (z, y, x) is not inside the volume ", Show{shape()});
 }
 
 template <class T>
@@ -89,21 +73,33 @@ template <class T>
 void Volume::read_block(const Box& wanted, View<T, 3> out) const {
   require_type<T>();
   require_inside(wanted);
-  FLOODTIDE_REQUIRE(out.shape() == wanted.size, shape_mismatch, name_, ": box of size ", Show{wanted.size},
+  FLOODTIDE_REQUIRE(out.shape() == wanted.size, shape_mismatch, name(), ": box of size ", Show{wanted.size},
                     " into an array of shape ", Show{out.shape()});
-  with_type(type_, [&](auto sample) {
+  with_type(type(), [&](auto sample) {
     using Stored = decltype(sample);
     if constexpr (std::is_same_v<Stored, T>) {
-      file_.read_block<T>(dataset_, wanted.start, wanted.size, out.span());
+      read_stored(wanted, std::as_writable_bytes(out.span()));
     } else {
       Tensor<Stored, 3> stored(wanted.size);
-      file_.read_block<Stored>(dataset_, wanted.start, wanted.size, stored.span());
+      read_stored(wanted, std::as_writable_bytes(stored.span()));
       for (std::int64_t i = 0; i < stored.size(); ++i) out.data()[i] = static_cast<T>(stored.data()[i]);
     }
   });
   if constexpr (std::is_same_v<T, float>) {
-    if (!is_integer(type_)) require_finite<float>(name_, wanted, out);
+    if (!is_integer(type())) require_finite<float>(name(), wanted, out);
   }
+}
+
+void Volume::read_stored(const Box& wanted, std::span<std::byte> out) const {
+  require_inside(wanted);
+  const std::size_t bytes = static_cast<std::size_t>(wanted.voxels()) * size_in_bytes(type());
+  FLOODTIDE_REQUIRE(out.size() == bytes, shape_mismatch, name(), ": box of size ", Show{wanted.size}, " has ", bytes,
+                    " bytes, the memory for it ", out.size());
+  read_voxels(wanted, out.data());
+}
+
+VolumePtr VolumeReference::open(std::size_t chunk_cache_bytes) const {
+  return volume_ ? volume_ : open_volume(name_, chunk_cache_bytes);
 }
 
 template Tensor<float, 3> Volume::read_block<float>(const Box&) const;

@@ -89,14 +89,15 @@ void write(const Result& result, const std::string& path, const std::string& dat
 }
 
 std::optional<Vec3> placement(const data::Volume& volume) {
-  if (!volume.file().has_attribute(volume.dataset(), "box_start")) return std::nullopt;
-  const auto start = volume.file().read_attribute<std::int64_t>(volume.dataset(), "box_start");
-  FLOODTIDE_REQUIRE(start.values.size() == 3, invalid_file, volume.name(), ": attribute box_start has ", start.values.size(),
+  const std::optional<data::Array<std::int64_t>> attribute = volume.integers("box_start");
+  if (!attribute) return std::nullopt;
+  const std::vector<std::int64_t>& start = attribute->values;
+  FLOODTIDE_REQUIRE(start.size() == 3, invalid_file, volume.name(), ": attribute box_start has ", start.size(),
                     " values, expected 3 (z, y, x)");
-  for (const std::int64_t first : start.values) {
+  for (const std::int64_t first : start) {
     require_in(kStart, first, str_cat(volume.name(), ": attribute box_start"), ErrorCode::invalid_file);
   }
-  return Vec3{start.values[0], start.values[1], start.values[2]};
+  return Vec3{start[0], start[1], start[2]};
 }
 
 }  // namespace floodtide::segment

@@ -316,9 +316,9 @@ class ValidationSet:
         self,
         volume: tuple[
             str,
-            str,
-            str,
-            str,
+            str | data.Volume,
+            str | data.Volume,
+            str | data.Volume,
             tuple[
                 typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
                 typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],

@@ -19,10 +19,12 @@ __all__: list[str] = [
     "SampleSource",
     "SliceSource",
     "Volume",
+    "array_volume",
     "check_output",
     "exists",
     "limits",
     "parse_dataset_name",
+    "python_volume",
     "require_different_patients",
     "set_hdf5_rank",
     "synth",
@@ -31,6 +33,8 @@ __all__: list[str] = [
 
 class Volume:
     def __init__(self, file: str, dataset: str) -> None: ...
+    def integers(self, attribute: str) -> list[int] | None: ...
+    def numbers(self, attribute: str) -> list[float] | None: ...
     def read(
         self,
         start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
@@ -69,6 +73,7 @@ class Hdf5Writer:
     ) -> None: ...
     def discard(self) -> None: ...
     def finish(self) -> None: ...
+    def numbers(self, object: str, name: str, value: collections.abc.Sequence[float]) -> None: ...
     def write(
         self, dataset: str, start: collections.abc.Sequence[int], block: numpy.ndarray
     ) -> None: ...
@@ -76,7 +81,7 @@ class Hdf5Writer:
 class PartitionJob:
     def __init__(
         self,
-        labels: str,
+        labels: str | Volume,
         thresholds: collections.abc.Sequence[float],
         lom_radius: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
         min_size: int,
@@ -113,7 +118,7 @@ class PartitionWriter:
 class CoordinatesJob:
     def __init__(
         self,
-        volumes: collections.abc.Sequence[tuple[str, str]],
+        volumes: collections.abc.Sequence[tuple[str, str | Volume]],
         margin: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
         seed: int,
         progress: collections.abc.Callable[[int, int], typing.Any] | None,
@@ -143,9 +148,9 @@ class ExampleSource:
         volumes: collections.abc.Sequence[
             tuple[
                 str,
-                str,
-                str,
-                str,
+                str | Volume,
+                str | Volume,
+                str | Volume,
                 tuple[
                     typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
                     typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
@@ -196,7 +201,7 @@ class SampleSource:
 class SliceSource(SampleSource):
     def __init__(
         self,
-        stacks: collections.abc.Sequence[tuple[str, str, str]],
+        stacks: collections.abc.Sequence[tuple[str | Volume, str | Volume, str]],
         *,
         size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(2)"],
         classes: int,
@@ -237,8 +242,8 @@ class AffinitySource(SampleSource):
         volumes: collections.abc.Sequence[
             tuple[
                 str,
-                str,
-                str,
+                str | Volume,
+                str | Volume,
                 tuple[
                     typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
                     typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
@@ -282,12 +287,25 @@ class AffinitySource(SampleSource):
         self, epoch: int, number: int
     ) -> tuple[int, tuple[int, int, int], tuple[int, int, int]]: ...
 
+def array_volume(array: numpy.typing.NDArray[typing.Any], name: str) -> Volume: ...
 def check_output(
     path: str | bytes, command: str, objects: collections.abc.Sequence[str]
 ) -> None: ...
 def exists(file: str, object: str) -> bool: ...
 def limits() -> dict[str, dict[str, float]]: ...
 def parse_dataset_name(reference: str) -> tuple[str, str]: ...
+def python_volume(
+    read: collections.abc.Callable[
+        [tuple[int, int, int], tuple[int, int, int]], numpy.typing.NDArray[typing.Any]
+    ],
+    name: str,
+    *,
+    shape: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+    chunks: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+    dtype: str,
+    integers: collections.abc.Mapping[str, collections.abc.Sequence[int]],
+    numbers: collections.abc.Mapping[str, collections.abc.Sequence[float]],
+) -> Volume: ...
 def require_different_patients(training: SliceSource, validation: SliceSource) -> None: ...
 def set_hdf5_rank(rank: int) -> None: ...
 def synth(

@@ -9,6 +9,7 @@ import numpy
 import numpy.typing
 
 import floodtide._core
+import floodtide._core.data
 
 __all__: list[str] = [
     "Flooder",
@@ -79,5 +80,7 @@ def find_seeds(
     margin: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
     progress: collections.abc.Callable[[int, int], typing.Any] | None,
 ) -> numpy.typing.NDArray[numpy.int64]: ...
-def placement(volume: str) -> typing.Annotated[list[int], "FixedSize(3)"] | None: ...
+def placement(
+    volume: str | floodtide._core.data.Volume,
+) -> typing.Annotated[list[int], "FixedSize(3)"] | None: ...
 def seed_policies() -> list[dict[str, typing.Any]]: ...

@@ -9,6 +9,7 @@ processes that want to write the same file are refused.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import stat
@@ -32,6 +33,8 @@ LOCK_SUFFIX = ".floodtide-lock"
 WAIT_S = 60.0
 """Seconds that short writes wait for another process that writes the same file."""
 
+_PRECOMPUTED = "precomputed://"
+_METADATA = ("zarr.json", ".zarray", ".zgroup", "attributes.json")  # in folders that are volumes
 _noted: set[Path] = set()  # folders for which this process has printed the note of a lock
 _gate = threading.Lock()  # protects _reserved
 _reserved: dict[str, tuple[Lock, int]] = {}  # {file: (lock, number of blocks that reserve it)}
@@ -161,9 +164,23 @@ def give_back_all() -> None:
 def refuse_inputs(command: str, outputs: Iterable[PathLike], inputs: Iterable[PathLike]) -> None:
     """Check that no output is an input. Files are compared by device and file number, so links are recognised.
 
+    A volume may be a folder. Then all that is in the folder is input.
+
     Raises:
         InvalidArgumentError: If an output is also an input.
     """
+    inputs, outputs = list(inputs), list(outputs)
+    folders = [
+        (os.path.realpath(folder), folder) for folder in map(volume_folder, inputs) if folder
+    ]
+    for name in outputs:
+        path = os.path.realpath(volume_folder(name) or name)
+        for folder, given in folders:
+            if path == folder or path.startswith(os.path.join(folder, "")):
+                raise InvalidArgumentError(
+                    f"{command}: the output {os.fspath(name)} is in the input {given}, which would be changed;"
+                    " expected another one"
+                )
     read = {}
     for name in inputs:
         identity = _identity(name)
@@ -184,10 +201,35 @@ def is_one_of(path: PathLike, files: Iterable[PathLike]) -> bool:
     return identity is not None and identity in map(_identity, files)
 
 
+def volume_folder(reference: PathLike) -> str | None:
+    """The folder of a volume that is a folder (Zarr, N5, precomputed); None for any other name."""
+    name = os.fspath(reference)
+    if isinstance(name, bytes):
+        return None
+    if name.startswith(_PRECOMPUTED):
+        return name.removeprefix(_PRECOMPUTED)
+    parts = name.rstrip("/").split("/")
+    for i, part in enumerate(parts):
+        if part.lower().endswith((".zarr", ".n5")):
+            return "/".join(parts[: i + 1])
+    return (
+        name
+        if name and any(os.path.lexists(os.path.join(name, file)) for file in _METADATA)
+        else None
+    )
+
+
 def files_of(references: Iterable[str]) -> list[str]:
-    """Return the files of references "file:dataset". Other texts are skipped; the command checks them itself."""
+    """Return the files and folders of volume names. Other texts are skipped; the command checks them itself."""
     found = []
     for reference in references:
+        if volume_folder(reference) is not None:
+            found.append(reference)
+            continue
+        if re.search(r"[*?\[]", reference):
+            found += glob.glob(reference)
+        elif reference.lower().endswith((".tif", ".tiff")):
+            found.append(reference)
         with contextlib.suppress(InvalidArgumentError):
             found.append(path_and_dataset(reference)[0])
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide convert`: convert TensorFlow checkpoints and floodtide checkpoints to files that hold only a network."""
+"""`floodtide convert`: convert networks to files that hold only a network, and volumes to other formats."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Any
 import click
 
 from floodtide import _core, nn
+from floodtide.base import limits
 from floodtide.base.outputs import files_in, reserved
 from floodtide.errors import InvalidArgumentError
+
+_CHECKPOINTS = (".h5", ".hdf5")
 
 
 @click.command()
@@ -25,19 +28,47 @@ from floodtide.errors import InvalidArgumentError
     "--deltas",
     help="Distance z,y,x in voxels by which the field of view moves (default: stored in SOURCE, else 8,8,8).",
 )
+@click.option(
+    "--voxel-size",
+    metavar="Z,Y,X",
+    help="Voxel size z,y,x of a volume in nm (default: stored in SOURCE).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
+    source: str,
+    destination: str,
+    fov: str | None,
+    deltas: str | None,
+    voxel_size: str | None,
+    as_json: bool,
+) -> None:
+    """Write a network to another file, or a volume in another format.
+
+    If DESTINATION ends in .h5 or .hdf5, SOURCE is a network: the prefix of a TensorFlow checkpoint of google/ffn, or a
+    floodtide checkpoint. DESTINATION then holds only the network, without the state of the optimizer and the walkers.
+
+    If DESTINATION is the name of a volume, SOURCE is a volume: file.h5:dataset, volume.zarr/path, volume.n5/path,
+    precomputed://folder, stack.tif, 'folder/*.tif' or 'folder/*.png'. The volume is copied block by block, with voxel
+    size and offset where the formats have them.
+
+    \b
+    Example:
+      floodtide convert models/fib25/model.ckpt-27465036 fib25.h5
+      floodtide convert raw.h5:raw raw.zarr --voxel-size 30,4,4
+    """
+    if Path(destination).suffix in _CHECKPOINTS:
+        if voxel_size is not None:
+            raise click.UsageError("--voxel-size is for volumes, the destination is a checkpoint")
+        _network(source, destination, fov, deltas, as_json)
+    else:
+        if fov is not None or deltas is not None:
+            raise click.UsageError("--fov and --deltas are for networks, the destination is none")
+        _volume(source, destination, voxel_size, as_json)
+
+
+def _network(
     source: str, destination: str, fov: str | None, deltas: str | None, as_json: bool
 ) -> None:
-    """Write the network of SOURCE to the HDF5 checkpoint DESTINATION.
-
-    SOURCE is the prefix of a TensorFlow checkpoint of google/ffn, or a floodtide checkpoint.
-    DESTINATION holds only the network, without the state of the optimizer and the walkers.
-
-    Example: floodtide convert models/fib25/model.ckpt-27465036 fib25.h5
-    """
-    if Path(destination).suffix not in (".h5", ".hdf5"):
-        raise InvalidArgumentError(f"the destination {destination} does not end in .h5 or .hdf5")
     with reserved("convert", destination, _core.check_network_output, files_in(source)):
         network = nn.load(source, fov=_vector(fov, "--fov"), deltas=_vector(deltas, "--deltas"))
         network.save(destination)
@@ -52,6 +83,31 @@ def command(
         click.echo(f"{destination}: {network!r}, {count:,} parameters")
 
 
+def _volume(source: str, destination: str, voxel_size: str | None, as_json: bool) -> None:
+    from floodtide import data
+    from floodtide.base.progress import bar
+    from floodtide.data.formats import format_of
+
+    try:
+        format_of(destination)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            f"the destination {destination} does not end in .h5 or .hdf5, as networks do, and is no volume: {error}"
+        ) from None
+    with bar("voxels", "convert") as progress:
+        copy = data.convert(source, destination, voxel_size_nm=_size(voxel_size), progress=progress)
+    row = {
+        "source": source,
+        "destination": destination,
+        "shape": copy.shape,
+        "dtype": copy.dtype.name,
+        "voxel_size_nm": copy.geometry.voxel_size_nm,
+        "offset": copy.geometry.offset,
+    }
+    text = f"{destination}: {' x '.join(map(str, copy.shape))} voxels of {copy.dtype}"
+    click.echo(json.dumps(row) if as_json else text)
+
+
 def _vector(text: str | None, option: str) -> tuple[int, int, int] | None:
     if text is None:
         return None
@@ -61,4 +117,18 @@ def _vector(text: str | None, option: str) -> tuple[int, int, int] | None:
         raise InvalidArgumentError(
             f"{option} is '{text}', expected three whole numbers z,y,x such as 33,33,33"
         ) from None
+    return z, y, x
+
+
+def _size(text: str | None) -> tuple[float, float, float] | None:
+    if text is None:
+        return None
+    try:
+        z, y, x = (float(part) for part in text.split(","))
+    except ValueError:
+        z = y = x = 0.0
+    if not all(size in limits.VOXEL_SIZE for size in (z, y, x)):
+        raise InvalidArgumentError(
+            f"--voxel-size is '{text}', expected three sizes z,y,x in nm such as 30,4,4"
+        )
     return z, y, x

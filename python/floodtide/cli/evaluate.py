@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import PICTURES, files_of, reserved
 
 ROWS = (
@@ -41,14 +40,14 @@ ROWS = (
 @click.option(
     "--image",
     default="",
-    metavar="FILE:DATASET",
+    metavar="VOLUME",
     help="Image for --picture; default: the image from which SEGMENTATION was made.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     segmentation: str, truth: str, box: str, picture: str | None, image: str, as_json: bool
 ) -> None:
-    """Compare SEGMENTATION with the ground truth TRUTH; both are file:dataset.
+    """Compare SEGMENTATION with the ground truth TRUTH: volumes of any format, such as file:dataset.
 
     Voxels with truth 0 are ignored. Each score is computed twice: for the segmented voxels (id > 0),
     and for all voxels, with all unsegmented voxels as one segment (in JSON with the prefix all_). A
@@ -78,8 +77,7 @@ def command(
         if picture is not None:
             from floodtide.report import planes
 
-            path, dataset = path_and_dataset(segmentation)
-            read = planes.read_segmentation(Path(path), dataset, image, truth, None)
+            read = planes.read_segmentation(Volume(segmentation), image, truth, None)
             planes.save_planes(read, None, Path(picture))
     if as_json:
         plain = {name: None if math.isnan(value) else value for name, value in scores.items()}

@@ -19,7 +19,7 @@ from floodtide.errors import LockedError, StorageError
 
 @click.command()
 @click.argument("model", metavar="RUN-OR-CHECKPOINT")
-@click.argument("image", metavar="IN.h5:IMAGE")
+@click.argument("image", metavar="IMAGE")
 @click.argument("out", metavar="OUT.h5:DATASET")
 @click.option(
     "--box",

@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from floodtide import _core, config
-from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_in, files_of
 from floodtide.cli import options as shared
 from floodtide.comm import world
+from floodtide.data.formats import format_of
 from floodtide.errors import ConfigurationError
 from floodtide.segment import SegmentOptions, output
 from floodtide.segment.trained import newest_checkpoint, normalisation
@@ -65,7 +65,7 @@ def _resolved(file: str, settings: config.Config, box: str | None) -> SegmentOpt
     Raises:
         ConfigurationError: If neither source provides a missing key. The message names all such keys.
         InvalidFileError: If the checkpoint does not exist or cannot be read.
-        InvalidArgumentError: If segment.image is neither the name of a volume nor file:dataset.
+        InvalidArgumentError: If segment.image names no volume.
     """
     options, volume = settings.segment, _volume(settings)
     changes: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def _resolved(file: str, settings: config.Config, box: str | None) -> SegmentOpt
     if volume is not None:
         changes["image"] = volume.image
     elif options.image:
-        path_and_dataset(options.image)  # refuses the name of a volume that does not exist
+        format_of(options.image)  # refuses the name of a volume that does not exist
     if options.checkpoint:
         changes["checkpoint"] = str(newest_checkpoint(options.checkpoint))
     options = _normalised(dataclasses.replace(options, **changes), volume)

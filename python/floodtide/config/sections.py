@@ -91,7 +91,10 @@ class VolumeConfig(Checked):
 
     name: str = option(REQUIRED, "Name of the volume in messages, logs and other sections")
     image: str = option(
-        REQUIRED, "Image, file:dataset (HDF5, axes z, y, x)", path=True, differs=FOLDER
+        REQUIRED,
+        "Image, file:dataset or another form (docs/formats.md); axes z, y, x",
+        path=True,
+        differs=FOLDER,
     )
     labels: str = option(
         "",
@@ -124,7 +127,10 @@ class SlicesConfig(Checked):
     """One stack of slices with class masks."""
 
     images: str = option(
-        REQUIRED, "Images, file:dataset (HDF5, axes slice, y, x)", path=True, differs=FOLDER
+        REQUIRED,
+        "Images, file:dataset or another form (docs/formats.md); axes slice, y, x",
+        path=True,
+        differs=FOLDER,
     )
     masks: str = option(
         REQUIRED,
@@ -134,7 +140,7 @@ class SlicesConfig(Checked):
     )
     patients: str = option(
         "",
-        "Patient number of each slice, file:dataset; empty: all slices are of one patient",
+        "Patient number of each slice, file:dataset (HDF5); empty: all slices are of one patient",
         path=True,
         differs=FOLDER,
     )

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes, and what networks are trained on: partitions, coordinates, shards, slices, affinities, synthetic volumes.
 
-Volumes are named `file:dataset`; axes are z, y, x; sizes are voxels. A box is a pair (start, size).
+A volume is named in the form of its format, such as `file:dataset` (docs/formats.md), or is an array or object in
+a `Volume`; axes are z, y, x; sizes are voxels. A box is a pair (start, size).
 Functions that say Collective must be called by every rank of the job.
 """
 
 from floodtide.data.affinities import Affinities
 from floodtide.data.boxes import Box, Progress, Vec3, box_text, parse_box, parse_vec3
 from floodtide.data.coordinates import coordinates
+from floodtide.data.copies import convert
 from floodtide.data.partitions import THRESHOLDS, partition
 from floodtide.data.shards import Shards
 from floodtide.data.slices import Slices
@@ -26,6 +28,7 @@ __all__ = [
     "Vec3",
     "Volume",
     "box_text",
+    "convert",
     "coordinates",
     "parse_box",
     "parse_vec3",

@@ -11,6 +11,7 @@ from floodtide.base.options import Arguments
 from floodtide.data.boxes import Box, Vec3, as_vec3
 from floodtide.data.samples import ORDER, Image, Samples
 from floodtide.data.training_volume import TrainingVolume, volumes_of
+from floodtide.data.volumes import VolumeLike, opened
 from floodtide.errors import InvalidArgumentError
 
 _AFFINITIES = Arguments(
@@ -34,11 +35,11 @@ class Affinities(Samples):
     a grid of patches over the box that counts no pair twice.
 
     Args:
-        volumes: The image volume, "file:dataset"; or one `TrainingVolume` or several, without partitions.
-        labels: Integer labels of the image, if `volumes` is a name.
+        volumes: The image volume, its name or a `Volume`; or one `TrainingVolume` or several, without partitions.
+        labels: Integer labels of the image, if `volumes` is an image.
         patch_size: Size (z, y, x) of a patch in voxels.
-        box: Patches lie wholly inside it; None for the whole volume. If `volumes` is a name.
-        mean: Intensities become (image - mean) / std. If `volumes` is a name.
+        box: Patches lie wholly inside it; None for the whole volume. If `volumes` is an image.
+        mean: Intensities become (image - mean) / std. If `volumes` is an image.
         std: See mean.
         zero_is_boundary: Voxels labelled 0 are membrane or background, not unlabelled.
         balance: In training, ones and zeros along an axis get about the same total weight.
@@ -61,8 +62,8 @@ class Affinities(Samples):
 
     def __init__(
         self,
-        volumes: str | TrainingVolume | Sequence[TrainingVolume],
-        labels: str = "",
+        volumes: VolumeLike | TrainingVolume | Sequence[TrainingVolume],
+        labels: VolumeLike = "",
         *,
         patch_size: Vec3,
         box: Box | None = None,
@@ -108,7 +109,7 @@ class Affinities(Samples):
         self.patches = patches
         source = _core.data.AffinitySource(
             [
-                (one.name, one.image, one.labels, one.extent, one.mean, one.std)
+                (one.name, opened(one.image), opened(one.labels), one.extent, one.mean, one.std)
                 for one in self.volumes
             ],
             patch_size=list(patch_size),

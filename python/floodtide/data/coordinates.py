@@ -12,19 +12,20 @@ import numpy as np
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, reserved, unchecked
 from floodtide.comm import world
 from floodtide.data.boxes import Progress, Vec3
+from floodtide.data.formats import stem
 from floodtide.data.shares import share
+from floodtide.data.volumes import VolumeLike, name_of, opened
 
 _COORDINATES = Arguments(margin=limits.EXTENT, seed=limits.SEED)
 _ROWS_IN_FLIGHT = 1 << 24  # 16 bytes each
 
 
 def coordinates(
-    partitions: Sequence[str] | Mapping[str, str],
+    partitions: Sequence[str] | Mapping[str, VolumeLike],
     out: str | os.PathLike[str],
     *,
     margin: Vec3 = (0, 0, 0),
@@ -37,7 +38,7 @@ def coordinates(
     volumes. Collective: ranks make the rows, rank 0 writes them; the file does not depend on them.
 
     Args:
-        partitions: Volumes made by `partition`: {name: "file:dataset"}, or texts "file:dataset" or
+        partitions: Volumes made by `partition`: {name: volume}, or names of volumes or
             "name=file:dataset". Names are those of the training volumes; the default is the
             file's name without extension.
         out: HDF5 file; docs/formats describes it.
@@ -55,9 +56,11 @@ def coordinates(
             _COORDINATES.check("coordinates", margin=margin, seed=seed)
             named = _named(partitions)
             if comm.rank == 0:
-                inputs = files_of(volume for _, volume in named)
+                inputs = files_of(name_of(volume) for _, volume in named)
                 held.enter_context(reserved("coordinates", out, unchecked, inputs))
-            job = _core.data.CoordinatesJob(named, margin, seed, None)
+            job = _core.data.CoordinatesJob(
+                [(name, opened(volume)) for name, volume in named], margin, seed, None
+            )
             if comm.rank == 0:
                 writer = _core.data.CoordinatesWriter(job, os.fspath(out))
         _write_rows(job, writer, progress)
@@ -89,14 +92,15 @@ def _write_rows(job: Any, writer: Any, progress: Progress | None) -> None:
             writer.discard()
 
 
-def _named(partitions: Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
+def _named(
+    partitions: Sequence[str] | Mapping[str, VolumeLike],
+) -> list[tuple[str, VolumeLike]]:
     if isinstance(partitions, Mapping):
         return list(partitions.items())
-    named = []
+    named: list[tuple[str, VolumeLike]] = []
     for text in partitions:
         name, equals, volume = text.partition("=")
         if not equals:
-            file, _ = path_and_dataset(text)
-            name, volume = os.path.splitext(os.path.basename(file))[0], text
+            name, volume = stem(text), text
         named.append((name, volume))
     return named

@@ -20,6 +20,7 @@ from floodtide.base.outputs import files_of, reserved, unchecked
 from floodtide.comm import world
 from floodtide.data.boxes import Box, Progress, Vec3
 from floodtide.data.shares import share
+from floodtide.data.volumes import VolumeLike, name_of, opened
 
 THRESHOLDS = (0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """google/ffn's recommended limits between partitions."""
@@ -33,7 +34,7 @@ _BLOCKS_IN_FLIGHT = 64  # 2 MiB each: what rank 0 takes from all ranks before it
 
 
 def partition(
-    labels: str,
+    labels: VolumeLike,
     out: str,
     *,
     thresholds: Sequence[float] = THRESHOLDS,
@@ -47,7 +48,7 @@ def partition(
     Collective: ranks compute blocks, rank 0 writes them; the file does not depend on their number.
 
     Args:
-        labels: Integer labels, "file:dataset"; 0 is background.
+        labels: Integer labels: the name of a volume, or a Volume; 0 is background.
         out: Result, "file:dataset": uint8, 0 background, 1 + the number of thresholds that the
             object's fraction reaches, 255 where the box leaves the volume. Other datasets of that file stay.
         thresholds: Ascending fractions.
@@ -72,8 +73,12 @@ def partition(
             )
             path, dataset = path_and_dataset(out)
             if comm.rank == 0:
-                held.enter_context(reserved("partition", path, unchecked, files_of([labels])))
-            job = _core.data.PartitionJob(labels, list(thresholds), lom_radius, min_size, box)
+                held.enter_context(
+                    reserved("partition", path, unchecked, files_of([name_of(labels)]))
+                )
+            job = _core.data.PartitionJob(
+                opened(labels), list(thresholds), lom_radius, min_size, box
+            )
             if comm.rank == 0:
                 writer = _core.data.PartitionWriter(job, path, dataset)
         _write_partitions(job, writer, progress)

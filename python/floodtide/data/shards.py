@@ -13,6 +13,7 @@ from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.data.boxes import Box, Vec3, as_vec3
 from floodtide.data.training_volume import TrainingVolume, flood_source, volumes_of
+from floodtide.data.volumes import VolumeLike
 
 SOFTNESS = 0.05
 """Distance of the examples' soft labels from 0 and 1; google/ffn has the same."""
@@ -39,14 +40,14 @@ class Shards:
     are pure functions of the arguments: they do not depend on the number of ranks.
 
     Args:
-        volumes: The image volume, "file:dataset"; or one `TrainingVolume` or several.
-        labels: Integer labels of the image, if `volumes` is a name.
-        partitions: Partitions of the labels, made by `partition`, if `volumes` is a name.
+        volumes: The image volume, its name or a `Volume`; or one `TrainingVolume` or several.
+        labels: Integer labels of the image, if `volumes` is an image.
+        partitions: Partitions of the labels, made by `partition`, if `volumes` is an image.
         patch_size: Odd sizes (z, y, x) of a patch in voxels; `FFN.patch_size` for training.
         walkers: Streams of examples over all ranks: the global batch of a training step.
         seed: Chooses order and augmentation.
-        box: Patches lie wholly inside it; None for the whole volume. If `volumes` is a name.
-        mean: Intensities become (image - mean) / std. If `volumes` is a name.
+        box: Patches lie wholly inside it; None for the whole volume. If `volumes` is an image.
+        mean: Intensities become (image - mean) / std. If `volumes` is an image.
         std: See mean.
         permutable_axes: Axes (0 is z) that augmentation permutes; their patch sizes must be equal.
         reflectable_axes: Axes that augmentation reverses at random.
@@ -63,9 +64,9 @@ class Shards:
 
     def __init__(
         self,
-        volumes: str | TrainingVolume | Sequence[TrainingVolume],
-        labels: str = "",
-        partitions: str = "",
+        volumes: VolumeLike | TrainingVolume | Sequence[TrainingVolume],
+        labels: VolumeLike = "",
+        partitions: VolumeLike = "",
         *,
         patch_size: Vec3,
         walkers: int = 1,

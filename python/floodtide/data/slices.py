@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from floodtide import _core, errors
 from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.data.samples import ORDER, Classes, Image, Samples
+from floodtide.data.volumes import VolumeLike, opened
 
 _SLICES = Arguments(
     size=limits.PIXELS_OR_STORED,
@@ -29,10 +30,10 @@ _SLICES = Arguments(
 
 
 class Stack(NamedTuple):
-    """Names of the datasets of a stack, "file:dataset"; `patients` is empty if the stack is one patient."""
+    """The volumes of a stack; `patients` is "file:dataset", empty if the stack is one patient."""
 
-    images: str
-    masks: str
+    images: VolumeLike
+    masks: VolumeLike
     patients: str
 
 
@@ -40,7 +41,7 @@ class Slices(Samples):
     """Slices with class masks, whole patients in each part.
 
     Args:
-        images: Intensities (n, y, x), "file:dataset"; or a list of such stacks.
+        images: Intensities (n, y, x): the name of a volume, or a Volume; or a list of such stacks.
         masks: Integer classes of each stack, of its shape.
         patients: Integer (n,) for each stack: whose slice it is. Without it a stack is one patient.
         size: (y, x) to cut the centre out to, or to pad to; None: as stored.
@@ -75,8 +76,8 @@ class Slices(Samples):
 
     def __init__(
         self,
-        images: str | Sequence[str],
-        masks: str | Sequence[str],
+        images: VolumeLike | Sequence[VolumeLike],
+        masks: VolumeLike | Sequence[VolumeLike],
         patients: str | Sequence[str] | None = None,
         *,
         size: tuple[int, int] | None = None,
@@ -137,7 +138,7 @@ class Slices(Samples):
         self.rotation_deg, self.scale = rotation_deg, scale
         self.gain, self.offset, self.noise = gain, offset, noise
         source = _core.data.SliceSource(
-            [(stack.images, stack.masks, stack.patients) for stack in self.stacks],
+            [(opened(stack.images), opened(stack.masks), stack.patients) for stack in self.stacks],
             size=size or (0, 0),
             classes=classes,
             mean=mean,
@@ -197,5 +198,5 @@ class Slices(Samples):
         return self.patients[group], image[0, :, :, 0], classes[0]
 
 
-def _listed(names: str | Sequence[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]

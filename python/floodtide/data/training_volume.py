@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from floodtide import _core
 from floodtide.data.boxes import Box, parse_box
+from floodtide.data.volumes import Volume, VolumeLike, opened
 from floodtide.errors import InvalidArgumentError
 
 
@@ -15,7 +18,7 @@ class TrainingVolume:
     """An image volume with its labels, for training or validation.
 
     Attributes:
-        image: Image volume, "file:dataset", axes (z, y, x).
+        image: Image volume, its name or a `Volume`, axes (z, y, x).
         labels: Integer object ids of the same shape; 0 is no object.
         partitions: Partitions of the labels, made by `partition`. Only flood-filling networks need them.
         box: Part to use: (start, size) in voxels, or "z0:z1,y0:y1,x0:x1". None: the whole volume.
@@ -28,9 +31,9 @@ class TrainingVolume:
         InvalidArgumentError: If the box is a text of another form.
     """
 
-    image: str
-    labels: str
-    partitions: str = ""
+    image: VolumeLike
+    labels: VolumeLike
+    partitions: VolumeLike = ""
     box: Box | str | None = None
     mean: float = 128.0
     std: float = 33.0
@@ -46,7 +49,8 @@ class TrainingVolume:
         _ = self.extent  # refuses a wrong text now
 
 
-Source = tuple[str, str, str, str, Box | None, float, float]
+CoreVolume = str | _core.data.Volume
+Source = tuple[str, CoreVolume, CoreVolume, CoreVolume, Box | None, float, float]
 
 
 def flood_source(volume: TrainingVolume) -> Source:
@@ -62,9 +66,9 @@ def flood_source(volume: TrainingVolume) -> Source:
             )
     return (
         volume.name,
-        volume.image,
-        volume.labels,
-        volume.partitions,
+        opened(volume.image),
+        opened(volume.labels),
+        opened(volume.partitions),
         volume.extent,
         volume.mean,
         volume.std,
@@ -72,9 +76,9 @@ def flood_source(volume: TrainingVolume) -> Source:
 
 
 def volumes_of(
-    given: str | TrainingVolume | Sequence[TrainingVolume],
-    labels: str,
-    partitions: str,
+    given: VolumeLike | TrainingVolume | Sequence[TrainingVolume],
+    labels: VolumeLike,
+    partitions: VolumeLike,
     box: Box | None,
     mean: float,
     std: float,
@@ -84,7 +88,7 @@ def volumes_of(
     Raises:
         InvalidArgumentError: If there is none, or attributes of a volume are given beside it.
     """
-    if isinstance(given, str):
+    if isinstance(given, str | os.PathLike | Volume):
         return (TrainingVolume(given, labels, partitions, box, mean, std),)
     own = TrainingVolume("", "")
     if labels or partitions or box is not None or (mean, std) != (own.mean, own.std):

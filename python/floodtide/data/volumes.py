@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes in HDF5 files: read in boxes, and written whole."""
+"""Volumes of any format, read in boxes; and HDF5 files, written whole."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +13,13 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits
-from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
+from floodtide.base.reading import exists
+from floodtide.data import formats
 from floodtide.data.boxes import Box, Vec3, parse_box
+from floodtide.data.formats import Geometry, Source, array_volume, from_zero, object_volume
+from floodtide.errors import InvalidArgumentError, InvalidFileError
 
 _WRITE = Arguments(gzip=limits.GZIP)
 
@@ -24,25 +28,52 @@ _GZIP = 4
 
 
 class Volume:
-    """A three-dimensional dataset of integers or floating-point numbers, read in boxes.
+    """A three-dimensional array of integers or floating-point numbers, read in boxes.
+
+    Whatever stores the volume, its axes are z, y, x, and positions count from its first voxel. docs/formats.md lists
+    the formats. An array in memory is not copied: it must not change while the volume is used. The core reads other
+    Python objects from its own threads, several at a time.
 
     Args:
-        file: An HDF5 file, or "file:dataset".
-        dataset: The dataset in `file`, if `file` names none.
+        source: A volume's name ("file.h5:dataset", "volume.zarr/path", "stack.tif", ...), an HDF5 file, a NumPy
+            array, or any object with `shape`, `dtype` and `__getitem__` of three slices: arrays of zarr, h5py,
+            tensorstore or dask are such objects.
+        dataset: The dataset in the HDF5 file `source`.
+        name: What messages call an array or object.
 
     Raises:
-        InvalidFileError: If the file or dataset is missing or unreadable, or has not three axes.
+        InvalidArgumentError: If `source` is none of these.
+        InvalidFileError: If the volume is missing or unreadable, has not three axes, or does not hold numbers.
+        UnsupportedError: If the format needs a library that is not installed.
     """
 
-    def __init__(self, file: str | os.PathLike[str], dataset: str | None = None) -> None:
-        path = os.fspath(file)
-        if dataset is None:
-            path, dataset = path_and_dataset(path)
-        self._volume = _core.data.Volume(path, dataset)
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | NDArray[Any] | Source,
+        dataset: str | None = None,
+        *,
+        name: str = "",
+    ) -> None:
+        if dataset is not None:
+            assert isinstance(source, str | os.PathLike)
+            self._volume = _core.data.Volume(os.fspath(source), dataset)
+        elif isinstance(source, str | os.PathLike):
+            self._volume = formats.open_volume(os.fspath(source))
+        elif isinstance(source, np.ndarray):
+            self._volume = array_volume(source, name or "the array")
+        else:
+            self._volume = object_volume(
+                from_zero(source), name or f"the {type(source).__name__} object"
+            )
+
+    @property
+    def core(self) -> _core.data.Volume:
+        """The volume as the core knows it."""
+        return self._volume
 
     @property
     def name(self) -> str:
-        """ "file:dataset"."""
+        """How the volume was named, for messages."""
         return self._volume.name
 
     @property
@@ -81,15 +112,68 @@ class Volume:
         return self._volume.read_intensities(*box)
 
     def text(self, attribute: str) -> str:
-        """A text that the dataset carries as an attribute; empty if it has none.
+        """A text that an HDF5 dataset carries as an attribute; empty if it has none.
 
         Raises:
             InvalidFileError: If the attribute is no text, or damaged.
         """
         return self._volume.text(attribute)
 
+    @property
+    def geometry(self) -> Geometry:
+        """Voxel size and offset, as far as the format says."""
+        start = self._volume.integers("box_start")
+        size = None
+        with contextlib.suppress(
+            InvalidFileError
+        ):  # an attribute of that name that holds no numbers
+            size = self._volume.numbers("resolution")
+        return Geometry(
+            voxel_size_nm=(size[0], size[1], size[2]) if size and len(size) == 3 else None,
+            offset=(start[0], start[1], start[2]) if start and len(start) == 3 else None,
+        )
+
     def __repr__(self) -> str:
         return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"
+
+
+VolumeLike = str | os.PathLike[str] | Volume
+"""What functions take for a volume: its name, or an open one."""
+
+
+def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volume:
+    """Return what the core takes for a volume: the name of an HDF5 dataset, which the core opens, or an open volume.
+
+    Raises:
+        Error: As `Volume` does.
+    """
+    if isinstance(volume, Volume):
+        return volume.core
+    if not isinstance(volume, str | os.PathLike):
+        return Volume(volume).core
+    name = os.fspath(volume)
+    if not name or formats.format_of(name) is formats.HDF5:
+        return name
+    return formats.open_volume(name)
+
+
+def volume_exists(name: str) -> bool:
+    """Whether there is a volume of this name. A name that no volume can have stands for none."""
+    try:
+        row = formats.format_of(name)
+    except InvalidArgumentError:
+        return False
+    path = row.path(name)
+    if row is not formats.HDF5:
+        return path.exists()
+    return exists(path) and _core.data.exists(str(path), name.rpartition(":")[2])
+
+
+def name_of(volume: VolumeLike | NDArray[Any] | Source) -> str:
+    """Return the name of a volume, empty for one that has none: what `files_of` takes to protect inputs."""
+    if isinstance(volume, Volume):
+        return volume.name
+    return os.fspath(volume) if isinstance(volume, str | os.PathLike) else ""
 
 
 def write_volume(

@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide import _core
-from floodtide.base import reading, style
+from floodtide.base import style
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, WAIT_S, reserved
 from floodtide.data import Vec3, Volume
+from floodtide.data.volumes import volume_exists
 from floodtide.errors import InvalidFileError
 from floodtide.train.recorded_run import Run
 
@@ -58,32 +59,31 @@ def read_planes(run: Run) -> list[Plane]:
     if not os.path.lexists(run.folder / FILE):
         return []
     image, truth = _sources(run)
-    return read_segmentation(run.folder / FILE, "segmentation", image, truth, run.voxel_size_nm)
+    segmentation = Volume(run.folder / FILE, "segmentation")
+    return read_segmentation(segmentation, image, truth, run.voxel_size_nm)
 
 
 def read_segmentation(
-    path: Path, dataset: str, image: str, truth: str, voxel_size_nm: Sequence[float] | None
+    segmentation: Volume, image: str, truth: str, voxel_size_nm: Sequence[float] | None
 ) -> list[Plane]:
     """Return the three middle planes of a segmentation. Only these planes are read.
 
     Args:
-        path: HDF5 file of the segmentation.
-        dataset: Name of the dataset. Its attribute `box_start` is the position in the volume.
-        image: "file:dataset" of the image of the whole volume; "": the one that the attribute `image` names.
-        truth: "file:dataset" of the labels of the whole volume; "": no truth.
+        segmentation: Volume of segment ids. Its attribute `box_start` is the position in the whole volume.
+        image: Name of the image of the whole volume; "": the one that the attribute `image` names.
+        truth: Name of the labels of the whole volume; "": no truth.
         voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
 
     Raises:
-        InvalidFileError: If the file is not HDF5, has no such dataset of integers with three axes, or is damaged.
+        InvalidFileError: If the segmentation does not hold integers, or a volume is damaged.
     """
-    segmentation = Volume(path, dataset)
     if segmentation.dtype.kind not in "iu":
         raise InvalidFileError(
             f"report: {segmentation.name}: has {segmentation.dtype} voxels, expected integers"
         )
     shape = segmentation.shape
     start: Vec3 = (0, 0, 0)
-    if placed := _core.segment.placement(segmentation.name):
+    if placed := _core.segment.placement(segmentation.core):
         start = placed[0], placed[1], placed[2]
     end = [first + extent for first, extent in zip(start, shape, strict=True)]
     raw = _open(image or segmentation.text("image"), end)
@@ -142,11 +142,11 @@ def _sources(run: Run) -> tuple[str, str]:
 
 
 def _open(name: str, end: Sequence[int]) -> Volume | None:
-    """Return the volume `file:dataset`; None if it does not exist or ends before `end`."""
-    file_name, _, dataset = os.path.expandvars(name).rpartition(":")
-    if not file_name or not reading.exists(file_name) or not _core.data.exists(file_name, dataset):
+    """Return the volume of a name; None if it does not exist or ends before `end`."""
+    name = os.path.expandvars(name)
+    if not name or not volume_exists(name):
         return None
-    volume = Volume(file_name, dataset)
+    volume = Volume(name)
     return volume if all(n >= e for n, e in zip(volume.shape, end, strict=True)) else None
 
 

@@ -24,6 +24,7 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved
 from floodtide.data import Box, Vec3, Volume
+from floodtide.data.volumes import name_of
 from floodtide.errors import (
     InvalidArgumentError,
     NumericalError,
@@ -229,7 +230,7 @@ class Predictor:
         """
         if probabilities:
             self._require_classes()
-        with output(out, files_of([volume.name])):
+        with output(out, files_of([name_of(volume)])):
             self._write(volume, out, box, probabilities, notes, progress)
 
     def _write(

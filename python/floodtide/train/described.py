@@ -27,6 +27,7 @@ from floodtide.config import (
     VolumeConfig,
 )
 from floodtide.data import Affinities, Shards, Slices, TrainingVolume, box_text
+from floodtide.data.volumes import name_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.nn.losses import LOSSES
 from floodtide.train.flood_task import FloodValidation
@@ -182,9 +183,9 @@ def _data(data: Data) -> DataConfig:
 def _volume(volume: TrainingVolume) -> VolumeConfig:
     return VolumeConfig(
         name=volume.name,
-        image=volume.image,
-        labels=volume.labels,
-        partitions=volume.partitions,
+        image=name_of(volume.image),
+        labels=name_of(volume.labels),
+        partitions=name_of(volume.partitions),
         box=box_text(volume.extent),
         mean=volume.mean,
         std=volume.std,
@@ -193,7 +194,12 @@ def _volume(volume: TrainingVolume) -> VolumeConfig:
 
 
 def _stacks(slices: Slices) -> tuple[SlicesConfig, ...]:
-    return tuple(SlicesConfig(**stack._asdict()) for stack in slices.stacks)
+    return tuple(
+        SlicesConfig(
+            images=name_of(stack.images), masks=name_of(stack.masks), patients=stack.patients
+        )
+        for stack in slices.stacks
+    )
 
 
 def _augmentation(data: Data) -> AugmentationConfig:

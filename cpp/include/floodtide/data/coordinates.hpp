@@ -21,7 +21,7 @@ namespace floodtide::data {
 /// A partition volume and the name under which training knows it.
 struct NamedPartitions {
   std::string name;
-  std::string partitions;  ///< "file:dataset", uint8
+  VolumeReference partitions;  ///< uint8
 };
 
 /// The rows of a coordinates file, made piece by piece so that no list of all need exist. Rows hold every class but 255
@@ -30,7 +30,7 @@ struct NamedPartitions {
 /// Source: google/ffn build_coordinates.py.
 class CoordinatesJob {
  public:
-  /// Opens the volumes and counts classes at least `margin` (z, y, x) from their faces. Throws as Volume::open does, and
+  /// Opens the volumes and counts classes at least `margin` (z, y, x) from their faces. Throws as open_volume does, and
   /// Error(invalid_argument) if names repeat, a margin leaves nothing, or no voxel has a class.
   CoordinatesJob(std::vector<NamedPartitions> volumes, const Vec3& margin, std::uint64_t seed, const Progress& progress = {});
   ~CoordinatesJob();

@@ -12,6 +12,7 @@
 
 #include "floodtide/base/progress.hpp"
 #include "floodtide/data/hdf5.hpp"
+#include "floodtide/data/volume.hpp"
 #include "floodtide/tensor/box.hpp"
 #include "floodtide/tensor/view.hpp"
 
@@ -39,9 +40,9 @@ struct LabelSizes {
 /// Source: google/ffn compute_partitions.py. Each object costs running sums over its bounding box in the block.
 class PartitionJob {
  public:
-  /// Opens the labels. Throws as Volume::open does, Error(invalid_file) unless they are integers, Error(out_of_range) for a
+  /// Opens the labels. Throws as open_volume does, Error(invalid_file) unless they are integers, Error(out_of_range) for a
   /// box outside the volume, Error(invalid_argument) for options outside their meaning or a radius that leaves no voxel.
-  PartitionJob(const std::string& labels, const PartitionOptions& options);
+  PartitionJob(const VolumeReference& labels, const PartitionOptions& options);
   ~PartitionJob();
   PartitionJob(const PartitionJob&) = delete;
   PartitionJob& operator=(const PartitionJob&) = delete;

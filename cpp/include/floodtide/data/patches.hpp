@@ -14,26 +14,26 @@
 
 namespace floodtide::data {
 
-/// One image volume with its labels: an entry of [[data.volumes]]. Volumes are "file:dataset".
+/// One image volume with its labels: an entry of [[data.volumes]].
 struct SourceOptions {
-  std::string name;        ///< names the volume in coordinate files
-  std::string image;       ///< intensities
-  std::string labels;      ///< integer object ids, 0 = background
-  std::string partitions;  ///< uint8 classes from `partition`, 255 = no centre; empty where centres come from elsewhere
-  std::optional<Box> box;  ///< patches lie wholly inside; the whole volume if empty
-  double mean = 0;         ///< intensities become (x - mean) / std
+  std::string name;            ///< names the volume in coordinate files
+  VolumeReference image;       ///< intensities
+  VolumeReference labels;      ///< integer object ids, 0 = background
+  VolumeReference partitions;  ///< uint8 classes from `partition`, 255 = no centre; empty where centres come from elsewhere
+  std::optional<Box> box;      ///< patches lie wholly inside; the whole volume if empty
+  double mean = 0;             ///< intensities become (x - mean) / std
   double std = 1;
 };
 
-/// The opened volumes of a source. Throws as Volume::open does, and Error(shape_mismatch) if image, labels and partitions
+/// The opened volumes of a source. Throws as open_volume does, and Error(shape_mismatch) if image, labels and partitions
 /// differ in shape, Error(out_of_range) if the box leaves the volume, Error(invalid_argument) if std is not above zero.
 class Source {
  public:
   explicit Source(SourceOptions options);
 
   [[nodiscard]] const SourceOptions& options() const noexcept { return options_; }
-  [[nodiscard]] const Volume& image() const noexcept { return image_; }
-  [[nodiscard]] const Volume& labels() const noexcept { return labels_; }
+  [[nodiscard]] const Volume& image() const noexcept { return *image_; }
+  [[nodiscard]] const Volume& labels() const noexcept { return *labels_; }
   /// Throws Error(invalid_argument) if the source has none.
   [[nodiscard]] const Volume& partitions() const;
   [[nodiscard]] const Box& box() const noexcept { return box_; }
@@ -47,9 +47,9 @@ class Source {
 
  private:
   SourceOptions options_;
-  Volume image_;
-  Volume labels_;
-  std::optional<Volume> partitions_;
+  VolumePtr image_;
+  VolumePtr labels_;
+  VolumePtr partitions_;  // null if the source has none
   Box box_;
 };
 

@@ -11,14 +11,15 @@
 #include "floodtide/base/named.hpp"
 #include "floodtide/base/progress.hpp"
 #include "floodtide/data/samples.hpp"
+#include "floodtide/data/volume.hpp"
 
 namespace floodtide::data {
 
-/// A stack of slices: an entry of [[data.slices]]. Datasets are "file:dataset".
+/// A stack of slices: an entry of [[data.slices]].
 struct SliceStack {
-  std::string images;    ///< [n, y, x] intensities
-  std::string masks;     ///< [n, y, x] integer classes
-  std::string patients;  ///< [n] integers; empty: the whole stack is one patient
+  VolumeReference images;  ///< [n, y, x] intensities
+  VolumeReference masks;   ///< [n, y, x] integer classes
+  std::string patients;    ///< [n] integers, "file:dataset"; empty: the whole stack is one patient
 };
 
 /// Random changes of training slices; 0 and false switch one off.
@@ -54,7 +55,7 @@ struct SliceOptions {
 /// Slices with class masks from one or more stacks, whole patients in each part.
 class SliceSource final : public SampleSource {
  public:
-  /// Opens and checks all stacks. Throws as Volume::open does, and: Error(shape_mismatch) if a stack's images, masks and
+  /// Opens and checks all stacks. Throws as open_volume does, and: Error(shape_mismatch) if a stack's images, masks and
   /// patients do not fit each other, or stacks differ in (y, x) and no size is given; Error(invalid_argument) for options out
   /// of range, a part without patients, or a step that takes more slices than there are.
   SliceSource(const std::vector<SliceStack>& stacks, const SliceOptions& options);

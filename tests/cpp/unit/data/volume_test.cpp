@@ -23,10 +23,10 @@ TYPED_TEST(VolumeOfType, ReadsLabelsOfEveryIntegerType) {
   std::iota(values.begin(), values.end(), TypeParam{3});
   values[23] = std::numeric_limits<TypeParam>::max();
   write_dataset<TypeParam>(folder.file("a.h5"), "d", {2, 3, 4}, values, {.chunks = {1, 3, 3}, .gzip = 1});
-  const Volume volume = Volume::open(folder.file("a.h5") + ":d");
-  EXPECT_EQ(volume.type(), element_type<TypeParam>());
-  EXPECT_EQ(volume.chunks(), (Vec3{1, 3, 3}));
-  const Tensor<std::int64_t, 3> block = volume.read_block<std::int64_t>({{1, 1, 1}, {1, 2, 3}});
+  const VolumePtr volume = open_volume(folder.file("a.h5") + ":d");
+  EXPECT_EQ(volume->type(), element_type<TypeParam>());
+  EXPECT_EQ(volume->chunks(), (Vec3{1, 3, 3}));
+  const Tensor<std::int64_t, 3> block = volume->read_block<std::int64_t>({{1, 1, 1}, {1, 2, 3}});
   const std::vector<std::size_t> flat{17, 18, 19, 21, 22, 23};
   for (std::size_t i = 0; i < flat.size(); ++i) {
     EXPECT_EQ(block.data()[i], static_cast<std::int64_t>(values[flat[i]]));
@@ -37,9 +37,9 @@ TEST(Volume, ReadsImagesAsStored) {
   const TemporaryFolder folder;
   write_dataset<std::uint8_t>(folder.file("a.h5"), "d", {1, 1, 3}, {0, 128, 255});
   write_dataset<double>(folder.file("b.h5"), "d", {1, 1, 2}, {-0.5, 1e30});
-  const Tensor<float, 3> bytes = Volume::open(folder.file("a.h5"), "d").read_block<float>({{0, 0, 0}, {1, 1, 3}});
+  const Tensor<float, 3> bytes = open_volume(folder.file("a.h5"), "d")->read_block<float>({{0, 0, 0}, {1, 1, 3}});
   EXPECT_EQ(std::vector<float>(bytes.span().begin(), bytes.span().end()), (std::vector<float>{0, 128, 255}));
-  const Tensor<float, 3> doubles = Volume::open(folder.file("b.h5"), "d").read_block<float>({{0, 0, 0}, {1, 1, 2}});
+  const Tensor<float, 3> doubles = open_volume(folder.file("b.h5"), "d")->read_block<float>({{0, 0, 0}, {1, 1, 2}});
   EXPECT_EQ(doubles.data()[1], 1e30F);
 }
 
@@ -49,18 +49,18 @@ TEST(Volume, NamesTheVoxelThatIsNotANumber) {
   values[1 * 12 + 2 * 4 + 3] = std::numeric_limits<float>::quiet_NaN();
   const std::string path = folder.file("a.h5");
   write_dataset<float>(path, "d", {2, 3, 4}, values);
-  const Volume volume = Volume::open(path, "d");
-  expect_error([&] { static_cast<void>(volume.read_block<float>({{1, 1, 1}, {1, 2, 3}})); }, ErrorCode::invalid_file,
+  const VolumePtr volume = open_volume(path, "d");
+  expect_error([&] { static_cast<void>(volume->read_block<float>({{1, 1, 1}, {1, 2, 3}})); }, ErrorCode::invalid_file,
                {path + ":d", "(1, 2, 3)", "nan"});
 }
 
 TEST(Volume, RefusesBoxesOutsideAndEmptyBoxes) {
   const TemporaryFolder folder;
   write_dataset<std::uint8_t>(folder.file("a.h5"), "d", {2, 2, 2}, std::vector<std::uint8_t>(8));
-  const Volume volume = Volume::open(folder.file("a.h5"), "d");
+  const VolumePtr volume = open_volume(folder.file("a.h5"), "d");
   for (const Box& box :
        {Box{{0, 0, 0}, {3, 2, 2}}, Box{{-1, 0, 0}, {1, 1, 1}}, Box{{0, 0, 2}, {1, 1, 1}}, Box{{0, 0, 0}, {1, 0, 1}}}) {
-    expect_error([&] { static_cast<void>(volume.read_block<float>(box)); }, ErrorCode::out_of_range, {"a.h5:d", "(2, 2, 2)"});
+    expect_error([&] { static_cast<void>(volume->read_block<float>(box)); }, ErrorCode::out_of_range, {"a.h5:d", "(2, 2, 2)"});
   }
 }
 
@@ -69,11 +69,11 @@ TEST(Volume, NeverConvertsBetweenKinds) {
   write_dataset<float>(folder.file("f.h5"), "d", {1, 1, 1}, {1.0F});
   write_dataset<std::int32_t>(folder.file("i.h5"), "d", {1, 1, 1}, {1});
   const Box box{{0, 0, 0}, {1, 1, 1}};
-  expect_error([&] { static_cast<void>(Volume::open(folder.file("f.h5"), "d").read_block<std::int64_t>(box)); },
+  expect_error([&] { static_cast<void>(open_volume(folder.file("f.h5"), "d")->read_block<std::int64_t>(box)); },
                ErrorCode::invalid_file, {"float32", "integer labels"});
-  expect_error([&] { static_cast<void>(Volume::open(folder.file("i.h5"), "d").read_block<float>(box)); },
+  expect_error([&] { static_cast<void>(open_volume(folder.file("i.h5"), "d")->read_block<float>(box)); },
                ErrorCode::invalid_file, {"int32", "image"});
-  expect_error([&] { static_cast<void>(Volume::open(folder.file("i.h5"), "d").read_block<std::uint8_t>(box)); },
+  expect_error([&] { static_cast<void>(open_volume(folder.file("i.h5"), "d")->read_block<std::uint8_t>(box)); },
                ErrorCode::invalid_file, {"int32", "uint8"});
 }
 
@@ -81,15 +81,15 @@ TEST(Volume, RefusesOtherRanksAndNoVoxels) {
   const TemporaryFolder folder;
   write_dataset<float>(folder.file("a.h5"), "d", {2, 2}, {1, 2, 3, 4});
   write_dataset<float>(folder.file("b.h5"), "d", {2, 0, 2}, {});
-  expect_error([&] { static_cast<void>(Volume::open(folder.file("a.h5"), "d")); }, ErrorCode::invalid_file,
+  expect_error([&] { static_cast<void>(open_volume(folder.file("a.h5"), "d")); }, ErrorCode::invalid_file,
                {"a.h5:d", "2 axes", "(2, 2)", "three"});
-  expect_error([&] { static_cast<void>(Volume::open(folder.file("b.h5"), "d")); }, ErrorCode::invalid_file,
+  expect_error([&] { static_cast<void>(open_volume(folder.file("b.h5"), "d")); }, ErrorCode::invalid_file,
                {"b.h5:d", "(2, 0, 2)"});
 }
 
 TEST(Volume, RefusesNamesWithoutDataset) {
   for (const char* reference : {"stack.h5", ":raw", "stack.h5:", ""}) {
-    expect_error([&] { static_cast<void>(Volume::open(reference)); }, ErrorCode::invalid_argument, {"file:dataset"});
+    expect_error([&] { static_cast<void>(open_volume(reference)); }, ErrorCode::invalid_argument, {"file:dataset"});
   }
 }
 

@@ -43,9 +43,9 @@ TEST_F(ResultFile, HoldsLabelsPlaceOriginsAndCounters) {
   EXPECT_EQ(file.read_array<std::int64_t>("origins/start_zyx").values[3], 2);
   EXPECT_EQ(file.read_array<std::int64_t>("overlaps/voxels").values, std::vector<std::int64_t>{55});
   EXPECT_EQ(file.read_attribute<std::int64_t>("counters", "skip_threshold").values[0], 3);
-  const auto volume = data::Volume::open(path(), "segmentation");
-  EXPECT_EQ(volume.read_block<std::int64_t>(volume.box()).view()(1, 2, 3), 300);
-  EXPECT_EQ(placement(volume), (Vec3{10, 0, 7}));
+  const data::VolumePtr volume = data::open_volume(path(), "segmentation");
+  EXPECT_EQ(volume->read_block<std::int64_t>(volume->box()).view()(1, 2, 3), 300);
+  EXPECT_EQ(placement(*volume), (Vec3{10, 0, 7}));
 }
 
 TEST_F(ResultFile, MayHoldNoSegment) {
@@ -60,7 +60,7 @@ TEST_F(ResultFile, VolumesOfOthersHaveNoPlace) {
   const std::vector<std::uint8_t> values(8);
   file.write_array<std::uint8_t>("raw", Vec3{2, 2, 2}, values);
   file.commit();
-  EXPECT_EQ(placement(data::Volume::open(path(), "raw")), std::nullopt);
+  EXPECT_EQ(placement(*data::open_volume(path(), "raw")), std::nullopt);
 }
 
 }  // namespace

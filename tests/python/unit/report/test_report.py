@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from report_page import Page
 from report_runs import make_run, training_record
 
-from floodtide import cli, report
+from floodtide import cli, data, report
 from floodtide.base import style
 from floodtide.errors import InvalidFileError, StorageError
 from floodtide.report import curves, growth, planes
@@ -210,7 +210,7 @@ def test_evaluate_draws_the_planes_of_the_report(run_folder: Path, tmp_path: Pat
     truth = f"{run_folder / 'volume.h5'}:labels"
     command = ["evaluate", f"{file}:segmentation", truth, "--image", raw, "--picture", str(picture)]
     assert cli.run(command) == 0
-    read = planes.read_segmentation(file, "segmentation", raw, truth, None)
+    read = planes.read_segmentation(data.Volume(file, "segmentation"), raw, truth, None)
     drawn = base64.b64decode(planes.planes_figure(read, None).partition(",")[2])
     assert picture.read_bytes() == drawn
     assert cli.run([*command[:-1], str(tmp_path / "absent" / "planes.png")]) != 0

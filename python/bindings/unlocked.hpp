@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Objects whose threads may call Python. Their destructors wait for these threads, so they must not hold the interpreter lock.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <utility>
+
+namespace floodtide::bindings {
+
+/// The object with an owner that releases the interpreter lock (if held) before the object is destroyed.
+template <class T>
+[[nodiscard]] std::shared_ptr<T> freed_unlocked(std::unique_ptr<T> object) {
+  return std::shared_ptr<T>(object.release(), [](T* pointer) {
+    if (PyGILState_Check() == 0) {
+      delete pointer;
+      return;
+    }
+    const pybind11::gil_scoped_release unlocked;
+    delete pointer;
+  });
+}
+
+}  // namespace floodtide::bindings

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of volumes from one format to another, in bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from floodtide.base import limits
+from floodtide.base.files import path_and_dataset
+from floodtide.base.options import Arguments
+from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
+from floodtide.data.boxes import Progress
+from floodtide.data.formats import (
+    COMMAND,
+    HDF5,
+    Format,
+    Geometry,
+    Plan,
+    blocks,
+    format_of,
+    new_top,
+)
+from floodtide.data.volumes import Volume
+from floodtide.errors import InvalidArgumentError
+
+BLOCK_BYTES = 64 << 20
+"""Bytes of a block that is copied at a time, unless a chunk of the destination is larger."""
+
+
+_CONVERT = Arguments(voxel_size_nm=limits.VOXEL_SIZE)
+
+
+def convert(
+    source: str | Volume,
+    destination: str,
+    *,
+    voxel_size_nm: Sequence[float] | None = None,
+    progress: Progress | None = None,
+) -> Volume:
+    """Copy a volume to another format, block by block, with voxel size and offset where both formats have them.
+
+    The destination appears when it is complete. In an HDF5 file other datasets stay; every other destination must be
+    new. Zarr is written as Zarr 3.
+
+    Args:
+        source: A volume, or its name.
+        destination: The name of the copy.
+        voxel_size_nm: (z, y, x) in nm, instead of what the source says.
+        progress: Called as progress(voxels done, voxels).
+
+    Returns:
+        The copy.
+
+    Raises:
+        InvalidArgumentError: If the destination exists, is the source, or cannot hold the source's type.
+        InvalidFileError: If the source cannot be read.
+        StorageError: If the destination cannot be written.
+    """
+    _CONVERT.check("convert", voxel_size_nm=voxel_size_nm)
+    row = format_of(destination)
+    volume = source if isinstance(source, Volume) else Volume(source)
+    _refuse_source(volume.name, destination)
+    size = volume.geometry.voxel_size_nm
+    if voxel_size_nm is not None:
+        z, y, x = voxel_size_nm
+        size = (z, y, x)
+    plan = Plan(
+        shape=volume.shape,
+        dtype=volume.dtype,
+        geometry=Geometry(voxel_size_nm=size, offset=volume.geometry.offset),
+    )
+    with contextlib.ExitStack() as held:
+        held.enter_context(_reserved(row, volume.name, destination))
+        writer = held.enter_context(row.create(destination, plan))
+        total, done = volume.shape[0] * volume.shape[1] * volume.shape[2], 0
+        most = max(1, BLOCK_BYTES // plan.dtype.itemsize)
+        for box in blocks(volume.shape, writer.chunks, most):
+            writer.write(box, volume.read(box))
+            done += box[1][0] * box[1][1] * box[1][2]
+            if progress is not None:
+                progress(done, total)
+        writer.finish()
+    return Volume(destination)
+
+
+def _reserved(
+    row: Format, source: str, destination: str
+) -> contextlib.AbstractContextManager[None]:
+    if row is HDF5:
+        path, dataset = path_and_dataset(destination)
+        return reserved("convert", path, hdf5_result(COMMAND, [dataset]), files_of([source]))
+    place = row.path(destination)
+    if os.path.lexists(place):
+        raise InvalidArgumentError(
+            f"{destination}: exists and is not replaced; choose another name, or remove it first"
+        )
+    if not place.parent.is_dir() and volume_folder(destination) in (None, str(place)):
+        raise InvalidArgumentError(f"{destination}: there is no folder {place.parent}")
+    return reserved("convert", new_top(str(place)), unchecked)
+
+
+def _refuse_source(source: str, destination: str) -> None:
+    """Refuse a destination that is the source's folder, or lies in the source's folder or around it."""
+    folders = [_place(name) for name in (source, destination)]
+    if None in folders:
+        return
+    a, b = (os.path.realpath(str(folder)) for folder in folders)
+    if a == b or a.startswith(os.path.join(b, "")) or b.startswith(os.path.join(a, "")):
+        raise InvalidArgumentError(
+            f"convert: the output {destination} is, or lies in, the input {source}; expected another one"
+        )
+
+
+def _place(name: str) -> Path | None:
+    try:
+        row = format_of(name)
+    except InvalidArgumentError:
+        return None  # an array or object
+    return row.path(name)

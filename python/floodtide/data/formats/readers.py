@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes of Python objects for the core: what a reader has, and the checks of every block that a reader returns.
+
+The core calls a reader from its own threads, several at a time. An array in memory is read without Python.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.base.reading import reason
+from floodtide.data.boxes import Vec3
+from floodtide.errors import Error, InvalidArgumentError, InvalidFileError, UnsupportedError
+
+EXTRA = "pip install 'floodtide[formats]'"
+CACHE_BYTES = 64 << 20
+"""Bytes of decoded chunks that a reader of files keeps, as the core does for HDF5."""
+LARGEST_CHUNK = 1 << 31
+"""Bytes of the largest chunk that is read: a damaged file may promise any size."""
+
+
+class Source(Protocol):
+    """What a volume can be made of: an object with a shape, a dtype and boxes by slices (z, y, x)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> Any: ...
+    def __getitem__(self, box: tuple[slice, slice, slice], /) -> Any: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """Where a volume lies, as far as its format says: both are (z, y, x)."""
+
+    voxel_size_nm: tuple[float, float, float] | None = None
+    offset: Vec3 | None = None  # of the first voxel, in voxels
+
+
+def library(name: str, what: str) -> Any:
+    """Import an optional library.
+
+    Raises:
+        UnsupportedError: If the library is not installed; the message says how to install it.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        raise UnsupportedError(
+            f"{what}: needs the Python package {package}, which is not installed; {EXTRA}"
+        ) from None
+
+
+def array_volume(array: NDArray[Any], name: str) -> _core.data.Volume:
+    """Return a volume that reads an array in memory, without a copy where the core knows the type."""
+    if array.dtype == np.bool_:
+        array = array.view(np.uint8)
+    if array.ndim == 3 and not array.dtype.isnative and array.dtype.kind in "iuf":
+        return object_volume(array, name)  # swaps the bytes of each block
+    return _core.data.array_volume(array, name)
+
+
+def object_volume(
+    source: Any,
+    name: str,
+    *,
+    chunks: Sequence[int] | None = None,
+    geometry: Geometry | None = None,
+    file: str | None = None,
+) -> _core.data.Volume:
+    """Return a volume that reads boxes of a Python object.
+
+    Args:
+        source: An object with `shape`, `dtype` and `__getitem__`, see Source.
+        name: For messages.
+        chunks: Voxels (z, y, x) of a storage chunk; None: `source.chunks`, else the whole volume.
+        geometry: Where the volume lies.
+        file: A file that must stay in place while the volume is read. Readers of chunked formats take a chunk without
+            a file for a chunk of zeros, so a volume that was removed would not be noticed otherwise.
+
+    Raises:
+        InvalidFileError: If the object has not three axes, or is of another type than numbers.
+    """
+    shape, dtype = _shape(source, name), _dtype(source, name)
+    geometry = geometry or Geometry()
+    integers, numbers = {}, {}
+    if geometry.offset is not None and min(geometry.offset) >= 0 and max(geometry.offset) > 0:
+        integers["box_start"] = list(geometry.offset)
+    if geometry.voxel_size_nm is not None:
+        numbers["resolution"] = list(geometry.voxel_size_nm)
+    own: Any = getattr(source, "chunks", None) if chunks is None else chunks
+    known = isinstance(own, Sequence) and len(own) == 3 and all(isinstance(n, int) for n in own)
+    size = tuple(min(max(n, 1), m) for n, m in zip(own, shape, strict=True)) if known else shape
+    before = _identity(file, name)
+
+    def read(start: Vec3, extent: Vec3) -> NDArray[Any]:
+        box = tuple(slice(a, a + n) for a, n in zip(start, extent, strict=True))
+        try:
+            block = np.asarray(source[box])
+        except Error:
+            raise
+        except Exception as error:
+            raise InvalidFileError(
+                f"{name}: box {_text(box)} (z, y, x) cannot be read: {type(error).__name__}: {reason(error)}"
+            ) from error
+        if _identity(file, name) != before:
+            raise InvalidFileError(f"{name}: {file} was replaced while the volume was being read")
+        if block.dtype == np.bool_:
+            block = block.view(np.uint8)
+        if block.shape != extent or block.dtype.newbyteorder("=") != dtype:
+            raise InvalidFileError(
+                f"{name}: box {_text(box)} (z, y, x) was read as {block.dtype} of shape {block.shape},"
+                f" expected {dtype} of shape {extent}"
+            )
+        return block.astype(dtype, copy=False)
+
+    return _core.data.python_volume(
+        read,
+        name,
+        shape=shape,
+        chunks=size,
+        dtype=dtype.name,
+        integers=integers,
+        numbers=numbers,
+    )
+
+
+def _shape(source: Any, name: str) -> Vec3:
+    try:
+        shape = tuple(int(n) for n in source.shape)
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidArgumentError(
+            f"{name}: expected the name of a volume, an array, or an object with shape, dtype and __getitem__"
+        ) from None
+    if len(shape) != 3:
+        raise InvalidFileError(
+            f"{name}: has {len(shape)} axes, shape {shape}; expected three (z, y, x)"
+        )
+    return shape
+
+
+def _dtype(source: Any, name: str) -> np.dtype[Any]:
+    given = getattr(source, "dtype", None)
+    dtype: np.dtype[Any]
+    try:
+        dtype = np.dtype(getattr(given, "numpy_dtype", given))
+    except TypeError:
+        dtype = np.dtype(object)
+    dtype = np.dtype(np.uint8) if dtype == np.bool_ else dtype.newbyteorder("=")
+    if given is None or dtype.kind not in "iuf" or dtype.itemsize > 8 or dtype == np.float16:
+        raise InvalidFileError(
+            f"{name}: elements are {given}; expected (u)int8, (u)int16, (u)int32, (u)int64, float32 or float64"
+        )
+    return dtype
+
+
+def _identity(file: str | None, name: str) -> tuple[int, int] | None:
+    if file is None:
+        return None
+    try:
+        status = os.stat(file)
+    except OSError as error:
+        raise InvalidFileError(f"{name}: {file} cannot be read: {reason(error)}") from None
+    return status.st_dev, status.st_ino
+
+
+def _text(box: tuple[slice, ...]) -> str:
+    return ",".join(f"{part.start}:{part.stop}" for part in box)

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The formats of volumes, one row each: what a name means, who reads and writes the volume, and what to install.
+
+Error messages, `docs/formats.md` and `open_volume` iterate over the rows. A new format is a reader, a writer and a row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from floodtide import _core
+from floodtide.base.files import path_and_dataset
+from floodtide.base.outputs import volume_folder
+from floodtide.data.formats import pictures, stores, writers
+from floodtide.data.formats.writers import Plan, Writer
+from floodtide.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """A format of volumes."""
+
+    name: str
+    form: str  # how users write a volume's name
+    matches: Callable[[str], bool]
+    open: Callable[[str], _core.data.Volume]
+    create: Callable[[str, Plan], AbstractContextManager[Writer]]
+    path: Callable[[str], Path]  # the volume's file or folder
+    library: str  # what must be installed beside floodtide, empty for nothing
+    axes: str  # as the file stores them
+    help: str
+
+
+def _open_hdf5(reference: str) -> _core.data.Volume:
+    return _core.data.Volume(*path_and_dataset(reference))
+
+
+def _is_hdf5_file(reference: str) -> bool:
+    """Whether a name is file:dataset and the file is there: such a name means nothing else."""
+    path, colon, dataset = reference.rpartition(":")
+    return bool(colon and dataset) and _isfile(path)
+
+
+def _is_hdf5_name(reference: str) -> bool:
+    path, colon, dataset = reference.rpartition(":")
+    return bool(path and colon and dataset) and "://" not in reference
+
+
+def _isfile(path: str) -> bool:
+    try:
+        return os.path.isfile(path)
+    except ValueError:  # a null character
+        return False
+
+
+HDF5 = Format(
+    name="HDF5",
+    form="file.h5:dataset",
+    matches=_is_hdf5_name,
+    open=_open_hdf5,
+    create=writers.hdf5,
+    path=lambda reference: Path(path_and_dataset(reference)[0]),
+    library="",
+    axes="z, y, x",
+    help="Any dataset of three axes; read by the core, with checksums where the file has them",
+)
+
+FORMATS: tuple[Format, ...] = (
+    HDF5,
+    Format(
+        name="Neuroglancer precomputed",
+        form="precomputed://folder",
+        matches=lambda reference: reference.startswith(stores.PRECOMPUTED),
+        open=stores.open_precomputed,
+        create=writers.precomputed,
+        path=lambda reference: Path(reference.removeprefix(stores.PRECOMPUTED)),
+        library="tensorstore",
+        axes="x, y, z, channel",
+        help="The finest scale of a volume of one channel",
+    ),
+    Format(
+        name="Zarr 2 and 3, OME-Zarr",
+        form="volume.zarr[/path]",
+        matches=stores.is_zarr,
+        open=stores.open_zarr,
+        create=writers.zarr,
+        path=Path,
+        library="tensorstore",
+        axes="z, y, x",
+        help="An array; of an OME-Zarr image the finest level, with one time and one channel",
+    ),
+    Format(
+        name="N5",
+        form="volume.n5[/path]",
+        matches=stores.is_n5,
+        open=stores.open_n5,
+        create=writers.n5,
+        path=Path,
+        library="tensorstore",
+        axes="x, y, z",
+        help="A dataset of three axes",
+    ),
+    Format(
+        name="TIFF stack",
+        form="stack.tif",
+        matches=pictures.is_stack,
+        open=pictures.open_stack,
+        create=writers.tiff_stack,
+        path=Path,
+        library="tifffile",
+        axes="z, y, x",
+        help="A file of pictures of one size and one channel; compressed ones are decoded whole",
+    ),
+    Format(
+        name="Folder of pictures",
+        form="folder/*.tif, folder/*.png",
+        matches=pictures.is_folder,
+        open=pictures.open_folder,
+        create=writers.pictures,
+        path=lambda reference: Path(os.path.dirname(reference)),
+        library="tifffile, imageio",
+        axes="z, y, x",
+        help="A file each, z in the order of the numbers in the names; quote the pattern in a shell",
+    ),
+)
+
+
+def format_of(reference: str) -> Format:
+    """Return the format that a volume's name means. Looks at files only to tell forms apart.
+
+    Raises:
+        InvalidArgumentError: If the name has no known form; the message says which one is nearest.
+    """
+    if _is_hdf5_file(reference):
+        return HDF5
+    for row in (*FORMATS[1:], HDF5):  # a name of another format may have a colon, too
+        if row.matches(reference):
+            return row
+    raise InvalidArgumentError(
+        f"volume '{reference}': expected file:dataset{_nearest(reference)}; all forms: {forms()}"
+    )
+
+
+def open_volume(reference: str) -> _core.data.Volume:
+    """Open the volume of a name.
+
+    Raises:
+        InvalidArgumentError: If the name has no known form.
+        InvalidFileError: If the volume cannot be read, or has not three axes.
+        UnsupportedError: If the format needs a library that is not installed.
+    """
+    return format_of(reference).open(reference)
+
+
+def stem(reference: str) -> str:
+    """Return what the volume of a name is called: its file or folder, without the extension."""
+    return Path(volume_folder(reference) or format_of(reference).path(reference)).stem
+
+
+def forms() -> str:
+    """Return the forms of names, for messages."""
+    return ", ".join(row.form for row in FORMATS)
+
+
+def documentation() -> str:
+    """Return the table of docs/formats.md."""
+    lines = [
+        "| format | name | axes in the file | library | what is read |",
+        "|---|---|---|---|---|",
+    ]
+    for row in FORMATS:
+        form, library = (f"`{text.replace(', ', '`, `')}`" for text in (row.form, row.library))
+        cells = (row.name, form, row.axes, library if row.library else "none", row.help)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _nearest(reference: str) -> str:
+    """What the user may have meant, from the name and from what is there."""
+    plain = reference.rstrip("/")
+    lower = plain.lower()
+    if lower.endswith((".h5", ".hdf5", ".hdf")):
+        return f", for example {plain}:raw"
+    try:
+        if os.path.isfile(os.path.join(plain, "info")):
+            return f", or {stores.PRECOMPUTED}{plain} for the precomputed volume in this folder"
+        names = sorted(os.listdir(plain)) if os.path.isdir(plain) else []
+    except (OSError, ValueError):
+        return ", for example stack.h5:raw"
+    for suffix in pictures.PICTURES:
+        if any(name.lower().endswith(suffix) for name in names):
+            return f", or '{plain}/*{suffix}' for the pictures in this folder"
+    if lower.endswith((".png", ".jpg", ".jpeg")):
+        return ", or 'folder/*.png' for a folder of pictures"
+    return ", for example stack.h5:raw"

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes that grow block by block, one class for each kind of format. `floodtide.data.copies` uses them.
+
+A folder is written under a temporary name beside its place and renamed when it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.base.files import path_and_dataset, temporaries, temporary
+from floodtide.base.reading import reason
+from floodtide.data.boxes import Box, Vec3
+from floodtide.data.formats.readers import Geometry, library
+from floodtide.errors import Error, InvalidArgumentError, StorageError
+
+CHUNK = 64  # voxels along each axis of the chunks that are written
+_GZIP = 4
+COMMAND = "floodtide convert"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What will be written."""
+
+    shape: Vec3
+    dtype: np.dtype[Any]
+    geometry: Geometry
+
+    @property
+    def chunks(self) -> Vec3:
+        z, y, x = (min(n, CHUNK) for n in self.shape)
+        return z, y, x
+
+    @property
+    def size_nm(self) -> tuple[float, float, float]:
+        return self.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
+
+    @property
+    def offset(self) -> Vec3:
+        return self.geometry.offset or (0, 0, 0)
+
+
+class Writer(Protocol):
+    """What writes blocks. Blocks are whole chunks, or end with the volume; they come in the order z, y, x."""
+
+    chunks: Vec3
+
+    def write(self, box: Box, block: NDArray[Any]) -> None: ...
+    def finish(self) -> None: ...
+
+
+@contextmanager
+def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
+    """Write a dataset of an HDF5 file."""
+    path, dataset = path_and_dataset(reference)
+    file = _core.data.Hdf5Writer(path, COMMAND, [dataset])
+    try:
+        file.create(dataset, plan.dtype.name, list(plan.shape), list(plan.chunks), _GZIP)
+        if plan.geometry.voxel_size_nm is not None:
+            file.numbers(dataset, "resolution", list(plan.geometry.voxel_size_nm))
+        if min(plan.offset) >= 0 and max(plan.offset) > 0:
+            file.attribute(dataset, "box_start", list(plan.offset))
+        yield _Hdf5(file, dataset, plan.chunks)
+    finally:
+        file.discard()
+
+
+class _Hdf5:
+    def __init__(self, file: _core.data.Hdf5Writer, dataset: str, chunks: Vec3) -> None:
+        self._file, self._dataset, self.chunks = file, dataset, chunks
+
+    def write(self, box: Box, block: NDArray[Any]) -> None:
+        self._file.write(self._dataset, list(box[0]), np.ascontiguousarray(block))
+
+    def finish(self) -> None:
+        self._file.finish()
+
+
+@contextmanager
+def zarr(reference: str, plan: Plan) -> Iterator[Writer]:
+    """Write an array of Zarr 3, with voxel size and offset as funlib.persistence names them."""
+    attributes = {
+        "axis_names": ["z", "y", "x"],
+        "units": ["nm"] * 3,
+        "voxel_size": list(plan.size_nm),
+        "offset": [n * size for n, size in zip(plan.offset, plan.size_nm, strict=True)],
+    }
+    metadata = {
+        "shape": list(plan.shape),
+        "data_type": plan.dtype.name,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(plan.chunks)}},
+        "codecs": [
+            {"name": "bytes", "configuration": {"endian": "little"}},
+            {"name": "zstd", "configuration": {"level": 3}},
+        ],
+        "dimension_names": ["z", "y", "x"],
+        "attributes": attributes if plan.geometry != Geometry() else {},
+    }
+    group = {"zarr.json": {"zarr_format": 3, "node_type": "group", "attributes": {}}}
+    with _new_folder(reference, group) as folder:
+        store = _created(reference, folder, {"driver": "zarr3", "metadata": metadata})
+        yield _Store(store, plan.chunks)
+
+
+@contextmanager
+def n5(reference: str, plan: Plan) -> Iterator[Writer]:
+    """Write a dataset of N5: axes x, y, z."""
+    metadata = {
+        "dimensions": list(plan.shape[::-1]),
+        "blockSize": list(plan.chunks[::-1]),
+        "dataType": plan.dtype.name,
+        "compression": {"type": "gzip"},
+        "axes": ["x", "y", "z"],
+    }
+    if plan.geometry != Geometry():
+        metadata |= {"units": ["nm"] * 3, "resolution": list(plan.size_nm[::-1])}
+        sizes = zip(plan.offset[::-1], plan.size_nm[::-1], strict=True)
+        metadata["offset"] = [n * size for n, size in sizes]
+    with _new_folder(reference, {"attributes.json": {"n5": "2.0.0"}}) as folder:
+        store = _created(reference, folder, {"driver": "n5", "metadata": metadata})
+        yield _Store(store.T, plan.chunks)
+
+
+@contextmanager
+def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
+    """Write a Neuroglancer volume of one scale and one channel: axes x, y, z, channel."""
+    kinds = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "float32")
+    if plan.dtype.name not in kinds:
+        raise InvalidArgumentError(
+            f"{reference}: precomputed volumes cannot hold {plan.dtype}, expected one of {', '.join(kinds)}"
+        )
+    labels = plan.dtype.name in ("uint32", "uint64")
+    spec = {
+        "driver": "neuroglancer_precomputed",
+        "multiscale_metadata": {
+            "type": "segmentation" if labels else "image",
+            "data_type": plan.dtype.name,
+            "num_channels": 1,
+        },
+        "scale_metadata": {
+            "size": list(plan.shape[::-1]),
+            "encoding": "raw",
+            "chunk_size": list(plan.chunks[::-1]),
+            "resolution": list(plan.size_nm[::-1]),
+            "voxel_offset": list(plan.offset[::-1]),
+        },
+    }
+    with _new_folder(reference.removeprefix("precomputed://"), {}) as folder:
+        store = _created(reference, folder, spec)
+        tensorstore = library("tensorstore", reference)
+        yield _Store(store[..., 0].T[tensorstore.d[:].translate_to[0]], plan.chunks)
+
+
+class _Store:
+    def __init__(self, store: Any, chunks: Vec3) -> None:
+        self._store, self.chunks = store, chunks
+
+    def write(self, box: Box, block: NDArray[Any]) -> None:
+        at = tuple(slice(a, a + n) for a, n in zip(*box, strict=True))
+        try:
+            self._store[at].write(block).result()
+        except Exception as error:
+            raise StorageError(f"convert: cannot be written: {reason(error)}") from error
+
+    def finish(self) -> None:
+        pass
+
+
+@contextmanager
+def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
+    """Write a TIFF file, uncompressed, one picture for each z."""
+    path = Path(reference)
+    if path.exists():
+        raise InvalidArgumentError(
+            f"{reference}: exists and is not replaced; choose another name, or remove it first"
+        )
+    _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"))
+    tifffile = library("tifffile", reference)
+    part = temporary(path)
+    metadata: dict[str, Any] = {"axes": "ZYX"}
+    if plan.geometry != Geometry():
+        metadata |= {"voxel_size_nm": list(plan.size_nm), "offset": list(plan.offset)}
+    try:
+        with _storing(reference), tifffile.TiffWriter(part, bigtiff=True) as file:
+            yield _Stack(file, plan, metadata)
+        with _storing(reference):
+            _sync(part)
+            os.rename(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class _Stack:
+    def __init__(self, file: Any, plan: Plan, metadata: Mapping[str, Any]) -> None:
+        self.chunks = (1, *plan.shape[1:])
+        self._file, self._plan, self._metadata = file, plan, metadata
+
+    def write(self, box: Box, block: NDArray[Any]) -> None:
+        for i, picture in enumerate(block, start=box[0][0]):
+            text = None
+            if i == 0:
+                text = json.dumps({"shape": list(self._plan.shape), **self._metadata})
+            self._file.write(
+                picture,
+                photometric="minisblack",
+                contiguous=i > 0,
+                metadata=None,
+                description=text,
+            )
+
+    def finish(self) -> None:
+        pass
+
+
+@contextmanager
+def pictures(reference: str, plan: Plan) -> Iterator[Writer]:
+    """Write a folder of pictures, one for each z."""
+    folder, pattern = os.path.split(reference)
+    if pattern.count("*") != 1 or not folder:
+        raise InvalidArgumentError(
+            f"{reference}: expected a new folder and one *, as in folder/*.png"
+        )
+    if pattern.lower().endswith(".png"):
+        _check_pictures(reference, plan, ("u1", "u2"))
+        write = library("imageio.v3", reference).imwrite
+    else:
+        _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "f4", "f8"))
+        write = library("tifffile", reference).imwrite
+    with _new_folder(folder, {}) as part:
+        yield _Pictures(write, part, pattern, plan)
+
+
+class _Pictures:
+    def __init__(self, write: Any, folder: Path, pattern: str, plan: Plan) -> None:
+        self.chunks = (1, *plan.shape[1:])
+        self._write, self._folder, self._pattern = write, folder, pattern
+        self._digits = max(5, len(str(plan.shape[0] - 1)))
+
+    def write(self, box: Box, block: NDArray[Any]) -> None:
+        with _storing(str(self._folder)):
+            for i, picture in enumerate(block, start=box[0][0]):
+                name = self._pattern.replace("*", f"{i:0{self._digits}}")
+                self._write(self._folder / name, np.ascontiguousarray(picture))
+
+    def finish(self) -> None:
+        pass
+
+
+def _check_pictures(reference: str, plan: Plan, kinds: tuple[str, ...]) -> None:
+    if plan.dtype not in map(np.dtype, kinds):
+        names = ", ".join(np.dtype(kind).name for kind in kinds)
+        raise InvalidArgumentError(
+            f"{reference}: such pictures cannot hold {plan.dtype}, expected one of {names}"
+        )
+
+
+@contextmanager
+def _storing(reference: str) -> Iterator[None]:
+    try:
+        yield
+    except Error:
+        raise
+    except Exception as error:
+        raise StorageError(f"{reference}: cannot be written: {reason(error)}") from error
+
+
+@contextmanager
+def _new_folder(name: str, group: Mapping[str, Any]) -> Iterator[Path]:
+    """A folder that takes its name at the end of the block, with the folders above it that do not exist.
+
+    Args:
+        name: The folder, which must not exist.
+        group: Files of the new folders above it, as JSON.
+    """
+    place = Path(name)
+    if os.path.lexists(place):
+        raise InvalidArgumentError(
+            f"{name}: exists and is not replaced; choose another name, or remove it first"
+        )
+    top = new_top(name)
+    part = temporary(top)
+    for stale in temporaries(top):  # of processes that were killed
+        shutil.rmtree(stale, ignore_errors=True)
+    inner = part / place.relative_to(top) if place != top else part
+    try:
+        with _storing(name):
+            inner.mkdir(parents=True)
+            above = inner
+            while above != part:
+                above = above.parent
+                for file, content in group.items():
+                    (above / file).write_text(json.dumps(content))
+        yield inner
+        with _storing(name):
+            os.rename(part, top)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def new_top(name: str) -> Path:
+    """The topmost folder that does not exist on the way to a new one, but for those above a volume's container."""
+    place = top = Path(name)
+    container = next(
+        (p for p in (place, *place.parents) if p.suffix.lower() in (".zarr", ".n5")), place
+    )
+    while top != container and not top.parent.exists():
+        top = top.parent
+    return top
+
+
+def _created(reference: str, folder: Path, spec: Mapping[str, Any]) -> Any:
+    tensorstore = library("tensorstore", reference)
+    kvstore = {"driver": "file", "path": f"{folder}/"}
+    with _storing(reference):
+        return tensorstore.open({**spec, "kvstore": kvstore}, create=True, write=True).result()
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def blocks(shape: Vec3, chunks: Vec3, most: int) -> Iterator[Box]:
+    """Boxes of whole chunks that cover a volume, of at most `most` voxels unless a chunk has more."""
+    size = list(chunks)
+    for axis in (2, 1, 0):
+        plane = math.prod(size) // size[axis]
+        count = max(1, most // (plane * chunks[axis]))
+        size[axis] = min(chunks[axis] * count, -(-shape[axis] // chunks[axis]) * chunks[axis])
+        if size[axis] < shape[axis]:
+            break
+    for z in range(0, shape[0], size[0]):
+        for y in range(0, shape[1], size[1]):
+            for x in range(0, shape[2], size[2]):
+                start = (z, y, x)
+                extent = [min(n, whole - a) for n, whole, a in zip(size, shape, start, strict=True)]
+                yield start, (extent[0], extent[1], extent[2])

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that read volumes through Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import training_volume
+import volumes
+from launch import mpiexec
+
+from floodtide import config, data
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    training_volume.write_volume(tmp_path)
+    for name, reference in (("image", "volume.h5:raw"), ("labels", "volume.h5:labels")):
+        volumes.write(data.Volume(f"{tmp_path}/{reference}").read(), tmp_path, name, "zarr")
+    return tmp_path
+
+
+def settings(folder: Path, run: str, zarr: bool) -> str:
+    document = training_volume.document(
+        folder, run={"dir": str(folder / run)}, training={"steps": 8}
+    )
+    document["data"]["prefetch"] = 4
+    if zarr:
+        names = {
+            n: volumes.FORMS["zarr"].format(folder=folder, name=n) for n in ("image", "labels")
+        }
+        document["data"]["volumes"][0] |= names
+    config.save(config.from_dict(document), folder / f"{run}.toml")
+    return str(folder / f"{run}.toml")
+
+
+def test_two_ranks_train_the_same_bits_from_zarr_as_from_hdf5(folder: Path) -> None:
+    parameters = []
+    for run, zarr in (("hdf5", False), ("zarr", True)):
+        result = mpiexec(2, ["-m", "floodtide", "train", settings(folder, run, zarr)])
+        assert result.status == 0, result.stderr
+        with h5py.File(folder / run / "checkpoints/step-8.h5") as file:
+            found: dict[str, bytes] = {}
+            file["parameters"].visititems(
+                lambda name, node, found=found: found.update(
+                    {name: np.asarray(node).tobytes()} if isinstance(node, h5py.Dataset) else {}
+                )
+            )
+        parameters.append(found)
+    assert parameters[0] == parameters[1]
+    assert parameters[0]
+
+
+def test_partitions_of_two_ranks_are_those_of_one(folder: Path) -> None:
+    labels = volumes.FORMS["zarr"].format(folder=folder, name="labels")
+    command = ["-m", "floodtide", "partition", labels, f"{folder}/two.h5:af"]
+    result = mpiexec(2, [*command, "--lom-radius", "4,4,4", "--min-size", "10"])
+    assert result.status == 0, result.stderr
+    wanted = data.Volume(f"{folder}/partitions.h5:af").read()
+    np.testing.assert_array_equal(data.Volume(f"{folder}/two.h5:af").read(), wanted)
+
+
+def test_a_missing_volume_ends_all_ranks_with_one_line(folder: Path) -> None:
+    file = settings(folder, "missing", True)
+    (folder / "image.zarr").rename(folder / "elsewhere")
+    result = mpiexec(2, ["-m", "floodtide", "train", file])
+    assert result.status == 2
+    assert result.stderr.count("there is no such folder") == 1, result.stderr
+
+
+FAULTY = """
+import sys
+from floodtide import data, nn, optim
+from floodtide.comm import world
+from floodtide.train import Trainer
+import volumes
+
+class Faulty(volumes.Asked):
+    def __getitem__(self, box):
+        block = super().__getitem__(box)
+        if self.boxes > 20 and world.rank() == 1:
+            raise RuntimeError("the disk is gone")
+        return block
+
+folder = sys.argv[1]
+image = data.Volume(Faulty(data.Volume(folder + "/volume.h5:raw").read()), name="mine")
+model = nn.FFN(depth=2, features=4, fov=(7, 7, 7), deltas=(2, 2, 2))
+examples = data.Shards(
+    image, folder + "/volume.h5:labels", folder + "/partitions.h5:af", patch_size=model.patch_size, walkers=2
+)
+optimizer = optim.SGD(lr=0.01)
+Trainer(directory=folder + "/run", steps=400, model=model, data=examples, optimizer=optimizer).run()
+"""
+
+
+def test_a_reader_that_fails_on_one_rank_ends_the_job(folder: Path) -> None:
+    script = folder / "faulty.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(Path(volumes.__file__).parent)!r})\n{FAULTY}"
+    )
+    result = mpiexec(2, [str(script), str(folder)])
+    assert result.status != 0
+    assert "the disk is gone" in result.stderr, result.stderr
