@@ -52,6 +52,10 @@ BENCHMARKS = {
         "floodtide.cli.bench_stalls:command",
         "Training with slow data loading, with and without prefetching.",
     ),
+    "volumes": (
+        "floodtide.cli.bench_volumes:command",
+        "Training from volumes of several formats.",
+    ),
 }
 
 COLUMNS = ("name", "kernel", "threads", "ranks", "median_s", "gflops", "peak_gflops", "ratio")

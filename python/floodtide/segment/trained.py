@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from floodtide import _core, config, nn
 from floodtide.base import reading
-from floodtide.errors import InvalidFileError
+from floodtide.data.formats import place
+from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.nn.load import is_tensorflow
 
@@ -21,7 +21,7 @@ def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | N
 
     Args:
         checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint.
-        image: "file:dataset".
+        image: Name of a volume, such as "file:dataset".
 
     Returns:
         (mean, std). None if the checkpoint stores no configuration (a TensorFlow checkpoint never does), or if the
@@ -76,7 +76,7 @@ def load(checkpoint: str | Path) -> nn.UNet:
 
 
 def _same_dataset(a: str, b: str) -> bool:
-    (file_a, _, dataset_a), (file_b, _, dataset_b) = a.rpartition(":"), b.rpartition(":")
-    return dataset_a.strip("/") == dataset_b.strip("/") and os.path.realpath(
-        file_a
-    ) == os.path.realpath(file_b)
+    try:
+        return place(a) == place(b)
+    except InvalidArgumentError:
+        return a == b

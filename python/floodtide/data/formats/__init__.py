@@ -11,6 +11,7 @@ from floodtide.data.formats.table import (
     format_of,
     forms,
     open_volume,
+    place,
     stem,
 )
 from floodtide.data.formats.writers import COMMAND, Plan, Writer, blocks, new_top
@@ -33,5 +34,6 @@ __all__ = [
     "new_top",
     "object_volume",
     "open_volume",
+    "place",
     "stem",
 ]

@@ -161,6 +161,21 @@ def stem(reference: str) -> str:
     return Path(volume_folder(reference) or format_of(reference).path(reference)).stem
 
 
+def place(reference: str) -> tuple[str, str]:
+    """Return what two names of the same volume have in common: the real path of its file or folder, and the rest.
+
+    Raises:
+        InvalidArgumentError: If the name has no known form.
+    """
+    row = format_of(reference)
+    rest = ""
+    if row is HDF5:
+        rest = path_and_dataset(reference)[1].strip("/")
+    elif pictures.is_folder(reference):
+        rest = os.path.basename(reference)
+    return os.path.realpath(row.path(reference)), rest
+
+
 def forms() -> str:
     """Return the forms of names, for messages."""
     return ", ".join(row.form for row in FORMATS)

@@ -175,7 +175,7 @@ TEST(ExampleSource, TakesItsCentresFromACoordinatesFile) {
   ExampleOptions options = options_of(2);
   options.coordinates = path;
   SourceOptions without_partitions = scene.options;
-  without_partitions.partitions.clear();
+  without_partitions.partitions = {};
   const ExampleSource source({without_partitions}, options);
   const ExampleSource balanced({scene.options}, options_of(2));
   ASSERT_EQ(source.examples(), balanced.examples());

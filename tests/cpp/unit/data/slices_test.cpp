@@ -198,7 +198,8 @@ TEST(SliceSource, RefusesStacksWhosePartsDoNotFit) {
   };
   refuse({{a.names.images, b.names.masks, ""}}, ErrorCode::shape_mismatch, {"b.h5:mask", "(6, 4, 5)", "(6, 5, 5)"});
   refuse({{a.names.images, a.names.masks, c.names.patients}}, ErrorCode::shape_mismatch, {"c.h5:patient", "5", "6"});
-  refuse({{a.names.images, a.names.masks, a.names.masks}}, ErrorCode::invalid_file, {"a.h5:mask", "one integer a slice"});
+  refuse({{a.names.images, a.names.masks, a.names.masks.name()}}, ErrorCode::invalid_file,
+         {"a.h5:mask", "one integer a slice"});
   refuse({a.names, b.names}, ErrorCode::shape_mismatch, {"b.h5:image", "4 x 5", "5 x 5", "size"});
   refuse({{a.names.images, folder.file("none.h5:mask"), ""}}, ErrorCode::invalid_file, {"none.h5"});
   SliceOptions options = slice_options();

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "unit/data/files.hpp"
 
@@ -91,6 +94,50 @@ TEST(Volume, RefusesNamesWithoutDataset) {
   for (const char* reference : {"stack.h5", ":raw", "stack.h5:", ""}) {
     expect_error([&] { static_cast<void>(open_volume(reference)); }, ErrorCode::invalid_argument, {"file:dataset"});
   }
+}
+
+/// 2 x 3 x 4 numbers from -3 on.
+std::shared_ptr<const std::vector<std::int16_t>> numbers() {
+  std::vector<std::int16_t> values(24);
+  std::iota(values.begin(), values.end(), std::int16_t{-3});
+  return std::make_shared<const std::vector<std::int16_t>>(std::move(values));
+}
+
+TEST(ArrayVolume, ReadsBoxesOfStridedArraysWithoutACopy) {
+  const auto values = numbers();
+  const auto* bytes = reinterpret_cast<const std::byte*>(values->data());
+  const VolumePtr plain = array_volume("plain", {bytes, ElementType::int16, {2, 3, 4}, {24, 8, 2}}, values);
+  // Axes reversed, and x backwards: element (z, y, x) is number (3 - z) + 4 y + 12 (1 - x).
+  const VolumePtr turned = array_volume("turned", {bytes + 30, ElementType::int16, {4, 3, 2}, {-2, 8, -24}}, values);
+  EXPECT_EQ(values.use_count(), 3);
+  const Tensor<std::int64_t, 3> a = plain->read_block<std::int64_t>({{1, 0, 1}, {1, 2, 3}});
+  EXPECT_EQ(std::vector<std::int64_t>(a.span().begin(), a.span().end()), (std::vector<std::int64_t>{10, 11, 12, 14, 15, 16}));
+  const Tensor<float, 3> b = turned->read_block<float>({{0, 1, 0}, {2, 2, 2}});
+  EXPECT_EQ(std::vector<float>(b.span().begin(), b.span().end()), (std::vector<float>{16, 4, 20, 8, 15, 3, 19, 7}));
+  EXPECT_EQ(plain->chunks(), plain->shape());
+  EXPECT_FALSE(plain->integers("box_start").has_value());
+}
+
+TEST(ArrayVolume, RefusesEmptyArraysAndMemoryOfAnotherSize) {
+  const auto values = numbers();
+  const auto* bytes = reinterpret_cast<const std::byte*>(values->data());
+  expect_error([&] { static_cast<void>(array_volume("a", {bytes, ElementType::int16, {2, 0, 4}, {24, 8, 2}}, values)); },
+               ErrorCode::invalid_file, {"a: has no voxels"});
+  const VolumePtr volume = array_volume("a", {bytes, ElementType::int16, {2, 3, 4}, {24, 8, 2}}, values);
+  std::vector<std::byte> memory(7);
+  expect_error([&] { volume->read_stored({{0, 0, 0}, {1, 1, 4}}, memory); }, ErrorCode::shape_mismatch, {"8 bytes", "7"});
+  expect_error([&] { volume->require_type<std::uint8_t>(); }, ErrorCode::invalid_file, {"int16"});
+}
+
+TEST(VolumeReference, OpensNamesAndKeepsOpenVolumes) {
+  const auto values = numbers();
+  const auto* bytes = reinterpret_cast<const std::byte*>(values->data());
+  const VolumePtr volume = array_volume("a", {bytes, ElementType::int16, {2, 3, 4}, {24, 8, 2}}, values);
+  EXPECT_EQ(VolumeReference(volume).open(), volume);
+  EXPECT_EQ(VolumeReference(volume).name(), "a");
+  EXPECT_TRUE(VolumeReference().empty());
+  EXPECT_FALSE(VolumeReference("a.h5:raw").empty());
+  expect_error([&] { static_cast<void>(VolumeReference("missing.h5:raw").open()); }, ErrorCode::invalid_file, {"missing.h5"});
 }
 
 }  // namespace

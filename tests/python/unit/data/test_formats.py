@@ -595,6 +595,19 @@ def test_python_may_end_while_the_core_reads(cube: Path, tmp_path: Path) -> None
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
+def test_one_volume_has_one_place_whatever_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for relative in ("a.h5:x/y", "a.zarr/raw", "precomputed://a", "a.tif", "a/*.png"):
+        path = relative.removeprefix("precomputed://")
+        absolute = relative.replace(path, f"{tmp_path}/{path}")
+        assert formats.place(relative) == formats.place(absolute)
+    assert formats.place("a.h5:x") != formats.place("a.h5:y")
+    assert formats.place("a/*.png") != formats.place("a/*.tif")
+    assert formats.stem("b/a.h5:x") == formats.stem("b/a.zarr/x") == formats.stem("a/*.png") == "a"
+
+
 def test_a_missing_library_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [
         volumes.write(ARRAY, tmp_path, "a", form)
