@@ -14,7 +14,7 @@ from launch import mpiexec
 
 from floodtide import config, data
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 
 @pytest.fixture
