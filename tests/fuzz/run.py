@@ -118,11 +118,12 @@ class Fuzzer:
             target.mkdir(parents=True)
             for path in changed:
                 source = folder / path
+                parts = [source]
                 if source.name.startswith("model.ckpt"):
-                    for part in folder.glob("model.ckpt*"):
+                    parts = list(folder.glob("model.ckpt*"))
+                for part in parts:
+                    if part.is_file() and not part.is_symlink():  # no links, pipes and folders
                         shutil.copy(part, target)
-                elif source.is_file() and not source.is_symlink():
-                    shutil.copy(source, target)
 
     def write_samples(self, target: Path) -> None:
         """Write the valid files into a new folder."""
