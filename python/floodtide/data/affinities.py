@@ -125,22 +125,22 @@ class Affinities(Samples):
         super().__init__(source, walkers, batch, seed, prefetch, readers)
 
     def load(self, walker: int, index: int, *, epoch: int = 0) -> tuple[Image, Image, Image]:
-        """A training patch, augmented: image (z, y, x), affinities and weights (z, y, x, 3)."""
+        """Return an augmented training patch: image (z, y, x), affinities and weights (z, y, x, 3)."""
         _, image, targets, weights = self.core.load(walker, epoch, index)
         return image[..., 0], targets, weights
 
     def fixed(self, number: int) -> tuple[Image, Image, Image]:
-        """A patch of the grid, not augmented: image (z, y, x), affinities and weights."""
+        """Return a patch of the grid without augmentation: image (z, y, x), affinities and weights (z, y, x, 3)."""
         _, image, targets, weights = self.core.fixed(number)
         return image[..., 0], targets, weights
 
     def fixed_box(self, number: int) -> Box:
-        """The box of a patch of the grid: (start, size)."""
+        """Return the box (start, size) of a patch of the grid."""
         _, start, size = self.core.fixed_place(number)
         return start, size
 
     def box(self, walker: int, index: int, *, epoch: int = 0) -> Box:
-        """The box that a training patch is cut out of, before augmentation."""
+        """Return the box (start, size) of a training patch before augmentation."""
         number = self.number(walker, index, epoch=epoch)
         _, start, size = self.core.training_place(epoch, number)
         return start, size

@@ -29,7 +29,7 @@ def as_vec3(numbers: Sequence[int]) -> Vec3:
 
 
 def parse_box(text: str) -> Box | None:
-    """The box that "z0:z1,y0:y1,x0:x1" means (z1 excluded); None for an empty text.
+    """Return the box of a text "z0:z1,y0:y1,x0:x1" (ends excluded); None for an empty text.
 
     Raises:
         InvalidArgumentError: If the text is anything else.
@@ -60,7 +60,7 @@ def box_text(box: Box | None) -> str:
 
 
 def parse_vec3(text: str, what: str) -> Vec3:
-    """The three whole numbers that "z,y,x" means; `what` names them in the error.
+    """Return the three integers of a text "z,y,x". `what` names them in the error.
 
     Raises:
         InvalidArgumentError: If the text is anything else.

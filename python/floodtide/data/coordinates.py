@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training centres in which every partition comes equally often."""
+"""Lists of training centres that hold each partition class equally often."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def coordinates(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> dict[int, int]:
-    """Write training centres in which every partition comes equally often, in a shuffled order.
+    """Write a shuffled list of training centres that holds each partition class equally often.
 
     Every partition but 255 is repeated cyclically to the size of the largest one, pooled over all
     volumes. Collective: ranks make the rows, rank 0 writes them; the file does not depend on them.
@@ -68,7 +68,7 @@ def coordinates(
 
 
 def _write_rows(job: Any, writer: Any, progress: Progress | None) -> None:
-    """Make all rows on all ranks and finish the file on rank 0. Collective."""
+    """Compute the rows on all ranks and write the file on rank 0. Collective."""
     comm = world.current()
     try:
         for first in range(0, job.size, _ROWS_IN_FLIGHT):

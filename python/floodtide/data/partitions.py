@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partitions: how much of the box around a voxel its object fills, for each voxel of a label volume.
+"""Partitions: for each voxel of a label volume, the share of a box around the voxel that its object fills.
 
 Source: google/ffn, compute_partitions.py (docs/algorithms.md, "Partitions").
 """
@@ -23,7 +23,7 @@ from floodtide.data.shares import share
 from floodtide.data.volumes import VolumeLike, name_of, opened
 
 THRESHOLDS = (0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""google/ffn's recommended limits between partitions."""
+"""Limits between the partitions, as google/ffn recommends them."""
 _PARTITION = Arguments(
     thresholds=limits.FRACTION,
     lom_radius=limits.RADIUS,
@@ -43,7 +43,7 @@ def partition(
     box: Box | None = None,
     progress: Progress | None = None,
 ) -> dict[int, int]:
-    """Sort the voxels of a label volume by how much of the box around them their object fills.
+    """Sort the voxels of a label volume into classes, by the share of a box around the voxel that its object fills.
 
     Collective: ranks compute blocks, rank 0 writes them; the file does not depend on their number.
 

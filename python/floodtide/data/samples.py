@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What slices and patches have in common as training samples of U-Nets."""
+"""The order of training samples of U-Nets, the same for slices and patches."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ ORDER = {
 
 
 class Samples:
-    """What slices and patches have in common: who gets which sample when.
+    """Base of `Slices` and `Affinities`: which walker gets which sample in which step.
 
-    Epochs follow one another without a break, as one endless row: a step takes its next
-    walkers * batch samples, `batch` for each walker. A sample comes once in an epoch; batches are
-    always full; nothing depends on the number of ranks. Epoch e + 1 begins in the step in which
-    epoch e ends.
+    Epochs follow one another without a gap. A step takes the next walkers * batch samples, `batch` for
+    each walker. Each sample comes once in an epoch, and batches are always full. If an epoch ends inside
+    a step, the next epoch starts in the same step. The order does not depend on the number of ranks.
     """
 
     core: _core.data.SampleSource
@@ -50,20 +49,20 @@ class Samples:
         self.readers = readers
 
     def __len__(self) -> int:
-        """Samples of an epoch over all walkers."""
+        """Return the number of samples of an epoch, over all walkers."""
         return self.core.size
 
     @property
     def fixed_size(self) -> int:
-        """Samples that `fixed` has: what validation takes."""
+        """Number of samples that `fixed` returns: the samples of a validation."""
         return self.core.fixed_size
 
     def per_walker(self, walker: int, *, epoch: int = 0) -> int:
-        """Samples of one walker in an epoch; they differ by at most `batch` between epochs."""
+        """Return the number of samples of a walker in an epoch. It differs by at most `batch` between epochs."""
         return self.core.per_walker(walker, epoch)
 
     def number(self, walker: int, index: int, *, epoch: int = 0) -> int:
-        """Which of the epoch's samples, 0 to len() - 1, is the walker's sample `index`.
+        """Return which sample of the epoch (0 to len() - 1) is sample `index` of a walker.
 
         Raises:
             OutOfRangeError: If there is no such walker, epoch or index.
@@ -71,5 +70,5 @@ class Samples:
         return self.core.number(walker, epoch, index)
 
     def at_step(self, walker: int, step: int) -> tuple[int, int]:
-        """(epoch, index) of the first of the samples that a walker takes in a step."""
+        """Return (epoch, index) of the first sample that a walker takes in a step."""
         return self.core.at_step(walker, step)

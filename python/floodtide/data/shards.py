@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training examples of every walker of a flood-filling network."""
+"""Training examples of flood-filling networks, sharded over walkers."""
 
 from __future__ import annotations
 
@@ -118,11 +118,11 @@ class Shards:
         )
 
     def __len__(self) -> int:
-        """Elements of an epoch over all walkers."""
+        """Return the number of examples of an epoch, over all walkers."""
         return self.core.examples
 
     def per_walker(self, walker: int) -> int:
-        """Examples of one walker in every epoch."""
+        """Return the number of examples of a walker in each epoch."""
         return self.core.per_walker(walker)
 
     def imbalance(self, moves: int = 27) -> float | None:
@@ -134,13 +134,13 @@ class Shards:
         return self.core.imbalance(moves)
 
     def centre(self, walker: int, index: int, *, epoch: int = 0) -> Vec3:
-        """Where an example is cut out: its middle voxel (z, y, x)."""
+        """Return the middle voxel (z, y, x) of an example in its volume."""
         z, y, x = self.core.centre(walker, epoch, index)[1]
         return z, y, x
 
     def load(
         self, walker: int, index: int, *, epoch: int = 0
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """An example, augmented: normalised image, soft labels (0.95 inside the object, 0.05)."""
+        """Return an augmented example: normalised image and soft labels, float32 arrays of `patch_size`."""
         image, labels = self.core.load(walker, epoch, index)
         return image, labels

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How work is shared among ranks."""
+"""Shares of work for ranks."""
 
 from __future__ import annotations
 
 
 def share(total: int, rank: int, size: int) -> tuple[int, int]:
-    """The part [begin, end) of `total` things that belongs to a rank."""
+    """Return the range [begin, end) of `total` items that a rank works on."""
     return total * rank // size, total * (rank + 1) // size

@@ -38,7 +38,7 @@ class Stack(NamedTuple):
 
 
 class Slices(Samples):
-    """Slices with class masks, whole patients in each part.
+    """Slices with class masks. A split keeps all slices of a patient in one part.
 
     Args:
         images: Intensities (n, y, x): the name of a volume, or a Volume; or a list of such stacks.
@@ -162,21 +162,21 @@ class Slices(Samples):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Pixels (y, x) of every slice."""
+        """Size (y, x) in pixels of every slice."""
         _, y, x = self.core.shape
         return y, x
 
     @property
     def patients(self) -> list[str]:
-        """Patients of this part, by number, or by stack where they have none."""
+        """Names of the patients of this part: their numbers, or the stack if it has no patient numbers."""
         return self.core.groups
 
     def place(self, number: int) -> tuple[int, int]:
-        """Where a slice is stored: which stack, and its index there."""
+        """Return where a slice is stored: index of the stack, index in the stack."""
         return self.core.place(number)
 
     def check_masks(self) -> None:
-        """Read all masks of this part, rather than find out late what is wrong with one.
+        """Read all masks of this part now, so that training does not stop later at a wrong mask.
 
         Raises:
             InvalidFileError: If one has a class that is not below `classes`; names slice and value.
@@ -184,7 +184,7 @@ class Slices(Samples):
         self.core.check_masks(0, self.fixed_size, None)
 
     def load(self, walker: int, index: int, *, epoch: int = 0) -> tuple[Image, Classes]:
-        """A training slice (y, x), augmented, with its mask.
+        """Return an augmented training slice (y, x), float32, with its mask, uint8.
 
         Raises:
             InvalidFileError: If the mask has an unexpected class; names slice and value.
@@ -193,7 +193,7 @@ class Slices(Samples):
         return image[0, :, :, 0], classes[0]
 
     def fixed(self, number: int) -> tuple[str, Image, Classes]:
-        """A slice as it is stored, cut and normalised: patient, image (y, x), mask (y, x)."""
+        """Return a slice without augmentation: name of the patient, normalised image (y, x), mask (y, x)."""
         group, image, classes = self.core.fixed(number)
         return self.patients[group], image[0, :, :, 0], classes[0]
 

@@ -17,7 +17,7 @@ _SYNTH = Arguments(shape=limits.SYNTH_EXTENT, seed=limits.SEED)
 def synth(
     shape: Vec3, *, seed: int = 0, progress: Progress | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Make a synthetic electron-microscopy volume: (image, labels), both of `shape` (z, y, x).
+    """Return a synthetic electron-microscopy volume: (image, labels), both of `shape` (z, y, x) in voxels.
 
     Curved, branching processes of 8 to 30 voxels across are packed densely; membranes are dark, of
     uneven width and contrast; there are mitochondria, vesicles, noise and sections of uneven

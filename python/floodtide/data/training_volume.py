@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A labelled volume as training data name it."""
+"""Labelled volumes for training and validation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Source = tuple[str, CoreVolume, CoreVolume, CoreVolume, Box | None, float, float
 
 
 def flood_source(volume: TrainingVolume) -> Source:
-    """Return what the core opens a volume with partitions from.
+    """Return names, box and normalisation of a volume with partitions, for the core.
 
     Raises:
         InvalidArgumentError: If labels or partitions are missing.
@@ -83,7 +83,7 @@ def volumes_of(
     mean: float,
     std: float,
 ) -> tuple[TrainingVolume, ...]:
-    """Return the training volumes that a constructor was given: some, one, or the names of one.
+    """Return the training volumes of a constructor that takes several, one, or the names of one.
 
     Raises:
         InvalidArgumentError: If there is none, or attributes of a volume are given beside it.

@@ -68,22 +68,22 @@ class Volume:
 
     @property
     def core(self) -> _core.data.Volume:
-        """The volume as the core knows it."""
+        """The volume of the compiled core."""
         return self._volume
 
     @property
     def name(self) -> str:
-        """How the volume was named, for messages."""
+        """Name of the volume in messages."""
         return self._volume.name
 
     @property
     def shape(self) -> Vec3:
-        """Voxels along z, y, x."""
+        """Size (z, y, x) in voxels."""
         return self._volume.shape
 
     @property
     def chunks(self) -> Vec3:
-        """Voxels of a storage chunk; the shape if the volume is stored in one piece."""
+        """Size (z, y, x) in voxels of a storage chunk; the shape if the volume is stored in one piece."""
         return self._volume.chunks
 
     @property
@@ -92,7 +92,7 @@ class Volume:
         return np.dtype(self._volume.dtype)
 
     def read(self, box: Box | str | None = None) -> NDArray[Any]:
-        """The voxels of a box (or of "z0:z1,y0:y1,x0:x1"; None: all) in the volume's own type.
+        """Return the voxels of a box, or of a text "z0:z1,y0:y1,x0:x1", in the type of the volume; None: all voxels.
 
         Raises:
             OutOfRangeError: If the box is not inside the volume.
@@ -103,7 +103,7 @@ class Volume:
         return self._volume.read(start, size)
 
     def read_intensities(self, box: Box) -> NDArray[np.float32]:
-        """The voxels of a box as float32.
+        """Return the voxels of a box as float32.
 
         Raises:
             OutOfRangeError: If the box is not inside the volume.
@@ -112,7 +112,7 @@ class Volume:
         return self._volume.read_intensities(*box)
 
     def text(self, attribute: str) -> str:
-        """A text that an HDF5 dataset carries as an attribute; empty if it has none.
+        """Return a text attribute of an HDF5 dataset; empty if there is none.
 
         Raises:
             InvalidFileError: If the attribute is no text, or damaged.
@@ -121,7 +121,7 @@ class Volume:
 
     @property
     def geometry(self) -> Geometry:
-        """Voxel size and offset, as far as the format says."""
+        """Voxel size and offset, if the format states them."""
         start = self._volume.integers("box_start")
         size = None
         with contextlib.suppress(
@@ -138,7 +138,7 @@ class Volume:
 
 
 VolumeLike = str | os.PathLike[str] | Volume
-"""What functions take for a volume: its name, or an open one."""
+"""A volume as an argument: its name, or an open volume."""
 
 
 def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volume:
@@ -158,7 +158,7 @@ def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volum
 
 
 def volume_exists(name: str) -> bool:
-    """Whether there is a volume of this name. A name that no volume can have stands for none."""
+    """True if there is a volume of this name; False also for a name that no volume can have."""
     try:
         row = formats.format_of(name)
     except InvalidArgumentError:

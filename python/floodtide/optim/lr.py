@@ -34,7 +34,7 @@ def scale(rule: str) -> Callable[[int], float]:
 
 
 def known_values(schedule: str, values: Mapping[str, float | str]) -> dict[str, float | str]:
-    """Return those of some values that a schedule has a parameter for."""
+    """Return the values whose names are parameters of a schedule."""
     rows = [row for row in schedule_rows() if row["name"] == schedule]
     known = {spec["name"] for row in rows for spec in row["parameters"]}
     return {name: value for name, value in values.items() if name in known}

@@ -30,7 +30,7 @@ def clip(gradients: Mapping[str, Array], limit: float) -> None:
 
 
 class Optimizer:
-    """An update rule by its registry name; SGD, Momentum and Adam are shorthands.
+    """An optimizer by its name in the registry; SGD, Momentum and Adam are shorthands.
 
     Args:
         name: Row of the registry.
@@ -76,13 +76,13 @@ class Optimizer:
             self._rules[name].step(array, gradients[name], self.lr if lr is None else lr)
 
     def settings(self) -> dict[str, Any]:
-        """Return what the optimizer was made with: `name`, `lr` and `values`, defaults filled in."""
+        """Return `name`, `lr` and `values` of the optimizer, with defaults filled in."""
         row = next(row for row in rows() if row["name"] == self.name)
         defaults = {p["name"]: p["default"] for p in row["parameters"]}
         return {"name": self.name, "lr": self.lr, "values": {**defaults, **self.values}}
 
     def load_settings(self, settings: Mapping[str, Any]) -> None:
-        """Take over the rate and parameters of another optimizer of this kind; the state starts anew.
+        """Take over the rate and parameters of another optimizer of this kind, and clear the state.
 
         Raises:
             InvalidArgumentError: If the settings are another kind of optimizer's, or out of range.
@@ -97,7 +97,7 @@ class Optimizer:
         self._rules = {}
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
-        """Return copies of all state, named `<parameter>/<state>`; empty before the first step."""
+        """Return copies of the state arrays, named `<parameter>/<state>`; empty before the first step."""
         return {
             f"{name}/{key}": values
             for name, rule in self._rules.items()
@@ -105,7 +105,7 @@ class Optimizer:
         }
 
     def load_state_dict(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Continue from the state of another optimizer of this kind.
+        """Load the state of another optimizer of this kind.
 
         Raises:
             InvalidArgumentError: If the state is another kind of optimizer's.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training runs: the trainer, its tasks, its run directory with log and checkpoints, and what a run has recorded."""
+"""Training runs: the trainer, its tasks, its run directory with log and checkpoints, and readers of recorded runs."""
 
 from floodtide.train.comm_hook import CommHook, GradBucket
 from floodtide.train.flood_task import FloodValidation

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Trainer.register_comm_hook hands to its hook."""
+"""The bucket of gradients that a hook of `Trainer.register_comm_hook` receives."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, kw_only=True)
 class GradBucket:
-    """Neighbouring gradients that are summed over ranks together.
+    """A bucket: neighbouring gradients that are summed over the ranks in one allreduce.
 
     Attributes:
-        index: Place among the step's buckets, from 0 in the order in which they are sent.
-        buffer: float32 (n,), the gradients; written in place.
-        parameters: Names of the parameters that it holds, in the buffer's order. The last bucket also has a few
-            numbers by which ranks tell each other what to do next, under the name "flags".
-        is_last: Whether it is the step's last one.
+        index: Index of the bucket in the step, from 0, in the order in which the buckets are sent.
+        buffer: The gradients, float32 (n,). The hook changes them in place.
+        parameters: Names of the parameters in the bucket, in the order of the buffer. The last bucket also holds the
+            requests of the ranks, such as "save a checkpoint", under the name "flags".
+        is_last: True for the last bucket of the step.
     """
 
     index: int
@@ -34,7 +34,7 @@ CoreHook = Callable[[int, NDArray[np.float32], list[int], bool], None]
 
 
 def adapted(hook: CommHook, state: Any, parameters: Sequence[str]) -> CoreHook:
-    """The hook as the core calls it: with numbers of parts, of which the first is the flags."""
+    """Return the hook in the form that the core calls: with indices of parts. Part 0 is the flags."""
     names = ["flags", *parameters]
 
     def call(index: int, buffer: NDArray[np.float32], parts: Sequence[int], is_last: bool) -> None:

@@ -53,7 +53,7 @@ def configuration_of(
         directory: The run directory.
         steps: Optimizer updates.
         validate_every: Steps between two validations; 0: only at the end.
-        run, training, comm: Further options. Those that the objects have must be at their defaults.
+        run, training, comm: Further options. Keys that the objects decide must be left at their defaults.
 
     Raises:
         InvalidArgumentError: If an option is given twice, or if no configuration describes the objects together.
@@ -96,7 +96,7 @@ _ELSEWHERE = ("base_lr", "total_steps")  # parameters of schedules that other se
 
 
 def _with(section: Any, name: str, values: dict[str, Any]) -> Any:
-    """Return a section with what the objects say."""
+    """Return a section with the values of the objects. Raise for a given value that contradicts them."""
     default = type(section)()
     for key, value in values.items():
         given = getattr(section, key)
@@ -209,7 +209,7 @@ def _augmentation(data: Data) -> AugmentationConfig:
 
 
 def _of_training(parts: Parts) -> dict[str, Any]:
-    """Return what the objects say of the section [training]."""
+    """Return the keys of the section [training] that the objects decide."""
     data, loss = parts.data, parts.loss
     if isinstance(data, Shards):
         return {"walkers": data.walkers, "softness": data.softness}

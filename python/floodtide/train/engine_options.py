@@ -13,12 +13,12 @@ from floodtide.config import Config
 def engine_options(
     config: Config, comm: world.Communicator, *, validates: bool, record_path: Path
 ) -> _core.TrainerOptions:
-    """Return what the core's trainer has to know of a configuration.
+    """Return the options of the core's trainer for a configuration.
 
     Args:
         config: The whole configuration.
         comm: The ranks that train.
-        validates: Whether there is held-out data, for whose validations the ranks meet.
+        validates: True if there is held-out data. The ranks then meet for each validation.
         record_path: File in which this rank records its last events when the job fails.
     """
     training, section = config.training, config.comm

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorBoard events, written by the caller's thread.
 
-tensorboardX's SummaryWriter hands them to a thread of its own: if that dies of a full disk, its queue fills and the
-training waits for it for ever.
+SummaryWriter of tensorboardX writes events in a separate thread. If a full disk ends that thread, its queue fills, and
+the training waits for ever. EventFile therefore writes in the caller's thread.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ FLUSH_S = 10.0
 
 
 class EventFile:
-    """A file of events in a run directory. All methods raise OSError if it cannot be written.
+    """An event file in a run directory. All methods raise OSError if the file cannot be written.
 
     Args:
-        folder: Where it is made, under a name that TensorBoard looks for.
+        folder: The folder of the file. The name is one that TensorBoard looks for.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -27,12 +27,11 @@ class EventFile:
 
         self._writer: Any = EventsWriter(str(folder / "events"))
         self._flushed_s = time.monotonic()
-        self._begin_s = (
-            time.time() - self._flushed_s
-        )  # wall time that goes on steadily when the clock is set
+        # Wall time of the steady clock's zero: event times stay in order when somebody sets the clock.
+        self._begin_s = time.time() - self._flushed_s
 
     def add(self, scalars: Iterable[tuple[str, float]], step: int) -> None:
-        """Append numbers by name. They are on disk after at most ten seconds of further calls, or after close."""
+        """Append named numbers. They are on disk when the first call ten seconds later, or `close`, has returned."""
         from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.summary import scalar
 
@@ -47,5 +46,5 @@ class EventFile:
             self._flushed_s = now
 
     def close(self) -> None:
-        """Bring the file to disk and close it."""
+        """Write everything to disk and close the file."""
         self._writer.close()

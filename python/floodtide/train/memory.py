@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training will need of memory, from its configuration alone, and whether this host has as much."""
+"""Estimate the memory that a training needs from its configuration, and compare it with the memory of the host."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from floodtide.data import Volume
 from floodtide.errors import ConfigurationError
 
 _CERTAIN = (
-    0.8  # of an estimate: what is refused is refused although the estimate may be a fifth too high
+    0.8  # share of an estimate that is needed for certain: the estimate may be a fifth too high
 )
 _AFFINITY_AXES = 3
 
 
 def require_memory(config: Config, ranks: int) -> None:
-    """Refuse a training that cannot fit, before anything is allocated for it.
+    """Refuse a training that cannot fit into memory, before it allocates anything.
 
     Args:
         config: The whole configuration.
-        ranks: Over all hosts. Those of one host share its memory equally.
+        ranks: Number of ranks on all hosts. The ranks of a host share its memory equally.
 
     Raises:
-        ConfigurationError: Names the need and what is available.
+        ConfigurationError: If the memory does not suffice. The message states needed and available bytes.
     """
     needed = _CERTAIN * training_bytes(config, ranks, _core.num_threads())
     neighbours = world.places()[1]
@@ -41,12 +41,12 @@ def require_memory(config: Config, ranks: int) -> None:
 
 
 def needed_bytes(config: Config, ranks: int, threads: int) -> int:
-    """Memory of one rank of a training: this process now, network, examples read ahead."""
+    """Return the memory in bytes of one rank of a training: this process as it is now, and `training_bytes`."""
     return _core.resident_bytes() + training_bytes(config, ranks, threads)
 
 
 def training_bytes(config: Config, ranks: int, threads: int) -> int:
-    """What a training adds to the memory of one rank: network, gradients, optimizer, examples read ahead."""
+    """Return the bytes that a training adds to one rank: network, gradients, optimizer, examples read ahead."""
     mine = -(-(config.training.walkers or ranks) // ranks)  # walkers of the rank that has most
     model, parameters = config.model, parameter_count(config)
     if isinstance(model, FfnConfig):
@@ -64,14 +64,14 @@ def training_bytes(config: Config, ranks: int, threads: int) -> int:
 
 
 def checkpoint_bytes(config: Config, ranks: int) -> int:
-    """Size of a checkpoint: parameters with the optimizer's two arrays and the average, and the walkers' canvases."""
+    """Return the size of a checkpoint in bytes: parameters, two arrays of the optimizer, the average, the canvases."""
     walkers = config.training.walkers or ranks
     canvas = math.prod(config.model.patch_size) if isinstance(config.model, FfnConfig) else 0
     return 4 * (4 * parameter_count(config) + walkers * canvas)
 
 
 def parameter_count(config: Config) -> int:
-    """Parameters of the network, batch norm's statistics included (docs/algorithms.md, "Network")."""
+    """Return the number of parameters, with the statistics of batch norm (docs/algorithms.md, "Network")."""
     model = config.model
     if isinstance(model, FfnConfig):
         depth, features = model.depth, model.features
@@ -80,7 +80,7 @@ def parameter_count(config: Config) -> int:
 
 
 def sample_size(config: Config) -> tuple[int, ...]:
-    """Voxels (z, y, x) of a slice or patch."""
+    """Return the size (z, y, x) in voxels of a slice or patch."""
     if isinstance(config.model, UNet3DConfig):
         return config.data.patch
     if config.data.size != (0, 0):
@@ -90,8 +90,11 @@ def sample_size(config: Config) -> tuple[int, ...]:
 
 
 def _ffn_bytes(config: Config, model: FfnConfig, mine: int, threads: int) -> int:
-    """About two activations a module and four more, with channels padded to 16 and a rim of one voxel; as many times as
-    fields of view are computed at once."""
+    """Return the bytes of the activations of an FFN.
+
+    Each field of view that is computed at the same time needs about two activations per module, and four more. Channels
+    are padded to a multiple of 16, and each activation has a rim of one voxel.
+    """
     channels = -(-model.features // 16) * 16
     voxels = math.prod(f + 2 for f in model.fov)
     at_once = threads if config.run.parallel == "fovs" and mine >= threads else 1
@@ -99,7 +102,7 @@ def _ffn_bytes(config: Config, model: FfnConfig, mine: int, threads: int) -> int
 
 
 def _unet_parameters(model: UNet2DConfig | UNet3DConfig) -> int:
-    """Two convolutions a level, down and up, transposed convolutions between levels, and a head."""
+    """Count two convolutions per level, down and up, transposed convolutions between levels, and the head."""
     if isinstance(model, UNet3DConfig):
         outputs, kernels, pools = _AFFINITY_AXES, model.kernels, model.pools
     else:
@@ -121,12 +124,12 @@ def _unet_parameters(model: UNet2DConfig | UNet3DConfig) -> int:
 
 
 def _of_level(vectors: Sequence[Sequence[int]], level: int) -> Sequence[int]:
-    """One vector for all levels, or one for each; the core says what is wrong with any other number of them."""
+    """Return the vector of a level: one vector serves all levels, or each level has one. The core checks this."""
     return vectors[min(level, len(vectors) - 1)] if vectors else ()
 
 
 def _unet_bytes(config: Config, model: UNet2DConfig | UNet3DConfig, images: int) -> int:
-    """About ARRAYS activations of each level's width, with a rim of one voxel."""
+    """Return the bytes of the activations of a U-Net: about ARRAYS per level, each with a rim of one voxel."""
     pools: Sequence[Sequence[int]] = (
         model.pools if isinstance(model, UNet3DConfig) else ((1, 2, 2),)
     )
@@ -139,4 +142,4 @@ def _unet_bytes(config: Config, model: UNet2DConfig | UNet3DConfig, images: int)
     return 4 * images * total
 
 
-ARRAYS = 19  # what the plan of one training step came to, divided by one such array a level
+ARRAYS = 19  # measured: memory plan of a training step, divided by one activation per level

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run directory holds, read for a report. Absent parts stay empty and are listed by name."""
+"""Read run directories for reports. Missing parts stay empty, and are listed by name."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from floodtide.train.run_directory import replace_negative_times
 Record = dict[str, Any]
 
 _FAILURE = re.compile(r"failure-rank-(\d{1,9})\.json")
-# What a run trains on, by the unit in which its log counts (older logs name none: fields of view).
+# The unit in which a log counts tells the kind of run. Logs without a unit are older: fields of view.
 FIELDS, SLICES, PATCHES = "fovs", "slices", "patches"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run directory.
+    """The contents of one run directory.
 
     Attributes:
         folder: The directory.
-        name: How the run is called in legends.
-        config: The resolved configuration (`config.toml`), empty if absent.
-        config_text: The same file as it stands.
-        start: The last `start` record of the log: what was built, found and used.
-        train: `train` records, one a logged step, steps ascending.
-        validation: `validation` records, steps ascending.
-        scores: `scores.json`: a row a segmentation (`name` and its scores), empty if absent.
-        failure: What ended the run, as the lowest rank wrote it (`failure-rank-<r>.json`), or empty.
-        absent: The parts that are not there, in words.
+        name: Name of the run in legends.
+        config: The resolved configuration (`config.toml`); empty if the file is missing.
+        config_text: The text of config.toml.
+        start: The last `start` record of the log: network, ranks, kernels.
+        train: `train` records, one per logged step, in ascending order of steps.
+        validation: `validation` records, in ascending order of steps.
+        scores: Rows of `scores.json`: one per segmentation, with its name and scores; empty if the file is missing.
+        failure: Why the run failed, from the record of the lowest rank (`failure-rank-<r>.json`); empty if it did not.
+        absent: The missing parts, as texts.
     """
 
     folder: Path
@@ -51,29 +51,29 @@ class Run:
 
     @property
     def unit(self) -> str:
-        """What the log counts: `fovs`, `slices` or `patches`."""
+        """Unit in which the log counts: `fovs`, `slices` or `patches`."""
         return str(self.start.get("unit", FIELDS))
 
     @property
     def ranks(self) -> int:
-        """Processes that trained; 1 if the log does not say."""
+        """Number of ranks that trained; 1 if the log does not say."""
         return int(self.start.get("ranks", 1))
 
     @property
     def workers(self) -> int:
-        """Streams of examples (walkers), whose gradients make an update together."""
+        """Number of walkers. Each update averages the gradients of all walkers."""
         return int(self.start.get("walkers", self.ranks))
 
     @property
     def emulated(self) -> bool:
-        """Whether ranks took the place of several workers each, one after another."""
+        """True if a rank computed several walkers, one after another, in place of more workers."""
         return self.ranks < self.workers
 
     @property
     def voxel_size_nm(self) -> tuple[float, float, float] | None:
-        """Edges of a voxel (z, y, x) in nanometres, as the first training volume states them.
+        """Voxel size (z, y, x) in nanometres of the first training volume that states one.
 
-        None if it states none: a resolved configuration then holds the default, ones.
+        None if no volume does: the configuration then holds the default, (1, 1, 1).
         """
         for volume in self.config.get("data", {}).get("volumes", []):
             size = volume.get("voxel_size_nm")
@@ -86,8 +86,8 @@ def read_run(folder: Path, name: str | None = None) -> Run:
     """Read the text parts of a run directory.
 
     Args:
-        folder: A run directory: at least one of `config.toml`, `log.jsonl`, `scores.json` is there.
-        name: How to call it; default: the folder's own name.
+        folder: A run directory with at least one of `config.toml`, `log.jsonl` and `scores.json`.
+        name: Name of the run; None: the name of the folder.
 
     Raises:
         InvalidFileError: If the folder is no run directory or one of its files is malformed.
@@ -130,7 +130,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
 
 
 def _encodable(name: str) -> str:
-    """A folder's name as text: the system allows bytes in it that are no UTF-8."""
+    """Return the name of a folder as UTF-8 text. File systems also allow other bytes in names."""
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -151,7 +151,7 @@ def _read_scores(path: Path) -> list[Record]:
 
 
 def _read_failure(folder: Path) -> str:
-    """The reason in the lowest rank's record of a failed job; a resumed run has none."""
+    """Return the reason in the failure record of the lowest rank; empty if there is none, as after a resumption."""
     found = []
     for path in folder.glob("failure-rank-*.json"):
         match = _FAILURE.fullmatch(path.name)
@@ -168,7 +168,7 @@ def _read_failure(folder: Path) -> str:
 
 
 def _read_log(path: Path) -> list[Record]:
-    """All records; a last line without its end is a write in progress and is left out."""
+    """Return all records. A last line without an end is a write in progress, and is left out."""
     rows = reading.read_json_lines(path, "a log of floodtide train")
     replace_negative_times([record for _, record in rows], path)
     for where, record in rows:
@@ -177,7 +177,7 @@ def _read_log(path: Path) -> list[Record]:
 
 
 def _series(records: list[Record], kind: str) -> list[Record]:
-    """Records of a kind by step; where a resumed run repeats steps, the later record counts."""
+    """Return the records of a kind by step. If a resumed run repeated steps, return the later records."""
     by_step: dict[int, Record] = {}
     for record in records:
         if record.get("kind") != kind or "step" not in record:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run directory: config.toml, log.jsonl, TensorBoard events, checkpoints/, which only the writing rank touches;
-and what every rank leaves on request or when the job fails."""
+"""The run directory. Rank 0 writes config.toml, log.jsonl, TensorBoard events and checkpoints/. Every rank writes its
+trace (`run.trace`) and, if the job fails, its last events."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from floodtide.nn.checkpoint_files import checkpoint_path, checkpoints
 from floodtide.train.events import EventFile
 
 LOCK = "run.lock"
-"""Name of the file that says which process writes a run directory."""
+"""Name of the lock file of a run directory. The file names the process that writes the directory."""
 
 MARK = "# Resolved configuration of a run of floodtide: replaced at each start.\n"
-"""First line of config.toml in a run directory."""
+"""First line of config.toml in a run directory, by which floodtide recognises its own file."""
 
 _LONGEST_S = 1e12  # of a run
 
@@ -42,8 +42,8 @@ class RunDirectory:
     """Files of one run. Every method does nothing on ranks that do not write.
 
     Args:
-        path: The directory; made if it is missing.
-        writer: Whether this rank writes (rank 0).
+        path: The directory. `take` creates it if it is missing.
+        writer: True if this rank writes (rank 0).
     """
 
     def __init__(self, path: Path, *, writer: bool) -> None:
@@ -56,15 +56,15 @@ class RunDirectory:
         self._start_s = time.monotonic()
 
     def take(self, job: str) -> None:
-        """Take the directory for this run until `close`: no other process may write it. Makes it if it is missing.
+        """Lock the directory until `close`, and create it if it is missing. No other process may then write it.
 
-        An older object of this process, or of another rank of the same job, that has it may not write any more.
+        If an older object of this process, or another rank of the same job, holds the lock, it loses the lock.
 
         Args:
-            job: A text that all ranks of the job share.
+            job: A text that only the ranks of this job know.
 
         Raises:
-            LockedError: If another process has it. The message names host, process and time.
+            LockedError: If another process holds the lock. The message names host, process and time.
             StorageError: If the directory cannot be written.
         """
         if not self._writer:
@@ -83,10 +83,10 @@ class RunDirectory:
             notes.show(self._lock.note)
 
     def take_again(self, job: str, step: int) -> None:
-        """Take the directory that `close` gave back, for a run whose newest checkpoint is that of `step`.
+        """Lock the directory again after `close`, for a run whose newest checkpoint is that of `step`.
 
         Raises:
-            LockedError: If another process has it, or if another run has gone on in it since.
+            LockedError: If another process holds the lock, or another run has written checkpoints since.
             StorageError: If the directory cannot be written.
         """
         self.take(job)
@@ -101,7 +101,7 @@ class RunDirectory:
         """Check that this object may still write.
 
         Raises:
-            LockedError: If another one has taken the directory since.
+            LockedError: If another object or process has taken the lock since.
         """
         if self._writer and self._lock is not None and not self._lock.held:
             raise LockedError(
@@ -110,11 +110,11 @@ class RunDirectory:
             )
 
     def checkpoint_path(self, step: int) -> Path:
-        """Where the checkpoint after `step` updates lies."""
+        """Return the path of the checkpoint after `step` updates."""
         return checkpoint_path(self.path, step)
 
     def checkpoints(self) -> list[Path]:
-        """All checkpoints, oldest first.
+        """Return the paths of all checkpoints, oldest first.
 
         Raises:
             InvalidFileError: If the folder cannot be read.
@@ -122,7 +122,7 @@ class RunDirectory:
         return checkpoints(self.path)
 
     def newest_checkpoint(self) -> str:
-        """Path of the checkpoint to resume from; empty if there is none, and on ranks that do not write.
+        """Return the path of the newest checkpoint; empty if there is none, and on ranks that do not write.
 
         Raises:
             InvalidFileError: If the folder cannot be read.
@@ -131,7 +131,7 @@ class RunDirectory:
         return str(paths[-1]) if paths else ""
 
     def advice(self, checkpoint: str) -> str:
-        """What to do if `checkpoint`, the newest one, could not be loaded: if the file is damaged, which one to use."""
+        """Return the end of the message about a newest checkpoint that is damaged: which older one is intact."""
         if not self._writer or _intact(Path(checkpoint)):
             return ""
         older = [path for path in self.checkpoints() if str(path) != checkpoint]
@@ -146,10 +146,10 @@ class RunDirectory:
 
         Args:
             keep: Number of checkpoints.
-            inputs: Files that the run reads when it starts; they stay, whatever their age.
+            inputs: Files that the run reads when it starts. They stay, however old they are.
 
         Raises:
-            StorageError: If one cannot be removed.
+            StorageError: If a checkpoint cannot be removed.
         """
         if self._writer:
             self.require_taken()
@@ -159,18 +159,18 @@ class RunDirectory:
                         path.unlink(missing_ok=True)
 
     def trace_path(self, rank: int) -> Path:
-        """Where a rank traces what it does, in traces/."""
+        """Return the path of the trace of a rank, in traces/."""
         return self.path / "traces" / f"rank-{rank}.json"
 
     def failure_path(self, rank: int) -> Path:
-        """Where a rank records its last events when the job fails."""
+        """Return the path of the file in which a rank records its last events if the job fails."""
         return self.path / f"failure-rank-{rank}.json"
 
     def merge_traces(self) -> None:
-        """Put all ranks' traces into trace.json: one file for chrome://tracing or Perfetto.
+        """Merge the traces of all ranks into trace.json, for chrome://tracing or Perfetto.
 
         Raises:
-            StorageError: If it cannot be written.
+            StorageError: If the file cannot be written.
         """
         if not self._writer:
             return
@@ -182,14 +182,14 @@ class RunDirectory:
             replace_text(self.path / "trace.json", json.dumps(merged))
 
     def start(self, config: configuration.Config, step: int) -> None:
-        """Make the directory, write the resolved configuration, open the log.
+        """Write the resolved configuration and open the log. Call `take` before.
 
-        Records of steps that a run resumed at `step` will do again are dropped, and so are files that a killed run was
-        writing. The directory has to be taken before.
+        This drops the records of steps after `step`, which the resumed run repeats, and removes the unfinished files
+        of a killed run.
 
         Raises:
-            InvalidFileError: If its log.jsonl is damaged, or is not the log of a run; nothing is changed then.
-            InvalidArgumentError: If its config.toml is not of a run.
+            InvalidFileError: If log.jsonl is damaged, or is not the log of a run. Nothing is changed then.
+            InvalidArgumentError: If config.toml was not written by a run.
             StorageError: If the directory cannot be written.
         """
         if not self._writer:
@@ -216,11 +216,13 @@ class RunDirectory:
             self._start_s = time.monotonic() - float(kept[-1]["time_s"])
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Append a record to the log and its numbers to the TensorBoard events; returns it with its
-        time, None elsewhere.
+        """Append a record to the log, and its numbers to the TensorBoard events.
+
+        Returns:
+            The record with its time; None on ranks that do not write.
 
         Raises:
-            StorageError: If it cannot be written; nothing more is then recorded.
+            StorageError: If the record cannot be written. Nothing more is recorded then.
         """
         if not self._writer:
             return None
@@ -237,16 +239,16 @@ class RunDirectory:
         except StorageError:
             with contextlib.suppress(
                 StorageError
-            ):  # what is still in buffers fails once more, here and not at exit
+            ):  # writing the buffers fails again, here and not at exit
                 self.close()
             raise
         return stamped
 
     def close(self) -> None:
-        """Flush and close log and events, and give the directory back.
+        """Flush and close log and events, and release the lock of the directory.
 
         Raises:
-            StorageError: If what they hold cannot be written.
+            StorageError: If buffered records cannot be written.
         """
         lock, self._lock = self._lock, None
         log, events = self._log, self._events
@@ -260,14 +262,14 @@ class RunDirectory:
                     files.callback(file.close)
 
     def abandon(self) -> None:
-        """Give the directory back before anything was written, and remove the folders that `take` made."""
+        """Release the lock before anything was written, and remove the folders that `take` created."""
         self.close()
         for folder in self._made:
-            with contextlib.suppress(OSError):  # there is something in it
+            with contextlib.suppress(OSError):  # the folder is not empty
                 folder.rmdir()
 
     def _left_over(self) -> Iterator[Path]:
-        """Files that processes were writing when they were killed; the last three patterns are of older versions."""
+        """Yield the unfinished files of killed processes. The last three patterns are of older versions."""
         yield from self.path.glob(f".*{SUFFIX}")
         yield from (self.path / "checkpoints").glob(f".step-*{SUFFIX}")
         yield from (self.path / "checkpoints").glob("step-*.h5.tmp-*")
@@ -288,9 +290,9 @@ class RunDirectory:
 
 
 def _require_own_configuration(path: Path) -> None:
-    """The resolved configuration takes the place of an older one, and of no file that a person wrote.
+    """Check that config.toml is the resolved configuration of a run, which may be replaced, and not a user's file.
 
-    Ours begin with a comment that says so. Those of older versions have no comment at all, and every section.
+    A resolved configuration starts with MARK. Those of older versions have no comments, and all sections.
     """
     if not os.path.lexists(path):
         return
@@ -307,10 +309,10 @@ def _require_own_configuration(path: Path) -> None:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The records of a log.jsonl; a last line that was cut off is left out. An absent file has none.
+    """Return the records of a log.jsonl, without a last line that was cut off. A missing file has no records.
 
     Raises:
-        InvalidFileError: If a line is no record with a step and a time.
+        InvalidFileError: If a line is not a record with a step and a time.
     """
     if not os.path.lexists(path):
         return []
@@ -331,7 +333,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def replace_negative_times(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Replace negative times by the time of the record before, and note that.
+    """Replace negative times by the time of the record before, and print a note.
 
     Older versions wrote such times when the time of day was set back during a run.
     """
@@ -351,7 +353,7 @@ def replace_negative_times(records: Sequence[dict[str, Any]], path: Path) -> Non
 
 
 def _intact(path: Path) -> bool:
-    """Whether all of a checkpoint can be read, and its checksums are right."""
+    """True if the whole checkpoint can be read and its checksums are right."""
     try:
         _core.require_intact(os.fspath(path))
     except (InvalidFileError, StorageError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks at the start of a command that all ranks were asked for the same, by the same floodtide.
+"""Checks at the start of a command that all ranks have the same task and the same version of floodtide.
 
 Ranks that train with different rates, or with another version's arithmetic, drift apart without an error. Each check
 costs one small message if all is well.
@@ -78,12 +78,12 @@ def require_same(command: str, values: Values, what: str) -> None:
 
 @functools.cache
 def version() -> str:
-    """The version of floodtide with a fingerprint of its core, so that two builds of one version are told apart."""
+    """Return the version of floodtide with a fingerprint of the core, which differs between builds of one version."""
     return f"floodtide {_core.__version__} (build {_build(Path(_core.__file__))})"
 
 
 def _comparable(section: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """The keys of a configuration, as users name them, with what should be the same on all ranks."""
+    """Yield the keys of a configuration, as users name them, with the values that all ranks must share."""
     for field in dataclasses.fields(section):
         key, value = prefix + field.name, getattr(section, field.name)
         differs = field.metadata.get("differs")
@@ -143,7 +143,7 @@ def _shown(value: Any) -> str:
 
 
 def _build(library: Path) -> str:
-    """The linker's identity of a library, which changes with its contents; a checksum of it all if it has none."""
+    """Return the build id that the linker gave a library; the checksum of the whole file if it has none."""
     with library.open("rb") as file:
         for note in _notes(file):
             return note.hex()[:12]
@@ -152,7 +152,7 @@ def _build(library: Path) -> str:
 
 
 def _notes(file: BinaryIO) -> Iterator[bytes]:
-    """GNU build ids in the notes of a 64-bit little-endian ELF file; none in other files."""
+    """Yield the GNU build ids in the notes of a 64-bit little-endian ELF file; nothing for other files."""
     loadable_note, gnu_build_id = 4, 3  # PT_NOTE, NT_GNU_BUILD_ID
     head = file.read(64)
     if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":

@@ -21,11 +21,11 @@ _texts: ContextVar[tuple[str, str] | None] = ContextVar("texts", default=None)
 
 @contextlib.contextmanager
 def second_interrupt_exits(first: str, second: str) -> Iterator[None]:
-    """Have a second Ctrl-C end this process at once, with status 130, wherever it is: for programs, not for notebooks.
+    """Inside the block, let a second Ctrl-C end this process at once with status 130. For programs, not notebooks.
 
     Args:
-        first: What to write on standard error at the first one, which asks for the end; may be empty.
-        second: What to write there at the second one.
+        first: Text for standard error at the first Ctrl-C, which asks for the end; may be empty.
+        second: Text for standard error at the second Ctrl-C.
     """
     token = _texts.set((first, second))
     try:
@@ -35,21 +35,20 @@ def second_interrupt_exits(first: str, second: str) -> Iterator[None]:
 
 
 class StopRequest:
-    """Whether one of STOP_SIGNALS has come while `watched` was in force."""
+    """True once one of STOP_SIGNALS has come inside a `watched` block."""
 
     def __init__(self) -> None:
         self.name = ""
-        """Name of the signal that has come, empty if none has."""
+        """Name of the signal that has come; empty if none has."""
 
     def __bool__(self) -> bool:
         return bool(self.name)
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Note the first signal instead of dying of it; the second one does what it did before.
+        """Inside the block, record the first signal instead of ending the process. A second one acts as usual.
 
-        Does nothing outside the main thread, which alone may set handlers, and leaves signals alone that are
-        ignored.
+        Signals that were ignored stay ignored. Only the main thread may set handlers: elsewhere this does nothing.
         """
         if threading.current_thread() is not threading.main_thread():
             yield

@@ -45,7 +45,7 @@ class Task(Protocol):
 def walkers_options(
     comm: world.Communicator, data: Any, on_exhausted: str, epochs: int
 ) -> _core.WalkersOptions:
-    """Return what the core has to know of this rank's walkers.
+    """Return the options of this rank's walkers for the core.
 
     Args:
         comm: The ranks that share the walkers.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute threads of a rank."""
+"""The number of compute threads of a rank."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ from floodtide.errors import (
 
 
 def set_threads(threads: int) -> None:
-    """Set this rank's compute threads, as thread_count says."""
+    """Set the number of compute threads of this rank to `thread_count(threads)`."""
     _core.set_num_threads(thread_count(threads))
 
 
 def thread_count(threads: int) -> int:
-    """Threads of a rank with `run.threads` = threads; 0: OMP_NUM_THREADS, else the cores it may use shared among the
-    node's ranks."""
+    """Return the number of compute threads for a value of `run.threads`.
+
+    0 means OMP_NUM_THREADS if it is set, else the cores that the process may use, divided by the ranks of the host.
+
+    Raises:
+        ConfigurationError: If `threads` is out of range.
+        InvalidArgumentError: If OMP_NUM_THREADS is out of range.
+    """
     limits.THREADS.check(threads, "run.threads", ConfigurationError)
     if not threads:
         wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
