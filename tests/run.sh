@@ -15,6 +15,7 @@ step() { floodtide_say "$* ($(($(date +%s) - started)) s)"; }
 
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+export CC=${CC:-cc} CXX=${CXX:-c++}  # one name of the compiler for pip and CMake, as the compiler cache compares names
 floodtide_system ccache=ccache
 export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-ccache}
 # With SimGrid the collectives also run on a simulated cluster (examples/simgrid); without it that test is left out.
