@@ -151,6 +151,11 @@ class Trainer:
         self._callbacks = tuple(callbacks)
         self._progress = progress
         if config is not None:
+            objects = (model, data, optimizer, schedule, validation, directory, steps)
+            if any(one is not None for one in (*objects, training, run, communication)):
+                raise InvalidArgumentError(
+                    "Trainer: a configuration and objects are given, expected one of them"
+                )
             self._start(config, None)
             return
         with world.agreed():

@@ -227,6 +227,8 @@ def test_the_older_form_takes_a_configuration(folder: Path) -> None:
     settings = configured(folder, flood_document, "older-form")
     with Trainer(settings) as older:
         assert older.config == settings
+    with pytest.raises(InvalidArgumentError, match="a configuration and objects are given"):
+        Trainer(settings, steps=3)
 
 
 def test_rates_scaled_by_a_callback_hold_from_the_next_step_and_are_kept(folder: Path) -> None:
