@@ -147,8 +147,8 @@ class Trainer {
   /// Write the last events of this rank to options.record_path, unless it is empty. Throws Error(io).
   void record_failure(const std::string& reason) const;
 
-  /// Return the moving average of the parameters. It is the same on all ranks that are at the same step. Throws
-  /// Error(invalid_argument) if options.average is 0.
+  /// Return the moving average of the parameters. It is the same on all ranks after a step with StepReport::met. Between
+  /// such steps of Mode::asynchronous, only rank 0 has it. Throws Error(invalid_argument) if options.average is 0.
   [[nodiscard]] std::span<const float> average() const;
 
   /// Return the metrics since the last call, summed over all ranks. Collective.
