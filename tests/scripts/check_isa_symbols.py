@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the object files that are compiled for one instruction set (CONVENTIONS K3).
+"""Check the object files that are compiled for one instruction set.
 
 A weak symbol there (an inline function of a header, say) could be picked by the linker for the
 whole program and stop it on processors without that instruction set. Each such file exports tables

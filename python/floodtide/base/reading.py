@@ -74,7 +74,7 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """Return the message of an exception as one line of limited length."""
+    """Return the message of an exception as one line. Messages of other libraries are cut to a limited length."""
     if isinstance(error, MemoryError):
         return "it needs more memory than there is"
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -83,7 +83,9 @@ def reason(error: BaseException) -> str:
     if isinstance(error, KeyError):
         text = f"there is no {text}"
     text = " ".join(text.split()) or type(error).__name__
-    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
+    if isinstance(error, Error) or len(text) <= _LONGEST_REASON:  # floodtide's messages are long if file names are
+        return text
+    return f"{text[:_LONGEST_REASON]}..."
 
 
 def exists(path: str | os.PathLike[str]) -> bool:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5 files without hdf5.h. Any thread may call any function here: one process-wide mutex is held around every call of the
-// HDF5 library (CONVENTIONS H1 asks for one thread behind a queue; a mutex is simpler and gives the same guarantee, that no
-// two HDF5 calls ever run at once).
+// HDF5 files without hdf5.h. Any thread may call any function here: one mutex of the process is held around every call of the
+// HDF5 library, so that no two HDF5 calls run at once.
 #pragma once
 
 #include <cstddef>

@@ -120,7 +120,7 @@ void max_pool(const float* const* rows, Index row_count, Index step, Index pool,
       for (Index row = 0; row < row_count; ++row) {
         for (Index x = 0; x < pool; ++x) {
           const Vector value = load<B>(rows[row] + (i * pool + x) * step + c);
-          best = value <= best ? best : value;
+          best = (value <= best) | (best != best) ? best : value;  // NaN != NaN: the first NaN stays
         }
       }
       slot<B>(out + c) = best;

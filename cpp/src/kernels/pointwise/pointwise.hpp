@@ -37,8 +37,7 @@ struct Kernels {
   /// Computes the gradient by x. `out` may be `grad` if the steps are equal.
   void (*gradient)(const float* x, Affine affine, AffineGradient factors, const float* grad, std::int64_t grad_step,
                    std::int64_t count, std::int64_t channels, float* out);
-  /// Max pooling: out[x] is the largest value over `row_count` rows and `pool` voxels of each. If a value is NaN, out[x] is the
-  /// largest of the values after the last NaN, or NaN if no value follows.
+  /// Max pooling: out[x] is the largest value over `row_count` rows and `pool` voxels of each; NaN if one of them is NaN.
   void (*max_pool)(const float* const* rows, std::int64_t row_count, std::int64_t step, std::int64_t pool, std::int64_t count,
                    std::int64_t channels, float* out);
   /// Adds grad[x] to the gradient of the first voxel, in the order of the rows, whose value equals pooled[x].

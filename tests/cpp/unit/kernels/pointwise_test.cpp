@@ -3,8 +3,10 @@
 // integers or dyadic fractions, so that rounding cannot change the result of a comparison.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "floodtide/base/isa.hpp"
@@ -148,6 +150,20 @@ TEST_P(Pointwise, MaxPoolGivesItsGradientToTheFirstOfEqualVoxels) {
         }
       }
     }
+  }
+}
+
+TEST_P(Pointwise, MaxPoolOfANaNIsNaN) {
+  constexpr std::int64_t pool = 2, row_count = 3;
+  for (std::int64_t place = 0; place < row_count * pool; ++place) {
+    std::array<AlignedBuffer<float>, row_count> rows{normal(count * pool * step, 9), normal(count * pool * step, 10),
+                                                     normal(count * pool * step, 11)};
+    rows[static_cast<std::size_t>(place / pool)][place % pool * step] = std::numeric_limits<float>::quiet_NaN();
+    const float* const inputs[] = {rows[0].data(), rows[1].data(), rows[2].data()};
+    AlignedBuffer<float> pooled(count * channels);
+    kernels.max_pool(inputs, row_count, step, pool, count, channels, pooled.data());
+    EXPECT_TRUE(std::isnan(pooled[0])) << "NaN in place " << place;
+    EXPECT_EQ(std::ranges::count_if(pooled.span(), [](float value) { return std::isnan(value); }), 1);
   }
 }
 

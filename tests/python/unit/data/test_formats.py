@@ -505,6 +505,8 @@ def test_a_block_that_fails_while_training_ends_the_run_with_that_error(
 
 @pytest.mark.parametrize("form", ["zarr", "n5", "precomputed", "tiffs"])
 def test_a_volume_that_vanishes_is_noticed(form: str, tmp_path: Path) -> None:
+    tmp_path = tmp_path / ("a-long-name-" * 12)  # which messages do not cut
+    tmp_path.mkdir()
     name = volumes.write(ARRAY, tmp_path, "a", form)
     volume = data.Volume(name)
     volume.read()
