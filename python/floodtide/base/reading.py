@@ -83,9 +83,8 @@ def reason(error: BaseException) -> str:
     if isinstance(error, KeyError):
         text = f"there is no {text}"
     text = " ".join(text.split()) or type(error).__name__
-    if isinstance(error, Error) or len(text) <= _LONGEST_REASON:  # floodtide's messages are long if file names are
-        return text
-    return f"{text[:_LONGEST_REASON]}..."
+    own = isinstance(error, Error)  # such a message is long only if the names of files are
+    return text if own or len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
