@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import config
-from floodtide.base.registry import parameters, range_of, registered_field
+from floodtide.base.registry import parameters, range_of, registered_fields
 
 PAGE = Path(__file__).with_name("configuration.md")
 
@@ -69,9 +69,8 @@ def generate() -> str:
             parts += [
                 _section(f"`[[{section.name}.{name}]]`", table) for name, table in _tables(cls)
             ]
-        values = registered_field(hint) if dataclasses.is_dataclass(hint) else None
-        if values is not None:
-            parts.append(_registry(values))
+        if dataclasses.is_dataclass(hint):
+            parts += [_registry(values) for values in registered_fields(hint)]
     return "\n".join(parts)
 
 

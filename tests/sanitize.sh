@@ -25,6 +25,7 @@ variable() { sed -n "s/^$1:[A-Z]*=//p" build/asan/CMakeCache.txt; }
 
 address() {
   build asan
+  export LSAN_OPTIONS="suppressions=$PWD/tests/leaks.supp"  # unit tests read damaged files, too
   echo "== address, undefined: C++ unit tests"
   OMP_NUM_THREADS=2 build/asan/tests/cpp/floodtide_unit_tests --gtest_brief=1 --gtest_filter='-*DeathTest*'
   # The search for leaks writes to the standard error that death tests compare.
@@ -42,7 +43,7 @@ address() {
   rm -rf "$damaged"
   python tests/fuzz/run.py --trials "${FUZZ_TRIALS:-2000}" --seed "${FUZZ_SEED:-1}" --write "$damaged"
   find "$damaged" -mindepth 2 -type f -not -path "$damaged/sample/*" -print0 |
-    LSAN_OPTIONS=suppressions="$PWD/tests/leaks.supp" ASAN_OPTIONS=allocator_may_return_null=1:max_allocation_size_mb=2048 xargs -0 \
+    ASAN_OPTIONS=allocator_may_return_null=1:max_allocation_size_mb=2048 xargs -0 \
       build/asan/tests/cpp/floodtide_fuzz_readers "$damaged/sample" >build/asan/damaged.log ||
     { echo "after $(tail -n 1 build/asan/damaged.log)"; exit 1; }
   echo "   $(wc -l <build/asan/damaged.log) files read or refused"

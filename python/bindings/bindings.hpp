@@ -12,6 +12,7 @@ namespace py = pybind11;
 
 void register_errors(py::module_& m);
 void register_base(py::module_& m);
+void register_choices(py::module_& m);
 void register_nn(py::module_& m);
 void register_unet(py::module_& m);
 void register_optim(py::module_& m);

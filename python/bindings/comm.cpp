@@ -109,11 +109,31 @@ void register_comm(py::module_& m) {
         py::list rows;
         for (const comm::AllreduceRow& row : comm::allreduce_rows()) {
           rows.append(py::dict(py::arg("name") = std::string(row.name), py::arg("help") = std::string(row.help),
-                               py::arg("wires") = row.schedule == nullptr ? 1 : 2));
+                               py::arg("own") = row.schedule != nullptr));
         }
         return rows;
       },
-      "Return the rows of the registry of allreduce algorithms.");
+      "Return the rows of the registry of allreduce algorithms. `own` is False for that of the MPI library, which has no wire "
+      "format and no rounds.");
+  py::class_<comm::MessageRounds>(c, "MessageRounds",
+                                  "Equal rounds of messages: in each round, all ranks send at the same time.")
+      .def(py::init([](int count, double bytes, bool reduce, int leaving) {
+             return comm::MessageRounds{.count = count, .bytes = bytes, .reduce = reduce, .leaving = leaving};
+           }),
+           py::kw_only(), py::arg("count") = 1, py::arg("bytes"), py::arg("reduce") = false, py::arg("leaving") = 0)
+      .def_readonly("count", &comm::MessageRounds::count, "Number of rounds, one after another")
+      .def_readonly("bytes", &comm::MessageRounds::bytes, "Bytes that a rank sends in a round at most")
+      .def_readonly("reduce", &comm::MessageRounds::reduce, "True if ranks combine the arriving values with theirs")
+      .def_readonly(
+          "leaving", &comm::MessageRounds::leaving,
+          "Number of ranks of one node that send to other nodes at the same time; 0: all messages stay in their node");
+  c.def(
+      "allreduce_rounds",
+      [](const std::string& algorithm, double bytes, int ranks, int ranks_per_node) {
+        return comm::allreduce_rounds(algorithm, bytes, {.ranks = ranks, .per_node = ranks_per_node});
+      },
+      py::arg("algorithm"), py::arg("bytes"), py::arg("ranks"), py::arg("ranks_per_node"),
+      "Return the rounds of an allreduce of `bytes` bytes; none for one rank. Ranks fill one node after the other.");
   c.attr("default_allreduce") = std::string(comm::kDefaultAllreduce);
   c.attr("auto_allreduce") = std::string(comm::kAutoAllreduce);
   py::class_<MpiLibrary>(c, "MpiLibrary", "An MPI library and the plug-in for its family. Loading it does not start MPI.")

@@ -7,6 +7,7 @@ PYBIND11_MODULE(_core, m) {
   using namespace floodtide::bindings;
   register_errors(m);
   register_base(m);
+  register_choices(m);
   register_nn(m);
   register_unet(m);
   register_optim(m);

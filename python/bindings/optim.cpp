@@ -76,23 +76,14 @@ void register_optim(py::module_& m) {
   py::class_<optim::Schedule>(m, "Schedule", "A learning rate as a function of the step; see floodtide.optim.lr.")
       .def(py::init(&optim::make_schedule), py::arg("name"), py::arg("values"), py::arg("factor"))
       .def("at", &optim::Schedule::at, py::arg("step"));
-  m.def("scale_factor", &optim::scale_factor, py::arg("rule"), py::arg("workers"));
+  m.def("scale_factor", &optim::scale_factor, py::arg("rule"), py::arg("values"), py::arg("workers"));
   m.def(
       "clip_entries",
       [](const FloatArray& gradients, float limit) { optim::clip_entries(span_of<float>(gradients, "gradients"), limit); },
       py::arg("gradients"), py::arg("limit"));
   m.def("optimizer_rows", [] { return rows_with_parameters(optim::optimizer_rows()); });
   m.def("schedule_rows", [] { return rows_with_parameters(optim::schedule_rows()); });
-  m.def("scale_rows", []() -> Records {
-    py::list result;
-    for (const optim::ScaleRow& row : optim::scale_rows()) {
-      py::dict entry;
-      entry["name"] = row.name;
-      entry["help"] = row.help;
-      result.append(entry);
-    }
-    return result;
-  });
+  m.def("scale_rows", [] { return rows_with_parameters(optim::scale_rows()); });
 }
 
 }  // namespace floodtide::bindings

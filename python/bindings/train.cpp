@@ -254,16 +254,18 @@ void register_train(py::module_& m) {
   py::class_<train::Trainer, std::shared_ptr<train::Trainer>>(m, "Trainer", "The step loop; see floodtide.train.Trainer.")
       .def(py::init([](const std::shared_ptr<train::Walkers>& walkers, comm::Communicator& communicator,
                        const std::string& optimizer, const ParameterValues& optimizer_values, const std::string& schedule,
-                       const ParameterValues& schedule_values, const std::string& scale, const train::TrainerOptions& options) {
+                       const ParameterValues& schedule_values, const std::string& scale, const ParameterValues& scale_values,
+                       const train::TrainerOptions& options) {
              const py::gil_scoped_release unlock;
              return freed_unlocked(std::make_unique<train::Trainer>(
                  walkers, optim::make_optimizer(optimizer, optimizer_values, walkers->layout().trained_size()),
-                 optim::make_schedule(schedule, schedule_values, optim::scale_factor(scale, walkers->options().walkers)),
+                 optim::make_schedule(schedule, schedule_values,
+                                      optim::scale_factor(scale, scale_values, walkers->options().walkers)),
                  communicator, options));
            }),
            py::arg("walkers"), py::arg("communicator"), py::kw_only(), py::arg("optimizer"), py::arg("optimizer_values"),
-           py::arg("schedule"), py::arg("schedule_values"), py::arg("scale"), py::arg("options"), py::keep_alive<1, 2>(),
-           py::keep_alive<1, 3>())
+           py::arg("schedule"), py::arg("schedule_values"), py::arg("scale"), py::arg("scale_values"), py::arg("options"),
+           py::keep_alive<1, 2>(), py::keep_alive<1, 3>())
       .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("steps_done", &train::Trainer::steps_done)
       .def_property("rate_factor", &train::Trainer::rate_factor, &train::Trainer::set_rate_factor)

@@ -111,6 +111,17 @@ void register_loss(py::module_& m) {
              return loss;
            }),
            py::arg("dice"), py::arg("cross_entropy"), py::arg("over_batch"), py::arg("background"), py::arg("smooth"));
+  m.def(
+      "loss_rows",
+      []() -> Records {
+        py::list rows;
+        for (const nn::LossRow& row : nn::loss_rows()) {
+          rows.append(py::dict(py::arg("name") = std::string(row.name), py::arg("help") = std::string(row.help),
+                               py::arg("dice") = row.dice, py::arg("cross_entropy") = row.cross_entropy));
+        }
+        return rows;
+      },
+      "Return the rows of the registry of named losses.");
   m.def("segmentation_loss", &segmentation_loss, py::arg("loss"), py::arg("output"), py::arg("logits"), py::arg("labels"),
         py::arg("targets"), py::arg("weights"), py::arg("sum_over_ranks"),
         "Return (report, probabilities, gradient with respect to the logits).");

@@ -43,6 +43,7 @@ from floodtide.comm.reduction_rules import Average, Max, Min, Product, Sum
 from floodtide.comm.reductions import (
     allreduce,
     allreduce_,
+    allreduce_algorithms,
     allreduce_async,
     allreduce_async_,
     grouped_allreduce,
@@ -69,6 +70,7 @@ __all__ = [
     "allgather_object",
     "allreduce",
     "allreduce_",
+    "allreduce_algorithms",
     "allreduce_async",
     "allreduce_async_",
     "alltoall",

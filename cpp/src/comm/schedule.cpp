@@ -2,6 +2,7 @@
 #include "floodtide/comm/schedule.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/allreduce.hpp"
@@ -32,6 +33,16 @@ MessageSchedule allreduce_schedule(std::string_view algorithm, const RankPlace& 
   FLOODTIDE_REQUIRE(place.nodes.empty() || place.nodes.size() == static_cast<std::size_t>(place.size), shape_mismatch,
                     "allreduce_schedule: nodes of ", place.nodes.size(), " ranks, expected ", place.size);
   return row.schedule(place, count);
+}
+
+std::vector<MessageRounds> allreduce_rounds(std::string_view algorithm, double bytes, const RanksOnNodes& ranks) {
+  const AllreduceRow& row = allreduce_row(algorithm);
+  FLOODTIDE_REQUIRE(row.rounds != nullptr, unsupported, "allreduce_rounds: the steps of '", algorithm, "' are the library's");
+  FLOODTIDE_REQUIRE(bytes >= 0 && std::isfinite(bytes) && ranks.ranks >= 1 && ranks.per_node >= 1, invalid_argument,
+                    "allreduce_rounds: ", bytes, " bytes on ", ranks.ranks, " ranks, ", ranks.per_node,
+                    " a node; expected at least 0, 1 and 1");
+  if (ranks.ranks == 1) return {};
+  return row.rounds(bytes, {ranks.ranks, std::min(ranks.per_node, ranks.ranks)});
 }
 
 }  // namespace floodtide::comm

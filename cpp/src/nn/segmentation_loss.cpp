@@ -11,17 +11,13 @@
 
 namespace floodtide::nn {
 
-SegmentationLoss segmentation_loss_named(std::string_view name) {
-  SegmentationLoss loss;
-  if (name == "dice") {
-    loss.cross_entropy = 0;
-  } else if (name == "cross_entropy") {
-    loss.dice = 0;
-  } else {
-    FLOODTIDE_REQUIRE(name == "dice+cross_entropy", invalid_argument, "loss is '", name,
-                      "', expected dice, cross_entropy or dice+cross_entropy");
-  }
-  return loss;
+std::span<const LossRow> loss_rows() {
+  static constexpr std::array kRows = {
+      LossRow{"dice", "1 - soft Dice", 1, 0},
+      LossRow{"cross_entropy", "cross-entropy", 0, 1},
+      LossRow{"dice+cross_entropy", "the sum of both", 1, 1},
+  };
+  return kRows;
 }
 
 void check(const SegmentationLoss& loss) {

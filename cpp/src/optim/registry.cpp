@@ -7,7 +7,6 @@
 namespace floodtide::optim {
 namespace {
 
-constexpr double kLinearWorkers = 16;
 constexpr Limits kRate{0, 1e6};                                      // learning rate
 constexpr Limits kUpdates{0, 1e12};                                  // number of updates of a training
 constexpr Limits kDecay{.minimum = 0, .maximum = 1, .below = true};  // decay of a moving average
@@ -50,18 +49,30 @@ std::span<const OptimizerRow> optimizer_rows() {
 
 std::span<const ScaleRow> scale_rows() {
   static const ScaleRow rows[] = {
-      {"none", +[](std::int64_t) { return 1.0; }, "the base rate for any number of workers"},
-      {"linear", +[](std::int64_t workers) { return static_cast<double>(workers); },
+      {"none", +[](std::int64_t, const ParameterValues&) { return 1.0; }, {}, "the base rate for any number of workers"},
+      {"linear",
+       +[](std::int64_t workers, const ParameterValues&) { return static_cast<double>(workers); },
+       {},
        "the base rate times the number of workers"},
-      {"sqrt", +[](std::int64_t workers) { return std::sqrt(static_cast<double>(workers)); },
+      {"sqrt",
+       +[](std::int64_t workers, const ParameterValues&) { return std::sqrt(static_cast<double>(workers)); },
+       {},
        "the base rate times the square root of the number of workers"},
       // Source: Dong et al. 2019, abstract and section 4.5.2: linear up to about 16 workers, then the square root.
       {"paper",
-       +[](std::int64_t workers) {
+       +[](std::int64_t workers, const ParameterValues& values) {
          const auto n = static_cast<double>(workers);
-         return n <= kLinearWorkers ? n : std::sqrt(kLinearWorkers * n);
+         const double linear = number(values, "linear_workers");
+         return n <= linear ? n : std::sqrt(linear * n);
        },
-       "as linear up to 16 workers, then the base rate times the square root of (16 times the number of workers)"},
+       {{"linear_workers",
+         ValueKind::integer,
+         16.0,
+         "workers",
+         "largest number of workers for which the rate grows linearly",
+         {1, 1e9}}},
+       "as linear up to linear_workers workers, then the base rate times the square root of (linear_workers times the number "
+       "of workers)"},
   };
   return rows;
 }
@@ -104,10 +115,10 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const Parameter
   return row.make(resolve(str_cat("optimizer ", name), row.parameters, values), parameter_count);
 }
 
-double scale_factor(std::string_view rule, std::int64_t workers) {
+double scale_factor(std::string_view rule, const ParameterValues& values, std::int64_t workers) {
   const ScaleRow& row = find_row("learning-rate scale", scale_rows(), rule);
   FLOODTIDE_REQUIRE(workers >= 1, invalid_argument, "learning-rate scale: ", workers, " workers, expected at least 1");
-  return row.factor(workers);
+  return row.factor(workers, resolve(str_cat("learning-rate scale ", rule), row.parameters, values));
 }
 
 std::unique_ptr<Schedule> make_schedule(std::string_view name, const ParameterValues& values, double factor) {

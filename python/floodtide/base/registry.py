@@ -46,9 +46,9 @@ def registered(rows: Rows, selector: str, elsewhere: Sequence[str] = ()) -> Any:
     )
 
 
-def registered_field(cls: Any) -> dataclasses.Field[Any] | None:
-    """Return the field of a dataclass that `registered` made, or None if there is none."""
-    return next((field for field in dataclasses.fields(cls) if "rows" in field.metadata), None)
+def registered_fields(cls: Any) -> list[dataclasses.Field[Any]]:
+    """Return the fields of a dataclass that `registered` made."""
+    return [field for field in dataclasses.fields(cls) if "rows" in field.metadata]
 
 
 def names(rows: list[Row]) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def range_of(spec: Row) -> Range:
 
 
 class Registered(Checked):
-    """Base class of sections with a `registered` field. Values are checked, and defaults added, at creation.
+    """Base class of sections with `registered` fields. Values are checked, and defaults added, at creation.
 
     Raises:
         ConfigurationError: If a name or parameter is unknown, or a value has the wrong type or is out of range.
@@ -128,13 +128,14 @@ class Registered(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        field: Any = registered_field(self)
-        selector = field.metadata["selector"]
-        name, where = getattr(self, selector), type(self).__name__
-        known = names(field.metadata["rows"]())
-        if name not in known:
-            raise ConfigurationError(
-                f"{where}: {selector} is {shown(name)}, expected one of {', '.join(known)}"
-            )
-        values = resolve(field, name, getattr(self, field.name), f"{where}: ")
-        object.__setattr__(self, field.name, values)
+        where = type(self).__name__
+        for field in registered_fields(self):
+            selector = field.metadata["selector"]
+            name = getattr(self, selector)
+            known = names(field.metadata["rows"]())
+            if name not in known:
+                raise ConfigurationError(
+                    f"{where}: {selector} is {shown(name)}, expected one of {', '.join(known)}"
+                )
+            values = resolve(field, name, getattr(self, field.name), f"{where}: ")
+            object.__setattr__(self, field.name, values)

@@ -137,7 +137,7 @@ def _calls(comm: Communicator) -> dict[str, tuple[Callable[[Any], None], str]]:
     }
     for row in _core.comm.allreduce_rows():
         calls[row["name"]] = own(row["name"], "native"), "native"
-        if row["wires"] > 1:
+        if row["own"]:
             calls[f"{row['name']} bf16"] = own(row["name"], "bf16"), "bf16"
     return calls
 

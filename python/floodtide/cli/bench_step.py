@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from floodtide import _core
 from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench import (
@@ -58,7 +59,7 @@ def _network_options(depth: int) -> Callable[[Callable[..., Any]], Callable[...,
         ),
         click.option(
             "--parallel",
-            type=click.Choice(["fovs", "voxels"]),
+            type=click.Choice(_core.choices("parallel")),
             default="fovs",
             show_default=True,
             help="Whether each thread computes whole fields of view, or all threads share the voxels of each.",

@@ -13,6 +13,7 @@ import click
 from floodtide.base import limits
 from floodtide.base.outputs import PICTURES, files_in, reserved
 from floodtide.cli import options as shared
+from floodtide.comm.reductions import allreduce_algorithms
 
 COLUMNS = (
     ("scenario", 36, "{}"),
@@ -140,7 +141,7 @@ _FILE = click.Path(path_type=Path)
     "--algorithm",
     default="best",
     show_default=True,
-    help="Allreduce algorithm: ring, rabenseifner, recursive_doubling, two_level, or best (the fastest of them).",
+    help=f"Allreduce algorithm: {', '.join(allreduce_algorithms(own=True))}, or best (the fastest of them).",
 )
 @click.option(
     "--allreduce", type=_FILE, help="File of measured allreduce times to use instead of a network."

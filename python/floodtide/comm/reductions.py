@@ -21,6 +21,16 @@ from floodtide.comm.world import ProcessSet
 from floodtide.errors import InvalidArgumentError
 
 
+def allreduce_algorithms(*, own: bool = False) -> tuple[str, ...]:
+    """Return the names of the allreduce algorithms. docs/algorithms.md describes them.
+
+    Args:
+        own: True leaves out "mpi", the algorithm of the MPI library, which has no wire format "bf16".
+    """
+    rows = _core.comm.allreduce_rows()
+    return tuple(row["name"] for row in rows if row["own"] or not own)
+
+
 def allreduce(
     array: ArrayLike,
     op: Op = Average,
@@ -39,8 +49,8 @@ def allreduce(
             and rounded to float16 after each rank, because messages hold float16.
         op: Sum, Average (floating point only; over the ranks that have not joined), Min, Max or
             Product.
-        algorithm: "ring", "rabenseifner", "recursive_doubling", "two_level", "mpi" (the algorithm of
-            the MPI library, for types of 4 and 8 bytes), a table of message sizes in bytes such as
+        algorithm: A name of `allreduce_algorithms` ("mpi", the algorithm of the MPI library, takes
+            types of 4 and 8 bytes only), a table of message sizes in bytes such as
             "recursive_doubling:0-8192,ring:8193-", or "auto". "auto" measures on first use and takes
             the fastest. None: the value of FLOODTIDE_ALLREDUCE, else "auto".
         wire: "native", or "bf16", which halves the bytes of float32 arrays. Sums stay in float32 and

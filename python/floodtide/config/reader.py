@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from floodtide.base.options import Range, shown
-from floodtide.base.registry import names, parameters, registered_field, resolve
+from floodtide.base.registry import names, parameters, registered_fields, resolve
 from floodtide.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -59,11 +59,7 @@ class _Reader:
         }
         hints = typing.get_type_hints(cls)
         fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        values_field = registered_field(cls)
-        if values_field is None:
-            _refuse_unknown(table, fields, prefix, where)
-        else:
-            table = self._split(table, fields, values_field, prefix)
+        table = self._split(table, fields, registered_fields(cls), prefix)
         values: dict[str, Any] = {}
         for name, field in fields.items():
             key = prefix + name
@@ -127,23 +123,28 @@ class _Reader:
         self,
         table: Mapping[str, Any],
         fields: Mapping[str, dataclasses.Field[Any]],
-        values_field: dataclasses.Field[Any],
+        registered: Sequence[dataclasses.Field[Any]],
         prefix: str,
     ) -> Mapping[str, Any]:
-        """Separate the section's own keys from the parameters of the registry row that the section names."""
-        selector = fields[values_field.metadata["selector"]]
-        known_names = names(values_field.metadata["rows"]())
-        name = table.get(selector.name, selector.default)
-        if not isinstance(name, str) or name not in known_names:
-            raise ConfigurationError(
-                f"{self._where}: {prefix}{selector.name} is {shown(name)}, expected {_one_of(known_names)}"
-            )
-        own = [key for key in fields if key != values_field.name]
-        known = parameters(values_field, name)
+        """Separate the section's own keys from the parameters of the registry rows that the section names."""
+        rows: list[tuple[dataclasses.Field[Any], str]] = []
+        for field in registered:
+            selector = fields[field.metadata["selector"]]
+            known_names = names(field.metadata["rows"]())
+            name = table.get(selector.name, selector.default)
+            if not isinstance(name, str) or name not in known_names:
+                raise ConfigurationError(
+                    f"{self._where}: {prefix}{selector.name} is {shown(name)}, expected {_one_of(known_names)}"
+                )
+            rows.append((field, name))
+        own = [key for key in fields if fields[key] not in registered]
+        known = [key for field, name in rows for key in parameters(field, name)]
         _refuse_unknown(table, [*own, *known], prefix, self._where)
-        given = {key: table[key] for key in known if key in table}
-        values = resolve(values_field, name, given, f"{self._where}: {prefix}")
-        return {key: table[key] for key in own if key in table} | {values_field.name: values}
+        split = {key: table[key] for key in own if key in table}
+        for field, name in rows:
+            given = {key: table[key] for key in parameters(field, name) if key in table}
+            split[field.name] = resolve(field, name, given, f"{self._where}: {prefix}")
+        return split
 
     def alternative(self, alternatives: Sequence[Any], key: str) -> Any:
         """Return the type that a union means: the network's type by its kind, else the type that is not None."""

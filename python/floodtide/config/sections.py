@@ -66,13 +66,13 @@ class RunConfig(Checked):
         "fp32",
         "Convolution algorithms, all in float32: fp32 may use Winograd transforms, fp32-direct uses only direct"
         " convolution",
-        choices=("fp32", "fp32-direct"),
+        choices=_core.choices("compute"),
     )
     parallel: str = option(
         "fovs",
         "How the threads of a rank divide the work: each computes whole fields of view (fovs; needs at least as many"
         " walkers per rank as threads), or all compute one field of view together (voxels; needs less memory)",
-        choices=("fovs", "voxels"),
+        choices=_core.choices("parallel"),
         kinds=(FLOOD,),
     )
     keep_checkpoints: int = option(
@@ -289,8 +289,8 @@ class TrainingConfig(Checked):
     )
     loss: str = option(
         "dice+cross_entropy",
-        "Loss function: 1 - soft Dice (dice), cross-entropy, or their sum",
-        choices=("dice", "cross_entropy", "dice+cross_entropy"),
+        "Loss function: " + "; ".join(f"{row['name']}: {row['help']}" for row in _core.loss_rows()),
+        choices=names(_core.loss_rows()),
         kinds=(SLICES, PATCHES),
     )
     dice: str = option(
@@ -347,7 +347,7 @@ class TrainingConfig(Checked):
         "cycle",
         "What happens when a walker has processed its shard training.epochs times: cycle: the walker continues with the"
         " next epoch; join: the walker stops and the others continue until all have finished; stop: the training ends",
-        choices=("cycle", "join", "stop"),
+        choices=_core.choices("on_exhausted"),
     )
     epochs: int = option(
         1,
@@ -371,7 +371,7 @@ class OptimizerConfig(Registered):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig(Registered):
-    """The learning rate as a function of the training step and the number of walkers. Further keys depend on `name`."""
+    """The learning rate as a function of step and number of walkers. Further keys depend on `name` and `scale`."""
 
     name: str = option(
         "constant",
@@ -389,6 +389,7 @@ class ScheduleConfig(Registered):
         "name",
         elsewhere=("base_lr", "total_steps"),  # optimizer.lr, training.steps
     )
+    scale_values: Mapping[str, Value] = registered(_core.scale_rows, "scale")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -397,8 +398,9 @@ class CommConfig(Checked):
 
     algorithm: str = option(
         _core.comm.default_allreduce,
-        "Allreduce algorithm: ring, rabenseifner, recursive_doubling, two_level, or mpi (that of the MPI library); a"
-        " table name:first-last,... of message sizes in bytes; or auto, which measures at the start and may choose"
+        "Allreduce algorithm: "
+        + "; ".join(f"{row['name']}: {row['help']}" for row in _core.comm.allreduce_rows())
+        + "; a table name:first-last,... of message sizes in bytes; or auto, which measures at the start and may choose"
         " differently in another run",
     )
     bucket_mib: float = option(
@@ -409,20 +411,20 @@ class CommConfig(Checked):
     wire: str = option(
         "native",
         "Number format of gradients in messages: native (float32), or bf16 (half the bytes; sums stay in float32)",
-        choices=("native", "bf16"),
+        choices=_core.choices("wire"),
     )
     exactness: str = option(
         "run",
         "Bitwise equal results of synchronous training: for the same number of ranks (run), or for any number of ranks"
         " with the same walkers (workers; twice the bytes in messages, no overlap with the backward pass)",
-        choices=("run", "workers"),
+        choices=_core.choices("exactness"),
     )
     mode: str = option(
         "synchronous",
         "Which gradients an update uses: those of all ranks (synchronous), those of the first comm.contributors ranks"
         " that are ready (partial), or those of one rank, as soon as they reach a parameter server (asynchronous, a"
         " baseline for comparison)",
-        choices=("synchronous", "partial", "asynchronous"),
+        choices=_core.choices("mode"),
     )
     contributors: int = option(
         0,
@@ -433,7 +435,7 @@ class CommConfig(Checked):
         "drop",
         "What happens in mode partial to gradients that are ready after their update: drop discards them, carry adds"
         " them to the next update",
-        choices=("drop", "carry"),
+        choices=_core.choices("late"),
     )
     timeout_s: float = option(
         300.0,

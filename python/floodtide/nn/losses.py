@@ -20,7 +20,10 @@ Labels = npt.NDArray[np.uint8]
 Sum = Callable[[list[float]], list[float]]
 _LOSS = Arguments(dice=limits.WEIGHT, cross_entropy=limits.WEIGHT, smooth=limits.WEIGHT)
 
-LOSSES = {"dice": (1.0, 0.0), "cross_entropy": (0.0, 1.0), "dice+cross_entropy": (1.0, 1.0)}
+
+def loss_rows() -> list[dict[str, Any]]:
+    """Return the named losses: name, help, and the weights of their terms (dice, cross_entropy)."""
+    return _core.loss_rows()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +46,24 @@ class SegmentationLoss:
 
     @classmethod
     def named(cls, name: str) -> SegmentationLoss:
-        """Return the loss named "dice", "cross_entropy" or "dice+cross_entropy", with weights of 1.
+        """Return a named loss: "dice", "cross_entropy" or "dice+cross_entropy", with weights of 1.
 
         Raises:
             InvalidArgumentError: If there is no such name.
         """
-        if name not in LOSSES:
-            raise InvalidArgumentError(f"loss is '{name}', expected one of {', '.join(LOSSES)}")
-        dice, cross_entropy = LOSSES[name]
-        return cls(dice=dice, cross_entropy=cross_entropy)
+        rows = {row["name"]: row for row in loss_rows()}
+        if name not in rows:
+            raise InvalidArgumentError(f"loss is '{name}', expected one of {', '.join(rows)}")
+        return cls(dice=rows[name]["dice"], cross_entropy=rows[name]["cross_entropy"])
+
+    @property
+    def name(self) -> str | None:
+        """Return the name of the loss with these weights; None if no named loss has them."""
+        weights = (self.dice, self.cross_entropy)
+        return next(
+            (row["name"] for row in loss_rows() if (row["dice"], row["cross_entropy"]) == weights),
+            None,
+        )
 
     def core(self) -> _core.SegmentationLoss:
         """Return this loss as an object of the core.

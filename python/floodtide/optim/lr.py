@@ -10,7 +10,7 @@ from floodtide import _core
 
 
 def scale_rows() -> list[dict[str, Any]]:
-    """Return names and help of the scaling rules."""
+    """Return names, help and parameters of the scaling rules."""
     return _core.scale_rows()
 
 
@@ -19,25 +19,30 @@ def schedule_rows() -> list[dict[str, Any]]:
     return _core.schedule_rows()
 
 
-def scale(rule: str) -> Callable[[int], float]:
-    """Return factor(workers) of a rule: "none", "linear", "sqrt", or "paper" (linear up to 16, then the root).
+def scale(rule: str, **values: float) -> Callable[[int], float]:
+    """Return factor(workers) of a rule of `scale_rows`: "none", "linear", "sqrt" or "paper".
+
+    Args:
+        rule: Name of the rule. "paper" is linear up to `linear_workers` (default 16), then the square root.
+        values: Parameters of the rule.
 
     Raises:
-        InvalidArgumentError: If there is no such rule; the factor raises it for workers < 1.
+        InvalidArgumentError: If there is no such rule or parameter; the factor raises it for workers < 1.
     """
-    _core.scale_factor(rule, 1)
+    _core.scale_factor(rule, values, 1)
 
     def factor(workers: int) -> float:
-        return _core.scale_factor(rule, workers)
+        return _core.scale_factor(rule, values, workers)
 
     return factor
 
 
-def known_values(schedule: str, values: Mapping[str, float | str]) -> dict[str, float | str]:
-    """Return the values whose names are parameters of a schedule."""
-    rows = [row for row in schedule_rows() if row["name"] == schedule]
-    known = {spec["name"] for row in rows for spec in row["parameters"]}
-    return {name: value for name, value in values.items() if name in known}
+def _of_row(
+    rows: list[dict[str, Any]], name: str, values: Mapping[str, float | str]
+) -> dict[str, float | str]:
+    """Return the values whose names are parameters of the row `name`."""
+    known = {spec["name"] for row in rows if row["name"] == name for spec in row["parameters"]}
+    return {key: value for key, value in values.items() if key in known}
 
 
 class Schedule:
@@ -48,7 +53,7 @@ class Schedule:
     Args:
         name: Name of the schedule, a row of `schedule_rows`.
         scale: Rule by which the rate grows with the number of workers, a row of `scale_rows`.
-        values: Parameters of the row. Parameters that are left out have the row's defaults.
+        values: Parameters of the schedule and of the rule. Parameters that are left out have the defaults of the rows.
 
     Raises:
         InvalidArgumentError: For an unknown schedule, rule or parameter, or a number out of range.
@@ -57,19 +62,20 @@ class Schedule:
     def __init__(self, name: str, *, scale: str = "none", **values: float | str) -> None:
         self.name = name
         self.scale = scale
-        self.values = values
+        self.scale_values = _of_row(scale_rows(), scale, values)
+        self.values = {key: value for key, value in values.items() if key not in self.scale_values}
         self(0)
 
     def __call__(self, step: int, workers: int = 1) -> float:
         """Return the rate of update `step` (counted from 0) for a number of workers."""
-        factor = _core.scale_factor(self.scale, workers)
+        factor = _core.scale_factor(self.scale, self.scale_values, workers)
         return _core.Schedule(self.name, self.values, factor).at(step)
 
     def for_training(self, base_lr: float, total_steps: int) -> Schedule:
         """Return the schedule with `base_lr` and `total_steps` filled in where the schedule leaves them out."""
         values: dict[str, float | str] = {"base_lr": base_lr, "total_steps": total_steps}
-        filled = known_values(self.name, {**values, **self.values})
-        return Schedule(self.name, scale=self.scale, **filled)
+        filled = _of_row(schedule_rows(), self.name, values) | self.values
+        return Schedule(self.name, scale=self.scale, **filled, **self.scale_values)
 
 
 class Warmup(Schedule):

@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of an allreduce: time of the agreement and of the steps of each algorithm, from formulas or measurements.
+"""Cost of an allreduce: time of the agreement and of the rounds of messages, from formulas or measurements.
 
-Sources: Thakur, Rabenseifner and Gropp (2005) for halving, doubling and numbers of ranks that are not
-a power of two; Patarasuk and Yuan (2009) for the ring. docs/scaling.md has the formulas.
+The C++ core gives the rounds of each algorithm, next to the steps that a rank takes. docs/scaling.md has the formulas.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from floodtide import _core
 from floodtide.base import reading
+from floodtide.comm.reductions import allreduce_algorithms
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.simulate.networks import MEMORY, Interconnect
 
+ALGORITHMS = allreduce_algorithms(own=True)
 BEST = "best"
 AGREEMENT_BYTES = 88  # of each message of an agreement, plus 8 bytes for each 64 ranks
 ADD_BYTES_PER_S = 8e9  # received bytes that one core adds per second: an assumption
@@ -42,23 +44,6 @@ class Links:
     add_s_per_byte: float = 1 / ADD_BYTES_PER_S
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """Equal rounds of messages in which every rank takes part.
-
-    Attributes:
-        count: Number of rounds.
-        bytes: Bytes that a rank sends in a round, a float because chunks are not rounded.
-        added: True if received values are added to the local values.
-        lanes: Number of ranks of a node that send to other nodes at the same time; 0: messages stay within nodes.
-    """
-
-    count: int
-    bytes: float
-    added: bool
-    lanes: int
-
-
 def allreduce_cost_s(algorithm: str, size_bytes: int, ranks: int, links: Links) -> float:
     """Return the seconds to sum `size_bytes` bytes over `ranks` ranks, after their agreement (`agreement_s`).
 
@@ -73,7 +58,7 @@ def allreduce_cost_s(algorithm: str, size_bytes: int, ranks: int, links: Links) 
     """
     if algorithm == BEST:
         return min(allreduce_cost_s(name, size_bytes, ranks, links) for name in ALGORITHMS)
-    return sum(_step_s(step, links) for step in _steps(algorithm, size_bytes, ranks, links))
+    return sum(_rounds_s(rounds, links) for rounds in _rounds(algorithm, size_bytes, ranks, links))
 
 
 def allreduce_cpu_s(algorithm: str, size_bytes: int, ranks: int, links: Links) -> float:
@@ -92,27 +77,21 @@ def allreduce_cpu_s(algorithm: str, size_bytes: int, ranks: int, links: Links) -
         algorithm = min(
             ALGORITHMS, key=lambda name: allreduce_cost_s(name, size_bytes, ranks, links)
         )
-    steps = _steps(algorithm, size_bytes, ranks, links)
-    sent = sum(step.count * step.bytes for step in steps if step.lanes)
+    all_rounds = _rounds(algorithm, size_bytes, ranks, links)
+    sent = sum(rounds.count * rounds.bytes for rounds in all_rounds if rounds.leaving)
     return sent * links.network.cpu_s_per_byte
 
 
-def _steps(algorithm: str, size_bytes: int, ranks: int, links: Links) -> list[Step]:
-    """Return the steps of an algorithm in order; an empty list for one rank."""
-    if ranks < 1 or size_bytes < 0 or links.ranks_per_node < 1:
-        raise InvalidArgumentError(
-            f"allreduce: {size_bytes} bytes on {ranks} ranks, {links.ranks_per_node} a node; "
-            "expected at least 0, 1 and 1"
-        )
+def _rounds(
+    algorithm: str, size_bytes: int, ranks: int, links: Links
+) -> list[_core.comm.MessageRounds]:
+    """Return the rounds of messages of an algorithm; none for one rank."""
     if algorithm not in ALGORITHMS:
         known = ", ".join((*ALGORITHMS, BEST))
         raise InvalidArgumentError(
             f"allreduce: no cost formula for '{algorithm}', expected one of {known}"
         )
-    if ranks == 1:
-        return []
-    node = min(links.ranks_per_node, ranks)
-    return list(ALGORITHMS[algorithm](size_bytes, ranks, node))
+    return _core.comm.allreduce_rounds(algorithm, size_bytes, ranks, links.ranks_per_node)
 
 
 def agreement_s(ranks: int, links: Links) -> float:
@@ -131,12 +110,9 @@ def agreement_s(ranks: int, links: Links) -> float:
     size = AGREEMENT_BYTES + 8 * math.ceil(ranks / 64)
     leaves = ranks > links.ranks_per_node
     return sum(
-        _step_s(
-            Step(
-                count=1,
-                bytes=size,
-                added=False,
-                lanes=min(1 << round_, links.ranks_per_node) if leaves else 0,
+        _rounds_s(
+            _core.comm.MessageRounds(
+                bytes=size, leaving=min(1 << round_, links.ranks_per_node) if leaves else 0
             ),
             links,
         )
@@ -144,73 +120,12 @@ def agreement_s(ranks: int, links: Links) -> float:
     )
 
 
-def _step_s(step: Step, links: Links) -> float:
-    way = links.network if step.lanes else links.memory
-    seconds = way.alpha_s + step.bytes * way.beta_s_per_byte * max(step.lanes, 1)
-    if step.added:
-        seconds += step.bytes * links.add_s_per_byte
-    return step.count * seconds
-
-
-def _ring(size: float, ranks: int, node: int) -> Iterator[Step]:
-    """Yield the steps of a ring: chunks go around twice, and one rank of each node sends to the next node."""
-    lanes = 1 if ranks > node else 0
-    yield Step(count=ranks - 1, bytes=size / ranks, added=True, lanes=lanes)
-    yield Step(count=ranks - 1, bytes=size / ranks, added=False, lanes=lanes)
-
-
-def _rabenseifner(size: float, ranks: int, node: int) -> Iterator[Step]:
-    """Yield the steps of recursive halving, nearest rank first, and recursive doubling.
-
-    If the number of ranks is not a power of two, some pairs of ranks act as one. Before, each rank of a pair sums one
-    half for both; afterwards it passes this half on. (MPICH passes the whole array, which costs twice as much.)
-    """
-    power = 1 << (ranks.bit_length() - 1)
-    if power < ranks:
-        yield Step(count=1, bytes=size / 2, added=True, lanes=_lanes(1, ranks, node))
-        yield Step(count=1, bytes=size / 2, added=False, lanes=_lanes(1, ranks, node))
-    for round_ in range(power.bit_length() - 1):
-        part, lanes = size / 2 ** (round_ + 1), _lanes(1 << round_, ranks, node)
-        yield Step(count=1, bytes=part, added=True, lanes=lanes)
-        yield Step(count=1, bytes=part, added=False, lanes=lanes)
-
-
-def _recursive_doubling(size: float, ranks: int, node: int) -> Iterator[Step]:
-    """Yield the steps of recursive doubling: ranks exchange whole arrays at distance 1, 2, 4, ..."""
-    power = 1 << (ranks.bit_length() - 1)
-    if power < ranks:
-        yield Step(count=1, bytes=size, added=True, lanes=_lanes(1, ranks, node))
-        yield Step(count=1, bytes=size, added=False, lanes=_lanes(1, ranks, node))
-    for round_ in range(power.bit_length() - 1):
-        yield Step(count=1, bytes=size, added=True, lanes=_lanes(1 << round_, ranks, node))
-
-
-def _two_level(size: float, ranks: int, node: int) -> Iterator[Step]:
-    """Yield the steps of two levels: reduce-scatter within nodes, sums between nodes, allgather within nodes."""
-    nodes = math.ceil(ranks / node)
-    if node > 1:
-        yield Step(count=node - 1, bytes=size / node, added=True, lanes=0)
-        yield Step(count=node - 1, bytes=size / node, added=False, lanes=0)
-    if nodes > 1:
-        for step in _rabenseifner(size / node, nodes, 1):
-            yield Step(count=step.count, bytes=step.bytes, added=step.added, lanes=node)
-
-
-def _lanes(distance: int, ranks: int, node: int) -> int:
-    """Return how many ranks of a node send to another node, if each sends to the rank that differs in one bit.
-
-    If the number of ranks of a node is a power of two, all or none do. Otherwise some do, and all are counted.
-    """
-    within = ranks <= node or node % (2 * distance) == 0
-    return 0 if within else node
-
-
-ALGORITHMS: dict[str, Callable[[float, int, int], Iterator[Step]]] = {
-    "ring": _ring,
-    "rabenseifner": _rabenseifner,
-    "recursive_doubling": _recursive_doubling,
-    "two_level": _two_level,
-}
+def _rounds_s(rounds: _core.comm.MessageRounds, links: Links) -> float:
+    way = links.network if rounds.leaving else links.memory
+    seconds = way.alpha_s + rounds.bytes * way.beta_s_per_byte * max(rounds.leaving, 1)
+    if rounds.reduce:
+        seconds += rounds.bytes * links.add_s_per_byte
+    return rounds.count * seconds
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from floodtide.config import (
 from floodtide.data import Affinities, Shards, Slices, TrainingVolume, box_text
 from floodtide.data.volumes import name_of
 from floodtide.errors import InvalidArgumentError
-from floodtide.nn.losses import LOSSES
+from floodtide.nn.losses import loss_rows
 from floodtide.train.flood_task import FloodValidation
 from floodtide.train.parts import Data, HeldOut, Model, Parts
 
@@ -86,7 +86,12 @@ def configuration_of(
             lr=float(schedule.values.get("base_lr", parts.optimizer.lr)),
             values=parts.optimizer.values,
         ),
-        schedule=ScheduleConfig(name=schedule.name, scale=schedule.scale, values=rates),
+        schedule=ScheduleConfig(
+            name=schedule.name,
+            scale=schedule.scale,
+            values=rates,
+            scale_values=schedule.scale_values,
+        ),
         comm=comm,
         validation=_validation(parts.validation, data, validate_every),
     )
@@ -213,17 +218,15 @@ def _of_training(parts: Parts) -> dict[str, Any]:
     data, loss = parts.data, parts.loss
     if isinstance(data, Shards):
         return {"walkers": data.walkers, "softness": data.softness}
-    weights = (loss.dice, loss.cross_entropy)
-    name = next((name for name, known in LOSSES.items() if known == weights), None)
-    if name is None:
+    if loss.name is None:
         raise InvalidArgumentError(
             f"Trainer: the loss weighs Dice by {loss.dice} and cross-entropy by {loss.cross_entropy}, expected one of"
-            f" {', '.join(LOSSES)}, with weights of 1"
+            f" {', '.join(row['name'] for row in loss_rows())}, with weights of 1"
         )
     return {
         "walkers": data.walkers,
         "batch": data.batch,
-        "loss": name,
+        "loss": loss.name,
         "dice": "batch" if loss.over_batch else "image",
         "background": loss.background,
         "smooth": loss.smooth,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,15 +75,16 @@ def parts_of(config: Config, ranks: int) -> Parts:
         model=model_of(config),
         data=data_of(config, walkers),
         validation=held_out_of(config),
-        loss=nn.SegmentationLoss(
-            dice=float("dice" in training.loss),
-            cross_entropy=float("cross_entropy" in training.loss),
+        loss=dataclasses.replace(
+            nn.SegmentationLoss.named(training.loss),
             over_batch=training.dice == "batch",
             background=training.background,
             smooth=training.smooth,
         ),
         optimizer=Optimizer(config.optimizer.name, config.optimizer.lr, **config.optimizer.values),
-        schedule=Schedule(schedule.name, scale=schedule.scale, **schedule.values),
+        schedule=Schedule(
+            schedule.name, scale=schedule.scale, **schedule.values, **schedule.scale_values
+        ),
     )
 
 

@@ -254,6 +254,7 @@ class Trainer:
             schedule=schedule.name,
             schedule_values=schedule.values,
             scale=schedule.scale,
+            scale_values=schedule.scale_values,
             options=engine_options(
                 config,
                 self._comm,

@@ -29,7 +29,11 @@ struct AllreduceRow {
   std::string_view name;
   std::string_view help;
   /// Returns the steps of one rank: no steps for one rank or for no elements. Null for `mpi`, whose steps the library chooses.
-  MessageSchedule (*schedule)(const RankPlace& place, std::int64_t count);
+  MessageSchedule (*schedule)(const RankPlace& place, std::int64_t count) = nullptr;
+  /// Returns the same steps as a model of the network sees them, for an array of `bytes` bytes on at least two ranks. Null for
+  /// `mpi`.
+  std::vector<MessageRounds> (*rounds)(double bytes, const RanksOnNodes& ranks) = nullptr;
+  bool nodes_only = false;  ///< the algorithm is worth its steps only on several nodes of which one has several ranks
 };
 
 /// Return all algorithms, in the order in which help texts show them.

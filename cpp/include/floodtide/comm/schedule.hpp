@@ -52,6 +52,27 @@ struct ScheduleCost {
 /// @param segment    largest number of elements in a message, at least 1 (Error(out_of_range) otherwise)
 [[nodiscard]] ScheduleCost cost(const MessageSchedule& schedule, std::size_t wire_bytes, std::int64_t segment);
 
+/// Ranks that fill one node after the other.
+struct RanksOnNodes {
+  int ranks = 1;
+  int per_node = 1;  ///< ranks of a full node, at most `ranks`
+};
+
+/// Equal rounds of messages of a collective, as a model of the network sees them: in each round, all ranks send at the same
+/// time.
+struct MessageRounds {
+  int count = 1;        ///< number of rounds, one after another
+  double bytes = 0.0;   ///< bytes that a rank sends in a round at most; a fraction where chunks are not whole
+  bool reduce = false;  ///< the arriving values are combined with those of the rank
+  int leaving = 0;      ///< ranks of one node that send to other nodes at the same time; 0: all messages stay in their node
+};
+
+/// Return the rounds of an allreduce of `bytes` bytes; none for one rank.
+///
+/// Throws Error(invalid_argument) for an unknown algorithm, a negative or infinite number of bytes, and less than one rank or
+/// rank of a node. Throws Error(unsupported) for `mpi`, whose steps the library chooses.
+[[nodiscard]] std::vector<MessageRounds> allreduce_rounds(std::string_view algorithm, double bytes, const RanksOnNodes& ranks);
+
 /// Return the schedule of one rank for an allreduce of `count` elements.
 ///
 /// Throws Error(invalid_argument) for an unknown algorithm, and Error(unsupported) for `mpi`, whose steps the library chooses.

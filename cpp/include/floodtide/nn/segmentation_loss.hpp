@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "floodtide/base/named.hpp"
@@ -41,9 +42,14 @@ struct SegmentationLoss {
   bool background = false;   ///< true: the Dice includes class 0; used by softmax with at least two classes
   double smooth = 1;         ///< added to numerator and denominator of the Dice, at least 0
 };
-/// Return the loss "dice", "cross_entropy" or "dice+cross_entropy", with weight 1 for each named term.
-/// Throws Error(invalid_argument) for another name.
-[[nodiscard]] SegmentationLoss segmentation_loss_named(std::string_view name);
+/// Row of the registry of named losses.
+struct LossRow {
+  std::string_view name;
+  std::string_view help;
+  double dice;           ///< weight of the Dice term
+  double cross_entropy;  ///< weight of the cross-entropy
+};
+[[nodiscard]] std::span<const LossRow> loss_rows();
 /// Throws Error(invalid_argument) for weights or a smooth term outside their ranges.
 void check(const SegmentationLoss& loss);
 

@@ -16,15 +16,17 @@ namespace floodtide::optim {
 /// gradients are averaged.
 struct ScaleRow {
   std::string name;
-  double (*factor)(std::int64_t workers);
+  double (*factor)(std::int64_t workers, const ParameterValues& values);
+  std::vector<ParameterSpec> parameters;
   std::string help;
 };
 
 [[nodiscard]] std::span<const ScaleRow> scale_rows();
 
-/// Return the factor by which a scaling rule multiplies the base learning rate. Throws Error(invalid_argument) for an unknown
-/// rule or if `workers` is below 1.
-[[nodiscard]] double scale_factor(std::string_view rule, std::int64_t workers);
+/// Return the factor by which a scaling rule multiplies the base learning rate. Parameters that `values` leaves out have their
+/// defaults. Throws Error(invalid_argument) for an unknown rule or parameter, a value outside its limits, or if `workers` is
+/// below 1.
+[[nodiscard]] double scale_factor(std::string_view rule, const ParameterValues& values, std::int64_t workers);
 
 /// Learning rate as a pure function of the training step. Steps count the optimizer updates done before, from 0.
 class Schedule {

@@ -9,13 +9,12 @@
 // the lower half of the array for both ranks, and the odd rank the upper half. In the first round, a member sends one half and
 // keeps the other. In a pair, the rank that holds the sent half sends it and waits for the result, while the other rank
 // continues. At the end, the two ranks exchange their halves of the result. Whole arrays are never sent.
-#include "comm/allreduce/rabenseifner.hpp"
-
 #include <bit>
 #include <numeric>
 #include <vector>
 
 #include "comm/allreduce/steps.hpp"
+#include "floodtide/comm/allreduce.hpp"
 
 namespace floodtide::comm {
 namespace {
@@ -109,18 +108,36 @@ class Rabenseifner {
   int kept_;  // the half of the array that this member keeps in the first round
 };
 
+MessageSchedule schedule(const RankPlace& place, std::int64_t count) {
+  std::vector<int> ranks(static_cast<std::size_t>(place.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  MessageSchedule plan;
+  append_rabenseifner(plan, {ranks, place.rank}, {0, count});
+  return plan;
+}
+
 }  // namespace
 
 void append_rabenseifner(MessageSchedule& schedule, const Group& group, const Range& range) {
   if (group.size() > 1 && !empty(range)) Rabenseifner(schedule, group, range).append();
 }
 
-MessageSchedule rabenseifner_schedule(const RankPlace& place, std::int64_t count) {
-  std::vector<int> ranks(static_cast<std::size_t>(place.size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  MessageSchedule schedule;
-  append_rabenseifner(schedule, {ranks, place.rank}, {0, count});
-  return schedule;
+std::vector<MessageRounds> rabenseifner_rounds(double bytes, const RanksOnNodes& ranks) {
+  const int members = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks.ranks)));
+  std::vector<MessageRounds> all;
+  const auto there_and_back = [&](double part, int distance) {
+    all.push_back({.bytes = part, .reduce = true, .leaving = leaving(distance, ranks)});
+    all.push_back({.bytes = part, .reduce = false, .leaving = leaving(distance, ranks)});
+  };
+  const int width = members < ranks.ranks ? 2 : 1;  // ranks of the widest member
+  if (width == 2) there_and_back(bytes / 2, 1);
+  for (int bit = 1; bit < members; bit *= 2) there_and_back(bytes / (2 * bit), width * bit);
+  return all;
 }
+
+extern const AllreduceRow kRabenseifner = {.name = "rabenseifner",
+                                           .help = "recursive halving and doubling; fewest bytes in few steps",
+                                           .schedule = &schedule,
+                                           .rounds = &rabenseifner_rounds};
 
 }  // namespace floodtide::comm

@@ -4,49 +4,69 @@
 //
 // With p = 2^k + r ranks, the first 2 r ranks form pairs. The even rank sends its values to the odd rank, which takes part for
 // both and sends the result back.
-#include "comm/allreduce/recursive_doubling.hpp"
-
 #include <bit>
 
 #include "comm/allreduce/steps.hpp"
+#include "floodtide/comm/allreduce.hpp"
 
 namespace floodtide::comm {
+namespace {
 
-MessageSchedule recursive_doubling_schedule(const RankPlace& place, std::int64_t count) {
+MessageSchedule schedule(const RankPlace& place, std::int64_t count) {
   const Range all{0, count};
   const int survivors = static_cast<int>(std::bit_floor(static_cast<unsigned>(place.size)));
   const int pairs = place.size - survivors;
   const auto rank_of = [&](int survivor) { return survivor < pairs ? 2 * survivor + 1 : survivor + pairs; };
 
-  MessageSchedule schedule;
+  MessageSchedule plan;
   if (place.rank < 2 * pairs && place.rank % 2 == 0) {
-    add_step(schedule, {.send_to = place.rank + 1, .sent = all});
-    add_step(schedule, {.receive_from = place.rank + 1, .received = all});
-    return schedule;
+    add_step(plan, {.send_to = place.rank + 1, .sent = all});
+    add_step(plan, {.receive_from = place.rank + 1, .received = all});
+    return plan;
   }
   const bool paired = place.rank < 2 * pairs;
   const int own = paired ? place.rank / 2 : place.rank - pairs;
   if (paired) {
-    add_step(schedule, {.receive_from = place.rank - 1, .received = all, .reduce = true, .arriving_first = true});
+    add_step(plan, {.receive_from = place.rank - 1, .received = all, .reduce = true, .arriving_first = true});
   }
   for (int bit = 1; bit < survivors; bit *= 2) {
     const int partner = own ^ bit;
-    add_step(schedule, {.send_to = rank_of(partner),
-                        .sent = all,
-                        .receive_from = rank_of(partner),
-                        .received = all,
-                        .reduce = true,
-                        .arriving_first = partner < own,
-                        .keep = true});
+    add_step(plan, {.send_to = rank_of(partner),
+                    .sent = all,
+                    .receive_from = rank_of(partner),
+                    .received = all,
+                    .reduce = true,
+                    .arriving_first = partner < own,
+                    .keep = true});
   }
   // A narrow wire format rounds the results that go back to the even ranks. All other ranks must round their results too, also
   // those that do not belong to a pair and send nothing.
   if (pairs > 0) {
     MessageStep last{.sent = all, .keep = true};
     if (paired) last.send_to = place.rank - 1;
-    if (!empty(all)) schedule.steps.push_back(last);
+    if (!empty(all)) plan.steps.push_back(last);
   }
-  return schedule;
+  return plan;
 }
+
+/// Ranks exchange whole arrays at distance 1, 2, 4, ...
+std::vector<MessageRounds> rounds(double bytes, const RanksOnNodes& ranks) {
+  const int survivors = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks.ranks)));
+  const int width = survivors < ranks.ranks ? 2 : 1;  // ranks for which a survivor takes part at most
+  std::vector<MessageRounds> all;
+  if (width == 2) all.push_back({.bytes = bytes, .reduce = true, .leaving = leaving(1, ranks)});
+  for (int bit = 1; bit < survivors; bit *= 2) {
+    all.push_back({.bytes = bytes, .reduce = true, .leaving = leaving(width * bit, ranks)});
+  }
+  if (width == 2) all.push_back({.bytes = bytes, .reduce = false, .leaving = leaving(1, ranks)});
+  return all;
+}
+
+}  // namespace
+
+extern const AllreduceRow kRecursiveDoubling = {.name = "recursive_doubling",
+                                                .help = "ranks exchange whole arrays; fewest steps; for short arrays",
+                                                .schedule = &schedule,
+                                                .rounds = &rounds};
 
 }  // namespace floodtide::comm

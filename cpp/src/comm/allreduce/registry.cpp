@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rows of all algorithms. The file of an algorithm defines its row.
 #include <array>
 
-#include "comm/allreduce/rabenseifner.hpp"
-#include "comm/allreduce/recursive_doubling.hpp"
-#include "comm/allreduce/ring.hpp"
-#include "comm/allreduce/two_level.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/allreduce.hpp"
 
 namespace floodtide::comm {
-namespace {
 
-constexpr std::array kRows = {
-    AllreduceRow{"ring", "chunks go around all ranks; fewest bytes, most steps; for long arrays on few ranks", &ring_schedule},
-    AllreduceRow{"rabenseifner", "recursive halving and doubling; fewest bytes in few steps", &rabenseifner_schedule},
-    AllreduceRow{"recursive_doubling", "ranks exchange whole arrays; fewest steps; for short arrays",
-                 &recursive_doubling_schedule},
-    AllreduceRow{"two_level", "first inside each node, then between nodes; for several ranks per node", &two_level_schedule},
-    AllreduceRow{"mpi", "the allreduce of the MPI library, with the algorithm that the library chooses", nullptr},
-};
+extern const AllreduceRow kRing;
+extern const AllreduceRow kRabenseifner;
+extern const AllreduceRow kRecursiveDoubling;
+extern const AllreduceRow kTwoLevel;
 
-}  // namespace
-
-std::span<const AllreduceRow> allreduce_rows() { return kRows; }
+std::span<const AllreduceRow> allreduce_rows() {
+  static const std::array rows = {
+      kRing,
+      kRabenseifner,
+      kRecursiveDoubling,
+      kTwoLevel,
+      AllreduceRow{.name = "mpi", .help = "the allreduce of the MPI library, with the algorithm that the library chooses"},
+  };
+  return rows;
+}
 
 const AllreduceRow& allreduce_row(std::string_view name) {
   std::string known;
-  for (const AllreduceRow& row : kRows) {
+  for (const AllreduceRow& row : allreduce_rows()) {
     if (row.name == name) return row;
     known += str_cat(known.empty() ? "" : ", ", row.name);
   }

@@ -62,7 +62,7 @@ std::vector<std::string_view> candidates(Communicator& comm) {
   const bool two_levels = last_node > 0 && last_node + 1 < comm.size();
   std::vector<std::string_view> names;
   for (const AllreduceRow& row : allreduce_rows()) {
-    if (row.schedule != nullptr && (row.name != "two_level" || two_levels)) names.push_back(row.name);
+    if (row.schedule != nullptr && (!row.nodes_only || two_levels)) names.push_back(row.name);
   }
   return names;
 }

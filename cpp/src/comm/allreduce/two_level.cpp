@@ -8,12 +8,11 @@
 //
 // Nodes may have different sizes: ranks without a shard only send and receive. If a node has one rank, g is 1, and the owner is
 // the leader of its node. The algorithm does not split communicators.
-#include "comm/allreduce/two_level.hpp"
-
 #include <algorithm>
 #include <vector>
 
 #include "comm/allreduce/steps.hpp"
+#include "floodtide/comm/allreduce.hpp"
 
 namespace floodtide::comm {
 namespace {
@@ -30,9 +29,7 @@ std::vector<std::vector<int>> members_of_nodes(const RankPlace& place) {
   return members;
 }
 
-}  // namespace
-
-MessageSchedule two_level_schedule(const RankPlace& place, std::int64_t count) {
+MessageSchedule schedule(const RankPlace& place, std::int64_t count) {
   const auto nodes = members_of_nodes(place);
   const auto is_here = [&](const std::vector<int>& members) { return std::ranges::count(members, place.rank) > 0; };
   const std::vector<int>& here = *std::ranges::find_if(nodes, is_here);
@@ -42,15 +39,15 @@ MessageSchedule two_level_schedule(const RankPlace& place, std::int64_t count) {
   for (const auto& members : nodes) shards = std::min(shards, static_cast<int>(members.size()));
   const auto shard = [&](int owner) { return owner < shards ? chunk_range(count, shards, owner) : Range{0, 0}; };
 
-  MessageSchedule schedule;
+  MessageSchedule plan;
   for (int distance = 1; distance < ranks; ++distance) {
     const int to = (own + distance) % ranks;
     const int from = (own + ranks - distance) % ranks;
-    add_step(schedule, {.send_to = here[static_cast<std::size_t>(to)],
-                        .sent = shard(to),
-                        .receive_from = here[static_cast<std::size_t>(from)],
-                        .received = shard(own),
-                        .reduce = true});
+    add_step(plan, {.send_to = here[static_cast<std::size_t>(to)],
+                    .sent = shard(to),
+                    .receive_from = here[static_cast<std::size_t>(from)],
+                    .received = shard(own),
+                    .reduce = true});
   }
   if (own < shards) {
     std::vector<int> owners;
@@ -59,18 +56,42 @@ MessageSchedule two_level_schedule(const RankPlace& place, std::int64_t count) {
       if (&members == &here) place_among_owners = static_cast<int>(owners.size());
       owners.push_back(members[static_cast<std::size_t>(own)]);
     }
-    append_rabenseifner(schedule, {owners, place_among_owners}, shard(own));
+    append_rabenseifner(plan, {owners, place_among_owners}, shard(own));
   }
   for (int distance = 1; distance < ranks; ++distance) {
     const int to = (own + distance) % ranks;
     const int from = (own + ranks - distance) % ranks;
-    add_step(schedule, {.send_to = here[static_cast<std::size_t>(to)],
-                        .sent = shard(own),
-                        .receive_from = here[static_cast<std::size_t>(from)],
-                        .received = shard(from),
-                        .keep = true});
+    add_step(plan, {.send_to = here[static_cast<std::size_t>(to)],
+                    .sent = shard(own),
+                    .receive_from = here[static_cast<std::size_t>(from)],
+                    .received = shard(from),
+                    .keep = true});
   }
-  return schedule;
+  return plan;
 }
+
+/// Reduce-scatter inside the nodes, allreduce of a shard between the nodes, allgather inside the nodes.
+std::vector<MessageRounds> rounds(double bytes, const RanksOnNodes& ranks) {
+  const int nodes = (ranks.ranks + ranks.per_node - 1) / ranks.per_node;
+  const double shard = bytes / ranks.per_node;
+  std::vector<MessageRounds> all;
+  if (ranks.per_node > 1) all.push_back({.count = ranks.per_node - 1, .bytes = shard, .reduce = true});
+  if (nodes > 1) {
+    for (MessageRounds between : rabenseifner_rounds(shard, {.ranks = nodes, .per_node = 1})) {
+      between.leaving = ranks.per_node;
+      all.push_back(between);
+    }
+  }
+  if (ranks.per_node > 1) all.push_back({.count = ranks.per_node - 1, .bytes = shard, .reduce = false});
+  return all;
+}
+
+}  // namespace
+
+extern const AllreduceRow kTwoLevel = {.name = "two_level",
+                                       .help = "first inside each node, then between nodes; for several ranks per node",
+                                       .schedule = &schedule,
+                                       .rounds = &rounds,
+                                       .nodes_only = true};
 
 }  // namespace floodtide::comm

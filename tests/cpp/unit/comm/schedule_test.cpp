@@ -141,6 +141,58 @@ TEST(Schedules, TwoLevelsSendOnlyAShardToOtherNodes) {
   }
 }
 
+TEST_P(RanksAndCount, RoundsAreThoseOfTheSchedules) {
+  const auto [size, elements] = GetParam();
+  if (elements < size) return;
+  const std::int64_t count = std::int64_t{6400} * size;  // all chunks and halves are whole
+  for (const comm::AllreduceRow& row : comm::allreduce_rows()) {
+    if (row.rounds == nullptr) continue;
+    for (const int ranks_per_node : {1, 4, 8, size}) {
+      if (size % ranks_per_node != 0) continue;
+      SCOPED_TRACE(testing::Message() << row.name << ", " << size << " ranks, " << ranks_per_node << " a node");
+      const std::vector<int> nodes = nodes_of(size, ranks_per_node);
+      comm::ScheduleCost most;
+      std::vector<double> left(static_cast<std::size_t>(size));  // by node
+      const auto all = schedules(row.name, size, count, nodes);
+      for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        const comm::ScheduleCost cost = cost_of(all[rank]);
+        most.steps = std::max(most.steps, cost.steps);
+        most.bytes = std::max(most.bytes, cost.bytes);
+        most.reductions = std::max(most.reductions, cost.reductions);
+        for (const comm::MessageStep& step : all[rank].steps) {
+          const auto node = static_cast<std::size_t>(nodes[rank]);
+          if (step.send_to < 0 || nodes[static_cast<std::size_t>(step.send_to)] == nodes[rank]) continue;
+          left[node] += static_cast<double>(step.sent.end - step.sent.begin);
+        }
+      }
+      double steps = 0;
+      double bytes = 0;
+      double reduced = 0;
+      double leaving = 0;
+      for (const comm::MessageRounds& rounds :
+           comm::allreduce_rounds(row.name, static_cast<double>(count), {.ranks = size, .per_node = ranks_per_node})) {
+        steps += rounds.count;
+        bytes += rounds.count * rounds.bytes;
+        reduced += rounds.reduce ? rounds.count * rounds.bytes : 0;
+        leaving += rounds.count * rounds.bytes * rounds.leaving;
+      }
+      // If the number of ranks is not a power of two, ranks wait for others in some rounds: the rounds cost more than any rank.
+      const bool even = is_power_of_two(size / ranks_per_node) && is_power_of_two(ranks_per_node);
+      const auto compare = [&](double modelled, double counted, const char* what) {
+        const double rounding = 1e-12 * modelled;
+        EXPECT_GE(modelled, counted - rounding) << what;
+        if (even) {
+          EXPECT_NEAR(modelled, counted, rounding) << what;
+        }
+      };
+      compare(steps, most.steps, "steps");
+      compare(bytes, static_cast<double>(most.bytes), "bytes");
+      compare(reduced, static_cast<double>(most.reductions), "reduced");
+      compare(leaving, *std::ranges::max_element(left), "bytes that leave a node");
+    }
+  }
+}
+
 TEST(Schedules, NarrowElementsHalveTheBytesAndSegmentsCutMessages) {
   const comm::MessageSchedule schedule = comm::allreduce_schedule("ring", {1, 4}, 1000);
   EXPECT_EQ(comm::cost(schedule, 4, 100).bytes, 2 * comm::cost(schedule, 2, 100).bytes);
@@ -153,6 +205,7 @@ TEST(Schedules, OneRankAndNoElementsNeedNone) {
     if (row.schedule == nullptr) continue;
     EXPECT_TRUE(comm::allreduce_schedule(row.name, {0, 1}, 10).steps.empty()) << row.name;
     EXPECT_TRUE(comm::allreduce_schedule(row.name, {2, 5}, 0).steps.empty()) << row.name;
+    EXPECT_TRUE(comm::allreduce_rounds(row.name, 10, {.ranks = 1}).empty()) << row.name;
   }
 }
 
@@ -164,6 +217,10 @@ TEST(Schedules, WrongPlacesAreErrors) {
   EXPECT_THROW(static_cast<void>(comm::allreduce_schedule("ring", {0, 2}, -1)), Error);
   EXPECT_THROW(static_cast<void>(comm::allreduce_schedule("two_level", {0, 3, two}, 1)), Error);
   EXPECT_THROW(static_cast<void>(comm::cost({}, 4, 0)), Error);
+  EXPECT_THROW(static_cast<void>(comm::allreduce_rounds("mpi", 1, {.ranks = 2})), Error);
+  EXPECT_THROW(static_cast<void>(comm::allreduce_rounds("ring", -1, {.ranks = 2})), Error);
+  EXPECT_THROW(static_cast<void>(comm::allreduce_rounds("ring", 1, {.ranks = 0})), Error);
+  EXPECT_THROW(static_cast<void>(comm::allreduce_rounds("ring", 1, {.ranks = 2, .per_node = 0})), Error);
 }
 
 std::string message_of_parse(std::string_view text) {

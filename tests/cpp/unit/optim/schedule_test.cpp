@@ -9,18 +9,22 @@ namespace floodtide::optim {
 namespace {
 
 TEST(ScaleFactor, FollowsTheRules) {
-  EXPECT_EQ(scale_factor("none", 16), 1);
-  EXPECT_EQ(scale_factor("linear", 16), 16);
-  EXPECT_EQ(scale_factor("sqrt", 16), 4);
-  EXPECT_EQ(scale_factor("paper", 8), 8);
-  EXPECT_EQ(scale_factor("paper", 16), 16);
-  EXPECT_EQ(scale_factor("paper", 64), 32);
-  for (const ScaleRow& row : scale_rows()) EXPECT_EQ(row.factor(1), 1) << row.name;
+  EXPECT_EQ(scale_factor("none", {}, 16), 1);
+  EXPECT_EQ(scale_factor("linear", {}, 16), 16);
+  EXPECT_EQ(scale_factor("sqrt", {}, 16), 4);
+  EXPECT_EQ(scale_factor("paper", {}, 8), 8);
+  EXPECT_EQ(scale_factor("paper", {}, 16), 16);
+  EXPECT_EQ(scale_factor("paper", {}, 64), 32);
+  EXPECT_EQ(scale_factor("paper", {{"linear_workers", 4.0}}, 4), 4);
+  EXPECT_EQ(scale_factor("paper", {{"linear_workers", 4.0}}, 64), 16);
+  for (const ScaleRow& row : scale_rows()) EXPECT_EQ(scale_factor(row.name, {}, 1), 1) << row.name;
 }
 
 TEST(ScaleFactor, RefusesUnknownRulesAndNoWorkers) {
-  EXPECT_THROW(static_cast<void>(scale_factor("cubic", 2)), Error);
-  EXPECT_THROW(static_cast<void>(scale_factor("sqrt", 0)), Error);
+  EXPECT_THROW(static_cast<void>(scale_factor("cubic", {}, 2)), Error);
+  EXPECT_THROW(static_cast<void>(scale_factor("sqrt", {}, 0)), Error);
+  EXPECT_THROW(static_cast<void>(scale_factor("sqrt", {{"linear_workers", 4.0}}, 2)), Error);
+  EXPECT_THROW(static_cast<void>(scale_factor("paper", {{"linear_workers", 0.0}}, 2)), Error);
 }
 
 TEST(Constant, IsTheScaledRateFromTheStart) {

@@ -14,6 +14,7 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
+#include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/watchdog.hpp"
 #include "unit/train/run_fixture.hpp"
@@ -138,9 +139,10 @@ TEST_F(TrainerTest, WithExactnessOfWorkersBitsDependOnWalkersOnly) {
   options.exactness = Exactness::workers;
   const auto one = run(1, 4, [](Trainer& trainer) { steps(trainer, 50); }, options);
   for (const int ranks : {2, 3, 4}) {
-    for (const char* algorithm : {"ring", "rabenseifner", "recursive_doubling", "two_level"}) {
-      options.algorithm = algorithm;
-      EXPECT_EQ(run(ranks, 4, [](Trainer& trainer) { steps(trainer, 50); }, options), one) << ranks << ' ' << algorithm;
+    for (const comm::AllreduceRow& row : comm::allreduce_rows()) {
+      if (row.schedule == nullptr) continue;
+      options.algorithm = row.name;
+      EXPECT_EQ(run(ranks, 4, [](Trainer& trainer) { steps(trainer, 50); }, options), one) << ranks << ' ' << row.name;
     }
   }
   const auto usual = run(1, 4, [](Trainer& trainer) { steps(trainer, 1); });

@@ -39,7 +39,7 @@ def case_every_type_operation_and_number_of_axes() -> None:
 
 
 def case_every_algorithm_has_every_type() -> None:
-    names = ("rabenseifner", "recursive_doubling", "two_level", "auto", "mpi")
+    names = (*ft.allreduce_algorithms(), "auto")
     for dtype, algorithm, op in itertools.product(FLOATS + INTEGERS, names, OPS):
         if algorithm == "mpi" and dtype in NOT_IN_LIBRARIES:
             continue

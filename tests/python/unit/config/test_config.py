@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import floodtide as ft
 from floodtide import config
 from floodtide.errors import ConfigurationError, InvalidFileError
 
@@ -156,3 +158,27 @@ def test_any_values_survive_the_round_trip(
     built = config.from_dict(document)
     assert config.from_dict(config.to_dict(built)) == built
     assert (built.training.steps, built.optimizer.lr, built.model.fov) == (steps, lr, fov)
+
+
+def test_scaling_rules_have_parameters_of_the_section() -> None:
+    document = tomllib.loads(EXAMPLE)
+    document["schedule"] = {"name": "cosine", "scale": "paper", "linear_workers": 4}
+    loaded = config.from_dict(document)
+    assert loaded.schedule.scale_values == {"linear_workers": 4}
+    assert config.from_dict(config.to_dict(loaded)) == loaded
+    schedule = ft.lr.Schedule("constant", scale="paper", base_lr=1.0, linear_workers=4)
+    assert [schedule(0, workers) for workers in (4, 64)] == [4.0, 16.0]
+    document["schedule"]["scale"] = "linear"
+    with pytest.raises(ConfigurationError, match="schedule.linear_workers"):
+        config.from_dict(document)
+    document["schedule"] |= {"scale": "paper", "linear_workers": 0}
+    with pytest.raises(ConfigurationError, match="linear_workers is 0, expected 1 to"):
+        config.from_dict(document)
+
+
+def test_no_scaling_rule_has_a_parameter_of_a_schedule() -> None:
+    schedules, rules = (
+        {spec["name"] for row in rows for spec in row["parameters"]}
+        for rows in (ft.lr.schedule_rows(), ft.lr.scale_rows())
+    )
+    assert not schedules & rules  # both are keys of one section
