@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases that floodtide and PyTorch both compute. `vectors.py` lists the cases."""
