@@ -270,9 +270,10 @@ TEST(Allreduce, UnknownAlgorithmNamesTheKnownOnes) {
     static_cast<void>(comm::allreduce_row("torus"));
     FAIL() << "an unknown algorithm was found";
   } catch (const Error& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "allreduce: unknown algorithm 'torus', expected one of ring, rabenseifner, recursive_doubling, two_level, mpi");
+    const std::string message = error.what();
+    EXPECT_TRUE(message.starts_with("allreduce: unknown algorithm 'torus', expected one of ring, ")) << message;
+    for (const comm::AllreduceRow& row : comm::allreduce_rows())
+      EXPECT_NE(message.find(row.name), std::string::npos) << row.name;
   }
 }
 

@@ -298,7 +298,7 @@ def test_numbers_given_in_python_are_refused_with_one_line(name: str) -> None:
         lambda n: _core.Ffn(n, [3, 3, 3], [1, 1, 1], 1, 0, "fp32", "fovs"),
         lambda n: _core.Ffn(1, [n, 3, 3], [1, 1, 1], 1, 0, "fp32", "fovs"),
         lambda n: _core.set_num_threads(n),
-        lambda n: _core.scale_factor("none", n),
+        lambda n: _core.scale_factor("none", {}, n),
     ],
 )
 def test_the_border_to_the_core_refuses_what_its_types_cannot_hold(
