@@ -13,6 +13,7 @@ namespace floodtide::bindings {
 namespace {
 
 using nn::Ffn;
+using nn::FfnOptions;
 
 View<const float, 3> optional_view(const py::object& object, const std::string& what) {
   return object.is_none() ? View<const float, 3>() : view_of<const float, 3>(object, what);
@@ -72,15 +73,6 @@ Typed<"list[float]"> loss_and_gradients(Ffn& network, const FloatArray& image, c
   return losses;
 }
 
-/// Return (name, shape, offset) of each array in the flat buffer of parameters.
-Layout layout_of(const Ffn& network) {
-  py::list result;
-  for (const ParameterLayout::Entry& entry : network.layout().entries()) {
-    result.append(py::make_tuple(entry.name, py::tuple(py::cast(entry.shape)), entry.offset));
-  }
-  return result;
-}
-
 /// Return {name: array} of all float arrays whose names begin with `scope`.
 Typed<"dict[str, numpy.typing.NDArray[numpy.float32]]"> read_tensorflow_checkpoint(const std::string& prefix,
                                                                                    const std::string& scope) {
@@ -117,25 +109,39 @@ void register_nn(py::module_& m) {
         return result;
       },
       "Return {name: range} of the properties of networks; see floodtide.base.limits.");
-  py::class_<Ffn>(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.")
-      .def(py::init([](int depth, const Vec3& fov, const Vec3& deltas, int features, std::uint64_t seed,
+  py::class_<FfnOptions>(m, "FfnOptions", "Properties of a flood-filling network; see floodtide.nn.FFN.")
+      .def(py::init([](int depth, int features, const Vec3& fov, const Vec3& deltas, std::uint64_t seed,
                        const std::string& compute, const std::string& parallel) {
-             return Ffn({.depth = depth,
-                         .fov = fov,
-                         .deltas = deltas,
-                         .features = features,
-                         .seed = seed,
-                         .compute = named<kernels::Compute>(compute),
-                         .parallel = named<nn::Parallel>(parallel)});
+             return FfnOptions{.depth = depth,
+                               .fov = fov,
+                               .deltas = deltas,
+                               .features = features,
+                               .seed = seed,
+                               .compute = named<kernels::Compute>(compute),
+                               .parallel = named<nn::Parallel>(parallel)};
            }),
-           py::arg("depth"), py::arg("fov"), py::arg("deltas"), py::arg("features"), py::arg("seed"), py::arg("compute"),
-           py::arg("parallel"))
-      .def_property_readonly("depth", [](const Ffn& network) { return network.options().depth; })
-      .def_property_readonly("fov", [](const Ffn& network) { return triple_of(network.options().fov); })
-      .def_property_readonly("deltas", [](const Ffn& network) { return triple_of(network.options().deltas); })
-      .def_property_readonly("compute", [](const Ffn& network) { return std::string(name(network.options().compute)); })
-      .def_property_readonly("features", [](const Ffn& network) { return network.options().features; })
-      .def("layout", &layout_of)
+           py::kw_only(), py::arg("depth"), py::arg("features"), py::arg("fov") = FfnOptions().fov,
+           py::arg("deltas") = FfnOptions().deltas, py::arg("seed") = 0, py::arg("compute") = "fp32",
+           py::arg("parallel") = "fovs")
+      .def_readonly("depth", &FfnOptions::depth)
+      .def_property_readonly("fov", [](const FfnOptions& options) { return triple_of(options.fov); })
+      .def_property_readonly("deltas", [](const FfnOptions& options) { return triple_of(options.deltas); })
+      .def_readonly("features", &FfnOptions::features)
+      .def_property_readonly("compute", [](const FfnOptions& options) { return std::string(name(options.compute)); })
+      .def_property_readonly("parallel", [](const FfnOptions& options) { return std::string(name(options.parallel)); })
+      .def("layout", [](const FfnOptions& options) { return layout_of(nn::parameter_layout(options)); })
+      .def("parameter_count", [](const FfnOptions& options) { return nn::parameter_layout(options).size(); })
+      .def(
+          "training_bytes",
+          [](const FfnOptions& options, const Vec3& size, std::int64_t examples, int threads) {
+            return nn::training_bytes(options, size, examples, threads);
+          },
+          py::arg("size"), py::arg("examples"), py::arg("threads"),
+          "Return the bytes of activations and gradients of training passes.");
+  py::class_<Ffn>(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.")
+      .def(py::init([](const FfnOptions& options) { return Ffn(options); }), py::arg("options"))
+      .def_property_readonly("options", &Ffn::options)
+      .def("layout", [](const Ffn& network) { return layout_of(network.layout()); })
       .def(
           "parameters",
           [](const py::object& self) {

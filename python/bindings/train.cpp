@@ -13,6 +13,7 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/nn/ffn.hpp"
 #include "floodtide/nn/unet.hpp"
 #include "floodtide/train/flood_walkers.hpp"
 #include "floodtide/train/intact.hpp"
@@ -196,6 +197,17 @@ void register_train(py::module_& m) {
   m.attr("REQUEST_CHECKPOINT") = static_cast<std::uint32_t>(train::kCheckpoint);
   m.attr("REQUEST_STOP") = static_cast<std::uint32_t>(train::kStop);
   m.attr("REQUEST_RATE") = static_cast<std::uint32_t>(train::kRate);
+  m.def(
+      "message_buckets",
+      [](const nn::FfnOptions& options, std::int64_t bucket_bytes) {
+        std::vector<std::pair<std::int64_t, std::vector<std::size_t>>> buckets;
+        for (train::MessageBucket& bucket : train::message_buckets(nn::parameter_layout(options), bucket_bytes)) {
+          buckets.emplace_back(bucket.bytes, std::move(bucket.entries));
+        }
+        return buckets;
+      },
+      py::arg("options"), py::arg("bucket_bytes"),
+      "Return (bytes, indices of the arrays in the layout) of each bucket of a training step, in the order of sending.");
 
   m.def(
       "training_limits",

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "floodtide/tensor/parameters.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::bindings {
@@ -48,6 +49,15 @@ using NamedTexts = Typed<"dict[str, str]">;
 using Layout = Typed<"list[tuple[str, tuple[int, ...], int]]">;  // name, shape, offset
 using Triple = Typed<"tuple[int, int, int]">;
 using ProgressCallback = Typed<"collections.abc.Callable[[int, int], object] | None">;
+
+/// Return (name, shape, offset) of each array in the flat buffer of parameters.
+inline Layout layout_of(const ParameterLayout& layout) {
+  py::list result;
+  for (const ParameterLayout::Entry& entry : layout.entries()) {
+    result.append(py::make_tuple(entry.name, py::tuple(py::cast(entry.shape)), entry.offset));
+  }
+  return result;
+}
 
 /// Return a vector or shape as a tuple.
 inline Triple triple_of(const Vec3& vector) { return py::make_tuple(vector[0], vector[1], vector[2]); }

@@ -13,6 +13,7 @@ namespace {
 
 using nn::SegmentationLoss;
 using nn::UNet;
+using nn::UNetOptions;
 using SumFunction = Typed<"collections.abc.Callable[[list[float]], collections.abc.Sequence[float]] | None">;
 
 template <class T, std::size_t Rank>
@@ -51,14 +52,6 @@ nn::SumOverRanks sum_of(const SumFunction& function) {
                       " numbers came back, expected ", values.size());
     std::ranges::copy(sums, values.begin());
   };
-}
-
-Layout layout_of(const ParameterLayout& layout) {
-  py::list result;
-  for (const ParameterLayout::Entry& entry : layout.entries()) {
-    result.append(py::make_tuple(entry.name, py::tuple(py::cast(entry.shape)), entry.offset));
-  }
-  return result;
 }
 
 py::array_t<float> shared(const py::object& self, std::span<float> values) {
@@ -127,42 +120,63 @@ void register_loss(py::module_& m) {
         "Return (report, probabilities, gradient with respect to the logits).");
 }
 
+void register_options(py::module_& m) {
+  py::class_<UNetOptions>(m, "UNetOptions", "Properties of a U-Net; see floodtide.nn.UNet2D and UNet3D.")
+      .def(py::init([](int in_channels, int classes, int depth, int features, const std::vector<Vec3>& kernels,
+                       const std::vector<Vec3>& pools, const std::string& output, bool batch_norm, bool synchronised,
+                       double dropout, std::uint64_t seed, const std::string& compute, const std::string& kernel) {
+             return UNetOptions{.in_channels = in_channels,
+                                .classes = classes,
+                                .depth = depth,
+                                .features = features,
+                                .kernels = kernels,
+                                .pools = pools,
+                                .output = named<nn::Output>(output),
+                                .batch_norm = batch_norm,
+                                .synchronised = synchronised,
+                                .dropout = dropout,
+                                .seed = seed,
+                                .compute = named<kernels::Compute>(compute),
+                                .kernel = kernel};
+           }),
+           py::kw_only(), py::arg("in_channels") = 1, py::arg("classes"), py::arg("depth"), py::arg("features"),
+           py::arg("kernels"), py::arg("pools"), py::arg("output"), py::arg("batch_norm") = true,
+           py::arg("synchronised") = false, py::arg("dropout") = 0.0, py::arg("seed") = 0, py::arg("compute") = "fp32",
+           py::arg("kernel") = "")
+      .def_readonly("in_channels", &UNetOptions::in_channels)
+      .def_readonly("classes", &UNetOptions::classes)
+      .def_readonly("depth", &UNetOptions::depth)
+      .def_readonly("features", &UNetOptions::features)
+      .def_readonly("kernels", &UNetOptions::kernels)
+      .def_readonly("pools", &UNetOptions::pools)
+      .def_property_readonly("output", [](const UNetOptions& options) { return std::string(name(options.output)); })
+      .def_readonly("batch_norm", &UNetOptions::batch_norm)
+      .def_readonly("synchronised", &UNetOptions::synchronised)
+      .def_readonly("dropout", &UNetOptions::dropout)
+      .def_property_readonly("compute", [](const UNetOptions& options) { return std::string(name(options.compute)); })
+      .def("parameter_count", [](const UNetOptions& options) { return nn::parameter_layout(options).size(); })
+      .def(
+          "training_bytes",
+          [](const UNetOptions& options, std::int64_t images, const Vec3& size) {
+            return nn::training_bytes(options, images, size);
+          },
+          py::arg("images"), py::arg("size"), "Return the bytes of activations and gradients of training passes.")
+      .def(
+          "forward_bytes",
+          [](const UNetOptions& options, std::int64_t images, const Vec3& size) {
+            return nn::forward_bytes(options, images, size);
+          },
+          py::arg("images"), py::arg("size"), "Return the bytes of activations of forward passes.");
+}
+
 }  // namespace
 
 void register_unet(py::module_& m) {
   register_loss(m);
+  register_options(m);
   py::class_<UNet>(m, "UNet", "A U-Net; see floodtide.nn.UNet2D and UNet3D.")
-      .def(py::init([](int in_channels, int classes, int depth, int features, const std::vector<Vec3>& kernels,
-                       const std::vector<Vec3>& pools, const std::string& output, bool batch_norm, bool synchronised,
-                       double dropout, std::uint64_t seed, const std::string& compute, const std::string& kernel) {
-             return UNet({.in_channels = in_channels,
-                          .classes = classes,
-                          .depth = depth,
-                          .features = features,
-                          .kernels = kernels,
-                          .pools = pools,
-                          .output = named<nn::Output>(output),
-                          .batch_norm = batch_norm,
-                          .synchronised = synchronised,
-                          .dropout = dropout,
-                          .seed = seed,
-                          .compute = named<kernels::Compute>(compute),
-                          .kernel = kernel});
-           }),
-           py::arg("in_channels"), py::arg("classes"), py::arg("depth"), py::arg("features"), py::arg("kernels"),
-           py::arg("pools"), py::arg("output"), py::arg("batch_norm"), py::arg("synchronised"), py::arg("dropout"),
-           py::arg("seed"), py::arg("compute"), py::arg("kernel"))
-      .def_property_readonly("in_channels", [](const UNet& network) { return network.options().in_channels; })
-      .def_property_readonly("classes", [](const UNet& network) { return network.options().classes; })
-      .def_property_readonly("depth", [](const UNet& network) { return network.options().depth; })
-      .def_property_readonly("features", [](const UNet& network) { return network.options().features; })
-      .def_property_readonly("kernels", [](const UNet& network) { return network.options().kernels; })
-      .def_property_readonly("pools", [](const UNet& network) { return network.options().pools; })
-      .def_property_readonly("output", [](const UNet& network) { return std::string(name(network.options().output)); })
-      .def_property_readonly("batch_norm", [](const UNet& network) { return network.options().batch_norm; })
-      .def_property_readonly("synchronised", [](const UNet& network) { return network.options().synchronised; })
-      .def_property_readonly("dropout", [](const UNet& network) { return network.options().dropout; })
-      .def_property_readonly("compute", [](const UNet& network) { return std::string(name(network.options().compute)); })
+      .def(py::init([](const UNetOptions& options) { return UNet(options); }), py::arg("options"))
+      .def_property_readonly("options", &UNet::options)
       .def_property_readonly("total_pool", [](const UNet& network) { return triple_of(network.total_pool()); })
       .def("layout", [](const UNet& network) { return layout_of(network.layout()); })
       .def("trained_size", [](const UNet& network) { return network.layout().trained_size(); })

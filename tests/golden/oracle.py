@@ -90,7 +90,8 @@ def unet_logits(core: Any, tensors: Tensors, images: Array, groups: int, train: 
     In training mode, each group of images has its own statistics in batch normalisation, and the moving statistics in
     `tensors` move towards the mean of the groups.
     """
-    depth, kernels, pools = core.depth, core.kernels, core.pools
+    options = core.options
+    depth, kernels, pools = options.depth, options.kernels, options.pools
     kernels = kernels * depth if len(kernels) == 1 else kernels
     pools = pools * (depth - 1) if len(pools) == 1 else pools
     x = torch.from_numpy(images.astype(np.float64)).movedim(-1, 1)
@@ -118,7 +119,7 @@ def _pair(
         weights = tensors[f"{scope}/conv_{half}/weights"].movedim((3, 4), (1, 0))
         bias = tensors.get(f"{scope}/conv_{half}/biases")
         x = torch.nn.functional.conv3d(x, weights, bias, padding=padding)
-        if core.batch_norm:
+        if core.options.batch_norm:
             norm = {
                 n: tensors[f"{scope}/norm_{half}/{n}"]
                 for n in ("scale", "shift", "mean", "variance")

@@ -25,12 +25,12 @@ def batch_of(
 ) -> tuple[Array, Array, Array | None]:
     """Return images, truth (some of it not counted) and weights, with channels as last axis."""
     random = np.random.RandomState(seed)
-    core = network.core
-    images = random.standard_normal((n, *size, core.in_channels)).astype(np.float32)
-    if core.output == "sigmoid":
-        truth = (random.random_sample((n, *size, core.classes)) < 0.4).astype(np.float32)
+    options = network.core.options
+    images = random.standard_normal((n, *size, options.in_channels)).astype(np.float32)
+    if options.output == "sigmoid":
+        truth = (random.random_sample((n, *size, options.classes)) < 0.4).astype(np.float32)
         return images, truth, random.random_sample(truth.shape).astype(np.float32)
-    labels = random.randint(0, core.classes, (n, *size), np.uint8)
+    labels = random.randint(0, options.classes, (n, *size), np.uint8)
     labels[random.random_sample(labels.shape) < 0.1] = 255
     return images, labels, None
 
@@ -85,7 +85,7 @@ class UNetPasses(Case):
 
         images, truth, weights = self.batch_with_z()
         logits = oracle.unet_logits(core, tensors, images, self.groups, train=True)
-        return oracle.unet_loss(self.loss, core.output, logits, truth, weights) / self.n
+        return oracle.unet_loss(self.loss, core.options.output, logits, truth, weights) / self.n
 
     def floodtide(self) -> Results:
         network = self.network()
@@ -103,7 +103,7 @@ class UNetPasses(Case):
         network = self.network()
         core, tensors = network.core, oracle.tensors_of(network.state_dict())
         logits = oracle.unet_logits(core, tensors, self.batch_with_z()[0], 1, train=False)
-        probabilities = oracle.values({"": oracle.probabilities(core.output, logits)})[""]
+        probabilities = oracle.values({"": oracle.probabilities(core.options.output, logits)})[""]
         loss = self.pass_of_pytorch(core, tensors)
         loss.backward()
         moved = oracle.values({name: tensors[name] for name in network.statistics()})

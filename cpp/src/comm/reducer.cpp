@@ -35,24 +35,17 @@ struct Slot {
   std::uint64_t event = 0;
 };
 
-std::vector<Slot> cut(const std::vector<Range>& parts, std::int64_t bucket_bytes) {
+std::vector<Slot> make_slots(const std::vector<Range>& parts, std::int64_t bucket_bytes) {
   std::vector<Slot> slots;
-  for (std::size_t part = parts.size(); part > 0; --part) {
-    const Range& range = parts[part - 1];
-    const bool full = !slots.empty() && (slots.back().range.end - slots.back().range.begin) * kFloatBytes >= bucket_bytes;
-    if (slots.empty() || full) {
-      slots.emplace_back();
-      slots.back().range = range;
-    }
-    slots.back().range.begin = range.begin;
-    slots.back().parts.insert(slots.back().parts.begin(), part - 1);
+  for (std::vector<std::size_t>& bucket : cut_buckets(parts, bucket_bytes)) {
+    Slot& slot = slots.emplace_back();
+    slot.range = {parts[bucket.front()].begin, parts[bucket.back()].end};
+    slot.parts = std::move(bucket);
   }
   return slots;
 }
 
-void check(std::span<float> values, const std::vector<Range>& parts, const ReducerOptions& options) {
-  FLOODTIDE_REQUIRE(options.bucket_bytes >= kFloatBytes, invalid_argument, "reducer: buckets of ", options.bucket_bytes,
-                    " bytes, expected at least ", kFloatBytes);
+void check(std::span<float> values, const std::vector<Range>& parts) {
   std::int64_t end = 0;
   for (const Range& part : parts) {
     FLOODTIDE_REQUIRE(part.begin == end && part.end >= part.begin, invalid_argument, "reducer: a part is ", part.begin, " to ",
@@ -64,6 +57,22 @@ void check(std::span<float> values, const std::vector<Range>& parts, const Reduc
 }
 
 }  // namespace
+
+std::vector<std::vector<std::size_t>> cut_buckets(std::span<const Range> parts, std::int64_t bucket_bytes) {
+  FLOODTIDE_REQUIRE(bucket_bytes >= kFloatBytes, invalid_argument, "reducer: buckets of ", bucket_bytes,
+                    " bytes, expected at least ", kFloatBytes);
+  std::vector<std::vector<std::size_t>> buckets;
+  std::int64_t bytes = 0;  // of the bucket in progress
+  for (std::size_t part = parts.size(); part > 0; --part) {
+    if (buckets.empty() || bytes >= bucket_bytes) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+    bytes += (parts[part - 1].end - parts[part - 1].begin) * kFloatBytes;
+    buckets.back().insert(buckets.back().begin(), part - 1);
+  }
+  return buckets;
+}
 
 struct Reducer::Impl {
   Communicator& comm;
@@ -93,7 +102,7 @@ struct Reducer::Impl {
         values(array),
         options(given),
         timeline(events),
-        slots(cut(parts, given.bucket_bytes)),
+        slots(make_slots(parts, given.bucket_bytes)),
         slot_of(parts.size()),
         order(slots.size()) {
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
@@ -193,7 +202,7 @@ struct Reducer::Impl {
 
 Reducer::Reducer(Communicator& comm, std::span<float> values, std::vector<Range> parts, const ReducerOptions& options,
                  Timeline* timeline) {
-  check(values, parts, options);
+  check(values, parts);
   impl_ = std::make_unique<Impl>(comm, values, parts, options, timeline);
   for (Slot& slot : impl_->slots) {
     slot.algorithm = chosen_row(comm, options.algorithm, options.wire, slot.range.end - slot.range.begin).name;

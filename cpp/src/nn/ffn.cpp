@@ -54,6 +54,10 @@ ParameterLayout parameter_layout(const FfnOptions& options) {
   return layout;
 }
 
+std::size_t training_bytes(const FfnOptions& options, const Vec3& size, std::int64_t examples, int threads) {
+  return FfnPlan::training_bytes(options, size, examples, threads, parameter_layout(options).size());
+}
+
 struct Ffn::State {
   FfnOptions options;
   ParameterLayout layout;

@@ -27,6 +27,11 @@ std::int64_t floats(const Conv3dShape& shape, std::int64_t channels) {
   return kernels::activation_size(shape.z, shape.y, shape.x, channels);
 }
 
+/// Return the number of examples that are computed at the same time.
+std::int64_t examples_at_once(const FfnOptions& options, std::int64_t examples, int threads) {
+  return options.parallel == Parallel::fovs && examples >= threads ? threads : 1;
+}
+
 }  // namespace
 
 Conv3dShape convolution_shape(const Vec3& size, int features, int number) {
@@ -54,8 +59,7 @@ void FfnPlan::set_parameters(const ParameterLayout& layout, std::span<const floa
 
 template <class Example, class Body, class After>
 void FfnPlan::for_each_example(std::span<Example> batch, Body body, After after) {
-  const auto threads = static_cast<std::size_t>(num_threads());
-  const std::size_t at_once = options_.parallel == Parallel::fovs && batch.size() >= threads ? threads : 1;
+  const auto at_once = static_cast<std::size_t>(examples_at_once(options_, std::ssize(batch), num_threads()));
   while (lanes_.size() < at_once) lanes_.emplace_back(convolutions_[0].shape(), convolutions_[1].shape());
   for (std::size_t begin = 0; begin < batch.size();) {
     const std::size_t count = batch.size() - begin >= at_once ? at_once : 1;  // the last examples run one by one on all threads
@@ -228,6 +232,16 @@ std::size_t FfnPlan::bytes() const noexcept {
     total += static_cast<std::size_t>(count) * sizeof(float) + lane.head.bytes();
   }
   return total;
+}
+
+std::size_t FfnPlan::training_bytes(const FfnOptions& options, const Vec3& size, std::int64_t examples, int threads,
+                                    std::int64_t parameters) {
+  const Conv3dShape first = convolution_shape(size, options.features, 0);
+  const Conv3dShape other = convolution_shape(size, options.features, 1);
+  const std::int64_t activations = 2 * options.depth + 2;  // with those of stream_grad and inner_grad
+  const std::int64_t lane = floats(first, first.stored_in()) + activations * floats(first, first.stored_out()) + parameters;
+  return static_cast<std::size_t>(examples_at_once(options, examples, threads)) *
+         (static_cast<std::size_t>(lane) * sizeof(float) + Head::bytes_of(other));
 }
 
 std::string FfnPlan::kernel_names() const {

@@ -29,6 +29,9 @@ class FfnPlan {
 
   [[nodiscard]] Tensor<std::uint8_t, 5> relu_masks() const;
   [[nodiscard]] std::size_t bytes() const noexcept;
+  /// Return what bytes() will be after training passes of this number of examples on this number of threads.
+  [[nodiscard]] static std::size_t training_bytes(const FfnOptions& options, const Vec3& size, std::int64_t examples,
+                                                  int threads, std::int64_t parameters);
   [[nodiscard]] std::string kernel_names() const;
 
  private:

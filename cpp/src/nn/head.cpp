@@ -36,14 +36,23 @@ void voxel_backward(const float* __restrict stream, const float* __restrict weig
   }
 }
 
+std::int64_t chunks_of(const kernels::Conv3dShape& shape) noexcept { return std::min<std::int64_t>(shape.z * shape.y, 64); }
+
+/// Return the number of sums per chunk: weight gradients, bias gradient, loss.
+std::int64_t sums_each(const kernels::Conv3dShape& shape) noexcept { return shape.stored_out() + 2; }
+
 }  // namespace
 
 Head::Head(const kernels::Conv3dShape& shape)
     : shape_(shape),
-      chunks_(std::min<std::int64_t>(shape.z * shape.y, 64)),
+      chunks_(chunks_of(shape)),
       weights_(shape.stored_out()),
-      sums_(chunks_ * (shape.stored_out() + 2)),
+      sums_(chunks_ * sums_each(shape)),
       scratch_(chunks_ * (shape.stored_out() + shape.x)) {}
+
+std::size_t Head::bytes_of(const kernels::Conv3dShape& shape) noexcept {
+  return static_cast<std::size_t>(chunks_of(shape) * sums_each(shape)) * sizeof(double);
+}
 
 void Head::set_weights(std::span<const float> weights, float bias) {
   std::ranges::copy(weights, weights_.data());

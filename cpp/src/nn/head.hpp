@@ -30,7 +30,9 @@ class Head {
                                 double scale, float* out_logits, float* out_stream_grad, std::span<float> out_weight_grad,
                                 float& out_bias_grad);
 
-  [[nodiscard]] std::size_t bytes() const noexcept { return static_cast<std::size_t>(sums_.size()) * sizeof(double); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_of(shape_); }
+  /// Return the bytes of the sums of a head with this shape.
+  [[nodiscard]] static std::size_t bytes_of(const kernels::Conv3dShape& shape) noexcept;
 
  private:
   [[nodiscard]] std::int64_t row_offset(std::int64_t row) const noexcept;

@@ -7,18 +7,26 @@
 
 namespace floodtide::nn {
 
+namespace {
+
+LossPass loss_pass(const Grid& grid, std::int64_t n, int classes, Output output) {
+  return {n, grid.voxels() / n, classes, output, chunks_of(grid.rows(), n)};
+}
+
+}  // namespace
+
 SegmentationHead::SegmentationHead(const Grid& grid, std::int64_t n, std::int64_t channels, int classes, Output output)
     : grid_(grid),
       n_(n),
       channels_(channels),
       classes_(classes),
       output_(output),
-      loss_(n, grid.voxels() / n, classes, output, chunks_of(grid.rows(), n)),
+      loss_(loss_pass(grid, n, classes, output)),
       pointwise_(&kernels::pointwise::kernels_at(active_isa())),
       weights_(classes * channels),
       biases_(classes),
       probabilities_(grid.voxels() * classes),
-      sums_(n * loss_.chunks() * sums_each()),
+      sums_(n * loss_.chunks() * sums_each(channels, classes)),
       logit_grad_(n * loss_.chunks() * grid.x * classes) {}
 
 void SegmentationHead::set_weights(std::span<const float> weights, std::span<const float> biases) {
@@ -64,7 +72,7 @@ LossReport SegmentationHead::forward(const float* input, const SegmentationLoss&
 void SegmentationHead::backward(const float* input, float* out_input_grad, std::span<float> out_weight_grad,
                                 std::span<float> out_bias_grad) {
   const std::int64_t image_rows = grid_.rows() / n_;
-  const std::int64_t each = sums_each();
+  const std::int64_t each = sums_each(channels_, classes_);
   for_each_image_chunk([&](std::int64_t image, std::int64_t chunk, Range rows) {
     const std::int64_t part = image * loss_.chunks() + chunk;
     double* const sums = sums_.data() + part * each;
@@ -93,6 +101,13 @@ void SegmentationHead::backward(const float* input, float* out_input_grad, std::
 std::size_t SegmentationHead::bytes() const noexcept {
   return loss_.bytes() + static_cast<std::size_t>(probabilities_.size() + logit_grad_.size()) * sizeof(float) +
          static_cast<std::size_t>(sums_.size()) * sizeof(double);
+}
+
+std::size_t SegmentationHead::bytes_of(const Grid& grid, std::int64_t n, std::int64_t channels, int classes, Output output) {
+  const LossPass loss = loss_pass(grid, n, classes, output);
+  const std::int64_t parts = n * loss.chunks();
+  return loss.bytes() + static_cast<std::size_t>((grid.voxels() + parts * grid.x) * classes) * sizeof(float) +
+         static_cast<std::size_t>(parts * sums_each(channels, classes)) * sizeof(double);
 }
 
 }  // namespace floodtide::nn

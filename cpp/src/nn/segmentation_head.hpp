@@ -32,6 +32,9 @@ class SegmentationHead {
 
   [[nodiscard]] std::span<const float> probabilities() const noexcept { return probabilities_.span(); }
   [[nodiscard]] std::size_t bytes() const noexcept;
+  /// Return what bytes() of a head with these arguments of the constructor is.
+  [[nodiscard]] static std::size_t bytes_of(const Grid& grid, std::int64_t n, std::int64_t channels, int classes,
+                                            Output output);
 
  private:
   /// Calls body(image, chunk, rows of the chunk). Rows count over all images.
@@ -39,7 +42,9 @@ class SegmentationHead {
   void for_each_image_chunk(Body body) const;
   [[nodiscard]] float* row_probabilities(std::int64_t row) noexcept { return probabilities_.data() + row * grid_.x * classes_; }
   /// Return the number of sums per chunk, rounded up to whole vectors.
-  [[nodiscard]] std::int64_t sums_each() const noexcept { return classes_ * channels_ + (classes_ + 7) / 8 * 8; }
+  [[nodiscard]] static std::int64_t sums_each(std::int64_t channels, std::int64_t classes) noexcept {
+    return classes * channels + (classes + 7) / 8 * 8;
+  }
   void logits_of(const float* input, std::int64_t row) noexcept;
 
   Grid grid_;

@@ -13,6 +13,8 @@
 namespace floodtide::nn {
 namespace {
 
+using kernels::Passes;
+
 void check_images(const UNetOptions& options, View<const float, 5> images) {
   FLOODTIDE_REQUIRE(!images.empty() && images.shape(4) == options.in_channels, shape_mismatch, "unet: images have shape ",
                     Show{images.shape()}, ", expected (n, z, y, x, ", options.in_channels, ") with voxels");
@@ -43,6 +45,17 @@ void check_batch(const UNetOptions& options, const UNetBatch& batch) {
                     " images");
 }
 
+constexpr std::int64_t kMostVoxels = std::int64_t{1} << 36;  // of a batch: with 16 channels, one activation takes 4 TiB
+
+std::size_t planned_bytes(const UNetOptions& options, std::int64_t n, const Vec3& size, Passes passes) {
+  require_valid(options);
+  double voxels = static_cast<double>(n);
+  for (const std::int64_t extent : size) voxels *= static_cast<double>(extent);
+  FLOODTIDE_REQUIRE(n > 0 && voxels > 0 && voxels <= static_cast<double>(kMostVoxels), invalid_argument, "unet: ", n,
+                    " images of ", Show{size}, " voxels at once, expected 1 to ", kMostVoxels, " voxels");
+  return UNetPlan::bytes_of(n, size, passes, options);
+}
+
 }  // namespace
 
 struct UNet::State {
@@ -71,6 +84,14 @@ struct UNet::State {
 ParameterLayout parameter_layout(const UNetOptions& options) {
   require_valid(options);
   return UNetLayout(options).arrays;
+}
+
+std::size_t training_bytes(const UNetOptions& options, std::int64_t n, const Vec3& size) {
+  return planned_bytes(options, n, size, Passes::all);
+}
+
+std::size_t forward_bytes(const UNetOptions& options, std::int64_t n, const Vec3& size) {
+  return planned_bytes(options, n, size, Passes::forward);
 }
 
 UNet::UNet(const UNetOptions& options, Initial initial) {

@@ -30,8 +30,33 @@ void clear_halo(const Grid& grid, std::int64_t channels, float* activation) {
   });
 }
 
-Grid grid_of(std::int64_t n, const Vec3& size, bool planar) {
-  return planar ? Grid{1, n * size[0], size[1], size[2]} : Grid{n, size[0], size[1], size[2]};
+/// Return the voxels of a level, for n images whose size is `size` on level 0.
+Grid grid_of(std::int64_t n, Vec3 size, int level, const UNetOptions& options) {
+  for (int above = 0; above < level; ++above) {
+    for (std::size_t axis = 0; axis < 3; ++axis) size[axis] /= pool_of(options, above)[axis];
+  }
+  return is_planar(options) ? Grid{1, n * size[0], size[1], size[2]} : Grid{n, size[0], size[1], size[2]};
+}
+
+/// Sizes of the buffers of a level, in floats.
+struct LevelFloats {
+  std::int64_t output;  // of one block: `encoder_inner`, each `before`, each half of `joined`
+  std::int64_t pooled, joined, decoded;
+  std::int64_t blocks;  // number of blocks, each with a buffer `before` in a plan for training
+};
+
+LevelFloats floats_of(const Grid& grid, int level, const UNetOptions& options) {
+  const bool last = level + 1 == options.depth;
+  const std::int64_t output = grid.floats(features_of(options, level));
+  return {.output = output,
+          .pooled = level > 0 ? grid.floats(features_of(options, level - 1)) : 0,
+          .joined = last ? output : 2 * output,
+          .decoded = last ? 0 : 2 * output,
+          .blocks = last ? 2 : 4};
+}
+
+std::int64_t input_floats(const Grid& grid, const UNetOptions& options) {
+  return grid.floats(kernels::stored_channels(options.in_channels));
 }
 
 }  // namespace
@@ -51,10 +76,9 @@ UNetPlan::UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptio
       layout_(&layout),
       batch_norm_(options.batch_norm),
       dropout_(options.dropout),
-      seed_(options.seed),
-      planar_(is_planar(options)) {
-  const Grid grid = grid_of(n, size, planar_);
-  input_ = AlignedBuffer<float>(grid.floats(kernels::stored_channels(options.in_channels)));
+      seed_(options.seed) {
+  const Grid grid = grid_of(n, size, 0, options);
+  input_ = AlignedBuffer<float>(input_floats(grid, options));
   levels_.reserve(static_cast<std::size_t>(options.depth));
   for (int level = 0; level < options.depth; ++level) add_level(level, options, layout);
   head_.emplace_back(grid, n, levels_[0].channels, options.classes, options.output);
@@ -69,36 +93,31 @@ UNetPlan::UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptio
 
 void UNetPlan::add_level(int level, const UNetOptions& options, const UNetLayout& layout) {
   const auto number = static_cast<std::size_t>(level);
-  const bool last = level + 1 == options.depth;
-  Vec3 size = size_;
-  for (int above = 0; above < level; ++above) {
-    for (std::size_t axis = 0; axis < 3; ++axis) size[axis] /= pool_of(options, above)[axis];
-  }
   Level& here = levels_.emplace_back();
-  here.grid = grid_of(n_, size, planar_);
+  here.grid = grid_of(n_, size_, level, options);
   here.channels = features_of(options, level);
+  const LevelFloats floats = floats_of(here.grid, level, options);
   const ConvBlock::Options block_options{options.batch_norm, options.synchronised, options.compute, options.kernel};
   const auto node = [&](const BlockEntries& entries) {
     return Node{&entries,
                 {here.grid, kernel_of(options, level), entries.in, entries.out, std::max(groups_, 1), block_options},
-                AlignedBuffer<float>(groups_ > 0 ? here.grid.floats(here.channels) : 0)};
+                AlignedBuffer<float>(groups_ > 0 ? floats.output : 0)};
   };
-  const std::int64_t floats = here.grid.floats(here.channels);
-  here.encoder_inner = AlignedBuffer<float>(floats);
+  here.encoder_inner = AlignedBuffer<float>(floats.output);
   for (std::size_t half = 0; half < 2; ++half) here.encoder.push_back(node(layout.encoder[2 * number + half]));
   if (level > 0) {
     const Level& above = levels_[number - 1];
     const Vec3 pool = pool_of(options, level - 1);
-    here.pooled = AlignedBuffer<float>(here.grid.floats(above.channels));
+    here.pooled = AlignedBuffer<float>(floats.pooled);
     levels_[number - 1].pool.push_back({above.grid, here.grid, pool, above.channels});
     levels_[number - 1].up.emplace_back(kernels::UpConvolutionShape{here.grid.examples, here.grid.z, here.grid.y, here.grid.x,
                                                                     here.channels, above.channels, pool, 2 * above.channels,
                                                                     above.channels});
   }
-  here.joined = AlignedBuffer<float>(last ? floats : 2 * floats);
-  if (last) return;
+  here.joined = AlignedBuffer<float>(floats.joined);
+  if (level + 1 == options.depth) return;
   for (std::size_t half = 0; half < 2; ++half) here.decoder.push_back(node(layout.decoder[2 * number + half]));
-  here.decoded = AlignedBuffer<float>(2 * floats);
+  here.decoded = AlignedBuffer<float>(floats.decoded);
 }
 
 void UNetPlan::set_parameters(std::span<const float> parameters) {
@@ -265,6 +284,20 @@ std::size_t UNetPlan::bytes() const noexcept {
     }
   }
   return static_cast<std::size_t>(floats) * sizeof(float) + head_[0].bytes();
+}
+
+std::size_t UNetPlan::bytes_of(std::int64_t n, const Vec3& size, Passes passes, const UNetOptions& options) {
+  const bool training = passes == Passes::all;
+  const Grid grid = grid_of(n, size, 0, options);
+  std::int64_t floats = input_floats(grid, options), largest = 0;
+  for (int level = 0; level < options.depth; ++level) {
+    const LevelFloats here = floats_of(grid_of(n, size, level, options), level, options);
+    floats += (1 + (training ? here.blocks : 0)) * here.output + here.pooled + here.joined + here.decoded;
+    largest = std::max(largest, here.output);
+  }
+  const std::int64_t shared = (training ? 2 : 1) * largest;  // grads_, or scratch_
+  return static_cast<std::size_t>(floats + shared) * sizeof(float) +
+         SegmentationHead::bytes_of(grid, n, features_of(options, 0), options.classes, options.output);
 }
 
 std::string UNetPlan::kernel_names() const {

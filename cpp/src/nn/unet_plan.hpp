@@ -8,6 +8,7 @@
 
 #include "floodtide/base/memory.hpp"
 #include "floodtide/nn/unet.hpp"
+#include "kernels/conv3d/conv3d.hpp"
 #include "kernels/up_convolution/up_convolution.hpp"
 #include "nn/conv_block.hpp"
 #include "nn/max_pool.hpp"
@@ -37,6 +38,9 @@ class UNetPlan {
   [[nodiscard]] View<const float, 5> probabilities() const noexcept;
 
   [[nodiscard]] std::size_t bytes() const noexcept;
+  /// Return what bytes() of a plan for these passes will be.
+  [[nodiscard]] static std::size_t bytes_of(std::int64_t n, const Vec3& size, kernels::Passes passes,
+                                            const UNetOptions& options);
   [[nodiscard]] std::string kernel_names() const;
 
  private:
@@ -87,7 +91,6 @@ class UNetPlan {
   bool batch_norm_;
   double dropout_;
   std::uint64_t seed_;
-  bool planar_;
   AlignedBuffer<float> input_;
   std::vector<Level> levels_;
   std::vector<SegmentationHead> head_;  // exactly one

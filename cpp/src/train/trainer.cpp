@@ -63,6 +63,19 @@ void check(const TrainerOptions& options, const comm::Communicator& communicator
 
 }  // namespace
 
+std::vector<MessageBucket> message_buckets(const ParameterLayout& layout, std::int64_t bucket_bytes) {
+  const std::vector<Range> parts = message_parts(layout);
+  std::vector<MessageBucket> buckets;
+  for (const std::vector<std::size_t>& indices : comm::cut_buckets(parts, bucket_bytes)) {
+    MessageBucket& bucket = buckets.emplace_back();
+    bucket.bytes = (parts[indices.back()].end - parts[indices.front()].begin) * static_cast<std::int64_t>(sizeof(float));
+    for (const std::size_t index : indices) {
+      if (index > 0) bucket.entries.push_back(index - 1);  // part 0 holds the flags
+    }
+  }
+  return buckets;
+}
+
 struct Trainer::Impl {
   std::shared_ptr<Walkers> walkers;
   comm::Communicator& communicator;

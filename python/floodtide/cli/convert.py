@@ -75,7 +75,7 @@ def _network(
     count = sum(array.size for array in network.parameters().values())
     if as_json:
         row: dict[str, Any] = {"source": source, "destination": destination}
-        row |= {"depth": network.core.depth, "features": network.core.features}
+        row |= {"depth": network.core.options.depth, "features": network.core.options.features}
         if isinstance(network, nn.FFN):
             row |= {"fov": network.fov, "deltas": network.deltas}
         click.echo(json.dumps(row | {"parameters": count}))

@@ -5,10 +5,12 @@ from floodtide.nn.ffn import FFN
 from floodtide.nn.load import load, load_ffn
 from floodtide.nn.losses import SegmentationLoss, segmentation_loss
 from floodtide.nn.network import Array, Network
-from floodtide.nn.unet import UNet, UNet2D, UNet3D
+from floodtide.nn.unet import SLICE_KERNELS, SLICE_POOLS, UNet, UNet2D, UNet3D
 
 __all__ = [
     "FFN",
+    "SLICE_KERNELS",
+    "SLICE_POOLS",
     "Array",
     "Network",
     "SegmentationLoss",

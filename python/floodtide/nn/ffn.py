@@ -54,40 +54,46 @@ class FFN(Network):
         parallel: str = "fovs",
     ) -> None:
         _FFN.check("FFN", depth=depth, fov=fov, deltas=deltas, features=features, seed=seed)
-        super().__init__(
-            _core.Ffn(depth, list(fov), list(deltas), features, seed, compute, parallel), seed=seed
+        options = _core.FfnOptions(
+            depth=depth,
+            features=features,
+            fov=list(fov),
+            deltas=list(deltas),
+            seed=seed,
+            compute=compute,
+            parallel=parallel,
         )
-        self._parallel = parallel
+        super().__init__(_core.Ffn(options), seed=seed)
 
     @property
     def depth(self) -> int:
         """Return the number of modules."""
-        return self.core.depth
+        return self.core.options.depth
 
     @property
     def features(self) -> int:
         """Return the number of feature maps between the convolutions."""
-        return self.core.features
+        return self.core.options.features
 
     @property
     def compute(self) -> str:
         """Return the convolution algorithms in use: "fp32" or "fp32-direct"."""
-        return self.core.compute
+        return self.core.options.compute
 
     @property
     def parallel(self) -> str:
         """Return how threads divide the work: "fovs" or "voxels"."""
-        return self._parallel
+        return self.core.options.parallel
 
     @property
     def fov(self) -> tuple[int, int, int]:
         """Return the size (z, y, x) of the field of view in voxels."""
-        return self.core.fov
+        return self.core.options.fov
 
     @property
     def deltas(self) -> tuple[int, int, int]:
         """Return the distance (z, y, x) in voxels by which the field of view moves."""
-        return self.core.deltas
+        return self.core.options.deltas
 
     @property
     def patch_size(self) -> tuple[int, int, int]:
@@ -97,15 +103,9 @@ class FFN(Network):
 
     def like(self) -> FFN:
         """Return a new network of the same shape, with weights drawn from the same seed."""
-        return FFN(
-            self.depth,
-            self.fov,
-            self.deltas,
-            self.features,
-            seed=self.seed,
-            compute=self.compute,
-            parallel=self.parallel,
-        )
+        network = object.__new__(FFN)
+        Network.__init__(network, _core.Ffn(self.core.options), seed=self.seed)
+        return network
 
     def __repr__(self) -> str:
         return (
@@ -169,7 +169,6 @@ def of_core(core: _core.Ffn) -> FFN:
     """Return the Python network of a core network that was read from a file."""
     network = object.__new__(FFN)
     Network.__init__(network, core)
-    network._parallel = "fovs"
     return network
 
 

@@ -69,8 +69,13 @@ def load(
         network = ffn.of_core(core)
         network.origin = text
         return network
+    options = core.options
     network = FFN(
-        core.depth, fov or core.fov, deltas or core.deltas, core.features, compute=compute
+        options.depth,
+        fov or options.fov,
+        deltas or options.deltas,
+        options.features,
+        compute=compute,
     )
     network.core.parameters()[...] = core.parameters()
     network.core.parameters_changed()

@@ -17,6 +17,10 @@ from floodtide.nn.network import Array, Network
 
 Truth = TypeVar("Truth", Labels, Array, Labels | Array)
 
+SLICE_KERNELS = [[1, 3, 3]]
+SLICE_POOLS = [[1, 2, 2]]
+"""Kernel and pooling factors (z, y, x) of all levels of a UNet2D."""
+
 _UNET = Arguments(
     depth=limits.UNET_DEPTH,
     features=limits.UNET_FEATURES,
@@ -37,33 +41,14 @@ class UNet(Network):
 
     def like(self) -> UNet:
         """Return a new network of the same shape, with weights drawn from the same seed."""
-        core = self.core
         network = object.__new__(type(self))
-        Network.__init__(
-            network,
-            _core.UNet(
-                core.in_channels,
-                core.classes,
-                core.depth,
-                core.features,
-                core.kernels,
-                core.pools,
-                core.output,
-                core.batch_norm,
-                core.synchronised,
-                core.dropout,
-                self.seed,
-                core.compute,
-                "",
-            ),
-            seed=self.seed,
-        )
+        Network.__init__(network, _core.UNet(self.core.options), seed=self.seed)
         return network
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}(depth={self.core.depth}, features={self.core.features}, "
-            f"classes={self.core.classes}, in_channels={self.core.in_channels})"
+            f"{type(self).__name__}(depth={self.core.options.depth}, features={self.core.options.features}, "
+            f"classes={self.core.options.classes}, in_channels={self.core.options.in_channels})"
         )
 
     def forward(self, batch: Array) -> Array:
@@ -83,7 +68,7 @@ class UNet(Network):
         with self._lock:
             self._refresh()
             probabilities = self.core.forward(images)
-        return probabilities.reshape(*self._outer(images), self.core.classes)
+        return probabilities.reshape(*self._outer(images), self.core.options.classes)
 
     def loss_and_gradients(
         self,
@@ -118,7 +103,7 @@ class UNet(Network):
         """
         images = self._images(batch)
         truth = self._truth(images, masks)
-        labels, targets = labels_or_targets(self.core.output, truth)
+        labels, targets = labels_or_targets(self.core.options.output, truth)
         gradients = np.zeros(self.core.parameters().size, np.float32)
         share = 1 / len(images)
         with self._lock:
@@ -167,7 +152,7 @@ class UNet(Network):
         return (n, *space[3 - self._spatial :])
 
     def _images(self, batch: Array) -> Array:
-        channels, space = self.core.in_channels, self._spatial
+        channels, space = self.core.options.in_channels, self._spatial
         with_channels = batch if batch.ndim == space + 2 else batch[..., None]
         if with_channels.ndim != space + 2 or with_channels.shape[-1] != channels:
             axes = "(n, y, x" if space == 2 else "(n, z, y, x"
@@ -177,8 +162,8 @@ class UNet(Network):
 
     def _truth(self, images: Array, truth: Truth) -> Truth:
         expected: tuple[int, ...] = self._outer(images)
-        if self.core.output == "sigmoid":
-            expected = (*expected, self.core.classes)
+        if self.core.options.output == "sigmoid":
+            expected = (*expected, self.core.options.classes)
         if truth.shape != expected:
             raise ShapeError(f"UNet: a mask has shape {truth.shape}, expected {expected}")
         return self._with_z(truth)
@@ -232,24 +217,21 @@ class UNet2D(UNet):
             dropout=dropout,
             seed=seed,
         )
-        super().__init__(
-            _core.UNet(
-                in_channels,
-                classes,
-                depth,
-                features,
-                [(1, 3, 3)],
-                [(1, 2, 2)],
-                output,
-                batch_norm,
-                synchronised,
-                dropout,
-                seed,
-                compute,
-                "",
-            ),
+        options = _core.UNetOptions(
+            in_channels=in_channels,
+            classes=classes,
+            depth=depth,
+            features=features,
+            kernels=SLICE_KERNELS,
+            pools=SLICE_POOLS,
+            output=output,
+            batch_norm=batch_norm,
+            synchronised=synchronised,
+            dropout=dropout,
             seed=seed,
+            compute=compute,
         )
+        super().__init__(_core.UNet(options), seed=seed)
 
 
 class UNet3D(UNet):
@@ -298,29 +280,27 @@ class UNet3D(UNet):
             dropout=dropout,
             seed=seed,
         )
-        super().__init__(
-            _core.UNet(
-                in_channels,
-                classes,
-                depth,
-                features,
-                [tuple(kernel) for kernel in kernels],
-                [tuple(pool) for pool in pools],
-                output,
-                batch_norm,
-                synchronised,
-                dropout,
-                seed,
-                compute,
-                "",
-            ),
+        options = _core.UNetOptions(
+            in_channels=in_channels,
+            classes=classes,
+            depth=depth,
+            features=features,
+            kernels=[tuple(kernel) for kernel in kernels],
+            pools=[tuple(pool) for pool in pools],
+            output=output,
+            batch_norm=batch_norm,
+            synchronised=synchronised,
+            dropout=dropout,
             seed=seed,
+            compute=compute,
         )
+        super().__init__(_core.UNet(options), seed=seed)
 
 
 def of_core(core: _core.UNet) -> UNet:
     """Return the Python network of a core network: a UNet2D if its kernels and pools are 2-D, else a UNet3D."""
-    slices = core.kernels == [[1, 3, 3]] and core.pools == [[1, 2, 2]]
+    options = core.options
+    slices = options.kernels == SLICE_KERNELS and options.pools == SLICE_POOLS
     network = object.__new__(UNet2D if slices else UNet3D)
     Network.__init__(network, core)
     return network

@@ -49,6 +49,8 @@ Progress = Callable[[int, int], None]
 MEMORY_MIB = 2048
 """Default memory (MiB) for the activations of a block."""
 
+_LARGE = 1024  # voxels along each axis of a block whose halo needs hardly any memory
+
 _PREDICTOR = Arguments(
     mean=limits.INTENSITY,
     std=limits.DEVIATION,
@@ -86,10 +88,10 @@ class Predictor:
     ) -> None:
         if not isinstance(model, nn.UNet):
             raise InvalidArgumentError(f"predict: the model is {model!r}, expected a U-Net")
-        core = model.core
-        if core.in_channels != 1:
+        options = model.core.options
+        if options.in_channels != 1:
             raise InvalidArgumentError(
-                f"predict: the network takes {core.in_channels} channels, expected 1"
+                f"predict: the network takes {options.in_channels} channels, expected 1"
             )
         _PREDICTOR.check("predict", mean=mean, std=std, context=context, memory_mib=memory_mib)
         if context is not None and len(context) != 3:
@@ -98,8 +100,8 @@ class Predictor:
             )
         self.model = model
         self.mean, self.std = mean, std
-        self.pool = core.total_pool
-        self.context = context_of(core.depth, core.kernels, core.pools)
+        self.pool = model.core.total_pool
+        self.context = context_of(options.depth, options.kernels, options.pools)
         if context is not None:  # at most the full context, and a multiple of the pools
             z, y, x = (
                 min(-(-wanted // pool) * pool, full)
@@ -111,12 +113,12 @@ class Predictor:
     @property
     def outputs(self) -> int:
         """Return the number of classes, or of affinities per voxel."""
-        return self.model.core.classes
+        return self.model.core.options.classes
 
     @property
     def excluding(self) -> bool:
         """Return True if the outputs are mutually exclusive classes (softmax), False if independent (sigmoid)."""
-        return self.model.core.output == "softmax"
+        return self.model.core.options.output == "softmax"
 
     def blocks(
         self, image: Image, box: Box | None = None, progress: Progress | None = None
@@ -319,24 +321,10 @@ def _datasets(dataset: str) -> list[str]:
 def bytes_per_voxel(model: nn.UNet) -> float:
     """Return the bytes of memory that a forward pass needs per voxel of a large block, with input and output."""
     core = model.core
-    each = (
-        3 + 3 * core.classes
-    )  # the block, its normalised copies, the probabilities and their copies
-    share = 1.0  # voxels of a level, divided by the voxels of the first level
-    for level in range(core.depth):
-        channels = core.features * 2**level
-        lowest = level + 1 == core.depth
-        each += (
-            share * channels * (2 if lowest else 5)
-        )  # encoder, concatenation (twice as wide), decoder
-        if level == 0:
-            each += channels + 8 + core.classes  # scratch memory, the stored input, the head
-        else:
-            each += share * channels / 2  # the output of pooling
-        if not lowest:
-            pools = core.pools
-            share /= float(np.prod(pools[0] if len(pools) == 1 else pools[level]))
-    return 4.0 * float(each)
+    block = [-(-_LARGE // pool) * pool for pool in core.total_pool]
+    planned = core.options.forward_bytes(1, block) / math.prod(block)
+    # Outside the network: the block, its normalised copies, the probabilities and their copies.
+    return planned + 4 * (3 + 3 * core.options.classes)
 
 
 def _checked(image: Image, box: Box | None) -> Box:

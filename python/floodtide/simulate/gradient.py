@@ -7,10 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from floodtide.errors import InvalidArgumentError
+from floodtide import _core
 
-BYTES_PER_VALUE = 4
-FLAGS = 16  # values in front of the gradient with which ranks exchange requests
 FORWARD_SHARE = (
     1 / 3
 )  # of the multiplications of a step; the backward pass computes two products per layer
@@ -41,41 +39,31 @@ def ffn_buckets(depth: int, features: int, bucket_bytes: int | None = None) -> t
     Raises:
         InvalidArgumentError: If a number is out of range.
     """
-    if depth < 1 or features < 1 or (bucket_bytes is not None and bucket_bytes < BYTES_PER_VALUE):
-        raise InvalidArgumentError(
-            f"gradient: depth {depth}, {features} features, buckets of {bucket_bytes} bytes; "
-            f"expected depth and features of at least 1, bytes of at least {BYTES_PER_VALUE}"
-        )
-    parts = _parts(depth, features)
-    limit = math.inf if bucket_bytes is None else bucket_bytes
-    buckets: list[Bucket] = []
-    size, complete = 0, 0.0
-    for values, ready in parts:
-        if size >= limit:
-            buckets.append(Bucket(bytes=size, ready=complete))
-            size = 0
-        size += values * BYTES_PER_VALUE
-        complete = ready
-    buckets.append(Bucket(bytes=size, ready=complete))
-    return tuple(buckets)
+    options = _core.FfnOptions(depth=depth, features=features)
+    ready = _ready(options)
+    if bucket_bytes is None:
+        bucket_bytes = 4 * (options.parameter_count() + 1)  # more than the gradients have
+    return tuple(
+        Bucket(bytes=size, ready=max((ready[entry] for entry in entries), default=1.0))
+        for size, entries in _core.message_buckets(options, bucket_bytes)
+    )
 
 
-def _parts(depth: int, features: int) -> list[tuple[int, float]]:
-    """Return (number of values, fraction of the backward pass) of each parameter array, last layer first, and flags."""
-    hidden = 27 * features * features
-    first = 27 * 2 * features
-    # For each layer: weights, biases, multiplications for the weight gradient, multiplications for the input gradient.
-    layers = [(features, 1, features, features)]  # the last layer is voxelwise
-    layers += [(hidden, features, hidden, hidden)] * (2 * depth - 1)
-    layers += [(first, features, first, 0)]
-    total = sum(by_weights + by_input for _, _, by_weights, by_input in layers)
+def _ready(options: _core.FfnOptions) -> list[float]:
+    """Return the fraction of the backward pass after which the gradient of each array of the network is complete.
+
+    The backward pass goes from the last layer to the first. Each layer computes the gradient of its weights. It then
+    computes the gradient of its input, with as many multiplications. The first layer has no gradient of its input.
+    """
+    layout = options.layout()
+    products = [math.prod(shape) for _, shape, _ in layout[::2]]  # weights; the biases are next
+    total = 2 * sum(products) - products[0]
     done = 0
-    parts: list[tuple[int, float]] = []
-    for weights, biases, by_weights, by_input in layers:
-        ready = (done + by_weights) / total
-        parts += [(biases, ready), (weights, ready)]
-        done += by_weights + by_input
-    return [*parts, (FLAGS, 1.0)]
+    ready: list[float] = []
+    for product in reversed(products):
+        ready = 2 * [(done + product) / total] + ready
+        done += 2 * product
+    return ready
 
 
 def exposed_s(ready_s: Sequence[float], cost_s: Sequence[float]) -> float:

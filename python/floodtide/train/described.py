@@ -65,7 +65,7 @@ def configuration_of(
             f"Trainer: the model was made with seed {model.seed} and the data with seed {data.seed}, expected the same"
             " seed, which the run directory keeps"
         )
-    of_run = {"dir": str(Path(directory)), "seed": data.seed, "compute": model.core.compute}
+    of_run = {"dir": str(Path(directory)), "seed": data.seed, "compute": model.core.options.compute}
     if isinstance(model, nn.FFN):
         of_run["parallel"] = model.parallel
     schedule = parts.schedule.for_training(parts.optimizer.lr, steps)
@@ -139,18 +139,18 @@ def _model(model: Model) -> FfnConfig | UNet2DConfig | UNet3DConfig:
             deltas=model.deltas,
             initial_weights=model.origin,
         )
-    core = model.core
+    options = model.core.options
     shared: dict[str, Any] = {
-        "depth": core.depth,
-        "features": core.features,
-        "batch_norm": core.batch_norm,
-        "synchronised": core.synchronised,
-        "dropout": core.dropout,
+        "depth": options.depth,
+        "features": options.features,
+        "batch_norm": options.batch_norm,
+        "synchronised": options.synchronised,
+        "dropout": options.dropout,
         "initial_weights": model.origin,
     }
     if isinstance(model, nn.UNet2D):
-        return UNet2DConfig(classes=core.classes, **shared)
-    return UNet3DConfig(kernels=_vectors(core.kernels), pools=_vectors(core.pools), **shared)
+        return UNet2DConfig(classes=options.classes, **shared)
+    return UNet3DConfig(kernels=_vectors(options.kernels), pools=_vectors(options.pools), **shared)
 
 
 def _vectors(vectors: Sequence[Sequence[int]]) -> tuple[tuple[int, int, int], ...]:

@@ -96,10 +96,11 @@ def model_of(config: Config) -> Model:
         return model
     if isinstance(section, FfnConfig):
         start: Model = nn.load_ffn(section.initial_weights, fov=section.fov, deltas=section.deltas)
-        if (start.core.depth, start.core.features) != (section.depth, section.features):
+        stored = start.core.options
+        if (stored.depth, stored.features) != (section.depth, section.features):
             raise ConfigurationError(
-                f"model.initial_weights: {section.initial_weights} holds a network of depth {start.core.depth} with "
-                f"{start.core.features} features, expected depth {section.depth} with {section.features}"
+                f"model.initial_weights: {section.initial_weights} holds a network of depth {stored.depth} with "
+                f"{stored.features} features, expected depth {section.depth} with {section.features}"
             )
     else:
         start = nn.load(section.initial_weights)

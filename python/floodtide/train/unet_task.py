@@ -124,13 +124,13 @@ def _of_class(scores: Mapping[str, Any], patients: int, number: int) -> dict[str
 
 def _require_fitting(model: nn.UNet, data: Slices | Affinities) -> None:
     """Check that a network has the outputs that the samples have targets for."""
-    core = model.core
+    options = model.core.options
     slices = isinstance(data, Slices)
     output, classes = ("softmax", data.classes) if isinstance(data, Slices) else ("sigmoid", 3)
-    if (core.output, core.classes, core.in_channels) != (output, classes, 1):
+    if (options.output, options.classes, options.in_channels) != (output, classes, 1):
         raise InvalidArgumentError(
-            f"Trainer: the network has {core.classes} outputs ({core.output}) for {core.in_channels} channels, expected"
-            f" {classes} ({output}) for 1, as the {'slices' if slices else 'affinities'} have"
+            f"Trainer: the network has {options.classes} outputs ({options.output}) for {options.in_channels} channels,"
+            f" expected {classes} ({output}) for 1, as the {'slices' if slices else 'affinities'} have"
         )
 
 

@@ -23,6 +23,11 @@ struct ReducerOptions {
   Wire wire = Wire::native;
 };
 
+/// Return the buckets of an array with these parts: for each bucket, the indices of its parts, ascending. A bucket is a range
+/// of neighbouring parts and holds at least `bucket_bytes` bytes, except the last one. The first bucket is the end of the
+/// array. Throws Error(invalid_argument) if `bucket_bytes` is smaller than a value.
+[[nodiscard]] std::vector<std::vector<std::size_t>> cut_buckets(std::span<const Range> parts, std::int64_t bucket_bytes);
+
 /// A range of the array that one operation sums.
 struct Bucket {
   std::size_t index;  ///< place in the order in which buckets are sent

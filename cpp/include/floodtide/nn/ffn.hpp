@@ -41,6 +41,10 @@ struct FfnOptions {
 /// "seed_update/conv0_a/biases" [out], ... Throws Error(invalid_argument) for options outside their ranges.
 [[nodiscard]] ParameterLayout parameter_layout(const FfnOptions& options);
 
+/// Return the bytes of activations and gradients that training passes of `examples` fields of view of this size need: the same
+/// number as Ffn::workspace_bytes() after such a pass on this number of threads. Allocates nothing.
+[[nodiscard]] std::size_t training_bytes(const FfnOptions& options, const Vec3& size, std::int64_t examples, int threads);
+
 /// One example of a batch. All arrays are (z, y, x) and have the same shape.
 struct FfnExample {
   View<const float, 3> image;    ///< normalised intensities

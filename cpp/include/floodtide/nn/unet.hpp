@@ -37,6 +37,12 @@ struct UNetOptions {
 /// their ranges.
 [[nodiscard]] ParameterLayout parameter_layout(const UNetOptions& options);
 
+/// Return the bytes of activations and gradients that passes of n images of this size need: what UNet::workspace_bytes()
+/// returns after such a pass. Sizes are multiples of UNet::total_pool(). The functions allocate no activations. They throw
+/// Error(invalid_argument) for options outside their ranges, and for more voxels than any machine can hold.
+[[nodiscard]] std::size_t training_bytes(const UNetOptions& options, std::int64_t n, const Vec3& size);
+[[nodiscard]] std::size_t forward_bytes(const UNetOptions& options, std::int64_t n, const Vec3& size);
+
 /// Input and output of one training pass.
 struct UNetBatch {
   View<const float, 5> images;  ///< [n, z, y, x, in_channels]; z, y and x are multiples of total_pool()

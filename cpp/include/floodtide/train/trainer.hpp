@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "floodtide/base/limits.hpp"
 #include "floodtide/base/named.hpp"
@@ -16,6 +17,7 @@
 #include "floodtide/comm/reducer.hpp"
 #include "floodtide/optim/optimizer.hpp"
 #include "floodtide/optim/schedule.hpp"
+#include "floodtide/tensor/parameters.hpp"
 #include "floodtide/train/metrics.hpp"
 #include "floodtide/train/walkers.hpp"
 
@@ -78,6 +80,18 @@ struct TrainerOptions {
   double timeout_s = 0;     ///< how long ranks may wait for each other while the trainer exists; 0: for ever
   std::string record_path;  ///< file for the last events of this rank if the job fails; empty: none
 };
+
+/// A bucket of the message that ranks sum in each step: some flags, and the gradients of all arrays.
+struct MessageBucket {
+  std::int64_t bytes;
+  std::vector<std::size_t> entries;  ///< indices of the arrays in the layout, ascending
+};
+
+/// Return the buckets of the message for a network with this layout, in the order in which the first step sends them. The last
+/// layers come first. No array is split between buckets.
+///
+/// @param bucket_bytes smallest size of a bucket, as in TrainerOptions; the last bucket may be smaller
+[[nodiscard]] std::vector<MessageBucket> message_buckets(const ParameterLayout& layout, std::int64_t bucket_bytes);
 
 /// What a rank asks all ranks to do after a step. Clocks and signals differ between ranks. The requests are therefore sent with
 /// the gradients, so that all ranks learn of them in the same step.

@@ -246,6 +246,7 @@ TEST(Ffn, ABatchIsItsExamplesWhateverThreadsShare) {
       for (std::size_t i = 0; i < examples.size(); ++i) batch.push_back(examples[i].into(logits[i]));
       std::vector<float> gradients(network.parameters().size());
       network.loss_and_gradients(batch, gradients, 0.2);
+      EXPECT_EQ(network.workspace_bytes(), training_bytes(network.options(), {5, 9, 12}, 5, threads)) << threads << " threads";
       if (expected_gradients.empty()) {
         for (std::size_t i = 0; i < examples.size(); ++i) {
           const Step alone = step(network, examples[i], 0.2);

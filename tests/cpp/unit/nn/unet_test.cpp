@@ -101,6 +101,31 @@ TEST_P(UNets, AllocateNothingAfterTheFirstPass) {
   EXPECT_EQ(allocation_count(), before);
 }
 
+TEST_P(UNets, TheMemoryOfPassesIsKnownBefore) {
+  UNetOptions options = GetParam();
+  for (const bool norm : {true, false}) {
+    for (const int depth : {1, 2, 3}) {
+      options.depth = depth;
+      options.batch_norm = norm;
+      if (options.kernels.size() > 1) {
+        options.kernels = std::vector<Vec3>(static_cast<std::size_t>(depth), {3, 3, 3});
+        options.pools = {{1, 2, 2}};
+      }
+      for (const std::int64_t n : {1, 2, 70}) {
+        const Batch batch(options, n);
+        Tensor<float, 5> out({n, 2, 8, 12, options.classes});
+        UNet network(options);
+        network.forward(batch.images.view(), out.view());
+        EXPECT_EQ(network.workspace_bytes(), forward_bytes(options, n, {2, 8, 12}));
+        static_cast<void>(gradients_of(network, batch.view()));
+        EXPECT_EQ(network.workspace_bytes(), training_bytes(options, n, {2, 8, 12}));
+      }
+    }
+  }
+  EXPECT_THROW(static_cast<void>(training_bytes(options, std::int64_t{1} << 62, {2, 8, 12})), Error);
+  EXPECT_THROW(static_cast<void>(forward_bytes(options, 0, {2, 8, 12})), Error);
+}
+
 TEST_P(UNets, TellOfEachGradientOnceAndWhenItIsFinal) {
   const Batch batch(GetParam());
   UNet network(GetParam());

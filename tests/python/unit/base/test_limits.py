@@ -295,8 +295,8 @@ def test_numbers_given_in_python_are_refused_with_one_line(name: str) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda n: _core.Ffn(n, [3, 3, 3], [1, 1, 1], 1, 0, "fp32", "fovs"),
-        lambda n: _core.Ffn(1, [n, 3, 3], [1, 1, 1], 1, 0, "fp32", "fovs"),
+        lambda n: _core.FfnOptions(depth=n, features=1),
+        lambda n: _core.FfnOptions(depth=1, features=1, fov=[n, 3, 3]),
         lambda n: _core.set_num_threads(n),
         lambda n: _core.scale_factor("none", {}, n),
     ],

@@ -166,8 +166,8 @@ def test_a_file_gives_the_network_back(network: Any, tmp_path: Path) -> None:
     loaded = ft.nn.load(tmp_path / "network.h5", compute="fp32-direct")
     assert type(loaded) is type(network)
     assert repr(loaded) == repr(network)
-    assert loaded.core.compute == "fp32-direct"
-    assert loaded.core.kernels == network.core.kernels
+    assert loaded.core.options.compute == "fp32-direct"
+    assert loaded.core.options.kernels == network.core.options.kernels
     for name, array in network.state_dict().items():
         np.testing.assert_array_equal(loaded.state_dict()[name], array)
     with pytest.raises(InvalidFileError, match="expected a flood-filling network"):

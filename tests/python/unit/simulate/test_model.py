@@ -379,7 +379,8 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: simulate.simulate(job(), 0), "0 ranks"),
     (lambda: simulate.simulate(job(), 1, steps=0), "0 steps"),
     (lambda: simulate.simulate(job(), 1, warmup=-1), "1 ranks"),
-    (lambda: simulate.ffn_buckets(0, 32), "depth 0"),
+    (lambda: simulate.ffn_buckets(0, 32), "depth is 0, expected 1 to 1000"),
+    (lambda: simulate.ffn_buckets(9, 32, 3), "buckets of 3 bytes, expected at least 4"),
 ]
 
 
