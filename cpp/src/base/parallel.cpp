@@ -67,6 +67,9 @@ void set_num_threads(int count) {
 
 int num_threads() { return omp_in_parallel() != 0 ? 1 : omp_get_max_threads(); }
 
+OneThread::OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+OneThread::~OneThread() { omp_set_num_threads(before_); }
+
 int worker_index() { return omp_get_thread_num(); }
 
 int available_cores() { return omp_get_num_procs(); }

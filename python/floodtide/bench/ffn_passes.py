@@ -43,8 +43,7 @@ def step(
         seconds: Minimum time to measure each row. At least 20 samples are taken, or 3 if all samples
             together take 2 s.
         against: "torch" for the same step in PyTorch; "torch-bf16" for PyTorch with autocast to
-            bfloat16; the name of a convolution kernel for the same step with this kernel; or "". The
-            times of "onednn" include copies between floodtide's layout and that of oneDNN.
+            bfloat16; the name of a convolution kernel for the same step with this kernel; or "".
 
     Raises:
         InvalidArgumentError: If an argument is out of range or `against` is unknown.
@@ -86,15 +85,13 @@ def _benchmark(
 
 
 def _passes(network: FfnShape, kernel: str = "") -> _core.bench.NetworkPasses:
-    # A oneDNN primitive serves one caller at a time.
-    parallel = "voxels" if kernel == "onednn" else network.parallel
     return _core.bench.NetworkPasses(
         network.depth,
         network.fov,
         network.features,
         network.batch,
         network.compute,
-        parallel,
+        network.parallel,
         kernel,
     )
 

@@ -13,6 +13,20 @@ namespace floodtide {
 void set_num_threads(int count);
 /// Return the number of threads that parallel_for uses: the value of set_num_threads, or 1 inside another parallel_for.
 [[nodiscard]] int num_threads();
+/// While an object of this class exists, num_threads() of the calling thread is 1, also for libraries that use OpenMP.
+class OneThread {
+ public:
+  OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+  OneThread(OneThread&&) = delete;
+  OneThread& operator=(OneThread&&) = delete;
+  ~OneThread();
+
+ private:
+  int before_;
+};
+
 /// Return the index of the calling thread inside parallel_for, from 0 to its number of threads - 1. Return 0 elsewhere.
 [[nodiscard]] int worker_index();
 /// Return the number of cores that this process may run on (its affinity mask).

@@ -14,7 +14,6 @@ std::function<void(std::string_view)>& dispatch_listener() {
 }
 
 std::string never(const Conv3dShape&) { return ""; }
-std::string a_yardstick(const Conv3dShape&) { return "a yardstick; its sums depend on the number of threads"; }
 
 template <const winograd::Kernels* kernels>
 std::unique_ptr<Conv3dPlan> make_winograd(const Conv3dShape& shape) {
@@ -41,12 +40,6 @@ void check(const Conv3dShape& shape) {
   }
 }
 
-/// Return why a kernel cannot be used, or an empty text if it can.
-std::string refusal(const Conv3dCandidate& candidate, const Conv3dShape& shape, Isa level) {
-  if (candidate.level > level) return str_cat("needs ", name(candidate.level), ", the level is ", name(level));
-  return candidate.unsupported(shape);
-}
-
 Conv3dCandidate choose(const Conv3dShape& shape, Isa level, std::string_view kernel, Compute compute) {
   const std::vector<Conv3dCandidate> candidates = conv3d_candidates();
   std::string refusals;
@@ -54,9 +47,11 @@ Conv3dCandidate choose(const Conv3dShape& shape, Isa level, std::string_view ker
   for (const Conv3dCandidate& candidate : candidates) {
     names += str_cat(names.empty() ? "" : ", ", candidate.name);
     if (!kernel.empty() && candidate.name != kernel) continue;
-    std::string reason = refusal(candidate, shape, level);
+    std::string reason;
+    if (candidate.level > level) reason = str_cat("needs ", name(candidate.level), ", the level is ", name(level));
     if (reason.empty() && kernel.empty() && candidate.compute < compute) reason = str_cat("compute is ", name(compute));
     if (reason.empty() && kernel.empty()) reason = candidate.avoided(shape);
+    if (reason.empty()) reason = candidate.unsupported(shape);  // loads oneDNN's library, so ask last
     if (reason.empty()) {
       if (dispatch_listener()) dispatch_listener()(str_cat(describe(shape), ": ", candidate.name, refusals));
       return candidate;
@@ -73,6 +68,7 @@ std::vector<Conv3dCandidate> conv3d_candidates() {
   constexpr Compute transformed = Compute::fp32, direct = Compute::fp32_direct;
   return {
 #if defined(__x86_64__)
+      {"onednn", Isa::avx2, direct, &dnnl_unsupported, &dnnl_avoided, &make_dnnl_plan},
       {"avx512_winograd", Isa::avx512, transformed, &winograd_unsupported, &winograd_avoided,
        &make_winograd<&winograd::kAvx512>},
       {"avx512_direct", Isa::avx512, direct, &direct_unsupported, &never, &make_direct<&direct::kAvx512>},
@@ -80,7 +76,6 @@ std::vector<Conv3dCandidate> conv3d_candidates() {
       {"avx2_direct", Isa::avx2, direct, &direct_unsupported, &never, &make_direct<&direct::kAvx2>},
 #endif
       {"generic_direct", Isa::generic, direct, &direct_unsupported, &never, &make_direct<&direct::kGeneric>},
-      {"onednn", Isa::generic, direct, &dnnl_unsupported, &a_yardstick, &make_dnnl_plan},
       {"eigen", Isa::generic, direct, &never, &never, &make_eigen_plan},
       {"reference", Isa::reference, direct, &never, &never, &make_reference_plan},
   };

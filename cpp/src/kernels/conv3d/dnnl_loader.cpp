@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "floodtide/base/error.hpp"
@@ -8,6 +9,11 @@
 
 namespace floodtide::kernels {
 namespace {
+
+// Limits from times of training passes, see docs/decisions/20261123-onednn.md: up to kNarrow channels, Winograd's and the
+// direct kernels are faster. With fewer than kFewest channels on one side, the direct kernels are faster.
+constexpr std::int64_t kNarrow = 256;
+constexpr std::int64_t kFewest = 16;
 
 struct Plugin {
   DnnlMakePlan make_plan = nullptr;
@@ -40,6 +46,12 @@ const Plugin& plugin() {
 }  // namespace
 
 std::string dnnl_unsupported(const Conv3dShape&) { return plugin().problem; }
+
+std::string dnnl_avoided(const Conv3dShape& shape) {
+  const auto [fewest, most] = std::minmax(shape.in_channels, shape.out_channels);
+  if (most <= kNarrow) return str_cat("at most ", kNarrow, " channels");
+  return fewest < kFewest ? str_cat("fewer than ", kFewest, " channels on one side") : "";
+}
 
 std::unique_ptr<Conv3dPlan> make_dnnl_plan(const Conv3dShape& shape) {
   return std::unique_ptr<Conv3dPlan>(plugin().make_plan(shape));

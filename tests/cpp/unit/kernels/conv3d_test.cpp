@@ -338,7 +338,6 @@ TEST(Conv3dKernels, LargeFieldsOfViewAgreeWithDirectConvolution) {
 TEST(Conv3dKernels, ResultsDoNotDependOnTheNumberOfThreads) {
   const int before = num_threads();
   for_each_kernel([](const Conv3dCase& c, const Conv3dCandidate& kernel) {
-    if (kernel.name == "onednn") return;
     const auto conv = planned(c, kernel);
     std::vector<float> first;
     for (const int threads : {1, 2, 4}) {
