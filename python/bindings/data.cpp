@@ -238,16 +238,19 @@ void register_examples(py::module_& m) {
       },
       "Ranges of reading ahead, by name; see floodtide.base.limits.");
   using data::ExampleSource;
-  using Volumes = std::vector<std::tuple<std::string, data::VolumeReference, data::VolumeReference, data::VolumeReference,
-                                         std::optional<std::pair<Vec3, Vec3>>, double, double>>;
+  using data::SourceOptions;
+  using Reference = data::VolumeReference;
+  py::class_<SourceOptions>(m, "SourceOptions", "A volume of training data; see floodtide.data.TrainingVolume.")
+      .def(py::init([](std::string name, const Reference& image, const Reference& labels, const Reference& partitions,
+                       const std::optional<std::pair<Vec3, Vec3>>& box, double mean, double deviation) {
+             return SourceOptions{std::move(name), image, labels, partitions, box_of(box), mean, deviation};
+           }),
+           py::kw_only(), py::arg("name"), py::arg("image"), py::arg("labels"), py::arg("partitions") = "",
+           py::arg("box") = py::none(), py::arg("mean") = 0.0, py::arg("std") = 1.0);
   py::class_<ExampleSource>(m, "ExampleSource")
-      .def(py::init([](const Volumes& volumes, const Vec3& patch_size, std::uint64_t seed, std::int64_t walkers,
-                       std::vector<int> permutable_axes, std::vector<int> reflectable_axes, double softness,
-                       std::optional<std::string> coordinates, const ProgressCallback& progress) {
-             std::vector<data::SourceOptions> sources;
-             for (const auto& [name, image, labels, partitions, box, mean, deviation] : volumes) {
-               sources.push_back({name, image, labels, partitions, box_of(box), mean, deviation});
-             }
+      .def(py::init([](const std::vector<SourceOptions>& volumes, const Vec3& patch_size, std::uint64_t seed,
+                       std::int64_t walkers, std::vector<int> permutable_axes, std::vector<int> reflectable_axes,
+                       double softness, std::optional<std::string> coordinates, const ProgressCallback& progress) {
              data::ExampleOptions options;
              options.patch_size = patch_size;
              options.seed = seed;
@@ -259,10 +262,11 @@ void register_examples(py::module_& m) {
              options.coordinates = std::move(coordinates);
              const Progress callback = progress_of(progress);
              const py::gil_scoped_release unlocked;
-             return std::make_unique<ExampleSource>(sources, options, callback);
+             return std::make_unique<ExampleSource>(volumes, options, callback);
            }),
-           py::arg("volumes"), py::arg("patch_size"), py::arg("seed"), py::arg("walkers"), py::arg("permutable_axes"),
-           py::arg("reflectable_axes"), py::arg("softness"), py::arg("coordinates"), py::arg("progress"))
+           py::arg("volumes"), py::kw_only(), py::arg("patch_size"), py::arg("seed"), py::arg("walkers"),
+           py::arg("permutable_axes"), py::arg("reflectable_axes"), py::arg("softness"), py::arg("coordinates"),
+           py::arg("progress"))
       .def_property_readonly("examples", &ExampleSource::examples)
       .def("per_walker", &ExampleSource::per_walker, py::arg("walker"))
       .def("imbalance", &ExampleSource::imbalance, py::arg("moves"))

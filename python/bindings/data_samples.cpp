@@ -94,16 +94,26 @@ void define_reading(Class& source_class) {
 }
 
 void register_slices(py::module_& m) {
-  using Stacks = std::vector<std::tuple<data::VolumeReference, data::VolumeReference, std::string>>;
+  using data::SliceAugmentation;
+  using data::SliceStack;
+  py::class_<SliceStack>(m, "SliceStack", "A stack of slices; see floodtide.data.Slices.")
+      .def(py::init([](const data::VolumeReference& images, const data::VolumeReference& masks, std::string patients) {
+             return SliceStack{images, masks, std::move(patients)};
+           }),
+           py::kw_only(), py::arg("images"), py::arg("masks"), py::arg("patients"));
+  py::class_<SliceAugmentation>(m, "SliceAugmentation", "Random changes of training slices; see floodtide.data.Slices.")
+      .def(py::init([](bool flip_y, bool flip_x, double rotation_deg, double scale, double gain, double offset, double noise) {
+             return SliceAugmentation{flip_y, flip_x, rotation_deg, scale, gain, offset, noise};
+           }),
+           py::kw_only(), py::arg("flip_y"), py::arg("flip_x"), py::arg("rotation_deg"), py::arg("scale"), py::arg("gain"),
+           py::arg("offset"), py::arg("noise"));
   py::class_<SliceSource, SampleSource> slices(m, "SliceSource");
   define_reading<SliceSample>(slices);
   slices
-      .def(py::init([](const Stacks& stacks, const std::array<std::int64_t, 2>& size, std::int64_t classes, double mean,
-                       double deviation, double outside, const std::string& part, double validation_share,
-                       std::uint64_t split_seed, bool flip_y, bool flip_x, double rotation_deg, double scale, double gain,
-                       double offset, double noise, std::int64_t walkers, std::int64_t batch, std::uint64_t seed) {
-             std::vector<data::SliceStack> names;
-             for (const auto& [images, masks, patients] : stacks) names.push_back({images, masks, patients});
+      .def(py::init([](const std::vector<SliceStack>& stacks, const std::array<std::int64_t, 2>& size, std::int64_t classes,
+                       double mean, double deviation, double outside, const std::string& part, double validation_share,
+                       std::uint64_t split_seed, const SliceAugmentation& augmentation, std::int64_t walkers,
+                       std::int64_t batch, std::uint64_t seed) {
              const data::SliceOptions options{
                  .size = size,
                  .classes = classes,
@@ -113,15 +123,14 @@ void register_slices(py::module_& m) {
                  .part = named<data::SlicePart>(part),
                  .validation_share = validation_share,
                  .split_seed = split_seed,
-                 .augmentation = {flip_y, flip_x, rotation_deg, scale, gain, offset, noise},
+                 .augmentation = augmentation,
                  .order = {walkers, batch, seed},
              };
              const py::gil_scoped_release unlocked;
-             return std::make_unique<SliceSource>(names, options);
+             return std::make_unique<SliceSource>(stacks, options);
            }),
            py::arg("stacks"), py::kw_only(), py::arg("size"), py::arg("classes"), py::arg("mean"), py::arg("std"),
-           py::arg("outside"), py::arg("part"), py::arg("validation_share"), py::arg("split_seed"), py::arg("flip_y"),
-           py::arg("flip_x"), py::arg("rotation_deg"), py::arg("scale"), py::arg("gain"), py::arg("offset"), py::arg("noise"),
+           py::arg("outside"), py::arg("part"), py::arg("validation_share"), py::arg("split_seed"), py::arg("augmentation"),
            py::arg("walkers"), py::arg("batch"), py::arg("seed"))
       .def(
           "check_masks",
@@ -142,27 +151,15 @@ void register_slices(py::module_& m) {
 }
 
 void register_affinities(py::module_& m) {
-  using MaybeBox = std::optional<std::pair<Vec3, Vec3>>;
-  using Volumes = std::vector<std::tuple<std::string, data::VolumeReference, data::VolumeReference, MaybeBox, double, double>>;
   const auto boxed = [](const AffinitySource::Place& place) -> Boxed {
     return py::make_tuple(place.volume, triple_of(place.box.start), triple_of(place.box.size));
   };
   py::class_<AffinitySource, SampleSource> affinities(m, "AffinitySource");
   define_reading<PatchSample>(affinities);
   affinities
-      .def(py::init([](const Volumes& volumes, const Vec3& patch_size, bool zero_is_boundary, bool balance,
-                       std::vector<int> permutable_axes, std::vector<int> reflectable_axes, std::optional<std::int64_t> patches,
-                       std::int64_t walkers, std::int64_t batch, std::uint64_t seed) {
-             std::vector<data::SourceOptions> sources;
-             for (const auto& [name, image, labels, box, mean, deviation] : volumes) {
-               sources.push_back({.name = name,
-                                  .image = image,
-                                  .labels = labels,
-                                  .partitions = {},
-                                  .box = box ? std::optional(Box{box->first, box->second}) : std::nullopt,
-                                  .mean = mean,
-                                  .std = deviation});
-             }
+      .def(py::init([](const std::vector<data::SourceOptions>& volumes, const Vec3& patch_size, bool zero_is_boundary,
+                       bool balance, std::vector<int> permutable_axes, std::vector<int> reflectable_axes,
+                       std::optional<std::int64_t> patches, std::int64_t walkers, std::int64_t batch, std::uint64_t seed) {
              const data::AffinityOptions options{
                  .patch_size = patch_size,
                  .zero_is_boundary = zero_is_boundary,
@@ -173,7 +170,7 @@ void register_affinities(py::module_& m) {
                  .order = {walkers, batch, seed},
              };
              const py::gil_scoped_release unlocked;
-             return std::make_unique<AffinitySource>(sources, options);
+             return std::make_unique<AffinitySource>(volumes, options);
            }),
            py::arg("volumes"), py::kw_only(), py::arg("patch_size"), py::arg("zero_is_boundary"), py::arg("balance"),
            py::arg("permutable_axes"), py::arg("reflectable_axes"), py::arg("patches"), py::arg("walkers"), py::arg("batch"),

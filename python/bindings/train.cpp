@@ -328,16 +328,10 @@ void register_train(py::module_& m) {
           "float64 (centres, 6): cross-entropy sum in nats, voxels, TP, FP, FN, TN at probability 0.5.")
       .def_property_readonly("moves_centres", [](const train::ValidationResult& r) { return centre_table(r.moves_centres); });
 
-  using SourceTuple = std::tuple<std::string, data::VolumeReference, data::VolumeReference, data::VolumeReference,
-                                 std::optional<std::pair<Vec3, Vec3>>, double, double>;
   py::class_<ValidationSet>(m, "ValidationSet", "A fixed set of centres of one volume; see floodtide.train.Validation.")
-      .def(py::init([](const SourceTuple& volume, const Vec3& patch_size, std::int64_t centres, std::uint64_t seed) {
-             const auto& [name, image, labels, partitions, box, mean, deviation] = volume;
-             std::optional<Box> part;
-             if (box) part = Box{box->first, box->second};
+      .def(py::init([](const data::SourceOptions& volume, const Vec3& patch_size, std::int64_t centres, std::uint64_t seed) {
              const py::gil_scoped_release unlock;
-             return std::make_unique<ValidationSet>(data::SourceOptions{name, image, labels, partitions, part, mean, deviation},
-                                                    patch_size, centres, seed);
+             return std::make_unique<ValidationSet>(volume, patch_size, centres, seed);
            }),
            py::arg("volume"), py::kw_only(), py::arg("patch_size"), py::arg("centres"), py::arg("seed"))
       .def_property_readonly("centres", [](const ValidationSet& set) {

@@ -349,19 +349,7 @@ class ValidationResult:
 class ValidationSet:
     def __init__(
         self,
-        volume: tuple[
-            str,
-            str | data.Volume,
-            str | data.Volume,
-            str | data.Volume,
-            tuple[
-                typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-                typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-            ]
-            | None,
-            float,
-            float,
-        ],
+        volume: data.SourceOptions,
         *,
         patch_size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
         centres: int,

@@ -17,7 +17,10 @@ __all__: list[str] = [
     "PartitionJob",
     "PartitionWriter",
     "SampleSource",
+    "SliceAugmentation",
     "SliceSource",
+    "SliceStack",
+    "SourceOptions",
     "Volume",
     "array_volume",
     "check_output",
@@ -142,24 +145,28 @@ class CoordinatesWriter:
     def finish(self) -> None: ...
     def write(self, begin: int, rows: numpy.typing.NDArray[numpy.int32]) -> None: ...
 
+class SourceOptions:
+    def __init__(
+        self,
+        *,
+        name: str,
+        image: str | Volume,
+        labels: str | Volume,
+        partitions: str | Volume = "",
+        box: tuple[
+            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        ]
+        | None = None,
+        mean: float = 0.0,
+        std: float = 1.0,
+    ) -> None: ...
+
 class ExampleSource:
     def __init__(
         self,
-        volumes: collections.abc.Sequence[
-            tuple[
-                str,
-                str | Volume,
-                str | Volume,
-                str | Volume,
-                tuple[
-                    typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-                    typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-                ]
-                | None,
-                float,
-                float,
-            ]
-        ],
+        volumes: collections.abc.Sequence[SourceOptions],
+        *,
         patch_size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
         seed: int,
         walkers: int,
@@ -198,10 +205,26 @@ class SampleSource:
     @property
     def size(self) -> int: ...
 
+class SliceStack:
+    def __init__(self, *, images: str | Volume, masks: str | Volume, patients: str) -> None: ...
+
+class SliceAugmentation:
+    def __init__(
+        self,
+        *,
+        flip_y: bool,
+        flip_x: bool,
+        rotation_deg: float,
+        scale: float,
+        gain: float,
+        offset: float,
+        noise: float,
+    ) -> None: ...
+
 class SliceSource(SampleSource):
     def __init__(
         self,
-        stacks: collections.abc.Sequence[tuple[str | Volume, str | Volume, str]],
+        stacks: collections.abc.Sequence[SliceStack],
         *,
         size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(2)"],
         classes: int,
@@ -211,13 +234,7 @@ class SliceSource(SampleSource):
         part: str,
         validation_share: float,
         split_seed: int,
-        flip_y: bool,
-        flip_x: bool,
-        rotation_deg: float,
-        scale: float,
-        gain: float,
-        offset: float,
-        noise: float,
+        augmentation: SliceAugmentation,
         walkers: int,
         batch: int,
         seed: int,
@@ -239,20 +256,7 @@ class SliceSource(SampleSource):
 class AffinitySource(SampleSource):
     def __init__(
         self,
-        volumes: collections.abc.Sequence[
-            tuple[
-                str,
-                str | Volume,
-                str | Volume,
-                tuple[
-                    typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-                    typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
-                ]
-                | None,
-                float,
-                float,
-            ]
-        ],
+        volumes: collections.abc.Sequence[SourceOptions],
         *,
         patch_size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
         zero_is_boundary: bool,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,9 +15,18 @@ from floodtide.errors import InvalidArgumentError
 Array = NDArray[Any]
 
 
+@functools.lru_cache(maxsize=64)
+def name_of_type(dtype: np.dtype[Any]) -> str:
+    """Return NumPy's name of a type, such as "float32". Other byte orders have names such as ">f4".
+
+    NumPy takes some microseconds for a name, which is long beside a small collective.
+    """
+    return str(dtype)
+
+
 def words_for(arrays: Sequence[Array]) -> str:
     """Return a description of arrays that ranks compare, such as "float32 (2, 3)"."""
-    described = ", ".join(f"{array.dtype} {array.shape}" for array in arrays)
+    described = ", ".join(f"{name_of_type(array.dtype)} {array.shape}" for array in arrays)
     return described if len(arrays) == 1 else f"{len(arrays)} arrays: {described}"
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from floodtide import _core
-from floodtide.comm.arrays import Array, words_for
+from floodtide.comm.arrays import Array, name_of_type, words_for
 from floodtide.errors import InvalidArgumentError
 
 
@@ -33,7 +33,9 @@ Max: Final[Op] = Op.MAX
 Product: Final[Op] = Op.PRODUCT
 
 
-@dataclass(frozen=True)
+@dataclass(
+    slots=True
+)  # not frozen: a frozen one takes longer to make, and every reduction makes one
 class Rule:
     """Operation and factors of a reduction, and the name of the function that started it."""
 
@@ -47,8 +49,12 @@ class Rule:
             raise InvalidArgumentError(
                 f"{self.call}: expected Sum, Average, Min, Max or Product, got {self.op!r}"
             )
-        for name in ("prescale_factor", "postscale_factor"):
-            value = getattr(self, name)
+        for name, value in (
+            ("prescale_factor", self.prescale_factor),
+            ("postscale_factor", self.postscale_factor),
+        ):
+            if type(value) is float and math.isfinite(value):
+                continue  # the usual case, without a slow test of types
             if not isinstance(value, float | int | np.floating | np.integer) or not math.isfinite(
                 value
             ):
@@ -64,7 +70,7 @@ class Rule:
     def require(self, values: Array) -> None:
         """Raise InvalidArgumentError if this operation does not support the type of the values."""
         types = _core.comm.element_types
-        if values.dtype.name not in types or not values.dtype.isnative:
+        if name_of_type(values.dtype) not in types:
             raise InvalidArgumentError(
                 f"{self.call}: expected {', '.join(types[:-1])} or {types[-1]}, got {values.dtype}"
             )

@@ -7,6 +7,7 @@ shapes and types.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -374,7 +375,8 @@ def _start_allreduces(
         rule.require(buffer)
         rule.before(buffer)
     chosen = algorithm or _core.comm.auto_allreduce
-    with compared_as_one(comm, words):
+    several = len(buffers) != 1
+    with compared_as_one(comm, words) if several else contextlib.nullcontext():
         operations = [
             comm.start_allreduce(buffer, rule.reduction, chosen, wire or "native", words)
             for buffer in buffers

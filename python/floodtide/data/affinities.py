@@ -10,9 +10,8 @@ from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.data.boxes import Box, Vec3, as_vec3
 from floodtide.data.samples import ORDER, Image, Samples
-from floodtide.data.training_volume import TrainingVolume, volumes_of
-from floodtide.data.volumes import VolumeLike, opened
-from floodtide.errors import InvalidArgumentError
+from floodtide.data.training_volume import TrainingVolume, source_of, volumes_of
+from floodtide.data.volumes import VolumeLike
 
 _AFFINITIES = Arguments(
     patch_size=limits.PATCH,
@@ -96,11 +95,6 @@ class Affinities(Samples):
             readers=readers,
         )
         self.volumes = volumes_of(volumes, labels, "", box, mean, std)
-        unlabelled = next((volume.name for volume in self.volumes if not volume.labels), None)
-        if unlabelled is not None:
-            raise InvalidArgumentError(
-                f"volume '{unlabelled}': labels is empty, expected file:dataset"
-            )
         self.patch_size = as_vec3(patch_size)
         self.zero_is_boundary = zero_is_boundary
         self.balance = balance
@@ -108,10 +102,7 @@ class Affinities(Samples):
         self.reflectable_axes = tuple(reflectable_axes)
         self.patches = patches
         source = _core.data.AffinitySource(
-            [
-                (one.name, opened(one.image), opened(one.labels), one.extent, one.mean, one.std)
-                for one in self.volumes
-            ],
+            [source_of(volume, partitions=False) for volume in self.volumes],
             patch_size=list(patch_size),
             zero_is_boundary=zero_is_boundary,
             balance=balance,

@@ -12,7 +12,7 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.data.boxes import Box, Vec3, as_vec3
-from floodtide.data.training_volume import TrainingVolume, flood_source, volumes_of
+from floodtide.data.training_volume import TrainingVolume, source_of, volumes_of
 from floodtide.data.volumes import VolumeLike
 
 SOFTNESS = 0.05
@@ -106,7 +106,7 @@ class Shards:
         self.prefetch = prefetch
         self.readers = readers
         self.core = _core.data.ExampleSource(
-            [flood_source(volume) for volume in self.volumes],
+            [source_of(volume, partitions=True) for volume in self.volumes],
             patch_size=list(patch_size),
             seed=seed,
             walkers=walkers,

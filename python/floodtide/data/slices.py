@@ -138,7 +138,12 @@ class Slices(Samples):
         self.rotation_deg, self.scale = rotation_deg, scale
         self.gain, self.offset, self.noise = gain, offset, noise
         source = _core.data.SliceSource(
-            [(opened(stack.images), opened(stack.masks), stack.patients) for stack in self.stacks],
+            [
+                _core.data.SliceStack(
+                    images=opened(stack.images), masks=opened(stack.masks), patients=stack.patients
+                )
+                for stack in self.stacks
+            ],
             size=size or (0, 0),
             classes=classes,
             mean=mean,
@@ -147,13 +152,15 @@ class Slices(Samples):
             part=part,
             validation_share=validation_share,
             split_seed=split_seed,
-            flip_y=flip_y,
-            flip_x=flip_x,
-            rotation_deg=rotation_deg,
-            scale=scale,
-            gain=gain,
-            offset=offset,
-            noise=noise,
+            augmentation=_core.data.SliceAugmentation(
+                flip_y=flip_y,
+                flip_x=flip_x,
+                rotation_deg=rotation_deg,
+                scale=scale,
+                gain=gain,
+                offset=offset,
+                noise=noise,
+            ),
             walkers=walkers,
             batch=batch,
             seed=seed,

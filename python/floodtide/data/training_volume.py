@@ -49,29 +49,29 @@ class TrainingVolume:
         _ = self.extent  # refuses a wrong text now
 
 
-CoreVolume = str | _core.data.Volume
-Source = tuple[str, CoreVolume, CoreVolume, CoreVolume, Box | None, float, float]
+def source_of(volume: TrainingVolume, *, partitions: bool) -> _core.data.SourceOptions:
+    """Return the core's description of a volume.
 
-
-def flood_source(volume: TrainingVolume) -> Source:
-    """Return names, box and normalisation of a volume with partitions, for the core.
+    Args:
+        volume: The volume.
+        partitions: True if its partitions are needed, as flood-filling networks do.
 
     Raises:
-        InvalidArgumentError: If labels or partitions are missing.
+        InvalidArgumentError: If the labels or the needed partitions are missing.
     """
-    for key in ("labels", "partitions"):
+    for key in ("labels", "partitions") if partitions else ("labels",):
         if not getattr(volume, key):
             raise InvalidArgumentError(
                 f"volume '{volume.name}': {key} is empty, expected file:dataset"
             )
-    return (
-        volume.name,
-        opened(volume.image),
-        opened(volume.labels),
-        opened(volume.partitions),
-        volume.extent,
-        volume.mean,
-        volume.std,
+    return _core.data.SourceOptions(
+        name=volume.name,
+        image=opened(volume.image),
+        labels=opened(volume.labels),
+        partitions=opened(volume.partitions) if partitions else "",
+        box=volume.extent,
+        mean=volume.mean,
+        std=volume.std,
     )
 
 

@@ -13,7 +13,7 @@ from floodtide.comm import world
 from floodtide.config import TrainingConfig
 from floodtide.data import Shards, TrainingVolume, Vec3
 from floodtide.data.boxes import as_vec3
-from floodtide.data.training_volume import flood_source
+from floodtide.data.training_volume import source_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.train.task import Record, walkers_options
 
@@ -43,7 +43,10 @@ class FloodValidation:
         self.centres = centres
         self.seed = seed
         self._set = _core.ValidationSet(
-            flood_source(volume), patch_size=list(patch_size), centres=centres, seed=seed
+            source_of(volume, partitions=True),
+            patch_size=list(patch_size),
+            centres=centres,
+            seed=seed,
         )
 
     def run(

@@ -176,15 +176,31 @@ def test_shards_are_disjoint_complete_and_balanced(
     folder = tmp_path_factory.mktemp("shards")
     zeros = np.zeros(classes.shape, np.uint8)
     path = write(folder / "a.h5", raw=zeros, labels=zeros, partitions=classes)
-    volume = ("a", f"{path}:raw", f"{path}:labels", f"{path}:partitions", None, 0.0, 1.0)
+    volume = _core.data.SourceOptions(
+        name="a", image=f"{path}:raw", labels=f"{path}:labels", partitions=f"{path}:partitions"
+    )
+
+    def source_for(walkers: int) -> _core.data.ExampleSource:
+        return _core.data.ExampleSource(
+            [volume],
+            patch_size=(3, 3, 3),
+            seed=seed,
+            walkers=walkers,
+            permutable_axes=[],
+            reflectable_axes=[],
+            softness=0.05,
+            coordinates=None,
+            progress=None,
+        )
+
     inner = Counter(classes[1:-1, 1:-1, 1:-1].ravel().tolist())
     del inner[255]
     count, largest = len(inner), max(inner.values())
     if walkers > count * largest:
         with pytest.raises(errors.InvalidArgumentError, match="walkers"):
-            _core.data.ExampleSource([volume], (3, 3, 3), seed, walkers, [], [], 0.05, None, None)
+            source_for(walkers)
         return
-    source = _core.data.ExampleSource([volume], (3, 3, 3), seed, walkers, [], [], 0.05, None, None)
+    source = source_for(walkers)
     assert source.examples == count * largest
     shards = [
         [
