@@ -110,6 +110,36 @@ def _resume(line: str, run: str) -> Command:
     return Command(f"train {line}", losses(run), outputs=(run,), changes=(run,))
 
 
+FORMATS = {
+    "zarr": "{0}_zarr/volume.zarr",
+    "n5": "{0}_n5/volume.n5",
+    "precomputed": "precomputed://{0}_precomputed",
+    "tif": "{0}_tif/stack.tif",
+    "slices": "{0}_slices/*.tif",
+    "png": "{0}_png/*.png",
+}
+"""Names of the sample volumes "raw" and "labels" in each format, each in a folder of its own."""
+
+
+def _of_formats() -> dict[str, Command]:
+    commands = {}
+    for name, pattern in FORMATS.items():
+        commands[f"segment-{name}"] = Command(
+            "segment segment.toml --out out.h5:segmentation --json --set data.volumes.0.image="
+            + pattern.format("raw"),
+            hdf5_outcome("origins/walltime_s", "counters"),
+            outputs=("out.h5",),
+            whole=("out.h5",),
+        )
+        commands[f"partition-{name}"] = Command(
+            f"partition {pattern.format('labels')} out.h5:af --lom-radius 3,3,3 --min-size 10 --json",
+            hdf5_outcome(),
+            outputs=("out.h5",),
+            whole=("out.h5",),
+        )
+    return commands
+
+
 COMMANDS = {
     "partition": Command(
         "partition volume.h5:labels out.h5:af --lom-radius 3,3,3 --min-size 10 --json",
@@ -237,4 +267,5 @@ COMMANDS = {
         outputs=("out.slurm",),
         whole=("out.slurm",),
     ),
+    **_of_formats(),
 }

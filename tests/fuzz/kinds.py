@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from fuzz import configuration_kind, name_kind, number_kind
+from fuzz import configuration_kind, format_kind, name_kind, number_kind
 from fuzz.case import Case, Maker
 from fuzz.commands import COMMANDS
 from fuzz.damage import damage_bytes, damage_node, damage_text, flip_bit
@@ -146,6 +146,7 @@ KINDS = {
         configuration_kind.make_values, 2, "their keys, by type and by number"
     ),
     "numbers": Kind(number_kind.make, 3, "every number on a command line"),
+    "formats": Kind(format_kind.make, 1, "files of volumes in other formats"),
     "names": Kind(name_kind.make, 0.3, "hostile names of files and run directories"),
 }
 

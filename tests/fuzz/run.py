@@ -199,6 +199,8 @@ def _import_everything() -> None:
         "matplotlib.figure",
         "jinja2",
         "tqdm",
+        "tifffile",
+        "imageio.v3",
     ):
         importlib.import_module(name)
 

@@ -116,6 +116,7 @@ def make(folder: Path) -> None:
     _run("train train.toml")
     _run("train slices.toml")
     _run("train affinities.toml")
+    _formats()
     _networks()
     _run("segment segment.toml --out segmentation.h5:segmentation")
     _run("segment segment.toml --out run/segmentation.h5:segmentation")
@@ -141,6 +142,20 @@ def _volumes() -> None:
     labels = (1 + (y + z // 3 > 12) + 2 * (x > 11)).astype(np.int32)
     raw = np.random.default_rng(0).integers(0, 255, SHAPE)  # noise has seeds everywhere
     data.write_volume("volume.h5", {"raw": raw.astype(np.uint8), "labels": labels})
+
+
+def _formats() -> None:
+    from fuzz.commands import FORMATS
+
+    for volume in ("raw", "labels"):
+        with h5py.File("volume.h5") as file, h5py.File("bytes.h5", "w") as copy:
+            copy[volume] = file[volume][...].astype(np.uint8)  # pictures have 8 bits
+        for pattern in FORMATS.values():
+            name = pattern.format(volume)
+            if "*" not in name:
+                Path(name.removeprefix("precomputed://")).parent.mkdir(exist_ok=True)
+            _run(f"convert bytes.h5:{volume} {name}")
+    Path("bytes.h5").unlink()
 
 
 def _foreign() -> None:

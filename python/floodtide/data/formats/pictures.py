@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import glob
+import logging
 import math
 import os
 import re
@@ -25,6 +26,9 @@ from floodtide.errors import Error, InvalidFileError
 
 CACHE_BYTES = 256 << 20
 """Bytes of decoded planes that a reader of pictures keeps: pictures are decoded whole, whatever box is read."""
+
+# tifffile logs what is wrong with a file. Without a handler, Python prints this on standard error, beside our own line.
+logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 TIFF = (".tif", ".tiff")
 PICTURES = (*TIFF, ".png")

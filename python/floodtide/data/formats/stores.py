@@ -24,6 +24,9 @@ from floodtide.data.formats.readers import (
 from floodtide.errors import Error, InvalidFileError, UnsupportedError
 
 PRECOMPUTED = "precomputed://"
+PATIENCE_S = 10.0
+"""Seconds that a block may take to read before the files of the volume are looked at."""
+
 _ZARR = ("zarr.json", ".zarray", ".zgroup")
 _NM = {
     "nm": 1.0, "nanometer": 1.0, "um": 1e3, "µm": 1e3, "micron": 1e3, "micrometer": 1e3,
@@ -102,7 +105,11 @@ def _volume(reference: str, store: Any, geometry: Geometry, metadata: Path) -> _
         )
     store = store[tensorstore.d[:].translate_to[0]]
     return object_volume(
-        Store(store), reference, chunks=chunks, geometry=geometry, file=str(metadata)
+        Store(store, metadata.parent),
+        reference,
+        chunks=chunks,
+        geometry=geometry,
+        file=str(metadata),
     )
 
 
@@ -115,15 +122,36 @@ def from_zero(source: Any) -> Any:
 
 
 class Store:
-    """A tensorstore array, read box by box."""
+    """A tensorstore array, read box by box.
 
-    def __init__(self, store: Any) -> None:
+    Args:
+        store: The array.
+        folder: Folder of its chunks on this machine; None: unknown.
+    """
+
+    def __init__(self, store: Any, folder: Path | None = None) -> None:
         self._store = store
+        self._folder = folder
         self.shape = tuple(store.shape)
         self.dtype = store.dtype.numpy_dtype
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> Any:
-        return self._store[box].read().result()
+        pending = self._store[box].read()
+        if self._folder is None:
+            return pending.result()
+        try:
+            return pending.result(timeout=PATIENCE_S)
+        except TimeoutError:  # a slow disk, or a FIFO, which tensorstore would wait for without end
+            _require_regular_files(self._folder)
+            return pending.result()
+
+
+def _require_regular_files(folder: Path) -> None:
+    for root, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(root, name)
+            if not os.path.isfile(path):
+                raise InvalidFileError(f"{path} is no regular file, expected a chunk of a volume")
 
 
 def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
