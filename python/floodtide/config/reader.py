@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 from floodtide.base.options import Range, shown
 from floodtide.base.registry import names, parameters, registered_fields, resolve
+from floodtide.config.networks import FLOOD
 from floodtide.errors import ConfigurationError
 
 T = TypeVar("T")
-DEFAULT_KIND = "ffn"
 
 # Keys that older versions wrote with only one possible value. They are ignored with that value, so old files stay
 # readable.
@@ -28,7 +28,7 @@ RETIRED = {"training.moves": "fixed"}
 def read(cls: type[T], document: Mapping[str, Any], where: str) -> T:
     """Return an instance of the dataclass `cls`, built from nested tables as parsed from TOML."""
     model = document.get("model", {})
-    kind = model.get("kind", DEFAULT_KIND) if isinstance(model, Mapping) else DEFAULT_KIND
+    kind = model.get("kind", FLOOD) if isinstance(model, Mapping) else FLOOD
     reader = _Reader(kind, where)
     reader.alternative(typing.get_args(typing.get_type_hints(cls)["model"]), "model")
     return reader.build(cls, document, "")

@@ -72,11 +72,12 @@ def pictures(run: Run) -> tuple[Picture | None, list[str]]:
 
 def _slices(run: Run, settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
     from floodtide import _core
+    from floodtide.data import Slices
     from floodtide.segment import predict
-    from floodtide.train.parts import held_out_slices
+    from floodtide.train.kinds import kind_of
 
-    samples = held_out_slices(settings)
-    if samples is None or not run.validation:
+    samples = kind_of(settings).held_out_of(settings)
+    if not isinstance(samples, Slices) or not run.validation:
         return None, [f"{_NOTHING}: the run validated nothing"]
     last = run.validation[-1]
     if samples.patients != last["patients"]:
@@ -142,9 +143,9 @@ def _largest_slices(samples: Slices, groups: Sequence[int]) -> dict[int, int]:
 
 def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
     """Draw the middle section of the held-out box, predicted with its full context."""
-    from floodtide.data import Volume, parse_box
+    from floodtide.data import Affinities, Volume, parse_box
     from floodtide.segment import predict
-    from floodtide.train.parts import held_out_patches
+    from floodtide.train.kinds import kind_of
 
     box = parse_box(settings.validation.box)
     if box is None:
@@ -152,15 +153,15 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
     start, size = _middle(*box)
     # Two sections, because affinities along z compare the second section with the first.
     text = ",".join(f"{a}:{a + n}" for a, n in zip(start, size, strict=True))
-    samples = held_out_patches(
-        dataclasses.replace(
-            settings,
-            data=dataclasses.replace(
-                settings.data, patch=size, permutable_axes=(), reflectable_axes=()
-            ),
-            validation=dataclasses.replace(settings.validation, box=text),
-        )
+    pair = dataclasses.replace(
+        settings,
+        data=dataclasses.replace(
+            settings.data, patch=size, permutable_axes=(), reflectable_axes=()
+        ),
+        validation=dataclasses.replace(settings.validation, box=text),
     )
+    samples = kind_of(pair).held_out_of(pair)
+    assert isinstance(samples, Affinities)
     image, truth, weights = samples.fixed(0)
     volumes = {volume.name: volume for volume in settings.data.volumes}
     volume = volumes[settings.validation.volume or settings.data.volumes[0].name]

@@ -35,8 +35,9 @@ from floodtide.optim.lr import Schedule
 from floodtide.train.comm_hook import CommHook, CoreHook, adapted
 from floodtide.train.described import configuration_of
 from floodtide.train.engine_options import engine_options
+from floodtide.train.kinds import Data, HeldOut, Model, Parts, kind_of
 from floodtide.train.memory import require_memory
-from floodtide.train.parts import Data, HeldOut, Model, Parts, parts_of, task_of
+from floodtide.train.parts import parts_of
 from floodtide.train.run_directory import RunDirectory
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
 from floodtide.train.signals import INTERRUPT, StopRequest
@@ -213,7 +214,7 @@ class Trainer:
             set_threads(config.run.threads)
             require_memory(config, self._comm.size)
             self._parts = parts or parts_of(config, self._comm.size)
-            self._task = task_of(self._parts, config)
+            self._task = kind_of(config).task_of(self._parts, config)
             self.model: Model = self._parts.model
             self.data: Data = self._parts.data
             self._average = self.model.like() if config.training.average > 0 else None

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import ast
 import re
+import typing
 from pathlib import Path
 
 import pytest
 
-from floodtide import _core
+from floodtide import _core, config
+from floodtide.train.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[4]
 OTHER_USES = {
@@ -24,6 +26,7 @@ REGISTRIES = {
     "cpp/src/optim/registry.cpp, scaling rules": _core.scale_rows(),
     "cpp/src/nn/segmentation_loss.cpp": _core.loss_rows(),
     "cpp/src/segment/seed_registry.cpp": _core.segment.seed_policies(),
+    "python/floodtide/config/networks.py": [{"name": kind.section().kind} for kind in KINDS],
 }
 
 
@@ -51,3 +54,7 @@ def test_no_other_file_lists_the_names(registry: str) -> None:
     listed = {str(file.relative_to(ROOT)) for file in sources if names <= texts_of(file)}
     assert len(sources) > 300
     assert listed <= {home, *OTHER_USES}
+
+
+def test_every_section_of_a_network_has_a_row() -> None:
+    assert {kind.section for kind in KINDS} == set(typing.get_args(config.ModelConfig))
