@@ -83,8 +83,8 @@ constexpr std::string_view kEnd = "\n]\n";
 
 }  // namespace
 
-struct Timeline::State {
-  explicit State(std::size_t remembered) : ring(remembered) {}
+struct Timeline::Impl {
+  explicit Impl(std::size_t remembered) : ring(remembered) {}
 
   mutable std::mutex mutex;
   std::vector<Event> ring;
@@ -106,7 +106,7 @@ struct Timeline::State {
   }
 };
 
-Timeline::Timeline(std::size_t remembered) : state_(std::make_unique<State>(remembered)) {
+Timeline::Timeline(std::size_t remembered) : impl_(std::make_unique<Impl>(remembered)) {
   FLOODTIDE_REQUIRE(remembered >= 1, invalid_argument, "timeline: remembers ", remembered, " events, expected at least 1");
 }
 
@@ -118,9 +118,9 @@ Timeline::~Timeline() {
 }
 
 std::uint64_t Timeline::begin(const Event& event) {
-  const std::lock_guard lock(state_->mutex);
-  const std::uint64_t number = state_->begun++;
-  Event& slot = state_->slot(number);
+  const std::lock_guard lock(impl_->mutex);
+  const std::uint64_t number = impl_->begun++;
+  Event& slot = impl_->slot(number);
   slot = event;
   slot.start_ns = now_ns();
   slot.end_ns = -1;
@@ -128,49 +128,49 @@ std::uint64_t Timeline::begin(const Event& event) {
 }
 
 void Timeline::end(std::uint64_t number) {
-  const std::lock_guard lock(state_->mutex);
-  if (number < state_->oldest()) return;  // newer events have replaced this one
-  Event& event = state_->slot(number);
+  const std::lock_guard lock(impl_->mutex);
+  if (number < impl_->oldest()) return;  // newer events have replaced this one
+  Event& event = impl_->slot(number);
   event.end_ns = now_ns();
-  if (state_->file) state_->finished.push_back(event);
+  if (impl_->file) impl_->finished.push_back(event);
 }
 
 std::vector<Timeline::Event> Timeline::last() const {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(impl_->mutex);
   std::vector<Event> events;
-  for (std::uint64_t number = state_->oldest(); number < state_->begun; ++number) events.push_back(state_->slot(number));
+  for (std::uint64_t number = impl_->oldest(); number < impl_->begun; ++number) events.push_back(impl_->slot(number));
   return events;
 }
 
 std::optional<Timeline::Event> Timeline::current(std::string_view track) const {
-  const std::lock_guard lock(state_->mutex);
-  for (std::uint64_t number = state_->begun; number > state_->oldest(); --number) {
-    const Event& event = state_->slot(number - 1);
+  const std::lock_guard lock(impl_->mutex);
+  for (std::uint64_t number = impl_->begun; number > impl_->oldest(); --number) {
+    const Event& event = impl_->slot(number - 1);
     if (event.end_ns < 0 && event.track == track) return event;
   }
   return std::nullopt;
 }
 
 void Timeline::open(const std::string& path, int rank, std::int64_t offset_ns) {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(impl_->mutex);
   auto file = std::make_unique<File>(path);
   const std::string begin =
       str_cat("[\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": ", rank, ", \"args\": {\"name\": \"rank ", rank, "\"}}");
   file->write_at(0, begin + std::string(kEnd));
-  state_->file = std::move(file);
-  state_->file_end = static_cast<std::int64_t>(begin.size());
-  state_->rank = rank;
-  state_->offset_ns = offset_ns;
+  impl_->file = std::move(file);
+  impl_->file_end = static_cast<std::int64_t>(begin.size());
+  impl_->rank = rank;
+  impl_->offset_ns = offset_ns;
 }
 
 void Timeline::flush() {
-  const std::lock_guard lock(state_->mutex);
-  if (!state_->file || state_->finished.empty()) return;
+  const std::lock_guard lock(impl_->mutex);
+  if (!impl_->file || impl_->finished.empty()) return;
   std::string text;
-  for (const Event& event : state_->finished) text += ",\n" + state_->line(event);
-  state_->finished.clear();
-  state_->file->write_at(state_->file_end, text + std::string(kEnd));
-  state_->file_end += static_cast<std::int64_t>(text.size());
+  for (const Event& event : impl_->finished) text += ",\n" + impl_->line(event);
+  impl_->finished.clear();
+  impl_->file->write_at(impl_->file_end, text + std::string(kEnd));
+  impl_->file_end += static_cast<std::int64_t>(text.size());
 }
 
 void Timeline::dump(const std::string& path, int rank, std::string_view reason) const {

@@ -58,7 +58,7 @@ std::size_t training_bytes(const FfnOptions& options, const Vec3& size, std::int
   return FfnPlan::training_bytes(options, size, examples, threads, parameter_layout(options).size());
 }
 
-struct Ffn::State {
+struct Ffn::Impl {
   FfnOptions options;
   ParameterLayout layout;
   AlignedBuffer<float> parameters;
@@ -86,21 +86,21 @@ Ffn::Ffn(const FfnOptions& options, Initial initial) {
   ParameterLayout layout = parameter_layout(options);
   AlignedBuffer<float> parameters(layout.size());
   if (initial == Initial::random) initialise_glorot(layout, options.seed, parameters.span());
-  state_ = std::make_unique<State>(State{options, std::move(layout), std::move(parameters), nullptr});
+  impl_ = std::make_unique<Impl>(Impl{options, std::move(layout), std::move(parameters), nullptr});
 }
 Ffn::Ffn(Ffn&&) noexcept = default;
 Ffn& Ffn::operator=(Ffn&&) noexcept = default;
 Ffn::~Ffn() = default;
 
-const FfnOptions& Ffn::options() const noexcept { return state_->options; }
-const ParameterLayout& Ffn::layout() const noexcept { return state_->layout; }
-std::span<float> Ffn::parameters() noexcept { return state_->parameters.span(); }
-std::span<const float> Ffn::parameters() const noexcept { return std::as_const(state_->parameters).span(); }
-void Ffn::parameters_changed() noexcept { state_->stale = true; }
+const FfnOptions& Ffn::options() const noexcept { return impl_->options; }
+const ParameterLayout& Ffn::layout() const noexcept { return impl_->layout; }
+std::span<float> Ffn::parameters() noexcept { return impl_->parameters.span(); }
+std::span<const float> Ffn::parameters() const noexcept { return std::as_const(impl_->parameters).span(); }
+void Ffn::parameters_changed() noexcept { impl_->stale = true; }
 
 void Ffn::forward(std::span<const FfnExample> batch) {
   for (const FfnExample& example : batch) check_example(example, batch[0].image.shape());
-  if (!batch.empty()) state_->planned(batch[0].image.shape(), Passes::forward).forward(batch);
+  if (!batch.empty()) impl_->planned(batch[0].image.shape(), Passes::forward).forward(batch);
 }
 
 void Ffn::loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradients, double scale, const OnReady& on_ready) {
@@ -108,7 +108,7 @@ void Ffn::loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradi
   FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "ffn: room for ", gradients.size(),
                     " gradients, expected ", layout().size());
   if (batch.empty()) return;
-  state_->planned(batch[0].image.shape(), Passes::all).loss_and_gradients(batch, layout(), gradients, scale, on_ready);
+  impl_->planned(batch[0].image.shape(), Passes::all).loss_and_gradients(batch, layout(), gradients, scale, on_ready);
 }
 
 void Ffn::loss_and_each_gradients(std::span<FfnExample> batch, std::span<float> out_gradients, double scale) {
@@ -116,18 +116,18 @@ void Ffn::loss_and_each_gradients(std::span<FfnExample> batch, std::span<float> 
   FLOODTIDE_REQUIRE(std::ssize(out_gradients) == std::ssize(batch) * layout().size(), shape_mismatch, "ffn: room for ",
                     out_gradients.size(), " gradients, expected ", layout().size(), " for each of ", batch.size(), " examples");
   if (batch.empty()) return;
-  state_->planned(batch[0].image.shape(), Passes::all).loss_and_each_gradients(batch, layout(), out_gradients, scale);
+  impl_->planned(batch[0].image.shape(), Passes::all).loss_and_each_gradients(batch, layout(), out_gradients, scale);
 }
 
 Tensor<std::uint8_t, 5> Ffn::relu_masks() const {
-  FLOODTIDE_REQUIRE(state_->plan, invalid_argument, "ffn: ReLU masks are those of loss_and_gradients, which was not called");
-  return state_->plan->relu_masks();
+  FLOODTIDE_REQUIRE(impl_->plan, invalid_argument, "ffn: ReLU masks are those of loss_and_gradients, which was not called");
+  return impl_->plan->relu_masks();
 }
 
-std::size_t Ffn::workspace_bytes() const noexcept { return state_->plan ? state_->plan->bytes() : 0; }
+std::size_t Ffn::workspace_bytes() const noexcept { return impl_->plan ? impl_->plan->bytes() : 0; }
 
 std::string Ffn::kernel_names() const {
-  if (state_->plan) return state_->plan->kernel_names();
+  if (impl_->plan) return impl_->plan->kernel_names();
   FfnOptions shallow = options();
   shallow.depth = 1;
   return FfnPlan(shallow.fov, shallow).kernel_names();

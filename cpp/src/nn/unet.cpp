@@ -58,8 +58,8 @@ std::size_t planned_bytes(const UNetOptions& options, std::int64_t n, const Vec3
 
 }  // namespace
 
-struct UNet::State {
-  explicit State(const UNetOptions& wanted) : options(wanted), layout(wanted), parameters(layout.arrays.size()) {}
+struct UNet::Impl {
+  explicit Impl(const UNetOptions& wanted) : options(wanted), layout(wanted), parameters(layout.arrays.size()) {}
 
   UNetOptions options;
   UNetLayout layout;
@@ -96,19 +96,19 @@ std::size_t forward_bytes(const UNetOptions& options, std::int64_t n, const Vec3
 
 UNet::UNet(const UNetOptions& options, Initial initial) {
   require_valid(options);
-  state_ = std::make_unique<State>(options);
-  if (initial == Initial::random) initialise(options, state_->layout, state_->parameters.span());
+  impl_ = std::make_unique<Impl>(options);
+  if (initial == Initial::random) initialise(options, impl_->layout, impl_->parameters.span());
 }
 UNet::UNet(UNet&&) noexcept = default;
 UNet& UNet::operator=(UNet&&) noexcept = default;
 UNet::~UNet() = default;
 
-const UNetOptions& UNet::options() const noexcept { return state_->options; }
-Vec3 UNet::total_pool() const noexcept { return nn::total_pool(state_->options); }
-const ParameterLayout& UNet::layout() const noexcept { return state_->layout.arrays; }
-std::span<float> UNet::parameters() noexcept { return state_->parameters.span(); }
-std::span<const float> UNet::parameters() const noexcept { return std::as_const(state_->parameters).span(); }
-void UNet::parameters_changed() noexcept { state_->stale = true; }
+const UNetOptions& UNet::options() const noexcept { return impl_->options; }
+Vec3 UNet::total_pool() const noexcept { return nn::total_pool(impl_->options); }
+const ParameterLayout& UNet::layout() const noexcept { return impl_->layout.arrays; }
+std::span<float> UNet::parameters() noexcept { return impl_->parameters.span(); }
+std::span<const float> UNet::parameters() const noexcept { return std::as_const(impl_->parameters).span(); }
+void UNet::parameters_changed() noexcept { impl_->stale = true; }
 void UNet::move_statistics(std::span<const float> gradients, double images) {
   FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "unet: ", gradients.size(),
                     " gradients, expected ", layout().size());
@@ -121,7 +121,7 @@ void UNet::move_statistics(std::span<const float> gradients, double images) {
 }
 
 std::int64_t UNet::sums_per_pass(const SegmentationLoss& loss) const noexcept {
-  const std::size_t blocks = state_->layout.encoder.size() + state_->layout.decoder.size();
+  const std::size_t blocks = impl_->layout.encoder.size() + impl_->layout.decoder.size();
   return (options().synchronised ? 2 * static_cast<std::int64_t>(blocks) : 0) + (loss.over_batch && loss.dice > 0 ? 1 : 0);
 }
 
@@ -137,7 +137,7 @@ void UNet::forward(View<const float, 5> images, View<float, 5> out_probabilities
   const Vec3 pool = total_pool();
   Vec3 padded = size_of(images);
   for (std::size_t axis = 0; axis < 3; ++axis) padded[axis] = (padded[axis] + pool[axis] - 1) / pool[axis] * pool[axis];
-  UNetPlan& plan = state_->planned(shape[0], padded, 0);
+  UNetPlan& plan = impl_->planned(shape[0], padded, 0);
   plan.forward(images);
   const View<const float, 5> probabilities = plan.probabilities();
   for (std::int64_t image = 0; image < shape[0]; ++image) {
@@ -155,17 +155,17 @@ LossReport UNet::loss_and_gradients(const UNetBatch& batch, const SegmentationLo
   check_batch(options(), batch);
   FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "unet: room for ", gradients.size(),
                     " gradients, expected ", layout().size());
-  UNetPlan& plan = state_->planned(batch.images.shape(0), size_of(batch.images), batch.groups);
+  UNetPlan& plan = impl_->planned(batch.images.shape(0), size_of(batch.images), batch.groups);
   const LossReport report = plan.loss_and_gradients(batch, loss, gradients, scale, on_ready, sum_over_ranks);
   if (!batch.out_probabilities.empty()) std::ranges::copy(plan.probabilities().span(), batch.out_probabilities.data());
   return report;
 }
 
-std::size_t UNet::workspace_bytes() const noexcept { return state_->plan ? state_->plan->bytes() : 0; }
-std::string UNet::kernel_names() const { return state_->plan ? state_->plan->kernel_names() : std::string(); }
+std::size_t UNet::workspace_bytes() const noexcept { return impl_->plan ? impl_->plan->bytes() : 0; }
+std::string UNet::kernel_names() const { return impl_->plan ? impl_->plan->kernel_names() : std::string(); }
 
 double UNet::forward_flops(const Vec3& size) const noexcept {
-  const UNetLayout& layout = state_->layout;
+  const UNetLayout& layout = impl_->layout;
   const auto voxels_at = [&](int level) {
     auto voxels = static_cast<double>(volume<3>(size));
     for (int above = 0; above < level; ++above) voxels /= static_cast<double>(volume<3>(pool_of(options(), above)));

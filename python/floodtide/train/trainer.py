@@ -51,7 +51,7 @@ _KINDS = ("start", "train", "validation")  # of the records that a trainer write
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What one step did on this rank: its number, the mean loss over this rank's walkers, the learning rate."""
+    """Result of one step on this rank: its number, the mean loss over this rank's walkers, and the learning rate."""
 
     number: int
     loss: float
@@ -314,18 +314,20 @@ class Trainer:
 
     @property
     def steps_done(self) -> int:
-        """Optimizer updates so far, those before a resumed checkpoint included."""
+        """Number of optimizer updates so far, including those before a resumed checkpoint."""
         return self._trainer.steps_done
 
     @property
     def complete(self) -> bool:
-        """Whether all of `training.steps` are done; False after `run` if time or a signal has ended it."""
+        """True if all of `training.steps` are done. False after a `run` that time or a signal has ended."""
         return self.steps_done >= self.config.training.steps
 
     @property
     def stopped(self) -> bool:
-        """Whether there is no further step to make: all are done, or time, a signal or the end of the shards asked for
-        the end. The same on all ranks."""
+        """True if no step follows: all steps are done, or time, a signal or the end of the shards stopped the run.
+
+        The value is the same on all ranks.
+        """
         return self._stopped
 
     @property
@@ -335,18 +337,18 @@ class Trainer:
 
     @property
     def result(self) -> Model:
-        """The network to use: `model`, or with `training.average` one with the averaged parameters."""
+        """The trained network: `model`, or with `training.average` a network with the averaged parameters."""
         if self._average is None:
             return self.model
         self._trainer.copy_average(self._average.core)
         return self._average
 
     def step(self) -> Step:
-        """One field of view of every walker and one update; logs and saves when it is time. Collective.
+        """Run one training step: one field of view of every walker, then one update. Collective.
 
-        Loops of your own iterate over the trainer, which watches for signals too. Ranks that do not wait for each
-        other (`comm.mode`) call it each as often as they can: such a loop, and no number of steps, ends on all of
-        them together.
+        The step also writes the log and checkpoints when they are due. In your own loop, iterate over the trainer
+        instead, because the iterator also watches for signals. Ranks that do not wait for each other (`comm.mode`)
+        make different numbers of steps. Iterating ends on all of them together; a fixed number of calls does not.
         """
         run = self.config.run
         requests = 0
@@ -386,10 +388,10 @@ class Trainer:
         return Step(number=report.step, loss=report.loss, lr=report.lr)
 
     def __iter__(self) -> Iterator[Step]:
-        """Make the steps that are left, one each time, until the training is complete or stopped. Collective.
+        """Run one step per iteration until the training is complete or stopped. Collective.
 
-        Signals end it as they end `run`. A loop that is left early leaves the log open: `close`, or a `with` block,
-        closes it.
+        A signal ends the loop as it ends `run`. If you leave the loop early, the log stays open: call `close`, or use
+        a `with` block.
         """
         with self.watching_signals(), self._bar() as show:
             while not self._stopped:
@@ -402,7 +404,7 @@ class Trainer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close log and events; after an exception, which may be on this rank alone, without the other ranks."""
+        """Close log and events. After an exception, do this without the other ranks: they may have had none."""
         if kind is None:
             self.close()
         else:
@@ -418,8 +420,8 @@ class Trainer:
     def scale_lr(self, factor: float) -> None:
         """Ask all ranks to multiply the schedule's rate by `factor` after the next step. For callbacks and loops.
 
-        The factor replaces the one before; it is 1 at the start, and checkpoints keep it. Any rank may call this. If
-        several ranks do before the same step, the lowest rank's factor holds.
+        The factor replaces the factor before. It is 1 at the start, and checkpoints keep it. Any rank may call this. If
+        several ranks call this before the same step, the factor of the lowest rank holds.
 
         Raises:
             InvalidArgumentError: If the factor is not above 0 and at most 1e6.
@@ -429,11 +431,11 @@ class Trainer:
 
     @property
     def lr_factor(self) -> float:
-        """What the schedule's rate is multiplied by; see `scale_lr`."""
+        """Factor that multiplies the schedule's rate; see `scale_lr`."""
         return self._trainer.rate_factor
 
     def _change_rate(self) -> None:
-        """Take over the factor that the lowest rank has asked for. Collective."""
+        """Apply the factor that the lowest rank has asked for. Collective."""
         own = b"" if self._rate_factor is None else struct.pack("d", self._rate_factor)
         self._rate_factor = None
         asked = next(filter(None, world.allgather_bytes(own)), None)
@@ -443,11 +445,11 @@ class Trainer:
     def add_record(self, kind: str, values: Record) -> None:
         """Add a record of your own to log.jsonl and the TensorBoard events, with the step and the time.
 
-        Ranks other than 0 do nothing. Callbacks are not called with it, so that they may call this.
+        Ranks other than 0 do nothing. The trainer does not pass the record to callbacks, so callbacks may call this.
 
         Args:
-            kind: Says what the record is, and begins the names of its events.
-            values: What JSON has, by name.
+            kind: Name of the kind of record. The names of its TensorBoard events begin with it.
+            values: Values that JSON can hold, by name.
 
         Raises:
             InvalidArgumentError: For a kind that the trainer writes itself, or names that every record has.
@@ -484,18 +486,18 @@ class Trainer:
                 self._run(progress or show)
 
     def _bar(self) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
-        """The progress display, if it was asked for."""
+        """Return the progress display, or one that shows nothing."""
         return bar("steps", "train") if self._progress else contextlib.nullcontext(_no_progress)
 
     @contextlib.contextmanager
     def watching_signals(self) -> Iterator[None]:
-        """Have SIGTERM, SIGUSR1 and Ctrl-C ask for the end of the training, as long as the context lasts.
+        """Inside the block, let SIGTERM, SIGUSR1 and Ctrl-C stop the training.
 
-        After the first one the next `step` of all ranks is their last, and saves a checkpoint; a second one does what
-        it did before. `run` does this itself. In threads other than the main one it does nothing.
+        After the first signal, the next `step` is the last one on all ranks, and saves a checkpoint. A second signal
+        has its usual effect. `run` and iterating do this themselves. Only the main thread watches for signals.
 
         Raises:
-            Interrupted: At the end of the context, on all ranks, if Ctrl-C has ended the training.
+            Interrupted: At the end of the block, on all ranks, if Ctrl-C has ended the training.
         """
         with self._signal.watched():
             yield
@@ -510,7 +512,7 @@ class Trainer:
             raise KeyboardInterrupt
 
     def _go_on(self) -> None:
-        """Open what the end of an interrupted run has closed. Collective."""
+        """Reopen what the end of an interrupted run has closed. Collective."""
         self._signal = StopRequest()
         self._stopped = self.complete
         with world.agreed():
@@ -558,9 +560,9 @@ class Trainer:
         self._open()
 
     def close(self) -> None:
-        """Close log and events, and merge the ranks' traces; `run` does so at its end. Collective.
+        """Close log and events, and merge the traces of the ranks. `run` does this at its end. Collective.
 
-        Does nothing if that was done already.
+        A second call does nothing.
         """
         if self._closed:
             return
@@ -573,13 +575,13 @@ class Trainer:
         self._directory.close()
 
     def register_comm_hook(self, state: Any, hook: CommHook | None) -> None:
-        """Sum gradients by a function of yours instead of an allreduce. On all ranks, before `run`.
+        """Replace the allreduce of gradients by your own function. Call this on all ranks before `run`.
 
         Args:
-            state: Handed to the hook as its first argument.
+            state: First argument of the hook.
             hook: Called as hook(state, bucket) on every rank for the same buckets in the same order, as soon as
-                their gradients are computed. It must leave the sum over ranks in `bucket.buffer`, in place;
-                `floodtide.allreduce` and its kin may be used. None: the allreduce again.
+                their gradients are computed. It must leave the sum over ranks in `bucket.buffer`. It may call
+                `floodtide.allreduce` and other collectives. None: use the allreduce again.
 
         Raises:
             UnsupportedError: With `comm.exactness = "workers"`, which sums no buckets.
@@ -595,7 +597,7 @@ class Trainer:
         """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective.
 
         Raises:
-            CommunicationError: On all ranks, if one of them holds other parameters than most; nothing is written then.
+            CommunicationError: On all ranks, if a rank holds other parameters than most ranks. Nothing is written then.
         """
         path = self._directory.checkpoint_path(self.steps_done)
         with world.agreed():
@@ -613,7 +615,7 @@ class Trainer:
         return path
 
     def _advised(self, error: CommunicationError) -> CommunicationError:
-        """The failure of a comparison of the ranks, with what to go on from."""
+        """Add to the error of a comparison of ranks which checkpoint is still good."""
         good = self._good_checkpoint
         advice = f"the checkpoint before is good: {good}" if good else "there is no checkpoint yet"
         advised = CommunicationError(f"{error}; {advice}")
@@ -648,7 +650,7 @@ class Trainer:
             self._trainer.end_activity(number)
 
     def _signals(self) -> list[str]:
-        """The signals that have come to the ranks, empty where none has. Collective."""
+        """Return the name of the signal that each rank has received, or an empty text. Collective."""
         return [name.decode() for name in world.allgather_bytes(self._signal.name.encode())]
 
     def _log_training(self, lr: float) -> None:
@@ -687,7 +689,7 @@ def _no_progress(_done: int, _total: int) -> None:
 
 
 def check_on_lost_rank(section: CommConfig, communicator: world.Communicator) -> None:
-    """Whether this job can do what `comm.on_lost_rank` says.
+    """Check that this job can do what `comm.on_lost_rank` says.
 
     Raises:
         ConfigurationError: If the mode cannot.

@@ -56,8 +56,8 @@ class Timeline {
   void dump(const std::string& path, int rank, std::string_view reason) const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 /// Event that starts when this object is constructed and ends when it is destroyed. Does nothing if `timeline` is null.

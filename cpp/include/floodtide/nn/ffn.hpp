@@ -117,8 +117,8 @@ class Ffn {
   [[nodiscard]] double forward_flops(const Vec3& size) const noexcept;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace floodtide::nn

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The formats that volumes come in: a table of them, and the readers and writers behind its rows."""
+"""Formats of volumes: their table, and the readers and writers of its rows."""
 
 from floodtide.data.formats.readers import Geometry, Source, array_volume, object_volume
 from floodtide.data.formats.stores import from_zero

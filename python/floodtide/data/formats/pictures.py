@@ -25,7 +25,7 @@ from floodtide.data.formats.readers import Geometry, library, object_volume
 from floodtide.errors import Error, InvalidFileError
 
 CACHE_BYTES = 256 << 20
-"""Bytes of decoded planes that a reader of pictures keeps: pictures are decoded whole, whatever box is read."""
+"""Size of the cache for decoded pictures, in bytes. A picture is always decoded whole."""
 
 # tifffile logs what is wrong with a file. Without a handler, Python prints this on standard error, beside our own line.
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
@@ -36,12 +36,12 @@ _WILD = re.compile(r"[*?\[]")
 
 
 def is_stack(reference: str) -> bool:
-    """Whether a name is one TIFF file's."""
+    """Return True if the name is that of one TIFF file."""
     return reference.lower().endswith(TIFF) and not _WILD.search(reference)
 
 
 def is_folder(reference: str) -> bool:
-    """Whether a name is a pattern of picture files."""
+    """Return True if the name is a pattern of picture files."""
     return reference.lower().endswith(PICTURES) and bool(_WILD.search(reference))
 
 
@@ -54,13 +54,13 @@ def open_stack(reference: str) -> _core.data.Volume:
 
 
 def open_folder(reference: str) -> _core.data.Volume:
-    """Open the pictures that a pattern names, in the order of the numbers in their names."""
+    """Open the pictures whose names match a pattern, in the order of the numbers in their names."""
     source = Folder(reference, files_of_pattern(reference))
     return object_volume(source, reference, chunks=(1, *source.shape[1:]))
 
 
 def files_of_pattern(reference: str) -> list[str]:
-    """The files of a pattern; numbers in names count as numbers: slice2 comes before slice10."""
+    """Return the files that match a pattern. Numbers in names are compared as numbers: slice2 comes before slice10."""
 
     def order(name: str) -> list[tuple[int, int, str]]:
         return [
@@ -72,7 +72,7 @@ def files_of_pattern(reference: str) -> list[str]:
 
 
 class Planes:
-    """Pictures that are decoded whole and kept for a while. `decode` may be called by several threads at once."""
+    """Pictures that are decoded whole and cached. Several threads may call `decode` at once."""
 
     def __init__(self, decode: Callable[[int], NDArray[Any]], shape: Vec3, dtype: Any) -> None:
         self._decode = decode
@@ -105,7 +105,7 @@ class Planes:
 
 
 class Stack:
-    """A TIFF file. Uncompressed voxels are read straight from the file, others picture by picture."""
+    """A TIFF file. Uncompressed voxels are read directly from the file; compressed pictures are decoded whole."""
 
     def __init__(self, path: str) -> None:
         tifffile = library("tifffile", path)
@@ -165,7 +165,7 @@ class Stack:
 
 
 class Folder:
-    """Pictures of one size, a file each."""
+    """Pictures of one size, each in its own file."""
 
     def __init__(self, pattern: str, files: list[str]) -> None:
         if not files:
@@ -220,7 +220,7 @@ def _read_at(descriptor: int, count: int, offset: int) -> bytes:
 
 
 def _require_file(path: str, name: str) -> None:
-    """Refuse what is no regular file: a FIFO would be waited for."""
+    """Refuse a path that is no regular file. Reading a FIFO would wait without end."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
@@ -230,7 +230,7 @@ def _require_file(path: str, name: str) -> None:
 
 
 def _tiff_geometry(file: Any, series: Any) -> Geometry:
-    """Voxel size in what floodtide writes, in ImageJ's metadata, or in OME's."""
+    """Return the voxel size from the metadata of floodtide, ImageJ or OME."""
     if series.kind == "shaped" and file.shaped_metadata:
         written = file.shaped_metadata[0]
         size, offset = written.get("voxel_size_nm"), written.get("offset")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of Python objects for the core: what a reader has, and the checks of every block that a reader returns.
+"""Volumes of Python objects for the core, with checks of every block that an object returns.
 
-The core calls a reader from its own threads, several at a time. An array in memory is read without Python.
+The core calls an object from several of its own threads at a time. It reads arrays in memory without Python.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from floodtide.errors import Error, InvalidArgumentError, InvalidFileError, Unsu
 
 EXTRA = "pip install 'floodtide[formats]'"
 CACHE_BYTES = 64 << 20
-"""Bytes of decoded chunks that a reader of files keeps, as the core does for HDF5."""
+"""Size of the cache for decoded chunks, in bytes, as for HDF5."""
 LARGEST_CHUNK = 1 << 31
-"""Bytes of the largest chunk that is read: a damaged file may promise any size."""
+"""Largest size of a chunk, in bytes. A damaged file may claim any size."""
 
 
 class Source(Protocol):
-    """What a volume can be made of: an object with a shape, a dtype and boxes by slices (z, y, x)."""
+    """Object that a volume can read: it has a shape and a dtype, and is indexed by slices (z, y, x)."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -39,7 +39,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Geometry:
-    """Where a volume lies, as far as its format says: both are (z, y, x)."""
+    """Voxel size and offset (z, y, x) of a volume, if its format states them."""
 
     voxel_size_nm: tuple[float, float, float] | None = None
     offset: Vec3 | None = None  # of the first voxel, in voxels

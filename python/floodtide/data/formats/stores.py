@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chunked arrays in folders, through tensorstore: Zarr 2 and 3, OME-Zarr, N5, Neuroglancer precomputed.
 
-Zarr stores the axes z, y, x; N5 and precomputed store x, y, z. Volumes are z, y, x: this file is the border.
+Zarr stores the axes z, y, x. N5 and precomputed store x, y, z. This file turns them into z, y, x.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _NM = {
 
 
 def is_zarr(reference: str) -> bool:
-    """Whether a name is that of a Zarr volume."""
+    """Return True if the name is that of a Zarr volume."""
     return _is_in(reference, ".zarr", _ZARR)
 
 
 def is_n5(reference: str) -> bool:
-    """Whether a name is that of an N5 volume."""
+    """Return True if the name is that of an N5 volume."""
     return _is_in(reference, ".n5", ("attributes.json",))
 
 
 def _is_in(reference: str, suffix: str, files: Sequence[str]) -> bool:
-    """Whether a name leads into a folder with this suffix, or to a folder with one of these files."""
+    """Return True if the path contains a folder with this suffix, or is a folder with one of these files."""
     if "\0" in reference or "://" in reference:
         return False
     return any(part.lower().endswith(suffix) for part in reference.split("/")) or any(
@@ -176,7 +176,7 @@ def _context(tensorstore: Any) -> Any:
 
 
 def _said(error: BaseException) -> str:
-    """What tensorstore says, without its specification."""
+    """Return tensorstore's message without its specification."""
     return reason(ValueError(str(error).partition(" [tensorstore_spec=")[0]))
 
 
@@ -192,7 +192,7 @@ def _json(path: Path, reference: str) -> dict[str, Any]:
 
 
 def _three_axes(reference: str, store: Any, axes: Sequence[str] | None) -> Any:
-    """The array without axes of one element that are not space."""
+    """Return the array without its axes of time and channel, which must have one element."""
     if axes is not None and len(axes) == store.rank and store.rank > 3:
         others = store.shape[:-3]
         if any(n != 1 for n in others):
@@ -208,7 +208,7 @@ def _three_axes(reference: str, store: Any, axes: Sequence[str] | None) -> Any:
 
 
 def _zarr_array(reference: str) -> tuple[Path, dict[str, Any]]:
-    """The metadata file of the array that a name means, and the array's attributes."""
+    """Return the metadata file of the array that a name means, and the attributes of the array."""
     folder = Path(reference)
     document = _metadata(folder, reference)
     if (folder / "zarr.json").is_file():
@@ -241,7 +241,7 @@ def _attributes(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _image_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The OME-Zarr image that attributes describe; empty if they describe none."""
+    """Return the OME-Zarr image that the attributes describe, or an empty dictionary."""
     inner = attributes.get("ome", attributes)
     scales = inner.get("multiscales", []) if isinstance(inner, dict) else []
     image = scales[0] if isinstance(scales, list) and scales else {}
@@ -249,7 +249,7 @@ def _image_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _no_array(reference: str, kind: str, file: str, key: str) -> str:
-    """Say that a folder holds no array, and which arrays lie below the folder."""
+    """Return a message that the folder holds no array, and which arrays are in folders below."""
     folder = Path(reference)
     if not folder.is_dir():
         return f"{reference}: there is no such folder, expected a {kind}"
@@ -295,7 +295,7 @@ def _ome_geometry(image: Mapping[str, Any]) -> tuple[list[str], Geometry]:
 
 
 def _funlib_geometry(attributes: Mapping[str, Any]) -> Geometry:
-    """Voxel size and offset (z, y, x) in nm, as funlib.persistence and gunpowder write them."""
+    """Return voxel size and offset from the attributes that funlib.persistence and gunpowder write."""
     size = attributes.get("voxel_size", attributes.get("resolution"))
     return _geometry(size, attributes.get("offset"))
 
@@ -313,7 +313,7 @@ def _n5_geometry(attributes: Mapping[str, Any]) -> Geometry:
 
 
 def _geometry(size: Any, offset_nm: Any) -> Geometry:
-    """Of lists (z, y, x) in nm that may be anything."""
+    """Return the geometry of a size and an offset (z, y, x) in nm. Values of other types are ignored."""
     if not (_numbers(size) and min(size) > 0):
         return Geometry()
     z, y, x = (float(n) for n in size)

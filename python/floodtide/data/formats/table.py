@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The formats of volumes, one row each: what a name means, who reads and writes the volume, and what to install.
+"""Table of the formats of volumes. A row has the form of names, functions that read and write, and needed libraries.
 
 Error messages, `docs/formats.md` and `open_volume` iterate over the rows. A new format is a reader, a writer and a row.
 """
@@ -40,7 +40,7 @@ def _open_hdf5(reference: str) -> _core.data.Volume:
 
 
 def _is_hdf5_file(reference: str) -> bool:
-    """Whether a name is file:dataset and the file is there: such a name means nothing else."""
+    """Return True if the name is file:dataset and the file exists. Such a name has no other meaning."""
     path, colon, dataset = reference.rpartition(":")
     return bool(colon and dataset) and _isfile(path)
 
@@ -130,7 +130,7 @@ FORMATS: tuple[Format, ...] = (
 
 
 def format_of(reference: str) -> Format:
-    """Return the format that a volume's name means. Looks at files only to tell forms apart.
+    """Return the format that the name of a volume means. Files are only looked at if the name has several meanings.
 
     Raises:
         InvalidArgumentError: If the name has no known form; the message says which one is nearest.
@@ -157,12 +157,12 @@ def open_volume(reference: str) -> _core.data.Volume:
 
 
 def stem(reference: str) -> str:
-    """Return what the volume of a name is called: its file or folder, without the extension."""
+    """Return the name of the file or folder of a volume, without the extension."""
     return Path(volume_folder(reference) or format_of(reference).path(reference)).stem
 
 
 def place(reference: str) -> tuple[str, str]:
-    """Return what two names of the same volume have in common: the real path of its file or folder, and the rest.
+    """Return the real path of the file or folder of a volume, and the rest of the name. Equal for the same volume.
 
     Raises:
         InvalidArgumentError: If the name has no known form.
@@ -195,7 +195,7 @@ def documentation() -> str:
 
 
 def _nearest(reference: str) -> str:
-    """What the user may have meant, from the name and from what is there."""
+    """Return a hint what the user may have meant, from the name and from existing files."""
     plain = reference.rstrip("/")
     lower = plain.lower()
     if lower.endswith((".h5", ".hdf5", ".hdf")):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes that grow block by block, one class for each kind of format. `floodtide.data.copies` uses them.
+"""Write volumes block by block, with one class for each kind of format. `floodtide.data.copies` uses them.
 
-A folder is written under a temporary name beside its place and renamed when it is complete.
+A folder is written under a temporary name in the same folder, and renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMMAND = "floodtide convert"
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What will be written."""
+    """Shape, element type and geometry of the volume to write."""
 
     shape: Vec3
     dtype: np.dtype[Any]
@@ -54,7 +54,7 @@ class Plan:
 
 
 class Writer(Protocol):
-    """What writes blocks. Blocks are whole chunks, or end with the volume; they come in the order z, y, x."""
+    """Writes blocks in the order z, y, x. A block consists of whole chunks, except at the end of the volume."""
 
     chunks: Vec3
 
@@ -279,7 +279,7 @@ def _storing(reference: str) -> Iterator[None]:
 
 @contextmanager
 def _new_folder(name: str, group: Mapping[str, Any]) -> Iterator[Path]:
-    """A folder that takes its name at the end of the block, with the folders above it that do not exist.
+    """Yield a temporary folder that gets its name at the end of the block. Missing folders above are made, too.
 
     Args:
         name: The folder, which must not exist.
@@ -311,7 +311,7 @@ def _new_folder(name: str, group: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def new_top(name: str) -> Path:
-    """The topmost folder that does not exist on the way to a new one, but for those above a volume's container."""
+    """Return the topmost missing folder on the path to a new one, at most the container (.zarr, .n5) of the volume."""
     place = top = Path(name)
     container = next(
         (p for p in (place, *place.parents) if p.suffix.lower() in (".zarr", ".n5")), place
@@ -334,7 +334,7 @@ def _sync(path: Path) -> None:
 
 
 def blocks(shape: Vec3, chunks: Vec3, most: int) -> Iterator[Box]:
-    """Boxes of whole chunks that cover a volume, of at most `most` voxels unless a chunk has more."""
+    """Yield boxes of whole chunks that cover a volume. A box has at most `most` voxels, or is one chunk."""
     size = list(chunks)
     for axis in (2, 1, 0):
         plane = math.prod(size) // size[axis]
