@@ -2,7 +2,7 @@
 """Training runs: the trainer, its tasks, its run directory with log and checkpoints, and readers of recorded runs."""
 
 from floodtide.train.comm_hook import CommHook, GradBucket
-from floodtide.train.flood_task import FloodValidation
+from floodtide.train.kinds.flood_task import FloodValidation
 from floodtide.train.recorded_run import Run, read_run
 from floodtide.train.run_directory import RunDirectory, read_log
 from floodtide.train.task import Record

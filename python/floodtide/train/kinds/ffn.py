@@ -9,7 +9,7 @@ from floodtide import _core, nn
 from floodtide.config import Config, DataConfig, FfnConfig, ValidationConfig
 from floodtide.data import Shards
 from floodtide.errors import ConfigurationError
-from floodtide.train.flood_task import FloodTask, FloodValidation
+from floodtide.train.kinds.flood_task import FloodTask, FloodValidation
 from floodtide.train.kinds.kind import HeldOut, Kind, Parts, Sections
 from floodtide.train.kinds.volumes import (
     held_out_volume,

@@ -18,7 +18,7 @@ from floodtide.config import (
 from floodtide.data import Affinities, Shards, Slices
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
-from floodtide.train.flood_task import FloodValidation
+from floodtide.train.kinds.flood_task import FloodValidation
 from floodtide.train.task import Task
 
 Model = nn.FFN | nn.UNet

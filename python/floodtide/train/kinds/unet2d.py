@@ -21,7 +21,7 @@ from floodtide.data.volumes import name_of
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.train.kinds import unets
 from floodtide.train.kinds.kind import HeldOut, Kind, Parts, Sections
-from floodtide.train.unet_task import UNetTask
+from floodtide.train.kinds.unet_task import UNetTask
 
 _ARRAYS = 2  # of a slice: image, mask
 _AUGMENTATION = [field.name for field in dataclasses.fields(AugmentationConfig)]

@@ -12,13 +12,13 @@ from floodtide.data import Affinities, TrainingVolume
 from floodtide.errors import InvalidArgumentError
 from floodtide.train.kinds import unets
 from floodtide.train.kinds.kind import HeldOut, Kind, Parts, Sections
+from floodtide.train.kinds.unet_task import UNetTask
 from floodtide.train.kinds.volumes import (
     held_out_volume,
     training_volumes,
     validation_section,
     volume_tables,
 )
-from floodtide.train.unet_task import UNetTask
 
 _NEEDED = ("labels",)
 _ARRAYS = 7  # of a patch: image, three affinities, three weights
