@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from floodtide.base.options import Range, shown
 from floodtide.base.registry import names, parameters, registered_fields, resolve
-from floodtide.config.networks import FLOOD
 from floodtide.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -28,9 +27,11 @@ RETIRED = {"training.moves": "fixed"}
 def read(cls: type[T], document: Mapping[str, Any], where: str) -> T:
     """Return an instance of the dataclass `cls`, built from nested tables as parsed from TOML."""
     model = document.get("model", {})
-    kind = model.get("kind", FLOOD) if isinstance(model, Mapping) else FLOOD
+    networks = typing.get_args(typing.get_type_hints(cls)["model"])
+    default = networks[0]().kind
+    kind = model.get("kind", default) if isinstance(model, Mapping) else default
     reader = _Reader(kind, where)
-    reader.alternative(typing.get_args(typing.get_type_hints(cls)["model"]), "model")
+    reader.alternative(networks, "model")
     return reader.build(cls, document, "")
 
 
