@@ -8,6 +8,7 @@
 #include "floodtide/nn/limits.hpp"
 #include "floodtide/nn/loss.hpp"
 #include "floodtide/train/network_file.hpp"
+#include "path_name.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -74,14 +75,14 @@ Typed<"list[float]"> loss_and_gradients(Ffn& network, const FloatArray& image, c
 }
 
 /// Return {name: array} of all float arrays whose names begin with `scope`.
-Typed<"dict[str, numpy.typing.NDArray[numpy.float32]]"> read_tensorflow_checkpoint(const std::string& prefix,
+Typed<"dict[str, numpy.typing.NDArray[numpy.float32]]"> read_tensorflow_checkpoint(const PathName& prefix,
                                                                                    const std::string& scope) {
-  const data::TensorflowCheckpoint checkpoint(prefix);
+  const data::TensorflowCheckpoint checkpoint(prefix.text);
   py::dict result;
   for (const data::TensorflowCheckpoint::Entry& entry : checkpoint.entries()) {
     if (!entry.name.starts_with(scope) || !data::TensorflowCheckpoint::is_float(entry)) continue;
     const std::vector<float> values = checkpoint.read(entry);
-    train::require_finite(values, str_cat("TensorFlow checkpoint ", prefix, ": '", entry.name, "'"));
+    train::require_finite(values, str_cat("TensorFlow checkpoint ", prefix.text, ": '", entry.name, "'"));
     result[py::str(entry.name)] =
         py::array_t<float>(std::vector<py::ssize_t>(entry.shape.begin(), entry.shape.end()), values.data());
   }

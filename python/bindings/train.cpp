@@ -139,11 +139,11 @@ std::unique_ptr<Network> loaded(const data::Hdf5File& file, const std::string& g
 }
 
 /// Return the network in a checkpoint, and whether the file has checksums.
-Typed<"tuple[floodtide._core.Ffn | floodtide._core.UNet, bool]"> load_network(const std::string& path,
+Typed<"tuple[floodtide._core.Ffn | floodtide._core.UNet, bool]"> load_network(const PathName& path,
                                                                               const std::string& compute) {
   const auto opened = [&] {
     const py::gil_scoped_release unlock;
-    return data::Hdf5File::open(path);
+    return data::Hdf5File::open(path.text);
   };
   const data::Hdf5File file = opened();
   const auto with_compute = [&](auto options) {
@@ -161,9 +161,9 @@ Typed<"tuple[floodtide._core.Ffn | floodtide._core.UNet, bool]"> load_network(co
 }
 
 /// Return the configuration (TOML) in a checkpoint, or an empty text if the file has a network only.
-std::string stored_configuration(const std::string& path) {
+std::string stored_configuration(const PathName& path) {
   const py::gil_scoped_release unlock;
-  const data::Hdf5File file = data::Hdf5File::open(path);
+  const data::Hdf5File file = data::Hdf5File::open(path.text);
   return file.has_attribute("/", "configuration") ? file.read_text_attribute("/", "configuration") : "";
 }
 
@@ -355,7 +355,7 @@ void register_train(py::module_& m) {
       "Run the validation protocol on a fixed list of centres. Collective.");
 
   m.def(
-      "check_network_output", [](const std::string& path) { data::Hdf5File::check_output(path, train::network_result()); },
+      "check_network_output", [](const PathName& path) { data::Hdf5File::check_output(path.text, train::network_result()); },
       py::arg("path"), "Raise the error that `save_network` would raise for the path, without writing.");
   m.def("save_network", &save_network<nn::Ffn>, py::arg("path"), py::arg("network"));
   m.def("save_network", &save_network<nn::UNet>, py::arg("path"), py::arg("network"));
@@ -363,11 +363,12 @@ void register_train(py::module_& m) {
         "Return the network of a file, of any kind, and True if the file has checksums.");
   m.def("stored_configuration", &stored_configuration, py::arg("path"));
   m.def(
-      "has_checksums", [](const std::string& path) { return train::has_checksums(data::Hdf5File::open(path)); },
+      "has_checksums", [](const PathName& path) { return train::has_checksums(data::Hdf5File::open(path.text)); },
       py::arg("path"), py::call_guard<py::gil_scoped_release>(),
       "Return True if a checkpoint has checksums, which reveal damage.");
-  m.def("require_intact", &train::require_intact, py::arg("path"), py::call_guard<py::gil_scoped_release>(),
-        "Read a whole checkpoint. Raises InvalidFileError if it is damaged.");
+  m.def(
+      "require_intact", [](const PathName& path) { train::require_intact(path.text); }, py::arg("path"),
+      py::call_guard<py::gil_scoped_release>(), "Read a whole checkpoint. Raises InvalidFileError if it is damaged.");
 }
 
 }  // namespace floodtide::bindings

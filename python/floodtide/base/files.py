@@ -26,14 +26,19 @@ def path_and_dataset(reference: str) -> tuple[str, str]:
     Raises:
         InvalidArgumentError: If the text does not have this form, or is not valid UTF-8, which HDF5 names must be.
     """
+    require_utf8(reference, "FILE:DATASET")
+    path, dataset = _core.data.parse_dataset_name(reference)
+    return path, dataset
+
+
+def require_utf8(reference: str, expected: str) -> None:
+    """Raise InvalidArgumentError if a name is not valid UTF-8. `expected` describes the name in the message."""
     try:
         reference.encode()
     except UnicodeEncodeError:
         raise InvalidArgumentError(
-            f"{reference!r}: is not valid UTF-8; expected FILE:DATASET"
+            f"{reference!r}: is not valid UTF-8; expected {expected}"
         ) from None
-    path, dataset = _core.data.parse_dataset_name(reference)
-    return path, dataset
 
 
 def temporary(path: Path) -> Path:

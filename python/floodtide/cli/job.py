@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from floodtide.base import limits
-from floodtide.base.files import replace_text
+from floodtide.base.files import replace_text, require_utf8
 from floodtide.base.outputs import WAIT_S, files_named, reserved, unchecked
 from floodtide.cli import options as shared
 
@@ -156,6 +156,8 @@ def _write(
         **numbers,
     )
     target = Path(out or f"{Path(file).stem}.{scheduler}")
+    for name in (file, str(target)):  # the script holds both names
+        require_utf8(name, "the name of a file in a batch script")
     text = render(scheduler, job, settings, file, overrides, str(target))
     if target.exists() and not force:
         raise InvalidArgumentError(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodtide import _core
-from floodtide.base.files import path_and_dataset
+from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import volume_folder
 from floodtide.data.formats import pictures, stores, writers
 from floodtide.data.formats.writers import Plan, Writer
@@ -133,8 +133,9 @@ def format_of(reference: str) -> Format:
     """Return the format that the name of a volume means. Files are only looked at if the name has several meanings.
 
     Raises:
-        InvalidArgumentError: If the name has no known form; the message says which one is nearest.
+        InvalidArgumentError: If the name has no known form, or is not valid UTF-8. The message names the nearest form.
     """
+    require_utf8(reference, "the name of a volume")
     if _is_hdf5_file(reference):
         return HDF5
     for row in (*FORMATS[1:], HDF5):  # a name of another format may have a colon, too
