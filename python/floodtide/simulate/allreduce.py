@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core
-from floodtide.base import reading
+from floodtide.base import limits, reading
 from floodtide.comm.reductions import allreduce_algorithms
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.simulate.networks import MEMORY, Interconnect
@@ -203,7 +203,7 @@ def _add_row(times: dict[str, dict[int, dict[int, float]]], line: str, where: st
         count, kind = row["shape"].split()
         size = int(count) * {"float32": 4, "float64": 8, "int64": 8}[kind]
         seconds, ranks = float(row["median_s"]), int(row["ranks"])
-        if not (math.isfinite(seconds) and seconds > 0 and ranks > 1 and size >= 0):
+        if not (0 < seconds <= limits.SECONDS.maximum and ranks > 1 and size >= 0):
             raise ValueError
         times.setdefault(row["kernel"], {}).setdefault(ranks, {})[size] = seconds
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
