@@ -90,7 +90,9 @@ def losses(run: str) -> Outcome:
         records = [
             json.loads(line) for line in (folder / run / "log.jsonl").read_text().splitlines()
         ]
-        figures = [r["loss"] for r in records if r["kind"] == "train"]
+        figures = [
+            r["loss"] for r in records if r.get("kind") == "train"
+        ]  # a record may be damaged
         steps = max(r["step"] for r in records)
         parameters = [
             _described(name, value)

@@ -3,12 +3,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import Random
 
 from fuzz.case import Case
 from fuzz.commands import COMMANDS, FORMATS
 from fuzz.damage import damage_bytes, damage_node, damage_text
+
+_HUGE = re.compile(rb"[1-9][0-9]{6}")
+
+
+def _has_huge_number(content: bytes) -> bool:
+    """Return True if metadata may claim a huge volume: most chunks may be missing, and reading it all takes long."""
+    return _HUGE.search(content) is not None
 
 
 def make(folder: Path, random: Random) -> Case:
@@ -24,6 +32,8 @@ def make(folder: Path, random: Random) -> Case:
         is_text = path.suffix == ".json" or path.name == "info"
         damage = damage_text if is_text and random.random() < 0.7 else damage_bytes
         content, text = damage(path.read_bytes(), random)
+        while is_text and _has_huge_number(content):
+            content, text = damage(path.read_bytes(), random)
         path.write_bytes(content)
     name = f"{command}-{name}"
     return Case(COMMANDS[name], f"{path.relative_to(folder)}: {text}", strict=False, outcome_of="")
