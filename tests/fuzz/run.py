@@ -224,7 +224,11 @@ def main() -> int:
         "--write", type=Path, metavar="FOLDER", help="write the damaged files there, run nothing"
     )
     parser.add_argument(
-        "--part", default="0/1", metavar="K/N", help="every N-th trial, from the K-th on, to share"
+        "--part",
+        type=_part,
+        default="0/1",
+        metavar="K/N",
+        help="every N-th trial, K is 0 to N - 1, to share",
     )
     parser.add_argument(
         "--fresh", action="store_true", help="a new interpreter for each trial: slow"
@@ -242,9 +246,16 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _part(text: str) -> tuple[int, int]:
+    part, parts = (int(word) for word in text.split("/"))
+    if not 0 <= part < parts:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected K/N with K from 0 to N - 1")
+    return part, parts
+
+
 def _run(fuzzer: Fuzzer, options: argparse.Namespace) -> int:
     counts: Counter[tuple[str, str]] = Counter()
-    part, parts = (int(word) for word in options.part.split("/"))
+    part, parts = options.part
     chosen = (
         trial
         for trial in plan(options.seed, options.trials, options.kind)

@@ -67,8 +67,8 @@ FILE_SEED = Range(0, 2**63 - 1)  # TOML and the attributes of HDF5 files cannot 
 THREADS = Range(0, 4096, "threads")
 SOME_THREADS = Range(1, 4096, "threads")
 SECONDS = Range(0.0, 1e9, "s")
-SOME_SECONDS = Range(0.0, 1e9, "s", above=True)
-SOME_MILLISECONDS = Range(0.0, 1e9, "ms", above=True)
+SOME_SECONDS = Range(1e-9, 1e9, "s")
+SOME_MILLISECONDS = Range(1e-6, 1e9, "ms")
 COUNT = Range(1, 10**9)
 COUNT_OR_NONE = Range(0, 10**9)
 

@@ -13,9 +13,9 @@ from floodtide.errors import InvalidArgumentError
 
 Times = NDArray[np.float64]
 
-_LONGEST_S = (
-    1e6  # of one step; with longer times, sums over steps and ranks lose short times to rounding
-)
+# of one step: with longer times, sums over steps and ranks lose short times to rounding; with shorter ones, rates
+# (fields of view a second) are not finite
+_SHORTEST_S, _LONGEST_S = 1e-9, 1e6
 
 _COMPUTE, _LENGTH, _START, _FIRST_LENGTH = range(4)
 
@@ -41,7 +41,7 @@ class Compute:
     """Distribution of the time of a forward and backward pass on one field of view, independent over ranks and steps.
 
     Attributes:
-        mean_s: Mean in seconds, positive, at most 1e6.
+        mean_s: Mean in seconds, 1e-9 to 1e6.
         sigma: Sigma of the lognormal factor (mean 1) that each rank draws in each step, 0 (no variation) to 5.
         samples: Measured seconds (n,) to draw from instead, scaled to mean_s. Empty: no samples.
     """
@@ -52,9 +52,9 @@ class Compute:
 
     def __post_init__(self) -> None:
         for seconds in (self.mean_s, *self.samples):
-            if not 0 < seconds <= _LONGEST_S:
+            if not _SHORTEST_S <= seconds <= _LONGEST_S:
                 raise InvalidArgumentError(
-                    f"compute: {seconds} s, expected more than 0 and at most {_LONGEST_S:g} s"
+                    f"compute: {seconds} s, expected {_SHORTEST_S:g} to {_LONGEST_S:g} s"
                 )
         if not 0 <= self.sigma <= 5:
             raise InvalidArgumentError(f"compute: sigma is {self.sigma}, expected 0 to 5")
