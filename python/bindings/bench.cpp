@@ -66,12 +66,6 @@ py::dict scaling_row(const bench::Scaling& scaling, int ranks, const bench::Samp
   return result;
 }
 
-/// Passes of a network, and a peak loop on the same number of threads.
-struct PassesAndPeak {
-  bench::NetworkPasses passes;
-  bench::Peak peak;
-};
-
 /// With FLOODTIDE_VERBOSE=dispatch, write one line to standard error for each choice of a kernel.
 void listen_to_dispatch() {
   const char* verbose = std::getenv("FLOODTIDE_VERBOSE");
@@ -157,40 +151,32 @@ void register_bench(py::module_& m) {
         return result;
       },
       "Return (name, instruction set) of the convolution kernels, the best first.");
-  py::class_<PassesAndPeak>(module, "NetworkPasses", "Passes of a network for benchmarks; see floodtide.bench.ffn_passes.")
+  py::class_<bench::NetworkPasses>(module, "NetworkPasses",
+                                   "Passes of a network for benchmarks; see floodtide.bench.ffn_passes.")
       .def(py::init([](int depth, const Vec3& fov, int features, std::int64_t batch, const std::string& compute,
                        const std::string& parallel, const std::string& kernel) {
              const py::gil_scoped_release unlocked;
-             return std::make_unique<PassesAndPeak>(
-                 PassesAndPeak{bench::NetworkPasses({.depth = depth,
-                                                     .fov = fov,
-                                                     .deltas = {0, 0, 0},
-                                                     .features = features,
-                                                     .compute = named<kernels::Compute>(compute),
-                                                     .parallel = named<nn::Parallel>(parallel),
-                                                     .kernel = kernel},
-                                                    batch),
-                               bench::Peak(active_isa())});
+             const nn::FfnOptions options{.depth = depth,
+                                          .fov = fov,
+                                          .deltas = {0, 0, 0},
+                                          .features = features,
+                                          .compute = named<kernels::Compute>(compute),
+                                          .parallel = named<nn::Parallel>(parallel),
+                                          .kernel = kernel};
+             return std::make_unique<bench::NetworkPasses>(options, batch);
            }),
            py::arg("depth"), py::arg("fov"), py::arg("features"), py::arg("batch"), py::arg("compute"), py::arg("parallel"),
            py::arg("kernel") = "")
-      .def(
-          "step", [](PassesAndPeak& self) { return self.passes.step(); }, py::call_guard<py::gil_scoped_release>())
-      .def(
-          "forward", [](PassesAndPeak& self) { self.passes.forward(); }, py::call_guard<py::gil_scoped_release>())
-      .def(
-          "sample_peak",
-          [](PassesAndPeak& self) {
-            const double before_s = self.peak.samples().total_s();
-            self.peak.sample();
-            return self.peak.samples().total_s() - before_s;
-          },
-          py::call_guard<py::gil_scoped_release>(), "Run the peak loop once and return its time in seconds.")
-      .def("step_flops", [](const PassesAndPeak& self) { return self.passes.step_flops(); })
-      .def("forward_flops", [](const PassesAndPeak& self) { return self.passes.forward_flops(); })
-      .def("peak_flops", [](const PassesAndPeak& self) { return self.peak.flops(); })
-      .def("kernel_names", [](const PassesAndPeak& self) { return self.passes.kernel_names(); })
-      .def("workspace_bytes", [](const PassesAndPeak& self) { return self.passes.network().workspace_bytes(); });
+      .def("step", &bench::NetworkPasses::step, py::call_guard<py::gil_scoped_release>())
+      .def("forward", &bench::NetworkPasses::forward, py::call_guard<py::gil_scoped_release>())
+      .def("step_flops", &bench::NetworkPasses::step_flops)
+      .def("forward_flops", &bench::NetworkPasses::forward_flops)
+      .def("kernel_names", &bench::NetworkPasses::kernel_names)
+      .def("workspace_bytes", [](const bench::NetworkPasses& self) { return self.network().workspace_bytes(); });
+  py::class_<bench::Peak>(module, "Peak", "Loop of multiply-adds on the threads of the moment, with the best instruction set.")
+      .def(py::init([] { return std::make_unique<bench::Peak>(active_isa()); }), py::call_guard<py::gil_scoped_release>())
+      .def("sample", &bench::Peak::sample, py::call_guard<py::gil_scoped_release>(),
+           "Run the loop once, for a few milliseconds, and return its rate in 1e9 operations per second.");
 }
 
 }  // namespace floodtide::bindings

@@ -58,11 +58,13 @@ Peak::Peak(Isa level) : loop_(&loop_of(level)), threads_(num_threads()), rounds_
   if (threads_ > available_cores()) rounds_ = std::max<std::int64_t>(1, rounds_ * available_cores() / threads_);
 }
 
-void Peak::sample() {
+double Peak::sample() {
   std::ranges::fill(sinks_, 0.5F);
   const double start_s = now_s();
   parallel_for(threads_, [this](std::int64_t thread) { loop_->run(rounds_, sinks_.data() + thread * loop_->sink_floats); });
-  samples_.add(now_s() - start_s);
+  const double seconds = now_s() - start_s;
+  samples_.add(seconds);
+  return flops() / seconds * 1e-9;
 }
 
 double Peak::flops() const noexcept { return loop_->flops_per_round * static_cast<double>(rounds_ * threads_); }

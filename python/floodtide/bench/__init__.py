@@ -2,6 +2,15 @@
 """Benchmarks of this machine: kernels, passes of networks and complete training, compared with PyTorch and the peak."""
 
 from floodtide.bench.kernels import conv, kernels, peak
-from floodtide.bench.rows import Row, in_own_process, stamped, threads
+from floodtide.bench.rows import Row, in_own_process, stamped, threads, timed_in_turn
 
-__all__ = ["Row", "conv", "in_own_process", "kernels", "peak", "stamped", "threads"]
+__all__ = [
+    "Row",
+    "conv",
+    "in_own_process",
+    "kernels",
+    "peak",
+    "stamped",
+    "threads",
+    "timed_in_turn",
+]

@@ -6,7 +6,6 @@ They are compared with the peak multiply-add rate and, on request, with PyTorch 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core
-from floodtide.bench import Row, in_own_process, stamped, threads
+from floodtide.bench import Row, in_own_process, stamped, threads, timed_in_turn
 from floodtide.bench.shapes import FfnShape
 from floodtide.errors import InvalidArgumentError, UnsupportedError
 
@@ -125,18 +124,7 @@ def _rows(name: str, network: FfnShape, count: int, seconds: float, against: str
             bodies[f"{against} {layout}"] = getattr(passes, name)
     elif against:
         bodies[against] = getattr(_passes(network, against), name)
-    samples: dict[str, list[float]] = {body: [] for body in (*bodies, "peak")}
-    for body in bodies.values():
-        body()
-    while (
-        not _core.bench.enough(len(samples["peak"]), sum(map(sum, samples.values())))
-        or sum(samples["floodtide"]) < seconds
-    ):
-        samples["peak"].append(ours.sample_peak())
-        for key, body in bodies.items():
-            start = time.perf_counter()
-            body()
-            samples[key].append(time.perf_counter() - start)
+    samples, peak = timed_in_turn(bodies, seconds)
     medians = {key: float(np.median(samples[key])) for key in bodies}
     others = [median for key, median in medians.items() if key != "floodtide"]
     for key in bodies:
@@ -154,11 +142,11 @@ def _rows(name: str, network: FfnShape, count: int, seconds: float, against: str
             "p90_s": float(np.quantile(samples[key], 0.9)),
             "min_s": min(samples[key]),
             "gflops": flops / medians[key] * 1e-9,
-            "peak_gflops": ours.peak_flops() / float(np.median(samples["peak"])) * 1e-9,
+            "peak_gflops": float(np.median(peak)),
             "fovs_per_s": network.batch / medians[key],
         }
         row["ratio"] = row["gflops"] / row["peak_gflops"]
-        row["best_ratio"] = (flops / row["min_s"]) / (ours.peak_flops() / min(samples["peak"]))
+        row["best_ratio"] = flops / row["min_s"] * 1e-9 / max(peak)
         if own:
             row |= memory
             if others:

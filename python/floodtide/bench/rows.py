@@ -14,7 +14,8 @@ import datetime
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,6 +42,33 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         _core.set_num_threads(before)
+
+
+def timed_in_turn(
+    bodies: Mapping[str, Callable[[], Any]], seconds: float
+) -> tuple[dict[str, list[float]], list[float]]:
+    """Call functions in turn until the first one took `seconds` in all, and there are enough samples.
+
+    Returns:
+        The times of each function in seconds, and the peak multiply-add rate of the threads in GFLOP/s, measured
+        before each round.
+    """
+    peak = _core.bench.Peak()
+    times: dict[str, list[float]] = {name: [] for name in bodies}
+    rates: list[float] = []
+    first = next(iter(bodies))
+    for body in bodies.values():
+        body()
+    while (
+        not _core.bench.enough(len(rates), sum(map(sum, times.values())))
+        or sum(times[first]) < seconds
+    ):
+        rates.append(peak.sample())
+        for name, body in bodies.items():
+            start = time.perf_counter()
+            body()
+            times[name].append(time.perf_counter() - start)
+    return times, rates
 
 
 def in_own_process(function: str, **arguments: Any) -> Any:

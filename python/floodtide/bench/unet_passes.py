@@ -4,20 +4,18 @@
 from __future__ import annotations
 
 import importlib.util
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from floodtide import _core, nn
-from floodtide.bench import Row, in_own_process, stamped, threads
+from floodtide.bench import Row, in_own_process, stamped, threads, timed_in_turn
 from floodtide.bench.shapes import UNetShape
 from floodtide.errors import InternalError, InvalidArgumentError, UnsupportedError
 
-PEAK_S = 0.01
 MIB = 2**20
 
 
@@ -156,7 +154,7 @@ def _rows(network: UNetShape, count: int, seconds: float, against: str) -> Itera
         ("forward", ours.core.forward_flops(size)),
     ):
         bodies = {name: getattr(passes, what) for name, passes in contestants.items()}
-        samples, peak = _sample(bodies, seconds)
+        samples, peak = timed_in_turn(bodies, seconds)
         medians = {name: float(np.median(values)) for name, values in samples.items()}
         for name, values in samples.items():
             own = name == "floodtide"
@@ -193,23 +191,3 @@ def _counted(kernels: str) -> str:
     """Return the kernels of a list "layer: kernel; ...", each with the number of layers that use it."""
     counts = Counter(layer.split(": ")[1] for layer in kernels.split("; "))
     return ", ".join(f"{count} {name}" for name, count in counts.most_common())
-
-
-def _sample(
-    bodies: dict[str, Callable[[], Any]], seconds: float
-) -> tuple[dict[str, list[float]], list[float]]:
-    """Return the times of each function in seconds, and samples of the peak in GFLOP/s. Samples of all alternate."""
-    samples: dict[str, list[float]] = {name: [] for name in bodies}
-    peak: list[float] = []
-    for body in bodies.values():
-        body()
-    while (
-        not _core.bench.enough(len(peak), sum(map(sum, samples.values())))
-        or sum(samples["floodtide"]) < seconds
-    ):
-        peak.append(float(_core.bench.peak(_core.active_isa(), PEAK_S)["peak_gflops"]))
-        for name, body in bodies.items():
-            start = time.perf_counter()
-            body()
-            samples[name].append(time.perf_counter() - start)
-    return samples, peak

@@ -31,8 +31,8 @@ class Samples {
 class Peak {
  public:
   explicit Peak(Isa level);
-  /// Run the loop on every thread for a few milliseconds, and store the time.
-  void sample();
+  /// Run the loop on every thread for a few milliseconds, and store the time. Return the rate in 1e9 operations per second.
+  double sample();
   /// Return the floating-point operations of one sample, over all threads.
   [[nodiscard]] double flops() const noexcept;
   [[nodiscard]] const Samples& samples() const noexcept { return samples_; }
