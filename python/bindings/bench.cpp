@@ -12,6 +12,7 @@
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/bench/conv.hpp"
 #include "floodtide/bench/measure.hpp"
+#include "floodtide/bench/optimizer.hpp"
 #include "floodtide/bench/scaling.hpp"
 #include "floodtide/bench/step.hpp"
 #include "floodtide/kernels/dispatch.hpp"
@@ -173,6 +174,10 @@ void register_bench(py::module_& m) {
       .def("forward_flops", &bench::NetworkPasses::forward_flops)
       .def("kernel_names", &bench::NetworkPasses::kernel_names)
       .def("workspace_bytes", [](const bench::NetworkPasses& self) { return self.network().workspace_bytes(); });
+  py::class_<bench::OptimizerPasses>(module, "OptimizerPasses", "Steps of an optimizer; see floodtide.bench.optimizers.")
+      .def(py::init<const std::string&, std::int64_t>(), py::arg("name"), py::arg("parameters"))
+      .def("step", &bench::OptimizerPasses::step, py::call_guard<py::gil_scoped_release>())
+      .def("sweep", &bench::OptimizerPasses::sweep, py::call_guard<py::gil_scoped_release>());
   py::class_<bench::Peak>(module, "Peak", "Loop of multiply-adds on the threads of the moment, with the best instruction set.")
       .def(py::init([] { return std::make_unique<bench::Peak>(active_isa()); }), py::call_guard<py::gil_scoped_release>())
       .def("sample", &bench::Peak::sample, py::call_guard<py::gil_scoped_release>(),

@@ -97,7 +97,13 @@ void register_files(py::module_& m) {
       py::arg("file"), py::arg("object"), py::call_guard<py::gil_scoped_release>(),
       "Whether an HDF5 file has a dataset or group of this name.");
   m.def("set_hdf5_rank", &data::set_hdf5_rank, py::arg("rank"),
-        "Say which rank this is: when a damaged file keeps the HDF5 library from coming to an end, rank 0 says so first.");
+        "Say which rank this is: if a damaged file ends the process, rank 0 prints its line first.");
+  m.def("set_hdf5_program", &data::set_hdf5_program, py::arg("name"),
+        "Set the beginning of the line that is printed if a damaged file ends the process.");
+  m.def(
+      "remove_at_end", [](const PathName& path) { data::remove_at_end(path.text); }, py::arg("path"),
+      "Remove a file if a damaged file ends the process.");
+  m.def("keep_at_end", [](const PathName& path) { data::keep_at_end(path.text); }, py::arg("path"), "Take back remove_at_end.");
   m.def("write_datasets", &write_datasets, py::arg("path"), py::arg("arrays"), py::arg("chunk"), py::arg("gzip"),
         py::arg("command"));
   m.def(

@@ -7,8 +7,12 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "floodtide/optim/clip.hpp"
+#include "floodtide/optim/noise_scale.hpp"
 #include "floodtide/optim/optimizer.hpp"
+#include "floodtide/optim/scaling.hpp"
 #include "floodtide/optim/schedule.hpp"
+#include "noise_interval.hpp"
 #include "registry.hpp"
 
 namespace floodtide::bindings {
@@ -33,7 +37,30 @@ void step(Optimizer& optimizer, const FloatArray& parameters, const FloatArray& 
   const auto values = span_of<float>(parameters, "parameters");
   const auto grads = span_of<const float>(gradients, "gradients");
   const py::gil_scoped_release unlocked;
-  optimizer.step(values, grads, lr);
+  optimizer.step(values, grads, {.lr = lr});
+}
+
+ParameterLayout layout_of(const std::vector<std::int64_t>& shape) {
+  ParameterLayout layout;
+  layout.add("parameters", shape);
+  return layout;
+}
+
+void clip_adaptive(const FloatArray& parameters, const FloatArray& gradients, double limit) {
+  const auto values = span_of<const float>(parameters, "parameters");
+  const auto grads = span_of<float>(gradients, "gradients");
+  FLOODTIDE_REQUIRE(values.size() == grads.size(), shape_mismatch, "clip: ", grads.size(), " gradients of ", values.size(),
+                    " parameters");
+  const py::array array = py::reinterpret_borrow<py::array>(parameters);
+  const std::vector<std::int64_t> shape(array.shape(), array.shape() + array.ndim());
+  const py::gil_scoped_release unlocked;
+  optim::AdaptiveClip(layout_of(shape), limit)(values, grads, 1);
+}
+
+double square_sum(const FloatArray& array) {
+  const auto values = span_of<const float>(array, "array");
+  const py::gil_scoped_release unlocked;
+  return optim::SquareSum(std::ssize(values))(values);
 }
 
 StateArrays state_of(Optimizer& optimizer) {
@@ -68,22 +95,57 @@ void load_state(Optimizer& optimizer, const StateArrays& state) {
 }  // namespace
 
 void register_optim(py::module_& m) {
-  py::class_<Optimizer>(m, "Optimizer", "An optimizer with its state; see floodtide.optim.")
-      .def(py::init(&optim::make_optimizer), py::arg("name"), py::arg("values"), py::arg("parameter_count"))
+  py::class_<Optimizer>(m, "Optimizer", "An optimizer of one array, with its state; see floodtide.optim.")
+      .def(py::init([](const std::string& name, const ParameterValues& values, const std::vector<std::int64_t>& shape) {
+             return optim::make_optimizer(name, values, layout_of(shape));
+           }),
+           py::arg("name"), py::arg("values"), py::arg("shape"))
       .def("step", &step, py::arg("parameters"), py::arg("gradients"), py::arg("lr"))
       .def("state", &state_of)
       .def("load_state", &load_state, py::arg("state"));
   py::class_<optim::Schedule>(m, "Schedule", "A learning rate as a function of the step; see floodtide.optim.lr.")
-      .def(py::init(&optim::make_schedule), py::arg("name"), py::arg("values"), py::arg("factor"))
-      .def("at", &optim::Schedule::at, py::arg("step"));
-  m.def("scale_factor", &optim::scale_factor, py::arg("rule"), py::arg("values"), py::arg("workers"));
+      .def(py::init(&optim::make_schedule), py::arg("name"), py::arg("values"))
+      .def("at", &optim::Schedule::at, py::arg("step"), py::arg("factor"));
+  m.def(
+      "scale_factor",
+      [](const std::string& rule, const ParameterValues& values, std::int64_t workers, std::int64_t batch,
+         std::optional<double> noise_scale) { return optim::scale_factor(rule, values, {workers, batch, noise_scale}); },
+      py::arg("rule"), py::arg("values"), py::arg("workers"), py::arg("batch") = 1, py::arg("noise_scale") = py::none());
+  m.def(
+      "scaled_optimizer",
+      [](const std::string& rule, const std::string& optimizer, const ParameterValues& values, std::int64_t workers) {
+        return optim::scaled_optimizer(rule, optimizer, values, {.count = workers});
+      },
+      py::arg("rule"), py::arg("optimizer"), py::arg("values"), py::arg("workers"),
+      "Return the parameters of an optimizer as a scaling rule sets them.");
   m.def(
       "clip_entries",
-      [](const FloatArray& gradients, float limit) { optim::clip_entries(span_of<float>(gradients, "gradients"), limit); },
+      [](const FloatArray& gradients, double limit) { optim::clip_entries(span_of<float>(gradients, "gradients"), limit); },
       py::arg("gradients"), py::arg("limit"));
+  m.def("clip_adaptive", &clip_adaptive, py::arg("parameters"), py::arg("gradients"), py::arg("limit"));
+  m.def("square_sum", &square_sum, py::arg("array"), "Return the sum of squares in double precision.");
+  m.def("norm_factor", &optim::norm_factor, py::arg("norm"), py::arg("limit"));
+  py::class_<optim::NoiseScale>(m, "NoiseScale", "Gradient noise scale; see floodtide.optim.NoiseScale.")
+      .def(py::init<>())
+      .def(
+          "add",
+          [](optim::NoiseScale& self, double small_square, double small_inverse, double large_square, double large_inverse) {
+            self.add({small_square, small_inverse, large_square, large_inverse});
+          },
+          py::kw_only(), py::arg("small_square"), py::arg("small_inverse"), py::arg("large_square"), py::arg("large_inverse"))
+      .def("estimate", [](const optim::NoiseScale& self) { return interval_of(self.estimate()); });
   m.def("optimizer_rows", [] { return rows_with_parameters(optim::optimizer_rows()); });
   m.def("schedule_rows", [] { return rows_with_parameters(optim::schedule_rows()); });
-  m.def("scale_rows", [] { return rows_with_parameters(optim::scale_rows()); });
+  m.def("scale_rows", [] {
+    const std::span<const optim::ScaleRow> rows = optim::scale_rows();
+    Records listed = rows_with_parameters(rows);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const py::object row = listed[py::int_(i)];
+      row["optimizers"] = rows[i].optimizers;
+      row["measures_noise"] = rows[i].measures_noise;
+    }
+    return listed;
+  });
 }
 
 }  // namespace floodtide::bindings

@@ -19,6 +19,7 @@
 #include "floodtide/train/intact.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "floodtide/train/validation.hpp"
+#include "noise_interval.hpp"
 #include "path_name.hpp"
 #include "unlocked.hpp"
 #include "volume_reference.hpp"
@@ -221,6 +222,7 @@ void register_train(py::module_& m) {
       .def_readonly("step", &train::StepReport::step)
       .def_readonly("loss", &train::StepReport::loss)
       .def_readonly("lr", &train::StepReport::lr)
+      .def_readonly("gradient_norm", &train::StepReport::gradient_norm)
       .def_readonly("requests", &train::StepReport::requests)
       .def_readonly("met", &train::StepReport::met);
 
@@ -247,6 +249,9 @@ void register_train(py::module_& m) {
   py::class_<train::TrainerOptions> trainer_options(m, "TrainerOptions", "Options of the step loop; see train/trainer.hpp.");
   trainer_options.def(py::init<>())
       .def_readwrite("clip", &train::TrainerOptions::clip)
+      .def_readwrite("clip_norm", &train::TrainerOptions::clip_norm)
+      .def_readwrite("clip_adaptive", &train::TrainerOptions::clip_adaptive)
+      .def_readwrite("measure_noise", &train::TrainerOptions::measure_noise)
       .def_readwrite("average", &train::TrainerOptions::average)
       .def_readwrite("algorithm", &train::TrainerOptions::algorithm)
       .def_readwrite("accumulate", &train::TrainerOptions::accumulate)
@@ -269,17 +274,21 @@ void register_train(py::module_& m) {
                        const ParameterValues& schedule_values, const std::string& scale, const ParameterValues& scale_values,
                        const train::TrainerOptions& options) {
              const py::gil_scoped_release unlock;
+             const std::int64_t count = walkers->options().walkers;
+             const optim::Workers workers{.count = count, .batch = walkers->examples_per_pass() / count};
              return freed_unlocked(std::make_unique<train::Trainer>(
-                 walkers, optim::make_optimizer(optimizer, optimizer_values, walkers->layout().trained_size()),
-                 optim::make_schedule(schedule, schedule_values,
-                                      optim::scale_factor(scale, scale_values, walkers->options().walkers)),
-                 communicator, options));
+                 walkers,
+                 optim::make_optimizer(optimizer, optim::scaled_optimizer(scale, optimizer, optimizer_values, workers),
+                                       walkers->layout()),
+                 optim::make_schedule(schedule, schedule_values), optim::Scaling(scale, scale_values, workers), communicator,
+                 options));
            }),
            py::arg("walkers"), py::arg("communicator"), py::kw_only(), py::arg("optimizer"), py::arg("optimizer_values"),
            py::arg("schedule"), py::arg("schedule_values"), py::arg("scale"), py::arg("scale_values"), py::arg("options"),
            py::keep_alive<1, 2>(), py::keep_alive<1, 3>())
       .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("steps_done", &train::Trainer::steps_done)
+      .def_property_readonly("noise_scale", [](const train::Trainer& trainer) { return interval_of(trainer.noise_scale()); })
       .def_property("rate_factor", &train::Trainer::rate_factor, &train::Trainer::set_rate_factor)
       .def("copy_average", &copy_average<nn::Ffn>, py::arg("network"))
       .def("copy_average", &copy_average<nn::UNet>, py::arg("network"))

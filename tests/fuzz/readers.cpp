@@ -151,9 +151,9 @@ class Resumer {
   explicit Resumer(const std::string& sample) : source_(examples(sample)), network_(options()) {
     const train::WalkersOptions walkers{.walkers = 2, .rank = 0, .ranks = 1, .seed = 4, .cycle = true};
     trainer_ = std::make_unique<train::Trainer>(train::make_flood_walkers(network_, source_, walkers, {}),
-                                                optim::make_optimizer("adam", {}, network_.layout().trained_size()),
-                                                optim::make_schedule("constant", {{"base_lr", 1e-3}}, 1.0), *communicator_,
-                                                train::TrainerOptions{});
+                                                optim::make_optimizer("adam", {}, network_.layout()),
+                                                optim::make_schedule("constant", {{"base_lr", 1e-3}}),
+                                                optim::Scaling("none", {}, {}), *communicator_, train::TrainerOptions{});
   }
 
   void load(const std::string& path) {

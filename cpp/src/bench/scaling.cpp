@@ -71,7 +71,7 @@ class TrainingStep {
  public:
   TrainingStep(Workload& workload, comm::Communicator& communicator, const std::string& algorithm)
       : workload_(workload),
-        optimizer_(optim::make_optimizer("adam", {}, workload.layout().trained_size())),
+        optimizer_(optim::make_optimizer("adam", {}, workload.layout())),
         gradients_(workload.layout().size()),
         communicator_(communicator),
         algorithm_(algorithm) {}
@@ -82,8 +82,7 @@ class TrainingStep {
     if (with_others) comm::allreduce(communicator_, gradients_.span(), comm::ReduceOp::sum, algorithm_);
     const auto trained = static_cast<std::size_t>(workload_.layout().trained_size());
     const std::span<float> gradients = gradients_.span().first(trained);
-    optim::clip_entries(gradients, kClip);
-    optimizer_->step(workload_.parameters().first(trained), gradients, kLearningRate);
+    optimizer_->step(workload_.parameters().first(trained), gradients, {.lr = kLearningRate, .clip = kClip});
     workload_.parameters_changed();
   }
 

@@ -65,7 +65,7 @@ NetworkPasses::NetworkPasses(const nn::FfnOptions& options, std::int64_t batch) 
   FLOODTIDE_REQUIRE(batch >= 1, invalid_argument, "bench step: the batch is ", batch, ", expected at least 1");
   check_gradient(options);
   const Vec3& fov = options.fov;
-  optimizer_ = optim::make_optimizer("adam", {}, network_.layout().size());
+  optimizer_ = optim::make_optimizer("adam", {}, network_.layout());
   images_ = Tensor<float, 4>({batch, fov[0], fov[1], fov[2]});
   seeds_ = Tensor<float, 4>(images_.shape());
   labels_ = Tensor<float, 4>(images_.shape());
@@ -91,8 +91,7 @@ double NetworkPasses::step() {
   network_.loss_and_gradients(examples_, gradients_, 1.0 / batch);
   double loss = 0;
   for (const nn::FfnExample& example : examples_) loss += example.loss;
-  optim::clip_entries(gradients_, kClip);
-  optimizer_->step(network_.parameters(), gradients_, kLr);
+  optimizer_->step(network_.parameters(), gradients_, {.lr = kLr, .clip = kClip});
   network_.parameters_changed();
   return loss / batch;
 }

@@ -5,27 +5,20 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <mutex>
 #include <thread>
 
+#include "data/hdf5_crash.hpp"
+#include "data/hdf5_end.hpp"
 #include "floodtide/base/error.hpp"
-#include "floodtide/data/hdf5.hpp"
 
 namespace floodtide::data {
 namespace {
 
 constexpr double kSlowestBytesPerS = 1 << 20;  // gzip alone is 100 times as fast
 constexpr std::chrono::milliseconds kPeriod{500};
-constexpr double kAfterRank0S = 3;  // all ranks may read the same file: one line from the whole job
-constexpr int kExitStatus = 2;      // wrong input
-
-std::atomic<int>& rank() {
-  static std::atomic<int> instance{0};
-  return instance;
-}
 
 double seconds_of(clockid_t clock) {
   timespec time{};
@@ -51,12 +44,14 @@ class Watch {
     }
     ::pthread_getcpuclockid(::pthread_self(), &clock_);
     limit_s_ = limit_s + static_cast<double>(bytes) / kSlowestBytesPerS;
-    end_s_ = seconds_of(clock_) + limit_s_ + (rank() == 0 ? 0 : kAfterRank0S);
+    end_s_ = seconds_of(clock_) + limit_s_;
     path_ = &path;
+    begin_reading(path);
     return true;
   }
   void end() {
     const std::lock_guard lock(mutex_);
+    end_reading();
     path_ = nullptr;
   }
 
@@ -73,10 +68,9 @@ class Watch {
   }
 
   [[noreturn]] void give_up() {
-    const std::string line = str_cat(*path_, ": is damaged: the HDF5 library does not come to an end with it (", limit_s_,
-                                     " s of processor time); use another copy of the file\n");
-    static_cast<void>(::write(STDERR_FILENO, line.data(), line.size()) > 0);
-    ::_exit(kExitStatus);
+    const std::string text = str_cat("is damaged: the HDF5 library does not come to an end with it (", limit_s_,
+                                     " s of processor time); use another copy of the file");
+    end_with_damaged_file(path_->c_str(), text.c_str());
   }
 
   std::mutex mutex_;
@@ -87,8 +81,6 @@ class Watch {
 };
 
 }  // namespace
-
-void set_hdf5_rank(int number) { rank() = number; }
 
 Hdf5Limit::Hdf5Limit(const std::string& path, std::uint64_t bytes, double limit_s)
     : outermost_(Watch::instance().begin(path, bytes, limit_s)) {}

@@ -11,8 +11,8 @@ namespace floodtide::data {
 
 inline constexpr double kHdf5LimitS = 10;  // of a call that reads no values; opening a file takes less than a millisecond
 
-/// Limits the processor time of the HDF5 calls of a scope. Cheap: two readings of a clock. To be made with the HDF5 lock held;
-/// one inside another does nothing.
+/// Limits the processor time of the HDF5 calls of a scope, and names the file if one of them crashes (hdf5_crash.hpp). Cheap:
+/// two readings of a clock. Make it with the HDF5 lock held; one inside another does nothing.
 class Hdf5Limit {
  public:
   /// @param path the file that is read; must outlive the scope

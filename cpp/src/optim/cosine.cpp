@@ -2,34 +2,30 @@
 #include <cmath>
 #include <numbers>
 
-#include "optim/rules.hpp"
+#include "optim/courses.hpp"
 
 namespace floodtide::optim {
 namespace {
 
-/// A linear warm-up to the scaled rate, then half a cosine down to 0 at total_steps. The rate is 0 afterwards.
+/// Half a cosine from 1 down to 0. The rate is 0 afterwards.
 /// Source: Loshchilov and Hutter, "SGDR", ICLR 2017, equation 5 with one period and no restart.
-class Cosine final : public Schedule {
+class Cosine final : public Course {
  public:
-  Cosine(const Warmup& warmup, std::int64_t total_steps) : warmup_(warmup), total_steps_(total_steps) {}
+  explicit Cosine(std::int64_t steps) : steps_(steps) {}
 
   double at(std::int64_t step) const override {
-    if (step < warmup_.steps) return warmup_.at(step);
-    if (step >= total_steps_) return 0.0;
-    const double share = static_cast<double>(step - warmup_.steps) / static_cast<double>(total_steps_ - warmup_.steps);
-    return warmup_.target * 0.5 * (1.0 + std::cos(std::numbers::pi * share));
+    if (step >= steps_) return 0.0;
+    return 0.5 * (1.0 + std::cos(std::numbers::pi * (static_cast<double>(step) / static_cast<double>(steps_))));
   }
 
  private:
-  Warmup warmup_;
-  std::int64_t total_steps_;
+  std::int64_t steps_;
 };
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_cosine(const ParameterValues& values, double factor) {
-  const Warmup warmup(values, factor);
-  return std::make_unique<Cosine>(warmup, steps_beyond(warmup, values, "cosine"));
+std::unique_ptr<Course> make_cosine(const ParameterValues& /*values*/, std::int64_t steps) {
+  return std::make_unique<Cosine>(steps);
 }
 
 }  // namespace floodtide::optim

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -90,6 +91,10 @@ Hdf5File start_file(const std::string& path, const std::string& configuration, c
   if (!state.average.empty()) write_parameters(file, kAverageGroup, state.walkers.layout(), state.average);
   file.write_attribute("/", "step", state.step);
   if (state.rate_factor != 1) file.write_attribute("/", kRateFactor, state.rate_factor);
+  if (!state.noise_scale.empty()) {
+    const std::int64_t shape[] = {static_cast<std::int64_t>(state.noise_scale.size())};
+    file.write_attribute<double>("/", kNoiseScale, shape, state.noise_scale);
+  }
   file.write_attribute("/", "seed", static_cast<std::int64_t>(state.walkers.options().seed));
   file.write_attribute("/", "walkers", walkers);
   file.write_attribute("/", "configuration", configuration);
@@ -173,6 +178,16 @@ double read_rate_factor(const Hdf5File& file) {
   return array.values[0];
 }
 
+/// Reads the state of the noise scale. A checkpoint of a run that did not measure it has none: the measurement starts anew.
+void read_noise_scale(const Hdf5File& file, std::span<double> out_state) {
+  if (out_state.empty() || !file.has_attribute("/", kNoiseScale)) return;
+  const auto array = file.read_attribute<double>("/", kNoiseScale);
+  const bool finite = std::ranges::all_of(array.values, [](double value) { return std::isfinite(value); });
+  FLOODTIDE_REQUIRE(array.values.size() == out_state.size() && finite && array.values[0] >= 0, invalid_file, "checkpoint ",
+                    file.path(), ": ", kNoiseScale, " is damaged, expected ", out_state.size(), " finite numbers");
+  std::ranges::copy(array.values, out_state.begin());
+}
+
 /// Throws Error(invalid_file) unless the file has the same number of walkers and the same canvas size as this run.
 void require_walkers(const Hdf5File& file, const Walkers& walkers) {
   const std::string what = str_cat("checkpoint ", file.path());
@@ -242,6 +257,7 @@ CheckpointPlace load_checkpoint(const std::string& path, const CheckpointState& 
   const std::int64_t step = file.read_integer("/", "step");
   require_in(kSteps, step, str_cat("checkpoint ", path, ": step"), ErrorCode::invalid_file);
   read_optimizer(file, state.optimizer);
+  read_noise_scale(file, state.noise_scale);
   for (std::int64_t slot = 0; slot < walkers.local(); ++slot) read_walker(file, slot, walkers);
   return {step, read_rate_factor(file)};
 }

@@ -19,6 +19,7 @@ inline constexpr const char* kPositions = "walkers/position";
 inline constexpr const char* kCanvases = "walkers/canvas";
 inline constexpr const char* kChecksums = "walkers/crc32c";
 inline constexpr const char* kRateFactor = "rate_factor";  // attribute of the file; files without it have 1
+inline constexpr const char* kNoiseScale = "noise_scale";  // attribute of the file, if the run measures it
 inline constexpr std::size_t kActive = 3;                  // index in a position: 1 if the walker has an example
 
 /// State that is saved in a checkpoint.
@@ -28,6 +29,7 @@ struct CheckpointState {
   optim::Optimizer& optimizer;
   std::int64_t step;
   double rate_factor;
+  std::span<double> noise_scale;  // state of NoiseScale; empty if the run does not measure it
 };
 
 /// Where a run goes on: updates done, and the factor of the schedule's rate.

@@ -20,7 +20,9 @@ inline constexpr std::size_t kExamples = 0;  // number of examples
 inline constexpr std::size_t kFailed = 1;    // number of ranks that failed
 inline constexpr std::size_t kFirstRequest = 2;
 inline constexpr std::uint32_t kRequests[] = {kLog, kCheckpoint, kStop, kRate};
-static_assert(kFirstRequest + std::size(kRequests) <= kFlags);
+// For the noise scale, sums over ranks: squared norms of the ranks' mean gradients, 1 / examples, and the number of terms.
+inline constexpr std::size_t kSmallSquares = 13, kSmallInverses = 14, kSmallBatches = 15;
+static_assert(kFirstRequest + std::size(kRequests) <= kSmallSquares && kSmallBatches < kFlags);
 
 /// Return the requests that are set in the flags of a message.
 [[nodiscard]] inline std::uint32_t requests_of(std::span<const float> flags) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -43,6 +44,11 @@ std::vector<Range> gradient_parts(const ParameterLayout& layout) {
 
 void check(const TrainerOptions& options, const comm::Communicator& communicator) {
   FLOODTIDE_REQUIRE(options.clip > 0, invalid_argument, "train: clip is ", options.clip, ", expected a positive number");
+  FLOODTIDE_REQUIRE(options.clip_norm >= 0 && options.clip_adaptive >= 0, invalid_argument, "train: clip_norm is ",
+                    options.clip_norm, " and clip_adaptive ", options.clip_adaptive,
+                    ", expected positive numbers, or 0 for no limit");
+  FLOODTIDE_REQUIRE(options.clip_norm == 0 || options.clip_adaptive == 0, invalid_argument,
+                    "train: clip_norm and clip_adaptive are given, expected one of them");
   FLOODTIDE_REQUIRE(options.average >= 0 && options.average < 1, invalid_argument, "train: average is ", options.average,
                     ", expected at least 0 and below 1");
   FLOODTIDE_REQUIRE(options.mode == Mode::synchronous || options.exactness == Exactness::run, invalid_argument,
@@ -86,6 +92,8 @@ struct Trainer::Impl {
   AlignedBuffer<float> parameters;  // copy that an exchange updates while the network computes; empty in Mode::synchronous
   AlignedBuffer<float> each;        // gradients of each walker of this rank; for Exactness::workers
   ParameterUpdates updates;
+  optim::SquareSum square_sum;
+  std::vector<double> small_squares;  // squared norms of the gradients of each walker; for Exactness::workers
   StepSums sums;
   std::int64_t step = 0;
   std::int64_t terms = 0;  // number of gradients in `each`
@@ -96,8 +104,8 @@ struct Trainer::Impl {
   std::unique_ptr<GradientExchange> exchange;
   std::optional<comm::ActivityLog::Training> watched;
 
-  Impl(std::shared_ptr<Walkers> own, std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,
-       comm::Communicator& ranks, const TrainerOptions& trainer_options)
+  Impl(std::shared_ptr<Walkers> own, std::unique_ptr<optim::Optimizer> optimizer, optim::Schedule schedule,
+       const optim::Scaling& scaling, comm::Communicator& ranks, const TrainerOptions& trainer_options)
       : walkers(std::move(own)),
         communicator(ranks),
         options(trainer_options),
@@ -105,7 +113,8 @@ struct Trainer::Impl {
         message(static_cast<std::int64_t>(kFlags) + walkers->layout().size()),
         parameters(options.mode == Mode::synchronous ? 0 : walkers->layout().size()),
         updates(options.mode == Mode::synchronous ? walkers->parameters() : parameters.span(), walkers->layout(),
-                std::move(optimizer), std::move(schedule), examples, options),
+                std::move(optimizer), std::move(schedule), scaling, examples, options),
+        square_sum(walkers->layout().size()),
         sums(ranks, timeline, walkers->sums_per_pass() * options.accumulate, walkers->longest_sum(), options.algorithm) {
     FLOODTIDE_REQUIRE(walkers->sums_per_pass() == 0 || options.mode == Mode::synchronous, invalid_argument,
                       "train: a loss or statistics over the global batch need the synchronous mode");
@@ -113,7 +122,17 @@ struct Trainer::Impl {
                       "train: a loss or statistics over the global batch need exactness 'run'");
     if (options.exactness == Exactness::workers) {
       each = AlignedBuffer<float>(walkers->local() * options.accumulate * walkers->layout().size());
+      small_squares.resize(static_cast<std::size_t>(walkers->options().walkers * options.accumulate));
     }
+    if (updates.measures_noise()) require_noise_measurable();
+  }
+
+  void require_noise_measurable() const {
+    const bool several = options.exactness == Exactness::workers ? small_squares.size() > 1 : communicator.size() > 1;
+    FLOODTIDE_REQUIRE(
+        options.mode == Mode::synchronous && options.wire == comm::Wire::native && several, unsupported,
+        "train: the gradient noise scale needs gradients of several small batches: comm.mode 'synchronous', comm.wire"
+        " 'native', and 2 ranks or comm.exactness 'workers' with 2 walkers");
   }
 
   // Makes the object that combines the gradients of the ranks. Collective.
@@ -143,7 +162,9 @@ struct Trainer::Impl {
   std::span<float> flags() { return message.span().first(kFlags); }
 
   [[nodiscard]] CheckpointState state() {
-    return {*walkers, updates.average(), updates.optimizer(), step, updates.rate_factor()};
+    const std::span<double> noise = updates.noise_scale().state();
+    return {*walkers, updates.average(),     updates.optimizer(),
+            step,     updates.rate_factor(), updates.measures_noise() ? noise : std::span<double>()};
   }
 
   // Runs forward and backward passes of the next examples of the walkers of this rank.
@@ -152,6 +173,7 @@ struct Trainer::Impl {
     const auto length = static_cast<std::size_t>(walkers->layout().size());
     const nn::SumOverRanks sum = [this](std::span<double> numbers) { sums.add(numbers); };
     PassResult local;
+    double local_square = 0;
     terms = 0;
     for (int round = 0; round < options.accumulate; ++round) {
       std::int64_t ready = 0;
@@ -166,14 +188,57 @@ struct Trainer::Impl {
       } else if (round + 1 < options.accumulate || !reducer) {
         walkers->compute(gradients(), scale, {}, sum);
       } else {
-        walkers->compute(gradients(), scale, [this](std::size_t entry) { reducer->ready(1 + entry); }, sum);
+        walkers->compute(gradients(), scale, [&](std::size_t entry) { send(entry, local_square); }, sum);
       }
       terms += ready;
       const PassResult pass = walkers->finish(step);
       local.examples += pass.examples;
       local.loss_sum += pass.loss_sum;
     }
+    if (updates.measures_noise() && reducer && local.examples > 0) {
+      // These gradients were divided by the number of all examples, not by the number of this rank's.
+      const double share = static_cast<double>(examples) / static_cast<double>(local.examples);
+      flags()[kSmallSquares] = static_cast<float>(share * share * local_square);
+      flags()[kSmallInverses] = 1.0F / static_cast<float>(local.examples);
+      flags()[kSmallBatches] = 1.0F;
+    }
     return local;
+  }
+
+  // Gives an array to the reducer, after its gradient is complete on this rank.
+  void send(std::size_t entry, double& out_local_square) {
+    const ParameterLayout::Entry& array = walkers->layout().entry(entry);
+    if (updates.measures_noise() && array.offset < walkers->layout().trained_size()) {
+      out_local_square += square_sum(part(gradients(), array));
+    }
+    reducer->ready(1 + entry);
+  }
+
+  // Gives the norms of the small batches of this step to the updates: those of ranks, or of walkers. Collective for
+  // Exactness::workers.
+  void give_small_batches() {
+    if (!updates.measures_noise()) return;
+    if (reducer) {
+      const double batches = flags()[kSmallBatches];
+      updates.give_small_batches({flags()[kSmallSquares] / batches, flags()[kSmallInverses] / batches});
+      return;
+    }
+    if (flags()[kExamples] != static_cast<float>(examples)) return;  // some walkers have no example
+    const std::int64_t size = walkers->layout().size();
+    const auto trained = static_cast<std::size_t>(walkers->layout().trained_size());
+    // Each walker has its own place, so that the sum does not depend on the number of ranks.
+    std::ranges::fill(small_squares, 0.0);
+    for (std::int64_t term = 0; term < terms; ++term) {
+      const std::int64_t round = term / walkers->local();
+      const std::int64_t place = round * walkers->options().walkers + walkers->number(term % walkers->local());
+      const auto gradient = each.span().subspan(static_cast<std::size_t>(term * size), trained);
+      small_squares[static_cast<std::size_t>(place)] = square_sum(gradient);
+    }
+    comm::allreduce(communicator, std::span<double>(small_squares), comm::ReduceOp::sum, options.algorithm);
+    const auto batches = static_cast<double>(small_squares.size());
+    const double total = std::accumulate(small_squares.begin(), small_squares.end(), 0.0);
+    // The mean gradient of a walker is `batches` times its part of the mean of all.
+    updates.give_small_batches({batches * total, batches / static_cast<double>(examples)});
   }
 
   // Sums the message, or the gradients of each walker, over ranks. Collective.
@@ -238,10 +303,12 @@ struct Trainer::Impl {
       report.requests |= kStop;
       return report;
     }
+    give_small_batches();
     const ScopedTimer timer(walkers->metrics().update_s);
     const ScopedEvent event(&timeline, {"update", "step", step});
     updates.update(message.span(), step);  // all ranks have the same sums, so either all ranks throw or none
     walkers->parameters_changed();
+    report.gradient_norm = updates.gradient_norm();
     ++step;
     return report;
   }
@@ -277,12 +344,13 @@ struct Trainer::Impl {
   }
 };
 
-Trainer::Trainer(std::shared_ptr<Walkers> walkers, std::unique_ptr<optim::Optimizer> optimizer,
-                 std::unique_ptr<optim::Schedule> schedule, comm::Communicator& communicator, const TrainerOptions& options) {
+Trainer::Trainer(std::shared_ptr<Walkers> walkers, std::unique_ptr<optim::Optimizer> optimizer, optim::Schedule schedule,
+                 const optim::Scaling& scaling, comm::Communicator& communicator, const TrainerOptions& options) {
   std::exception_ptr failure;
   try {
     check(options, communicator);
-    impl_ = std::make_unique<Impl>(std::move(walkers), std::move(optimizer), std::move(schedule), communicator, options);
+    impl_ =
+        std::make_unique<Impl>(std::move(walkers), std::move(optimizer), std::move(schedule), scaling, communicator, options);
   } catch (...) {
     failure = std::current_exception();
   }
@@ -306,6 +374,10 @@ std::int64_t Trainer::steps_done() const noexcept { return impl_->step; }
 void Trainer::set_rate_factor(double factor) {
   require_in(kRateFactors, factor, "train: the factor of the learning rate");
   impl_->updates.set_rate_factor(factor);
+}
+
+std::optional<optim::NoiseScale::Estimate> Trainer::noise_scale() const {
+  return impl_->updates.measures_noise() ? impl_->updates.noise_scale().estimate() : std::nullopt;
 }
 
 double Trainer::rate_factor() const noexcept { return impl_->updates.rate_factor(); }

@@ -2,7 +2,6 @@
 #include "train/updates.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <utility>
 
@@ -13,51 +12,48 @@
 namespace floodtide::train {
 namespace {
 
-/// Return the index of the first value that is not finite, or the number of values if all are.
-std::int64_t first_not_finite(std::span<const float> values) {
-  std::atomic<std::int64_t> first = std::ssize(values);
-  for_pieces(std::ssize(values), [&](std::int64_t begin, std::int64_t end) {
-    const auto piece = values.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-    const auto found = std::ranges::find_if_not(piece, [](float x) { return std::isfinite(x); });
-    if (found == piece.end()) return;
-    const std::int64_t here = begin + (found - piece.begin());
-    std::int64_t known = first;
-    while (here < known && !first.compare_exchange_weak(known, here)) {
-    }
-  });
-  return first;
-}
-
-/// Replace each value by keep * value + share * target.
-void blend(std::span<float> values, std::span<const float> targets, float keep, float share) {
+/// Replace each value by keep * value + share * factor * target.
+void blend(std::span<float> values, std::span<const float> targets, float keep, float share, float factor = 1) {
   float* const v = values.data();
   const float* const t = targets.data();
   for_pieces(std::ssize(values), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) v[i] = keep * v[i] + share * t[i];
+    for (std::int64_t i = begin; i < end; ++i) v[i] = keep * v[i] + share * (factor * t[i]);
   });
 }
 
 }  // namespace
 
 ParameterUpdates::ParameterUpdates(std::span<float> parameters, const ParameterLayout& layout,
-                                   std::unique_ptr<optim::Optimizer> optimizer, std::unique_ptr<optim::Schedule> schedule,
-                                   std::int64_t examples, const TrainerOptions& options)
+                                   std::unique_ptr<optim::Optimizer> optimizer, optim::Schedule schedule,
+                                   const optim::Scaling& scaling, std::int64_t examples, const TrainerOptions& options)
     : parameters_(parameters),
       layout_(layout),
       optimizer_(std::move(optimizer)),
       schedule_(std::move(schedule)),
+      scaling_(scaling),
+      square_sum_(layout.size()),
       examples_(examples),
       options_(options),
-      average_(options.average > 0 ? layout.size() : 0) {}
+      average_(options.average > 0 ? layout.size() : 0) {
+  if (options.clip_adaptive > 0) adaptive_clip_.emplace(layout, options.clip_adaptive);
+}
 
 void ParameterUpdates::update(std::span<float> message, std::int64_t step) {
   const std::span<float> gradients = message.subspan(kFlags);
-  weigh(gradients, message[kExamples]);
-  require_finite(gradients, step);
-  const auto trained = static_cast<std::size_t>(layout_.trained_size());
-  optim::clip_entries(gradients.first(trained), static_cast<float>(options_.clip));
-  optimizer_->step(parameters_.first(trained), gradients.first(trained), rate(step));
-  update_statistics(gradients.subspan(trained));
+  const auto trained = gradients.first(static_cast<std::size_t>(layout_.trained_size()));
+  const auto statistics = gradients.subspan(trained.size());
+  const double square = square_sum_(trained);
+  if (!std::isfinite(square + square_sum_(statistics))) raise_not_finite(gradients, step);
+  // If some examples are missing, the others get more weight.
+  const double factor = static_cast<double>(examples_) / message[kExamples];
+  gradient_norm_ = factor * std::sqrt(square);
+  optim::StepOptions how{.lr = rate(step), .gradient_factor = factor, .clip = options_.clip};
+  if (options_.clip_norm > 0) how.gradient_factor *= optim::norm_factor(gradient_norm_, options_.clip_norm);
+  const auto parameters = parameters_.first(trained.size());
+  if (adaptive_clip_) (*adaptive_clip_)(parameters, trained, factor);
+  optimizer_->step(parameters, trained, how);
+  update_statistics(statistics, factor);
+  measure_noise(factor);
   update_average(step + 1);
 }
 
@@ -65,28 +61,32 @@ bool ParameterUpdates::meet_after(std::int64_t steps) const {
   return steps >= options_.steps || (options_.meet_every > 0 && steps % options_.meet_every == 0);
 }
 
-void ParameterUpdates::weigh(std::span<float> gradients, double examples) const {
-  const auto wanted = static_cast<double>(examples_);
-  if (examples == wanted) return;
-  const auto factor = static_cast<float>(wanted / examples);
-  float* const g = gradients.data();
-  for_pieces(std::ssize(gradients), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) g[i] *= factor;
-  });
+std::optional<double> ParameterUpdates::known_noise_scale() const noexcept {
+  const auto estimate = noise_scale_.estimate();
+  return estimate ? std::optional(estimate->examples) : std::nullopt;
 }
 
-void ParameterUpdates::require_finite(std::span<const float> gradients, std::int64_t step) const {
-  const std::int64_t first = first_not_finite(gradients);
-  if (first == std::ssize(gradients)) return;
+void ParameterUpdates::raise_not_finite(std::span<const float> gradients, std::int64_t step) const {
+  const auto found = std::ranges::find_if_not(gradients, [](float value) { return std::isfinite(value); });
+  const std::int64_t first = found - gradients.begin();
   const auto holds_it = [&](const ParameterLayout::Entry& entry) { return first < entry.offset + entry.size; };
   const ParameterLayout::Entry& entry = *std::ranges::find_if(layout_.entries(), holds_it);
   throw comm::AgreedError(ErrorCode::numerical,
                           str_cat("train: the averaged gradient of '", entry.name, "' is not finite at step ", step), 0);
 }
 
-void ParameterUpdates::update_statistics(std::span<const float> seen) {
+// A step with missing examples is left out, because its batches have other sizes.
+void ParameterUpdates::measure_noise(double factor) {
+  if (small_batches_ && factor == 1) {
+    noise_scale_.add(
+        {small_batches_->square, small_batches_->inverse, gradient_norm_ * gradient_norm_, 1 / static_cast<double>(examples_)});
+  }
+  small_batches_.reset();
+}
+
+void ParameterUpdates::update_statistics(std::span<const float> seen, double factor) {
   constexpr auto share = static_cast<float>(kStatisticsMomentum);
-  blend(parameters_.last(seen.size()), seen, 1 - share, share);
+  blend(parameters_.last(seen.size()), seen, 1 - share, share, static_cast<float>(factor));
 }
 
 // The decay is smaller in the first steps. Otherwise the average would depend on the initial parameters for 1 / (1 - decay)

@@ -17,6 +17,7 @@ __all__: list[str] = [
     "REQUEST_STOP",
     "Ffn",
     "FfnOptions",
+    "NoiseScale",
     "Optimizer",
     "Schedule",
     "SegmentationLoss",
@@ -37,6 +38,7 @@ __all__: list[str] = [
     "build_info",
     "check_network_output",
     "choices",
+    "clip_adaptive",
     "clip_entries",
     "comm",
     "count_interrupts",
@@ -49,6 +51,7 @@ __all__: list[str] = [
     "loss_rows",
     "message_buckets",
     "network_limits",
+    "norm_factor",
     "num_threads",
     "optimizer_rows",
     "output_target",
@@ -63,12 +66,14 @@ __all__: list[str] = [
     "save_network",
     "scale_factor",
     "scale_rows",
+    "scaled_optimizer",
     "schedule_rows",
     "score_segmentation",
     "segment",
     "segmentation_loss",
     "set_num_threads",
     "sigmoid_cross_entropy",
+    "square_sum",
     "stored_configuration",
     "training_limits",
     "validate",
@@ -236,7 +241,10 @@ class UNet:
 
 class Optimizer:
     def __init__(
-        self, name: str, values: collections.abc.Mapping[str, float | str], parameter_count: int
+        self,
+        name: str,
+        values: collections.abc.Mapping[str, float | str],
+        shape: collections.abc.Sequence[int],
     ) -> None: ...
     def load_state(self, state: dict[str, numpy.typing.NDArray[typing.Any]]) -> None: ...
     def state(self) -> dict[str, numpy.typing.NDArray[typing.Any]]: ...
@@ -248,12 +256,24 @@ class Optimizer:
     ) -> None: ...
 
 class Schedule:
-    def __init__(
-        self, name: str, values: collections.abc.Mapping[str, float | str], factor: float
+    def __init__(self, name: str, values: collections.abc.Mapping[str, float | str]) -> None: ...
+    def at(self, step: int, factor: float) -> float: ...
+
+class NoiseScale:
+    def __init__(self) -> None: ...
+    def add(
+        self,
+        *,
+        small_square: float,
+        small_inverse: float,
+        large_square: float,
+        large_inverse: float,
     ) -> None: ...
-    def at(self, step: int) -> float: ...
+    def estimate(self) -> tuple[float, float, float] | None: ...
 
 class StepReport:
+    @property
+    def gradient_norm(self) -> float: ...
     @property
     def loss(self) -> float: ...
     @property
@@ -286,9 +306,12 @@ class TrainerOptions:
     average: float
     bucket_bytes: int
     clip: float
+    clip_adaptive: float
+    clip_norm: float
     contributors: int
     exactness: str
     late: str
+    measure_noise: bool
     meet_every: int
     mode: str
     on_exhausted: str
@@ -337,6 +360,8 @@ class Trainer:
     def take_metrics(self) -> dict[str, float]: ...
     def trace(self, path: str) -> None: ...
     @property
+    def noise_scale(self) -> tuple[float, float, float] | None: ...
+    @property
     def steps_done(self) -> int: ...
 
 class ValidationResult:
@@ -365,6 +390,11 @@ def available_cores() -> int: ...
 def build_info() -> dict[str, str]: ...
 def check_network_output(path: str | bytes) -> None: ...
 def choices(enumeration: str) -> tuple[str, ...]: ...
+def clip_adaptive(
+    parameters: numpy.typing.NDArray[numpy.float32],
+    gradients: numpy.typing.NDArray[numpy.float32],
+    limit: float,
+) -> None: ...
 def clip_entries(gradients: numpy.typing.NDArray[numpy.float32], limit: float) -> None: ...
 def count_interrupts(first: str, second: str) -> None: ...
 def describe_bytes(bytes: float) -> str: ...
@@ -381,6 +411,7 @@ def load_network(path: str | bytes, compute: str) -> tuple[Ffn | UNet, bool]: ..
 def loss_rows() -> list[dict[str, typing.Any]]: ...
 def message_buckets(options: FfnOptions, bucket_bytes: int) -> list[tuple[int, list[int]]]: ...
 def network_limits() -> dict[str, dict[str, float]]: ...
+def norm_factor(norm: float, limit: float) -> float: ...
 def num_threads() -> int: ...
 def optimizer_rows() -> list[dict[str, typing.Any]]: ...
 def output_target(path: str | bytes) -> bytes: ...
@@ -401,9 +432,16 @@ def save_network(path: str | bytes, network: Ffn) -> None: ...
 @typing.overload
 def save_network(path: str | bytes, network: UNet) -> None: ...
 def scale_factor(
-    rule: str, values: collections.abc.Mapping[str, float | str], workers: int
+    rule: str,
+    values: collections.abc.Mapping[str, float | str],
+    workers: int,
+    batch: int = 1,
+    noise_scale: float | None = None,
 ) -> float: ...
 def scale_rows() -> list[dict[str, typing.Any]]: ...
+def scaled_optimizer(
+    rule: str, optimizer: str, values: collections.abc.Mapping[str, float | str], workers: int
+) -> dict[str, float | str]: ...
 def schedule_rows() -> list[dict[str, typing.Any]]: ...
 def score_segmentation(
     network: UNet,
@@ -428,6 +466,7 @@ def sigmoid_cross_entropy(
     labels: numpy.typing.NDArray[numpy.float32],
     weights: numpy.typing.NDArray[numpy.float32] | None,
 ) -> float: ...
+def square_sum(array: numpy.typing.NDArray[numpy.float32]) -> float: ...
 def stored_configuration(path: str | bytes) -> str: ...
 def training_limits() -> dict[str, dict[str, float]]: ...
 def validate(

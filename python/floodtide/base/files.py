@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,7 +42,7 @@ def require_utf8(reference: str, expected: str) -> None:
 
 def temporary(path: Path) -> Path:
     """Return a new, unpredictable name for a temporary file in the folder of `path`."""
-    return path.with_name(f".{_stem(path)}.{os.getpid()}-{secrets.token_hex(8)}{SUFFIX}")
+    return path.with_name(f".{_stem(path)}.{os.getpid()}-{os.urandom(8).hex()}{SUFFIX}")
 
 
 def temporaries(path: Path) -> Iterator[Path]:

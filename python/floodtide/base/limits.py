@@ -103,6 +103,7 @@ WEIGHT = Range(0.0, 1e9)
 MOVE_THRESHOLD = Range(0.0, 0.95, above=True)  # at most the initial probability of a seed
 SOFTNESS = Range(0.0, 0.5, below=True)
 CLIP = Range(0.0, 1e30, above=True)
+CLIP_OR_NONE = Range(0.0, 1e30)
 DISTANCE = Range(0, 4096, "voxels")
 DISCO = Range(-1.0, 1.0)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import socket
 import sys
 from dataclasses import asdict, dataclass, fields
@@ -61,7 +60,7 @@ def this_process(job: str, *, kernel_lock: bool) -> Owner:
         command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200],
         job=job,
         kernel_lock=kernel_lock,
-        token=secrets.token_hex(16),
+        token=os.urandom(16).hex(),
     )
 
 

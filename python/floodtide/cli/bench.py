@@ -27,6 +27,10 @@ BENCHMARKS = {
     ),
     "step": ("floodtide.cli.bench_step:step", "Training step of a flood-filling network."),
     "forward": ("floodtide.cli.bench_step:forward", "Forward pass of a flood-filling network."),
+    "optimizer": (
+        "floodtide.cli.bench_optimizer:command",
+        "Step of an optimizer, compared with the memory bandwidth.",
+    ),
     "unet": ("floodtide.cli.bench_unet:command", "Training step and forward pass of a U-Net."),
     "forecast": (
         "floodtide.cli.bench_forecast:command",
@@ -111,6 +115,7 @@ def row_options(function: Callable[..., Iterable[dict[str, Any]]]) -> Callable[.
 
 EXTRA_COLUMNS = (
     "step_s",
+    "sweep_s",
     "best_ratio",
     "mean_ratio",
     "cpu_ratio",

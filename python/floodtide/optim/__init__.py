@@ -1,7 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizers, and learning rates as functions of the step and the number of workers (`floodtide.optim.lr`)."""
+"""Optimizers, clipping, and learning rates as functions of the step and the number of workers (`optim.lr`)."""
 
+from floodtide._core import NoiseScale
 from floodtide.optim import lr
-from floodtide.optim.optimizers import SGD, Adam, Array, Momentum, Optimizer, clip, rows
+from floodtide.optim.clipping import clip, clip_adaptive, clip_norm
+from floodtide.optim.optimizers import (
+    LAMB,
+    LARS,
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    AdamW,
+    Array,
+    Momentum,
+    Optimizer,
+    RMSprop,
+    rows,
+)
 
-__all__ = ["SGD", "Adam", "Array", "Momentum", "Optimizer", "clip", "lr", "rows"]
+__all__ = [
+    "LAMB",
+    "LARS",
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Array",
+    "Momentum",
+    "NoiseScale",
+    "Optimizer",
+    "RMSprop",
+    "clip",
+    "clip_adaptive",
+    "clip_norm",
+    "lr",
+    "rows",
+]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from floodtide import _core
+from floodtide.errors import InvalidArgumentError
 
 
 def scale_rows() -> list[dict[str, Any]]:
@@ -19,20 +20,24 @@ def schedule_rows() -> list[dict[str, Any]]:
     return _core.schedule_rows()
 
 
-def scale(rule: str, **values: float) -> Callable[[int], float]:
-    """Return factor(workers) of a rule of `scale_rows`: "none", "linear", "sqrt" or "paper".
+def scale(rule: str, **values: float | str) -> Callable[..., float]:
+    """Return factor(workers, batch=1, noise_scale=None) of a scaling rule.
+
+    The arguments of the factor are the number of walkers whose gradients an update averages, the examples of a walker
+    in an update, and the gradient noise scale in examples (None: unknown; then "auto" is 1).
 
     Args:
-        rule: Name of the rule. "paper" is linear up to `linear_workers` (default 16), then the square root.
+        rule: Name of the rule, a row of `scale_rows`. "paper" is linear up to `linear_workers` (default 16), then the
+            square root; "auto" follows the gradient noise scale.
         values: Parameters of the rule.
 
     Raises:
-        InvalidArgumentError: If there is no such rule or parameter; the factor raises it for workers < 1.
+        InvalidArgumentError: If there is no such rule or parameter; the factor raises it for workers or batch < 1.
     """
     _core.scale_factor(rule, values, 1)
 
-    def factor(workers: int) -> float:
-        return _core.scale_factor(rule, values, workers)
+    def factor(workers: int, batch: int = 1, noise_scale: float | None = None) -> float:
+        return _core.scale_factor(rule, values, workers, batch, noise_scale)
 
     return factor
 
@@ -66,13 +71,29 @@ class Schedule:
         self.values = {key: value for key, value in values.items() if key not in self.scale_values}
         self(0)
 
-    def __call__(self, step: int, workers: int = 1) -> float:
-        """Return the rate of update `step` (counted from 0) for a number of workers."""
-        factor = _core.scale_factor(self.scale, self.scale_values, workers)
-        return _core.Schedule(self.name, self.values, factor).at(step)
+    def __call__(
+        self, step: int, workers: int = 1, batch: int = 1, noise_scale: float | None = None
+    ) -> float:
+        """Return the rate of update `step` (counted from 0); the other arguments are those of the factor of `scale`."""
+        factor = _core.scale_factor(self.scale, self.scale_values, workers, batch, noise_scale)
+        return _core.Schedule(self.name, self.values).at(step, factor)
+
+    @property
+    def warmup_steps(self) -> int:
+        """Updates of the warm-up; 0 if there is none."""
+        return int(self.values.get("warmup_steps", 0))
 
     def for_training(self, base_lr: float, total_steps: int) -> Schedule:
-        """Return the schedule with `base_lr` and `total_steps` filled in where the schedule leaves them out."""
+        """Return the schedule with `base_lr` and `total_steps` filled in where the schedule leaves them out.
+
+        Raises:
+            InvalidArgumentError: If the warm-up is longer than the training.
+        """
+        if self.warmup_steps > total_steps:
+            raise InvalidArgumentError(
+                f"schedule {self.name}: a warm-up of {self.warmup_steps} updates is longer than the training of"
+                f" {total_steps}, expected a shorter warmup_steps"
+            )
         values: dict[str, float | str] = {"base_lr": base_lr, "total_steps": total_steps}
         filled = _of_row(schedule_rows(), self.name, values) | self.values
         return Schedule(self.name, scale=self.scale, **filled, **self.scale_values)

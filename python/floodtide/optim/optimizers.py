@@ -23,14 +23,8 @@ def rows() -> list[dict[str, Any]]:
     return _core.optimizer_rows()
 
 
-def clip(gradients: Mapping[str, Array], limit: float) -> None:
-    """Limit each entry to [-limit, limit] in place, as google/ffn does (0.7 there)."""
-    for array in gradients.values():
-        _core.clip_entries(array, limit)
-
-
 class Optimizer:
-    """An optimizer by its name in the registry; SGD, Momentum and Adam are shorthands.
+    """An optimizer by its name in the registry; SGD, Adam and the others are shorthands.
 
     Args:
         name: Row of the registry.
@@ -42,11 +36,14 @@ class Optimizer:
     """
 
     def __init__(self, name: str, lr: float = 1e-3, **values: float | str) -> None:
-        _core.Optimizer(name, values, 0)  # refuses wrong values now rather than at the first step
+        _core.Optimizer(name, values, [0])  # refuses wrong values now rather than at the first step
         self.name = name
         self.lr = lr
         self.values: Mapping[str, float | str] = values
         self._rules: dict[str, _core.Optimizer] = {}
+        self._loaded: dict[
+            str, dict[str, npt.NDArray[Any]]
+        ] = {}  # states of arrays that no step has seen yet
 
     def step(
         self,
@@ -57,7 +54,8 @@ class Optimizer:
         """Update the arrays of `parameters` in place.
 
         Args:
-            parameters: Writeable C-contiguous float32 arrays, the same ones in every step.
+            parameters: Writeable C-contiguous float32 arrays, the same ones in every step. LARS and LAMB treat each
+                array as a layer.
             gradients: One array of the same shape for each of them.
             lr: Rate of this step; None: the optimizer's.
 
@@ -72,7 +70,10 @@ class Optimizer:
             )
         for name, array in parameters.items():
             if name not in self._rules:
-                self._rules[name] = _core.Optimizer(self.name, self.values, array.size)
+                rule = _core.Optimizer(self.name, self.values, list(array.shape))
+                if name in self._loaded:
+                    rule.load_state(self._loaded.pop(name))
+                self._rules[name] = rule
             self._rules[name].step(array, gradients[name], self.lr if lr is None else lr)
 
     def settings(self) -> dict[str, Any]:
@@ -91,17 +92,18 @@ class Optimizer:
             raise InvalidArgumentError(
                 f"load_settings: the settings are of {settings['name']}, expected {self.name}"
             )
-        _core.Optimizer(self.name, settings["values"], 0)  # refuses wrong values
+        _core.Optimizer(self.name, settings["values"], [0])  # refuses wrong values
         self.lr = settings["lr"]
         self.values = dict(settings["values"])
-        self._rules = {}
+        self._rules, self._loaded = {}, {}
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
         """Return copies of the state arrays, named `<parameter>/<state>`; empty before the first step."""
+        states = self._loaded | {name: rule.state() for name, rule in self._rules.items()}
         return {
-            f"{name}/{key}": values
-            for name, rule in self._rules.items()
-            for key, values in rule.state().items()
+            f"{name}/{key}": values.copy()
+            for name, state in states.items()
+            for key, values in state.items()
         }
 
     def load_state_dict(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -113,32 +115,73 @@ class Optimizer:
         parts: dict[str, dict[str, npt.NDArray[Any]]] = {}
         for full, values in state.items():
             name, _, key = full.rpartition("/")
-            parts.setdefault(name, {})[key] = values
-        rules = {}
-        for name, part in parts.items():
-            rules[name] = _core.Optimizer(
-                self.name, self.values, max(values.size for values in part.values())
-            )
-            rules[name].load_state(part)
-        self._rules = rules
+            parts.setdefault(name, {})[key] = np.array(values)
+        for part in parts.values():
+            size = max(values.size for values in part.values())
+            _core.Optimizer(self.name, self.values, [size]).load_state(
+                part
+            )  # refuses another kind's
+        self._rules, self._loaded = {}, parts
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent (`weight_decay`). Source: torch.optim.SGD."""
+    """Stochastic gradient descent. Source: torch.optim.SGD."""
 
-    def __init__(self, lr: float = 1e-3, **values: float) -> None:
+    def __init__(self, lr: float = 1e-3, **values: float | str) -> None:
         super().__init__("sgd", lr, **values)
 
 
 class Momentum(Optimizer):
-    """Gradient descent with `momentum`, `nesterov`, `weight_decay`. Source: torch.optim.SGD."""
+    """Gradient descent with `momentum`, or with `nesterov=True` Nesterov's. Source: torch.optim.SGD."""
 
-    def __init__(self, lr: float = 1e-3, **values: float) -> None:
+    def __init__(self, lr: float = 1e-3, **values: float | str) -> None:
         super().__init__("momentum", lr, **values)
 
 
-class Adam(Optimizer):
-    """Adam (`beta1`, `beta2`, `eps`, `weight_decay`). Source: torch.optim.Adam."""
+class Adagrad(Optimizer):
+    """Adagrad. Source: Duchi et al., JMLR 12, 2011; torch.optim.Adagrad."""
 
-    def __init__(self, lr: float = 1e-3, **values: float) -> None:
+    def __init__(self, lr: float = 1e-2, **values: float | str) -> None:
+        super().__init__("adagrad", lr, **values)
+
+
+class Adadelta(Optimizer):
+    """Adadelta. Source: Zeiler, arXiv 1212.5701; torch.optim.Adadelta."""
+
+    def __init__(self, lr: float = 1.0, **values: float | str) -> None:
+        super().__init__("adadelta", lr, **values)
+
+
+class RMSprop(Optimizer):
+    """RMSprop, with `momentum` and `centered`. Source: torch.optim.RMSprop, whose alpha is `rho` here."""
+
+    def __init__(self, lr: float = 1e-2, **values: float | str) -> None:
+        super().__init__("rmsprop", lr, **values)
+
+
+class Adam(Optimizer):
+    """Adam (`beta1`, `beta2`, `eps`). Source: torch.optim.Adam."""
+
+    def __init__(self, lr: float = 1e-3, **values: float | str) -> None:
         super().__init__("adam", lr, **values)
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay. Source: Loshchilov and Hutter, ICLR 2019; torch.optim.AdamW."""
+
+    def __init__(self, lr: float = 1e-3, **values: float | str) -> None:
+        super().__init__("adamw", lr, **values)
+
+
+class LARS(Optimizer):
+    """Momentum with a rate for each layer. Source: You et al., arXiv 1708.03888, algorithm 1."""
+
+    def __init__(self, lr: float = 1.0, **values: float | str) -> None:
+        super().__init__("lars", lr, **values)
+
+
+class LAMB(Optimizer):
+    """Adam with a rate for each layer. Source: You et al., ICLR 2020, algorithm 2."""
+
+    def __init__(self, lr: float = 1e-3, **values: float | str) -> None:
+        super().__init__("lamb", lr, **values)

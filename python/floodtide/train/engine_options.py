@@ -24,6 +24,9 @@ def engine_options(
     training, section = config.training, config.comm
     options = _core.TrainerOptions()
     options.clip = training.clip
+    options.clip_norm = training.clip_norm
+    options.clip_adaptive = training.clip_adaptive
+    options.measure_noise = training.noise_scale
     options.average = training.average
     options.accumulate = training.accumulate
     options.on_exhausted = training.on_exhausted

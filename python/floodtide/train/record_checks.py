@@ -95,6 +95,7 @@ _START: dict[str, Check] = {
     "shard_imbalance": optional(number),
     "kernels": text,
     "transport": text,
+    "rate": text,
     "resumed_from": text,
 }
 _VALIDATION: dict[str, Check] = {
@@ -174,6 +175,9 @@ def check_record(record: Mapping[str, Any], where: str) -> None:
         if key in record and not fits(record[key]):
             raise _unexpected(where, key, record[key])
     if record.get("kind") == "train":
+        for key in ("noise_scale", "noise_scale_low", "noise_scale_high"):
+            if not optional(finite)(record.get(key)):
+                raise _unexpected(where, key, record[key])
         for key, value in record.items():
             if isinstance(value, int | float) and not number(value):
                 raise _unexpected(where, key, value)

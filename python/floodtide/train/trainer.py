@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-import secrets
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ from floodtide.errors import (
     UnsupportedError,
 )
 from floodtide.nn.losses import loss_of
-from floodtide.optim import Optimizer
+from floodtide.optim import Optimizer, advice
 from floodtide.optim.lr import Schedule
 from floodtide.train.comm_hook import CommHook, CoreHook, adapted
 from floodtide.train.described import configuration_of
@@ -115,6 +115,7 @@ class Trainer:
         "_progress",
         "_rate_factor",
         "_saved_s",
+        "_schedule",
         "_signal",
         "_start_s",
         "_start_state",
@@ -214,6 +215,7 @@ class Trainer:
             set_threads(config.run.threads)
             require_memory(config, self._comm.size)
             self._parts = parts or parts_of(config, self._comm.size)
+            self._schedule = self._schedule_of(self._parts)
             self._task = kind_of(config).task_of(self._parts, config)
             self.model: Model = self._parts.model
             self.data: Data = self._parts.data
@@ -228,8 +230,17 @@ class Trainer:
         self._rate_factor: float | None = None  # what `scale_lr` asks for on this rank
         self._interrupted = False  # by Ctrl-C, on whichever rank: the same on all
         self._start_s = time.monotonic()
-        self._job = str(world.broadcast_object(secrets.token_hex(8)))
+        self._job = str(world.broadcast_object(os.urandom(8).hex()))
         self._open()
+
+    def _schedule_of(self, parts: Parts) -> Schedule:
+        """Return the complete schedule. Refuse a rate that does not fit the optimizer or the length of the training."""
+        config = self.config
+        schedule = parts.schedule.for_training(config.optimizer.lr, config.training.steps)
+        _core.scaled_optimizer(
+            schedule.scale, parts.optimizer.name, parts.optimizer.values, self._walkers
+        )
+        return schedule
 
     def _open(self) -> None:
         """Begin with the ranks there are, from the newest checkpoint. Collective."""
@@ -243,8 +254,7 @@ class Trainer:
             raise
 
     def _begin(self) -> None:
-        config, parts = self.config, self._parts
-        schedule = parts.schedule.for_training(config.optimizer.lr, config.training.steps)
+        config, parts, schedule = self.config, self._parts, self._schedule
         with world.agreed():
             walkers = self._task.new_walkers(self._comm)
         self._trainer = _core.Trainer(
@@ -289,8 +299,17 @@ class Trainer:
                 "resumed_from": checkpoint or "",
                 "transport": self._comm.description,
                 "kernels": self._task.kernels,
+                "rate": advice.rate_used(schedule, self._walkers, config.training.batch),
             }
         )
+        for trap in advice.traps(
+            parts.optimizer,
+            schedule,
+            self._walkers,
+            config.training.batch,
+            statistics=getattr(config.model, "batch_norm", False),
+        ):
+            notes.show(trap)
         self._logged_s = self._saved_s = time.monotonic()
         self._stopped = self.complete
         self._closed = False
@@ -378,7 +397,7 @@ class Trainer:
         if report.requests & _core.REQUEST_LOG or self._stopped:
             with self._activity("log"):
                 self._trainer.flush_trace()
-                self._log_training(report.lr)
+                self._log_training(report)
         if report.requests & _core.REQUEST_CHECKPOINT or self._stopped:
             self.save()
         every = self.config.validation.every
@@ -653,7 +672,7 @@ class Trainer:
         """Return the name of the signal that each rank has received, or an empty text. Collective."""
         return [name.decode() for name in world.allgather_bytes(self._signal.name.encode())]
 
-    def _log_training(self, lr: float) -> None:
+    def _log_training(self, report: _core.StepReport) -> None:
         sums = self._trainer.take_metrics()
         now = time.monotonic()
         elapsed_s, self._logged_s = now - self._logged_s, now
@@ -663,7 +682,9 @@ class Trainer:
                 "kind": "train",
                 "step": self.steps_done,
                 "loss": sums["loss_sum"] / max(sums["fovs"], 1),
-                "lr": lr,
+                "lr": report.lr,
+                "gradient_norm": report.gradient_norm,
+                **self._noise(),
                 self._task.unit: sums["fovs"],
                 "examples": sums["examples"],
                 f"{self._task.unit}_per_s": sums["fovs"] / elapsed_s,
@@ -676,6 +697,17 @@ class Trainer:
                 **counts,
             }
         )
+
+    def _noise(self) -> Record:
+        """Return the gradient noise scale and its interval in examples; nothing if it is not known."""
+        if self._trainer.noise_scale is None:
+            return {}
+        examples, low, high = self._trainer.noise_scale
+        return {
+            "noise_scale": examples,
+            "noise_scale_low": low,
+            "noise_scale_high": high if math.isfinite(high) else None,
+        }
 
     def _record(self, record: Record) -> None:
         stamped = self._directory.record(record)

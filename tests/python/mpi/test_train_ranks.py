@@ -13,6 +13,8 @@ import tomli_w
 from launch import assert_one_line, mpiexec
 from training_volume import document, write_volume
 
+from floodtide.train import read_log
+
 pytestmark = pytest.mark.mpi
 
 
@@ -62,6 +64,38 @@ def test_two_walkers_give_the_same_on_one_and_two_ranks(folder: Path) -> None:
     assert_equal(one, two)
     library = train(folder, "library", 2, comm={"algorithm": "mpi"})
     assert_equal(one, library)
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "lamb"])
+def test_four_walkers_make_the_same_updates_on_one_and_four_ranks(
+    folder: Path, optimizer: str
+) -> None:
+    """Bit for bit with exact sums, with the rate from the measured noise scale; else within rounding."""
+    shared: dict[str, Any] = {
+        "training": {"steps": 30, "walkers": 4},
+        "optimizer": {"name": optimizer, "lr": 1e-3},
+    }
+    exact = {**shared, "comm": {"exactness": "workers"}, "schedule": {"scale": "auto"}}
+    one = train(folder, f"exact1-{optimizer}", 1, **exact)
+    assert_equal(one, train(folder, f"exact4-{optimizer}", 4, **exact))
+    alone = train(folder, f"run1-{optimizer}", 1, **shared)
+    several = train(folder, f"run4-{optimizer}", 4, **shared)
+    for name, values in alone.items():
+        difference = np.linalg.norm(several[name] - values)
+        assert difference <= 1e-5 * np.linalg.norm(values), name
+
+
+def test_ranks_measure_the_noise_scale_of_their_walkers(folder: Path) -> None:
+    training = {"steps": 40, "walkers": 4, "noise_scale": True}
+    train(folder, "noise", 2, training=training, run={"log_every_s": 0.0})
+    train(folder, "noise-exact", 2, training=training, comm={"exactness": "workers"})
+    last = [
+        [r for r in read_log(folder / name / "log.jsonl") if r["kind"] == "train"][-1]
+        for name in ("noise", "noise-exact")
+    ]
+    # Two estimates of one quantity, from batches of two examples and of one: their intervals overlap.
+    for record, other in (last, last[::-1]):
+        assert record["noise_scale_low"] < (other["noise_scale_high"] or np.inf)
 
 
 def test_process_sets_train_apart_from_each_other(folder: Path) -> None:

@@ -72,8 +72,13 @@ struct Array {
   std::vector<T> values;
 };
 
-/// Say which rank this is: when the HDF5 library does not come to an end with a damaged file, rank 0 says so first.
+/// The HDF5 library can crash on a damaged file, or never come to an end. The process then ends with one line and status 2.
+/// Set how the line begins ("floodtide predict"), and which rank this is: rank 0 prints its line first.
+void set_hdf5_program(const std::string& name);
 void set_hdf5_rank(int rank);
+/// Remove the file with this absolute path if the process ends so, or no longer do so. For lock files.
+void remove_at_end(const std::string& path);
+void keep_at_end(const std::string& path);
 
 /// What a command writes into an HDF5 file, and so what it may replace there.
 ///
@@ -101,8 +106,8 @@ inline constexpr std::size_t kChunkCacheBytes = std::size_t{64} << 20;
 ///
 /// All that is written has checksums (but see DatasetOptions), and reading verifies them. Pipes and devices are refused, and so
 /// are values in other files (external links and storage, virtual datasets) unless the environment variable
-/// FLOODTIDE_ALLOW_EXTERNAL is 1. A call that makes no progress because the file is damaged ends the process (see
-/// set_hdf5_rank).
+/// FLOODTIDE_ALLOW_EXTERNAL is 1. A call that crashes or makes no progress because the file is damaged ends the
+/// process (see set_hdf5_program).
 ///
 /// Errors: a missing, truncated, damaged or foreign file, and a missing dataset or one of another type or shape than asked
 /// for, is Error(invalid_file); failures of writing (disk full, permissions) are Error(io). All name the file.

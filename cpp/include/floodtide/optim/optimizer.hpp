@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "floodtide/base/specification.hpp"
+#include "floodtide/tensor/parameters.hpp"
 
 namespace floodtide::optim {
 
@@ -20,8 +22,15 @@ struct NamedSpan {
   std::variant<std::span<float>, std::span<std::int64_t>> values;
 };
 
-/// Rule that updates the parameters from gradients. The state is zero at first. Equal calls give equal results, bit for bit,
-/// for any number of threads.
+/// The learning rate of a step, and what happens to each gradient first.
+struct StepOptions {
+  double lr;
+  double gradient_factor = 1;                             ///< multiplies each gradient
+  double clip = std::numeric_limits<double>::infinity();  ///< then clips it to [-clip, clip]
+};
+
+/// Rule that updates the parameters from gradients. The state is zero at first, unless a parameter of the rule says another
+/// value. Equal calls give equal results, bit for bit, for any number of threads.
 class Optimizer {
  public:
   Optimizer() = default;
@@ -31,30 +40,27 @@ class Optimizer {
   Optimizer& operator=(Optimizer&&) = delete;
   virtual ~Optimizer() = default;
 
-  /// Updates `parameters` (all arrays of the network in one buffer) with the learning rate `lr`. Throws Error(shape_mismatch)
-  /// unless both spans have `parameter_count` elements (make_optimizer). Allocates nothing.
-  virtual void step(std::span<float> parameters, std::span<const float> gradients, double lr) = 0;
-  /// Return all parts of the state, or an empty vector for rules without state.
+  /// Updates `parameters`, the trained arrays of the layout in one buffer. One sweep scales and clips the gradients, applies
+  /// the weight decay and updates state and parameters; rules with a rate for each layer (lars, lamb) need a second sweep.
+  /// Throws Error(shape_mismatch) unless both spans have ParameterLayout::trained_size() elements. Allocates nothing.
+  virtual void step(std::span<float> parameters, std::span<const float> gradients, const StepOptions& options) = 0;
+  /// Return all parts of the state in alphabetical order, or an empty vector for rules without state.
   [[nodiscard]] virtual std::vector<NamedSpan> state() = 0;
 };
 
 /// Row of the registry of optimizers. The learning rate is not a parameter, because every step receives its rate.
 struct OptimizerRow {
   std::string name;
-  std::unique_ptr<Optimizer> (*make)(const ParameterValues& resolved, std::int64_t parameter_count);
+  std::unique_ptr<Optimizer> (*make)(const ParameterValues& resolved, const ParameterLayout& layout);
   std::vector<ParameterSpec> parameters;
   std::string help;
 };
 
 [[nodiscard]] std::span<const OptimizerRow> optimizer_rows();
 
-/// Make the optimizer `name` for a network with `parameter_count` parameters. Throws Error(invalid_argument) for an unknown
-/// name, an unknown parameter, or a value outside its limits.
+/// Make the optimizer `name` for the trained arrays of a layout. Throws Error(invalid_argument) for an unknown name, an unknown
+/// parameter, or a value outside its limits.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const ParameterValues& values,
-                                                        std::int64_t parameter_count);
-
-/// Clip each gradient to [-limit, limit], as google/ffn does (max_gradient_entry_mag). NaN stays NaN.
-/// Throws Error(invalid_argument) unless limit > 0.
-void clip_entries(std::span<float> gradients, float limit);
+                                                        const ParameterLayout& layout);
 
 }  // namespace floodtide::optim

@@ -6,52 +6,68 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "floodtide/base/specification.hpp"
 
 namespace floodtide::optim {
 
-/// Row of the registry of scaling rules: how the learning rate grows with the number of workers. Workers are the walkers whose
-/// gradients are averaged.
-struct ScaleRow {
-  std::string name;
-  double (*factor)(std::int64_t workers, const ParameterValues& values);
-  std::vector<ParameterSpec> parameters;
-  std::string help;
-};
-
-[[nodiscard]] std::span<const ScaleRow> scale_rows();
-
-/// Return the factor by which a scaling rule multiplies the base learning rate. Parameters that `values` leaves out have their
-/// defaults. Throws Error(invalid_argument) for an unknown rule or parameter, a value outside its limits, or if `workers` is
-/// below 1.
-[[nodiscard]] double scale_factor(std::string_view rule, const ParameterValues& values, std::int64_t workers);
-
-/// Learning rate as a pure function of the training step. Steps count the optimizer updates done before, from 0.
-class Schedule {
+/// How the learning rate changes after the warm-up: a pure function of the step.
+class Course {
  public:
-  Schedule() = default;
-  Schedule(const Schedule&) = delete;
-  Schedule& operator=(const Schedule&) = delete;
-  Schedule(Schedule&&) = delete;
-  Schedule& operator=(Schedule&&) = delete;
-  virtual ~Schedule() = default;
+  Course() = default;
+  Course(const Course&) = delete;
+  Course& operator=(const Course&) = delete;
+  Course(Course&&) = delete;
+  Course& operator=(Course&&) = delete;
+  virtual ~Course() = default;
+  /// Return the rate as a multiple of the scaled rate. `step` counts from the end of the warm-up, from 0.
   [[nodiscard]] virtual double at(std::int64_t step) const = 0;
 };
 
-/// Row of the registry of schedules. `factor` comes from the scaling rule: after the warm-up, the rate is base_lr * factor.
+/// Warm-up: the rate goes from `start` to the scaled rate in the first `steps` steps.
+/// Source: Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.2 (gradual warm-up: linear, from the base rate).
+struct Warmup {
+  enum class Shape { linear, exponential, jump };
+  std::int64_t steps = 0;
+  bool from_zero = false;  ///< start is 0; otherwise the base rate
+  Shape shape = Shape::linear;
+
+  /// Return the rate of a step before `steps`.
+  [[nodiscard]] double at(std::int64_t step, double base, double target) const noexcept;
+};
+
+/// Learning rate as a pure function of the training step and of the factor of the scaling rule: a warm-up from the base rate or
+/// from zero to the scaled rate (base rate times factor), then a course. Steps count the optimizer updates done before, from 0.
+class Schedule {
+ public:
+  Schedule(double base_lr, const Warmup& warmup, std::unique_ptr<Course> course)
+      : base_lr_(base_lr), warmup_(warmup), course_(std::move(course)) {}
+
+  [[nodiscard]] double at(std::int64_t step, double factor) const {
+    const double target = base_lr_ * factor;
+    return step < warmup_.steps ? warmup_.at(step, base_lr_, target) : target * course_->at(step - warmup_.steps);
+  }
+
+ private:
+  double base_lr_;
+  Warmup warmup_;
+  std::unique_ptr<Course> course_;
+};
+
+/// Row of the registry of schedules. Schedules with the parameter `total_steps` get the number of steps after the warm-up.
 struct ScheduleRow {
   std::string name;
-  std::unique_ptr<Schedule> (*make)(const ParameterValues& resolved, double factor);
+  std::unique_ptr<Course> (*make)(const ParameterValues& resolved, std::int64_t steps);
   std::vector<ParameterSpec> parameters;
   std::string help;
 };
 
 [[nodiscard]] std::span<const ScheduleRow> schedule_rows();
 
-/// Make the schedule `name`. Throws Error(invalid_argument) for an unknown name, an unknown parameter, or a value outside its
-/// limits.
-[[nodiscard]] std::unique_ptr<Schedule> make_schedule(std::string_view name, const ParameterValues& values, double factor);
+/// Make the schedule `name`. Throws Error(invalid_argument) for an unknown name, an unknown parameter, a value outside its
+/// limits, a warm-up that is not shorter than total_steps, or an exponential warm-up from zero.
+[[nodiscard]] Schedule make_schedule(std::string_view name, const ParameterValues& values);
 
 }  // namespace floodtide::optim

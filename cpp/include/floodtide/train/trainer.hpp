@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +16,9 @@
 #include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/comm/reducer.hpp"
+#include "floodtide/optim/noise_scale.hpp"
 #include "floodtide/optim/optimizer.hpp"
+#include "floodtide/optim/scaling.hpp"
 #include "floodtide/optim/schedule.hpp"
 #include "floodtide/tensor/parameters.hpp"
 #include "floodtide/train/metrics.hpp"
@@ -60,8 +63,11 @@ enum class Late {
 constexpr Names<Late, 2> names_of(Late) { return {"late", {{{"drop", Late::drop}, {"carry", Late::carry}}}}; }
 
 struct TrainerOptions {
-  double clip = 0.7;                                             ///< limit of each gradient's absolute value, above 0
-  double average = 0;                                            ///< decay of a moving average of the parameters; 0: none
+  double clip = 0.7;         ///< limit of each gradient's absolute value, above 0
+  double clip_norm = 0;      ///< limit of the norm of the gradient, before `clip`; 0: none
+  double clip_adaptive = 0;  ///< limit of the norm of a unit's gradient, as a multiple of its weights' (AdaptiveClip); 0: none
+  bool measure_noise = false;  ///< measure the gradient noise scale, also if the scaling rule does not need it
+  double average = 0;          ///< decay of a moving average of the parameters; 0: none
   std::string algorithm = std::string(comm::kDefaultAllreduce);  ///< as in comm::AllreduceOptions
   int accumulate = 1;                                            ///< passes of each walker in one update
   OnExhausted on_exhausted = OnExhausted::cycle;                 ///< what happens when Walkers::exhausted() becomes true
@@ -105,6 +111,7 @@ struct StepReport {
   std::int64_t step = 0;       ///< index of this step, from 0
   double loss = 0;             ///< mean over the examples of this rank
   double lr = 0;               ///< learning rate of this step
+  double gradient_norm = 0;    ///< norm of the averaged gradient, before clipping; 0 in other modes than Mode::synchronous
   std::uint32_t requests = 0;  ///< union of the requests of all ranks
   bool met = true;             ///< true: all ranks are at the same step. Only then may collectives follow, or requests be set.
 };
@@ -120,8 +127,8 @@ class Trainer {
  public:
   /// Broadcasts the parameters of rank 0 and checks that all ranks hold the same. Collective.
   /// If an option is outside its range on any rank, all ranks throw AgreedError(invalid_argument).
-  Trainer(std::shared_ptr<Walkers> walkers, std::unique_ptr<optim::Optimizer> optimizer,
-          std::unique_ptr<optim::Schedule> schedule, comm::Communicator& communicator, const TrainerOptions& options);
+  Trainer(std::shared_ptr<Walkers> walkers, std::unique_ptr<optim::Optimizer> optimizer, optim::Schedule schedule,
+          const optim::Scaling& scaling, comm::Communicator& communicator, const TrainerOptions& options);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   Trainer(Trainer&&) = delete;
@@ -137,6 +144,9 @@ class Trainer {
 
   /// Return the number of updates done so far, those before a resumed checkpoint included.
   [[nodiscard]] std::int64_t steps_done() const noexcept;
+
+  /// Return the gradient noise scale (NoiseScale), or nothing if it is not measured or not known yet.
+  [[nodiscard]] std::optional<optim::NoiseScale::Estimate> noise_scale() const;
 
   /// Multiply the rate of the schedule by `factor` from the next step on. The factor replaces the one before; checkpoints keep
   /// it. All ranks must call this between the same steps, with the same factor. Throws Error(invalid_argument) if the factor is

@@ -3,106 +3,202 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
 #include "floodtide/base/error.hpp"
 
 namespace floodtide::optim {
 namespace {
 
-TEST(ScaleFactor, FollowsTheRules) {
-  EXPECT_EQ(scale_factor("none", {}, 16), 1);
-  EXPECT_EQ(scale_factor("linear", {}, 16), 16);
-  EXPECT_EQ(scale_factor("sqrt", {}, 16), 4);
-  EXPECT_EQ(scale_factor("paper", {}, 8), 8);
-  EXPECT_EQ(scale_factor("paper", {}, 16), 16);
-  EXPECT_EQ(scale_factor("paper", {}, 64), 32);
-  EXPECT_EQ(scale_factor("paper", {{"linear_workers", 4.0}}, 4), 4);
-  EXPECT_EQ(scale_factor("paper", {{"linear_workers", 4.0}}, 64), 16);
-  for (const ScaleRow& row : scale_rows()) EXPECT_EQ(scale_factor(row.name, {}, 1), 1) << row.name;
-}
-
-TEST(ScaleFactor, RefusesUnknownRulesAndNoWorkers) {
-  EXPECT_THROW(static_cast<void>(scale_factor("cubic", {}, 2)), Error);
-  EXPECT_THROW(static_cast<void>(scale_factor("sqrt", {}, 0)), Error);
-  EXPECT_THROW(static_cast<void>(scale_factor("sqrt", {{"linear_workers", 4.0}}, 2)), Error);
-  EXPECT_THROW(static_cast<void>(scale_factor("paper", {{"linear_workers", 0.0}}, 2)), Error);
-}
-
 TEST(Constant, IsTheScaledRateFromTheStart) {
-  const auto schedule = make_schedule("constant", {{"base_lr", 0.5}}, 4);
-  EXPECT_EQ(schedule->at(0), 2);
-  EXPECT_EQ(schedule->at(1'000'000'000'000), 2);
+  const Schedule schedule = make_schedule("constant", {{"base_lr", 0.5}});
+  EXPECT_EQ(schedule.at(0, 4), 2);
+  EXPECT_EQ(schedule.at(1'000'000'000'000, 4), 2);
 }
 
-TEST(Constant, WarmsUpFromTheBaseRate) {
-  const auto schedule = make_schedule("constant", {{"base_lr", 0.5}, {"warmup_steps", 6.0}}, 4);
-  EXPECT_EQ(schedule->at(0), 0.5);
-  EXPECT_EQ(schedule->at(3), 1.25);
-  EXPECT_EQ(schedule->at(6), 2);
-  EXPECT_EQ(schedule->at(7), 2);
+TEST(Warmup, RisesLinearlyFromTheBaseRate) {
+  const Schedule schedule = make_schedule("constant", {{"base_lr", 0.5}, {"warmup_steps", 6.0}});
+  EXPECT_EQ(schedule.at(0, 4), 0.5);
+  EXPECT_EQ(schedule.at(3, 4), 1.25);
+  EXPECT_EQ(schedule.at(6, 4), 2);
+  EXPECT_EQ(schedule.at(7, 4), 2);
 }
 
-TEST(Constant, WarmsUpFromZeroOnRequest) {
-  const auto schedule = make_schedule("constant", {{"base_lr", 0.5}, {"warmup_steps", 4.0}, {"warmup_start", "zero"}}, 1);
-  EXPECT_EQ(schedule->at(0), 0);
-  EXPECT_EQ(schedule->at(1), 0.125);
-  EXPECT_EQ(schedule->at(4), 0.5);
+TEST(Warmup, RisesFromZeroOnRequest) {
+  const Schedule schedule = make_schedule("constant", {{"base_lr", 0.5}, {"warmup_steps", 4.0}, {"warmup_start", "zero"}});
+  EXPECT_EQ(schedule.at(0, 1), 0);
+  EXPECT_EQ(schedule.at(1, 1), 0.125);
+  EXPECT_EQ(schedule.at(4, 1), 0.5);
 }
 
-TEST(Cosine, WarmsUpAndFallsToZero) {
-  const auto schedule = make_schedule("cosine", {{"base_lr", 0.5}, {"warmup_steps", 6.0}, {"total_steps", 18.0}}, 4);
-  EXPECT_EQ(schedule->at(0), 0.5);
-  EXPECT_EQ(schedule->at(3), 1.25);
-  EXPECT_EQ(schedule->at(6), 2);
-  EXPECT_NEAR(schedule->at(10), 1.5, 1e-15);  // after a third of the decay: 1 + cos(60 degrees)
-  EXPECT_NEAR(schedule->at(12), 1, 1e-15);
-  EXPECT_NEAR(schedule->at(14), 0.5, 1e-15);
-  EXPECT_EQ(schedule->at(18), 0);
-  EXPECT_EQ(schedule->at(1'000'000'000'000), 0);
+TEST(Warmup, RisesExponentiallyOnRequest) {
+  const Schedule schedule =
+      make_schedule("constant", {{"base_lr", 0.5}, {"warmup_steps", 4.0}, {"warmup_shape", "exponential"}});
+  EXPECT_EQ(schedule.at(0, 16), 0.5);
+  EXPECT_NEAR(schedule.at(1, 16), 1, 1e-15);
+  EXPECT_NEAR(schedule.at(2, 16), 2, 1e-15);
+  EXPECT_EQ(schedule.at(4, 16), 8);
+  EXPECT_THROW(static_cast<void>(make_schedule("constant", {{"warmup_start", "zero"}, {"warmup_shape", "exponential"}})),
+               Error);
 }
 
-TEST(Cosine, NeedsStepsAfterTheWarmUp) {
-  EXPECT_THROW(static_cast<void>(make_schedule("cosine", {{"warmup_steps", 18.0}, {"total_steps", 18.0}}, 1)), Error);
-}
-
-TEST(Polynomial, WarmsUpAndFallsToZero) {
-  const auto schedule =
-      make_schedule("polynomial", {{"base_lr", 0.5}, {"warmup_steps", 6.0}, {"total_steps", 18.0}, {"power", 2.0}}, 4);
-  EXPECT_EQ(schedule->at(0), 0.5);
-  EXPECT_EQ(schedule->at(3), 1.25);
-  EXPECT_EQ(schedule->at(6), 2);
-  EXPECT_NEAR(schedule->at(12), 0.5, 1e-15);  // after half of the decay: a quarter of the rate
-  EXPECT_EQ(schedule->at(18), 0);
-  EXPECT_EQ(schedule->at(1'000'000'000'000), 0);
-}
-
-TEST(Polynomial, FallsAlongALineWithPowerOneAndNotAtAllWithZero) {
-  const auto line = make_schedule("polynomial", {{"base_lr", 0.5}, {"total_steps", 10.0}, {"power", 1.0}}, 1);
-  const auto flat = make_schedule("polynomial", {{"base_lr", 0.5}, {"total_steps", 10.0}, {"power", 0.0}}, 1);
-  for (std::int64_t step = 0; step < 10; ++step) {
-    EXPECT_NEAR(line->at(step), 0.05 * static_cast<double>(10 - step), 1e-15);
-    EXPECT_EQ(flat->at(step), 0.5);
+TEST(Warmup, JumpsOnRequest) {
+  for (const char* start : {"base", "zero"}) {
+    const Schedule schedule =
+        make_schedule("constant", {{"base_lr", 0.5}, {"warmup_steps", 4.0}, {"warmup_shape", "jump"}, {"warmup_start", start}});
+    EXPECT_EQ(schedule.at(0, 4), std::string(start) == "base" ? 0.5 : 0.0);
+    EXPECT_EQ(schedule.at(3, 4), schedule.at(0, 4));
+    EXPECT_EQ(schedule.at(4, 4), 2);
   }
 }
 
-TEST(Polynomial, NeedsStepsAfterTheWarmUp) {
-  EXPECT_THROW(static_cast<void>(make_schedule("polynomial", {{"warmup_steps", 18.0}, {"total_steps", 18.0}}, 1)), Error);
+TEST(Cosine, WarmsUpAndFallsToZero) {
+  const Schedule schedule = make_schedule("cosine", {{"base_lr", 0.5}, {"warmup_steps", 6.0}, {"total_steps", 18.0}});
+  EXPECT_EQ(schedule.at(0, 4), 0.5);
+  EXPECT_EQ(schedule.at(3, 4), 1.25);
+  EXPECT_EQ(schedule.at(6, 4), 2);
+  EXPECT_NEAR(schedule.at(10, 4), 1.5, 1e-15);  // after a third of the decay: 1 + cos(60 degrees)
+  EXPECT_NEAR(schedule.at(12, 4), 1, 1e-15);
+  EXPECT_NEAR(schedule.at(14, 4), 0.5, 1e-15);
+  EXPECT_EQ(schedule.at(18, 4), 0);
+  EXPECT_EQ(schedule.at(1'000'000'000'000, 4), 0);
 }
 
-TEST(EverySchedule, StartsAtTheScaledRateWithoutWarmUpAndNeverExceedsIt) {
+TEST(CosineRestarts, StartsAgainAfterGrowingPeriods) {
+  const Schedule schedule =
+      make_schedule("cosine_restarts", {{"base_lr", 1.0}, {"period", 4.0}, {"growth", 2.0}, {"lowest", 0.1}});
+  for (const std::int64_t start : {0, 4, 12, 28}) EXPECT_EQ(schedule.at(start, 1), 1) << start;
+  EXPECT_NEAR(schedule.at(2, 1), 0.55, 1e-15);
+  EXPECT_NEAR(schedule.at(8, 1), 0.55, 1e-15);   // the middle of the second period
+  EXPECT_NEAR(schedule.at(20, 1), 0.55, 1e-15);  // of the third one
+  EXPECT_LT(schedule.at(27, 1), 0.12);
+  const Schedule equal = make_schedule("cosine_restarts", {{"base_lr", 1.0}, {"period", 10.0}});
+  EXPECT_EQ(equal.at(1'000'000'000'000, 1), 1);
+  EXPECT_NEAR(equal.at(1'000'000'000'005, 1), 0.5, 1e-12);
+}
+
+TEST(Polynomial, WarmsUpAndFallsToZero) {
+  const Schedule schedule =
+      make_schedule("polynomial", {{"base_lr", 0.5}, {"warmup_steps", 6.0}, {"total_steps", 18.0}, {"power", 2.0}});
+  EXPECT_EQ(schedule.at(0, 4), 0.5);
+  EXPECT_EQ(schedule.at(6, 4), 2);
+  EXPECT_NEAR(schedule.at(12, 4), 0.5, 1e-15);  // after half of the decay: a quarter of the rate
+  EXPECT_EQ(schedule.at(18, 4), 0);
+  EXPECT_EQ(schedule.at(1'000'000'000'000, 4), 0);
+}
+
+TEST(Polynomial, FallsAlongALineWithPowerOneAndNotAtAllWithZero) {
+  const Schedule line = make_schedule("polynomial", {{"base_lr", 0.5}, {"total_steps", 10.0}, {"power", 1.0}});
+  const Schedule flat = make_schedule("polynomial", {{"base_lr", 0.5}, {"total_steps", 10.0}, {"power", 0.0}});
+  for (std::int64_t step = 0; step < 10; ++step) {
+    EXPECT_NEAR(line.at(step, 1), 0.05 * static_cast<double>(10 - step), 1e-15);
+    EXPECT_EQ(flat.at(step, 1), 0.5);
+  }
+}
+
+TEST(Exponential, FallsSmoothlyOrInSteps) {
+  const ParameterValues values{{"base_lr", 1.0}, {"decay", 0.25}, {"period", 10.0}};
+  const Schedule smooth = make_schedule("exponential", values);
+  EXPECT_NEAR(smooth.at(5, 2), 1, 1e-15);
+  EXPECT_NEAR(smooth.at(20, 2), 0.125, 1e-15);
+  ParameterValues stairs = values;
+  stairs["staircase"] = 1.0;
+  const Schedule staircase = make_schedule("exponential", stairs);
+  EXPECT_EQ(staircase.at(9, 2), 2);
+  EXPECT_EQ(staircase.at(10, 2), 0.5);
+  EXPECT_EQ(staircase.at(29, 2), 0.125);
+}
+
+TEST(Step, FallsAtMilestonesAfterTheWarmUp) {
+  const Schedule schedule =
+      make_schedule("step", {{"base_lr", 1.0}, {"warmup_steps", 5.0}, {"milestones", "10,30"}, {"decay", 0.5}});
+  EXPECT_EQ(schedule.at(14, 4), 4);
+  EXPECT_EQ(schedule.at(15, 4), 2);
+  EXPECT_EQ(schedule.at(34, 4), 2);
+  EXPECT_EQ(schedule.at(35, 4), 1);
+  EXPECT_EQ(make_schedule("step", {{"base_lr", 1.0}}).at(1'000'000, 4), 4);
+  for (const char* wrong : {"x", "10,", "10,10", "20,10", "0,10", "10;20", "1e3", " 10", "99999999999999999999"}) {
+    EXPECT_THROW(static_cast<void>(make_schedule("step", {{"milestones", wrong}})), Error) << wrong;
+  }
+}
+
+TEST(OneCycle, RisesAndFallsToAlmostNothing) {
+  const Schedule schedule =
+      make_schedule("one_cycle", {{"base_lr", 1.0}, {"total_steps", 101.0}, {"rise", 41.0 / 101}, {"shape", "linear"}});
+  EXPECT_NEAR(schedule.at(0, 2), 0.08, 1e-15);
+  EXPECT_NEAR(schedule.at(20, 2), 1.04, 1e-14);
+  EXPECT_NEAR(schedule.at(40, 2), 2, 1e-14);
+  EXPECT_NEAR(schedule.at(70, 2), 1 + 4e-6, 1e-14);
+  EXPECT_NEAR(schedule.at(100, 2), 8e-6, 1e-14);
+  EXPECT_NEAR(schedule.at(1000, 2), 8e-6, 1e-14);
+  const Schedule round = make_schedule("one_cycle", {{"base_lr", 1.0}, {"total_steps", 101.0}, {"rise", 41.0 / 101}});
+  EXPECT_NEAR(round.at(10, 1), 1 - 0.96 * 0.5 * (1 + std::cos(std::numbers::pi / 4)), 1e-14);
+  for (const double rise : {0.0, 1.0}) {
+    const Schedule edge = make_schedule("one_cycle", {{"base_lr", 1.0}, {"total_steps", 2.0}, {"rise", rise}});
+    for (const std::int64_t step : {0, 1, 2}) EXPECT_TRUE(std::isfinite(edge.at(step, 1)));
+  }
+  EXPECT_THROW(static_cast<void>(make_schedule("one_cycle", {{"total_steps", 1.0}})), Error);
+}
+
+TEST(Cyclic, RisesAndFallsInTriangles) {
+  const ParameterValues values{{"base_lr", 1.0}, {"half_cycle", 10.0}, {"lowest", 0.2}};
+  const Schedule equal = make_schedule("cyclic", values);
+  for (const std::int64_t cycle : {0, 20, 2000}) {
+    EXPECT_NEAR(equal.at(cycle, 1), 0.2, 1e-12);
+    EXPECT_NEAR(equal.at(cycle + 5, 1), 0.6, 1e-12);
+    EXPECT_NEAR(equal.at(cycle + 10, 1), 1, 1e-12);
+    EXPECT_NEAR(equal.at(cycle + 15, 1), 0.6, 1e-12);
+  }
+  ParameterValues halved = values;
+  halved["mode"] = "triangular2";
+  EXPECT_NEAR(make_schedule("cyclic", halved).at(30, 1), 0.2 + 0.8 / 2, 1e-12);
+  EXPECT_NEAR(make_schedule("cyclic", halved).at(50, 1), 0.2 + 0.8 / 4, 1e-12);
+  ParameterValues falling = values;
+  falling["mode"] = "exp_range";
+  falling["decay"] = 0.99;
+  EXPECT_NEAR(make_schedule("cyclic", falling).at(30, 1), 0.2 + 0.8 * std::pow(0.99, 30), 1e-12);
+}
+
+TEST(RangeTest, RisesFromTheScaledRateInEveryStep) {
+  const Schedule schedule = make_schedule("range_test", {{"base_lr", 1e-3}, {"total_steps", 4.0}, {"growth", 1000.0}});
+  EXPECT_NEAR(schedule.at(0, 2), 2e-3, 1e-15);
+  EXPECT_NEAR(schedule.at(1, 2), 2e-2, 1e-14);
+  EXPECT_NEAR(schedule.at(3, 2), 2, 1e-12);
+  const Schedule line =
+      make_schedule("range_test", {{"base_lr", 1.0}, {"total_steps", 3.0}, {"growth", 5.0}, {"shape", "linear"}});
+  EXPECT_EQ(line.at(1, 1), 3);
+}
+
+TEST(EverySchedule, IsPositiveAndNotAboveTheScaledRateExceptTheRangeTest) {
   for (const ScheduleRow& row : schedule_rows()) {
-    const auto schedule = make_schedule(row.name, {{"base_lr", 0.5}}, 4);
-    EXPECT_EQ(schedule->at(0), 2) << row.name;
-    for (std::int64_t step = 1; step < 20'000; step += 97) {
-      EXPECT_GE(schedule->at(step), 0) << row.name;
-      EXPECT_LE(schedule->at(step), 2) << row.name;
+    const Schedule schedule = make_schedule(row.name, {{"base_lr", 0.5}});
+    for (std::int64_t step = 0; step < 20'000; step += 97) {
+      EXPECT_GE(schedule.at(step, 4), 0) << row.name;
+      if (row.name != "range_test") {
+        EXPECT_LE(schedule.at(step, 4), 2) << row.name;
+      }
     }
   }
 }
 
+TEST(EverySchedule, NeedsStepsAfterTheWarmUp) {
+  for (const ScheduleRow& row : schedule_rows()) {
+    const auto has = [&](const char* name) {
+      return std::ranges::any_of(row.parameters, [&](const ParameterSpec& spec) { return spec.name == name; });
+    };
+    if (!has("warmup_steps") || !has("total_steps")) continue;
+    EXPECT_THROW(static_cast<void>(make_schedule(row.name, {{"warmup_steps", 18.0}, {"total_steps", 18.0}})), Error)
+        << row.name;
+  }
+}
+
 TEST(MakeSchedule, RefusesOtherStartsAndFractionsOfSteps) {
-  EXPECT_THROW(static_cast<void>(make_schedule("constant", {{"warmup_start", "half"}}, 1)), Error);
-  EXPECT_THROW(static_cast<void>(make_schedule("constant", {{"warmup_steps", 1.5}}, 1)), Error);
-  EXPECT_THROW(static_cast<void>(make_schedule("cubic", {}, 1)), Error);
+  EXPECT_THROW(static_cast<void>(make_schedule("constant", {{"warmup_start", "half"}})), Error);
+  EXPECT_THROW(static_cast<void>(make_schedule("constant", {{"warmup_steps", 1.5}})), Error);
+  EXPECT_THROW(static_cast<void>(make_schedule("cubic", {})), Error);
 }
 
 }  // namespace

@@ -82,9 +82,9 @@ std::unique_ptr<Trainer> RunFixture::trainer(nn::Ffn& network, const data::Examp
                            .ranks = communicator.size(),
                            .seed = 3,
                            .cycle = options.on_exhausted == OnExhausted::cycle};
-  return std::make_unique<Trainer>(make_flood_walkers(network, examples, own, {}),
-                                   optim::make_optimizer(optimizer, {}, network.layout().trained_size()),
-                                   optim::make_schedule("constant", {{"base_lr", 2e-3}}, 1.0), communicator, options);
+  return std::make_unique<Trainer>(
+      make_flood_walkers(network, examples, own, {}), optim::make_optimizer(optimizer, {}, network.layout()),
+      optim::make_schedule("constant", {{"base_lr", 2e-3}}), optim::Scaling("none", {}, {}), communicator, options);
 }
 
 std::vector<float> RunFixture::run(int ranks, std::int64_t walkers, const std::function<void(Trainer&)>& body,

@@ -99,9 +99,9 @@ class SampleWalkersTest : public testing::Test {
       nn::UNet net = network(run);
       const WalkersOptions walkers{
           .walkers = run.walkers, .rank = communicator.rank(), .ranks = communicator.size(), .seed = 5};
-      Trainer trainer(make_sample_walkers(net, *source, walkers, run.loss),
-                      optim::make_optimizer("adam", {}, net.layout().trained_size()),
-                      optim::make_schedule("constant", {{"base_lr", 2e-3}}, 1.0), communicator, run.options);
+      Trainer trainer(make_sample_walkers(net, *source, walkers, run.loss), optim::make_optimizer("adam", {}, net.layout()),
+                      optim::make_schedule("constant", {{"base_lr", 2e-3}}), optim::Scaling("none", {}, {}), communicator,
+                      run.options);
       body(trainer, communicator.rank());
       trainer.check_replicas();
       if (communicator.rank() == 0) parameters.assign(net.parameters().begin(), net.parameters().end());
@@ -129,9 +129,8 @@ TEST_F(SampleWalkersTest, DiceRisesFarAboveWhatNeedsNoNetwork) {
   nn::UNet net = network({});
   const auto source = slices(2);
   comm::run_threads(1, [&](comm::Communicator& communicator) {
-    Trainer trainer(make_sample_walkers(net, *source, {.walkers = 2}, {}),
-                    optim::make_optimizer("adam", {}, net.layout().trained_size()),
-                    optim::make_schedule("constant", {{"base_lr", 5e-3}}, 1.0), communicator, {});
+    Trainer trainer(make_sample_walkers(net, *source, {.walkers = 2}, {}), optim::make_optimizer("adam", {}, net.layout()),
+                    optim::make_schedule("constant", {{"base_lr", 5e-3}}), optim::Scaling("none", {}, {}), communicator, {});
     const double before = score_segmentation(net, *source, communicator).dice.pooled(1).value_or(0);
     steps(trainer, 60);
     const SampleScores after = score_segmentation(net, *source, communicator);

@@ -23,8 +23,8 @@ TEST(ParameterUpdates, StatisticsMoveTowardsWhatWasSeen) {
   std::vector<float> parameters = {1, 2, 10, -20};
   TrainerOptions options;
   options.clip = 0.5;
-  ParameterUpdates updates(parameters, layout, optim::make_optimizer("sgd", {}, layout.trained_size()),
-                           optim::make_schedule("constant", {{"base_lr", 0.1}}, 1.0), 4, options);
+  ParameterUpdates updates(parameters, layout, optim::make_optimizer("sgd", {}, layout),
+                           optim::make_schedule("constant", {{"base_lr", 0.1}}), optim::Scaling("none", {}, {}), 4, options);
   std::vector<float> message(kFlags + 4);
   message[kExamples] = 2;  // two of four examples, so that the weight of the gradients is doubled
   message[kFlags] = 0.125F;
@@ -65,8 +65,8 @@ std::pair<std::vector<float>, std::vector<float>> updated(int threads) {
   TrainerOptions options;
   options.clip = 0.4;
   options.average = 0.9;
-  ParameterUpdates updates(parameters, layout, optim::make_optimizer("adam", {}, layout.trained_size()),
-                           optim::make_schedule("constant", {{"base_lr", 0.1}}, 1.0), 4, options);
+  ParameterUpdates updates(parameters, layout, optim::make_optimizer("adam", {}, layout),
+                           optim::make_schedule("constant", {{"base_lr", 0.1}}), optim::Scaling("none", {}, {}), 4, options);
   for (std::int64_t step = 0; step < 3; ++step) {
     std::vector<float> message =
         random_values(static_cast<std::int64_t>(kFlags) + layout.size(), 1 + static_cast<std::uint64_t>(step));
@@ -88,8 +88,8 @@ TEST(ParameterUpdates, TheFirstGradientThatIsNotFiniteIsNamed) {
   const TrainerOptions options;
   const auto failure_with = [&](std::vector<std::int64_t> broken) {
     std::vector<float> parameters(static_cast<std::size_t>(layout.size()), 1.0F);
-    ParameterUpdates updates(parameters, layout, optim::make_optimizer("sgd", {}, layout.trained_size()),
-                             optim::make_schedule("constant", {{"base_lr", 0.1}}, 1.0), 1, options);
+    ParameterUpdates updates(parameters, layout, optim::make_optimizer("sgd", {}, layout),
+                             optim::make_schedule("constant", {{"base_lr", 0.1}}), optim::Scaling("none", {}, {}), 1, options);
     std::vector<float> message(kFlags + static_cast<std::size_t>(layout.size()));
     message[kExamples] = 1;
     for (const std::int64_t i : broken) {

@@ -14,7 +14,13 @@ from floodtide.errors import InvalidArgumentError, ShapeError
 
 
 def test_every_row_has_a_class() -> None:
-    classes = {cls().name for cls in (ft.optim.SGD, ft.optim.Momentum, ft.optim.Adam)}
+    classes = {
+        value().name
+        for value in vars(ft.optim).values()
+        if isinstance(value, type)
+        and issubclass(value, ft.optim.Optimizer)
+        and value is not ft.optim.Optimizer
+    }
     assert classes == {row["name"] for row in ft.optim.rows()}
 
 
@@ -76,10 +82,67 @@ def test_clip_limits_entries_in_place() -> None:
     np.testing.assert_array_equal(gradients["x"], np.array([-0.7, 0.1, 0.7], np.float32))
 
 
+def test_clip_norm_scales_all_arrays_and_returns_the_norm() -> None:
+    gradients = {"x": np.array([3.0], np.float32), "y": np.array([[0.0, 4.0]], np.float32)}
+    assert ft.optim.clip_norm(gradients, 10) == 5
+    assert gradients["x"][0] == 3
+    assert ft.optim.clip_norm(gradients, 1) == 5
+    np.testing.assert_allclose(gradients["x"], 0.6, rtol=1e-6)
+    np.testing.assert_allclose(gradients["y"], [[0, 0.8]], rtol=1e-6)
+    with pytest.raises(InvalidArgumentError, match="limit is 0"):
+        ft.optim.clip_norm(gradients, 0)
+
+
+def test_clip_adaptive_compares_each_channel_with_its_weights() -> None:
+    parameters = {"x": np.array([[3.0, 0.0], [4.0, 1.0]], np.float32)}
+    gradients = {"x": np.array([[6.0, 0.0], [8.0, 0.01]], np.float32)}
+    ft.optim.clip_adaptive(parameters, gradients, 0.1)
+    np.testing.assert_allclose(gradients["x"], [[0.3, 0], [0.4, 0.01]], rtol=1e-6)
+    with pytest.raises(ShapeError, match="3 gradients of 4"):
+        ft.optim.clip_adaptive(parameters, {"x": np.zeros(3, np.float32)}, 0.1)
+
+
+def test_a_loaded_state_is_saved_again_before_the_first_step() -> None:
+    first = ft.optim.LAMB()
+    first.step(arrays(0), arrays(1))
+    second = ft.optim.LAMB()
+    second.load_state_dict(first.state_dict())
+    for name, values in first.state_dict().items():
+        np.testing.assert_array_equal(second.state_dict()[name], values)
+
+
+def test_layers_of_lars_are_arrays_with_several_axes() -> None:
+    steps = {}
+    for layers in ("weights", "all"):
+        parameters = {"w": np.full((2, 2), 2.0, np.float32), "b": np.full(4, 2.0, np.float32)}
+        gradients = {name: np.ones_like(array) for name, array in parameters.items()}
+        ft.optim.LARS(lr=1.0, trust=0.1, layers=layers).step(parameters, gradients)
+        steps[layers] = [float(parameters["w"][0, 0]), float(parameters["b"][0])]
+    assert steps["weights"] == pytest.approx([1.8, 1.0])
+    assert steps["all"] == pytest.approx([1.8, 1.8])
+
+
+def test_noise_scale_of_known_norms() -> None:
+    noise = ft.optim.NoiseScale()
+    assert noise.estimate() is None
+    for step in range(40):  # |G|^2 = 4 and S = 12, with a little jitter
+        jitter = 1 + 0.01 * (-1) ** step
+        noise.add(
+            small_square=16 * jitter, small_inverse=1.0, large_square=5.5, large_inverse=1 / 8
+        )
+    examples, low, high = noise.estimate() or (0.0, 0.0, 0.0)
+    assert examples == pytest.approx(3, rel=0.01)
+    assert low < examples < high
+
+
 def test_scale_rules() -> None:
     assert [ft.lr.scale(rule)(16) for rule in ("none", "linear", "sqrt")] == [1, 16, 4]
-    assert {row["name"] for row in ft.lr.scale_rows()} == {"none", "linear", "sqrt", "paper"}
     assert [ft.lr.scale("paper")(n) for n in (1, 16, 64)] == [1, 16, 32]
+    assert [ft.lr.scale("paper", anchor="base")(n) for n in (1, 16, 64)] == [1, 16, 8]
+    assert ft.lr.scale("linear_batch")(4, batch=3) == 12
+    auto = ft.lr.scale("auto", exponent=0.5)
+    assert auto(64) == 1
+    assert auto(64, noise_scale=1e9) == pytest.approx(8)
     with pytest.raises(InvalidArgumentError, match="there is no 'cubic'"):
         ft.lr.scale("cubic")
     with pytest.raises(InvalidArgumentError, match="0 workers"):
@@ -95,6 +158,21 @@ def test_warm_up_is_pure_and_linear() -> None:
     assert [from_zero(step) for step in (0, 1, 4)] == [0, 0.125, 0.5]
     with pytest.raises(InvalidArgumentError, match="warmup_start is 'half'"):
         ft.lr.Warmup(0.5, 4, warmup_start="half")
+
+
+def test_every_schedule_is_a_pure_function_that_python_can_call() -> None:
+    for row in ft.lr.schedule_rows():
+        schedule = ft.lr.Schedule(row["name"], base_lr=0.5, scale="sqrt")
+        rates = [schedule(step, workers=4) for step in (0, 5, 5000)]
+        assert rates == [schedule(step, workers=4) for step in (0, 5, 5000)]
+        assert all(rate >= 0 for rate in rates)
+
+
+def test_a_warm_up_longer_than_the_training_is_refused() -> None:
+    schedule = ft.lr.Warmup(warmup_steps=11, scale="sqrt")
+    with pytest.raises(InvalidArgumentError, match="warm-up of 11 updates is longer than the tr"):
+        schedule.for_training(1e-3, 10)
+    assert schedule.for_training(1e-3, 11).values["base_lr"] == 1e-3
 
 
 def test_cosine_falls_from_the_scaled_rate_to_zero() -> None:

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which learning rate a training uses and why, and warnings of known traps, as text for the start of a training."""
+
+from __future__ import annotations
+
+from floodtide.optim.lr import Schedule, scale
+from floodtide.optim.optimizers import Optimizer
+
+_ADAPTIVE = (
+    "adam",
+    "adamw",
+    "rmsprop",
+    "adagrad",
+    "lamb",
+)  # gradient descent has linear scaling, these have not
+_STATISTICS_LAG = 10  # updates: 1 / momentum of the moving statistics
+_LARGE_FACTOR = 8.0
+
+
+def rate_used(schedule: Schedule, workers: int, batch: int) -> str:
+    """Return a sentence about the rate after the warm-up.
+
+    Args:
+        schedule: The schedule of the training, with its base rate.
+        workers: Walkers whose gradients an update averages.
+        batch: Examples of a walker in an update.
+    """
+    base = float(schedule.values["base_lr"])
+    rule = f"scale {schedule.scale!r}, {workers} worker{'s' if workers != 1 else ''}"
+    if batch > 1:
+        rule += f" of {batch} examples"
+    if schedule.scale == "auto" and workers > 1:
+        text = f"learning rate {base:g} x a factor from the measured gradient noise scale ({rule})"
+    else:
+        factor = scale(schedule.scale, **schedule.scale_values)(workers, batch)
+        text = f"learning rate {base * factor:g} = {base:g} x {factor:g} ({rule})"
+    if schedule.warmup_steps:
+        shape = schedule.values.get("warmup_shape", "linear")
+        start = "0" if schedule.values.get("warmup_start") == "zero" else f"{base:g}"
+        text += f", after a {shape} warm-up from {start} in {schedule.warmup_steps} updates"
+    if schedule.name != "constant":
+        text += f", then schedule {schedule.name!r}"
+    return text
+
+
+def traps(
+    optimizer: Optimizer, schedule: Schedule, workers: int, batch: int, *, statistics: bool
+) -> list[str]:
+    """Return warnings about combinations that are known to disappoint.
+
+    Args:
+        optimizer, schedule, workers, batch: As for `rate_used`.
+        statistics: The network has batch normalisation.
+    """
+    factor = scale(schedule.scale, **schedule.scale_values)(workers, batch)
+    found = []
+    if optimizer.name == "adadelta" and factor > 1:
+        found.append(
+            f"the rate of Adadelta is multiplied by {factor:g}: its steps do not shrink when gradients are averaged"
+            " over workers, so that its rate has no reason to grow; schedule.scale 'none' keeps it"
+        )
+    if optimizer.name in _ADAPTIVE and factor > 1 and factor == workers * batch:
+        found.append(
+            f"the rate of {optimizer.name} grows linearly with the workers: this is too much beyond the gradient noise"
+            " scale; schedule.scale 'sqrt' is the usual rule, and training.noise_scale measures the noise scale"
+        )
+    if schedule.scale == "adam_sqrt":
+        beta1 = float(optimizer.settings()["values"]["beta1"])
+        if workers * (1 - beta1) > 1:
+            found.append(
+                f"with {workers} workers the rule 'adam_sqrt' has no beta1: 1 - {workers} x (1 - {beta1:g}) is"
+                " negative, and 0 is used"
+            )
+    if statistics and factor >= _LARGE_FACTOR and not schedule.warmup_steps:
+        found.append(
+            f"the statistics of batch normalisation lag about {_STATISTICS_LAG} updates behind weights that move with"
+            f" {factor:g} times the base rate: validation scores of the first updates are too low; a warm-up"
+            " (schedule.warmup_steps) helps"
+        )
+    return found

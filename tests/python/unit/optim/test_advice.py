@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training says about its learning rate at the start."""
+
+from __future__ import annotations
+
+import floodtide as ft
+from floodtide.optim import advice
+
+
+def test_the_rate_is_explained() -> None:
+    schedule = ft.lr.Warmup(1e-3, 200, scale="sqrt")
+    assert advice.rate_used(schedule, 16, 1) == (
+        "learning rate 0.004 = 0.001 x 4 (scale 'sqrt', 16 workers), after a linear warm-up from 0.001 in 200 updates"
+    )
+    assert advice.rate_used(ft.lr.Cosine(1e-3, 500, scale="linear_batch"), 2, 4) == (
+        "learning rate 0.008 = 0.001 x 8 (scale 'linear_batch', 2 workers of 4 examples), then schedule 'cosine'"
+    )
+    assert "from the measured gradient noise scale" in advice.rate_used(
+        ft.lr.Warmup(1e-3, scale="auto"), 2, 1
+    )
+
+
+def traps(
+    optimizer: ft.optim.Optimizer, scale: str, workers: int, warmup: int = 0, *, norm: bool = False
+) -> str:
+    schedule = ft.lr.Warmup(1e-3, warmup, scale=scale)
+    return " ".join(advice.traps(optimizer, schedule, workers, 1, statistics=norm))
+
+
+def test_known_traps_are_named() -> None:
+    assert "rate of Adadelta" in traps(ft.optim.Adadelta(), "linear", 4)
+    assert "grows linearly" in traps(ft.optim.Adam(), "linear", 4)
+    assert "grows linearly" in traps(ft.optim.Adam(), "paper", 16)
+    assert "no beta1" in traps(ft.optim.Adam(), "adam_sqrt", 16)
+    assert "lag about 10 updates" in traps(ft.optim.SGD(), "linear", 8, norm=True)
+
+
+def test_usual_settings_have_no_warning() -> None:
+    assert not traps(ft.optim.Adam(), "linear", 1)
+    assert not traps(ft.optim.Adam(), "sqrt", 64)
+    assert not traps(ft.optim.SGD(), "linear", 64)
+    assert not traps(ft.optim.Adam(), "adam_sqrt", 8)
+    assert not traps(ft.optim.Adadelta(), "none", 64)
+    assert not traps(ft.optim.SGD(), "linear", 8, warmup=100, norm=True)
