@@ -75,7 +75,7 @@ def print_record(_: Any, record: Any) -> None:
         resumed = f", resumed from {record['resumed_from']}" if record["resumed_from"] else ""
         text = (
             f"{record['parameters']} parameters, {record['walkers']} walkers on {record['ranks']} ranks "
-            f"with {record['threads']} threads ({record['transport']}){resumed}\n{record['rate']}"
+            f"with {record['threads']} threads ({record['transport']}){resumed}; {record['rate']}"
         )
     print(text, file=sys.stderr, flush=True)
 
