@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the examples of an epoch are shared among walkers. Examples of one class need about as many fields of view, those of
-// different classes up to 27 times as many, so the classes are dealt one after the other like suits of cards: lay all
-// examples out by class, each class shuffled; walker w takes the places w, w + W, w + 2 W, ... Of every class two walkers
-// then have equally many examples, give or take one. Each walker goes through its own in an order of its own.
+// How the examples of an epoch are divided among walkers. Examples of the same class need about the same number of fields of
+// view, but examples of different classes can need 27 times as many. The classes are therefore dealt one after the other. All
+// examples are laid out by class, each class shuffled. Walker w of W takes the places w, w + W, w + 2 W, ... The numbers of
+// examples of a class that two walkers have then differ by at most one. Each walker has its own order of its examples.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,23 @@ namespace floodtide::data {
 
 class Deal {
  public:
-  /// `classes` x `per_class` examples for `walkers` walkers, all positive.
+  /// Deals `classes` x `per_class` examples to `walkers` walkers. All three must be positive.
   Deal(std::uint64_t seed, std::int64_t classes, std::int64_t per_class, std::int64_t walkers) noexcept;
 
   struct Place {
-    std::int64_t position;     ///< in the layout, 0 to size() - 1: no other walker and index of the epoch have it
+    std::int64_t position;     ///< place in the layout, 0 to size() - 1: each occurs once in an epoch
     std::int64_t class_index;  ///< 0 to classes - 1
-    std::int64_t number;       ///< in the class, 0 to per_class - 1
+    std::int64_t number;       ///< number in its class, 0 to per_class - 1
   };
-  /// Example number `index` of a walker's epoch, 0 <= index < per_walker(walker). For each epoch a bijection.
+  /// Return example number `index` of a walker in an epoch, 0 <= index < per_walker(walker).
   [[nodiscard]] Place place(std::int64_t walker, std::int64_t epoch, std::int64_t index) const noexcept;
 
   [[nodiscard]] std::int64_t size() const noexcept { return classes_ * per_class_; }
   [[nodiscard]] std::int64_t per_walker(std::int64_t walker) const noexcept;
-  /// Examples of one class that a walker has in every epoch.
+  /// Return the number of examples of one class that a walker has in every epoch.
   [[nodiscard]] std::int64_t of_class(std::int64_t walker, std::int64_t class_index) const noexcept;
-  /// The largest walker's epoch over the mean of all, minus 1; `cost` of an example by class, positive.
+  /// Return the largest cost of a walker's epoch, divided by the mean of all walkers, minus 1. `cost` has the cost of an
+  /// example of each class, and is positive.
   [[nodiscard]] double imbalance(std::span<const double> cost) const;
 
  private:

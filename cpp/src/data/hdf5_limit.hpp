@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damaged bytes can make the HDF5 library loop for ever: in a list whose entry has the size 0, in a tree that refers to
-// itself. Such a call cannot be interrupted. A thread therefore watches how much processor time the running call has taken
-// (waiting for a slow file system is none), and ends the process with one line when that cannot be right any more.
+// Damaged bytes can make the HDF5 library loop for ever, for example in a list with an entry of size 0, or in a tree that
+// refers to itself. Such a call cannot be interrupted. A thread therefore watches the processor time of the running call,
+// without the time of waiting for the file system. If the call exceeds its limit, the thread ends the process with one line.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ inline constexpr double kHdf5LimitS = 10;  // of a call that reads no values; op
 /// two readings of a clock. Make it with the HDF5 lock held; one inside another does nothing.
 class Hdf5Limit {
  public:
-  /// @param path the file that is read; must outlive the scope
-  /// @param bytes that are read into memory: every MiB of them allows for a second more
-  /// @param limit_s processor time without these bytes
+  /// @param path    the file that is read; must outlive the scope
+  /// @param bytes   bytes that are read into memory; each MiB adds a second to the limit
+  /// @param limit_s limit of the processor time in seconds, without these bytes
   explicit Hdf5Limit(const std::string& path, std::uint64_t bytes = 0, double limit_s = kHdf5LimitS);
   Hdf5Limit(const Hdf5Limit&) = delete;
   Hdf5Limit& operator=(const Hdf5Limit&) = delete;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Affinities: what a 3-D U-Net learns about an EM volume, one number for each voxel and axis (z, y, x). It is 1 if the voxel
-// and its predecessor along the axis belong to the same object.
+// Affinities, the targets of 3-D U-Nets: one number for each voxel and axis (z, y, x). The affinity is 1 if the voxel and its
+// predecessor along the axis belong to the same object, else 0.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,22 @@ namespace floodtide::data {
 
 struct AffinityOptions {
   Vec3 patch_size{16, 128, 128};
-  /// What voxels labelled 0 are. False: nobody labelled them (FIB-25), pairs with one are not counted. True: the labels'
-  /// membranes or background (synthetic volumes, gala), pairs with one have affinity 0.
+  /// Meaning of label 0. False: unlabelled (FIB-25); the loss ignores pairs with such a voxel. True: membrane or background
+  /// (synthetic volumes, gala); pairs with such a voxel have affinity 0.
   bool zero_is_boundary = false;
-  /// In training patches, counted voxels weigh 1 / (2 share) where share is the patch's share of their value (0 or 1) along the
-  /// axis, taken to be within [0.05, 0.95], so that both values weigh about alike. Source: gunpowder, BalanceLabels.
+  /// Balance the values 0 and 1 in training patches: the weight of a voxel is 1 / (2 share), with the share of its value in the
+  /// patch along the axis, clipped to [0.05, 0.95]. Both values then have about equal total weight. Source: gunpowder,
+  /// BalanceLabels.
   bool balance = false;
   std::vector<int> permutable_axes;   ///< as in ExampleOptions
   std::vector<int> reflectable_axes;  ///< as in ExampleOptions
-  /// Random patches of an epoch; if empty, as many as the grid of fixed ones has.
+  /// Number of random patches of an epoch; empty: the number of fixed patches of the grid.
   std::optional<std::int64_t> patches;
   SampleOrderOptions order;
 };
 
-/// Affinities of labels, 0 meaning no object, and their weights (1: counted, 0: not): 0 where the predecessor is outside the
-/// array and, unless zero_is_boundary, where either voxel is labelled 0.
+/// Compute the affinities of labels (0: no object) and their weights (1: counted, 0: ignored). The weight is 0 if the
+/// predecessor is outside the array and, unless zero_is_boundary, if one of the two voxels has label 0.
 ///
 /// @param labels      [z, y, x]
 /// @param out_targets [z, y, x, 3] along z, y, x: 1 if the voxel and its predecessor carry the same label other than 0, else 0
@@ -39,13 +40,13 @@ struct AffinityOptions {
 void make_affinities(View<const std::int64_t, 3> labels, bool zero_is_boundary, View<float, 4> out_targets,
                      View<float, 4> out_weights);
 
-/// Patches of labelled volumes. Training takes random positions (a function of seed, epoch and number), validation a fixed
-/// grid over the boxes in which every voxel is counted at most once: the last patch along an axis ends with the box, and
-/// what an earlier one has counted weighs 0.
+/// Patches of labelled volumes. Training takes random positions, a function of seed, epoch and number. Validation takes a fixed
+/// grid of patches over the boxes. The last patch along an axis ends with the box. Voxels that an earlier patch has counted
+/// have weight 0, so that every voxel is counted at most once.
 class AffinitySource final : public SampleSource {
  public:
-  /// Throws as Source does (partitions are not read), and Error(invalid_argument) for a patch that does not fit into a box,
-  /// axes outside 0..2, permutable axes of unequal size, or a step that takes more patches than an epoch has.
+  /// Opens the volumes, without partitions. Throws the errors of Source, and Error(invalid_argument) for a patch that does not
+  /// fit into a box, axes outside 0..2, permutable axes of unequal size, or a step that takes more patches than an epoch has.
   AffinitySource(const std::vector<SourceOptions>& sources, const AffinityOptions& options);
   ~AffinitySource() override;
   AffinitySource(const AffinitySource&) = delete;
@@ -56,19 +57,19 @@ class AffinitySource final : public SampleSource {
   [[nodiscard]] const AffinityOptions& options() const noexcept;
   [[nodiscard]] const SampleFormat& format() const noexcept override;
   [[nodiscard]] const SampleOrder& order() const noexcept override;
-  /// Volumes.
+  /// Return the number of volumes.
   [[nodiscard]] std::int64_t groups() const noexcept override;
   [[nodiscard]] std::string group_name(std::int64_t group) const override;
-  /// Patches of the grid.
+  /// Return the number of patches of the grid.
   [[nodiscard]] std::int64_t fixed_size() const noexcept override;
 
-  /// A patch: its volume and its box there.
+  /// Place of a patch: its volume, and its box in the volume.
   struct Place {
     std::int64_t volume;
     Box box;
   };
   [[nodiscard]] Place fixed_place(std::int64_t number) const;
-  /// Before augmentation.
+  /// Return the place of a training patch, before augmentation.
   [[nodiscard]] Place training_place(std::int64_t epoch, std::int64_t number) const;
 
  private:

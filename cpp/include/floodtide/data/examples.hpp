@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which training example comes when, and reading it.
+// Order of the training examples, and reading them.
 //
-// The index space [0, examples()) holds every class of the partition volumes equally often, as google/ffn's coordinate lists
-// do: (class, j) with j up to the largest class, the voxels of smaller classes repeating cyclically. No list is kept: a
+// An epoch holds examples() examples. Every class of the partition volumes occurs equally often, as in google/ffn's coordinate
+// lists: as often as the largest class has voxels. The voxels of smaller classes repeat cyclically. No list is stored: a
 // histogram of classes for each block finds the k-th voxel of a class. In every epoch the classes are shuffled anew and dealt
-// out to the walkers evenly (data/deal.hpp). So an example is a pure function of (files, options, walkers, cursor), whatever
-// the number of ranks, over all walkers an epoch is disjoint and complete, and no walker keeps its examples.
+// to the walkers evenly (data/deal.hpp). An example is therefore a pure function of (files, options, walkers, cursor). It does
+// not depend on the number of ranks. Over all walkers, an epoch has each example once.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ struct ExampleOptions {
   std::vector<int> reflectable_axes;  ///< axes that are each reversed with probability one half
   double label_on = 0.95;
   double label_off = 0.05;
-  /// A file written by `coordinates`, used instead of the partition volumes; its rows are dealt as one class.
+  /// File of CoordinatesJob that is used instead of the partition volumes. Its rows are dealt as one class.
   std::optional<std::string> coordinates;
 };
 
-/// A position in one walker's stream: example number `index` of its shard in `epoch`.
+/// Position in the stream of a walker: example number `index` of its shard in `epoch`.
 struct Cursor {
   std::int64_t walker = 0;
   std::int64_t epoch = 0;
@@ -45,17 +45,18 @@ struct Cursor {
 struct Example {
   Tensor<float, 3> image;    ///< normalised, augmented
   Tensor<float, 3> labels;   ///< soft, augmented as the image
-  Tensor<float, 3> weights;  ///< empty: every voxel counts alike
-  Centre centre;             ///< where it was cut out, before augmentation
-  Cursor cursor;             ///< where it stands in its walker's stream
+  Tensor<float, 3> weights;  ///< empty: all weights are 1
+  Centre centre;             ///< centre of the patch, before augmentation
+  Cursor cursor;             ///< its position in the stream of its walker
 };
 
 class ExampleSource {
  public:
-  /// Opens and checks all files and counts classes (streamed, on all threads). Throws as Source does, and:
-  /// Error(invalid_argument) for a patch larger than a box or of even size, axes outside 0..2, permutable axes of unequal
-  /// size, no valid centre, or more walkers than examples; Error(invalid_file) or Error(out_of_range) for a coordinates file
-  /// that names unknown volumes or has centres whose patch leaves its box.
+  /// Opens and checks all files, and counts classes block by block on all threads.
+  ///
+  /// Throws the errors of Source. Throws Error(invalid_argument) for a patch larger than a box or of even size, axes outside
+  /// 0..2, permutable axes of unequal size, no valid centre, or more walkers than examples. Throws Error(invalid_file) or
+  /// Error(out_of_range) for a coordinates file that names unknown volumes or has centres whose patch leaves its box.
   ExampleSource(const std::vector<SourceOptions>& sources, const ExampleOptions& options, const Progress& progress = {});
   ~ExampleSource();
   ExampleSource(ExampleSource&&) noexcept;
@@ -65,22 +66,23 @@ class ExampleSource {
 
   [[nodiscard]] const ExampleOptions& options() const noexcept;
   [[nodiscard]] const std::vector<Source>& sources() const noexcept;
-  /// Size of the index space: the length of one epoch over all walkers.
+  /// Return the number of examples of an epoch, over all walkers.
   [[nodiscard]] std::int64_t examples() const noexcept;
-  /// Examples of one walker in every epoch.
+  /// Return the number of examples of one walker in every epoch.
   [[nodiscard]] std::int64_t per_walker(std::int64_t walker) const;
-  /// Expected fields of view of the walker that has most in an epoch over the mean of all walkers, minus 1. `moves` at most are
-  /// made on an example; those of class i of n are taken to need 1 + (moves - 1) i / (n - 1), which a trained network confirms
-  /// (docs/algorithms.md). Nothing for a coordinates file, which does not tell classes.
+  /// Return the imbalance of an epoch: the expected fields of view of the walker with the most, divided by the mean of all
+  /// walkers, minus 1. An example has at most `moves` fields of view. An example of class i of n is assumed to need
+  /// 1 + (moves - 1) i / (n - 1); a trained network confirms this (docs/algorithms.md). Return nothing with a coordinates file,
+  /// because it has no classes.
   [[nodiscard]] std::optional<double> imbalance(std::int64_t moves) const;
 
-  /// The voxel that position `index` of a walker's epoch stands for. Thread-safe; reads a block of partitions.
+  /// Return the centre of an example. Reads a block of partitions. Thread-safe.
   [[nodiscard]] Centre centre(const Cursor& cursor) const;
-  /// The example itself. Thread-safe.
+  /// Read an example. Thread-safe.
   [[nodiscard]] Example load(const Cursor& cursor) const;
-  /// The cursor after this one: the next epoch begins where the shard ends.
+  /// Return the next cursor. After the end of the shard, the next epoch begins.
   [[nodiscard]] Cursor next(const Cursor& cursor) const;
-  /// For benchmarks: from now on every load() begins with so many seconds of sleep, as if the files were far away.
+  /// For benchmarks: from now on, sleep for `seconds` before every load().
   void set_load_delay(double seconds) noexcept;
 
  private:
@@ -88,34 +90,35 @@ class ExampleSource {
   std::unique_ptr<Impl> impl_;
 };
 
-inline constexpr Limits kPrefetch{0, 1024};  ///< items read ahead for each slot
+inline constexpr Limits kPrefetch{0, 1024};  ///< items that are read in advance, for each slot
 inline constexpr Limits kReaders{1, 1024};   ///< threads
 
-/// Reads ahead on threads of its own, so that a training step does not wait for files. `Stream` is ExampleSource or
-/// SampleSource: what has load(cursor) and next(cursor).
+/// Reads items in advance on separate threads, so that training steps do not wait for files. `Stream` has load(cursor) and
+/// next(cursor): ExampleSource or SampleSource.
 template <class Stream>
 class BasicPrefetcher {
  public:
   using Item = decltype(std::declval<const Stream&>().load(Cursor{}));
 
-  /// One slot for each cursor, the first item that it delivers; `depth` items are read ahead for each slot, `readers` of them
-  /// at a time over all slots. Depth 0 reads an item when it is asked for. `source` must outlive the prefetcher. Throws
-  /// Error(invalid_argument) for a depth outside of kPrefetch or readers outside of kReaders, Error(out_of_range) for a walker
-  /// that does not exist, std::system_error for a thread that the system does not give.
+  /// Makes one slot for each cursor, which is the first item of the slot. `source` must outlive the prefetcher.
+  ///
+  /// @param depth   items that are read in advance for each slot; 0: next() reads the item itself
+  /// @param readers number of items that are read at the same time, over all slots
+  /// Throws Error(invalid_argument) for a depth outside kPrefetch or readers outside kReaders, Error(out_of_range) for a walker
+  /// that does not exist, and std::system_error if the system refuses a thread.
   BasicPrefetcher(const Stream& source, std::vector<Cursor> cursors, int depth, int readers);
-  /// Stops every reader after the item it is reading.
+  /// Stops every reader after its current item.
   ~BasicPrefetcher();
   BasicPrefetcher(BasicPrefetcher&&) = delete;
   BasicPrefetcher& operator=(BasicPrefetcher&&) = delete;
   BasicPrefetcher(const BasicPrefetcher&) = delete;
   BasicPrefetcher& operator=(const BasicPrefetcher&) = delete;
 
-  /// The next item of a slot, in the order of its cursors; waits for it. Rethrows what reading it threw, every time it is asked
-  /// for.
+  /// Wait for the next item of a slot, and return it. If reading the item failed, every call throws the error again.
   [[nodiscard]] Item next(std::int64_t slot);
-  /// The cursor of the item that next(slot) will return: what a checkpoint stores.
+  /// Return the cursor of the next item of a slot. Checkpoints store this cursor.
   [[nodiscard]] Cursor cursor(std::int64_t slot) const;
-  /// Seconds that next() has waited in all.
+  /// Return the total time in seconds that next() has waited.
   [[nodiscard]] double wait_s() const;
 
  private:

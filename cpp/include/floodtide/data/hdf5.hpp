@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5 files without hdf5.h. Any thread may call any function here: one mutex of the process is held around every call of the
-// HDF5 library, so that no two HDF5 calls run at once.
+// HDF5 files, without the header hdf5.h. Any thread may call any function here, because one mutex of the process serialises all
+// calls of the HDF5 library.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace floodtide::data {
 /// Element types that floodtide reads and writes. Byte order in the file does not matter.
 enum class ElementType { uint8, int8, uint16, int16, uint32, int32, uint64, int64, float32, float64 };
 
-/// NumPy's name of the type, for example "uint8".
+/// Return NumPy's name of the type, for example "uint8".
 [[nodiscard]] std::string_view name(ElementType type) noexcept;
 [[nodiscard]] std::size_t size_in_bytes(ElementType type) noexcept;
 [[nodiscard]] bool is_integer(ElementType type) noexcept;
@@ -49,15 +49,15 @@ template <class T>
   }
 }
 
-/// What a dataset is. `chunks` is empty for contiguous storage.
+/// Properties of a dataset. `chunks` is empty for contiguous storage.
 struct DatasetInfo {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> chunks;
   ElementType type;
 };
 
-/// How a dataset is stored. Without chunks, floodtide chooses them. gzip 1 to 9 (with the shuffle filter) needs chunks; 0
-/// stores as is.
+/// How a dataset is stored. If `chunks` is empty, floodtide chooses the chunks. gzip is 1 to 9 (with the shuffle filter), or 0
+/// for no compression.
 struct DatasetOptions {
   std::vector<std::int64_t> chunks = {};
   int gzip = 0;
@@ -72,57 +72,59 @@ struct Array {
   std::vector<T> values;
 };
 
-/// The HDF5 library can crash on a damaged file, or never come to an end. The process then ends with one line and status 2.
-/// Set how the line begins ("floodtide predict"), and which rank this is: rank 0 prints its line first.
+/// Set how the line of a fatal file begins ("floodtide predict"), and the rank of this process: rank 0 prints its line first.
+/// The HDF5 library can crash on a damaged file, or loop for ever. The process then ends with one line and status 2.
 void set_hdf5_program(const std::string& name);
 void set_hdf5_rank(int rank);
-/// Remove the file with this absolute path if the process ends so, or no longer do so. For lock files.
+/// Remove the file with this absolute path if the process ends because of a damaged file; keep_at_end() takes this back. For
+/// lock files.
 void remove_at_end(const std::string& path);
 void keep_at_end(const std::string& path);
 
-/// What a command writes into an HDF5 file, and so what it may replace there.
+/// The objects that a command writes into an HDF5 file, and may replace there.
 ///
-/// A file that exists is taken for an older result, and replaced, only if it holds nothing but `objects` that the same command
-/// wrote: their attribute `written_by` says so. Other datasets in it stay: the file is then copied, the objects are replaced
-/// or added in the copy, and the copy takes the file's name. Anything else is refused with Error(invalid_argument): an object
-/// of that name which the command did not write, a file that is not HDF5, with `format` a file of another format, and without
-/// it a file of one of floodtide's formats, such as a checkpoint.
+/// If the file exists and holds only `objects` that the same command wrote (attribute `written_by`), it is an older result and
+/// is replaced. If the file holds other datasets too, the file is copied, the objects are replaced or added in the copy, and
+/// the copy takes the name of the file. Everything else is refused with Error(invalid_argument): an object with one of the
+/// names that the command did not write, a file that is not HDF5, with `format` a file of another format, and without `format`
+/// a file of one of floodtide's formats, such as a checkpoint.
 struct Hdf5Result {
   std::string command;               ///< for example "floodtide partition"
   std::vector<std::string> objects;  ///< datasets and groups, full names without the leading slash
-  /// Attribute `format` of files that hold such a result and nothing else. Empty: other datasets may lie beside it.
+  /// Attribute `format` of files that hold only this result. Empty: the file may hold other datasets too.
   std::string format = {};
-  /// The one of `objects` that the others describe. A file without it whose other objects are there holds another result of
-  /// the command, and is refused.
+  /// The main object, which the other objects describe. A file with other objects but without the main object holds another
+  /// result of the command, and is refused.
   std::string described = {};
 };
 
 inline constexpr std::size_t kChunkCacheBytes = std::size_t{64} << 20;
 
-/// An HDF5 file, open for reading or being written. Move-only; safe to use from several threads.
+/// An HDF5 file, open for reading or for writing. Several threads may use it at the same time.
 ///
-/// A file being written is a StagedFile until commit() has put it safely on disk and renamed it; destroyed before that, it is
-/// removed, so that no partial output is ever left.
+/// A new file has a temporary name (StagedFile) until commit() has flushed it to disk and renamed it. Without commit(), the
+/// destructor removes the file, so that no partial output is left.
 ///
-/// All that is written has checksums (but see DatasetOptions), and reading verifies them. Pipes and devices are refused, and so
-/// are values in other files (external links and storage, virtual datasets) unless the environment variable
-/// FLOODTIDE_ALLOW_EXTERNAL is 1. A call that crashes or makes no progress because the file is damaged ends the
-/// process (see set_hdf5_program).
+/// All data are written with checksums (but see DatasetOptions), and reading verifies the checksums. Pipes and devices are
+/// refused. Values in other files (external links and storage, virtual datasets) are refused unless the environment variable
+/// FLOODTIDE_ALLOW_EXTERNAL is 1. If a call crashes or makes no progress because the file is damaged, the process ends
+/// (set_hdf5_program).
 ///
-/// Errors: a missing, truncated, damaged or foreign file, and a missing dataset or one of another type or shape than asked
-/// for, is Error(invalid_file); failures of writing (disk full, permissions) are Error(io). All name the file.
+/// All functions throw Error(invalid_file) for a missing, truncated, damaged or foreign file, for a missing dataset, and for a
+/// dataset of another type or shape than requested. They throw Error(io) if writing fails (disk full, permissions). All
+/// messages name the file.
 class Hdf5File {
  public:
-  /// Opens for reading. `chunk_cache_bytes` bounds the decompressed chunks kept for each dataset.
+  /// Open a file for reading. `chunk_cache_bytes` limits the decompressed chunks that are kept of each dataset.
   [[nodiscard]] static Hdf5File open(const std::string& path, std::size_t chunk_cache_bytes = kChunkCacheBytes);
-  /// Starts a new file that commit() moves to `path`, replacing whatever file is there.
+  /// Start a new file. commit() moves the file to `path`, and replaces any file there.
   [[nodiscard]] static Hdf5File create(const std::string& path, std::size_t chunk_cache_bytes = kChunkCacheBytes);
-  /// Starts what commit() moves to `path`: a new file, or a copy of the one that is there with room for the result.
-  /// Throws Error(invalid_argument) if that would lose anything but an older result of the same command; commit() marks the
-  /// objects as this command's.
+  /// Start a new file, or a copy of the file at `path` without an older result. commit() marks the objects with the name of the
+  /// command, and moves the file to `path`. Throws Error(invalid_argument) if data other than an older result of the same
+  /// command would be lost.
   [[nodiscard]] static Hdf5File create(const std::string& path, const Hdf5Result& result,
                                        std::size_t chunk_cache_bytes = kChunkCacheBytes);
-  /// Throws what create() would throw for an output, without making anything.
+  /// Throw the error that create() would throw, without making a file.
   static void check_output(const std::string& path, const Hdf5Result& result);
 
   Hdf5File(Hdf5File&&) noexcept;
@@ -131,22 +133,22 @@ class Hdf5File {
   Hdf5File& operator=(const Hdf5File&) = delete;
   ~Hdf5File();
 
-  /// Closes the file, waits until it is on disk and gives it its final name. Nothing may be written afterwards.
+  /// Close the file, wait until it is on disk, and give it its final name. Do not write to the file afterwards.
   void commit();
 
-  /// The final path.
+  /// Return the final path.
   [[nodiscard]] const std::string& path() const noexcept;
 
   [[nodiscard]] bool exists(const std::string& object) const;
-  /// Names in a group, sorted. Throws Error(invalid_file) if there is no such group.
+  /// Return the sorted names in a group. Throws Error(invalid_file) if there is no such group.
   [[nodiscard]] std::vector<std::string> list(const std::string& group = "/") const;
-  /// Full names of all datasets, sorted, without the leading slash.
+  /// Return the sorted full names of all datasets, without the leading slash.
   [[nodiscard]] std::vector<std::string> datasets() const;
   [[nodiscard]] DatasetInfo info(const std::string& dataset) const;
-  /// True if the file has a checksum of each value of the dataset, which reading verifies.
+  /// Return true if checksums cover all values of the dataset. Reading verifies these checksums.
   [[nodiscard]] bool has_checksum(const std::string& dataset) const;
 
-  /// A whole dataset of exactly this element type.
+  /// Read a whole dataset, which must have this element type.
   template <class T>
   [[nodiscard]] Array<T> read_array(const std::string& dataset) const {
     Array<T> array;
@@ -159,7 +161,7 @@ class Hdf5File {
     close_dataset(dataset);
     return array;
   }
-  /// A whole dataset of exactly this element type and shape, into memory of the caller.
+  /// Read a whole dataset, which must have this element type and shape, into memory of the caller.
   template <class T>
   void read_into(const std::string& dataset, std::span<const std::int64_t> shape, std::span<T> out) const {
     require_shape(dataset, element_type<T>(), shape, out.size());
@@ -169,7 +171,8 @@ class Hdf5File {
   }
   /// Throws Error(invalid_file) unless a dataset has this element type and shape.
   void require_shape(const std::string& dataset, ElementType type, std::span<const std::int64_t> shape) const;
-  /// The block [start, start + count) of a dataset of exactly this element type. out has as many elements as the block.
+  /// Read the block [start, start + count) of a dataset, which must have this element type. `out` has the elements of the
+  /// block.
   template <class T>
   void read_block(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
                   std::span<T> out) const {
@@ -177,7 +180,7 @@ class Hdf5File {
     read_raw(dataset, start, count, element_type<T>(), out.data());
   }
 
-  /// Creates a dataset (and the groups on its way).
+  /// Create a dataset, and the groups in its name.
   void create_dataset(const std::string& dataset, ElementType type, std::span<const std::int64_t> shape,
                       const DatasetOptions& options = {});
   template <class T>
@@ -186,7 +189,7 @@ class Hdf5File {
     checked_block(dataset, element_type<T>(), start, count, values.size());
     write_raw(dataset, start, count, element_type<T>(), values.data());
   }
-  /// Creates a dataset and writes all of it. An empty shape makes a scalar.
+  /// Create a dataset and write all values. An empty shape makes a scalar.
   template <class T>
   void write_array(const std::string& dataset, std::span<const std::int64_t> shape, std::span<const T> values,
                    const DatasetOptions& options = {}) {
@@ -211,14 +214,14 @@ class Hdf5File {
   /// Integer attributes of any width are read as std::int64_t, floating ones as double. Throws Error(invalid_file) for others.
   template <class T>
   [[nodiscard]] Array<T> read_attribute(const std::string& object, const std::string& attribute) const;
-  /// An attribute of one integer.
+  /// Read an attribute that is one integer.
   [[nodiscard]] std::int64_t read_integer(const std::string& object, const std::string& attribute) const;
   [[nodiscard]] std::string read_text_attribute(const std::string& object, const std::string& attribute) const;
 
  private:
   struct Impl;
   explicit Hdf5File(std::unique_ptr<Impl> impl) noexcept;
-  /// Whether a result joins the objects of a file that exists; throws as check_output does.
+  /// Return true if the result is added to an existing file with other objects. Throws the errors of check_output().
   [[nodiscard]] static bool joins_others(const std::string& path, const Hdf5Result& result);
 
   [[nodiscard]] std::size_t element_count(const std::string& dataset, std::span<const std::int64_t> shape) const;
@@ -227,7 +230,7 @@ class Hdf5File {
                      std::size_t elements) const;
   /// Throws Error(io) unless there is memory for the elements.
   void require_room(const std::string& dataset, std::size_t elements, ElementType type) const;
-  /// Frees the chunks that are kept of a dataset.
+  /// Free the cached chunks of a dataset.
   void close_dataset(const std::string& dataset) const;
   void checked_block(const std::string& dataset, ElementType type, std::span<const std::int64_t> start,
                      std::span<const std::int64_t> count, std::size_t elements) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partitions of a label volume: for each voxel of an object, which fraction of the box around it the same object fills.
-// Training draws centres from every partition equally often, so that thin and thick places count alike.
+// Partitions of a label volume: the class of a voxel tells which share of the box around the voxel its object fills. Training
+// draws centres from all classes equally often, so that thin and thick parts of objects have the same weight.
 #pragma once
 
 #include <cstdint>
@@ -21,27 +21,28 @@ namespace floodtide::data {
 struct PartitionOptions {
   std::vector<double> thresholds;  ///< ascending fractions between classes, at most 253
   Vec3 lom_radius{24, 24, 24};     ///< half size (z, y, x) of the box around a voxel
-  std::int64_t min_size = 10000;   ///< objects of fewer voxels count as background
-  std::optional<Box> box;          ///< taken as if it were the whole volume; all of it if empty
+  std::int64_t min_size = 10000;   ///< smaller objects (voxels) count as background
+  std::optional<Box> box;          ///< is treated as the whole volume; empty: the whole volume
 };
 
-/// Voxels of each label, ascending by label.
+/// Number of voxels of each label, ascending by label.
 struct LabelSizes {
   std::vector<std::int64_t> labels;
   std::vector<std::int64_t> voxels;
 };
 
-/// Partitions a volume block by block; the volume may be larger than memory. The blocks are independent of each other: any
-/// rank may count or compute any of them, and the results are the same.
+/// Computes partitions block by block. The volume may be larger than memory. The blocks are independent: any rank may count or
+/// compute any block, with the same result.
 ///
 /// 1. Objects of less than min_size voxels become background: count() all counting blocks, then keep_large().
 /// 2. A voxel whose box of 2 * lom_radius + 1 voxels lies inside the volume gets 0 if it is background, else
 ///    1 + the number of thresholds <= (voxels of its object in the box) / (voxels of the box). Others get 255.
-/// Source: google/ffn compute_partitions.py. Each object costs running sums over its bounding box in the block.
+/// Source: google/ffn compute_partitions.py. For each object, running sums over its bounding box in the block are computed.
 class PartitionJob {
  public:
-  /// Opens the labels. Throws as open_volume does, Error(invalid_file) unless they are integers, Error(out_of_range) for a
-  /// box outside the volume, Error(invalid_argument) for options outside their meaning or a radius that leaves no voxel.
+  /// Opens the labels. Throws the errors of open_volume(), Error(invalid_file) unless the labels are integers,
+  /// Error(out_of_range) for a box outside the volume, and Error(invalid_argument) for options outside their ranges or a radius
+  /// that leaves no voxel.
   PartitionJob(const VolumeReference& labels, const PartitionOptions& options);
   ~PartitionJob();
   PartitionJob(const PartitionJob&) = delete;
@@ -50,23 +51,23 @@ class PartitionJob {
   PartitionJob& operator=(PartitionJob&&) = delete;
 
   [[nodiscard]] std::int64_t counting_blocks() const noexcept;
-  /// Label sizes within counting blocks [begin, end), on all threads.
+  /// Count the voxels of each label in the counting blocks [begin, end), on all threads.
   [[nodiscard]] LabelSizes count(std::int64_t begin, std::int64_t end, const Progress& progress = {}) const;
-  /// Takes the sizes of all counting blocks (in any number of parts) and keeps the labels of at least min_size voxels.
+  /// Take the counts of all counting blocks, in any number of parts. Labels of at least min_size voxels are kept.
   void keep_large(const std::vector<LabelSizes>& parts);
 
   [[nodiscard]] std::int64_t blocks() const noexcept;
   [[nodiscard]] Box block(std::int64_t number) const;
-  /// Partitions of the blocks [begin, end), on all threads. Needs keep_large() unless min_size is below 2.
+  /// Compute the partitions of the blocks [begin, end), on all threads. Call keep_large() before, unless min_size is below 2.
   [[nodiscard]] std::vector<Tensor<std::uint8_t, 3>> compute(std::int64_t begin, std::int64_t end) const;
 
-  /// Starts the result: uint8 of the volume's shape, 255 where nothing is written, gzip. write() fills it, finish() adds the
-  /// attributes (`bounding_boxes` as (start, size) in x, y, z order and `partition_counts`, as google/ffn; `thresholds`,
-  /// `lom_radius_zyx`, `min_size`) and commits the file.
+  /// Start the result file: a uint8 dataset of the volume's shape, compressed, with 255 in voxels that are not written. Then
+  /// call write() for each block, and finish(), which adds the attributes (`bounding_boxes` as (start, size) in x, y, z order
+  /// and `partition_counts`, as google/ffn; `thresholds`, `lom_radius_zyx`, `min_size`) and commits the file.
   [[nodiscard]] Hdf5File create(const std::string& path, const std::string& dataset) const;
   void write(Hdf5File& file, const std::string& dataset, std::int64_t number, View<const std::uint8_t, 3> values);
   void finish(Hdf5File& file, const std::string& dataset) const;
-  /// Voxels of each partition written so far.
+  /// Return the number of voxels of each class in the blocks that were written so far.
   [[nodiscard]] const std::map<int, std::int64_t>& written_counts() const noexcept;
 
  private:

@@ -19,14 +19,14 @@ struct SourceOptions {
   std::string name;            ///< names the volume in coordinate files
   VolumeReference image;       ///< intensities
   VolumeReference labels;      ///< integer object ids, 0 = background
-  VolumeReference partitions;  ///< uint8 classes from `partition`, 255 = no centre; empty where centres come from elsewhere
-  std::optional<Box> box;      ///< patches lie wholly inside; the whole volume if empty
+  VolumeReference partitions;  ///< uint8 classes from PartitionJob, 255 = no centre; may be empty
+  std::optional<Box> box;      ///< patches lie inside this box; empty: the whole volume
   double mean = 0;             ///< intensities become (x - mean) / std
   double std = 1;
 };
 
-/// The opened volumes of a source. Throws as open_volume does, and Error(shape_mismatch) if image, labels and partitions
-/// differ in shape, Error(out_of_range) if the box leaves the volume, Error(invalid_argument) if std is not above zero.
+/// The open volumes of a source. The constructor throws the errors of open_volume(), Error(shape_mismatch) if image, labels and
+/// partitions differ in shape, Error(out_of_range) if the box leaves the volume, and Error(invalid_argument) unless std > 0.
 class Source {
  public:
   explicit Source(SourceOptions options);
@@ -34,15 +34,16 @@ class Source {
   [[nodiscard]] const SourceOptions& options() const noexcept { return options_; }
   [[nodiscard]] const Volume& image() const noexcept { return *image_; }
   [[nodiscard]] const Volume& labels() const noexcept { return *labels_; }
-  /// Throws Error(invalid_argument) if the source has none.
+  /// Return the partition volume. Throws Error(invalid_argument) if the source has none.
   [[nodiscard]] const Volume& partitions() const;
   [[nodiscard]] const Box& box() const noexcept { return box_; }
-  /// Normalised intensities of a box. Thread-safe. Throws as Volume::read_block does.
+  /// Read the normalised intensities of a box. Throws the errors of Volume::read_block(). Thread-safe.
   [[nodiscard]] Tensor<float, 3> read_image(const Box& box) const;
-  /// Object ids of a box, 0 where there is no object (negative ids too, which unsigned ones of 2^63 and more are not).
-  /// Thread-safe. Throws as Volume::read_block does.
+  /// Read the object ids of a box. Voxels without an object have 0: those with label 0, and those with negative labels. uint64
+  /// labels of 2^63 and more are objects. Throws the errors of Volume::read_block(). Thread-safe.
   [[nodiscard]] Tensor<std::int64_t, 3> read_labels(const Box& box) const;
-  /// The centres whose patch (odd sizes) lies inside the box. Throws Error(invalid_argument) if the patch is larger.
+  /// Return the box of all centres whose patch (odd size) lies inside the box. Throws Error(invalid_argument) if the patch is
+  /// larger.
   [[nodiscard]] Box centres(const Vec3& patch_size) const;
 
  private:
@@ -56,25 +57,26 @@ class Source {
 /// A training or validation patch.
 struct Patch {
   Tensor<float, 3> image;   ///< normalised intensities
-  Tensor<float, 3> labels;  ///< probability of the object at the centre: `on` inside, `off` outside
+  Tensor<float, 3> labels;  ///< `on` in the object at the centre, `off` outside
 };
 
-/// Reads the patch of `size` (odd) around `centre`: labels are `on` where they are above 0 and equal to the one at the centre
-/// (so that a background centre gives `off` everywhere), else `off`. uint64 labels count as unsigned.
-/// Thread-safe. Throws Error(out_of_range) if the patch leaves the volume, Error(invalid_file) for unreadable or NaN voxels.
-/// Source: google/ffn ffn/training/examples.py and inputs.py (make_labels_contiguous off).
+/// Read the patch of `size` (odd) around `centre`. Labels are `on` in voxels with the label of the centre, else `off`. If the
+/// centre is background (0), all labels are `off`. uint64 labels count as unsigned. Thread-safe. Throws Error(out_of_range) if
+/// the patch leaves the volume, Error(invalid_file) for unreadable or NaN voxels. Source: google/ffn ffn/training/examples.py
+/// and inputs.py (make_labels_contiguous off).
 [[nodiscard]] Patch read_patch(const Source& source, const Vec3& centre, const Vec3& size, float on, float off);
 
-/// A voxel of a volume, by the volume's number.
+/// A voxel of a volume, with the index of the volume.
 struct Centre {
   std::int64_t volume;
   Vec3 position;
   bool operator==(const Centre&) const = default;
 };
 
-/// `count` distinct centres (repeated cyclically in classes that have fewer) spread evenly over the partition classes
-/// first_class to last_class that occur at all, from all sources pooled; a pure function of the files, the sizes and the seed.
-/// Reads each partition volume once, in blocks, on all threads. Throws Error(invalid_argument) if no class occurs.
+/// Return `count` centres from all sources together, divided evenly among the partition classes first_class to last_class that
+/// occur. Centres are different; only classes with too few voxels repeat theirs cyclically. The result is a pure function of
+/// files, sizes and seed. Reads each partition volume once, in blocks, on all threads. Throws Error(invalid_argument) if no
+/// class occurs.
 [[nodiscard]] std::vector<Centre> balanced_centres(std::span<const Source> sources, const Vec3& patch_size, int first_class,
                                                    int last_class, std::int64_t count, std::uint64_t seed,
                                                    const Progress& progress = {});

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training samples of networks that see one image at a time (U-Net): slices with class masks, patches with affinities.
+// Training samples of U-Nets: slices with class masks, or patches with affinities.
 //
-// Epochs follow one another without a break, as one endless row of samples: epoch e is a seeded permutation of its samples,
-// and step s takes the next walkers x batch of the row, `batch` of them for each walker. So every step has a full batch,
-// nothing is padded or left out, a sample comes once in an epoch, and which sample comes when is a pure function of
-// (seed, walkers, batch), whatever the number of ranks. Epoch e + 1 begins in the step in which epoch e ends.
+// Epochs follow one another without a gap, as one endless sequence of samples. Epoch e is a seeded permutation of all samples.
+// Each step takes the next walkers x batch samples of the sequence, `batch` for each walker. Every step therefore has a full
+// batch, and no sample is padded or left out. A sample occurs once in an epoch. The order is a pure function of (seed, walkers,
+// batch), and does not depend on the number of ranks. Epoch e + 1 begins in the step in which epoch e ends.
 #pragma once
 
 #include <cstdint>
@@ -15,54 +15,55 @@
 
 namespace floodtide::data {
 
-/// An image with what a network should make of it: either a class or several targets for each voxel.
+/// An image with its truth: for each voxel either a class or several targets.
 struct Sample {
   Tensor<float, 4> image;           ///< [z, y, x, 1] normalised; slices have z = 1
   Tensor<std::uint8_t, 3> classes;  ///< [z, y, x], below SampleFormat::outputs; empty if there are targets
   Tensor<float, 4> targets;         ///< [z, y, x, outputs] 0 or 1; empty if there are classes
-  Tensor<float, 4> weights;         ///< as targets; 0: not counted
-  std::int64_t group = 0;           ///< the patient or volume, below SampleSource::groups()
-  Cursor cursor;                    ///< where it stands in its walker's row (load() only)
+  Tensor<float, 4> weights;         ///< shape of the targets; 0: the loss ignores the target
+  std::int64_t group = 0;           ///< index of the patient or volume, below SampleSource::groups()
+  Cursor cursor;                    ///< its position in the sequence of its walker; set by load() only
 };
 
-/// What all samples of a source have in common.
+/// Properties that all samples of a source share.
 struct SampleFormat {
-  Vec3 shape{};              ///< of images and targets: (z, y, x)
-  std::int64_t outputs = 0;  ///< classes, or targets of a voxel
+  Vec3 shape{};              ///< size (z, y, x) of images and targets
+  std::int64_t outputs = 0;  ///< number of classes, or of targets of a voxel
   bool labelled = true;      ///< samples have classes; otherwise targets and weights
 };
 
 struct SampleOrderOptions {
   std::int64_t walkers = 1;
-  std::int64_t batch = 1;  ///< samples that a walker takes in one step
+  std::int64_t batch = 1;  ///< samples of a walker in one step
   std::uint64_t seed = 0;
 };
 
-/// Deals samples to walkers: see the top of this file.
+/// Order in which samples are dealt to walkers; see the top of this file.
 class SampleOrder {
  public:
-  /// `size` samples an epoch. Throws Error(invalid_argument) if a step takes none or more than an epoch has; `what` (such as
-  /// "slices of liver.h5:image") names the samples in the message.
+  /// @param size number of samples of an epoch
+  /// @param what names the samples in messages: "slices of liver.h5:image"
+  /// Throws Error(invalid_argument) if a step takes no sample, or more samples than an epoch has.
   SampleOrder(std::int64_t size, const SampleOrderOptions& options, const std::string& what);
 
   [[nodiscard]] const SampleOrderOptions& options() const noexcept { return options_; }
-  /// Samples of an epoch over all walkers.
+  /// Return the number of samples of an epoch, over all walkers.
   [[nodiscard]] std::int64_t size() const noexcept { return size_; }
-  /// Samples that a step takes.
+  /// Return the number of samples of a step, over all walkers.
   [[nodiscard]] std::int64_t global_batch() const noexcept { return options_.walkers * options_.batch; }
-  /// The epoch of the first sample that a step takes.
+  /// Return the epoch of the first sample of a step.
   [[nodiscard]] std::int64_t epoch(std::int64_t step) const;
 
-  /// A walker's samples in one epoch. At least `batch`; over all walkers they add up to size().
+  /// Return the number of samples of a walker in one epoch: at least `batch`. The sum over all walkers is size().
   [[nodiscard]] std::int64_t per_walker(std::int64_t walker, std::int64_t epoch) const;
-  /// Which of the epoch's samples, 0 to size() - 1, a cursor means. Throws Error(out_of_range) if there is no such one.
+  /// Return the number of a sample in its epoch, 0 to size() - 1. Throws Error(out_of_range) if the sample does not exist.
   [[nodiscard]] std::int64_t number(const Cursor& cursor) const;
   [[nodiscard]] Cursor next(const Cursor& cursor) const;
-  /// The first of the `batch` samples that a walker takes in a step: all that resuming needs to know.
+  /// Return the cursor of the first sample of a walker in a step. A run resumes from this cursor.
   [[nodiscard]] Cursor at_step(std::int64_t walker, std::int64_t step) const;
 
  private:
-  /// Samples of the walker among the first `samples` of the endless row.
+  /// Return how many of the first `samples` samples of the sequence belong to the walker.
   [[nodiscard]] std::int64_t taken(std::int64_t walker, std::int64_t samples) const;
   void check(std::int64_t walker, std::int64_t epoch) const;
 
@@ -70,7 +71,7 @@ class SampleOrder {
   SampleOrderOptions options_;
 };
 
-/// Where samples come from. An interface, because one trainer drives slices and patches alike.
+/// Interface of sources of samples: slices and patches.
 class SampleSource {
  public:
   SampleSource() = default;
@@ -82,16 +83,16 @@ class SampleSource {
 
   [[nodiscard]] virtual const SampleFormat& format() const noexcept = 0;
   [[nodiscard]] virtual const SampleOrder& order() const noexcept = 0;
-  /// Patients or volumes, for scores of each; `group_name` is for people.
+  /// Return the number of patients or volumes. Scores are computed for each; group_name() returns the name for messages.
   [[nodiscard]] virtual std::int64_t groups() const noexcept = 0;
   [[nodiscard]] virtual std::string group_name(std::int64_t group) const = 0;
 
-  /// The fixed samples that validation takes: fixed_size() of them, with nothing random. Thread-safe.
-  /// Throws Error(out_of_range) for another number, and as reading does.
+  /// Return the number of validation samples, which have nothing random. fixed(number) reads one of them, and throws
+  /// Error(out_of_range) for another number, and the errors of reading. Thread-safe.
   [[nodiscard]] virtual std::int64_t fixed_size() const noexcept = 0;
   [[nodiscard]] Sample fixed(std::int64_t number) const;
 
-  /// A training sample, augmented by random numbers that depend on (seed, epoch, number) only. Thread-safe.
+  /// Read a training sample. Its augmentation is random, and depends on (seed, epoch, number) only. Thread-safe.
   [[nodiscard]] Sample load(const Cursor& cursor) const;
   [[nodiscard]] Cursor next(const Cursor& cursor) const { return order().next(cursor); }
 
@@ -100,7 +101,7 @@ class SampleSource {
   [[nodiscard]] virtual Sample read_training(std::int64_t epoch, std::int64_t number) const = 0;
 };
 
-/// Reads samples ahead: a walker takes `batch` a step, so depth should be a multiple of it.
+/// Reads samples in advance. The depth should be a multiple of `batch`, because a walker takes `batch` samples in a step.
 using SamplePrefetcher = BasicPrefetcher<SampleSource>;
 
 }  // namespace floodtide::data

@@ -15,49 +15,50 @@
 
 namespace floodtide::data {
 
-/// A stack of slices: an entry of [[data.slices]].
+/// A stack of slices: a table [[data.slices]] of a configuration.
 struct SliceStack {
   VolumeReference images;  ///< [n, y, x] intensities
   VolumeReference masks;   ///< [n, y, x] integer classes
   std::string patients;    ///< [n] integers, "file:dataset"; empty: the whole stack is one patient
 };
 
-/// Random changes of training slices; 0 and false switch one off.
+/// Random changes of training slices. 0 and false switch a change off.
 struct SliceAugmentation {
   bool flip_y = false;      ///< reversed with probability one half
   bool flip_x = false;      ///< reversed with probability one half
-  double rotation_deg = 0;  ///< by an angle from [-rotation_deg, rotation_deg], at most 180
-  double scale = 0;         ///< by a factor from [1 / (1 + scale), 1 + scale], its logarithm uniform
-  double gain = 0;          ///< normalised intensities times a factor from [1 - gain, 1 + gain], below 1
-  double offset = 0;        ///< plus a number from [-offset, offset]
-  double noise = 0;         ///< plus normal noise of this standard deviation, another for each pixel
+  double rotation_deg = 0;  ///< largest angle of a rotation, in degrees, 0 to 180
+  double scale = 0;         ///< magnification is log-uniform in [1 / (1 + scale), 1 + scale]
+  double gain = 0;          ///< intensities are multiplied by a factor in [1 - gain, 1 + gain]; below 1
+  double offset = 0;        ///< a number in [-offset, offset] is added to all intensities
+  double noise = 0;         ///< standard deviation of the normal noise of each pixel
 };
 
-/// Which patients a source takes.
+/// The patients that a source takes.
 enum class SlicePart { all, training, validation };
 constexpr Names<SlicePart, 3> names_of(SlicePart) {
   return {"part", {{{"all", SlicePart::all}, {"training", SlicePart::training}, {"validation", SlicePart::validation}}}};
 }
 
 struct SliceOptions {
-  std::array<std::int64_t, 2> size{};  ///< (y, x): the centre is cut out, or `outside` put around; (0, 0): as stored
+  std::array<std::int64_t, 2> size{};  ///< (y, x) to crop or pad to; (0, 0): the stored size
   std::int64_t classes = 2;            ///< masks hold 0 to classes - 1; 2 to 255
   double mean = 0;                     ///< intensities become (value - mean) / std
   double std = 1;
-  double outside = 0;  ///< stored intensity of what lies outside a slice (0 is air where CT is clipped at 0); class 0 there
+  double outside = 0;  ///< stored intensity of padding, whose class is 0
   SlicePart part = SlicePart::all;
-  double validation_share = 0;  ///< of the patients, when `part` is not all: the split depends on split_seed only
+  double validation_share = 0;  ///< share of the patients for validation, if `part` is not all
   std::uint64_t split_seed = 0;
   SliceAugmentation augmentation;
   SampleOrderOptions order;
 };
 
-/// Slices with class masks from one or more stacks, whole patients in each part.
+/// Slices with class masks from one or more stacks. All slices of a patient are in the same part.
 class SliceSource final : public SampleSource {
  public:
-  /// Opens and checks all stacks. Throws as open_volume does, and: Error(shape_mismatch) if a stack's images, masks and
-  /// patients do not fit each other, or stacks differ in (y, x) and no size is given; Error(invalid_argument) for options out
-  /// of range, a part without patients, or a step that takes more slices than there are.
+  /// Opens and checks all stacks. Throws the errors of open_volume(). Throws Error(shape_mismatch) if images, masks and
+  /// patients of a stack have different lengths, or if stacks differ in (y, x) and no size is given. Throws
+  /// Error(invalid_argument) for options outside their ranges, a part without patients, or a step that takes more slices than
+  /// the part has.
   SliceSource(const std::vector<SliceStack>& stacks, const SliceOptions& options);
   ~SliceSource() override;
   SliceSource(const SliceSource&) = delete;
@@ -68,24 +69,25 @@ class SliceSource final : public SampleSource {
   [[nodiscard]] const SliceOptions& options() const noexcept;
   [[nodiscard]] const SampleFormat& format() const noexcept override;
   [[nodiscard]] const SampleOrder& order() const noexcept override;
-  /// Patients.
+  /// Return the number of patients.
   [[nodiscard]] std::int64_t groups() const noexcept override;
-  /// The patient's number, or the stack's name.
+  /// Return the number of the patient, or the name of the stack.
   [[nodiscard]] std::string group_name(std::int64_t group) const override;
-  /// Slices.
+  /// Return the number of slices.
   [[nodiscard]] std::int64_t fixed_size() const noexcept override;
-  /// Where slice `number` is stored: its stack and its index there.
+  /// Where a slice is stored: its stack, and its index in the stack.
   struct Place {
     std::int64_t stack;
     std::int64_t index;
   };
   [[nodiscard]] Place place(std::int64_t number) const;
-  /// Reads the masks of slices [begin, end) and throws as fixed() does if one has an unexpected class: for the start of a run,
-  /// each rank its share, rather than the moment when the slice comes up. Throws Error(out_of_range) for other slices.
+  /// Read the masks of slices [begin, end), and throw the error of fixed() if a mask has an unexpected class. At the start of a
+  /// run, each rank checks its share. Throws Error(out_of_range) for other slices.
   void check_masks(std::int64_t begin, std::int64_t end, const Progress& progress = {}) const;
 
  private:
-  /// Throws Error(invalid_file) for a mask with a class that is not expected (naming file, slice and value) or NaN intensities.
+  /// Throws Error(invalid_file) for NaN intensities, and for a mask with an unexpected class. The message names file, slice and
+  /// value.
   [[nodiscard]] Sample read_fixed(std::int64_t number) const override;
   [[nodiscard]] Sample read_training(std::int64_t epoch, std::int64_t number) const override;
 
@@ -93,8 +95,8 @@ class SliceSource final : public SampleSource {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Throws Error(invalid_argument) naming the patient if one has slices in both sources: numbers from `patients` datasets mean
-/// the same patient wherever they occur; a stack without them is a patient of its own, the same wherever it is named.
+/// Check that no patient has slices in both sources. Throws Error(invalid_argument) with the patient's name. Equal numbers in
+/// `patients` datasets are the same patient. A stack without patient numbers is one patient, the same in both sources.
 void require_different_patients(const SliceSource& training, const SliceSource& validation);
 
 }  // namespace floodtide::data

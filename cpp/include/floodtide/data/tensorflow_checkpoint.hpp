@@ -9,9 +9,9 @@
 
 namespace floodtide::data {
 
-/// A checkpoint as TensorFlow writes it ("bundle", version 2), read without TensorFlow: `<prefix>.index`, a sorted string
-/// table from names to places, and `<prefix>.data-<shard>-of-<shards>` with the raw little-endian values. All checksums are
-/// verified. Of the element types, float32 can be read; others are listed.
+/// Reader of TensorFlow checkpoints ("bundle", version 2), without TensorFlow. `<prefix>.index` is a sorted string table with
+/// the place of each array. `<prefix>.data-<shard>-of-<shards>` has the raw little-endian values. All checksums are verified.
+/// Arrays of all element types are listed, but only float32 arrays can be read.
 ///
 /// Source: tensorflow/core/protobuf/tensor_bundle.proto and LevelDB's doc/table_format.md.
 class TensorflowCheckpoint {
@@ -30,11 +30,11 @@ class TensorflowCheckpoint {
   /// Error(unsupported) for a compressed or big-endian one.
   explicit TensorflowCheckpoint(const std::string& prefix);
 
-  /// All arrays, sorted by name.
+  /// Return all arrays, sorted by name.
   [[nodiscard]] std::span<const Entry> entries() const noexcept { return entries_; }
   [[nodiscard]] static bool is_float(const Entry& entry) noexcept;
-  /// The values, row-major. Throws Error(unsupported) for other types than float32, Error(invalid_file) for missing,
-  /// truncated or corrupt data.
+  /// Read the values of an array, row-major. Throws Error(unsupported) for other types than float32, Error(invalid_file) for
+  /// missing, truncated or corrupt data.
   [[nodiscard]] std::vector<float> read(const Entry& entry) const;
 
  private:

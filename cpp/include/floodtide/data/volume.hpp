@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Volumes: three-dimensional arrays of integers or floating-point numbers, axes z, y, x, read in boxes.
 //
-// `Volume` is the interface that training, partitions, segmentation and reports read through. Its readers are HDF5 datasets
-// (open_volume), arrays in memory (array_volume), and what callers derive from it: the Python bindings have a reader that
-// asks a Python object. A reader implements read_voxels(); checks and conversions stand here, once for all readers.
+// Training, partitions, segmentation and reports read volumes through the interface `Volume`. Its readers are HDF5 datasets
+// (open_volume), arrays in memory (array_volume), and classes that callers derive: the Python bindings have a reader that
+// calls a Python object. A reader implements read_voxels(). `Volume` has the checks and conversions for all readers.
 #pragma once
 
 #include <cstddef>
@@ -27,10 +27,10 @@ struct DatasetName {
   std::string dataset;
 };
 
-/// Splits "file:dataset" at the last colon. Throws Error(invalid_argument) if either part is missing.
+/// Split "file:dataset" at the last colon. Throws Error(invalid_argument) if either part is missing.
 [[nodiscard]] DatasetName parse_dataset_name(std::string_view reference);
 
-/// What a volume is.
+/// Properties of a volume.
 struct VolumeInfo {
   std::string name;  ///< for messages, for example "file:dataset"
   Vec3 shape;        ///< voxels along z, y, x
@@ -38,7 +38,7 @@ struct VolumeInfo {
   ElementType type;
 };
 
-/// A volume that is open for reading; it may be larger than memory. Several threads may read at once.
+/// A volume that is open for reading. It may be larger than memory. Several threads may read at the same time.
 class Volume {
  public:
   virtual ~Volume();
@@ -53,21 +53,21 @@ class Volume {
   [[nodiscard]] ElementType type() const noexcept { return info_.type; }
   [[nodiscard]] const Vec3& chunks() const noexcept { return info_.chunks; }
 
-  /// A text that the volume carries as an attribute; empty without the attribute.
+  /// Return a text attribute of the volume, or an empty text without this attribute.
   [[nodiscard]] virtual std::string text(const std::string& attribute) const;
-  /// Integers that the volume carries as an attribute; none without the attribute.
+  /// Return an attribute of integers, or nothing without this attribute.
   [[nodiscard]] virtual std::optional<Array<std::int64_t>> integers(const std::string& attribute) const;
-  /// Numbers that the volume carries as an attribute; none without the attribute.
+  /// Return an attribute of numbers, or nothing without this attribute.
   [[nodiscard]] virtual std::optional<Array<double>> numbers(const std::string& attribute) const;
 
-  /// Throws Error(invalid_file) unless the elements can serve as T (see read_block).
+  /// Throws Error(invalid_file) unless read_block() can convert the elements to T.
   template <class T>
   void require_type() const;
 
   /// Throws Error(out_of_range) if the box is empty or not inside the volume.
   void require_inside(const Box& box) const;
 
-  /// The voxels of a box as T:
+  /// Read the voxels of a box as T:
   /// - float: image intensities as stored, from integers of at most 16 bits or floating-point numbers (float64 is rounded).
   ///   A value that is not finite is Error(invalid_file) naming the voxel.
   /// - std::int64_t: labels, from integers only. uint64 labels keep their bits, so those of 2^63 and more come out negative.
@@ -75,12 +75,12 @@ class Volume {
   /// Throws Error(out_of_range) if the box is empty or not inside the volume, Error(invalid_file) for another element type.
   template <class T>
   [[nodiscard]] Tensor<T, 3> read_block(const Box& box) const;
-  /// The same into memory of the caller, whose shape is box.size.
+  /// Read the voxels of a box into memory of the caller. The shape of `out` is box.size.
   template <class T>
   void read_block(const Box& box, View<T, 3> out) const;
 
-  /// The voxels of a box in the volume's own type, row-major, into box.voxels() * size_in_bytes(type()) bytes that are
-  /// aligned for that type. Throws Error(out_of_range) if the box is empty or not inside the volume, Error(shape_mismatch)
+  /// Read the voxels of a box in the stored type, row-major. `out` has box.voxels() * size_in_bytes(type()) bytes, aligned for
+  /// the type. Throws Error(out_of_range) if the box is empty or not inside the volume, Error(shape_mismatch)
   /// for another number of bytes, and what the reader throws.
   void read_stored(const Box& box, std::span<std::byte> out) const;
 
@@ -95,17 +95,17 @@ class Volume {
   VolumeInfo info_;
 };
 
-/// Volumes are shared by what reads them.
+/// Several objects may share a volume.
 using VolumePtr = std::shared_ptr<const Volume>;
 
-/// Opens the HDF5 dataset "file:dataset" read-only. Throws Error(invalid_file) naming file and dataset and what was found
-/// there if the file cannot be read, the dataset is missing, has not three axes or an element type that is neither integer
-/// nor float.
+/// Open the HDF5 dataset "file:dataset" for reading. Throws Error(invalid_file) if the file cannot be read, or if the dataset
+/// is missing, does not have three axes, or has an element type that is neither integer nor float. The message names file,
+/// dataset and the reason.
 [[nodiscard]] VolumePtr open_volume(std::string_view reference, std::size_t chunk_cache_bytes = kChunkCacheBytes);
 [[nodiscard]] VolumePtr open_volume(const std::string& file, const std::string& dataset,
                                     std::size_t chunk_cache_bytes = kChunkCacheBytes);
 
-/// An array in memory. Strides are in bytes and may be negative.
+/// Memory layout of an array. Strides are in bytes and may be negative.
 struct ArrayLayout {
   const std::byte* data;
   ElementType type;
@@ -113,10 +113,10 @@ struct ArrayLayout {
   Vec3 strides_bytes;
 };
 
-/// A volume that reads an array of the caller without copying the array. `owner` keeps the array alive as long as the volume.
+/// Make a volume that reads an array of the caller without a copy. `owner` keeps the array alive as long as the volume.
 [[nodiscard]] VolumePtr array_volume(std::string name, const ArrayLayout& layout, std::shared_ptr<const void> owner);
 
-/// A volume to read: an open one, or the name "file:dataset" of an HDF5 dataset that is opened by open().
+/// A volume to read: an open volume, or the name "file:dataset" of an HDF5 dataset, which open() opens.
 class VolumeReference {
  public:
   VolumeReference() = default;
@@ -125,10 +125,10 @@ class VolumeReference {
   VolumeReference(VolumePtr volume)
       : name_(volume->name()), volume_(std::move(volume)) {}  // NOLINT(google-explicit-constructor)
 
-  /// Whether this refers to nothing.
+  /// Return true if this object refers to no volume.
   [[nodiscard]] bool empty() const noexcept { return name_.empty() && !volume_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Throws as open_volume does. `chunk_cache_bytes` holds for a dataset that is not open yet.
+  /// Return the open volume. Throws the errors of open_volume(). `chunk_cache_bytes` is used if the dataset is not open yet.
   [[nodiscard]] VolumePtr open(std::size_t chunk_cache_bytes = kChunkCacheBytes) const;
 
  private:
