@@ -17,16 +17,16 @@ struct AxisMap {
   std::array<bool, 3> reversed{};
 };
 
-/// Throws Error(invalid_argument) unless both lists name different axes out of 0, 1, 2 and the permutable ones have equal
-/// patch sizes.
+/// Throws Error(invalid_argument) unless each list has different axes out of 0, 1, 2, and the patch has the same size along all
+/// permutable axes.
 void require_axes(const std::vector<int>& permutable_axes, const std::vector<int>& reflectable_axes, const Vec3& patch_size);
 
-/// One uniform permutation of the permutable axes, then each reflectable axis reversed with probability one half.
+/// Draw a uniform permutation of the permutable axes, then reverse each reflectable axis with probability one half.
 /// Source: google/ffn ffn/training/augmentation.py, PermuteAndReflect.
 [[nodiscard]] AxisMap draw_axis_map(std::span<const int> permutable_axes, std::span<const int> reflectable_axes,
                                     Philox& random);
 
-/// The array under the map; allocates. T is float or std::int64_t.
+/// Return the permuted and reflected array. T is float or std::int64_t.
 template <class T>
 [[nodiscard]] Tensor<T, 3> apply(const AxisMap& map, View<const T, 3> source);
 

@@ -10,8 +10,8 @@
 
 namespace floodtide::data {
 
-/// A box cut along a grid of `block` voxels that starts at voxel 0 of the volume, so that blocks of a multiple of the chunk
-/// size cover whole chunks. Blocks are numbered with x fastest.
+/// A box, cut along a grid of `block` voxels. The grid starts at voxel 0 of the volume, so that blocks of a multiple of the
+/// chunk size contain whole chunks. The index of a block grows fastest along x.
 class BlockGrid {
  public:
   BlockGrid() = default;
@@ -40,7 +40,7 @@ class BlockGrid {
   Vec3 counts_{};
 };
 
-/// parallel_for over [begin, end) in batches, with progress reported from the calling thread between them.
+/// Call parallel_for for batches of [begin, end), and report progress between the batches, on the calling thread.
 template <class Body>
 void parallel_batches(std::int64_t begin, std::int64_t end, const Progress& progress, const Body& body) {
   const std::int64_t batch = 4 * static_cast<std::int64_t>(num_threads());

@@ -13,22 +13,22 @@
 
 namespace floodtide::data {
 
-inline constexpr int kNoClass = 255;  ///< partition value of voxels that are no centres
+inline constexpr int kNoClass = 255;  ///< partition value of voxels that cannot be centres
 
-/// Finds the k-th voxel of each partition class over several volumes, from one histogram a block (8 bytes for each class that
-/// occurs and block of 64^3 voxels). Voxels are ordered by volume, block and row-major position in the block.
+/// Finds the k-th voxel of each partition class over several volumes, from one histogram for each block of 64^3 voxels (8
+/// bytes for each class that occurs). Voxels are ordered by volume, block and row-major position in the block.
 class ClassIndex {
  public:
-  /// Counts classes inside the boxes (one a volume). The volumes must outlive the index.
+  /// Counts the classes inside the boxes, one box for each volume. The volumes must outlive the index.
   ClassIndex(std::vector<const Volume*> volumes, std::span<const Box> boxes, const Progress& progress);
 
-  /// Classes that occur, ascending; without 255.
+  /// Return the classes that occur, ascending, without 255.
   [[nodiscard]] const std::vector<int>& classes() const noexcept { return classes_; }
-  /// Voxels of a class.
+  /// Return the number of voxels of a class.
   [[nodiscard]] std::int64_t count(int partition_class) const;
-  /// Voxels of the largest class, 0 if there is none.
+  /// Return the number of voxels of the largest class, or 0 without classes.
   [[nodiscard]] std::int64_t largest() const;
-  /// Voxel number k of a class, 0 <= k < count. Reads its block.
+  /// Return voxel number k of a class, 0 <= k < count. Reads the block of the voxel.
   [[nodiscard]] Centre find(int partition_class, std::int64_t k) const;
 
   [[nodiscard]] std::int64_t blocks() const noexcept { return first_block_.back(); }
@@ -38,7 +38,7 @@ class ClassIndex {
   };
   [[nodiscard]] Block block(std::int64_t number) const;
   [[nodiscard]] Tensor<std::uint8_t, 3> read(const Block& block) const;
-  /// Voxels of the class in blocks before this one.
+  /// Return the number of voxels of the class in earlier blocks.
   [[nodiscard]] std::int64_t before(int partition_class, std::int64_t block) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HDF5 library (1.10.8) does not compare the size of a chunk, as it lies in the file or after decompression, with the
-// size that the dataset's shape asks for: from a damaged one it returns what lies behind it in memory, or crashes.
+// The HDF5 library (1.10.8) does not compare the size of a chunk, in the file or after decompression, with the size that the
+// dataset needs. With a damaged chunk the library returns other memory of the process, or crashes.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace floodtide::data {
 
-/// Numbers of the chunks of a dataset that were checked.
+/// Indices of the chunks of a dataset that were checked.
 using CheckedChunks = std::set<std::int64_t>;
 
-/// Throws Error(invalid_file) if a chunk of the block [start, start + count) has another size than the dataset's layout asks
-/// for. Reads compressed chunks that no checksum covers once more than otherwise; nothing for chunks in `checked`.
+/// Throws Error(invalid_file) if a chunk of the block [start, start + count) does not have the size that the dataset needs.
+/// Reads compressed chunks without a checksum one additional time. Skips the chunks in `checked`.
 void require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
                     CheckedChunks& checked, const std::string& where);
 

@@ -17,7 +17,7 @@
 
 namespace floodtide::data {
 
-/// Held while a file is read: one call at a time, and not for ever.
+/// Scope of calls of the HDF5 library: holds its lock, and limits the processor time (Hdf5Limit).
 class Hdf5Reading {
  public:
   explicit Hdf5Reading(const std::string& path, std::uint64_t bytes = 0) : limit_(path, bytes) {}
@@ -28,36 +28,37 @@ class Hdf5Reading {
 };
 
 struct Hdf5File::Impl {
-  std::string path;                  ///< final name, as the caller gave it
-  std::optional<StagedFile> staged;  ///< none when reading, or after commit()
-  Hdf5Result result;                 ///< what commit() marks
+  std::string path;                  ///< final name, from the caller
+  std::optional<StagedFile> staged;  ///< empty while reading, and after commit()
+  Hdf5Result result;                 ///< the objects that commit() marks
   bool writing = false;
-  Superblock superblock{};           ///< of the file that is read
-  mutable std::string refused_file;  ///< into which a link leads that is not followed
+  Superblock superblock{};           ///< of a file that is open for reading
+  mutable std::string refused_file;  ///< name of the file that a refused link refers to
   PropertyHandle links;              ///< how links are followed
   FileHandle file;
-  /// Datasets stay open once used: closing one drops its chunk cache.
+  /// Datasets stay open after their first use, because closing a dataset drops its chunk cache.
   mutable std::map<std::string, DatasetHandle> datasets;
-  mutable std::map<std::string, CheckedChunks> checked;  ///< of each dataset that is read
+  mutable std::map<std::string, CheckedChunks> checked;  ///< checked chunks of each dataset
 
   [[nodiscard]] std::string where(const std::string& object) const { return path + ":" + object; }
   [[nodiscard]] hid_t dataset(const std::string& name) const;
-  /// Throws Error(invalid_file) if the way to the object is damaged, or leads into another file.
+  /// Return whether the object exists. Throws Error(invalid_file) if the path to the object is damaged, or leads into another
+  /// file.
   [[nodiscard]] bool exists(const std::string& object) const;
   void require_object(const std::string& object) const;
   void require_writing() const;
-  /// After a failed write: removes the temporary file and throws Error(io). The ids are left open on purpose, because the
-  /// library crashes when it closes a file that it could not write (1.10.8); the file holds no space any more.
+  /// Call this after a failed write: removes the temporary file and throws Error(io). The ids stay open, because the library
+  /// (1.10.8) crashes when it closes a file that it could not write. The removed file needs no space on the disk.
   [[noreturn]] void give_up(const std::string& what);
 };
 
-/// Throws Error(invalid_file) for a failed reading, with what the library says about it.
+/// Throws Error(invalid_file) after reading has failed, with the library's reason.
 [[noreturn]] void raise_unreadable(const std::string& what);
 
-/// Sizes as HDF5 wants them.
+/// Convert sizes to the type of HDF5.
 [[nodiscard]] std::vector<hsize_t> hdf5_sizes(std::span<const std::int64_t> values);
 [[nodiscard]] std::vector<std::int64_t> shape_of_space(hid_t space);
-/// A data space of this shape; an empty shape is a scalar.
+/// Return a data space of this shape. An empty shape makes a scalar.
 [[nodiscard]] SpaceHandle make_space(std::span<const std::int64_t> shape);
 
 }  // namespace floodtide::data

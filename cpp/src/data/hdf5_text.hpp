@@ -8,11 +8,12 @@
 
 namespace floodtide::data {
 
-/// Read the text of variable length that an open attribute holds. Throws Error(invalid_file) starting with `what` if it is
-/// damaged.
+/// Read the text of variable length of an open attribute. Throws Error(invalid_file) if it is damaged; the message starts with
+/// `what`.
 ///
-/// HDF5 keeps such texts in a heap without checksum and believes what stands there: of 30 damaged files that made the library
-/// (1.10.8) crash or loop, all did so in this heap. So the library is asked only where the text is, and the heap is read here.
+/// HDF5 stores such texts in a heap without a checksum, and does not check the heap. All of 30 damaged files that made the
+/// library (1.10.8) crash or loop did so in this heap. Therefore the library only returns the place of the text, and this
+/// function reads the heap itself.
 [[nodiscard]] std::string read_variable_text(hid_t attribute, const std::string& path, const Superblock& superblock,
                                              const std::string& what);
 

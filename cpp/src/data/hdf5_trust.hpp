@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is checked before the HDF5 library reads a file or a dataset, because the file may come from anywhere.
+// Checks before the HDF5 library reads a file or a dataset. The file may come from an untrusted source.
 #pragma once
 
 #include <cstddef>
@@ -10,27 +10,28 @@
 
 namespace floodtide::data {
 
-/// What the beginning of an HDF5 file says.
+/// Contents of the superblock, at the beginning of an HDF5 file.
 struct Superblock {
   int version;                ///< files of version 2 and 3 have checksums of their metadata
-  std::uint64_t end_of_file;  ///< in bytes from the beginning of the file
-  std::uint64_t file_bytes;   ///< how large the file is
-  std::uint64_t base;         ///< where addresses count from
+  std::uint64_t end_of_file;  ///< end of the file according to the superblock, in bytes from its beginning
+  std::uint64_t file_bytes;   ///< size of the file in bytes
+  std::uint64_t base;         ///< byte that has address 0
   std::size_t offset_size;    ///< bytes of an address
   std::size_t length_size;    ///< bytes of a length
 };
 
-/// Check that a path names a regular file that begins as HDF5 files do and is not cut off. Throws Error(invalid_file).
+/// Check that a path names a regular file with a superblock, which is not truncated. Return the superblock. Throws
+/// Error(invalid_file).
 Superblock require_hdf5_file(const std::string& path);
 
-/// True if files may refer to others: the environment variable FLOODTIDE_ALLOW_EXTERNAL is 1.
+/// Return true if files may refer to other files: the environment variable FLOODTIDE_ALLOW_EXTERNAL is 1.
 [[nodiscard]] bool external_allowed();
-/// Link access (H5P_LINK_ACCESS) that follows no link into another file unless these are allowed. `out_refused` must outlive
-/// it and gets the file's name.
+/// Return link access properties (H5P_LINK_ACCESS) that follow no link into another file, unless external_allowed(). The name
+/// of a refused file is written to `out_refused`, which must outlive the properties.
 [[nodiscard]] PropertyHandle link_access(std::string& out_refused);
 
-/// Check that an open dataset has its values in `file` itself (unless others are allowed) and needs only filters that are
-/// there. Throws Error(invalid_file) starting with `where`.
+/// Check that an open dataset has its values in `file` itself (unless external_allowed()), and that all its filters are
+/// available. Throws Error(invalid_file) starting with `where`.
 void require_readable(hid_t file, hid_t dataset, const std::string& where);
 
 }  // namespace floodtide::data

@@ -8,10 +8,10 @@
 
 namespace floodtide::data {
 
-/// HDF5's id of the element type in memory.
+/// Return HDF5's id of the element type in memory.
 [[nodiscard]] hid_t native_type(ElementType type);
 
-/// The element type of a stored type. Throws Error(invalid_file) starting with `what` if it is none of ours.
+/// Return the element type of a stored type. Throws Error(invalid_file) for other types; the message starts with `what`.
 [[nodiscard]] ElementType element_type_of(hid_t type, const std::string& what);
 
 }  // namespace floodtide::data

@@ -11,19 +11,19 @@
 
 namespace floodtide::data {
 
-/// Who a slice belongs to: a numbered patient (stack -1), or a whole stack (number 0). Ordered by what does not depend on
-/// where the files lie, because the split of the patients follows this order.
+/// The patient of a slice: a numbered patient (stack -1), or a whole stack (number 0). The order does not depend on the paths
+/// of the files, because the split of the patients follows this order.
 struct Patient {
   std::int64_t stack = -1;
   std::int64_t number = 0;
   auto operator<=>(const Patient&) const = default;
 };
 
-/// The patient of each of a stack's `slices` slices. Throws Error(invalid_file) for a dataset that has not one axis of
-/// integers, Error(shape_mismatch) for another length.
+/// Return the patient of each slice of a stack. Throws Error(invalid_file) unless the dataset has one axis of integers, and
+/// Error(shape_mismatch) if its length is not `slices`.
 [[nodiscard]] std::vector<Patient> read_patients(const SliceStack& stack, std::int64_t stack_number, std::int64_t slices);
 
-/// The patients of a part, sorted. Throws Error(invalid_argument) if there is none.
+/// Return the sorted patients of a part. Throws Error(invalid_argument) if the part has no patient.
 [[nodiscard]] std::vector<Patient> choose_patients(std::span<const Patient> of_slices, const SliceOptions& options);
 
 }  // namespace floodtide::data

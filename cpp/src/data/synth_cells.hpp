@@ -9,14 +9,14 @@
 
 namespace floodtide::data {
 
-/// Which cell every voxel belongs to, and how far (voxels, about) it is from the next cell.
+/// The cell of every voxel, and the approximate distance in voxels to the nearest other cell.
 struct Cells {
   Tensor<std::int64_t, 3> labels;
   Tensor<float, 3> depth;
 };
 
-/// Gives each voxel to the tube of the ball that is nearest in power distance |v - c|^2 - r^2, after bending space by smooth
-/// noise, so that cells fill the volume and their faces are uneven. On all threads.
+/// Assign each voxel to the tube of the ball with the smallest power distance |v - c|^2 - r^2. Smooth noise displaces the
+/// voxels before, so that the faces of cells are uneven. The cells fill the volume. Runs on all threads.
 [[nodiscard]] Cells fill_cells(const BallGrid& balls, const Vec3& shape, std::uint64_t seed);
 
 }  // namespace floodtide::data

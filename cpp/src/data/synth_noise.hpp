@@ -24,7 +24,7 @@ class SmoothNoise {
     for (float& value : values_.span()) value = static_cast<float>(random.normal());
   }
 
-  /// At a voxel of the volume.
+  /// Return the value at a voxel of the volume.
   [[nodiscard]] float operator()(std::int64_t z, std::int64_t y, std::int64_t x) const {
     const Part a = part(z);
     const Part b = part(y);

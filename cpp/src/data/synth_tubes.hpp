@@ -20,10 +20,10 @@ struct Ball {
   Point centre;
   float radius;
   std::int64_t tube;   ///< id from 1 on
-  std::int64_t order;  ///< how many balls were there before
+  std::int64_t order;  ///< number of balls that were made before
 };
 
-/// Balls in a grid of cubic bins, to find those near a point.
+/// Balls in a grid of cubic bins, which finds the balls near a point.
 class BallGrid {
  public:
   BallGrid(const Vec3& shape, float margin);
@@ -42,7 +42,7 @@ class BallGrid {
     }
   }
   [[nodiscard]] bool contains(const Point& point) const;
-  /// Reach that covers all bins.
+  /// Return the reach that covers all bins.
   [[nodiscard]] int largest_reach() const;
 
   static constexpr float kBin = 12;
@@ -60,8 +60,8 @@ class BallGrid {
   std::vector<std::vector<Ball>> bins_;
 };
 
-/// Fills the volume with tubes: each begins in the largest void found, grows both ways along a random walk that steers clear
-/// of the tubes before it, and may branch. Returns all balls; out_tubes is the number of tubes.
+/// Fill the volume with tubes. Each tube begins in the largest void that was found, and grows in both directions along a random
+/// walk that avoids earlier tubes. It may branch. Return all balls; out_tubes is the number of tubes.
 [[nodiscard]] BallGrid grow_tubes(const Vec3& shape, std::uint64_t seed, std::int64_t& out_tubes);
 
 }  // namespace floodtide::data

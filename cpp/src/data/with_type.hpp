@@ -7,7 +7,7 @@
 
 namespace floodtide::data {
 
-/// Calls visit(U{}) where U is the C++ type of `type`.
+/// Call visit(U{}), where U is the C++ type of `type`.
 template <class Visit>
 void with_type(ElementType type, const Visit& visit) {
   switch (type) {

@@ -18,10 +18,10 @@ struct SynthVolume {
   Tensor<std::int64_t, 3> labels;  ///< ids of cells from 1 on; 0 on the membranes between them
 };
 
-/// Makes a volume that looks like focused-ion-beam electron microscopy of neuropil: curved, branching processes of 10 to 30
-/// voxels across packed densely, dark membranes of uneven thickness and contrast, mitochondria, vesicles, blur, shot noise
-/// and sections of uneven brightness. A pure function of the options, whatever the number of threads.
-/// Needs about 20 bytes a voxel. Throws Error(invalid_argument) for extents below 8.
+/// Make a volume that looks like focused-ion-beam electron microscopy of neuropil. It has densely packed, curved, branching
+/// processes with a diameter of 10 to 30 voxels, dark membranes of uneven thickness and contrast, mitochondria, vesicles, blur,
+/// shot noise, and sections of uneven brightness. The result is a pure function of the options, for any number of threads.
+/// Memory use: about 20 bytes per voxel. Throws Error(invalid_argument) for extents below 8.
 [[nodiscard]] SynthVolume make_synthetic_volume(const SynthOptions& options, const Progress& progress = {});
 
 }  // namespace floodtide::data
