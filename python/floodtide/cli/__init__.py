@@ -25,6 +25,7 @@ COMMANDS = {
     "partition": "Classify the voxels of a label volume by local object fraction.",
     "coordinates": "Write a balanced list of example centres.",
     "train": "Train a network, or resume a training run.",
+    "sweep": "Run one training for every combination of some values.",
     "segment": "Segment a box of a volume with a trained network.",
     "predict": "Apply a U-Net to slices or a volume.",
     "evaluate": "Compare a segmentation with the ground truth.",

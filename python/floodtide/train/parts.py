@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from floodtide import nn
+from floodtide import _core, nn
 from floodtide.config import Config
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
@@ -23,7 +23,7 @@ def parts_of(config: Config, ranks: int) -> Parts:
         ConfigurationError: If the configuration names what does not exist or does not fit.
         InvalidFileError: If a file cannot be read.
     """
-    kind, training, schedule = kind_of(config), config.training, config.schedule
+    kind, training = kind_of(config), config.training
     return Parts(
         model=model_of(config),
         data=kind.data_of(config, training.walkers or ranks),
@@ -34,11 +34,34 @@ def parts_of(config: Config, ranks: int) -> Parts:
             background=training.background,
             smooth=training.smooth,
         ),
-        optimizer=Optimizer(config.optimizer.name, config.optimizer.lr, **config.optimizer.values),
-        schedule=Schedule(
-            schedule.name, scale=schedule.scale, **schedule.values, **schedule.scale_values
-        ),
+        optimizer=optimizer_of(config),
+        schedule=schedule_of(config),
     )
+
+
+def optimizer_of(config: Config) -> Optimizer:
+    """Return the optimizer of a configuration."""
+    section = config.optimizer
+    return Optimizer(section.name, section.lr, **section.values)
+
+
+def schedule_of(config: Config) -> Schedule:
+    """Return the schedule of a configuration, without the base rate and the number of steps."""
+    section = config.schedule
+    return Schedule(section.name, scale=section.scale, **section.values, **section.scale_values)
+
+
+def complete_schedule(
+    schedule: Schedule, optimizer: Optimizer, config: Config, workers: int
+) -> Schedule:
+    """Return a schedule with the base rate and the number of steps of a configuration.
+
+    Raises:
+        InvalidArgumentError: If the warm-up is longer than the training, or the scaling rule is for other optimizers.
+    """
+    complete = schedule.for_training(config.optimizer.lr, config.training.steps)
+    _core.scaled_optimizer(complete.scale, optimizer.name, optimizer.values, workers)
+    return complete
 
 
 def model_of(config: Config) -> Model:

@@ -37,7 +37,7 @@ from floodtide.train.described import configuration_of
 from floodtide.train.engine_options import engine_options
 from floodtide.train.kinds import Data, HeldOut, Model, Parts, kind_of
 from floodtide.train.memory import require_memory
-from floodtide.train.parts import parts_of
+from floodtide.train.parts import complete_schedule, parts_of
 from floodtide.train.run_directory import RunDirectory
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
 from floodtide.train.signals import INTERRUPT, StopRequest
@@ -215,7 +215,9 @@ class Trainer:
             set_threads(config.run.threads)
             require_memory(config, self._comm.size)
             self._parts = parts or parts_of(config, self._comm.size)
-            self._schedule = self._schedule_of(self._parts)
+            self._schedule = complete_schedule(
+                self._parts.schedule, self._parts.optimizer, config, self._walkers
+            )
             self._task = kind_of(config).task_of(self._parts, config)
             self.model: Model = self._parts.model
             self.data: Data = self._parts.data
@@ -232,15 +234,6 @@ class Trainer:
         self._start_s = time.monotonic()
         self._job = str(world.broadcast_object(os.urandom(8).hex()))
         self._open()
-
-    def _schedule_of(self, parts: Parts) -> Schedule:
-        """Return the complete schedule. Refuse a rate that does not fit the optimizer or the length of the training."""
-        config = self.config
-        schedule = parts.schedule.for_training(config.optimizer.lr, config.training.steps)
-        _core.scaled_optimizer(
-            schedule.scale, parts.optimizer.name, parts.optimizer.values, self._walkers
-        )
-        return schedule
 
     def _open(self) -> None:
         """Begin with the ranks there are, from the newest checkpoint. Collective."""

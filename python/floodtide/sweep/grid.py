@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of a sweep, and the trainings that it stands for."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from floodtide import config as configuration
+from floodtide.base import limits, reading
+from floodtide.config import Config
+from floodtide.errors import ConfigurationError, InvalidArgumentError
+from floodtide.nn.checkpoint_files import checkpoints
+from floodtide.train import parts, read_log
+
+_KEYS = ("config", "directory", "ranks", "grid", "set")
+_LONGEST_NAME = 200  # bytes, so that files in the run directory have valid names
+_MOST_CELLS = 100_000
+Value = str | int | float | bool | Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training of a sweep.
+
+    Attributes:
+        name: Name of the run directory inside the directory of the sweep: "lr=0.001,walkers=4".
+        overrides: Arguments of `--set` that make this training from the configuration file.
+        config: The complete configuration.
+    """
+
+    name: str
+    overrides: tuple[str, ...]
+    config: Config
+
+    @property
+    def directory(self) -> Path:
+        """The run directory."""
+        return Path(self.config.run.dir)
+
+    @property
+    def examples(self) -> int:
+        """Fields of view or samples of the training: a measure of its work."""
+        training = self.config.training
+        return training.steps * max(training.walkers, 1) * training.batch * training.accumulate
+
+    def steps_done(self) -> int:
+        """Return the updates in the newest checkpoint; 0 without one."""
+        paths = checkpoints(self.directory) if self.directory.is_dir() else []
+        return int(paths[-1].stem.removeprefix("step-")) if paths else 0
+
+    def finished(self) -> bool:
+        """Return True if the run directory holds the complete training, with its last validation if there is one."""
+        steps = self.config.training.steps
+        if self.steps_done() < steps:
+            return False
+        section = self.config.validation
+        if not (section.box or section.share or section.slices):
+            return True
+        log = self.directory / "log.jsonl"
+        records = read_log(log) if log.exists() else []
+        return any(r["kind"] == "validation" and r["step"] >= steps for r in records)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep: a configuration file and its variants.
+
+    Attributes:
+        file: The configuration file that all trainings start from.
+        directory: Folder of the run directories.
+        ranks: Ranks of each training.
+        cells: The trainings, in the order of the file; the last key of the grid varies fastest.
+    """
+
+    file: Path
+    directory: Path
+    ranks: int
+    cells: tuple[Cell, ...]
+
+
+def load(path: str | os.PathLike[str]) -> Sweep:
+    """Read the TOML file of a sweep, and check every training that it describes.
+
+    `config` and `directory` are relative to the working directory, as all paths in configurations.
+
+    Raises:
+        InvalidFileError: If the file, or the configuration file, is missing or not TOML.
+        ConfigurationError: If a key is unknown, if the grid is empty, if two trainings have the same directory, or if
+            one of the configurations cannot work.
+    """
+    where = os.fspath(path)
+    document = reading.read_toml(path)
+    unknown = [key for key in document if key not in _KEYS]
+    if unknown:
+        raise ConfigurationError(
+            f"{where}: there is no key '{unknown[0]}'; expected {', '.join(_KEYS)}"
+        )
+    for key in ("config", "directory"):
+        if not isinstance(document.get(key), str) or not document[key]:
+            raise ConfigurationError(f"{where}: {key} is missing, expected a path")
+    ranks = document.get("ranks", 1)
+    limits.RANKS.check(ranks, f"{where}: ranks", ConfigurationError)
+    grid, shared = _table(document, "grid", where), _table(document, "set", where)
+    for key, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigurationError(
+                f"{where}: grid.'{key}' is {values!r}, expected a list of one value or more"
+            )
+    if not grid:
+        raise ConfigurationError(
+            f"{where}: [grid] is empty, expected keys of the configuration with lists of values"
+        )
+    count = 1
+    for values in grid.values():
+        count *= len(values)
+    if count > _MOST_CELLS:
+        raise ConfigurationError(f"{where}: {count} trainings, expected at most {_MOST_CELLS}")
+    file, directory = Path(document["config"]), Path(document["directory"])
+    cells = _cells(file, directory, grid, shared, ranks, where)
+    return Sweep(file=file, directory=directory, ranks=ranks, cells=cells)
+
+
+def _table(document: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+    """Return a table of the file with its keys written out: "optimizer.lr"."""
+    table = document.get(name, {})
+    if not isinstance(table, dict):
+        raise ConfigurationError(f"{where}: {name} is {table!r}, expected a table")
+    return dict(_flat(table))
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        found += (
+            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(prefix + key, value)]
+        )
+    return found
+
+
+def _cells(
+    file: Path,
+    directory: Path,
+    grid: Mapping[str, Sequence[Value]],
+    shared: Mapping[str, Value],
+    ranks: int,
+    where: str,
+) -> tuple[Cell, ...]:
+    short = _short_names(list(grid))
+    cells: dict[str, Cell] = {}
+    for values in itertools.product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        name = ",".join(f"{short[key]}={_text(value)}" for key, value in chosen.items())
+        name = re.sub(r"[^\w.,=+-]", "_", name)
+        if name in cells or len(name.encode()) > _LONGEST_NAME:
+            expected = "different values" if name in cells else "fewer keys"
+            raise ConfigurationError(
+                f"{where}: the name of a training, {name}, is used twice or too long, expected {expected}"
+            )
+        settings = {**shared, **chosen, "run.dir": str(directory / name)}
+        overrides = tuple(f"{key}={json.dumps(value)}" for key, value in settings.items())
+        config = configuration.load(file, overrides)
+        _require_trainable(config, ranks, f"{where}: {name}")
+        cells[name] = Cell(name, overrides, config)
+    return tuple(cells.values())
+
+
+def _require_trainable(config: Config, ranks: int, where: str) -> None:
+    """Check what does not need the data: rate, schedule and optimizer.
+
+    Raises:
+        ConfigurationError: If the training could not start.
+    """
+    try:
+        schedule, optimizer = parts.schedule_of(config), parts.optimizer_of(config)
+        parts.complete_schedule(schedule, optimizer, config, config.training.walkers or ranks)
+    except InvalidArgumentError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
+
+
+def _short_names(keys: Sequence[str]) -> dict[str, str]:
+    """Return the last word of each key, or the whole key where last words are equal."""
+    last = [key.rpartition(".")[2] for key in keys]
+    return {
+        key: word if last.count(word) == 1 else key for key, word in zip(keys, last, strict=True)
+    }
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
