@@ -8,17 +8,23 @@
 namespace floodtide::optim {
 namespace {
 
-/// Indices in the state: number of steps; sums of weights and of squared weights; weighted sums of |G|^2, S and their products.
-enum Index : std::size_t { kSteps, kWeights, kSquaredWeights, kSignal, kNoise, kSignal2, kNoise2, kProduct };
+/// Indices in the state: number of steps; sums of weights and of squared weights; weighted sums of |G|^2, S and their products;
+/// recent size of squared norms.
+enum Index : std::size_t { kSteps, kWeights, kSquaredWeights, kSignal, kNoise, kSignal2, kNoise2, kProduct, kRecent };
+constexpr double kRecentDecay = 0.9;
 constexpr double kQuantile = 1.96;  // of the normal distribution, for 95 %
 
 }  // namespace
 
 void NoiseScale::add(const GradientNorms& norms) noexcept {
   const double difference = norms.small_inverse - norms.large_inverse;
-  const double noise = (norms.small_square - norms.large_square) / difference;
-  const double signal = norms.large_square - noise * norms.large_inverse;
+  // Relative to recent gradients: otherwise the large gradients of the first steps would count for hundreds of steps. The
+  // recent size comes from earlier steps, so that it does not depend on the noise of this step.
+  const double recent = state_[kSteps] > 0 ? state_[kRecent] : norms.small_square;
+  const double noise = (norms.small_square - norms.large_square) / (difference * recent);
+  const double signal = norms.large_square / recent - noise * norms.large_inverse;
   if (difference <= 0 || !std::isfinite(noise) || !std::isfinite(signal)) return;
+  state_[kRecent] = kRecentDecay * recent + (1 - kRecentDecay) * norms.small_square;
   const double added[] = {1, 1, signal, noise, signal * signal, noise * noise, signal * noise};
   for (std::size_t i = 0; i < std::size(added); ++i) {
     double& sum = state_[kWeights + i];

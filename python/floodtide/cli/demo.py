@@ -23,6 +23,7 @@ from floodtide.comm import world
 from floodtide.errors import Error
 from floodtide.segment import Segmentation, Segmenter, SegmentOptions
 from floodtide.train import Trainer
+from floodtide.train.kinds import Model
 
 Array = NDArray[Any]
 
@@ -117,10 +118,12 @@ def _run(directory: Path, steps: int, seed: int, held: contextlib.ExitStack) -> 
             stopped = Error(f"stopped at step {trainer.steps_done}: the same command resumes")
             stopped.agreed = True  # the signal stopped the training on all ranks
             raise stopped
+    model = trainer.result
+    del trainer  # its watchdog would end the job if rank 0 segments for longer than comm.timeout_s
     page = None
     if world.rank() == 0:
         _core.set_num_threads(_core.available_cores())  # the other ranks wait at the barrier
-        scores = _segment_and_score(trainer, f"{volume}:raw", f"{volume}:labels")
+        scores = _segment_and_score(directory, model, f"{volume}:raw", f"{volume}:labels")
         replace_text(directory / "scores.json", json.dumps(scores, indent=2) + "\n")
         _print_table(scores)
         page = report.write([directory])
@@ -152,12 +155,13 @@ def _configuration(directory: Path, steps: int, lr: float, seed: int) -> dict[st
     }
 
 
-def _segment_and_score(trainer: Trainer, image_name: str, labels_name: str) -> list[dict[str, Any]]:
+def _segment_and_score(
+    directory: Path, model: Model, image_name: str, labels_name: str
+) -> list[dict[str, Any]]:
     """Return scores of the trained network, an untrained one and trivial answers. Writes the data for pictures."""
     image, labels = data.Volume(image_name), data.Volume(labels_name)
     tuning, held_out = data.parse_box(TUNING_BOX), data.parse_box(HELD_OUT_BOX)
     known, truth = labels.read(tuning), labels.read(held_out)
-    model = trainer.result
     assert isinstance(model, nn.FFN)
 
     def segment(what: str, network: nn.FFN, threshold: float, box: data.Box | None) -> Segmentation:
@@ -170,13 +174,11 @@ def _segment_and_score(trainer: Trainer, image_name: str, labels_name: str) -> l
     )
     click.echo(f"move threshold {threshold:g}: the best of {MOVE_THRESHOLDS} on the tuning box")
     result = segment("held-out part", model, threshold, held_out)
-    result.save(f"{trainer.directory / 'segmentation.h5'}:segmentation")
+    result.save(f"{directory / 'segmentation.h5'}:segmentation")
     largest = max(result.origins, key=lambda origin: origin.voxels, default=None)
     if largest is not None:
         seed = [a - b for a, b in zip(largest.start_zyx, result.start_zyx, strict=True)]
-        report.record_growth(
-            trainer.directory, _segmenter(model, threshold), image.read(held_out), seed
-        )
+        report.record_growth(directory, _segmenter(model, threshold), image.read(held_out), seed)
     untrained = nn.FFN(
         depth=model.depth, fov=model.fov, deltas=model.deltas, features=model.features
     )

@@ -102,6 +102,7 @@ def _curves(runs: Sequence[Run]) -> dict[str, str | None]:
     compared = runs if _comparable(runs) else ()
     return {
         "training": curves.training_figure(runs),
+        "gradients": curves.gradients_figure(runs),
         "validation": curves.validation_figure(runs),
         "modes": modes.modes_figure(runs),
         "dice": segmentation_curves.dice_figure(runs),

@@ -37,7 +37,7 @@ class NoiseScale {
   /// Return the estimate, or nothing before kLeastSteps steps and while the estimate of |G|^2 is not positive.
   [[nodiscard]] std::optional<Estimate> estimate() const noexcept;
 
-  static constexpr std::size_t kStateSize = 8;
+  static constexpr std::size_t kStateSize = 9;
   /// State for checkpoints; restore it by writing to the span.
   [[nodiscard]] std::span<double, kStateSize> state() noexcept { return state_; }
 

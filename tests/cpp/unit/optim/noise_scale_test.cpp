@@ -46,6 +46,16 @@ TEST(NoiseScale, IsWithinTenPercentOfAKnownAnswer) {
   }
 }
 
+TEST(NoiseScale, FollowsGradientsThatBecomeSmaller) {
+  NoiseScale measured;
+  Philox random(3, 3);
+  for (int step = 0; step < 200; ++step) measured.add(step_of(random, 30, 30));
+  for (int step = 0; step < 400; ++step) measured.add(step_of(random, 0.1, 0.3));
+  const auto estimate = measured.estimate();
+  ASSERT_TRUE(estimate);
+  EXPECT_NEAR(estimate->examples, 9, 1);
+}
+
 /// About 95 of 100 intervals hold the answer; with 60 runs, fewer than 50 would be a wrong interval.
 TEST(NoiseScale, IntervalHoldsTheAnswerAsOftenAsItSays) {
   int held = 0;
