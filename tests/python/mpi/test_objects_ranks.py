@@ -85,3 +85,37 @@ def test_the_example_script_trains_on_two_ranks(
     assert result.stdout.splitlines()[-1].startswith("step 50: loss ")
     records = (tmp_path / "runs/train_mpi/log.jsonl").read_text().splitlines()
     assert json.loads(records[0])["ranks"] == 2
+
+
+AFTER = """
+import sys, time
+import floodtide as ft
+
+folder, directory = sys.argv[1:]
+model = ft.nn.FFN(depth=2, features=4, fov=(7, 7, 7), deltas=(2, 2, 2))
+cube = ft.data.TrainingVolume(
+    f"{folder}/volume.h5:raw", f"{folder}/volume.h5:labels", f"{folder}/partitions.h5:af", name="cube"
+)
+trainer = ft.train.Trainer(
+    model=model,
+    data=ft.data.Shards(cube, patch_size=model.patch_size, walkers=2),
+    optimizer=ft.optim.Adam(lr=1e-3),
+    directory=directory,
+    steps=2,
+    run=ft.config.RunConfig(threads=1),
+    communication=ft.config.CommConfig(timeout_s=5.0),
+)
+trainer.run()
+del trainer
+if ft.rank() == 0:
+    time.sleep(9)
+ft.barrier()
+print("all there")
+"""
+
+
+def test_the_time_limit_of_a_trainer_ends_with_the_trainer(folder: Path) -> None:
+    """After the training, rank 0 may work alone for longer than that: `floodtide demo` segments there."""
+    result = mpiexec(2, ["-c", AFTER, str(folder), str(folder / "after")])
+    assert result.status == 0, result.stderr
+    assert result.stdout.count("all there") == 2
