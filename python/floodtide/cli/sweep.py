@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("file", metavar="SWEEP.toml", type=click.Path(path_type=Path))
 @click.option(
     "--parallel",
-    type=shared.Number(limits.SOME_THREADS),
+    type=shared.Number(limits.TRAININGS),
     help="Number of trainings at a time.  [default: all cores, with the threads and ranks of a training]",
 )
 @click.option(

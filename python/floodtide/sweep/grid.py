@@ -108,6 +108,10 @@ def load(path: str | os.PathLike[str]) -> Sweep:
     ranks = document.get("ranks", 1)
     limits.RANKS.check(ranks, f"{where}: ranks", ConfigurationError)
     grid, shared = _table(document, "grid", where), _table(document, "set", where)
+    for key in ("run.dir", *grid):
+        if key in shared or (key == "run.dir" and key in grid):
+            why = "directory decides" if key == "run.dir" else "[grid] gives too"
+            raise ConfigurationError(f"{where}: {key} is given, which {why}; leave it out")
     for key, values in grid.items():
         if not isinstance(values, list) or not values:
             raise ConfigurationError(

@@ -184,6 +184,9 @@ def test_parts_of_a_job_array_share_the_trainings(folder: Path) -> None:
         ({"config": None}, "config is missing"),
         ({"directory": None}, "directory is missing"),
         ({"grids": {}}, "there is no key 'grids'"),
+        ({"grid": {"run.dir": ["x"]}}, r"run\.dir is given, which directory decides"),
+        ({"set": {"run": {"dir": "x"}}}, r"run\.dir is given, which directory decides"),
+        ({"set": {"optimizer.lr": 1.0}}, r"optimizer\.lr is given, which \[grid\] gives too"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(
