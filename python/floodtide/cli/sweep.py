@@ -14,7 +14,7 @@ from floodtide.cli import options as shared
 from floodtide.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from floodtide.sweep import Sweep
+    from floodtide.sweep import Cell, Sweep
 
 
 @click.command()
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 def command(file: Path, parallel: int | None, part: str, only_list: bool) -> int:
     """Run the trainings of SWEEP.toml: one configuration with every combination of some values.
 
-    Each training has its own run directory. A finished training is not repeated, and a stopped one resumes. Walkers
-    emulate workers: with comm.exactness = "workers", N walkers make the updates of N ranks, bit for bit.
+    Each training has its own run directory. A finished training is not repeated, nor is one that has diverged. A
+    stopped training resumes. Walkers emulate workers: with comm.exactness = "workers", N walkers make the updates of
+    N ranks, bit for bit.
 
     \b
     Example of a file:
@@ -56,8 +57,7 @@ def command(file: Path, parallel: int | None, part: str, only_list: bool) -> int
     numbers = _part(part)
     if only_list:
         for cell in plan.cells[numbers[0] :: numbers[1]]:
-            state = "finished" if cell.finished() else f"{cell.steps_done()} steps"
-            click.echo(f"{cell.name}: {state} of {cell.config.training.steps}")
+            click.echo(f"{cell.name}: {_state(cell)}")
         return 0
     with bar("examples", "sweep") as progress:
         outcomes = sweep.run(
@@ -76,6 +76,13 @@ def command(file: Path, parallel: int | None, part: str, only_list: bool) -> int
             err=True,
         )
     return 1 if failed else 0
+
+
+def _state(cell: Cell) -> str:
+    if cell.divergence():
+        return "diverged"
+    steps = cell.config.training.steps
+    return "finished" if cell.finished() else f"{cell.steps_done()} of {steps} steps"
 
 
 def _at_a_time(plan: Sweep) -> int:

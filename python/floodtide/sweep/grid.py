@@ -18,8 +18,10 @@ from floodtide.config import Config
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.train import parts, read_log
+from floodtide.train.recorded_run import read_run
 
 _KEYS = ("config", "directory", "ranks", "grid", "set")
+_DIVERGED = re.compile(r"train: the (loss is -?(nan|inf)|averaged gradient of .* is not finite)")
 _LONGEST_NAME = 200  # bytes, so that files in the run directory have valid names
 _MOST_CELLS = 100_000
 Value = str | int | float | bool | Sequence[Any]
@@ -66,6 +68,11 @@ class Cell:
         log = self.directory / "log.jsonl"
         records = read_log(log) if log.exists() else []
         return any(r["kind"] == "validation" and r["step"] >= steps for r in records)
+
+    def divergence(self) -> str:
+        """Return how the training diverged, or an empty text. Repeated, it would diverge in the same update."""
+        failure = read_run(self.directory).failure if self.directory.is_dir() else ""
+        return failure if _DIVERGED.match(failure) else ""
 
 
 @dataclass(frozen=True)

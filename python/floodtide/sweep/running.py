@@ -34,8 +34,9 @@ class Outcome:
 
     Attributes:
         cell: The training.
-        status: "finished" before this call, "trained" by it, "stopped" before its end, or "failed".
-        reason: The last line that the training printed, if it failed.
+        status: "finished" before this call, "trained" by it, "diverged" (the loss or a gradient is not finite),
+            "stopped" before its end, or "failed".
+        reason: How it diverged, or the last line that the training printed if it failed.
     """
 
     cell: Cell
@@ -60,9 +61,10 @@ def run(
 ) -> list[Outcome]:
     """Run the trainings that are not finished, and return how each one ended.
 
-    A training that was killed resumes from its newest checkpoint. Its output is in `<directory>/output/<name>.txt`. The
-    longest trainings start first. When the first SIGINT or SIGTERM arrives, the running trainings save a checkpoint
-    and end. If this process is killed, the trainings are killed too.
+    A training that was killed resumes from its newest checkpoint. A training that has diverged is not repeated. The
+    output of a training is in `<directory>/output/<name>.txt`. The longest trainings start first. When the first SIGINT
+    or SIGTERM arrives, the running trainings save a checkpoint and end. If this process is killed, the trainings are
+    killed too.
 
     Args:
         sweep: The sweep.
@@ -81,7 +83,12 @@ def run(
         )
     cells = sweep.cells[part[0] :: part[1]]
     threads = max(1, _core.available_cores() // (parallel * sweep.ranks))
-    outcomes = {cell.name: Outcome(cell, "finished") for cell in cells if cell.finished()}
+    outcomes: dict[str, Outcome] = {}
+    for cell in cells:
+        if reason := cell.divergence():
+            outcomes[cell.name] = Outcome(cell, "diverged", reason)
+        elif cell.finished():
+            outcomes[cell.name] = Outcome(cell, "finished")
     waiting = sorted(
         (cell for cell in cells if cell.name not in outcomes), key=lambda cell: -cell.examples
     )
@@ -136,6 +143,8 @@ def _outcome(one: _Running) -> Outcome:
         return Outcome(one.cell, "trained")
     if one.process.returncode in (0, 130):
         return Outcome(one.cell, "stopped")
+    if reason := one.cell.divergence():
+        return Outcome(one.cell, "diverged", reason)
     with one.output.open("rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
         lines = file.read().decode(errors="replace").strip().splitlines()

@@ -158,6 +158,24 @@ def test_a_failed_training_is_named_and_the_others_are_trained(folder: Path) -> 
     assert "1 of 2 trainings failed; image=no.h5_raw: no.h5" in result.stderr
 
 
+def test_a_training_that_diverges_is_a_result_and_is_not_repeated(folder: Path) -> None:
+    file = write(
+        folder,
+        "diverged",
+        set={"optimizer.name": "sgd", "training.clip": 1e20},
+        grid={"optimizer.lr": [1e-3, 1e6]},
+    )
+    command = [sys.executable, "-m", "floodtide", "sweep", str(file)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines() == ["lr=0.001: trained", "lr=1000000.0: diverged"]
+    log = folder / "diverged" / "lr=1000000.0" / "log.jsonl"
+    before = log.read_bytes()
+    listed = subprocess.run([*command, "--list"], capture_output=True, text=True, check=True)
+    assert listed.stdout.splitlines() == ["lr=0.001: finished", "lr=1000000.0: diverged"]
+    assert [outcome.status for outcome in sweep.run(sweep.load(file))] == ["finished", "diverged"]
+    assert log.read_bytes() == before
+
+
 def test_parts_of_a_job_array_share_the_trainings(folder: Path) -> None:
     plan = sweep.load(write(folder, "parts"))
     first = sweep.run(plan, part=(0, 2), parallel=2)
