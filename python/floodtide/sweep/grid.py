@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,33 +115,41 @@ def load(path: str | os.PathLike[str]) -> Sweep:
             raise ConfigurationError(f"{where}: {key} is missing, expected a path")
     ranks = document.get("ranks", 1)
     limits.RANKS.check(ranks, f"{where}: ranks", ConfigurationError)
-    grid, shared = _table(document, "grid", where), _table(document, "set", where)
-    for key in ("run.dir", *grid):
-        if key in shared or (key == "run.dir" and key in grid):
-            why = "directory decides" if key == "run.dir" else "[grid] gives too"
-            raise ConfigurationError(f"{where}: {key} is given, which {why}; leave it out")
-    for key, values in grid.items():
-        if not isinstance(values, list) or not values:
-            raise ConfigurationError(
-                f"{where}: grid.'{key}' is {values!r}, expected a list of one value or more"
-            )
-    if not grid:
-        raise ConfigurationError(
-            f"{where}: [grid] is empty, expected keys of the configuration with lists of values"
-        )
-    count = 1
-    for values in grid.values():
-        count *= len(values)
+    shared = _table(document.get("set", {}), "set", where)
+    grids = _grids(document, shared, where)
+    count = sum(math.prod(len(values) for values in grid.values()) for grid in grids)
     if count > _MOST_CELLS:
         raise ConfigurationError(f"{where}: {count} trainings, expected at most {_MOST_CELLS}")
     file, directory = Path(document["config"]), Path(document["directory"])
-    cells = _cells(file, directory, grid, shared, ranks, where)
+    cells = _cells(file, directory, grids, shared, ranks, where)
     return Sweep(file=file, directory=directory, ranks=ranks, cells=cells)
 
 
-def _table(document: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+def _grids(
+    document: Mapping[str, Any], shared: Mapping[str, Value], where: str
+) -> list[dict[str, Sequence[Value]]]:
+    """Return the tables [grid], or each of [[grid]], with their keys written out and checked."""
+    given = document.get("grid", {})
+    grids = [_table(one, "grid", where) for one in (given if isinstance(given, list) else [given])]
+    for grid in grids or [{}]:
+        for key in ("run.dir", *grid):
+            if key in shared or (key == "run.dir" and key in grid):
+                why = "directory decides" if key == "run.dir" else "[grid] gives too"
+                raise ConfigurationError(f"{where}: {key} is given, which {why}; leave it out")
+        for key, values in grid.items():
+            if not isinstance(values, list) or not values:
+                raise ConfigurationError(
+                    f"{where}: grid.'{key}' is {values!r}, expected a list of one value or more"
+                )
+        if not grid:
+            raise ConfigurationError(
+                f"{where}: [grid] is empty, expected keys of the configuration with lists of values"
+            )
+    return grids
+
+
+def _table(table: Any, name: str, where: str) -> dict[str, Any]:
     """Return a table of the file with its keys written out: "optimizer.lr"."""
-    table = document.get(name, {})
     if not isinstance(table, dict):
         raise ConfigurationError(f"{where}: {name} is {table!r}, expected a table")
     return dict(_flat(table))
@@ -158,15 +167,15 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 def _cells(
     file: Path,
     directory: Path,
-    grid: Mapping[str, Sequence[Value]],
+    grids: Sequence[Mapping[str, Sequence[Value]]],
     shared: Mapping[str, Value],
     ranks: int,
     where: str,
 ) -> tuple[Cell, ...]:
-    short = _short_names(list(grid))
+    keys = list(dict.fromkeys(key for grid in grids for key in grid))
+    short = _short_names(keys)
     cells: dict[str, Cell] = {}
-    for values in itertools.product(*grid.values()):
-        chosen = dict(zip(grid, values, strict=True))
+    for chosen in _combinations(grids):
         name = ",".join(f"{short[key]}={_text(value)}" for key, value in chosen.items())
         name = re.sub(r"[^\w.,=+-]", "_", name)
         if name in cells or len(name.encode()) > _LONGEST_NAME:
@@ -180,6 +189,12 @@ def _cells(
         _require_trainable(config, ranks, f"{where}: {name}")
         cells[name] = Cell(name, overrides, config)
     return tuple(cells.values())
+
+
+def _combinations(grids: Sequence[Mapping[str, Sequence[Value]]]) -> Iterator[dict[str, Value]]:
+    for grid in grids:
+        for values in itertools.product(*grid.values()):
+            yield dict(zip(grid, values, strict=True))
 
 
 def _require_trainable(config: Config, ranks: int, where: str) -> None:

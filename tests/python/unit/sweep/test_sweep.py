@@ -76,6 +76,29 @@ def test_the_grid_has_every_combination(folder: Path) -> None:
     assert not any(cell.finished() for cell in plan.cells)
 
 
+def test_several_grids_are_added_up(folder: Path) -> None:
+    grids = [
+        {"optimizer.name": ["adam"], "optimizer.lr": [1e-3]},
+        {"optimizer.name": ["sgd"], "optimizer.lr": [0.1, 0.3]},
+    ]
+    plan = sweep.load(write(folder, "grids", grid=grids))
+    assert [cell.name for cell in plan.cells] == [
+        "name=adam,lr=0.001",
+        "name=sgd,lr=0.1",
+        "name=sgd,lr=0.3",
+    ]
+    with pytest.raises(ConfigurationError, match="name=sgd,lr=0.1, is used twice"):
+        sweep.load(
+            write(
+                folder, "twice", grid=[*grids, {"optimizer.name": ["sgd"], "optimizer.lr": [0.1]}]
+            )
+        )
+    with pytest.raises(ConfigurationError, match=r"\[grid\] is empty"):
+        sweep.load(write(folder, "empty", grid=[]))
+    with pytest.raises(ConfigurationError, match=r"\[grid\] is empty"):
+        sweep.load(write(folder, "empty", grid=[*grids, {}]))
+
+
 def test_a_sweep_trains_what_single_trainings_train(folder: Path) -> None:
     plan = sweep.load(write(folder, "whole"))
     seen: list[tuple[int, int]] = []
