@@ -16,10 +16,19 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, the most different entries first. It marks series, never values.
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_LINES: tuple[tuple[Any, str], ...] = (
+    ("-", "o"),
+    ("--", "s"),
+    ("-.", "^"),
+    (":", "D"),
+    ((0, (5, 1)), "v"),
+    ((0, (1, 1)), "P"),
+)
 _LONGEST_NAME = 80  # characters of the name of a run in a legend
 _STEEPEST = 20.0  # maximum ratio of height and width of a picture, or of width and height
 GREY = "#6b7280"
@@ -53,6 +62,21 @@ _RC: Any = {
 def series_colour(index: int) -> str:
     """Return the colour of the run with an index in the list of runs."""
     return SERIES[index % len(SERIES)]
+
+
+def line_style(index: int) -> dict[str, Any]:
+    """Return colour, line style and marker of a series, so that series differ in print, too."""
+    line, marker = _LINES[index % len(_LINES)]
+    return {"color": series_colour(index), "ls": line, "marker": marker, "ms": 5.0}
+
+
+def plain_numbers(axis: Axis, base: int = 10) -> None:
+    """Label a logarithmic axis with plain numbers: 1, 2 and 5 of each decade, or the powers of another base."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(base, subs=(1.0, 2.0, 5.0) if base == 10 else (1.0,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 @contextmanager

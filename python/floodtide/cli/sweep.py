@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 def command(file: Path, parallel: int | None, part: str, only_list: bool) -> int:
     """Run the trainings of SWEEP.toml: one configuration with every combination of some values.
 
-    Each training has its own run directory. A finished training is not repeated, nor is one that has diverged. A
-    stopped training resumes. Walkers emulate workers: with comm.exactness = "workers", N walkers make the updates of
-    N ranks, bit for bit.
+    Each training has its own run directory. A finished training is not repeated, nor is one that has diverged
+    or was given up (validation.give_up_after). A stopped training resumes. Walkers emulate workers: with
+    comm.exactness = "workers", N walkers make the updates of N ranks, bit for bit.
 
     \b
     Example of a file:
@@ -81,6 +81,8 @@ def command(file: Path, parallel: int | None, part: str, only_list: bool) -> int
 def _state(cell: Cell) -> str:
     if cell.divergence():
         return "diverged"
+    if cell.given_up():
+        return "given up"
     steps = cell.config.training.steps
     return "finished" if cell.finished() else f"{cell.steps_done()} of {steps} steps"
 

@@ -53,10 +53,11 @@ def command(file: str, overrides: tuple[str, ...], box: str | None) -> int:
         except Interrupted as error:
             status = error.exit_status
     if not trainer.complete and world.rank() == 0:
+        how = "with a checkpoint: the same command resumes from there"
+        if trainer.given_up:
+            how = "for good: a validation was no better than a trivial prediction (validation.give_up_after)"
         click.echo(
-            f"stopped at step {trainer.steps_done} of {settings.training.steps} with a checkpoint: "
-            "the same command resumes from there",
-            err=True,
+            f"stopped at step {trainer.steps_done} of {settings.training.steps} {how}", err=True
         )
     return status
 

@@ -486,6 +486,12 @@ class ValidationConfig(Checked):
         "Number of training steps between two validations; 0: only at the end",
         range=limits.UPDATES_OR_NONE,
     )
+    give_up_after: int = option(
+        0,
+        "Stop the training early if a validation after at least this many training steps is no better than a trivial"
+        " prediction; 0: never",
+        range=limits.UPDATES_OR_NONE,
+    )
     centres: int = option(
         64,
         "Number of example centres, balanced over the partition classes 1 to 13",

@@ -5,14 +5,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from floodtide._core import __version__
-from floodtide.base.files import replace_bytes
-from floodtide.base.outputs import PICTURES, reserved, starts_like
-from floodtide.errors import StorageError
 from floodtide.report import (
     comparison,
     comparison_figures,
@@ -20,17 +16,13 @@ from floodtide.report import (
     growth,
     held_out,
     modes,
+    pages,
     planes,
     segmentation_curves,
     tables,
 )
 from floodtide.train.recorded_run import FIELDS, Run, read_run
 
-_REPORT = starts_like(
-    "a report of floodtide",
-    b'<meta name="generator" content="floodtide',
-    b"<title>floodtide: ",  # of versions that named no generator
-)
 _NO_FLOODING: dict[str, Any] = {"planes": None, "strip": None, "frames": []}
 
 
@@ -64,37 +56,12 @@ def write(
     target = out or runs[0].folder / "report.html"
     outputs = {target: render(runs, drawn, losses).encode()}
     if figures:
-        _make(figures)
+        pages.make_folder(figures)
         for name, uri in drawn.items():
             if uri:
                 outputs[figures / f"{name}.svg"] = base64.b64decode(uri.partition(",")[2])
-    _write(outputs, [path for run in runs for path in _inputs(run)])
+    pages.write_all(outputs, [path for run in runs for path in pages.inputs(run)])
     return target
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"report: cannot write {folder}: {error.strerror}") from error
-
-
-def _write(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:
-    """Write all files. If one of them must not be written, write none."""
-    with ExitStack() as held:
-        for path in outputs:
-            check = PICTURES[".svg"] if path.suffix == ".svg" else _REPORT
-            held.enter_context(reserved("report", path, check, inputs))
-        for path, content in outputs.items():
-            replace_bytes(path, content)
-
-
-def _inputs(run: Run) -> list[Path]:
-    """Return the files of a run directory that a report reads."""
-    names = ("config.toml", "log.jsonl", "scores.json", planes.FILE, growth.FILE)
-    patterns = ("failure-rank-*.json", "checkpoints/*.h5")
-    found = [run.folder / name for name in names]
-    return found + [path for pattern in patterns for path in run.folder.glob(pattern)]
 
 
 def _curves(runs: Sequence[Run]) -> dict[str, str | None]:
@@ -122,8 +89,6 @@ def render(
     runs: Sequence[Run], drawn: Mapping[str, str | None], losses: Sequence[float] = ()
 ) -> str:
     """Return the HTML page with all figures embedded."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-
     pictures = [_pictures(run) for run in runs]
     absent = [
         f"{run.name}: {part}"
@@ -132,14 +97,8 @@ def render(
     ]
     if len({run.unit for run in runs}) > 1:
         absent.append("no comparison of the runs: they are not trained on the same kind of data")
-    environment = Environment(
-        loader=PackageLoader("floodtide", "report"),
-        undefined=StrictUndefined,
-        autoescape=select_autoescape(["html"]),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("template.html").render(
+    return pages.render(
+        "run.html",
         version=__version__,
         title=runs[0].name if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,

@@ -16,6 +16,7 @@ from floodtide.simulate.allreduce import (
 )
 from floodtide.simulate.asynchronous import simulate_asynchronous
 from floodtide.simulate.calibration import Calibration, calibrate
+from floodtide.simulate.forecast import forecast_throughput
 from floodtide.simulate.gradient import Bucket, exposed_s, ffn_buckets
 from floodtide.simulate.job import Job
 from floodtide.simulate.model import Estimate, least_ranks, simulate
@@ -39,6 +40,7 @@ __all__ = [
     "calibrate",
     "exposed_s",
     "ffn_buckets",
+    "forecast_throughput",
     "least_ranks",
     "simulate",
     "simulate_asynchronous",

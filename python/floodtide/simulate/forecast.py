@@ -23,9 +23,10 @@ from floodtide.simulate.allreduce import (
     allreduce_cpu_s,
 )
 from floodtide.simulate.asynchronous import simulate_asynchronous
-from floodtide.simulate.calibration import Calibration
+from floodtide.simulate.calibration import Calibration, calibrate
 from floodtide.simulate.gradient import ffn_buckets
 from floodtide.simulate.job import Job, alone, at_once, by_the_adapter
+from floodtide.simulate.model import simulate
 from floodtide.simulate.networks import NETWORKS, Interconnect
 from floodtide.simulate.rows import ASYNCHRONOUS, FORECAST, MEASURED, Named, Row
 from floodtide.simulate.workload import Compute, Loading
@@ -129,6 +130,23 @@ def forecast_jobs(options: Options, run: Calibration | None) -> list[Named]:
         )
         for costs in _costs(options)
     ]
+
+
+def forecast_throughput(folder: Path, ranks: Sequence[int], network: str) -> dict[int, float]:
+    """Return fields of view per second of all ranks together, by number of ranks with one walker each.
+
+    Args:
+        folder: Run directory of a measured training of a flood-filling network.
+        ranks: Numbers of ranks.
+        network: Name of one of NETWORKS.
+
+    Raises:
+        InvalidFileError: If the run directory lacks measurements.
+        InvalidArgumentError: If there is no such network.
+    """
+    options = Options(networks=(network,), walkers_per_rank=1)
+    job = forecast_jobs(options, calibrate(folder))[0].job
+    return {count: simulate(job, count).fovs_per_s for count in ranks}
 
 
 def measured_row(run: Calibration) -> Row:

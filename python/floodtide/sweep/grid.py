@@ -19,7 +19,7 @@ from floodtide.config import Config
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.train import parts, read_log
-from floodtide.train.recorded_run import read_run
+from floodtide.train.recorded_run import read_failure
 
 _KEYS = ("config", "directory", "ranks", "grid", "set")
 _DIVERGED = re.compile(r"train: the (loss is -?(nan|inf)|averaged gradient of .* is not finite)")
@@ -66,13 +66,20 @@ class Cell:
         section = self.config.validation
         if not (section.box or section.share or section.slices):
             return True
+        return any(r["kind"] == "validation" and r["step"] >= steps for r in self._records())
+
+    def given_up(self) -> bool:
+        """Return True if the training was stopped early for good (`validation.give_up_after`)."""
+        done = self.steps_done()
+        return done > 0 and any(r.get("given_up") and r["step"] == done for r in self._records())
+
+    def _records(self) -> list[dict[str, Any]]:
         log = self.directory / "log.jsonl"
-        records = read_log(log) if log.exists() else []
-        return any(r["kind"] == "validation" and r["step"] >= steps for r in records)
+        return read_log(log) if log.exists() else []
 
     def divergence(self) -> str:
         """Return how the training diverged, or an empty text. Repeated, it would diverge in the same update."""
-        failure = read_run(self.directory).failure if self.directory.is_dir() else ""
+        failure = read_failure(self.directory)
         return failure if _DIVERGED.match(failure) else ""
 
 
@@ -204,6 +211,7 @@ def _require_trainable(config: Config, ranks: int, where: str) -> None:
         ConfigurationError: If the training could not start.
     """
     try:
+        parts.check_validation(config)
         schedule, optimizer = parts.schedule_of(config), parts.optimizer_of(config)
         parts.complete_schedule(schedule, optimizer, config, config.training.walkers or ranks)
     except InvalidArgumentError as error:

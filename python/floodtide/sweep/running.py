@@ -35,7 +35,8 @@ class Outcome:
     Attributes:
         cell: The training.
         status: "finished" before this call, "trained" by it, "diverged" (the loss or a gradient is not finite),
-            "stopped" before its end, or "failed".
+            "given up" before its end because it was no better than a trivial prediction, "stopped" before its end, or
+            "failed".
         reason: How it diverged, or the last line that the training printed if it failed.
     """
 
@@ -61,7 +62,8 @@ def run(
 ) -> list[Outcome]:
     """Run the trainings that are not finished, and return how each one ended.
 
-    A training that was killed resumes from its newest checkpoint. A training that has diverged is not repeated. The
+    A training that was killed resumes from its newest checkpoint. A training that has diverged, or was given up, is not
+    repeated. The
     output of a training is in `<directory>/output/<name>.txt`. The longest trainings start first. When the first SIGINT
     or SIGTERM arrives, the running trainings save a checkpoint and end. If this process is killed, the trainings are
     killed too.
@@ -87,6 +89,8 @@ def run(
     for cell in cells:
         if reason := cell.divergence():
             outcomes[cell.name] = Outcome(cell, "diverged", reason)
+        elif cell.given_up():
+            outcomes[cell.name] = Outcome(cell, "given up")
         elif cell.finished():
             outcomes[cell.name] = Outcome(cell, "finished")
     waiting = sorted(
@@ -141,6 +145,8 @@ def _start(sweep: Sweep, cell: Cell, launcher: Sequence[str], threads: int) -> _
 def _outcome(one: _Running) -> Outcome:
     if one.process.returncode == 0 and one.cell.finished():
         return Outcome(one.cell, "trained")
+    if one.process.returncode == 0 and one.cell.given_up():
+        return Outcome(one.cell, "given up")
     if one.process.returncode in (0, 130):
         return Outcome(one.cell, "stopped")
     if reason := one.cell.divergence():

@@ -7,6 +7,7 @@ import dataclasses
 
 from floodtide import _core, nn
 from floodtide.config import Config
+from floodtide.errors import ConfigurationError
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
 from floodtide.train.kinds import Model, Parts, kind_of
@@ -24,6 +25,7 @@ def parts_of(config: Config, ranks: int) -> Parts:
         InvalidFileError: If a file cannot be read.
     """
     kind, training = kind_of(config), config.training
+    check_validation(config)
     return Parts(
         model=model_of(config),
         data=kind.data_of(config, training.walkers or ranks),
@@ -37,6 +39,20 @@ def parts_of(config: Config, ranks: int) -> Parts:
         optimizer=optimizer_of(config),
         schedule=schedule_of(config),
     )
+
+
+def check_validation(config: Config) -> None:
+    """Check that the training validates before its end if it may be given up.
+
+    Raises:
+        ConfigurationError: If it does not.
+    """
+    section = config.validation
+    held_out = section.box or section.share or section.slices
+    if section.give_up_after and not (section.every and held_out):
+        raise ConfigurationError(
+            f"validation.give_up_after is {section.give_up_after}, expected held-out data and validation.every above 0"
+        )
 
 
 def optimizer_of(config: Config) -> Optimizer:

@@ -124,7 +124,7 @@ def read_run(folder: Path, name: str | None = None) -> Run:
         train=train,
         validation=validation,
         scores=_read_scores(parts["scores.json"]) if "scores.json" in present else [],
-        failure=_read_failure(folder),
+        failure=read_failure(folder),
         absent=tuple(absent),
     )
 
@@ -150,8 +150,12 @@ def _read_scores(path: Path) -> list[Record]:
     return list(rows)
 
 
-def _read_failure(folder: Path) -> str:
-    """Return the reason in the failure record of the lowest rank; empty if there is none, as after a resumption."""
+def read_failure(folder: Path) -> str:
+    """Return the reason in the failure record of the lowest rank; empty if there is none, as after a resumption.
+
+    Raises:
+        InvalidFileError: If the record is malformed.
+    """
     found = []
     for path in folder.glob("failure-rank-*.json"):
         match = _FAILURE.fullmatch(path.name)

@@ -181,6 +181,17 @@ class RunDirectory:
             merged = {"traceEvents": events, "displayTimeUnit": "ms"}
             replace_text(self.path / "trace.json", json.dumps(merged))
 
+    def given_up(self, step: int) -> bool:
+        """Return True if the training was given up at the checkpoint of a step, by its log. False on other ranks.
+
+        Raises:
+            InvalidFileError: If log.jsonl is damaged, or is not the log of a run.
+        """
+        if not self._writer or not step:
+            return False
+        records = read_log(self.path / "log.jsonl")
+        return any(bool(r.get("given_up")) and r["step"] == step for r in records)
+
     def start(self, config: configuration.Config, step: int) -> None:
         """Write the resolved configuration and open the log. Call `take` before.
 

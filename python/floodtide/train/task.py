@@ -39,7 +39,10 @@ class Task(Protocol):
         """Return the walkers of this rank of a communicator, at the start of the first epoch."""
 
     def validate(self, model: nn.Network) -> Record:
-        """Return the validation scores of a network. Collective."""
+        """Return the validation scores of a network, the same on all ranks. Collective."""
+
+    def beats_trivial(self, scores: Record) -> bool:
+        """Return True if validation scores are better than those of trivial predictions."""
 
 
 def walkers_options(

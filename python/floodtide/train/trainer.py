@@ -106,6 +106,7 @@ class Trainer:
         "_closed",
         "_comm",
         "_directory",
+        "_given_up",
         "_good_checkpoint",
         "_hook",
         "_interrupted",
@@ -231,6 +232,7 @@ class Trainer:
         self._stop = False  # what `stop` asks for on this rank
         self._rate_factor: float | None = None  # what `scale_lr` asks for on this rank
         self._interrupted = False  # by Ctrl-C, on whichever rank: the same on all
+        self._given_up = False  # as `validation.give_up_after` says: the same on all ranks
         self._start_s = time.monotonic()
         self._job = str(world.broadcast_object(os.urandom(8).hex()))
         self._open()
@@ -275,6 +277,9 @@ class Trainer:
         if checkpoint:
             self._resume(checkpoint)
         with world.agreed():
+            self._given_up = self._directory.given_up(self.steps_done)
+        self._given_up = bool(world.broadcast_object(self._given_up))
+        with world.agreed():
             self._directory.start(config, self.steps_done)
         if config.run.trace:
             self._trainer.trace(str(self._directory.trace_path(self._comm.rank)))
@@ -304,7 +309,7 @@ class Trainer:
         ):
             notes.show(trap)
         self._logged_s = self._saved_s = time.monotonic()
-        self._stopped = self.complete
+        self._stopped = self.complete or self._given_up
         self._closed = False
 
     def _resume(self, checkpoint: str) -> None:
@@ -333,6 +338,11 @@ class Trainer:
     def complete(self) -> bool:
         """True if all of `training.steps` are done. False after a `run` that time or a signal has ended."""
         return self.steps_done >= self.config.training.steps
+
+    @property
+    def given_up(self) -> bool:
+        """True if the training ended early because of `validation.give_up_after`. It does not go on."""
+        return self._given_up
 
     @property
     def stopped(self) -> bool:
@@ -526,7 +536,7 @@ class Trainer:
     def _go_on(self) -> None:
         """Reopen what the end of an interrupted run has closed. Collective."""
         self._signal = StopRequest()
-        self._stopped = self.complete
+        self._stopped = self.complete or self._given_up
         with world.agreed():
             self._directory.take_again(self._job, self.steps_done)
             self._directory.start(self.config, self.steps_done)
@@ -649,6 +659,12 @@ class Trainer:
         with self._activity("validation"):
             scores = self._task.validate(self.result)
             record = {"kind": "validation", "step": self.steps_done, **scores}
+            after = self.config.validation.give_up_after
+            hopeless = 0 < after <= self.steps_done and not self._task.beats_trivial(scores)
+            if self._given_up or (hopeless and not self.complete):
+                # The next step is the last one. All ranks learn of it as of every stop, also in asynchronous training.
+                self._given_up = self._stop = True
+                record["given_up"] = True
             self._record(record)
         return record
 

@@ -19,6 +19,8 @@ from floodtide.train.task import Record, walkers_options
 
 _VALIDATION = Arguments(patch_size=limits.PATCH, centres=limits.CENTRES, seed=limits.SEED)
 
+_LEAST_GAIN = 0.01  # a network that has died still knows the voxel at the seed
+
 
 class FloodValidation:
     """A fixed set of centres of a held-out volume, balanced over the partition classes 1 to 13.
@@ -157,3 +159,13 @@ class FloodTask:
             softness=self._data.softness,
         )
         return result.summary()
+
+    def beats_trivial(self, scores: Record) -> bool:
+        """Return True if the order of the voxels of the first pass tells something about the object.
+
+        The average precision of a random order is the share of object voxels. The cross-entropy is no measure of hope:
+        early in training it often is worse than that of the best constant, although the order is good.
+        """
+        share: float = scores["trivial"]["all_object"]["accuracy_50"]
+        found: float = scores["first_pass"]["average_precision"]
+        return found > share + _LEAST_GAIN

@@ -87,6 +87,17 @@ class UNetTask:
         assert self._validation is not None  # the trainer asks only if the task validates
         return segmentation_scores(model, self._validation)
 
+    def beats_trivial(self, scores: Record) -> bool:
+        """Return True if some class has a higher Dice than if every pixel had the class.
+
+        For affinities: if the average precision along some axis is above the share of ones.
+        """
+        if "classes" in scores:
+            rows = scores["classes"]
+            return any((row["dice_pooled"] or 0.0) > row["dice_everything"] for row in rows)
+        axes = scores["affinities"].values()
+        return any(row["average_precision"] > row["share_of_ones"] for row in axes)
+
 
 def segmentation_scores(
     model: nn.UNet,

@@ -87,7 +87,7 @@ def test_several_grids_are_added_up(folder: Path) -> None:
         "name=sgd,lr=0.1",
         "name=sgd,lr=0.3",
     ]
-    with pytest.raises(ConfigurationError, match="name=sgd,lr=0.1, is used twice"):
+    with pytest.raises(ConfigurationError, match=r"name=sgd,lr=0\.1, is used twice"):
         sweep.load(
             write(
                 folder, "twice", grid=[*grids, {"optimizer.name": ["sgd"], "optimizer.lr": [0.1]}]
@@ -199,6 +199,40 @@ def test_a_training_that_diverges_is_a_result_and_is_not_repeated(folder: Path) 
     assert log.read_bytes() == before
 
 
+def test_a_hopeless_training_is_given_up_and_does_not_go_on(folder: Path) -> None:
+    file = write(
+        folder,
+        "hopeless",
+        set={"validation.every": 10, "validation.give_up_after": 20},
+        grid={"optimizer.lr": [1.0, 1e-2]},  # the first rate kills all feature maps
+    )
+    command = [sys.executable, "-m", "floodtide", "sweep", str(file), "--parallel", "1"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines() == ["lr=1.0: given up", "lr=0.01: trained"]
+    cell = sweep.load(file).cells[0]
+    records = read_log(cell.directory / "log.jsonl")
+    validated = [record for record in records if record["kind"] == "validation"]
+    assert [(record["step"], record.get("given_up", False)) for record in validated] == [
+        (10, False),
+        (20, True),
+        (21, True),
+    ]
+    assert cell.steps_done() == 21
+    listed = subprocess.run([*command, "--list"], capture_output=True, text=True, check=True)
+    assert listed.stdout.splitlines() == ["lr=1.0: given up", "lr=0.01: finished"]
+    alone = [sys.executable, "-m", "floodtide", "train", str(cell.directory / "config.toml")]
+    again = subprocess.run(alone, capture_output=True, text=True, check=True)
+    assert "stopped at step 21 of 30 for good" in again.stderr
+    assert cell.steps_done() == 21
+    assert [outcome.status for outcome in sweep.run(sweep.load(file))] == ["given up", "finished"]
+
+
+def test_a_training_killed_before_its_first_record_is_trained(folder: Path) -> None:
+    plan = sweep.load(write(folder, "early", grid={"optimizer.lr": [1e-3]}))
+    plan.cells[0].directory.mkdir(parents=True)
+    assert [outcome.status for outcome in sweep.run(plan)] == ["trained"]
+
+
 def test_parts_of_a_job_array_share_the_trainings(folder: Path) -> None:
     plan = sweep.load(write(folder, "parts"))
     first = sweep.run(plan, part=(0, 2), parallel=2)
@@ -220,6 +254,10 @@ def test_parts_of_a_job_array_share_the_trainings(folder: Path) -> None:
         ({"grid": {"schedule.warmup_steps": [0, 31]}}, "warm-up of 31 updates is longer"),
         ({"grid": {"schedule.scale": ["sqrt", "lars"]}}, "is for lars"),
         ({"grid": {"schedule.scale": ["cubic"]}}, "cubic"),
+        (
+            {"grid": {"validation.give_up_after": [10]}},
+            r"expected held-out data and validation\.every",
+        ),
         ({"ranks": 0}, "ranks is 0"),
         ({"ranks": "two"}, "ranks is"),
         ({"config": None}, "config is missing"),

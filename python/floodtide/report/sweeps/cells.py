@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trainings of a sweep, read from their run directories and sorted by configuration, workers, rate and seed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from floodtide.errors import InvalidFileError
+from floodtide.report.sweeps.scores import Floats, Score, series, smoothed
+from floodtide.train.recorded_run import Run, read_run
+
+_RUN_FILES = ("config.toml", "log.jsonl", "scores.json")
+# What a training may differ in without being another line of the study.
+_AXES = ("optimizer.lr", "training.walkers", "training.noise_scale")  # the last one only measures
+_OWN = (
+    "run.",
+)  # seed, directory, threads, records: nothing that changes what a worker learns on average
+_NAMED = ("optimizer", "schedule")  # sections whose further keys depend on their name
+
+
+def is_sweep(folder: Path) -> bool:
+    """Return True if a folder is no run directory, but has run directories in it."""
+    return not _is_run(folder) and any(_run_folders(folder))
+
+
+def _is_run(folder: Path) -> bool:
+    return any(os.path.lexists(folder / name) for name in _RUN_FILES)
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    try:
+        found = sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError:
+        return []
+    return [path for path in found if _is_run(path)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A training of a sweep.
+
+    Attributes:
+        run: Its run directory.
+        workers: Number of workers: ranks, or walkers that emulate them.
+        rate: Base learning rate.
+        seed: Seed.
+    """
+
+    run: Run
+    workers: int
+    rate: float
+    seed: int
+
+    @property
+    def diverged(self) -> bool:
+        """True if the loss or a gradient was not finite."""
+        return "not finite" in self.run.failure or "the loss is" in self.run.failure
+
+    @property
+    def given_up(self) -> bool:
+        """True if the training was stopped early because it was no better than a trivial predictor."""
+        return any(record.get("given_up") for record in self.run.validation)
+
+    @property
+    def last_step(self) -> int:
+        """The last validated update; 0 without validation."""
+        return int(self.run.validation[-1]["step"]) if self.run.validation else 0
+
+    def value(self, score: Score, step: int) -> float:
+        """Return the smoothed score at the last validation up to a step; NaN if the training ended before."""
+        steps, values = series(score, self.run.validation)
+        known = steps <= step
+        if self.diverged or self.given_up or not known.any() or self.last_step < step:
+            return float("nan")
+        return float(smoothed(values[known])[-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Trainings that differ only in workers, rate and seed.
+
+    Attributes:
+        label: What distinguishes this line from the others, such as "adam".
+        trainings: The trainings.
+    """
+
+    label: str
+    trainings: tuple[Training, ...]
+
+    @cached_property
+    def workers(self) -> tuple[int, ...]:
+        """The numbers of workers, ascending."""
+        return tuple(sorted({training.workers for training in self.trainings}))
+
+    @cached_property
+    def rates(self) -> tuple[float, ...]:
+        """The base rates, ascending."""
+        return tuple(sorted({training.rate for training in self.trainings}))
+
+    @cached_property
+    def _cells(self) -> dict[tuple[int, float], dict[int, Training]]:
+        cells: dict[tuple[int, float], dict[int, Training]] = {}
+        for one in sorted(self.trainings, key=lambda training: training.run.emulated, reverse=True):
+            cells.setdefault((one.workers, one.rate), {})[one.seed] = one
+        return cells
+
+    def cell(self, workers: int, rate: float) -> tuple[Training, ...]:
+        """Return the trainings of a cell, one for each seed. A training with a rank for each worker comes first."""
+        cell = self._cells.get((workers, rate), {})
+        return tuple(cell[seed] for seed in sorted(cell))
+
+    @property
+    def is_grid(self) -> bool:
+        """True if some number of workers was trained with three rates or more, so that one can be the best."""
+        return any(
+            sum(bool(self.cell(workers, rate)) for rate in self.rates) >= 3
+            for workers in self.workers
+        )
+
+    @cached_property
+    def step(self) -> int:
+        """The last update that a training validated."""
+        return max((one.last_step for one in self.trainings), default=0)
+
+    def values(self, score: Score, step: int) -> list[list[Floats]]:
+        """Return the smoothed scores at a step, [rate][workers] (seeds,). A cell is empty if one of its seeds has none.
+
+        The mean of the seeds that are left would be too good.
+        """
+        table = []
+        for rate in self.rates:
+            row = []
+            for workers in self.workers:
+                values = np.array([one.value(score, step) for one in self.cell(workers, rate)])
+                row.append(values if np.isfinite(values).all() else np.zeros(0))
+            table.append(row)
+        return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The trainings of one or several sweeps: `unit` is what they count, `lines` the different configurations."""
+
+    unit: str
+    lines: tuple[Line, ...]
+    differing: tuple[str, ...]
+
+    @property
+    def trainings(self) -> tuple[Training, ...]:
+        """All trainings."""
+        return tuple(training for line in self.lines for training in line.trainings)
+
+
+def read_study(folders: Sequence[Path]) -> Study:
+    """Read the run directories in some folders; a folder may also be a run directory itself.
+
+    Trainings without a validation are left out, unless they diverged before it.
+
+    Raises:
+        InvalidFileError: If a run directory is malformed, if the trainings are not of one kind, or if none was
+            validated.
+    """
+    paths = [
+        path
+        for folder in folders
+        for path in ([folder] if _is_run(folder) else _run_folders(folder))
+    ]
+    runs = [read_run(path) for path in dict.fromkeys(path.resolve() for path in paths)]
+    runs = [run for run in runs if run.config and (run.validation or run.failure)]
+    where = ", ".join(str(folder) for folder in folders)
+    if not any(run.validation for run in runs):
+        raise InvalidFileError(
+            f"{where}: no training was validated; expected runs with a [validation] section"
+        )
+    units = sorted({run.unit for run in runs if run.start})
+    if len(units) > 1:
+        raise InvalidFileError(f"{where}: trainings of {' and '.join(units)}, expected one kind")
+    flat = {id(run): _flat(run.config) for run in runs}
+    differing = _differing(list(flat.values()))
+    if len({_volumes(config) for config in flat.values()}) == 1:  # the same names in other folders
+        differing = [key for key in differing if key != "data.volumes"]
+    lines: dict[str, list[Run]] = {}
+    for run in runs:
+        key = json.dumps(_identity(flat[id(run)]), sort_keys=True, default=str)
+        lines.setdefault(key, []).append(run)
+    made = [
+        Line(
+            label=_label(flat[id(members[0])], differing),
+            trainings=tuple(_training(run, flat[id(run)]) for run in members),
+        )
+        for members in lines.values()
+    ]
+    return Study(unit=units[0], lines=tuple(made), differing=tuple(differing))
+
+
+def _training(run: Run, flat: Mapping[str, Any]) -> Training:
+    workers = run.workers if run.start else int(flat.get("training.walkers") or 1)
+    return Training(
+        run=run,
+        workers=workers,
+        rate=float(flat.get("optimizer.lr", 0.0)),
+        seed=int(flat.get("run.seed", 0)),
+    )
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found
+
+
+def _identity(flat: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: value for key, value in flat.items() if key not in _AXES and not key.startswith(_OWN)
+    }
+
+
+def _differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the keys by which lines differ. Keys of an optimizer or a schedule are compared among the same name."""
+    found = []
+    for key in dict.fromkeys(key for config in configs for key in _identity(config)):
+        section, _, word = key.partition(".")
+        groups: dict[str, set[str]] = {}
+        for config in configs:
+            of_name = section in _NAMED and word not in ("name", "scale")
+            if of_name and key not in config:
+                continue
+            name = str(config.get(f"{section}.name")) if of_name else ""
+            groups.setdefault(name, set()).add(json.dumps(config.get(key), default=str))
+        if any(len(values) > 1 for values in groups.values()):
+            found.append(key)
+    return found
+
+
+def _volumes(flat: Mapping[str, Any]) -> str:
+    return " and ".join(str(volume.get("name", "")) for volume in flat.get("data.volumes", []))
+
+
+def _label(flat: Mapping[str, Any], differing: Sequence[str]) -> str:
+    words = [str(flat.get("optimizer.name", ""))]
+    for key in differing:
+        if key == "optimizer.name" or key not in flat:
+            continue
+        value = flat[key]
+        if key == "data.volumes":
+            value = _volumes(flat)
+        elif key.startswith(("data.", "validation.")):
+            continue
+        text = value if isinstance(value, str) else json.dumps(value)
+        words.append(
+            text if key == "data.volumes" else f"{key.rpartition('.')[2]} {text or 'none'}"
+        )
+    return ", ".join(words)

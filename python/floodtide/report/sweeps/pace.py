@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seconds of a step and throughput for each number of workers: measured, emulated and forecast."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from floodtide.errors import InvalidFileError
+from floodtide.report import comparison
+from floodtide.report.sweeps.cells import Study, Training
+from floodtide.train.recorded_run import FIELDS
+
+Forecast = Callable[[Path, Sequence[int]], dict[int, float]]
+"""Function of the directory of a run on one rank and numbers of ranks: throughput of all ranks, by number of ranks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """Throughput by number of workers, in fields of view (slices, patches) per second of all workers together.
+
+    Attributes:
+        workers: All numbers of workers.
+        measured: Of trainings with a rank for each worker.
+        one_rank: Of a single rank: the median over the trainings on one rank, without waiting for data.
+        forecast: Of as many ranks as workers, from the model of `floodtide simulate`; empty for U-Nets.
+    """
+
+    workers: tuple[int, ...]
+    measured: dict[int, float]
+    one_rank: float | None
+    forecast: dict[int, float]
+
+    def emulated(self, workers: int) -> float | None:
+        """Return the throughput if each worker had its own rank, without waiting and communication: a bound."""
+        return None if self.one_rank is None else self.one_rank * workers
+
+    def step_s(self, workers: int, per_step: int) -> float | None:
+        """Return the seconds of a step of `per_step` units: forecast if there is one, else the bound."""
+        rate = self.forecast.get(workers) or self.emulated(workers)
+        return per_step / rate if rate else None
+
+
+def pace_of(study: Study, forecast: Forecast | None) -> Pace:
+    """Return the pace of the trainings of a study."""
+    trainings = study.trainings
+    workers = tuple(sorted({training.workers for training in trainings}))
+    alone = [training for training in trainings if training.run.ranks == 1]
+    rates = [rate for training in alone if (rate := _compute_rate(training, study.unit))]
+    measured: dict[int, list[float]] = {}
+    for training in trainings:
+        rate = comparison.rate_per_s(training.run)
+        if not training.run.emulated and rate:
+            measured.setdefault(training.workers, []).append(rate)
+    return Pace(
+        workers=workers,
+        measured={n: float(np.median(values)) for n, values in sorted(measured.items())},
+        one_rank=float(np.median(rates)) if rates else None,
+        forecast=_forecast(alone, workers, forecast) if forecast and study.unit == FIELDS else {},
+    )
+
+
+def _compute_rate(training: Training, unit: str) -> float | None:
+    """Return units per second of computing and updating on one rank; None if the log lacks the times."""
+    records = training.run.train
+    try:
+        seconds = sum(float(record["compute_s"]) + float(record["update_s"]) for record in records)
+        units = sum(float(record[unit]) for record in records)
+    except (KeyError, TypeError, ValueError):
+        return None
+    return units / seconds if seconds > 0 else None
+
+
+def _forecast(
+    alone: Sequence[Training], workers: Sequence[int], forecast: Forecast
+) -> dict[int, float]:
+    """Return the forecast from the training on one rank with the fewest workers whose log has all times."""
+    for training in sorted(alone, key=lambda one: (one.workers, one.rate, one.seed)):
+        with contextlib.suppress(InvalidFileError):  # an older or shorter log
+            return forecast(training.run.folder, workers)
+    return {}

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a sweep: figures 3 to 6 of the paper, updates to a score, and tables, from run directories alone."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from floodtide._core import __version__
+from floodtide.base import style
+from floodtide.errors import InvalidArgumentError
+from floodtide.report import pages
+from floodtide.report.sweeps import (
+    curves_figure,
+    grid_figure,
+    numbers,
+    optimum,
+    targets,
+    workers_figures,
+)
+from floodtide.report.sweeps.cells import Study, Training, read_study
+from floodtide.report.sweeps.curves_figure import Curve
+from floodtide.report.sweeps.optimum import Optima
+from floodtide.report.sweeps.pace import Forecast, Pace, pace_of
+from floodtide.report.sweeps.scores import Score, scores_of
+from floodtide.report.sweeps.targets import Reached
+from floodtide.train.recorded_run import FIELDS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_PNG_DPI = 150
+_PANEL_IN = 5.4  # width of a panel of the grid
+_NOISE_FROM = 0.5  # the noise scale is the median from this share of the training on
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Everything that the figures and tables of a study show."""
+
+    study: Study
+    score: Score
+    scores: tuple[Score, ...]
+    found: tuple[Optima, ...]
+    targets: tuple[float, ...]
+    bridge: int
+    reached: dict[str, list[Reached]]
+    pace: Pace
+    network: str
+    per_update: int
+    noise_scale: float | None
+
+
+def write(
+    folders: Sequence[Path],
+    out: Path | None = None,
+    figures: Path | None = None,
+    *,
+    score: str = "",
+    at: Sequence[float] = (),
+    forecast: Forecast | None = None,
+    network: str = "",
+) -> Path:
+    """Write `report.html` about the trainings of one or several sweeps.
+
+    Args:
+        folders: Directories of sweeps, or run directories.
+        out: File to write; None: `report.html` in the first folder.
+        figures: Folder to which each figure is also written as PNG and SVG, and each table as CSV.
+        score: Name of the score that compares trainings; "": the first one of the kind of training.
+        at: Scores to reach, one or two in ascending order; empty: chosen from the trainings.
+        forecast: Function that forecasts throughput from a run on one rank; None: times are computed for ranks that
+            neither wait nor communicate.
+        network: Name of the network of the forecast.
+
+    Returns:
+        The path of the report.
+
+    Raises:
+        InvalidFileError: If a folder holds no validated training, or a malformed one.
+        InvalidArgumentError: If there is no such score, or an existing file is not an older report or figure.
+        StorageError: If a file cannot be written.
+    """
+    results = evaluate(read_study(folders), score, at, forecast, network)
+    drawings = _drawings(results)
+    target = out or folders[0] / "report.html"
+    pictures: dict[str, str] = {}
+    outputs: dict[Path, bytes] = {}
+    for name, (size, draw) in drawings.items():
+        with style.figure(*size) as drawn:
+            draw(drawn)
+            svg = style.rendered(drawn, "svg")
+            pictures[name] = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode('ascii')}"
+            if figures:
+                outputs[figures / f"{name}.svg"] = svg
+                outputs[figures / f"{name}.png"] = style.rendered(drawn, "png", _PNG_DPI)
+    tables = _tables(results)
+    if figures:
+        pages.make_folder(figures)
+        outputs |= {figures / f"{name}.csv": text for name, text in _csv(results, tables).items()}
+    outputs[target] = _render(results, pictures, tables).encode()
+    inputs = [path for one in results.study.trainings for path in pages.inputs(one.run)]
+    pages.write_all(outputs, inputs)
+    return target
+
+
+def evaluate(
+    study: Study,
+    score: str = "",
+    at: Sequence[float] = (),
+    forecast: Forecast | None = None,
+    network: str = "",
+) -> Results:
+    """Return the best rates, the updates to the targets and the pace of a study.
+
+    Raises:
+        InvalidArgumentError: If there is no such score.
+    """
+    scores = scores_of(study.unit)
+    names = [one.name for one in scores]
+    if score and score not in names:
+        raise InvalidArgumentError(f"report: score '{score}', expected one of {', '.join(names)}")
+    chosen = scores[names.index(score)] if score else scores[0]
+    grids = [line for line in study.lines if line.is_grid]
+    automatic, bridge = targets.choose(grids, chosen)
+    wanted = tuple(at) or automatic
+    if at:
+        bridge = _bridge(grids) if len(at) > 1 else 0
+    training = study.trainings[0].run.config.get("training", {})
+    return Results(
+        study=study,
+        score=chosen,
+        scores=scores,
+        found=tuple(optimum.optima(line, chosen, line.step) for line in grids),
+        targets=wanted,
+        bridge=bridge,
+        reached={
+            line.label: [row for one in wanted for row in targets.reached(line, chosen, one)]
+            for line in grids
+        },
+        pace=pace_of(study, forecast),
+        network=network,
+        per_update=int(training.get("batch", 1)) * int(training.get("accumulate", 1)),
+        noise_scale=_noise_scale(study),
+    )
+
+
+def _bridge(grids: Sequence[Any]) -> int:
+    counts = sorted({n for line in grids for n in line.workers})
+    return counts[len(counts) // 2] if counts else 0
+
+
+def _noise_scale(study: Study) -> float | None:
+    """Return the median of the measured noise scales of all trainings in the second half of their updates."""
+    values = []
+    for training in study.trainings:
+        last = training.last_step
+        values += [
+            record["noise_scale"]
+            for record in training.run.train
+            if record.get("noise_scale", 0.0) > 0 and record["step"] >= _NOISE_FROM * last
+        ]
+    return float(np.median(values)) if values else None
+
+
+def _drawings(
+    results: Results,
+) -> dict[str, tuple[tuple[float, float], Callable[[Figure], None]]]:
+    """Return the figures that the trainings have data for: {name: (size in inches, function that draws)}."""
+    unit, pace = results.study.unit, results.pace
+    drawings: dict[str, tuple[tuple[float, float], Callable[[Figure], None]]] = {}
+    if len(pace.workers) > 1:
+        drawings["throughput"] = (
+            (5.8, 4.2),
+            lambda drawn: workers_figures.throughput(drawn, pace, unit, results.network),
+        )
+    if results.found:
+        drawings["rate_by_workers"] = (
+            (_PANEL_IN * len(results.found), 4.6),
+            lambda drawn: grid_figure.draw(drawn, results.found, results.noise_scale),
+        )
+    reached = {label: rows for label, rows in results.reached.items() if len(rows) > 1}
+    if reached:
+        speeds = {
+            label: workers_figures.speed_up(rows, pace, results.per_update, results.bridge)
+            for label, rows in reached.items()
+        }
+        speeds = {label: values for label, values in speeds.items() if len(values) > 1}
+        if speeds:
+            drawings["time_to_score"] = (
+                (5.8, 4.4),
+                lambda drawn: workers_figures.time_to_score(
+                    drawn, speeds, results.targets, results.bridge
+                ),
+            )
+        drawings["updates_to_score"] = (
+            (10.5, 4.4),
+            lambda drawn: workers_figures.to_target(
+                drawn, reached, results.per_update, unit, results.score.title
+            ),
+        )
+    curves = _curves(results)
+    if curves:
+        shown = results.scores[1:] if unit == FIELDS else results.scores
+        drawings["scores_by_time"] = (
+            (10.5 if len(shown) > 1 else 5.8, 6.4 if len(shown) > 1 else 4.2),
+            lambda drawn: curves_figure.draw(drawn, curves, shown),
+        )
+    return drawings
+
+
+def _curves(results: Results) -> list[Curve]:
+    """Return the best cells of the fewest and of the most workers of each line."""
+    curves = []
+    for found in results.found:
+        ends = [found.best[0], found.best[-1]] if len(found.best) > 1 else list(found.best)
+        for one in ends:
+            step_s = results.pace.step_s(one.workers, one.workers * results.per_update)
+            cell = found.line.cell(one.workers, one.cell)
+            if step_s:
+                curves.append(
+                    Curve(label=_curve_label(found, one, cell), trainings=cell, step_s=step_s)
+                )
+    return curves
+
+
+def _curve_label(found: Optima, one: optimum.Best, cell: Sequence[Training]) -> str:
+    workers = f"{one.workers} worker{'s' if one.workers > 1 else ''}"
+    seeds = f"{len(cell)} seed{'s' if len(cell) > 1 else ''}"
+    return f"{found.line.label}, {workers}, rate {one.cell:g} ({seeds})"
+
+
+def _tables(results: Results) -> dict[str, Any]:
+    return {
+        "best_rates": numbers.best_table(results.found),
+        "exponents": numbers.growth_table(results.found),
+        "updates_to_score": numbers.target_table(results.reached, results.per_update, results.pace),
+        "settings": numbers.settings_table(results.study),
+    }
+
+
+def _csv(results: Results, tables: Mapping[str, Any]) -> dict[str, bytes]:
+    return {
+        "trainings": numbers.cells_csv(results.study, results.scores, results.targets),
+        "throughput": numbers.throughput_csv(results.pace),
+        **{name: numbers.table_csv(table) for name, table in tables.items()},
+    }
+
+
+def _render(results: Results, pictures: Mapping[str, str], tables: Mapping[str, Any]) -> str:
+    trainings = results.study.trainings
+    record = next((t.run.validation[-1] for t in trainings if t.run.validation), {})
+    return pages.render(
+        "sweep.html",
+        version=__version__,
+        title=f"{len(trainings)} trainings",
+        results=results,
+        figures=pictures,
+        tables=tables,
+        trivial=results.score.trivial(record),
+        emulated=any(training.run.emulated for training in trainings),
+        diverged=sum(training.diverged for training in trainings),
+        given_up=sum(training.given_up for training in trainings),
+        network=results.network if results.pace.forecast else "",
+    )
