@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import floodtide
-from floodtide import config
+from floodtide import config, sweep
 from floodtide.cli import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -36,8 +36,24 @@ def test_links_within_the_tree_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+SWEEPS = [path for path in sorted(ROOT.glob("examples/study/*.toml")) if path.stem != "base"]
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_the_example_sweeps_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOODTIDE_DATA", "/data")
+    monkeypatch.chdir(ROOT)
+    plan = sweep.load(path)
+    assert plan.directory == Path("runs/study") / path.stem
+    real = ("real", "large")
+    expected = "training_sample2" if path.stem in real else "synthetic"
+    assert {cell.config.data.volumes[0].name for cell in plan.cells} == {expected}
+
+
 @pytest.mark.parametrize(
-    "path", sorted(ROOT.glob("examples/**/*.toml")), ids=lambda path: path.stem
+    "path",
+    [path for path in sorted(ROOT.glob("examples/**/*.toml")) if path not in SWEEPS],
+    ids=lambda path: path.stem,
 )
 def test_the_example_configurations_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOODTIDE_DATA", "/data")
@@ -47,7 +63,7 @@ def test_the_example_configurations_are_valid(path: Path, monkeypatch: pytest.Mo
         expected = f"{folder[path.stem]}train.h5:patient"
         assert [stack.patients for stack in loaded.data.slices] == [expected]
         return
-    expected = "synthetic" if path.stem == "modes" else "training_sample2"
+    expected = "synthetic" if path.stem in ("modes", "base") else "training_sample2"
     assert [volume.name for volume in loaded.data.volumes] == [expected]
 
 
