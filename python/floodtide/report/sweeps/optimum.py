@@ -2,8 +2,8 @@
 """The best learning rate for each number of workers, and how it grows, with bootstrap intervals.
 
 The best rate is the vertex of the parabola through the means of the best cell and its two neighbours, over the
-logarithm of the rate. Bootstrap samples draw residuals of seeds from a cell and its neighbours, with replacement,
-because three seeds tell little about their spread. Residuals are widened by sqrt(n / (n - 1)) for n seeds.
+logarithm of the rate. Bootstrap samples draw residuals from a cell and its neighbours, with replacement, because three
+seeds tell little about their spread. What a seed adds to all rates is no residual: it does not move the best rate.
 """
 
 from __future__ import annotations
@@ -177,16 +177,22 @@ def bootstrap_means(values: Sequence[Sequence[Floats]]) -> Floats:
             if cell.size == 0:
                 continue
             near = [one[column] for one in values[max(row - 1, 0) : row + 2]]
-            spread = np.concatenate([_residuals(one) for one in near])
+            spread = _residuals([one for one in near if one.size == cell.size])
             drawn = random.integers(spread.size, size=(_SAMPLES, cell.size))
             result[:, row, column] = cell.mean() + spread[drawn].mean(axis=1)
     return result
 
 
-def _residuals(cell: Floats) -> Floats:
-    """Return the residuals of a cell (seeds,), widened because the mean lies too close to few values."""
-    n = cell.size
-    return (cell - cell.mean()) * np.sqrt(n / max(n - 1, 1)) if n else cell
+def _residuals(cells: Sequence[Floats]) -> Floats:
+    """Return the residuals of cells with the same seeds, widened for the degrees of freedom that their means take."""
+    table = np.stack(cells)  # (rates, seeds)
+    rates, seeds = table.shape
+    table = table - table.mean(axis=1, keepdims=True)
+    if rates > 1:
+        table = table - table.mean(axis=0, keepdims=True)
+    free = max(seeds - 1, 1) * max(rates - 1, 1)
+    widened: Floats = table.ravel() * np.sqrt(table.size / free)
+    return widened
 
 
 def _ranges(workers: Sequence[int]) -> list[tuple[int, int]]:

@@ -144,8 +144,10 @@ def test_intervals_hold_the_truth_as_often_as_they_say(spread: float) -> None:
     rate_hits = exponent_hits = 0
     for _ in range(60):
         best = draw.uniform(-9.5, -8.5) + 0.5 * x
+        seeds = draw.normal(0, 0.03, 3)  # some initial weights are better than others, at all rates
         table = [
-            [0.8 - 0.02 * (r - b) ** 2 + draw.normal(0, spread, 3) for b in best] for r in logs
+            [0.8 - 0.02 * (rate - one) ** 2 + seeds + draw.normal(0, spread, 3) for one in best]
+            for rate in logs
         ]
         samples = optimum.bootstrap_means(table)
         found = np.stack([optimum.vertex(logs, samples[:, :, c]) for c in range(len(x))], axis=1)
