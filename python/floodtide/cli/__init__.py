@@ -26,6 +26,7 @@ COMMANDS = {
     "coordinates": "Write a balanced list of example centres.",
     "train": "Train a network, or resume a training run.",
     "sweep": "Run one training for every combination of some values.",
+    "tune": "Find the fastest number of ranks and threads of this machine.",
     "segment": "Segment a box of a volume with a trained network.",
     "predict": "Apply a U-Net to slices or a volume.",
     "evaluate": "Compare a segmentation with the ground truth.",

@@ -80,13 +80,14 @@ def command(
                 seconds[index].append(step_s)
                 cpu_s[index] += step_cpu_s / steps
     rows = [quantiles(each) | {"cpu_s": cpu} for each, cpu in zip(seconds, cpu_s, strict=True)]
-    for variant, row in zip(variants, rows, strict=True):
+    for variant, row, trainer in zip(variants, rows, trainers, strict=True):
+        walkers = trainer.config.training.walkers or world.size()
         yield {
             "name": "train",
             "kernel": variant or "as it is",
             "transport": world.current().description,
             **row,
-            "fovs_per_s": world.size() / row["median_s"],
+            "fovs_per_s": walkers / row["median_s"],
             "ratio": row["median_s"] / rows[0]["median_s"],
             "mean_ratio": row["mean_s"] / rows[0]["mean_s"],
             "cpu_ratio": row["cpu_s"] / rows[0]["cpu_s"],

@@ -49,6 +49,12 @@ class RunConfig(Checked):
         range=limits.THREADS,
         differs=ANY,
     )
+    bind: str = option(
+        "launcher",
+        "Cores of a rank: those that the launcher gave it (launcher), or, if the ranks of a host share their cores, an"
+        " equal part of these cores for each rank (ranks)",
+        choices=("launcher", "ranks"),
+    )
     log_every_s: float = option(
         10.0, "Seconds between two records of the log", range=limits.SECONDS
     )

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodtide._core import __version__
+from floodtide.base.openmp import WAITING
 from floodtide.config import Config
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 
@@ -39,6 +40,9 @@ class Job:
         launcher: Command that starts the ranks. "": srun with Slurm, mpiexec with PBS.
         options: Further options of the scheduler, each one line of the head.
         setup: Shell commands that run before the training, such as `module load`.
+        tuned: File of `floodtide tune`. "": none.
+        array: Number of tasks of a job array for a sweep. 0: the job is a training.
+        waiting: Environment variables that say what idle threads do.
     """
 
     nodes: int
@@ -52,6 +56,9 @@ class Job:
     launcher: str = ""
     options: Sequence[str] = ()
     setup: Sequence[str] = ()
+    tuned: str = ""
+    array: int = 0
+    waiting: Mapping[str, str] = field(default_factory=lambda: WAITING["passive"])
 
     @property
     def ranks(self) -> int:
@@ -94,9 +101,54 @@ def render(
         InvalidArgumentError: If the numbers of the job contradict each other.
         ConfigurationError: If there are more ranks than walkers.
     """
+    _check(scheduler, job)
+    _check_walkers(job, config)
+    tuned = ["--tuned", job.tuned] if job.tuned else []
+    arguments = [config_file, *tuned, *(part for text in overrides for part in ("--set", text))]
+    return _rendered(
+        "script.sh",
+        scheduler,
+        job,
+        config_file,
+        arguments,
+        out,
+        steps=config.training.steps,
+        run_dir=config.run.dir,
+    )
+
+
+def render_sweep(scheduler: str, job: Job, sweep_file: str, out: str) -> str:
+    """Return the text of a script for a job array that runs the trainings of a sweep, each task on one node.
+
+    Args:
+        scheduler: One of SCHEDULERS.
+        job: Resources and options; `array` is the number of tasks.
+        sweep_file: Path of the sweep for the command line.
+        out: Path of the script when it is submitted.
+
+    Raises:
+        InvalidArgumentError: If the numbers of the job contradict each other.
+    """
+    if job.array < 1 or job.nodes != 1 or job.ranks_per_node != 1:
+        raise InvalidArgumentError(
+            f"a sweep in {job.array} tasks of {job.nodes} nodes with {job.ranks_per_node} ranks, expected 1 task or"
+            " more, and 1 node; `ranks` in the file of the sweep says how many ranks a training has"
+        )
+    _check(scheduler, job)
+    return _rendered("sweep.sh", scheduler, job, sweep_file, [sweep_file], out)
+
+
+def _rendered(
+    template: str,
+    scheduler: str,
+    job: Job,
+    file: str,
+    arguments: Sequence[str],
+    out: str,
+    **values: object,
+) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    _check(scheduler, job, config)
     templates = Environment(
         loader=PackageLoader("floodtide", "job"),
         undefined=StrictUndefined,
@@ -106,22 +158,20 @@ def render(
         autoescape=False,  # a shell script: values go through `quote`
     )
     templates.filters["quote"] = shlex.quote
-    arguments = [config_file, *(part for text in overrides for part in ("--set", text))]
-    return templates.get_template("script.sh").render(
+    return templates.get_template(template).render(
         head=f"{scheduler}.sh",
         version=__version__,
         job=job,
-        name=job.name or re.sub(r"[^\w.-]", "-", f"floodtide-{Path(config_file).stem}"),
+        name=job.name or re.sub(r"[^\w.-]", "-", f"floodtide-{Path(file).stem}"),
         time=_time(job.time_s),
-        steps=config.training.steps,
-        run_dir=config.run.dir,
         arguments=arguments,
         script=out,
         kind=_environment_kind(job.environment),
+        **values,
     )
 
 
-def _check(scheduler: str, job: Job, config: Config) -> None:
+def _check(scheduler: str, job: Job) -> None:
     if scheduler == "pbs" and not job.cores_per_node:
         raise InvalidArgumentError(
             "--cores-per-node is missing: PBS reserves the cores that a job names"
@@ -143,6 +193,9 @@ def _check(scheduler: str, job: Job, config: Config) -> None:
         raise InvalidArgumentError(
             f"--name is '{job.name}', expected letters, digits, '_', '-' and '.'"
         )
+
+
+def _check_walkers(job: Job, config: Config) -> None:
     walkers = config.training.walkers
     if walkers and walkers < job.ranks:
         raise ConfigurationError(

@@ -51,40 +51,16 @@ fi
 {{ line }}
 {% endfor %}
 # Threads. The launcher gives each rank its cores; OpenMP does not bind threads to single cores, because the threads
-# that read files and talk to other ranks would start on the main thread's one. Threads without work sleep.
+# that read files and talk to other ranks would start on the main thread's one. Threads without work {{ "keep their cores busy" if job.waiting.OMP_WAIT_POLICY == "active" else "sleep" }}.
 {% if job.threads %}
 export OMP_NUM_THREADS={{ job.threads }}
 {% else %}
 cores=$(lscpu -p=core,socket | grep -v '^#' | sort -u | wc -l)  # of this node, taken for those of all
 export OMP_NUM_THREADS=$((cores / {{ job.ranks_per_node }}))
 {% endif %}
-export OMP_PROC_BIND=false OMP_WAIT_POLICY=passive KMP_BLOCKTIME=0
-# Files. Volumes are only read and rank 0 alone writes, so HDF5 needs no locks of the shared file system; no rank
-# writes byte code beside the modules.
-export HDF5_USE_FILE_LOCKING=FALSE PYTHONDONTWRITEBYTECODE=1
+export OMP_PROC_BIND=false{% for name, value in job.waiting.items() %} {{ name }}={{ value }}{% endfor %}
 
-{% if kind == "archive" %}
-# The environment is unpacked on each node's own disk by one rank, the others wait; later jobs find it there.
-archive={{ job.environment | quote }}
-unpacked="floodtide-$(id -un)-$(stat -c %Y-%s "$archive")" || exit 1
-# shellcheck disable=SC2016  # expanded on the nodes
-program=(bash -c '
-  folder=$(dirname "$(mktemp --dry-run)")/$1
-  mkdir -p "$folder" || exit 1
-  (
-    flock 9
-    [ -e "$folder/.complete" ] || { tar -xf "$2" -C "$folder" && touch "$folder/.complete"; }
-  ) 9>"$folder/.lock" || exit 1
-  shift 2
-  exec "$folder/bin/python" -m floodtide "$@"' floodtide "$unpacked" "$archive")
-{% elif kind == "image" %}
-# The environment is one file: a node opens it once, and looks for modules inside of it.
-program=(apptainer exec {{ job.environment | quote }} python -m floodtide)
-{% elif kind == "folder" %}
-program=({{ (job.environment + "/bin/python") | quote }} -m floodtide)
-{% else %}
-program=(floodtide)
-{% endif %}
+{% include "environment.sh" %}
 {% if job.launcher %}
 launcher=({{ job.launcher }})
 {% elif head == "slurm.sh" %}

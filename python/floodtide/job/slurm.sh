@@ -8,7 +8,12 @@
 #SBATCH --signal=B:TERM@{{ job.margin_s }}
 #SBATCH --exclusive
 #SBATCH --hint=nomultithread
+{% if job.array %}
+#SBATCH --array=0-{{ job.array - 1 }}
+#SBATCH --output={{ name }}-%A_%a.log
+{% else %}
 #SBATCH --output={{ name }}-%j.log
+{% endif %}
 {% for option in job.options %}
 #SBATCH {{ option }}
 {% endfor %}

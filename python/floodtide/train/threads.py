@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The number of compute threads of a rank."""
+"""The number of compute threads of a rank, and the cores that they run on."""
 
 from __future__ import annotations
 
@@ -11,6 +11,21 @@ from floodtide.comm import world
 from floodtide.errors import (
     ConfigurationError,
 )
+
+
+def bind_ranks() -> None:
+    """Give each rank of a host an equal part of the cores that all of them share. Collective.
+
+    Threads that start later run on these cores. Nothing changes if the launcher has bound the ranks already, or if
+    there are more ranks than cores.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    local_rank, count, *_ = world.places()
+    own = f"{world.current().node_name} {cores}".encode()
+    shared = world.allgather_bytes(own, "cores of the ranks").count(own) == count
+    share = len(cores) // count
+    if shared and share:
+        os.sched_setaffinity(0, cores[local_rank * share : (local_rank + 1) * share])
 
 
 def set_threads(threads: int) -> None:

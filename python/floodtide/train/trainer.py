@@ -42,7 +42,7 @@ from floodtide.train.run_directory import RunDirectory
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
 from floodtide.train.signals import INTERRUPT, StopRequest
 from floodtide.train.task import Record
-from floodtide.train.threads import set_threads
+from floodtide.train.threads import bind_ranks, set_threads
 
 Callback = Callable[["Trainer", Record], None]
 
@@ -211,6 +211,8 @@ class Trainer:
         self._comm = world.current()
         self._walkers = config.training.walkers or self._comm.size
         require_same_configuration("train", config)
+        if config.run.bind == "ranks":
+            bind_ranks()
         with world.agreed():
             check_on_lost_rank(config.comm, self._comm)
             set_threads(config.run.threads)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Search for the fastest setting: in stages, or all settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from floodtide.tune.measuring import Measurement
+from floodtide.tune.settings import BINDINGS, POLICIES, Setting
+
+EQUAL = 0.01  # settings within this share of the fastest count as equal
+_KEPT = 3  # pairs of ranks and threads whose binding and waiting are tried
+_NEAR = 0.05  # settings within this share of the fastest get all rounds
+
+Measure = Callable[[Setting, float], float]
+"""Function of a setting and the expected throughput: measured fields of view per second."""
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The chosen setting, why, and everything that was measured, the fastest first."""
+
+    setting: Setting
+    fovs_per_s: float
+    default: Measurement
+    measurements: tuple[Measurement, ...]
+
+    @property
+    def reason(self) -> str:
+        """One sentence for the file and the terminal."""
+        ratio = self.fovs_per_s / self.default.median
+        count = len(self.measurements)
+        if self.setting == self.default.setting:
+            return f"no other of {count} settings is more than {EQUAL:.0%} faster than the default"
+        return (
+            f"{ratio:.2f} times as fast as the default ({self.default.setting}); the simplest within {EQUAL:.0%} of the"
+            f" fastest of {count} settings"
+        )
+
+
+def search(
+    settings: Sequence[Setting],
+    default: Setting,
+    measure: Measure,
+    *,
+    rounds: int,
+    exhaustive: bool = False,
+    progress: Progress | None = None,
+) -> Choice:
+    """Return the simplest setting whose median throughput is within EQUAL of the fastest.
+
+    In stages: all pairs of ranks and threads without binding, with sleeping threads; then all bindings and waiting
+    policies of the fastest pairs; then more rounds of all settings near the fastest, until each has `rounds`.
+    Exhaustive: `rounds` rounds of all settings.
+
+    Args:
+        settings: The settings to try.
+        default: The setting to compare with; one of `settings`.
+        measure: Measures a setting once.
+        rounds: Number of measurements of each finalist.
+        exhaustive: Measure all settings in all rounds.
+        progress: Called with the measurements made and their expected number.
+    """
+    found = {setting: Measurement(setting) for setting in settings}
+    rate = measure(
+        default, 1.0
+    )  # tells the number of steps; not counted, because the caches were cold
+    done = 0
+
+    def once(setting: Setting, left: int) -> None:
+        nonlocal done, rate
+        rate = measure(setting, rate)
+        found[setting].fovs_per_s.append(rate)
+        done += 1
+        if progress:
+            progress(done, done + left)
+
+    plain = [one for one in settings if one.bind == BINDINGS[0] and one.wait == POLICIES[0]]
+    more = _KEPT * (len(settings) // max(len(plain), 1)) + _KEPT * (rounds - 1)
+    stage = list(settings) * rounds if exhaustive else plain
+    for index, setting in enumerate(stage):
+        once(setting, len(stage) - index - 1 + (0 if exhaustive else more))
+    if not exhaustive:
+        kept = {(one.ranks, one.threads) for one in _fastest(found)[:_KEPT]}
+        variants = [
+            one for one in settings if (one.ranks, one.threads) in kept and one not in plain
+        ]
+        for index, setting in enumerate(variants):
+            once(setting, len(variants) - index - 1 + _KEPT * (rounds - 1))
+    while waiting := _to_measure(found, default, rounds):
+        left = sum(rounds - len(found[one].fovs_per_s) for one in waiting)
+        once(min(waiting, key=lambda one: len(found[one].fovs_per_s)), left - 1)
+    return _choice(found, found[default])
+
+
+def _to_measure(
+    found: Mapping[Setting, Measurement], default: Setting, rounds: int
+) -> list[Setting]:
+    """Return the settings near the fastest, and the default, that do not have all rounds yet."""
+    fastest = _fastest(found)
+    least = (1.0 - _NEAR) * found[fastest[0]].median
+    near = [one for one in fastest if found[one].median >= least or one == default]
+    return [one for one in near if len(found[one].fovs_per_s) < rounds]
+
+
+def _fastest(found: Mapping[Setting, Measurement]) -> list[Setting]:
+    known = [one for one in found.values() if one.fovs_per_s]
+    return [one.setting for one in sorted(known, key=lambda one: -one.median)]
+
+
+def _choice(found: Mapping[Setting, Measurement], default: Measurement) -> Choice:
+    ordered = [found[one] for one in _fastest(found)]
+    equal = [one for one in ordered if one.median >= (1.0 - EQUAL) * ordered[0].median]
+    chosen = min(equal, key=lambda one: (one.setting != default.setting, one.setting.effort))
+    return Choice(
+        setting=chosen.setting,
+        fovs_per_s=chosen.median,
+        default=default,
+        measurements=tuple(ordered),
+    )
