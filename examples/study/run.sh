@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The learning-rate study of docs/study.md, from the volume to the report: bash examples/study/run.sh
 #
-# About 7 hours on two cores. Killed and started again, it goes on where it was. The results are in runs/study; the report
+# About 8 hours on two cores. Killed and started again, it goes on where it was. The results are in runs/study; the report
 # is runs/study/report.html. FLOODTIDE_DATA names the folder of the real volumes (default ../shared/data). Without
 # them, the confirmation on real EM is left out.
 set -euo pipefail
@@ -23,6 +23,11 @@ fi
 for sweep in "${sweeps[@]}"; do
   floodtide sweep "examples/study/$sweep.toml"
 done
+# Real ranks, more than there are cores: threads that wait give their core away.
+for ranks in 4 16 64; do
+  floodtide sweep "examples/study/modes-$ranks.toml" --parallel 1
+done
+floodtide report "$out"/modes-* "$out/noise" --out "$out/modes.html" --figures "$out/figures/modes"
 floodtide report "$out/noise" "$out/adam" "$out/momentum" --out "$out/report.html" --figures "$out/figures"
 for sweep in "${sweeps[@]:3}"; do
   floodtide report "$out/$sweep" --figures "$out/figures/$sweep"

@@ -6,8 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from floodtide.report.sweeps.cells import Averaging
 
 
 @click.command()
@@ -90,8 +94,8 @@ def command(
             f"--network '{network}': expected one of {', '.join(simulate.NETWORKS)}"
         )
 
-    def forecast(folder: Path, ranks: Sequence[int]) -> dict[int, float]:
-        return simulate.forecast_throughput(folder, ranks, network)
+    def forecast(folder: Path, ranks: Sequence[int], way: Averaging) -> dict[int, float]:
+        return simulate.forecast_update_s(folder, ranks, network, way.mode, way.share)
 
     path = report.write_sweep(
         runs, out, figures, score=score, at=at, forecast=forecast, network=network

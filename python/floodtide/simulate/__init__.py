@@ -16,7 +16,7 @@ from floodtide.simulate.allreduce import (
 )
 from floodtide.simulate.asynchronous import simulate_asynchronous
 from floodtide.simulate.calibration import Calibration, calibrate
-from floodtide.simulate.forecast import forecast_throughput
+from floodtide.simulate.forecast import forecast_update_s
 from floodtide.simulate.gradient import Bucket, exposed_s, ffn_buckets
 from floodtide.simulate.job import Job
 from floodtide.simulate.model import Estimate, least_ranks, simulate
@@ -40,7 +40,7 @@ __all__ = [
     "calibrate",
     "exposed_s",
     "ffn_buckets",
-    "forecast_throughput",
+    "forecast_update_s",
     "least_ranks",
     "simulate",
     "simulate_asynchronous",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -132,21 +133,32 @@ def forecast_jobs(options: Options, run: Calibration | None) -> list[Named]:
     ]
 
 
-def forecast_throughput(folder: Path, ranks: Sequence[int], network: str) -> dict[int, float]:
-    """Return fields of view per second of all ranks together, by number of ranks with one walker each.
+def forecast_update_s(
+    folder: Path, ranks: Sequence[int], network: str, mode: str = "synchronous", share: float = 1.0
+) -> dict[int, float]:
+    """Return the seconds of an update, by number of ranks with one walker each.
 
     Args:
         folder: Run directory of a measured training of a flood-filling network.
         ranks: Numbers of ranks.
         network: Name of one of NETWORKS.
+        mode: `comm.mode` of the forecast training.
+        share: Share of the ranks that an update waits for, in mode partial.
 
     Raises:
         InvalidFileError: If the run directory lacks measurements.
         InvalidArgumentError: If there is no such network.
     """
-    options = Options(networks=(network,), walkers_per_rank=1)
-    job = forecast_jobs(options, calibrate(folder))[0].job
-    return {count: simulate(job, count).fovs_per_s for count in ranks}
+    options, run = Options(networks=(network,), walkers_per_rank=1), calibrate(folder)
+    if mode == "asynchronous":
+        rows = asynchronous_rows(options, forecast_jobs(options, run), ranks)
+        return {row.ranks: 1.0 / row.fovs_per_s for row in rows}
+    found = {}
+    for count in ranks:
+        counted = max(1, round(share * count))
+        backup = dataclasses.replace(options, backup=(count - counted) / counted)
+        found[count] = simulate(forecast_jobs(backup, run)[0].job, counted).step_s
+    return found
 
 
 def measured_row(run: Calibration) -> Row:

@@ -83,17 +83,44 @@ class Training:
         return float(smoothed(values[known])[-1])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
+class Averaging:
+    """Whose gradients make an update.
+
+    Attributes:
+        mode: `comm.mode`.
+        share: Share of the workers that an update waits for, in mode partial; else 1.
+    """
+
+    mode: str = "synchronous"
+    share: float = 1.0
+
+    def per_update(self, workers: int) -> int:
+        """Return the number of workers whose gradients make an update."""
+        if self.mode == "asynchronous":
+            return 1
+        return max(1, round(self.share * workers))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Line:
     """Trainings that differ only in workers, rate and seed.
 
     Attributes:
         label: What distinguishes this line from the others, such as "adam".
         trainings: The trainings.
+        averaging: Whose gradients make an update.
+        batch: Examples of a worker's gradient: `training.batch` x `training.accumulate`.
     """
 
     label: str
     trainings: tuple[Training, ...]
+    averaging: Averaging
+    batch: int
+
+    def examples(self, workers: int) -> int:
+        """Return the examples whose gradients make an update."""
+        return self.batch * self.averaging.per_update(workers)
 
     @cached_property
     def workers(self) -> tuple[int, ...]:
@@ -183,7 +210,7 @@ def read_study(folders: Sequence[Path]) -> Study:
     units = sorted({run.unit for run in runs if run.start})
     if len(units) > 1:
         raise InvalidFileError(f"{where}: trainings of {' and '.join(units)}, expected one kind")
-    flat = {id(run): _flat(run.config) for run in runs}
+    flat = {id(run): _flat(run.config) | _share(run) for run in runs}
     differing = _differing(list(flat.values()))
     if len({_volumes(config) for config in flat.values()}) == 1:  # the same names in other folders
         differing = [key for key in differing if key != "data.volumes"]
@@ -195,6 +222,8 @@ def read_study(folders: Sequence[Path]) -> Study:
         Line(
             label=_label(flat[id(members[0])], differing),
             trainings=tuple(_training(run, flat[id(run)]) for run in members),
+            averaging=_averaging(flat[id(members[0])]),
+            batch=_batch(flat[id(members[0])]),
         )
         for members in lines.values()
     ]
@@ -209,6 +238,25 @@ def _training(run: Run, flat: Mapping[str, Any]) -> Training:
         rate=float(flat.get("optimizer.lr", 0.0)),
         seed=int(flat.get("run.seed", 0)),
     )
+
+
+def _share(run: Run) -> dict[str, str]:
+    """Return `comm.contributors` as a share of the ranks, by which lines are compared over numbers of ranks."""
+    contributors = run.config.get("comm", {}).get("contributors", 0)
+    return (
+        {"comm.contributors": f"{contributors / run.ranks:.3g} of the ranks"}
+        if contributors
+        else {}
+    )
+
+
+def _averaging(flat: Mapping[str, Any]) -> Averaging:
+    share = str(flat.get("comm.contributors") or "1").split()[0]
+    return Averaging(str(flat.get("comm.mode", "synchronous")), float(share) or 1.0)
+
+
+def _batch(flat: Mapping[str, Any]) -> int:
+    return int(flat.get("training.batch", 1)) * int(flat.get("training.accumulate", 1))
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

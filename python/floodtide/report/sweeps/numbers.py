@@ -8,7 +8,7 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 
-from floodtide.report.sweeps.cells import Study, Training
+from floodtide.report.sweeps.cells import Line, Study, Training
 from floodtide.report.sweeps.optimum import Optima
 from floodtide.report.sweeps.pace import Pace
 from floodtide.report.sweeps.scores import Score
@@ -76,17 +76,17 @@ def growth_table(results: Sequence[Optima]) -> Table:
     return Table(("", "workers", "exponent", "95 % interval", "the interval allows"), tuple(rows))
 
 
-def target_table(by_line: Mapping[str, Sequence[Reached]], per_update: int, pace: Pace) -> Table:
+def target_table(by_line: Mapping[Line, Sequence[Reached]], pace: Pace) -> Table:
     """Return updates, examples and seconds to each target."""
     rows = []
-    for label, reached in by_line.items():
+    for line, reached in by_line.items():
         for one in reached:
-            step_s = pace.step_s(one.workers, one.workers * per_update)
-            seconds = "-" if step_s is None else f"{one.mean * step_s:.3g}"
-            examples = one.mean * one.workers * per_update
+            update_s = pace.seconds(line, one.workers)
+            seconds = "-" if update_s is None else f"{one.mean * update_s:.3g}"
+            examples = one.mean * one.examples_per_update
             rows.append(
                 (
-                    label,
+                    line.label,
                     f"{one.target:.3f}",
                     str(one.workers),
                     f"{one.rate:g}" + (" (edge of the grid)" if one.at_edge else ""),

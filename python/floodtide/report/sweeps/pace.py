@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds of a step and throughput for each number of workers: measured, emulated and forecast."""
+"""Seconds of an update and throughput for each number of workers: measured, emulated and forecast."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import numpy as np
 
 from floodtide.errors import InvalidFileError
 from floodtide.report import comparison
-from floodtide.report.sweeps.cells import Study, Training
+from floodtide.report.sweeps.cells import Averaging, Line, Study, Training
 from floodtide.train.recorded_run import FIELDS
 
-Forecast = Callable[[Path, Sequence[int]], dict[int, float]]
-"""Function of the directory of a run on one rank and numbers of ranks: throughput of all ranks, by number of ranks."""
+Forecast = Callable[[Path, Sequence[int], Averaging], dict[int, float]]
+"""Function of the directory of a run on one rank, numbers of ranks, and whose gradients make an update: seconds of an
+update, by number of ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,24 +26,33 @@ class Pace:
 
     Attributes:
         workers: All numbers of workers.
-        measured: Of trainings with a rank for each worker.
+        measured: Of synchronous trainings with a rank for each worker.
         one_rank: Of a single rank: the median over the trainings on one rank, without waiting for data.
-        forecast: Of as many ranks as workers, from the model of `floodtide simulate`; empty for U-Nets.
+        update_s: Forecast seconds of an update on as many ranks as workers, by averaging and workers; empty for U-Nets.
     """
 
     workers: tuple[int, ...]
     measured: dict[int, float]
     one_rank: float | None
-    forecast: dict[int, float]
+    update_s: dict[Averaging, dict[int, float]]
+
+    @property
+    def forecast(self) -> dict[int, float]:
+        """Forecast throughput of synchronous training with one field of view for each worker."""
+        return {n: n / seconds for n, seconds in self.update_s.get(Averaging(), {}).items()}
 
     def emulated(self, workers: int) -> float | None:
         """Return the throughput if each worker had its own rank, without waiting and communication: a bound."""
         return None if self.one_rank is None else self.one_rank * workers
 
-    def step_s(self, workers: int, per_step: int) -> float | None:
-        """Return the seconds of a step of `per_step` units: forecast if there is one, else the bound."""
-        rate = self.forecast.get(workers) or self.emulated(workers)
-        return per_step / rate if rate else None
+    def seconds(self, line: Line, workers: int) -> float | None:
+        """Return the seconds of an update of a line: forecast if there is one, else the bound; None if not known."""
+        forecast = self.update_s.get(line.averaging, {}).get(workers)
+        if forecast is not None:
+            return forecast * line.batch
+        if self.one_rank is None:
+            return None
+        return line.examples(workers) / (self.one_rank * workers)
 
 
 def pace_of(study: Study, forecast: Forecast | None) -> Pace:
@@ -52,15 +62,18 @@ def pace_of(study: Study, forecast: Forecast | None) -> Pace:
     alone = [training for training in trainings if training.run.ranks == 1]
     rates = [rate for training in alone if (rate := _compute_rate(training, study.unit))]
     measured: dict[int, list[float]] = {}
-    for training in trainings:
-        rate = comparison.rate_per_s(training.run)
-        if not training.run.emulated and rate:
-            measured.setdefault(training.workers, []).append(rate)
+    for line in study.lines:
+        for training in line.trainings if line.averaging == Averaging() else ():
+            rate = comparison.rate_per_s(training.run)
+            if not training.run.emulated and rate:
+                measured.setdefault(training.workers, []).append(rate)
+    ways = dict.fromkeys([Averaging(), *(line.averaging for line in study.lines)])
+    known = forecast if study.unit == FIELDS else None
     return Pace(
         workers=workers,
         measured={n: float(np.median(values)) for n, values in sorted(measured.items())},
         one_rank=float(np.median(rates)) if rates else None,
-        forecast=_forecast(alone, workers, forecast) if forecast and study.unit == FIELDS else {},
+        update_s={way: _forecast(alone, workers, way, known) for way in ways if known},
     )
 
 
@@ -76,10 +89,10 @@ def _compute_rate(training: Training, unit: str) -> float | None:
 
 
 def _forecast(
-    alone: Sequence[Training], workers: Sequence[int], forecast: Forecast
+    alone: Sequence[Training], workers: Sequence[int], way: Averaging, forecast: Forecast | None
 ) -> dict[int, float]:
     """Return the forecast from the training on one rank with the fewest workers whose log has all times."""
     for training in sorted(alone, key=lambda one: (one.workers, one.rate, one.seed)):
         with contextlib.suppress(InvalidFileError):  # an older or shorter log
-            return forecast(training.run.folder, workers)
+            return forecast(training.run.folder, workers, way) if forecast else {}
     return {}

@@ -23,7 +23,7 @@ from floodtide.report.sweeps import (
     targets,
     workers_figures,
 )
-from floodtide.report.sweeps.cells import Study, Training, read_study
+from floodtide.report.sweeps.cells import Line, Study, Training, read_study
 from floodtide.report.sweeps.curves_figure import Curve
 from floodtide.report.sweeps.optimum import Optima
 from floodtide.report.sweeps.pace import Forecast, Pace, pace_of
@@ -49,10 +49,9 @@ class Results:
     found: tuple[Optima, ...]
     targets: tuple[float, ...]
     bridge: int
-    reached: dict[str, list[Reached]]
+    reached: dict[Line, list[Reached]]
     pace: Pace
     network: str
-    per_update: int
     noise_scale: float | None
 
 
@@ -131,7 +130,6 @@ def evaluate(
     wanted = tuple(at) or automatic
     if at:
         bridge = _bridge(grids) if len(at) > 1 else 0
-    training = study.trainings[0].run.config.get("training", {})
     return Results(
         study=study,
         score=chosen,
@@ -140,17 +138,16 @@ def evaluate(
         targets=wanted,
         bridge=bridge,
         reached={
-            line.label: [row for one in wanted for row in targets.reached(line, chosen, one)]
+            line: [row for one in wanted for row in targets.reached(line, chosen, one)]
             for line in grids
         },
         pace=pace_of(study, forecast),
         network=network,
-        per_update=int(training.get("batch", 1)) * int(training.get("accumulate", 1)),
         noise_scale=_noise_scale(study),
     )
 
 
-def _bridge(grids: Sequence[Any]) -> int:
+def _bridge(grids: Sequence[Line]) -> int:
     counts = sorted({n for line in grids for n in line.workers})
     return counts[len(counts) // 2] if counts else 0
 
@@ -184,11 +181,11 @@ def _drawings(
             (_PANEL_IN * len(results.found), 4.6),
             lambda drawn: grid_figure.draw(drawn, results.found, results.noise_scale),
         )
-    reached = {label: rows for label, rows in results.reached.items() if len(rows) > 1}
+    reached = {line: rows for line, rows in results.reached.items() if len(rows) > 1}
     if reached:
         speeds = {
-            label: workers_figures.speed_up(rows, pace, results.per_update, results.bridge)
-            for label, rows in reached.items()
+            line.label: workers_figures.speed_up(line, rows, pace, results.bridge)
+            for line, rows in reached.items()
         }
         speeds = {label: values for label, values in speeds.items() if len(values) > 1}
         if speeds:
@@ -200,9 +197,7 @@ def _drawings(
             )
         drawings["updates_to_score"] = (
             (10.5, 4.4),
-            lambda drawn: workers_figures.to_target(
-                drawn, reached, results.per_update, unit, results.score.title
-            ),
+            lambda drawn: workers_figures.to_target(drawn, reached, unit, results.score.title),
         )
     curves = _curves(results)
     if curves:
@@ -220,7 +215,7 @@ def _curves(results: Results) -> list[Curve]:
     for found in results.found:
         ends = [found.best[0], found.best[-1]] if len(found.best) > 1 else list(found.best)
         for one in ends:
-            step_s = results.pace.step_s(one.workers, one.workers * results.per_update)
+            step_s = results.pace.seconds(found.line, one.workers)
             cell = found.line.cell(one.workers, one.cell)
             if step_s:
                 curves.append(
@@ -239,7 +234,7 @@ def _tables(results: Results) -> dict[str, Any]:
     return {
         "best_rates": numbers.best_table(results.found),
         "exponents": numbers.growth_table(results.found),
-        "updates_to_score": numbers.target_table(results.reached, results.per_update, results.pace),
+        "updates_to_score": numbers.target_table(results.reached, results.pace),
         "settings": numbers.settings_table(results.study),
     }
 

@@ -24,6 +24,7 @@ class Reached:
         target: The score.
         rate: Base rate with the fewest updates, among those with which all seeds reach the score.
         updates: Updates until then, for each seed.
+        examples_per_update: Examples whose gradients make an update.
         at_edge: True if the rate is at an end of the rates of this number of workers.
     """
 
@@ -31,6 +32,7 @@ class Reached:
     target: float
     rate: float
     updates: tuple[float, ...]
+    examples_per_update: int
     at_edge: bool
 
     @property
@@ -75,6 +77,7 @@ def reached(line: Line, score: Score, target: float) -> list[Reached]:
                     target=target,
                     rate=rate,
                     updates=updates_of,
+                    examples_per_update=line.examples(workers),
                     at_edge=rate in (rates[0], rates[-1]),
                 )
             )

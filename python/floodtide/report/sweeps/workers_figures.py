@@ -11,6 +11,7 @@ import numpy as np
 
 from floodtide.base import style
 from floodtide.report.curves import UNITS
+from floodtide.report.sweeps.cells import Line
 from floodtide.report.sweeps.pace import Pace
 from floodtide.report.sweeps.targets import Reached
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ByLine = Mapping[str, Sequence[Reached]]
+ByLine = Mapping[Line, Sequence[Reached]]
 
 
 def throughput(drawn: Figure, pace: Pace, unit: str, network: str) -> None:
@@ -64,20 +65,20 @@ def throughput(drawn: Figure, pace: Pace, unit: str, network: str) -> None:
     axis.legend(loc="upper left")
 
 
-def to_target(drawn: Figure, by_line: ByLine, per_update: int, unit: str, score: str) -> None:
+def to_target(drawn: Figure, by_line: ByLine, unit: str, score: str) -> None:
     """Draw updates and examples to a score against workers; bars are standard deviations over seeds."""
     steps, examples = drawn.subplots(1, 2)
-    for index, (label, rows) in enumerate(by_line.items()):
+    for index, (line, rows) in enumerate(by_line.items()):
         look = style.line_style(index)
         for target in sorted({row.target for row in rows}):
             here = [row for row in rows if row.target == target]
             counts = np.array([row.workers for row in here])
             mean = np.array([row.mean for row in here])
             error = np.array([row.deviation for row in here])
-            name = f"{style.plain(label)}, {target:.3f}"
+            name = f"{style.plain(line.label)}, {target:.3f}"
             fill = {} if target == rows[0].target else {"mfc": "white"}
             steps.errorbar(counts, mean, error, capsize=3.0, label=name, **look, **fill)
-            each = counts * per_update
+            each = np.array([row.examples_per_update for row in here])
             examples.errorbar(counts, mean * each, error * each, capsize=3.0, **look, **fill)
     _ideal(steps, by_line)
     workers = sorted({row.workers for rows in by_line.values() for row in rows})
@@ -105,7 +106,7 @@ def _ideal(axis: Axes, by_line: ByLine) -> None:
         )
 
 
-def speed_up(rows: Sequence[Reached], pace: Pace, per_update: int, bridge: int) -> dict[int, float]:
+def speed_up(line: Line, rows: Sequence[Reached], pace: Pace, bridge: int) -> dict[int, float]:
     """Return how many times faster than the fewest workers each number of workers reaches a score.
 
     With two targets, workers from the bridge on are compared by the high target, and the two parts meet at the bridge,
@@ -116,9 +117,9 @@ def speed_up(rows: Sequence[Reached], pace: Pace, per_update: int, bridge: int) 
     for target in targets:
         part = {}
         for row in rows:
-            step_s = pace.step_s(row.workers, row.workers * per_update)
-            if row.target == target and step_s:
-                part[row.workers] = row.mean * step_s
+            update_s = pace.seconds(line, row.workers)
+            if row.target == target and update_s:
+                part[row.workers] = row.mean * update_s
         seconds.append(part)
     if not seconds or not seconds[0]:
         return {}

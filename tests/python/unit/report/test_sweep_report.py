@@ -9,6 +9,7 @@ import math
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodtide import report
+from floodtide import report, simulate
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.report.sweeps import cells, optimum, page, scores, targets
 
@@ -219,7 +220,7 @@ def test_updates_to_a_target(results: page.Results) -> None:
     line = results.study.lines[0]
     assert len(results.targets) == 2
     assert results.bridge == 4
-    low = [row for row in results.reached["adam"] if row.target == results.targets[0]]
+    low = [row for row in results.reached[line] if row.target == results.targets[0]]
     assert [row.workers for row in low] == WORKERS
     assert low[0].mean > low[-1].mean
     one = line.cell(1, low[0].rate)[0]
@@ -229,6 +230,40 @@ def test_updates_to_a_target(results: page.Results) -> None:
     index = int(np.argmax(values >= low[0].target))
     assert (steps[index - 1] if index else 0) <= reached <= steps[index]
     assert targets.updates_to(one, results.score, 2.0) == math.inf
+
+
+def test_modes_count_the_examples_of_an_update(tmp_path: Path) -> None:
+    """Asynchronous: one worker's gradient an update; partial: those of three quarters of the workers."""
+    for workers in (4, 16):
+        for mode, contributors in (
+            ("synchronous", 0),
+            ("asynchronous", 0),
+            ("partial", 3 * workers // 4),
+        ):
+            comm = {"bucket_mib": 0.25, "mode": mode, "contributors": contributors}
+            for rate in RATES[2:6]:
+                folder = tmp_path / f"{mode}{workers}"
+                write_training(folder, workers=workers, rate=rate, seed=0, ranks=workers, comm=comm)
+    write_training(tmp_path / "one", workers=1, rate=RATES[3], seed=0, comm={"bucket_mib": 0.25})
+    study = cells.read_study(sorted(tmp_path.iterdir()))
+    found = page.evaluate(study, forecast=forecast, network="10gbe")
+    by_mode = {line.averaging.mode: line for line in study.lines if line.is_grid}
+    partial = by_mode["partial"]
+    assert partial.workers == (4, 16)
+    assert partial.averaging.share == 0.75
+    assert "0.75 of the ranks" in partial.label
+    assert [by_mode[mode].examples(16) for mode in ("synchronous", "asynchronous", "partial")] == [
+        16,
+        1,
+        12,
+    ]
+    seconds = {mode: found.pace.seconds(line, 16) for mode, line in by_mode.items()}
+    assert seconds["asynchronous"] == pytest.approx(seconds["synchronous"] / 16, rel=0.1)
+    assert seconds["partial"] <= seconds["synchronous"]
+
+
+def forecast(folder: Path, ranks: Sequence[int], way: cells.Averaging) -> dict[int, float]:
+    return simulate.forecast_update_s(folder, ranks, "10gbe", way.mode, way.share)
 
 
 @settings(max_examples=200, deadline=None)
