@@ -95,11 +95,10 @@ def command(
       floodtide tune fib25.toml
       mpiexec -n 2 floodtide train fib25.toml --tuned tuned.toml
     """
-    from floodtide import config, tune
+    from floodtide import _core, config, tune
     from floodtide.base.progress import bar
     from floodtide.comm.launching import libraries
     from floodtide.errors import ConfigurationError
-    from floodtide.tune.measuring import available_cores
 
     if libraries.launcher() is not None:
         raise UnsupportedError(
@@ -109,7 +108,7 @@ def command(
     model = settings.model
     if not isinstance(model, config.FfnConfig):
         raise ConfigurationError(f"{file}: model.kind is '{model.kind}', tune expects 'ffn'")
-    cores = available_cores()
+    cores = _core.available_cores()
     batch = walkers or settings.training.walkers or cores
     network = tune.Network(depth=model.depth, features=model.features, fov=model.fov)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -81,8 +80,3 @@ def measure(setting: Setting, network: Network, *, seconds: float, fovs_per_s: f
         reason = said[-1] if said else f"exit status {result.returncode}"
         raise UnsupportedError(f"tune: {setting}: {reason}")
     return float(json.loads(rows[0])["fovs_per_s"])
-
-
-def available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))

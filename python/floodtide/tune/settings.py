@@ -63,7 +63,7 @@ def candidates(cores: int, batch: int) -> list[Setting]:
     """Return all settings of a host with some cores and a batch of `batch` fields of view per step.
 
     Ranks x threads is a divisor of the cores, or OVERSUBSCRIPTION times the cores. Each rank has the same number of
-    walkers. Binding needs a core for each thread of several ranks.
+    walkers. Binding needs a core for each thread of several ranks, and waiting needs several threads.
     """
     found = []
     totals = [n for n in range(1, cores + 1) if cores % n == 0] + [OVERSUBSCRIPTION * cores]
@@ -81,6 +81,6 @@ def candidates(cores: int, batch: int) -> list[Setting]:
                     wait=wait,
                 )
                 for bind in bindings
-                for wait in (POLICIES if total > ranks or total > 1 else POLICIES[:1])
+                for wait in (POLICIES if total > ranks else POLICIES[:1])
             ]
     return found

@@ -15,7 +15,6 @@ from floodtide.base.files import replace_text
 from floodtide.base.openmp import WAITING
 from floodtide.base.outputs import reserved, starts_like
 from floodtide.errors import InvalidFileError
-from floodtide.tune.measuring import available_cores
 from floodtide.tune.search import Choice
 from floodtide.tune.settings import BINDINGS, POLICIES, Setting
 
@@ -67,7 +66,7 @@ class Tuned:
 
     def difference(self) -> str:
         """Return how this machine differs from the measured one; an empty text if it does not."""
-        here = (_core.processor_name(), available_cores())
+        here = (_core.processor_name(), _core.available_cores())
         if here == (self.processor, self.cores):
             return ""
         return f"measured on {self.processor} with {self.cores} cores; this is {here[0]} with {here[1]}"
@@ -90,7 +89,7 @@ def write_tuned(path: str | os.PathLike[str], choice: Choice) -> None:
         "bind": one.bind,
         "wait": one.wait,
         "processor": _core.processor_name(),
-        "cores": available_cores(),
+        "cores": _core.available_cores(),
         "fovs_per_s": round(choice.fovs_per_s, 3),
         "default_fovs_per_s": round(choice.default.median, 3),
         "reason": choice.reason,

@@ -11,7 +11,7 @@ import tomli_w
 import training_volume
 from launch import mpiexec
 
-from floodtide.tune.measuring import available_cores
+from floodtide import _core
 
 pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
@@ -69,7 +69,7 @@ def test_another_number_of_ranks_is_refused_on_every_rank(folder: Path) -> None:
     assert mpiexec(2, command).status == 2
 
 
-@pytest.mark.skipif(available_cores() < 2, reason="one core cannot be shared out")
+@pytest.mark.skipif(_core.available_cores() < 2, reason="one core cannot be shared out")
 def test_each_rank_has_cores_of_its_own() -> None:
     assert len(os.sched_getaffinity(0)) >= 2
     result = mpiexec(2, ["-c", CORES])

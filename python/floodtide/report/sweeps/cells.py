@@ -144,6 +144,12 @@ class Line:
         cell = self._cells.get((workers, rate), {})
         return tuple(cell[seed] for seed in sorted(cell))
 
+    def ended(self, workers: int, rate: float) -> bool:
+        """Return True if there is such a cell, and none of its trainings goes on."""
+        cell = self.cell(workers, rate)
+        ends = [one.diverged or one.given_up or one.last_step >= self.step for one in cell]
+        return bool(ends) and all(ends)
+
     @property
     def is_grid(self) -> bool:
         """True if some number of workers was trained with three rates or more, so that one can be the best."""

@@ -33,8 +33,8 @@ class Best:
         rate: Base rate at the vertex.
         low, high: 95 % interval of `rate`; NaN if a cell has one seed, so that its spread is not known.
         value: Mean score of the cell.
-        at_edge: "lowest" or "highest" if the cell is at that end of the rates, so that the optimum may lie outside of
-            the grid; else empty.
+        at_edge: "lowest" or "highest" if the cell is at that end of the rates that have been trained: the optimum may
+            lie outside of the grid. Else empty.
         seeds: Number of trainings in the cell.
     """
 
@@ -99,13 +99,13 @@ class Optima:
 def optima(line: Line, score: Score, step: int) -> Optima:
     """Return the best rate for each number of workers that has a cell with a score."""
     values = line.values(score, step)
-    trained = np.array([[bool(line.cell(n, rate)) for n in line.workers] for rate in line.rates])
+    ended = np.array([[line.ended(n, rate) for n in line.workers] for rate in line.rates])
     means = np.array([[cell.mean() if cell.size else np.nan for cell in row] for row in values])
     samples = bootstrap_means(values)
     logs = np.log2(np.array(line.rates))
     best, drawn = [], {}
     for column, workers in enumerate(line.workers):
-        rows = np.flatnonzero(trained[:, column])
+        rows = np.flatnonzero(ended[:, column])
         if not np.isfinite(means[rows, column]).any():
             continue
         one = int(rows[np.nanargmax(means[rows, column])])

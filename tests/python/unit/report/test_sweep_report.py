@@ -210,6 +210,9 @@ def test_cells_with_a_lost_training_have_no_score(tmp_path: Path) -> None:
     values = line.values(score, line.step)
     assert [row[0].size for row in values] == [3, 3, 3, 0, 0]
     assert line.cell(1, RATES[3])[1].diverged
+    assert [line.ended(1, rate) for rate in RATES[:6]] == [True, True, True, True, False, False]
+    best = page.evaluate(cells.read_study([tmp_path])).found[0].best[0]
+    assert (best.cell, best.at_edge) == (RATES[2], "")  # the cell above it diverged
     figures = tmp_path / "figures"
     report.write_sweep([tmp_path], figures=figures)
     rows = list(csv.DictReader((figures / "trainings.csv").read_text().splitlines()))
