@@ -254,6 +254,19 @@ COMMANDS = {
         outputs=("out.html", "out_figures"),
         whole=("out.html",),
     ),
+    "report-sweep": Command(
+        "report sweep --out out.html --figures out_figures",
+        nothing,
+        outputs=("out.html", "out_figures"),
+        whole=("out.html",),
+    ),
+    "sweep-list": Command("sweep sweep.toml --list", lines),
+    "job-tuned": Command(
+        "job slurm train.toml --nodes 1 --time 01:00:00 --tuned tuned.toml --out out.slurm",
+        lines,
+        outputs=("out.slurm",),
+        whole=("out.slurm",),
+    ),
     "simulate": Command("simulate run --ranks 1,2 --steps 50", lines),
     "simulate-samples": Command(
         "simulate --samples samples.txt --ranks 1,2 --steps 50 --network 10gbe", lines

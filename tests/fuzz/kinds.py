@@ -114,6 +114,10 @@ _RUNS = (
     Source("slices_run/config.toml", ("report-slices",), "text"),
     Source("affinities_run/log.jsonl", ("report-affinities",), "text"),
     Source("run2/log.jsonl", ("report-two",), "text"),
+    Source("sweep/lr=0.001,walkers=1/log.jsonl", ("report-sweep", "sweep-list"), "text"),
+    Source("sweep/lr=0.001,walkers=1/config.toml", ("report-sweep",), "text"),
+    Source("sweep.toml", ("sweep-list",), "text"),
+    Source("tuned.toml", ("job-tuned",), "text"),
 )
 _SIMULATE = (
     Source("samples.txt", ("simulate-samples",), "text"),

@@ -43,11 +43,13 @@ _LINES = {
     "bench overlap": "bench overlap --ranks 2 --steps 2",
     "bench stragglers": "bench stragglers --ranks 2 --steps 2",
     "bench stalls": "bench stalls --ranks 1 --rounds 1",
+    "tune": "tune train.toml --out out.toml --seconds 0.01 --rounds 1",
     "demo": "demo --out out --steps 1",
 }
 # Commands that take minutes or start ranks: only with what none of their numbers can be.
 _LONG = {"bench scaling", "bench forecast", "bench train", "bench overlap", "bench stragglers"} | {
     "bench stalls",
+    "tune",
     "demo",
 }
 _NO_NUMBERS = ("-1", "nan", "-inf", "1e400", "", " ", "x", "0x10", "--", "9" * 400, "9" * 5000)

@@ -154,10 +154,17 @@ _CONFIGURATION: dict[str, Check] = {
             "slices": list_of(table({}, {"images": text})),
         },
     ),
-    "run": table({}),
-    "training": table({}, {"steps": count, "loss": text}),
+    "run": table({}, {"seed": count}),
+    "model": table({}),
+    "training": table(
+        {},
+        {"steps": count, "loss": text, "walkers": count, "batch": positive, "accumulate": positive},
+    ),
+    "optimizer": table({}, {"name": text, "lr": lambda value: finite(value) and value >= 0}),
+    "schedule": table({}),
+    "validation": table({}),
     "segment": table({}, {"image": text}),
-    "comm": table({}, {"mode": text}),
+    "comm": table({}, {"mode": text, "contributors": count}),
 }
 SCORES = list_of(table({"name": text}))
 FAILURE = table({"reason": text})

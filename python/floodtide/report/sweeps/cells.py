@@ -129,8 +129,8 @@ class Line:
 
     @cached_property
     def rates(self) -> tuple[float, ...]:
-        """The base rates, ascending."""
-        return tuple(sorted({training.rate for training in self.trainings}))
+        """The base rates above 0, ascending."""
+        return tuple(sorted({training.rate for training in self.trainings if training.rate > 0}))
 
     @cached_property
     def _cells(self) -> dict[tuple[int, float], dict[int, Training]]:
