@@ -116,6 +116,7 @@ __all__ = [
     "shutdown",
     "simulate",
     "size",
+    "sweep",
     "synchronize",
     "train",
     "verify_gradients",
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
         report,
         segment,
         simulate,
+        sweep,
         train,
     )
     from floodtide.comm.notebook import run
@@ -152,6 +154,7 @@ else:
         "report",
         "segment",
         "simulate",
+        "sweep",
         "train",
     ]
 
