@@ -86,8 +86,8 @@ def command(
     \b
     Columns:
       ranks, threads, walkers   of the host; of a rank; of a rank
-      fovs_per_s                fields of view per second of the host, median of the rounds
-      spread, rounds            (largest - smallest round) / median; number of rounds
+      fovs_per_s                fields of view per second of the host, in the fastest round
+      spread, rounds            1 - slowest round / fastest round; number of rounds
       share_of_best             fovs_per_s / that of the fastest setting
 
     \b
@@ -126,7 +126,7 @@ def command(
         )
     tune.write_tuned(out, choice)
     larger = [_with_batch(choice, factor, measured, rounds) for factor in _FACTORS]
-    best = choice.measurements[0].median
+    best = choice.measurements[0].best
     rows = [_row(one, best) for one in (*choice.measurements, *larger)]
     if as_json:
         for row in rows:
@@ -157,8 +157,8 @@ def _row(one: Measurement, best: float) -> dict[str, Any]:
         "walkers": setting.walkers,
         "bind": setting.bind,
         "wait": setting.wait,
-        "fovs_per_s": one.median,
+        "fovs_per_s": one.best,
         "spread": one.spread,
         "rounds": len(one.fovs_per_s),
-        "share_of_best": one.median / best,
+        "share_of_best": one.best / best,
     }

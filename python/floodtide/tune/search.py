@@ -30,7 +30,7 @@ class Choice:
     @property
     def reason(self) -> str:
         """One sentence for the file and the terminal."""
-        ratio = self.fovs_per_s / self.default.median
+        ratio = self.fovs_per_s / self.default.best
         count = len(self.measurements)
         if self.setting == self.default.setting:
             return f"no other of {count} settings is more than {EQUAL:.0%} faster than the default"
@@ -49,7 +49,7 @@ def search(
     exhaustive: bool = False,
     progress: Progress | None = None,
 ) -> Choice:
-    """Return the simplest setting whose median throughput is within EQUAL of the fastest.
+    """Return the simplest setting whose throughput is within EQUAL of the fastest.
 
     In stages: all pairs of ranks and threads without binding, with sleeping threads; then all bindings and waiting
     policies of the fastest pairs; then more rounds of all settings near the fastest, until each has `rounds`.
@@ -100,23 +100,23 @@ def _to_measure(
 ) -> list[Setting]:
     """Return the settings near the fastest, and the default, that do not have all rounds yet."""
     fastest = _fastest(found)
-    least = (1.0 - _NEAR) * found[fastest[0]].median
-    near = [one for one in fastest if found[one].median >= least or one == default]
+    least = (1.0 - _NEAR) * found[fastest[0]].best
+    near = [one for one in fastest if found[one].best >= least or one == default]
     return [one for one in near if len(found[one].fovs_per_s) < rounds]
 
 
 def _fastest(found: Mapping[Setting, Measurement]) -> list[Setting]:
     known = [one for one in found.values() if one.fovs_per_s]
-    return [one.setting for one in sorted(known, key=lambda one: -one.median)]
+    return [one.setting for one in sorted(known, key=lambda one: -one.best)]
 
 
 def _choice(found: Mapping[Setting, Measurement], default: Measurement) -> Choice:
     ordered = [found[one] for one in _fastest(found)]
-    equal = [one for one in ordered if one.median >= (1.0 - EQUAL) * ordered[0].median]
+    equal = [one for one in ordered if one.best >= (1.0 - EQUAL) * ordered[0].best]
     chosen = min(equal, key=lambda one: (one.setting != default.setting, one.setting.effort))
     return Choice(
         setting=chosen.setting,
-        fovs_per_s=chosen.median,
+        fovs_per_s=chosen.best,
         default=default,
         measurements=tuple(ordered),
     )

@@ -91,7 +91,7 @@ def write_tuned(path: str | os.PathLike[str], choice: Choice) -> None:
         "processor": _core.processor_name(),
         "cores": _core.available_cores(),
         "fovs_per_s": round(choice.fovs_per_s, 3),
-        "default_fovs_per_s": round(choice.default.median, 3),
+        "default_fovs_per_s": round(choice.default.best, 3),
         "reason": choice.reason,
     }
     text = (
