@@ -18,18 +18,22 @@ class Progress:
         self._unit = unit
         self._description = description
         self._line_every_s = line_every_s
-        self._start_s = self._line_s = time.monotonic()
+        self._line_s = time.monotonic()
+        self._first: tuple[int, float] | None = None  # work done and time at the first call
         self._bar: Any = None
         self._shown = notes.speaks()
         self._terminal = self._shown and sys.stderr.isatty()
 
     def __call__(self, done: int, total: int) -> None:
+        if self._first is None:
+            self._first = done, time.monotonic()
         if self._terminal:
             if self._bar is None:
                 from tqdm import tqdm
 
                 self._bar = tqdm(
                     total=total,
+                    initial=done,  # work of an earlier call says nothing about the speed of this one
                     unit=f" {self._unit}",
                     desc=self._description,
                     leave=False,
@@ -39,8 +43,9 @@ class Progress:
             self._bar.update(done - self._bar.n)
         elif self._shown and time.monotonic() - self._line_s >= self._line_every_s:
             self._line_s = time.monotonic()
-            elapsed_s = self._line_s - self._start_s
-            left = f", about {elapsed_s / done * (total - done):.0f} s left" if done > 0 else ""
+            before, start_s = self._first
+            rest_s = (self._line_s - start_s) / max(1, done - before) * (total - done)
+            left = f", about {rest_s:.0f} s left" if done > before else ""
             print(
                 f"{self._description}: {done} of {total} {self._unit}{left}",
                 file=sys.stderr,

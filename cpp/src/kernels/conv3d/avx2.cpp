@@ -9,7 +9,8 @@
 namespace floodtide::kernels::direct {
 
 // 11 (forward) and 12 (backward-weights) of 16 registers hold sums.
-const DirectKernels kAvx2 = kernels_of<Blocks<8, 1, 11, 2, 2, 4, false>>;
+const DirectKernels kAvx2 = kernels_of<Blocks<16, 8, 1, 11, 2, 2, 4, false>>;
+const DirectKernels kAvx2Narrow = kernels_of<Blocks<8, 8, 1, 11, 1, 4, 8, false>>;
 
 }  // namespace floodtide::kernels::direct
 

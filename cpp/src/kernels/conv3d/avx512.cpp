@@ -9,7 +9,9 @@
 namespace floodtide::kernels::direct {
 
 // 22 (forward) and 18 (backward-weights) of 32 registers hold sums.
-const DirectKernels kAvx512 = kernels_of<Blocks<16, 2, 11, 2, 3, 8, true>>;
+const DirectKernels kAvx512 = kernels_of<Blocks<16, 16, 2, 11, 2, 3, 8, true>>;
+// Half registers: 16 (forward) and 24 (backward-weights) of 32 hold sums.
+const DirectKernels kAvx512Narrow = kernels_of<Blocks<8, 8, 1, 16, 1, 8, 8, true>>;
 
 }  // namespace floodtide::kernels::direct
 

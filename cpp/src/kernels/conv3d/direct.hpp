@@ -22,7 +22,8 @@ struct ForwardTask {
   std::int64_t y, x;                          ///< sizes without the halo
   Strides in_strides, out_strides;            ///< of the input; of the output, mask and residual
   std::int64_t used_in;                       ///< number of input channels
-  std::int64_t out_channels;                  ///< number of output channels, a multiple of 16
+  std::int64_t out_channels;                  ///< number of output channels, a multiple of DirectKernels::multiple
+  std::int64_t padding;                       ///< number of channels after them that become zero, a multiple of 8
   std::int64_t kernel_z, kernel_y, kernel_x;  ///< 1 or 3
   std::int64_t row_begin, row_end;
   const float* input;     ///< voxel (0, 0, 0); so are mask, residual and out
@@ -51,14 +52,26 @@ struct WeightsTask {
 
 /// Functions of one instruction-set file.
 struct DirectKernels {
-  std::int64_t group;  ///< number of output channels computed together; the last group may be smaller
+  std::int64_t multiple;  ///< the number of output channels is a multiple of this
+  std::int64_t group;     ///< number of output channels computed together; the last group may be smaller
   void (*forward)(const ForwardTask& task);
   void (*weights)(const WeightsTask& task);
 };
 
 extern const DirectKernels kGeneric;
-extern const DirectKernels kAvx2;
-extern const DirectKernels kAvx512;
+extern const DirectKernels kAvx2, kAvx2Narrow;
+extern const DirectKernels kAvx512, kAvx512Narrow;
+
+/// Kernels of one instruction-set level. Up to narrow->multiple output channels, the narrow ones are faster, because the wide
+/// ones compute 16 channels.
+struct LevelKernels {
+  const DirectKernels* wide;
+  const DirectKernels* narrow;
+
+  [[nodiscard]] const DirectKernels& for_outputs(std::int64_t channels) const {
+    return channels <= narrow->multiple ? *narrow : *wide;
+  }
+};
 
 /// Size in floats of the rectified copy of the input, which a task makes on its stack. It must be large enough for all kernel
 /// rows of one output voxel.

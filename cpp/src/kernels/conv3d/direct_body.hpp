@@ -18,14 +18,14 @@
 namespace floodtide::kernels::direct {
 namespace {
 
-constexpr Index kSmallestGroup = 16;  // stored channels are multiples of this
-constexpr Index kLine = 16;           // floats in a cache line
+constexpr Index kLine = 16;  // floats in a cache line
 
 /// Sizes of the register blocks. A vector has `Lanes` floats. Forward uses Voxels x ForwardVectors sums. Backward-weights uses
 /// Channels3 x 3 x Vectors sums for kernel_x = 3, and Channels1 x Vectors sums for kernel_x = 1. `Ring`: the registers can also
-/// hold three gradients.
-template <int Lanes_, int ForwardVectors_, int Voxels_, int Vectors_, int Channels3_, int Channels1_, bool Ring_>
+/// hold three gradients. `Multiple`: the number of output channels is a multiple of this.
+template <int Multiple_, int Lanes_, int ForwardVectors_, int Voxels_, int Vectors_, int Channels3_, int Channels1_, bool Ring_>
 struct Blocks {
+  static constexpr int Multiple = Multiple_;
   static constexpr int Lanes = Lanes_;
   static constexpr int ForwardVectors = ForwardVectors_;
   static constexpr int Voxels = Voxels_;
@@ -150,7 +150,7 @@ void forward_row(const ForwardTask& task, const float* const* rows, Index count,
       const Index voxels = part_begin(count, blocks, block + 1) - begin;
       const Index offset = begin * task.in_strides.voxel;
       const Index to = at + begin * task.out_strides.voxel + channel;
-      if (B::Lanes * B::ForwardVectors <= kSmallestGroup || group == B::Lanes * B::ForwardVectors) {
+      if (B::Lanes * B::ForwardVectors <= B::Multiple || group == B::Lanes * B::ForwardVectors) {
         forward_voxels<B, B::Voxels, KernelX, B::ForwardVectors>(voxels, task, rows, offset, weights, channel, to, ahead);
       } else {
         forward_voxels<B, B::Voxels, KernelX, 1>(voxels, task, rows, offset, weights, channel, to, ahead);
@@ -166,6 +166,15 @@ template <class Task>
 FLOODTIDE_INLINE Index first_neighbour(const Task& task, Index z, Index y, Index x) {
   return (z - task.kernel_z / 2) * task.in_strides.plane + (y - task.kernel_y / 2) * task.in_strides.row +
          (x - task.kernel_x / 2) * task.in_strides.voxel;
+}
+
+/// Sets the padding channels of `count` voxels to zero.
+template <class B>
+FLOODTIDE_INLINE void clear_padding(const ForwardTask& task, Index count, Index at) {
+  for (Index voxel = 0; voxel < count; ++voxel) {
+    float* channels = task.out + at + voxel * task.out_strides.voxel + task.out_channels;
+    for (Index i = 0; i < task.padding; i += B::Lanes) slot<B>(channels + i) = typename B::Vector{};
+  }
 }
 
 template <class B>
@@ -202,6 +211,7 @@ void forward(const ForwardTask& task) {
       } else {
         forward_row<B, 1>(task, rows, count, at, next_input);
       }
+      clear_padding<B>(task, count, at);
     }
   }
 }
@@ -421,7 +431,7 @@ void weights(const WeightsTask& task) {
           for (Index channel = 0; channel < out;) {
             part.grad = patch.grad + channel;
             const Index group = smaller(B::Lanes * B::Vectors, out - channel);
-            if (B::Lanes * B::Vectors <= kSmallestGroup || group == B::Lanes * B::Vectors) {
+            if (B::Lanes * B::Vectors <= B::Multiple || group == B::Lanes * B::Vectors) {
               weights_kernel_row<B, B::Vectors>(task, part, ahead, grads + channel);
             } else {
               weights_kernel_row<B, 1>(task, part, ahead, grads + channel);
@@ -436,7 +446,7 @@ void weights(const WeightsTask& task) {
 }
 
 template <class B>
-inline constexpr DirectKernels kernels_of{B::Lanes * B::ForwardVectors, &forward<B>, &weights<B>};
+inline constexpr DirectKernels kernels_of{B::Multiple, B::Lanes * B::ForwardVectors, &forward<B>, &weights<B>};
 
 }  // namespace
 }  // namespace floodtide::kernels::direct

@@ -19,9 +19,9 @@ template <const winograd::Kernels* kernels>
 std::unique_ptr<Conv3dPlan> make_winograd(const Conv3dShape& shape) {
   return make_winograd_plan(shape, *kernels);
 }
-template <const direct::DirectKernels* kernels>
+template <const direct::DirectKernels* wide, const direct::DirectKernels* narrow>
 std::unique_ptr<Conv3dPlan> make_direct(const Conv3dShape& shape) {
-  return make_direct_plan(shape, *kernels);
+  return make_direct_plan(shape, {wide, narrow});
 }
 
 std::string describe(const Conv3dShape& shape) {
@@ -71,11 +71,12 @@ std::vector<Conv3dCandidate> conv3d_candidates() {
       {"onednn", Isa::avx2, direct, &dnnl_unsupported, &dnnl_avoided, &make_dnnl_plan},
       {"avx512_winograd", Isa::avx512, transformed, &winograd_unsupported, &winograd_avoided,
        &make_winograd<&winograd::kAvx512>},
-      {"avx512_direct", Isa::avx512, direct, &direct_unsupported, &never, &make_direct<&direct::kAvx512>},
+      {"avx512_direct", Isa::avx512, direct, &direct_unsupported, &never,
+       &make_direct<&direct::kAvx512, &direct::kAvx512Narrow>},
       {"avx2_winograd", Isa::avx2, transformed, &winograd_unsupported, &winograd_avoided, &make_winograd<&winograd::kAvx2>},
-      {"avx2_direct", Isa::avx2, direct, &direct_unsupported, &never, &make_direct<&direct::kAvx2>},
+      {"avx2_direct", Isa::avx2, direct, &direct_unsupported, &never, &make_direct<&direct::kAvx2, &direct::kAvx2Narrow>},
 #endif
-      {"generic_direct", Isa::generic, direct, &direct_unsupported, &never, &make_direct<&direct::kGeneric>},
+      {"generic_direct", Isa::generic, direct, &direct_unsupported, &never, &make_direct<&direct::kGeneric, &direct::kGeneric>},
       {"eigen", Isa::generic, direct, &never, &never, &make_eigen_plan},
       {"reference", Isa::reference, direct, &never, &never, &make_reference_plan},
   };

@@ -23,7 +23,7 @@ class Conv3dPlan {
 };
 
 [[nodiscard]] std::string direct_unsupported(const Conv3dShape& shape);
-[[nodiscard]] std::unique_ptr<Conv3dPlan> make_direct_plan(const Conv3dShape& shape, const direct::DirectKernels& kernels);
+[[nodiscard]] std::unique_ptr<Conv3dPlan> make_direct_plan(const Conv3dShape& shape, const direct::LevelKernels& kernels);
 
 [[nodiscard]] std::string winograd_unsupported(const Conv3dShape& shape);
 /// Return why direct convolution is expected to be faster, or an empty text if it is not.

@@ -13,7 +13,7 @@
 
 namespace floodtide::kernels {
 namespace direct {
-extern const DirectKernels kAvx512Emulated;
+extern const DirectKernels kAvx512Emulated, kAvx512NarrowEmulated;
 }
 namespace winograd {
 extern const Kernels kAvx512Emulated;
@@ -34,6 +34,9 @@ using test::widened;
 std::vector<Conv3dShape> all_shapes() {
   std::vector<Conv3dShape> shapes;
   for (std::int64_t x = 1; x <= 13; ++x) shapes.push_back({2, 2, x, 32, 32});
+  for (const std::int64_t x : {1, 2, 8, 11, 12, 16, 17}) shapes.push_back({2, 2, x, 8, 8});
+  shapes.push_back({3, 5, 17, 2, 8});
+  shapes.push_back({3, 2, 5, 7, 3});
   shapes.push_back({1, 1, 1, 1, 1});
   shapes.push_back({3, 5, 7, 2, 32});
   shapes.push_back({5, 4, 3, 32, 1, 1, 1, 1});
@@ -51,6 +54,7 @@ std::vector<Conv3dShape> all_shapes() {
   for (const std::int64_t z : {1, 3}) {
     for (const std::int64_t y : {1, 3}) {
       for (const std::int64_t x : {1, 3}) {
+        shapes.push_back({4, 3, 8, 6, 5, z, y, x});
         shapes.push_back({4, 3, 8, 21, 40, z, y, x});
         shapes.push_back({4, 3, 8, 32, 48, z, y, x});
       }
@@ -64,7 +68,9 @@ std::string label(const Conv3dShape& shape, std::string_view kernel) {
                  shape.kernel_x, ", ", shape.in_channels, " to ", shape.out_channels);
 }
 
-std::unique_ptr<Conv3dPlan> make_emulated(const Conv3dShape& shape) { return make_direct_plan(shape, direct::kAvx512Emulated); }
+std::unique_ptr<Conv3dPlan> make_emulated(const Conv3dShape& shape) {
+  return make_direct_plan(shape, {&direct::kAvx512Emulated, &direct::kAvx512NarrowEmulated});
+}
 std::unique_ptr<Conv3dPlan> make_emulated_winograd(const Conv3dShape& shape) {
   return make_winograd_plan(shape, winograd::kAvx512Emulated);
 }
