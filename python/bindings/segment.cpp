@@ -11,6 +11,7 @@
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/segment/components.hpp"
 #include "floodtide/segment/flooder.hpp"
+#include "floodtide/segment/reconcile.hpp"
 #include "floodtide/segment/result.hpp"
 #include "floodtide/segment/seeds.hpp"
 #include "registry.hpp"
@@ -76,6 +77,8 @@ FlooderOptions options_of(const py::kwargs& values) {
   options.disco_seed_threshold = values["disco_seed_threshold"].cast<double>();
   options.min_segment_size = values["min_segment_size"].cast<std::int64_t>();
   options.min_boundary_dist = values["min_boundary_dist"].cast<Vec3>();
+  options.halo_low = values["halo_low"].cast<Vec3>();
+  options.halo_high = values["halo_high"].cast<Vec3>();
   return options;
 }
 
@@ -142,6 +145,41 @@ void register_segment(py::module_& m) {
       },
       py::arg("mask"), py::arg("min_size"),
       "Return the face-connected components of a uint8 mask with at least min_size voxels, int32 ids from 1.");
+
+  s.def(
+      "compare_overlap",
+      [](const UInt64Array& counts, std::int64_t min_voxels, double min_share) {
+        const auto rows = view_of<const std::uint64_t, 2>(counts, "counts");
+        FLOODTIDE_REQUIRE(rows.shape(1) == 3, shape_mismatch, "counts: expected 3 columns, got ", rows.shape(1));
+        std::vector<evaluate::ContingencyTable::Entry> entries;
+        for (std::int64_t i = 0; i < rows.shape(0); ++i) {
+          entries.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
+        }
+        const segment::Seam seam = segment::compare_overlap(entries, {min_voxels, min_share});
+        Tensor<std::uint64_t, 2> same({static_cast<std::int64_t>(seam.same.size()), 2});
+        for (std::size_t i = 0; i < seam.same.size(); ++i) {
+          same.data()[2 * i] = seam.same[i].first;
+          same.data()[2 * i + 1] = seam.same[i].second;
+        }
+        return std::pair(to_numpy(std::move(same)), seam.split);
+      },
+      py::arg("counts"), py::arg("min_voxels"), py::arg("min_share"),
+      "Return the pairs of segments (uint64, 2 columns) that agree in an overlap, and how many segments agree with none.");
+  s.def(
+      "connected",
+      [](std::int64_t count, const Int64Array& pairs) {
+        const auto rows = view_of<const std::int64_t, 2>(pairs, "pairs");
+        FLOODTIDE_REQUIRE(rows.shape(1) == 2, shape_mismatch, "pairs: expected 2 columns, got ", rows.shape(1));
+        std::vector<std::pair<std::int64_t, std::int64_t>> list;
+        for (std::int64_t i = 0; i < rows.shape(0); ++i) list.emplace_back(rows(i, 0), rows(i, 1));
+        const py::gil_scoped_release unlock;
+        const std::vector<std::int64_t> roots = segment::connected(count, list);
+        const py::gil_scoped_acquire lock;
+        Tensor<std::int64_t, 1> out({count});
+        std::copy(roots.begin(), roots.end(), out.data());
+        return to_numpy(std::move(out));
+      },
+      py::arg("count"), py::arg("pairs"), "Return for each item the smallest item that the pairs (2 columns) connect it with.");
 
   py::class_<Result>(s, "Result")
       .def("labels", &labels_of)

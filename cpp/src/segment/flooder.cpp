@@ -35,6 +35,16 @@ Box clipped(const Vec3& low, const Vec3& high, const Vec3& shape) {
   return box;
 }
 
+/// Return the box that two boxes share. Sizes are 0 or less if they share none.
+Box shared(const Box& a, const Box& b) {
+  Box both;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    both.start[axis] = std::max(a.start[axis], b.start[axis]);
+    both.size[axis] = std::min(a.end()[axis], b.end()[axis]) - both.start[axis];
+  }
+  return both;
+}
+
 }  // namespace
 
 Tensor<float, 3> normalised(View<const float, 3> raw, double mean, double std) {
@@ -86,6 +96,7 @@ Flooder::Flooder(Tensor<float, 3> image, const FlooderOptions& options, Predicto
       move_logit_(static_cast<float>(flood::logit(options.move_threshold, "segment: move_threshold"))),
       segment_logit_(static_cast<float>(flood::logit(options.segment_threshold, "segment: segment_threshold"))),
       image_(std::move(image)),
+      interior_{options.halo_low, image_.shape()},
       canvas_(image_.shape(), options.fov, static_cast<float>(flood::logit(options.pad_value, "segment: pad_value"))),
       moves_(options.deltas, flood::logit(options.move_threshold, "segment: move_threshold")),
       segmentation_(image_.shape()),
@@ -97,6 +108,12 @@ Flooder::Flooder(Tensor<float, 3> image, const FlooderOptions& options, Predicto
                       " (z, y, x), expected at most half of the field of view ", Show{options.fov});
     FLOODTIDE_REQUIRE(options.min_boundary_dist[axis] >= 0, invalid_argument, "segment: min_boundary_dist ",
                       Show{options.min_boundary_dist}, " is negative");
+  }
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    interior_.size[axis] -= options.halo_low[axis] + options.halo_high[axis];
+    FLOODTIDE_REQUIRE(options.halo_low[axis] >= 0 && options.halo_high[axis] >= 0 && interior_.size[axis] >= 1,
+                      invalid_argument, "segment: a halo of ", Show{options.halo_low}, " and ", Show{options.halo_high},
+                      " voxels (z, y, x) in an image of ", Show{image_.shape()}, ", expected at least one voxel between");
   }
   FLOODTIDE_REQUIRE(options.min_segment_size >= 0, invalid_argument, "segment: min_segment_size is ", options.min_segment_size,
                     ", expected 0 or more");
@@ -232,9 +249,10 @@ void Flooder::try_seed(const Vec3& seed, const OnMove& on_move) {
     return;
   }
   const Vec3 reach = margin();
-  const Box box =
+  const Box reached =
       clipped({visited_low_[0] - reach[0], visited_low_[1] - reach[1], visited_low_[2] - reach[2]},
               {visited_high_[0] + reach[0], visited_high_[1] + reach[1], visited_high_[2] + reach[2]}, canvas_.shape());
+  const Box box = shared(reached, interior_);
   const auto id = static_cast<std::int32_t>(origins_.size() + 1);
   const auto [voxels, overlaps] = measure(box, id);
   if (voxels < options_.min_segment_size) {
@@ -245,6 +263,7 @@ void Flooder::try_seed(const Vec3& seed, const OnMove& on_move) {
   accept(box, id);
   std::int64_t overlapping = 0;
   for (const Overlap& overlap : overlaps) overlapping += overlap.voxels;
+  segmented_ += voxels;
   count("voxels-segmented", voxels);
   count("voxels-overlapping", overlapping);
   count("valid-time-ms", walltime_ms);
@@ -252,32 +271,47 @@ void Flooder::try_seed(const Vec3& seed, const OnMove& on_move) {
   origins_.push_back({id, seed, iterations, voxels, walltime_s});
 }
 
+std::int64_t Flooder::settled_voxels(std::int64_t failed, std::int64_t waiting, std::int64_t calls) const {
+  const std::int64_t others = interior_.voxels() - segmented_;
+  const std::int64_t seeds = std::max<std::int64_t>(1, failed + waiting);
+  const auto without_segment = static_cast<double>(others) * static_cast<double>(failed) / static_cast<double>(seeds);
+  // A call settles about as many voxels as lie between two places of the field of view.
+  std::int64_t of_call = 1;
+  for (const std::int64_t delta : options_.deltas) of_call *= std::max<std::int64_t>(1, delta);
+  return segmented_ + std::min(others, static_cast<std::int64_t>(without_segment) + calls * of_call);
+}
+
 void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress) {
   const Timer timer(*this, "segment_all");
-  const auto total = static_cast<std::int64_t>(seeds.size());
+  const std::int64_t total = interior_.voxels();
   const auto in_segment = [this](const Vec3& seed) { return segmentation_.view().at(seed) > 0; };
-  std::int64_t swallowed = 0;  // number of later seeds that are in segments already; the first segments contain most of them
-  for (std::int64_t i = 0; i < total; ++i) {
-    const Vec3& seed = seeds[static_cast<std::size_t>(i)];
-    if (in_segment(seed)) --swallowed;
+  std::int64_t failed = 0;                                 // tried seeds that are in no segment
+  auto waiting = static_cast<std::int64_t>(seeds.size());  // seeds that are neither tried nor in a segment
+  for (std::size_t i = 0; i < seeds.size(); ++i) {
+    const Vec3& seed = seeds[i];
+    if (!in_segment(seed)) --waiting;
     const std::size_t segments = origins_.size();
-    const std::int64_t settled = i + swallowed;
-    report(progress, settled, total);
-    try_seed(seed, [&](std::int64_t, const Vec3&, View<const float, 3>) { report(progress, settled, total); });
+    report(progress, settled_voxels(failed, waiting, 0), total);
+    try_seed(seed, [&](std::int64_t index, const Vec3&, View<const float, 3>) {
+      report(progress, settled_voxels(failed, waiting, index + 1), total);
+    });
+    if (!in_segment(seed)) ++failed;
     if (origins_.size() > segments) {
-      const std::span<const Vec3> left = seeds.subspan(static_cast<std::size_t>(i) + 1);
-      swallowed = std::count_if(left.begin(), left.end(), in_segment);
+      const std::span<const Vec3> left = seeds.subspan(i + 1);
+      waiting = static_cast<std::int64_t>(left.size()) - std::count_if(left.begin(), left.end(), in_segment);
     }
   }
   report(progress, total, total);
 }
 
 Result Flooder::take_result(const Vec3& start, const Vec3& volume_shape) {
-  for (std::int32_t& label : segmentation_.span()) label = std::max(label, 0);
+  Tensor<std::int32_t, 3> labels(interior_.size);
+  copy_box(View<const std::int32_t, 3>(segmentation_.view()), interior_, labels.view());
+  for (std::int32_t& label : labels.span()) label = std::max(label, 0);
   for (Origin& origin : origins_) {
-    for (std::size_t axis = 0; axis < 3; ++axis) origin.start[axis] += start[axis];
+    for (std::size_t axis = 0; axis < 3; ++axis) origin.start[axis] += start[axis] - interior_.start[axis];
   }
-  return {std::move(segmentation_), start, volume_shape, std::move(origins_), std::move(overlaps_), std::move(counters_)};
+  return {std::move(labels), start, volume_shape, std::move(origins_), std::move(overlaps_), std::move(counters_)};
 }
 
 }  // namespace floodtide::segment

@@ -15,6 +15,8 @@ __all__: list[str] = [
     "Flooder",
     "Result",
     "check_output",
+    "compare_overlap",
+    "connected",
     "connected_components",
     "find_seeds",
     "placement",
@@ -68,6 +70,12 @@ class Flooder:
     ) -> Result: ...
 
 def check_output(path: str, dataset: str) -> None: ...
+def compare_overlap(
+    counts: numpy.typing.NDArray[numpy.uint64], min_voxels: int, min_share: float
+) -> tuple[numpy.typing.NDArray[numpy.uint64], int]: ...
+def connected(
+    count: int, pairs: numpy.typing.NDArray[numpy.int64]
+) -> numpy.typing.NDArray[numpy.int64]: ...
 def connected_components(
     mask: numpy.typing.NDArray[numpy.uint8], min_size: int
 ) -> numpy.typing.NDArray[numpy.int32]: ...

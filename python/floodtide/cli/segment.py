@@ -26,28 +26,64 @@ from floodtide.segment.trained import newest_checkpoint, normalisation
 @click.option(
     "--out",
     required=True,
-    metavar="FILE.h5:DATASET",
-    help="Where to write the segmentation; other datasets of the file are kept.",
+    metavar="FILE.h5:DATASET | FOLDER",
+    help="Where to write the segmentation; other datasets of the file are kept. With segment.subvolume, the folder of"
+    " the subvolumes, for `floodtide reconcile`.",
 )
 @click.option("--box", help="Box to segment, z0:z1,y0:y1,x0:x1 in voxels; replaces segment.box.")
+@click.option(
+    "--subvolumes",
+    metavar="A:B",
+    help="With segment.subvolume: only subvolumes A to B - 1, for job arrays.",
+)
+@click.option(
+    "--estimate",
+    is_flag=True,
+    help="Print subvolumes, memory, network calls and hours; segment nothing.",
+)
 @shared.overrides
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    file: str, out: str, box: str | None, overrides: tuple[str, ...], as_json: bool
+    file: str,
+    out: str,
+    box: str | None,
+    subvolumes: str | None,
+    estimate: bool,
+    overrides: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Segment a box of a volume with the network that the [segment] section of CONFIG.toml names.
 
     segment.checkpoint may be a run directory; its newest checkpoint is used. If segment.mean and segment.std are left
     out, they are taken from the [[data.volumes]] table that segment.image names, else from the checkpoint.
 
+    With segment.subvolume, the box is cut into overlapping subvolumes, which ranks share. The same command continues
+    after a crash, on any number of ranks. `floodtide reconcile` then makes one segmentation.
+
     \b
     Example:
       floodtide segment fib25.toml --out out.h5:segmentation --box 65:185,65:185,65:185
+      mpiexec -n 16 floodtide segment brain.toml --out pieces --set segment.subvolume=[256,256,256]
+      floodtide reconcile pieces brain.zarr
     """
     shared.require_same_arguments()
     with world.agreed():
+        settings = config.load(file, overrides)
+    if settings.segment.subvolume is not None or estimate:
+        from floodtide.cli import segment_subvolumes
+
+        with world.agreed():
+            options = _resolved(file, settings, box)
+        report = segment_subvolumes.run(settings, options, out, subvolumes, estimate)
         if world.rank() == 0:
-            settings = config.load(file, overrides)
+            click.echo(json.dumps(report) if as_json else segment_subvolumes.text(report))
+        return
+    if subvolumes is not None:
+        raise click.UsageError(
+            "--subvolumes without segment.subvolume, expected the size of a subvolume"
+        )
+    with world.agreed():
+        if world.rank() == 0:
             options = _resolved(file, settings, box)
             inputs: list[str | Path] = [
                 file,
@@ -134,23 +170,17 @@ def _require_all(
 
 
 def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict[str, Any]:
-    from floodtide import nn
     from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box
     from floodtide.segment import Segmenter
 
     if settings.run.threads > 0:
         _core.set_num_threads(settings.run.threads)
-    model = nn.load_ffn(
-        options.checkpoint,
-        fov=options.fov,
-        deltas=options.deltas,
-        compute=settings.run.compute,
-    )
+    segmenter = Segmenter.load(options, compute=settings.run.compute)
     volume = Volume(options.image)
     start_s = time.monotonic()
     with bar("seeds", "segment") as progress:
-        result = Segmenter(model, options).segment(volume, parse_box(options.box), progress)
+        result = segmenter.segment(volume, parse_box(options.box), progress)
     notes = {
         "image": options.image,
         "checkpoint": options.checkpoint,

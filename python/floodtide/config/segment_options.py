@@ -31,6 +31,18 @@ class SegmentOptions(Registered):
         differs=FOLDER,
     )
     box: str = option("", "Box to segment, z0:z1,y0:y1,x0:x1 in voxels; empty: the whole image")
+    subvolume: tuple[int, int, int] | None = option(
+        None,
+        "Size (z, y, x) in voxels of the overlapping subvolumes into which the box is cut; ranks share them; left out:"
+        " the box is segmented in one piece, by one rank",
+        range=limits.SUBVOLUME,
+    )
+    overlap: tuple[int, int, int] | None = option(
+        None,
+        "Smallest overlap (z, y, x) in voxels of neighbouring subvolumes, at most half a subvolume; left out: the field"
+        " of view",
+        range=limits.DISTANCE,
+    )
     mean: float | None = option(
         None,
         "Mean of the image: the network receives (image - mean) / std; left out: the mean of the [[data.volumes]]"
@@ -92,4 +104,9 @@ class SegmentOptions(Registered):
         "If more than this share of a field of view is object (probability of at least move_threshold), voxels with a"
         " probability below 0.5 do not become more probable; negative: off",
         range=limits.DISCO,
+    )
+    reflect: bool = option(
+        False,
+        "Continue the image by reflection beyond the faces of the volume, so that fields of view reach the faces;"
+        " google/ffn, and the default, centre no field of view within half its size of a face",
     )

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of volumes from one format to another, in bounded memory."""
+"""Volumes of any format written block by block, in bounded memory, and copies from one format to another."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from floodtide.base import limits
 from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
-from floodtide.data.boxes import Progress
+from floodtide.data.boxes import Box, Progress
 from floodtide.data.formats import (
-    COMMAND,
     HDF5,
     Format,
     Geometry,
@@ -27,8 +29,7 @@ from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidArgumentError
 
 BLOCK_BYTES = 64 << 20
-"""Bytes of a block that is copied at a time, unless a chunk of the destination is larger."""
-
+"""Bytes of a block that is written at a time, unless a chunk of the destination is larger."""
 
 _CONVERT = Arguments(voxel_size_nm=limits.VOXEL_SIZE)
 
@@ -60,7 +61,7 @@ def convert(
         StorageError: If the destination cannot be written.
     """
     _CONVERT.check("convert", voxel_size_nm=voxel_size_nm)
-    row = format_of(destination)
+    format_of(destination)  # refuses a name of no format
     volume = source if isinstance(source, Volume) else Volume(source)
     _refuse_source(volume.name, destination)
     size = volume.geometry.voxel_size_nm
@@ -71,14 +72,48 @@ def convert(
         shape=volume.shape,
         dtype=volume.dtype,
         geometry=Geometry(voxel_size_nm=size, offset=volume.geometry.offset),
+        command="floodtide convert",
     )
+    return write_blocks(
+        destination, plan, volume.read, inputs=files_of([volume.name]), progress=progress
+    )
+
+
+def write_blocks(
+    destination: str,
+    plan: Plan,
+    read: Callable[[Box], NDArray[Any]],
+    *,
+    inputs: Iterable[str | os.PathLike[str]] = (),
+    progress: Progress | None = None,
+) -> Volume:
+    """Write a volume of any format block by block.
+
+    The destination appears when it is complete. In an HDF5 file other datasets stay; every other destination must be
+    new.
+
+    Args:
+        destination: The name of the volume.
+        plan: What to write.
+        read: Returns the voxels of a box (start, size), in voxels of the volume to write.
+        inputs: Files that `read` reads.
+        progress: Called as progress(voxels done, voxels).
+
+    Returns:
+        The volume.
+
+    Raises:
+        InvalidArgumentError: If the destination exists or cannot hold the type.
+        StorageError: If the destination cannot be written.
+    """
+    row = format_of(destination)
     with contextlib.ExitStack() as held:
-        held.enter_context(_reserved(row, volume.name, destination))
+        held.enter_context(_reserved(row, plan.command, destination, inputs))
         writer = held.enter_context(row.create(destination, plan))
-        total, done = volume.shape[0] * volume.shape[1] * volume.shape[2], 0
+        total, done = plan.shape[0] * plan.shape[1] * plan.shape[2], 0
         most = max(1, BLOCK_BYTES // plan.dtype.itemsize)
-        for box in blocks(volume.shape, writer.chunks, most):
-            writer.write(box, volume.read(box))
+        for box in blocks(plan.shape, writer.chunks, most):
+            writer.write(box, read(box))
             done += box[1][0] * box[1][1] * box[1][2]
             if progress is not None:
                 progress(done, total)
@@ -87,11 +122,12 @@ def convert(
 
 
 def _reserved(
-    row: Format, source: str, destination: str
+    row: Format, command: str, destination: str, inputs: Iterable[str | os.PathLike[str]]
 ) -> contextlib.AbstractContextManager[None]:
+    name = command.removeprefix("floodtide ")
     if row is HDF5:
         path, dataset = path_and_dataset(destination)
-        return reserved("convert", path, hdf5_result(COMMAND, [dataset]), files_of([source]))
+        return reserved(name, path, hdf5_result(command, [dataset]), inputs)
     place = row.path(destination)
     if os.path.lexists(place):
         raise InvalidArgumentError(
@@ -99,7 +135,7 @@ def _reserved(
         )
     if not place.parent.is_dir() and volume_folder(destination) in (None, str(place)):
         raise InvalidArgumentError(f"{destination}: there is no folder {place.parent}")
-    return reserved("convert", new_top(str(place)), unchecked)
+    return reserved(name, new_top(str(place)), unchecked, inputs)
 
 
 def _refuse_source(source: str, destination: str) -> None:

@@ -12,19 +12,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _core
+from floodtide import _core, nn
 from floodtide.base import limits
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import reserved
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.data import Box, Volume
+from floodtide.data.boxes import as_vec3
 from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
 
 Vec3 = tuple[int, int, int]
 Image = NDArray[Any] | Volume
 Progress = Callable[[int, int], None]
 
-_BYTES_PER_VOXEL = 20  # of the stored image, the normalised image, canvas, labels and seeds
+BYTES_PER_VOXEL = 20
+"""Memory (bytes) for each voxel of a box: stored image, normalised image, canvas, labels and seeds."""
 
 
 class Origin(NamedTuple):
@@ -120,6 +122,22 @@ class Segmenter:
         self.options = options
         self._normalisation()
 
+    @classmethod
+    def load(cls, options: SegmentOptions, *, compute: str = "fp32") -> Segmenter:
+        """Return a segmenter with the network that `options.checkpoint` names.
+
+        Args:
+            options: As for the class; `fov` and `deltas` replace those of the checkpoint.
+            compute: How convolutions are computed, as `run.compute`.
+
+        Raises:
+            InvalidFileError: If the checkpoint is missing or damaged, or holds another kind of network.
+        """
+        model = nn.load_ffn(
+            options.checkpoint, fov=options.fov, deltas=options.deltas, compute=compute
+        )
+        return cls(model, options)
+
     def segment(
         self, volume: Image, box: Box | None = None, progress: Progress | None = None
     ) -> Segmentation:
@@ -128,19 +146,19 @@ class Segmenter:
         Args:
             volume: Raw image (z, y, x) of any numeric type. Of a Volume, only the box is read.
             box: (start, size) in voxels of the volume; None: the whole volume.
-            progress: Called as progress(seeds done, seeds) after every evaluation of the network. A seed is done
-                if it was tried or if an earlier segment covers it.
+            progress: Called as progress(voxels settled, voxels) after every evaluation of the network. The first number
+                is an estimate: voxels of segments, and a share of the others, that of the seeds that failed.
 
         Raises:
             ShapeError: If the field of view is larger than the box.
             OutOfRangeError: If the box is not inside the volume.
             InvalidArgumentError: If an option is out of range or a voxel is not finite.
         """
-        image, start = _read(volume, box)
+        image = self._read(volume, box)
         flooder = self._flooder(image)
         margin = [size // 2 for size in self.model.fov]
         seeds = _core.segment.find_seeds(
-            image,
+            image.voxels,
             *self._normalisation(),
             self.options.seed_policy,
             dict(self.options.seed_values),
@@ -148,7 +166,7 @@ class Segmenter:
             None,
         )
         flooder.segment_all(seeds, progress)
-        return Segmentation(flooder.take_result(start, list(volume.shape)))
+        return Segmentation(flooder.take_result(image.start, list(volume.shape)))
 
     def segment_at(
         self,
@@ -168,16 +186,19 @@ class Segmenter:
         Raises:
             OutOfRangeError: If no field of view fits at the seed.
         """
-        image, start = _read(volume, box)
+        image = self._read(volume, box)
         flooder = self._flooder(image)
+        first = _difference(
+            image.start, image.halo_low
+        )  # voxel of the canvas, in voxels of the volume
         moves: list[Vec3] = []
 
         def moved(step: int, local: Vec3, logits: NDArray[np.float32]) -> None:
-            moves.append(_sum(local, start))
+            moves.append(_sum(local, first))
             if on_move is not None:
                 on_move(Move(step, moves[-1], logits))
 
-        flooder.segment_at([a - b for a, b in zip(zyx, start, strict=True)], moved)
+        flooder.segment_at(_difference(zyx, first), moved)
         return Object(flooder.logits(), moves, flooder.counters())
 
     def _normalisation(self) -> tuple[float, float]:
@@ -189,14 +210,18 @@ class Segmenter:
             )
         return mean, std
 
-    def _flooder(self, image: NDArray[np.float32]) -> Any:
+    def _read(self, volume: Image, box: Box | None) -> _Read:
+        margin = [size // 2 for size in self.model.fov] if self.options.reflect else [0, 0, 0]
+        return _read(volume, box, margin)
+
+    def _flooder(self, image: _Read) -> Any:
         options = self.options
         predictor = self.model.forward
         if hasattr(self.model, "core"):
             predictor = self.model.core
             predictor.parameters_changed()  # the caller may have changed the parameters
         return _core.segment.Flooder(
-            image,
+            image.voxels,
             *self._normalisation(),
             predictor,
             fov=list(self.model.fov),
@@ -208,6 +233,8 @@ class Segmenter:
             disco_seed_threshold=options.disco_seed_threshold,
             min_segment_size=options.min_segment_size,
             min_boundary_dist=list(options.min_boundary_dist),
+            halo_low=list(image.halo_low),
+            halo_high=list(image.halo_high),
         )
 
 
@@ -230,32 +257,48 @@ def output(
     return reserved("segment", path, check, inputs)
 
 
+class _Read(NamedTuple):
+    """A box of an image, with a halo of reflected voxels at the faces of the volume."""
+
+    voxels: NDArray[np.float32]  # (z, y, x), with the halo
+    start: Vec3  # first voxel of the box, in voxels of the volume
+    halo_low: Vec3
+    halo_high: Vec3
+
+
 def _sum(a: Sequence[int], b: Sequence[int]) -> Vec3:
     z, y, x = (i + j for i, j in zip(a, b, strict=True))
     return z, y, x
 
 
-def _read(volume: Image, box: Box | None) -> tuple[NDArray[np.float32], Vec3]:
-    """Return the voxels of a box as float32 (z, y, x), and the first voxel of the box."""
-    shape = volume.shape if box is None else box[1]
+def _difference(a: Sequence[int], b: Sequence[int]) -> Vec3:
+    z, y, x = (i - j for i, j in zip(a, b, strict=True))
+    return z, y, x
+
+
+def _read(volume: Image, box: Box | None, margin: Sequence[int]) -> _Read:
+    """Read a box as float32, and reflect `margin` voxels at each of its faces that is a face of the volume."""
+    if not isinstance(volume, Volume):
+        volume = np.asarray(volume)
+        if volume.ndim != 3:
+            raise ShapeError(f"segment: image has {volume.ndim} axes, expected 3 (z, y, x)")
+    start, size = ((0, 0, 0), as_vec3(volume.shape)) if box is None else box
+    ends = _sum(start, size)
+    low = as_vec3([n if a == 0 else 0 for n, a in zip(margin, start, strict=True)])
+    high = as_vec3([n if b == m else 0 for n, b, m in zip(margin, ends, volume.shape, strict=True)])
     limits.require_memory(
-        f"segment: {' x '.join(map(str, shape))} voxels need",
-        _BYTES_PER_VOXEL * math.prod(shape),
+        f"segment: {' x '.join(map(str, size))} voxels need",
+        BYTES_PER_VOXEL * math.prod(_sum(_sum(low, size), high)),
         "a smaller box",
     )
     if isinstance(volume, Volume):
         voxels = volume.read(box)
+    elif min(start) < 0 or any(b > n for b, n in zip(ends, volume.shape, strict=True)):
+        raise OutOfRangeError(
+            f"segment: box {box} (start, size) is not inside a volume of {volume.shape}"
+        )
     else:
-        voxels = np.asarray(volume)
-        if voxels.ndim != 3:
-            raise ShapeError(f"segment: image has {voxels.ndim} axes, expected 3 (z, y, x)")
-        if box is not None:
-            (z, y, x), (nz, ny, nx) = box
-            if min(z, y, x) < 0 or any(
-                begin + count > size for begin, count, size in zip(*box, voxels.shape, strict=True)
-            ):
-                raise OutOfRangeError(
-                    f"segment: box {box} (start, size) is not inside a volume of {voxels.shape}"
-                )
-            voxels = voxels[z : z + nz, y : y + ny, x : x + nx]
-    return np.ascontiguousarray(voxels, dtype=np.float32), (0, 0, 0) if box is None else box[0]
+        voxels = volume[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
+    if max(low + high) > 0:
+        voxels = np.pad(voxels, list(zip(low, high, strict=True)), mode="reflect")
+    return _Read(np.ascontiguousarray(voxels, dtype=np.float32), start, low, high)

@@ -36,13 +36,17 @@ def face_candidates(deltas, logits, threshold):
 
 
 class Twin:
-    def __init__(self, image, model, options):
+    def __init__(self, image, model, options, halo=(0, 0, 0)):
         self.image, self.model, self.options = image, model, options
         self.fov = np.array(model.fov)
         self.deltas = np.array(model.deltas)
         self.margin = self.fov // 2
         self.seed = np.full(image.shape, np.nan, np.float32)
         self.segmentation = np.zeros(image.shape, np.int32)
+        self.inside = np.zeros(image.shape, bool)  # without the halo
+        self.inside[
+            tuple(slice(n, size - n) for n, size in zip(halo, image.shape, strict=True))
+        ] = True
         self.move_logit = as_logit(options.move_threshold)
         self.segment_logit = as_logit(options.segment_threshold)
         self.score_logit = logit(float(np.float32(options.move_threshold)))
@@ -118,7 +122,7 @@ class Twin:
                 slice(max(a, 0), b + 1)
                 for a, b in zip(self.low - self.margin, self.high + self.margin, strict=True)
             )
-            mask = self.seed[reach] >= self.segment_logit
+            mask = (self.seed[reach] >= self.segment_logit) & self.inside[reach]
             ids, counts = np.unique(self.segmentation[reach][mask], return_counts=True)
             mask &= self.segmentation[reach] <= 0
             if mask.sum() < self.options.min_segment_size:

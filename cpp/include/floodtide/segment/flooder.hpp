@@ -13,6 +13,7 @@
 #include "floodtide/flood/canvas.hpp"
 #include "floodtide/flood/face_max.hpp"
 #include "floodtide/segment/result.hpp"
+#include "floodtide/tensor/box.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::segment {
@@ -28,6 +29,8 @@ struct FlooderOptions {
   double disco_seed_threshold = 0.0;  ///< negative: off
   std::int64_t min_segment_size = 1000;
   Vec3 min_boundary_dist{1, 1, 1};
+  /// Voxels at the low and high faces of the image that only give context. No segment has them, and the result is without them.
+  Vec3 halo_low{}, halo_high{};
 };
 
 /// Network that computes updated logits of one field of view from the normalised image and the current logits, all [z, y, x].
@@ -72,18 +75,22 @@ class Flooder {
   /// An object is accepted if its seed is still object at the end, and if at least `min_segment_size` of its voxels are empty
   /// in the segmentation. These voxels get the new id; earlier segments keep their voxels. Most failed seeds are marked -1.
   ///
-  /// `progress` counts seeds, including later seeds that lie in accepted segments. It is also called after every evaluation.
+  /// `progress` gets an estimate of the voxels that are settled, and the number of voxels. Settled are the voxels of segments,
+  /// those of the object under way, and a share of the others: that of the seeds outside segments that were tried. The
+  /// network's evaluations are spent more evenly on these voxels than on seeds, because the first objects are large and cover
+  /// most seeds. It is called for every seed and after every evaluation.
   void segment_all(std::span<const Vec3> seeds, const Progress& progress = {});
 
   /// Move the result out. The flooder must not be used afterwards.
   ///
-  /// Marks of failed seeds become 0. The image begins at `start` of the whole volume; the positions of origins are converted to
-  /// positions in the whole volume.
+  /// Marks of failed seeds become 0. The image without its halo begins at `start` of the whole volume; the positions of origins
+  /// are converted to positions in the whole volume.
   [[nodiscard]] Result take_result(const Vec3& start, const Vec3& volume_shape);
 
  private:
   [[nodiscard]] bool is_free(const Vec3& position);
   [[nodiscard]] bool may_move_to(const Vec3& position);
+  [[nodiscard]] std::int64_t settled_voxels(std::int64_t failed, std::int64_t waiting, std::int64_t calls) const;
   [[nodiscard]] bool near_segment(const Vec3& seed) const;
   void evaluate(const Vec3& position);
   void try_seed(const Vec3& seed, const OnMove& on_move);
@@ -100,6 +107,7 @@ class Flooder {
   float move_logit_;
   float segment_logit_;
   Tensor<float, 3> image_;
+  Box interior_;  ///< the image without its halo
   flood::Canvas canvas_;
   flood::FaceMaxMoves moves_;
   Tensor<std::int32_t, 3> segmentation_;
@@ -108,6 +116,7 @@ class Flooder {
   Tensor<float, 3> answer_;
   Vec3 visited_low_{};
   Vec3 visited_high_{};
+  std::int64_t segmented_ = 0;  ///< voxels of all segments
   std::vector<Origin> origins_;
   std::vector<Overlap> overlaps_;
   Counters counters_;

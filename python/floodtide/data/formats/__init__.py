@@ -14,10 +14,9 @@ from floodtide.data.formats.table import (
     place,
     stem,
 )
-from floodtide.data.formats.writers import COMMAND, Plan, Writer, blocks, new_top
+from floodtide.data.formats.writers import Plan, Writer, blocks, new_top
 
 __all__ = [
-    "COMMAND",
     "FORMATS",
     "HDF5",
     "Format",

@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,16 +28,25 @@ from floodtide.errors import Error, InvalidArgumentError, StorageError
 
 CHUNK = 64  # voxels along each axis of the chunks that are written
 _GZIP = 4
-COMMAND = "floodtide convert"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Shape, element type and geometry of the volume to write."""
+    """The volume to write.
+
+    Attributes:
+        shape: Size (z, y, x) in voxels.
+        dtype: Type of the voxels.
+        geometry: Voxel size and offset.
+        command: The command that writes it, "floodtide convert". It may replace its own older datasets of HDF5 files.
+        notes: Texts that become attributes of HDF5, Zarr and N5 volumes.
+    """
 
     shape: Vec3
     dtype: np.dtype[Any]
     geometry: Geometry
+    command: str
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def chunks(self) -> Vec3:
@@ -66,13 +75,15 @@ class Writer(Protocol):
 def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
     """Write a dataset of an HDF5 file."""
     path, dataset = path_and_dataset(reference)
-    file = _core.data.Hdf5Writer(path, COMMAND, [dataset])
+    file = _core.data.Hdf5Writer(path, plan.command, [dataset])
     try:
         file.create(dataset, plan.dtype.name, list(plan.shape), list(plan.chunks), _GZIP)
         if plan.geometry.voxel_size_nm is not None:
             file.numbers(dataset, "resolution", list(plan.geometry.voxel_size_nm))
         if min(plan.offset) >= 0 and max(plan.offset) > 0:
             file.attribute(dataset, "box_start", list(plan.offset))
+        for name, text in plan.notes.items():
+            file.attribute(dataset, name, text)
         yield _Hdf5(file, dataset, plan.chunks)
     finally:
         file.discard()
@@ -107,7 +118,7 @@ def zarr(reference: str, plan: Plan) -> Iterator[Writer]:
             {"name": "zstd", "configuration": {"level": 3}},
         ],
         "dimension_names": ["z", "y", "x"],
-        "attributes": attributes if plan.geometry != Geometry() else {},
+        "attributes": (attributes if plan.geometry != Geometry() else {}) | dict(plan.notes),
     }
     group = {"zarr.json": {"zarr_format": 3, "node_type": "group", "attributes": {}}}
     with _new_folder(reference, group) as folder:
@@ -124,6 +135,7 @@ def n5(reference: str, plan: Plan) -> Iterator[Writer]:
         "dataType": plan.dtype.name,
         "compression": {"type": "gzip"},
         "axes": ["x", "y", "z"],
+        **plan.notes,
     }
     if plan.geometry != Geometry():
         metadata |= {"units": ["nm"] * 3, "resolution": list(plan.size_nm[::-1])}
@@ -173,7 +185,7 @@ class _Store:
         try:
             self._store[at].write(block).result()
         except Exception as error:
-            raise StorageError(f"convert: cannot be written: {reason(error)}") from error
+            raise StorageError(f"a block cannot be written: {reason(error)}") from error
 
     def finish(self) -> None:
         pass

@@ -101,6 +101,49 @@ def test_whole_volumes_are_segmented_as_by_the_twin(case):
     assert [tuple(overlap) for overlap in result.overlaps] == twin.overlaps
 
 
+@settings(deadline=None, max_examples=15)
+@given(cases())
+def test_reflected_faces_give_what_the_twin_finds_in_a_reflected_image(case):
+    shape, seed, model, options = case
+    raw = cells(shape, seed)
+    margin = [n // 2 for n in model.fov]
+    padded = np.pad(raw, [(n, n) for n in margin], mode="reflect")
+    seeds = _core.segment.find_seeds(
+        padded.astype(np.float32), options.mean, options.std, "peaks", {}, margin, None
+    )
+    twin = flood_twin.Twin(normalised(padded, options), model, options, margin)
+    whole = twin.segment_all([tuple(map(int, seed)) for seed in seeds])
+    expected = whole[tuple(slice(n, n + size) for n, size in zip(margin, shape, strict=True))]
+    result = Segmenter(model, dataclasses.replace(options, reflect=True)).segment(raw)
+    np.testing.assert_array_equal(result.segmentation, expected)
+    assert [(o.id, o.voxels) for o in result.origins] == [(o[0], o[3]) for o in twin.origins]
+    starts = [tuple(int(a) - n for a, n in zip(o[1], margin, strict=True)) for o in twin.origins]
+    assert [o.start_zyx for o in result.origins] == starts
+
+
+def test_only_faces_of_the_volume_are_reflected():
+    raw = cells((24, 25, 26), 1, 1.5)
+    model = FakeNetwork((7, 7, 7), (3, 3, 3))
+    options = SegmentOptions(mean=128.0, std=33.0, min_segment_size=20, reflect=True)
+    inside = ((3, 4, 5), (15, 16, 17))
+    plain = Segmenter(model, dataclasses.replace(options, reflect=False))
+    np.testing.assert_array_equal(
+        Segmenter(model, options).segment(raw, inside).segmentation,
+        plain.segment(raw, inside).segmentation,
+    )
+    seen = Segmenter(model, options).segment_at(raw, (0, 24, 0))
+    assert seen.moves[0] == (0, 24, 0)
+    with pytest.raises(errors.OutOfRangeError, match="no field of view"):
+        plain.segment_at(raw, (0, 24, 0))
+
+
+def test_a_volume_thinner_than_the_field_of_view_is_segmented_with_reflected_faces():
+    raw = cells((5, 40, 40), 1, 1.5)
+    model = FakeNetwork((7, 7, 7), (3, 3, 3))
+    options = SegmentOptions(mean=128.0, std=33.0, min_segment_size=20, reflect=True)
+    assert Segmenter(model, options).segment(raw).coverage > 0.2
+
+
 def test_the_twin_is_put_to_use():
     """The cases above prove something only if there are many moves and several segments."""
     raw = cells((24, 25, 26), 1, 1.5)

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Global ids for segmentations of overlapping subvolumes, from the voxels that two subvolumes share.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "floodtide/evaluate/contingency.hpp"
+
+namespace floodtide::segment {
+
+/// When two segments of overlapping subvolumes count as one object. Only voxels count that both subvolumes have segmented.
+struct Agreement {
+  std::int64_t min_voxels = 1;  ///< voxels in both segments; at least 1
+  double min_share = 0.5;       ///< least share of each of the two segments that lies in the other one; above 0, at most 1
+};
+
+/// What the overlap of two subvolumes shows.
+struct Seam {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> same;  ///< segments (of the first, of the second) that are one object
+  std::int64_t split =
+      0;  ///< segments of either side, with at least min_voxels voxels, that agree with no segment of the other
+};
+
+/// Compare the segments of two subvolumes in their overlap.
+/// @param counts voxels of each pair (segment of the first, segment of the second); 0 is no segment
+/// Throws Error(invalid_argument) if `rule` is out of range.
+[[nodiscard]] Seam compare_overlap(std::span<const evaluate::ContingencyTable::Entry> counts, const Agreement& rule);
+
+/// Return for each of `count` items the smallest item that it is connected with by `pairs`. The order of pairs does not matter.
+/// Throws Error(out_of_range) if a pair names an item that does not exist.
+[[nodiscard]] std::vector<std::int64_t> connected(std::int64_t count,
+                                                  std::span<const std::pair<std::int64_t, std::int64_t>> pairs);
+
+}  // namespace floodtide::segment

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/segment/reconcile.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "floodtide/base/error.hpp"
+
+namespace floodtide::segment {
+namespace {
+
+/// Return the first item of a tree. Items on the way are linked to it, so that later calls are fast.
+std::int64_t root_of(std::vector<std::int64_t>& parents, std::int64_t item) {
+  std::int64_t root = item;
+  while (parents[static_cast<std::size_t>(root)] != root) root = parents[static_cast<std::size_t>(root)];
+  while (parents[static_cast<std::size_t>(item)] != root) {
+    std::int64_t& parent = parents[static_cast<std::size_t>(item)];
+    item = parent;
+    parent = root;
+  }
+  return root;
+}
+
+}  // namespace
+
+Seam compare_overlap(std::span<const evaluate::ContingencyTable::Entry> counts, const Agreement& rule) {
+  FLOODTIDE_REQUIRE(rule.min_voxels >= 1, invalid_argument, "reconcile: min_voxels is ", rule.min_voxels,
+                    ", expected at least 1");
+  FLOODTIDE_REQUIRE(rule.min_share > 0.0 && rule.min_share <= 1.0, invalid_argument, "reconcile: min_share is ", rule.min_share,
+                    ", expected more than 0 and at most 1");
+  std::map<std::uint64_t, std::int64_t> first, second;  // voxels of each segment
+  for (const auto& [a, b, voxels] : counts) {
+    if (a == 0 || b == 0) continue;
+    first[a] += voxels;
+    second[b] += voxels;
+  }
+  Seam seam;
+  std::set<std::uint64_t> first_alone, second_alone;
+  for (const auto& [a, voxels] : first) {
+    if (voxels >= rule.min_voxels) first_alone.insert(a);
+  }
+  for (const auto& [b, voxels] : second) {
+    if (voxels >= rule.min_voxels) second_alone.insert(b);
+  }
+  for (const auto& [a, b, voxels] : counts) {
+    if (a == 0 || b == 0 || voxels < rule.min_voxels) continue;
+    const auto common = static_cast<double>(voxels);
+    if (common < rule.min_share * static_cast<double>(first[a])) continue;
+    if (common < rule.min_share * static_cast<double>(second[b])) continue;
+    seam.same.emplace_back(a, b);
+    first_alone.erase(a);
+    second_alone.erase(b);
+  }
+  seam.split = static_cast<std::int64_t>(first_alone.size() + second_alone.size());
+  return seam;
+}
+
+std::vector<std::int64_t> connected(std::int64_t count, std::span<const std::pair<std::int64_t, std::int64_t>> pairs) {
+  std::vector<std::int64_t> parents(static_cast<std::size_t>(count));
+  std::iota(parents.begin(), parents.end(), 0);
+  for (const auto& [a, b] : pairs) {
+    FLOODTIDE_REQUIRE(a >= 0 && a < count && b >= 0 && b < count, out_of_range, "reconcile: pair (", a, ", ", b,
+                      "), expected items from 0 to ", count - 1);
+    const std::int64_t first = root_of(parents, a), second = root_of(parents, b);
+    // The smaller item becomes the root, whatever the order of pairs.
+    parents[static_cast<std::size_t>(std::max(first, second))] = std::min(first, second);
+  }
+  for (std::int64_t item = 0; item < count; ++item) {
+    parents[static_cast<std::size_t>(item)] = root_of(parents, item);
+  }
+  return parents;
+}
+
+}  // namespace floodtide::segment

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide reconcile`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from floodtide.base import limits
+from floodtide.cli import options as shared
+from floodtide.comm import world
+
+
+@click.command()
+@click.argument("folder")
+@click.argument("out")
+@click.option(
+    "--min-voxels",
+    type=shared.Number(limits.SOME_VOXELS),
+    default=1,
+    show_default=True,
+    help="Voxels that two segments must have in common.",
+)
+@click.option(
+    "--min-share",
+    type=shared.Number(limits.SOME_SHARE),
+    default=0.5,
+    show_default=True,
+    help="Share of both segments that must lie in the other one.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(folder: str, out: str, min_voxels: int, min_share: float, as_json: bool) -> None:
+    """Make one segmentation OUT with global ids from the subvolumes in FOLDER, which `floodtide segment` has made.
+
+    Two segments of neighbouring subvolumes are one object if enough of the voxels that both subvolumes have segmented
+    lie in both segments. OUT is a volume of any format. Ranks compare the overlaps, rank 0 writes OUT.
+
+    \b
+    Example:
+      floodtide reconcile pieces brain.h5:segmentation
+      mpiexec -n 8 floodtide reconcile pieces precomputed://brain
+    """
+    from floodtide.base.progress import bar
+    from floodtide.data.formats import format_of
+    from floodtide.segment import Pieces, reconcile, write_reconciled
+
+    shared.require_same_arguments()
+    with world.agreed():
+        format_of(out)
+        pieces = Pieces.open(folder)
+    with bar("overlaps", "reconcile") as progress:
+        found = reconcile(pieces, min_voxels=min_voxels, min_share=min_share, progress=progress)
+    with world.agreed():
+        if world.rank() == 0:
+            with bar("voxels", "reconcile") as progress:
+                write_reconciled(pieces, found, out, progress)
+            report = {
+                "subvolumes": len(pieces.cut),
+                "objects": found.objects,
+                "splits": found.splits,
+                "out": out,
+            }
+            text = (
+                f"{found.objects} objects from {len(pieces.cut)} subvolumes;"
+                f" {found.splits} segments end at a border without agreement: {out}"
+            )
+            click.echo(json.dumps(report) if as_json else text)

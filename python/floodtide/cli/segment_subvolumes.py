@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide segment` with segment.subvolume: subvolumes on any number of ranks, and the estimate before."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from floodtide import _core, config
+from floodtide.base.outputs import files_in, files_of, refuse_inputs
+from floodtide.base.progress import bar
+from floodtide.comm import world
+from floodtide.data import Volume, parse_box
+from floodtide.errors import InvalidArgumentError
+from floodtide.segment import Segmenter, SegmentOptions, in_subvolumes, segment_on_ranks
+from floodtide.segment.blocks import cut_of
+from floodtide.segment.flooding import BYTES_PER_VOXEL
+
+_NETWORK_BYTES = 300 << 20  # network, libraries and the program itself
+_TIMED_CALLS = 5
+
+
+def run(
+    settings: config.Config,
+    options: SegmentOptions,
+    out: str,
+    subvolumes: str | None,
+    estimate: bool,
+) -> dict[str, Any]:
+    """Segment the box of the options in subvolumes, or estimate what that takes. Collective."""
+    with world.agreed():
+        if settings.run.threads > 0:
+            _core.set_num_threads(settings.run.threads)
+        segmenter = Segmenter.load(options, compute=settings.run.compute)
+        volume = Volume(options.image)
+        numbers = None if subvolumes is None else _range(subvolumes)
+        if estimate:
+            return _estimate(segmenter, volume, options)
+        assert options.subvolume is not None
+        if ":" in out:
+            raise InvalidArgumentError(
+                f"--out {out}: names a dataset, expected a folder, because segment.subvolume cuts the box"
+            )
+        refuse_inputs("segment", [out], [*files_of([options.image]), *files_in(options.checkpoint)])
+        pieces = in_subvolumes(
+            out,
+            segmenter,
+            volume,
+            subvolume=options.subvolume,
+            overlap=options.overlap,
+            box=parse_box(options.box),
+        )
+    start_s = time.monotonic()
+    with bar("voxels", "segment") as progress:
+        segmented = segment_on_ranks(pieces, segmenter, volume, numbers=numbers, progress=progress)
+    return {
+        "subvolumes": len(pieces.cut),
+        "segmented": segmented,
+        "missing": sum(1 for _ in pieces.missing()),
+        "seconds": time.monotonic() - start_s,
+        "out": out,
+    }
+
+
+def _estimate(segmenter: Segmenter, volume: Volume, options: SegmentOptions) -> dict[str, Any]:
+    """Return what segmenting takes, with the rate of the network on this machine, measured now."""
+    box = parse_box(options.box) or ((0, 0, 0), volume.shape)
+    cut = cut_of(
+        segmenter,
+        volume,
+        subvolume=options.subvolume or box[1],
+        overlap=options.overlap,
+        box=box,
+    )
+    voxels = math.prod(cut.size)
+    # One call for each place of the field of view on a grid whose spacing is the distance that it moves.
+    model = segmenter.model
+    places = (
+        1 + max(0, n - fov) // max(1, delta)
+        for n, fov, delta in zip(cut.size, model.fov, model.deltas, strict=True)
+    )
+    calls = len(cut) * math.prod(places)
+    view = np.zeros(model.fov, np.float32)
+    model.forward(view, view)
+    start_s = time.monotonic()
+    for _ in range(_TIMED_CALLS):
+        model.forward(view, view)
+    rate = _TIMED_CALLS / (time.monotonic() - start_s)
+    return {
+        "subvolumes": len(cut),
+        "counts": cut.counts,
+        "size": cut.size,
+        "memory_bytes_per_rank": BYTES_PER_VOXEL * voxels + _NETWORK_BYTES,
+        "network_calls": calls,
+        "network_calls_per_s": rate,
+        "ranks": world.size(),
+        "hours": calls / rate / min(world.size(), len(cut)) / 3600,
+    }
+
+
+def text(report: dict[str, Any]) -> str:
+    if "hours" in report:
+        counts = " x ".join(map(str, report["counts"]))
+        size = " x ".join(map(str, report["size"]))
+        return (
+            f"{report['subvolumes']} subvolumes ({counts}) of {size} voxels;"
+            f" {report['memory_bytes_per_rank'] / 2**20:.0f} MiB of memory for each rank;"
+            f" about {report['network_calls']} network calls, {report['network_calls_per_s']:.1f} per second and rank"
+            f" here; {report['hours']:.2f} hours on {report['ranks']} rank{'s' * (report['ranks'] > 1)}"
+        )
+    rest = f", {report['missing']} are missing" if report["missing"] else ""
+    return (
+        f"{report['segmented']} of {report['subvolumes']} subvolumes segmented in {report['seconds']:.0f} s{rest}:"
+        f" {report['out']}"
+    )
+
+
+def _range(text: str) -> range:
+    first, colon, end = text.partition(":")
+    if not (colon and first.isdecimal() and end.isdecimal() and int(first) < int(end)):
+        raise InvalidArgumentError(f"--subvolumes {text}: expected A:B with A below B")
+    return range(int(first), int(end))

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segmentation of a volume of any size, subvolume by subvolume, by any number of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from floodtide.base.locks import take
+from floodtide.comm import world
+from floodtide.comm.exchanges import allgather_object
+from floodtide.config import to_dict
+from floodtide.data import Box, Vec3, Volume
+from floodtide.errors import LockedError
+from floodtide.segment.cut import Cut
+from floodtide.segment.flooding import Segmenter, output
+from floodtide.segment.pieces import Pieces
+
+Progress = Callable[[int, int], None]
+
+_PLACES = ("checkpoint", "image", "box", "subvolume", "overlap")
+_LOCK = "segment.lock"
+_LOOK_S = 1.0  # between two looks at what is stored
+
+
+def in_subvolumes(
+    directory: str | os.PathLike[str],
+    segmenter: Segmenter,
+    volume: Volume,
+    *,
+    subvolume: Vec3,
+    overlap: Vec3 | None = None,
+    box: Box | None = None,
+) -> Pieces:
+    """Return the directory for a segmentation in subvolumes: a new one, or the one of an earlier call. Not collective.
+
+    Args:
+        directory: A directory that is new, or was made with the same arguments.
+        segmenter: The network and its options.
+        volume: The image.
+        subvolume: Size (z, y, x) of a subvolume in voxels.
+        overlap: Smallest overlap (z, y, x) of neighbours; None: the field of view, but at most half a subvolume.
+        box: (start, size) of what is segmented, in voxels of the volume; None: the whole volume.
+
+    Raises:
+        InvalidArgumentError: If a size is out of range, or the directory is for something else.
+        StorageError: If the directory cannot be written.
+    """
+    settings = {
+        "image": volume.name,
+        "network": _digest(segmenter.model),
+        "options": _options(segmenter),
+        "geometry": dataclasses.asdict(volume.geometry),
+    }
+    cut = cut_of(segmenter, volume, subvolume=subvolume, overlap=overlap, box=box)
+    return Pieces.create(directory, cut, volume.shape, settings)
+
+
+def cut_of(
+    segmenter: Segmenter,
+    volume: Volume,
+    *,
+    subvolume: Vec3,
+    overlap: Vec3 | None = None,
+    box: Box | None = None,
+) -> Cut:
+    """Return how `in_subvolumes` cuts a volume."""
+    z, y, x = (
+        min(fov, size // 2) for fov, size in zip(segmenter.model.fov, subvolume, strict=True)
+    )
+    whole = ((0, 0, 0), volume.shape) if box is None else box
+    return Cut(whole, subvolume, (z, y, x) if overlap is None else overlap)
+
+
+def segment_block(
+    pieces: Pieces,
+    number: int,
+    segmenter: Segmenter,
+    volume: Volume,
+    progress: Progress | None = None,
+) -> bool:
+    """Segment one subvolume and store it, unless it is there already. Not collective.
+
+    Any scheduler of blocks may call this, in any order and in several processes at a time.
+
+    Args:
+        pieces: The directory, from `in_subvolumes`.
+        number: The subvolume, from 0 to len(pieces.cut) - 1.
+        segmenter: As for `in_subvolumes`.
+        volume: As for `in_subvolumes`.
+        progress: As for `Segmenter.segment`.
+
+    Returns:
+        True if this call has segmented the subvolume.
+
+    Raises:
+        LockedError: If another process segments the subvolume at the moment.
+        Error: As `Segmenter.segment` and `Segmentation.save` raise.
+    """
+    if pieces.done(number):
+        return False
+    reference = pieces.reference(number)
+    with output(reference):
+        if pieces.done(number):  # by a process that had the lock until now
+            return False
+        result = segmenter.segment(volume, pieces.cut.subvolume(number), progress)
+        result.save(reference, {"settings": json.dumps(pieces.settings)})
+    return True
+
+
+def segment_blocks(
+    pieces: Pieces,
+    numbers: Iterable[int],
+    segmenter: Segmenter,
+    volume: Volume,
+    progress: Progress | None = None,
+) -> int:
+    """Segment those subvolumes that are missing and that no other process segments. Not collective.
+
+    Args:
+        pieces: As for `segment_block`.
+        numbers: The subvolumes, in the order in which to try them.
+        segmenter: As for `segment_block`.
+        volume: As for `segment_block`.
+        progress: As for `segment_block`.
+
+    Returns:
+        The number of subvolumes that this call has segmented.
+    """
+    segmented = 0
+    for number in numbers:
+        with contextlib.suppress(LockedError):
+            segmented += segment_block(pieces, number, segmenter, volume, progress)
+    return segmented
+
+
+def segment_on_ranks(
+    pieces: Pieces,
+    segmenter: Segmenter,
+    volume: Volume,
+    *,
+    numbers: range | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Segment the missing subvolumes on all ranks. A rank that is done takes the next one. Collective.
+
+    An error on one rank ends the job. What was stored until then stays, and the same call continues.
+
+    Args:
+        pieces: As for `segment_block`.
+        segmenter: As for `segment_block`.
+        volume: As for `segment_block`.
+        numbers: Some of the subvolumes, for job arrays; None: all, and no other job may use the directory meanwhile.
+        progress: Called as progress(voxels done, voxels) on rank 0.
+
+    Returns:
+        The number of subvolumes that this call has segmented, over all ranks.
+
+    Raises:
+        LockedError: If another job segments into the directory.
+        OutOfRangeError: If `numbers` names a subvolume that does not exist.
+    """
+    whole = range(len(pieces.cut)) if numbers is None else numbers
+    with contextlib.ExitStack() as held:
+        with world.agreed():
+            for number in (whole.start, whole.stop - 1):
+                pieces.cut.subvolume(number)
+            if numbers is None and world.rank() == 0:
+                what = f"segment: the directory {pieces.directory}"
+                lock = take(pieces.directory / _LOCK, what, "wait until it has ended")
+                held.callback(lock.release)
+        shown = _Shown(pieces, whole, progress if world.rank() == 0 else None)
+        # Ranks begin at different places, so that they seldom ask for the same subvolume.
+        first = len(whole) * world.rank() // world.size()
+        order = [*whole[first:], *whole[:first]]
+        segmented = 0
+        while True:
+            segmented += segment_blocks(pieces, order, segmenter, volume, shown)
+            if not world.broadcast_object(sum(1 for _ in pieces.missing(whole))):
+                return sum(allgather_object(segmented))
+            time.sleep(_LOOK_S)  # another job of the array segments the missing ones
+
+
+class _Shown:
+    """Progress of all ranks, seen from one: the subvolumes that are stored, and those under way.
+
+    The other ranks are assumed to be as far with their subvolumes as this one.
+    """
+
+    def __init__(self, pieces: Pieces, numbers: range, progress: Progress | None) -> None:
+        self._pieces, self._numbers, self._progress = pieces, numbers, progress
+        self._stored = self._done = 0
+        self._looked_s = -math.inf
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._progress is None:
+            return
+        if time.monotonic() - self._looked_s >= _LOOK_S:
+            self._looked_s = time.monotonic()
+            self._stored = len(self._numbers) - sum(1 for _ in self._pieces.missing(self._numbers))
+        voxels = math.prod(self._pieces.cut.size)
+        under_way = min(world.size(), len(self._numbers) - self._stored)
+        now = self._stored * voxels + under_way * voxels * done // max(1, total)
+        self._done = max(self._done, now)
+        self._progress(self._done, len(self._numbers) * voxels)
+
+
+def _digest(model: Any) -> str:
+    """Return a text that differs for networks with other parameters; empty for an object that does not show them."""
+    if not hasattr(model, "parameters"):
+        return ""
+    found = hashlib.sha256()
+    for name, values in sorted(model.parameters().items()):
+        found.update(name.encode())
+        found.update(np.ascontiguousarray(values).tobytes())
+    return found.hexdigest()[:16]
+
+
+def _options(segmenter: Segmenter) -> dict[str, Any]:
+    options = to_dict(segmenter.options)
+    kept = {name: value for name, value in options.items() if name not in _PLACES}
+    return kept | {"fov": list(segmenter.model.fov), "deltas": list(segmenter.model.deltas)}

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One segmentation with global ids from the segmentations of overlapping subvolumes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.options import Arguments
+from floodtide.base.outputs import files_in
+from floodtide.comm import world
+from floodtide.comm.exchanges import allgather_object
+from floodtide.data import Box, Vec3, Volume
+from floodtide.data.copies import write_blocks
+from floodtide.data.formats import Geometry, Plan
+from floodtide.errors import InvalidArgumentError
+from floodtide.segment.cut import intersection
+from floodtide.segment.pieces import Pieces
+
+Progress = Callable[[int, int], None]
+
+_CHECKED = Arguments(min_voxels=limits.SOME_VOXELS, min_share=limits.SOME_SHARE)
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """Global ids of the segments of all subvolumes.
+
+    Attributes:
+        objects: Number of different global ids.
+        splits: Segments in overlaps that agree with no segment of the other subvolume, counted in each overlap: places
+            where the cut has probably split an object.
+        ids: For each subvolume, the global id (from 1) of each of its ids; ids[n][0] is 0.
+    """
+
+    objects: int
+    splits: int
+    ids: list[NDArray[np.int64]]
+
+
+def reconcile(
+    pieces: Pieces,
+    *,
+    min_voxels: int = 1,
+    min_share: float = 0.5,
+    progress: Progress | None = None,
+) -> Reconciled:
+    """Find which segments of neighbouring subvolumes are one object, and number the objects. Collective.
+
+    Two segments are one object if, of the voxels that both subvolumes have segmented in their overlap, at least
+    `min_share` of each segment, and at least `min_voxels`, lie in the other one. Objects are all segments that such
+    pairs connect. They are numbered in the order of subvolumes and of ids within them, whatever the number of ranks.
+
+    Args:
+        pieces: The subvolumes. All must be segmented.
+        min_voxels: Least number of common voxels.
+        min_share: Least common share of both segments, above 0 and at most 1.
+        progress: Called as progress(overlaps done, overlaps of this rank).
+
+    Raises:
+        InvalidArgumentError: If a subvolume is missing, or an argument is out of range.
+        InvalidFileError: If a subvolume cannot be read.
+    """
+    _CHECKED.check("reconcile", min_voxels=min_voxels, min_share=min_share)
+    rank, size = world.rank(), world.size()
+    with world.agreed():
+        missing = list(pieces.missing())
+        if missing:
+            raise InvalidArgumentError(
+                f"reconcile: {len(missing)} of {len(pieces.cut)} subvolumes in {pieces.directory} are not segmented"
+                f" yet, the first is {pieces.path(missing[0]).name}; expected all"
+            )
+        found = _Found({}, {}, [np.zeros((0, 4), np.int64)], 0)
+        for number in range(rank, len(pieces.cut), size):
+            _add_ids(pieces, number, found)
+        pairs = list(pieces.cut.neighbours())[rank::size]
+        for done, (a, b) in enumerate(pairs):
+            _add_overlap(pieces, a, b, min_voxels, min_share, found)
+            if progress is not None:
+                progress(done + 1, len(pairs))
+    return _numbered(allgather_object(found))
+
+
+@dataclass
+class _Found:
+    """What one rank has read."""
+
+    largest: dict[int, int]  # largest id of each subvolume
+    in_core: dict[int, NDArray[np.int64]]  # ids in the core of each subvolume
+    agreeing: list[NDArray[np.int64]]  # rows (subvolume, id, subvolume, id)
+    splits: int
+
+
+def _add_ids(pieces: Pieces, number: int, found: _Found) -> None:
+    box = pieces.cut.subvolume(number)
+    labels = pieces.read(number, box)
+    found.largest[number] = int(labels.max())
+    core = pieces.cut.core(number)
+    z, y, x = (slice(a - b, a - b + n) for a, b, n in zip(core[0], box[0], core[1], strict=True))
+    ids = np.unique(labels[z, y, x]).astype(np.int64)
+    found.in_core[number] = ids[ids > 0]
+
+
+def _add_overlap(
+    pieces: Pieces, a: int, b: int, min_voxels: int, min_share: float, found: _Found
+) -> None:
+    box = pieces.cut.shared(a, b)
+    table = _core.evaluate.ContingencyTable()
+    table.add(pieces.read(a, box), pieces.read(b, box))
+    same, alone = _core.segment.compare_overlap(table.rows(), min_voxels, min_share)
+    rows = np.empty((len(same), 4), np.int64)
+    rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = a, same[:, 0], b, same[:, 1]
+    found.agreeing.append(rows)
+    found.splits += alone
+
+
+def _numbered(ranks: Sequence[_Found]) -> Reconciled:
+    largest = {number: most for found in ranks for number, most in found.largest.items()}
+    in_core = {number: ids for found in ranks for number, ids in found.in_core.items()}
+    pairs = np.concatenate([rows for found in ranks for rows in found.agreeing])
+    # Item of id 0 of each subvolume; every id of every subvolume is one item.
+    first = np.cumsum([0] + [largest[number] + 1 for number in range(len(largest))])
+    items = np.column_stack([first[pairs[:, 0]] + pairs[:, 1], first[pairs[:, 2]] + pairs[:, 3]])
+    roots = _core.segment.connected(int(first[-1]), np.ascontiguousarray(items))
+    visible = np.concatenate([roots[first[n] + in_core[n]] for n in range(len(largest))])
+    names = np.unique(visible)  # of objects with a voxel in a core
+    numbers = np.zeros(len(roots), np.int64)
+    numbers[names] = np.arange(1, len(names) + 1)
+    ids = numbers[roots]
+    return Reconciled(
+        objects=len(names),
+        splits=sum(found.splits for found in ranks),
+        ids=[ids[a:b] for a, b in itertools.pairwise(first)],
+    )
+
+
+def write_reconciled(
+    pieces: Pieces,
+    reconciled: Reconciled,
+    destination: str,
+    progress: Progress | None = None,
+) -> Volume:
+    """Write the segmentation with global ids, block by block, to a volume of any format. Not collective.
+
+    Args:
+        pieces: The subvolumes.
+        reconciled: Their global ids, from `reconcile`.
+        destination: The name of the volume: FILE.h5:DATASET, NAME.zarr, NAME.n5, precomputed://FOLDER, ...
+        progress: Called as progress(voxels done, voxels).
+
+    Raises:
+        InvalidArgumentError: If the destination exists or cannot hold the ids.
+        InvalidFileError: If a subvolume cannot be read.
+        StorageError: If the destination cannot be written.
+    """
+    start, size = pieces.cut.box
+    geometry = pieces.settings.get("geometry", {})
+    z, y, x = (a + b for a, b in zip(start, geometry.get("offset") or (0, 0, 0), strict=True))
+    plan = Plan(
+        shape=size,
+        dtype=_id_type(reconciled),
+        geometry=Geometry(voxel_size_nm=geometry.get("voxel_size_nm"), offset=(z, y, x)),
+        command="floodtide reconcile",
+        notes={name: _text(value) for name, value in pieces.settings.items() if name != "geometry"},
+    )
+    return write_blocks(
+        destination,
+        plan,
+        lambda box: read_reconciled(pieces, reconciled, (_sum(box[0], start), box[1])),
+        inputs=files_in(pieces.directory),
+        progress=progress,
+    )
+
+
+def read_reconciled(
+    pieces: Pieces, reconciled: Reconciled, box: Box
+) -> NDArray[np.unsignedinteger[Any]]:
+    """Return the global ids (z, y, x) of a box, in voxels of the whole volume. Each voxel is that of its core."""
+    out = np.zeros(box[1], _id_type(reconciled))
+    for number in pieces.cut.cores_in(box):
+        part = intersection(pieces.cut.core(number), box)
+        assert part is not None
+        z, y, x = (
+            slice(a - b, a - b + n) for a, b, n in zip(part[0], box[0], part[1], strict=True)
+        )
+        out[z, y, x] = reconciled.ids[number][pieces.read(number, part)]
+    return out
+
+
+def _id_type(reconciled: Reconciled) -> np.dtype[Any]:
+    """Return uint32, or uint64 for more objects than that holds: the types that viewers of segmentations read."""
+    return np.dtype(np.uint32 if reconciled.objects < 2**32 else np.uint64)
+
+
+def _sum(a: Vec3, b: Vec3) -> Vec3:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

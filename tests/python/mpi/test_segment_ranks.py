@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segmentation in subvolumes on several ranks, and after a job was killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import bright_network
+import h5py
+import numpy as np
+import pytest
+from launch import ENVIRONMENT, MPIEXEC, mpiexec
+from processes import kill_job
+
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
+
+SHAPE = (96, 96, 160)
+COUNT = 4 * 4 * 7
+SIZE = "segment.subvolume=[32,32,32]"
+
+
+def segment(file: Path, out: Path) -> list[str]:
+    return ["-m", "floodtide", "segment", str(file), "--out", str(out), "--set", SIZE]
+
+
+def labels(ranks: int, pieces: Path, out: Path) -> np.ndarray:
+    result = mpiexec(ranks, ["-m", "floodtide", "reconcile", str(pieces), f"{out}:labels"])
+    assert result.status == 0, result.stderr
+    with h5py.File(out) as file:
+        return np.asarray(file["labels"])
+
+
+def test_the_result_does_not_depend_on_ranks_or_kills(tmp_path: Path) -> None:
+    file = bright_network.configuration(tmp_path, SHAPE)
+    result = mpiexec(1, segment(file, tmp_path / "whole"))
+    assert result.status == 0, result.stderr
+    assert f"{COUNT} of {COUNT} subvolumes segmented" in result.stdout
+    expected = labels(1, tmp_path / "whole", tmp_path / "whole.h5")
+    assert expected.max() > 3
+
+    generator = random.Random(20261124)
+    kills, ranks = 0, 1
+    while True:
+        ranks = ranks % 3 + 1
+        command = [str(MPIEXEC), "-n", str(ranks), sys.executable]
+        job = subprocess.Popen(
+            [*command, *segment(file, tmp_path / "killed")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **ENVIRONMENT},
+            start_new_session=True,
+        )
+        try:
+            _, stderr = job.communicate(timeout=generator.uniform(0.5, 1.8))
+        except subprocess.TimeoutExpired:
+            kill_job(job)
+            job.communicate()
+            kills += 1
+            assert kills < 40
+            continue
+        assert job.returncode == 0, stderr
+        break
+    assert kills > 0
+    np.testing.assert_array_equal(labels(3, tmp_path / "killed", tmp_path / "killed.h5"), expected)
+    for path in (tmp_path / "whole").glob("*.h5"):
+        with h5py.File(path) as a, h5py.File(tmp_path / "killed" / path.name) as b:
+            np.testing.assert_array_equal(a["segmentation"], b["segmentation"])
+    left = [p.name for p in (tmp_path / "killed").iterdir() if p.suffix not in (".h5", ".json")]
+    assert left == []
+
+
+def test_a_second_job_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    file = bright_network.configuration(tmp_path, SHAPE)
+    first = subprocess.Popen(
+        [str(MPIEXEC), "-n", "2", sys.executable, *segment(file, tmp_path / "pieces")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **ENVIRONMENT},
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("pieces/*.h5")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    second = mpiexec(2, segment(file, tmp_path / "pieces"))
+    stdout, stderr = first.communicate(timeout=60)
+    assert first.returncode == 0, stderr
+    assert f"{COUNT} of {COUNT} subvolumes segmented" in stdout
+    assert second.status != 0
+    assert "in use by" in second.stderr
+
+
+def test_an_error_of_one_rank_is_one_line_on_all(tmp_path: Path) -> None:
+    file = bright_network.configuration(tmp_path, SHAPE)
+    arguments = [*segment(file, tmp_path / "pieces"), "--set", "segment.overlap=[17,0,0]"]
+    result = mpiexec(2, arguments)
+    assert result.status == 2
+    assert result.stderr.count("at most half a subvolume") == 1
