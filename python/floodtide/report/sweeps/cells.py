@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from floodtide.errors import InvalidFileError
+from floodtide import config
+from floodtide.errors import ConfigurationError, InvalidFileError
 from floodtide.report.sweeps.scores import Floats, Score, series, smoothed
 from floodtide.train.recorded_run import Run, read_run
 
@@ -137,10 +139,21 @@ class Line:
         cells: dict[tuple[int, float], dict[int, Training]] = {}
         for one in sorted(self.trainings, key=lambda training: training.run.emulated, reverse=True):
             cells.setdefault((one.workers, one.rate), {})[one.seed] = one
+        for workers in self.workers:  # rates are compared on the same seeds
+            column = [cell for (number, _), cell in cells.items() if number == workers]
+            counts = Counter(seed for cell in column for seed in cell)
+            rare = {seed for seed, count in counts.items() if 2 * count < len(column)}
+            if rare != set(counts):
+                for cell in column:
+                    for seed in rare & set(cell):
+                        del cell[seed]
         return cells
 
     def cell(self, workers: int, rate: float) -> tuple[Training, ...]:
-        """Return the trainings of a cell, one for each seed. A training with a rank for each worker comes first."""
+        """Return the trainings of a cell, one for each seed. A training with a rank for each worker comes first.
+
+        Seeds that fewer than half of the rates of this number of workers have are left out, unless all are like that.
+        """
         cell = self._cells.get((workers, rate), {})
         return tuple(cell[seed] for seed in sorted(cell))
 
@@ -216,9 +229,9 @@ def read_study(folders: Sequence[Path]) -> Study:
     units = sorted({run.unit for run in runs if run.start})
     if len(units) > 1:
         raise InvalidFileError(f"{where}: trainings of {' and '.join(units)}, expected one kind")
-    flat = {id(run): _flat(run.config) | _share(run) for run in runs}
+    flat = {id(run): _flat(_with_defaults(run.config)) | _share(run) for run in runs}
     differing = _differing(list(flat.values()))
-    if len({_volumes(config) for config in flat.values()}) == 1:  # the same names in other folders
+    if len({_volumes(table) for table in flat.values()}) == 1:  # the same names in other folders
         differing = [key for key in differing if key != "data.volumes"]
     lines: dict[str, list[Run]] = {}
     for run in runs:
@@ -234,6 +247,17 @@ def read_study(folders: Sequence[Path]) -> Study:
         for members in lines.values()
     ]
     return Study(unit=units[0], lines=tuple(made), differing=tuple(differing))
+
+
+def _with_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a configuration with all keys, so that runs of older versions are compared with newer ones.
+
+    A configuration that this version cannot read is returned unchanged.
+    """
+    try:
+        return config.to_dict(config.from_dict(dict(table)))
+    except ConfigurationError:
+        return table
 
 
 def _training(run: Run, flat: Mapping[str, Any]) -> Training:
@@ -284,15 +308,15 @@ def _identity(flat: Mapping[str, Any]) -> dict[str, Any]:
 def _differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the keys by which lines differ. Keys of an optimizer or a schedule are compared among the same name."""
     found = []
-    for key in dict.fromkeys(key for config in configs for key in _identity(config)):
+    for key in dict.fromkeys(key for table in configs for key in _identity(table)):
         section, _, word = key.partition(".")
         groups: dict[str, set[str]] = {}
-        for config in configs:
+        for table in configs:
             of_name = section in _NAMED and word not in ("name", "scale")
-            if of_name and key not in config:
+            if of_name and key not in table:
                 continue
-            name = str(config.get(f"{section}.name")) if of_name else ""
-            groups.setdefault(name, set()).add(json.dumps(config.get(key), default=str))
+            name = str(table.get(f"{section}.name")) if of_name else ""
+            groups.setdefault(name, set()).add(json.dumps(table.get(key), default=str))
         if any(len(values) > 1 for values in groups.values()):
             found.append(key)
     return found

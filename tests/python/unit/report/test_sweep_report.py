@@ -196,6 +196,25 @@ def test_the_knee_of_the_noise_scale_is_found(tmp_path: Path) -> None:
     assert found.knee.workers == pytest.approx(8, rel=0.5)
 
 
+def test_seeds_of_one_rate_only_do_not_count(tmp_path: Path) -> None:
+    """They may be better or worse than those of the other rates, as initial weights are."""
+    for seed in range(3):
+        for rate in RATES[:4]:
+            write_training(tmp_path, workers=1, rate=rate, seed=seed)
+    write_training(tmp_path, workers=1, rate=RATES[1], seed=100)
+    line = cells.read_study([tmp_path]).lines[0]
+    assert [[one.seed for one in line.cell(1, rate)] for rate in RATES[:4]] == [[0, 1, 2]] * 4
+
+
+def test_runs_of_older_versions_are_no_line_of_their_own(tmp_path: Path) -> None:
+    """Their configuration lacks newer keys, which have their defaults."""
+    write_training(tmp_path, workers=1, rate=RATES[0], seed=0)
+    write_training(tmp_path, workers=1, rate=RATES[1], seed=0, validation={"give_up_after": 0})
+    write_training(tmp_path, workers=1, rate=RATES[2], seed=0, validation={"give_up_after": 100})
+    study = cells.read_study([tmp_path])
+    assert sorted(len(line.trainings) for line in study.lines) == [1, 2]
+
+
 def test_cells_with_a_lost_training_have_no_score(tmp_path: Path) -> None:
     for seed in range(3):
         for rate in RATES[:3]:
