@@ -55,7 +55,7 @@ def write_training(
     path.mkdir(parents=True)
     document = {
         "run": {"seed": seed, "dir": str(path)},
-        "data": {"volumes": [{"name": "synthetic"}]},
+        "data": {"volumes": [{"name": "synthetic", "image": "a.h5:raw", "labels": "a.h5:labels"}]},
         "model": {"kind": "ffn", "depth": 3, "features": 8},
         "training": {"walkers": workers, "accumulate": 1},
         "optimizer": {"name": optimizer, "lr": rate},
