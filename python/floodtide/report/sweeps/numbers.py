@@ -73,7 +73,7 @@ def growth_table(results: Sequence[Optima]) -> Table:
         high = "no bound" if math.isinf(knee.high) else f"{knee.high:.0f}"
         low = "no bound" if knee.low == 0 else f"{knee.low:.2g}"
         rows.append((found.line.label, "crossover", value, f"{low} to {high}", ""))
-    return Table(("", "workers", "exponent", "95 % interval", "the interval allows"), tuple(rows))
+    return Table(("", "workers", "exponent", "95 % interval", "the interval says"), tuple(rows))
 
 
 def target_table(by_line: Mapping[Line, Sequence[Reached]], pace: Pace) -> Table:

@@ -20,6 +20,8 @@ _SAMPLES = 2000
 _SEED = 0
 _INTERVAL = (2.5, 97.5)  # percentiles
 _KNEES = np.linspace(-4.0, 14.0, 145)  # log2 of the number of workers at which growth is half
+_NEAR = 0.25  # half the distance of two rules
+_LEAST_VARIANCE = 0.1**2  # of the logarithm to base 2 of a best rate
 _RULES = ((0.0, "no growth"), (0.5, "square root"), (1.0, "linear"))
 
 
@@ -56,7 +58,7 @@ class Growth:
         first, last: Ends of the range.
         alpha: The exponent; None with fewer than two numbers of workers whose optimum is inside the grid.
         low, high: 95 % interval; NaN with one seed.
-        verdict: Which of no growth, square root and linear the interval allows; "cannot tell" if several.
+        verdict: What the interval says (`verdict_of`).
     """
 
     first: int
@@ -218,35 +220,45 @@ def _growth(
         verdict = "cannot tell: fewer than two optima inside the grid"
         return Growth(first=first, last=last, alpha=None, low=0.0, high=0.0, verdict=verdict)
     x = np.log2(inside)
-    alpha = float(slopes(x, np.array([[logs_of[n] for n in inside]]))[0])
+    samples = np.stack([drawn[n] for n in inside], axis=1)
+    weights = 1.0 / (samples.var(axis=0) + _LEAST_VARIANCE)  # flat optima tell less than sharp ones
+    alpha = float(slopes(x, np.array([[logs_of[n] for n in inside]]), weights)[0])
     if not known:
         verdict = "cannot tell: one seed"
         return Growth(first=first, last=last, alpha=alpha, low=np.nan, high=np.nan, verdict=verdict)
-    drawn_slopes = slopes(x, np.stack([drawn[n] for n in inside], axis=1))
-    low, high = (float(value) for value in np.percentile(drawn_slopes, _INTERVAL))
+    low, high = (float(value) for value in np.percentile(slopes(x, samples, weights), _INTERVAL))
     return Growth(
-        first=first, last=last, alpha=alpha, low=low, high=high, verdict=_verdict(low, high)
+        first=first, last=last, alpha=alpha, low=low, high=high, verdict=verdict_of(low, high)
     )
 
 
-def slopes(x: Floats, y: Floats) -> Floats:
-    """Return the least-squares slopes of each row of y (samples, n) over x (n,)."""
-    centred = x - x.mean()
-    result: Floats = y @ centred / (centred @ centred)
+def slopes(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Return the slopes of each row of y (samples, n) over x (n,), by least squares with weights (n,)."""
+    share = weights / weights.sum()
+    centred = share * (x - share @ x)
+    result: Floats = y @ centred / (centred @ x)
     return result
 
 
-def _verdict(low: float, high: float) -> str:
-    allowed = [name for exponent, name in _RULES if low <= exponent <= high]
+def verdict_of(low: float, high: float) -> str:
+    """Return what an interval of the exponent says: its rule, or between which rules it lies.
+
+    An interval that reaches further than 0.25 from the only rule in it, or holds several, cannot tell.
+    """
+    allowed = [(exponent, name) for exponent, name in _RULES if low <= exponent <= high]
     if len(allowed) == 1:
-        return allowed[0]
-    if allowed:
-        return f"cannot tell: {' or '.join(allowed)}"
+        exponent, name = allowed[0]
+        if max(exponent - low, high - exponent) <= _NEAR:
+            return name
     below = [name for exponent, name in _RULES if exponent < low]
     above = [name for exponent, name in _RULES if exponent > high]
     if below and above:
-        return f"between {below[-1]} and {above[0]}"
-    return f"more than {below[-1]}" if below else f"less than {above[0]}"
+        place = f"between {below[-1]} and {above[0]}"
+    elif above:
+        place = f"less than {above[0]}"
+    else:
+        place = f"more than {below[-1]}" if below else "anything"
+    return f"cannot tell: {place}" if allowed else place
 
 
 def _knee(counts: Sequence[int], logs_of: dict[int, float], drawn: dict[int, Floats]) -> Knee:

@@ -154,10 +154,30 @@ def test_intervals_hold_the_truth_as_often_as_they_say(spread: float) -> None:
         found = np.stack([optimum.vertex(logs, samples[:, :, c]) for c in range(len(x))], axis=1)
         low, high = np.percentile(found[:, 2], (2.5, 97.5))
         rate_hits += low <= best[2] <= high
-        low, high = np.percentile(optimum.slopes(x, found), (2.5, 97.5))
+        low, high = np.percentile(
+            optimum.slopes(x, found, 1 / (found.var(axis=0) + 0.01)), (2.5, 97.5)
+        )
         exponent_hits += low <= 0.5 <= high
     assert rate_hits >= 50
     assert exponent_hits >= 53
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "says"),
+    [
+        (0.4, 0.6, "square root"),
+        (0.9, 1.2, "linear"),
+        (-0.1, 0.2, "no growth"),
+        (-0.2, 0.41, "cannot tell: less than square root"),
+        (0.3, 1.1, "cannot tell: more than no growth"),
+        (-0.7, 0.8, "cannot tell: less than linear"),
+        (-1.0, 2.0, "cannot tell: anything"),
+        (0.1, 0.4, "between no growth and square root"),
+        (-0.4, -0.1, "less than no growth"),
+    ],
+)
+def test_what_an_interval_says(low: float, high: float, says: str) -> None:
+    assert optimum.verdict_of(low, high) == says
 
 
 def test_a_best_cell_at_the_edge_is_no_optimum(tmp_path: Path) -> None:
