@@ -98,7 +98,7 @@ py::array labels_as(const Tensor<std::int32_t, 3>& labels) {
 
 /// Return the labels in the smallest unsigned type that can hold them.
 AnyArray labels_of(const Result& result) {
-  const auto ids = static_cast<std::int64_t>(result.origins.size());
+  const std::int64_t ids = result.largest_id;
   if (ids <= std::numeric_limits<std::uint8_t>::max()) return labels_as<std::uint8_t>(result.labels);
   if (ids <= std::numeric_limits<std::uint16_t>::max()) return labels_as<std::uint16_t>(result.labels);
   return labels_as<std::uint32_t>(result.labels);
@@ -216,6 +216,14 @@ void register_segment(py::module_& m) {
              return std::make_unique<Flooder>(normalised_of(image, mean, std), options_of(options), predictor_of(predictor));
            }),
            py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("predictor"))
+      .def(
+          "set_initial",
+          [](Flooder& flooder, const Int64Array& labels) {
+            const auto view = view_of<const std::int64_t, 3>(labels, "initial segmentation");
+            const py::gil_scoped_release unlock;
+            flooder.set_initial(view);
+          },
+          py::arg("labels"))
       .def(
           "segment_at",
           [](Flooder& flooder, const Vec3& start, const MoveCallback& on_move) {

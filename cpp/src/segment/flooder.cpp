@@ -12,6 +12,7 @@ namespace floodtide::segment {
 namespace {
 
 constexpr std::int32_t kFailedSeed = -1;
+constexpr std::int64_t kLargestInitialId = std::int64_t{1} << 30;  // leaves room for new ids
 
 Vec3 half(const Vec3& size) { return {size[0] / 2, size[1] / 2, size[2] / 2}; }
 
@@ -117,6 +118,22 @@ Flooder::Flooder(Tensor<float, 3> image, const FlooderOptions& options, Predicto
   }
   FLOODTIDE_REQUIRE(options.min_segment_size >= 0, invalid_argument, "segment: min_segment_size is ", options.min_segment_size,
                     ", expected 0 or more");
+}
+
+void Flooder::set_initial(View<const std::int64_t, 3> labels) {
+  FLOODTIDE_REQUIRE(labels.shape() == interior_.size, shape_mismatch, "segment: the initial segmentation has ",
+                    Show{labels.shape()}, " voxels (z, y, x), the image ", Show{interior_.size});
+  FLOODTIDE_ASSERT(origins_.empty());
+  Tensor<std::int32_t, 3> ids(labels.shape());
+  for (std::int64_t i = 0; i < labels.size(); ++i) {
+    const std::int64_t label = std::max<std::int64_t>(labels.data()[i], 0);
+    FLOODTIDE_REQUIRE(label <= kLargestInitialId, unsupported, "segment: the initial segmentation has id ", label,
+                      ", expected at most ", kLargestInitialId);
+    ids.data()[i] = static_cast<std::int32_t>(label);
+    initial_ = std::max(initial_, ids.data()[i]);
+    segmented_ += label > 0 ? 1 : 0;
+  }
+  paste_box(View<const std::int32_t, 3>(ids.view()), segmentation_.view(), interior_);
 }
 
 Vec3 Flooder::margin() const noexcept { return half(options_.fov); }
@@ -253,7 +270,7 @@ void Flooder::try_seed(const Vec3& seed, const OnMove& on_move) {
       clipped({visited_low_[0] - reach[0], visited_low_[1] - reach[1], visited_low_[2] - reach[2]},
               {visited_high_[0] + reach[0], visited_high_[1] + reach[1], visited_high_[2] + reach[2]}, canvas_.shape());
   const Box box = shared(reached, interior_);
-  const auto id = static_cast<std::int32_t>(origins_.size() + 1);
+  const auto id = initial_ + static_cast<std::int32_t>(origins_.size() + 1);
   const auto [voxels, overlaps] = measure(box, id);
   if (voxels < options_.min_segment_size) {
     mark_failed(seed);
@@ -311,7 +328,8 @@ Result Flooder::take_result(const Vec3& start, const Vec3& volume_shape) {
   for (Origin& origin : origins_) {
     for (std::size_t axis = 0; axis < 3; ++axis) origin.start[axis] += start[axis] - interior_.start[axis];
   }
-  return {std::move(labels), start, volume_shape, std::move(origins_), std::move(overlaps_), std::move(counters_)};
+  const auto largest = initial_ + static_cast<std::int64_t>(origins_.size());
+  return {std::move(labels), start, volume_shape, std::move(origins_), std::move(overlaps_), std::move(counters_), largest};
 }
 
 }  // namespace floodtide::segment

@@ -66,7 +66,7 @@ void check_output(const std::string& path, const std::string& dataset) { data::H
 void write(const Result& result, const std::string& path, const std::string& dataset,
            const std::map<std::string, std::string>& notes) {
   auto file = data::Hdf5File::create(path, output(dataset));
-  const auto ids = static_cast<std::int64_t>(result.origins.size());
+  const std::int64_t ids = result.largest_id;
   if (ids <= std::numeric_limits<std::uint8_t>::max()) {
     write_labels<std::uint8_t>(result.labels, file, dataset);
   } else if (ids <= std::numeric_limits<std::uint16_t>::max()) {

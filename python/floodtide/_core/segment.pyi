@@ -63,6 +63,7 @@ class Flooder:
         ]
         | None,
     ) -> int: ...
+    def set_initial(self, labels: numpy.typing.NDArray[numpy.int64]) -> None: ...
     def take_result(
         self,
         start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],

@@ -44,7 +44,8 @@ def run(
             raise InvalidArgumentError(
                 f"--out {out}: names a dataset, expected a folder, because segment.subvolume cuts the box"
             )
-        refuse_inputs("segment", [out], [*files_of([options.image]), *files_in(options.checkpoint)])
+        inputs = files_of([options.image, options.initial])
+        refuse_inputs("segment", [out], [*inputs, *files_in(options.checkpoint)])
         pieces = in_subvolumes(
             out,
             segmenter,

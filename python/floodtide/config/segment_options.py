@@ -31,6 +31,13 @@ class SegmentOptions(Registered):
         differs=FOLDER,
     )
     box: str = option("", "Box to segment, z0:z1,y0:y1,x0:x1 in voxels; empty: the whole image")
+    initial: str = option(
+        "",
+        "Initial segmentation, file:dataset: its segments keep their voxels and ids, and new objects end at them;"
+        " empty: none",
+        path=True,
+        differs=FOLDER,
+    )
     subvolume: tuple[int, int, int] | None = option(
         None,
         "Size (z, y, x) in voxels of the overlapping subvolumes into which the box is cut; ranks share them; left out:"

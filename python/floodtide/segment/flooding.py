@@ -70,7 +70,7 @@ class Segmentation:
         segmentation: Segment ids (z, y, x), from 1; 0 means no segment. Its type is the smallest unsigned integer
             type that holds all ids.
         start_zyx: First voxel of the box, in voxels of the whole volume.
-        origins: Seed, size and cost of each segment, in order of ids.
+        origins: Seed, size and cost of each segment that was flooded, in order of ids.
         overlaps: Numbers of voxels that two segments claimed.
         counters: Event counts, and times in milliseconds, with the names that google/ffn uses.
     """
@@ -139,7 +139,11 @@ class Segmenter:
         return cls(model, options)
 
     def segment(
-        self, volume: Image, box: Box | None = None, progress: Progress | None = None
+        self,
+        volume: Image,
+        box: Box | None = None,
+        progress: Progress | None = None,
+        initial: Image | None = None,
     ) -> Segmentation:
         """Segment a volume, or a box (start, size) of it.
 
@@ -148,6 +152,8 @@ class Segmenter:
             box: (start, size) in voxels of the volume; None: the whole volume.
             progress: Called as progress(voxels settled, voxels) after every evaluation of the network. The first number
                 is an estimate: voxels of segments, and a share of the others, that of the seeds that failed.
+            initial: Segments (ids from 1) that keep their voxels and ids, in voxels of the volume; None: the volume
+                that `options.initial` names, if any.
 
         Raises:
             ShapeError: If the field of view is larger than the box.
@@ -156,6 +162,7 @@ class Segmenter:
         """
         image = self._read(volume, box)
         flooder = self._flooder(image)
+        self._set_initial(flooder, initial, volume.shape, image)
         margin = [size // 2 for size in self.model.fov]
         seeds = _core.segment.find_seeds(
             image.voxels,
@@ -174,6 +181,7 @@ class Segmenter:
         zyx: Sequence[int],
         on_move: Callable[[Move], object] | None = None,
         box: Box | None = None,
+        initial: Image | None = None,
     ) -> Object:
         """Grow one object from a seed.
 
@@ -182,12 +190,14 @@ class Segmenter:
             zyx: The seed, in voxels of the volume.
             on_move: Called after each evaluation of the network, for example to show the growing object.
             box: (start, size) of the part that the object may fill, in voxels of the volume; None: the whole volume.
+            initial: Segments at which the object ends, as for `segment`.
 
         Raises:
             OutOfRangeError: If no field of view fits at the seed.
         """
         image = self._read(volume, box)
         flooder = self._flooder(image)
+        self._set_initial(flooder, initial, volume.shape, image)
         first = _difference(
             image.start, image.halo_low
         )  # voxel of the canvas, in voxels of the volume
@@ -213,6 +223,34 @@ class Segmenter:
     def _read(self, volume: Image, box: Box | None) -> _Read:
         margin = [size // 2 for size in self.model.fov] if self.options.reflect else [0, 0, 0]
         return _read(volume, box, margin)
+
+    def _set_initial(
+        self, flooder: Any, initial: Image | None, volume_shape: Sequence[int], image: _Read
+    ) -> None:
+        if initial is None and self.options.initial:
+            initial = Volume(self.options.initial)
+        if initial is None:
+            return
+        placed = initial.geometry.offset if isinstance(initial, Volume) else None
+        if placed is None or initial.shape == tuple(volume_shape):
+            placed = (0, 0, 0)
+        size = _difference(_difference(image.voxels.shape, image.halo_low), image.halo_high)
+        start = _difference(image.start, placed)
+        ends = _sum(start, size)
+        if min(start) < 0 or any(b > n for b, n in zip(ends, initial.shape, strict=True)):
+            raise ShapeError(
+                f"segment: the initial segmentation has {initial.shape} voxels from {placed}, expected one that covers"
+                f" {size} from {image.start}"
+            )
+        if isinstance(initial, Volume):
+            labels = initial.read((start, size))
+        else:
+            labels = initial[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
+        if not np.issubdtype(labels.dtype, np.integer):
+            raise InvalidArgumentError(
+                f"segment: the initial segmentation holds {labels.dtype}, expected integers"
+            )
+        flooder.set_initial(np.ascontiguousarray(labels, dtype=np.int64))
 
     def _flooder(self, image: _Read) -> Any:
         options = self.options

@@ -51,6 +51,12 @@ class Twin:
         self.segment_logit = as_logit(options.segment_threshold)
         self.score_logit = logit(float(np.float32(options.move_threshold)))
         self.origins, self.overlaps = [], []
+        self.initial = 0  # largest id of the initial segmentation
+
+    def set_initial(self, labels):
+        """Only for images without a halo."""
+        self.segmentation[...] = labels
+        self.initial = int(labels.max(initial=0))
 
     def is_valid(self, position, ignore_threshold=False):
         if not ignore_threshold and self.seed[position] < self.move_logit:
@@ -129,7 +135,7 @@ class Twin:
                 if self.segmentation[seed] == 0:
                     self.segmentation[seed] = -1
                 continue
-            new = len(self.origins) + 1
+            new = self.initial + len(self.origins) + 1
             self.segmentation[reach][mask] = new
             self.origins.append((new, seed, iterations, int(mask.sum())))
             self.overlaps += [

@@ -65,6 +65,12 @@ class Flooder {
   [[nodiscard]] const std::vector<Overlap>& overlaps() const noexcept { return overlaps_; }
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
 
+  /// Give voxels to segments of an earlier segmentation, before any flooding. They stay as they are: objects end at them. New
+  /// segments get ids above them.
+  /// @param labels [z, y, x] without the halo; values of 0 or less are empty voxels
+  /// Throws Error(shape_mismatch) for another shape, and Error(unsupported) for ids above 2^30.
+  void set_initial(View<const std::int64_t, 3> labels);
+
   /// Flood one object from `start` into the canvas, without changing the segmentation.
   /// @return number of evaluations of the network
   /// Throws Error(out_of_range) if no field of view fits at `start`, and Error(numerical) if a logit of the network is NaN.
@@ -117,6 +123,7 @@ class Flooder {
   Vec3 visited_low_{};
   Vec3 visited_high_{};
   std::int64_t segmented_ = 0;  ///< voxels of all segments
+  std::int32_t initial_ = 0;    ///< largest id of the initial segmentation
   std::vector<Origin> origins_;
   std::vector<Overlap> overlaps_;
   Counters counters_;

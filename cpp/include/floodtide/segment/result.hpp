@@ -38,9 +38,10 @@ struct Result {
   Tensor<std::int32_t, 3> labels;  ///< [z, y, x] ids from 1; 0: no segment
   Vec3 start{};                    ///< start of the box in the whole volume
   Vec3 volume_shape{};             ///< size of the whole volume
-  std::vector<Origin> origins;     ///< in order of ids; seed positions in the whole volume
+  std::vector<Origin> origins;     ///< of the segments that were flooded, in order of ids; seed positions in the whole volume
   std::vector<Overlap> overlaps;
   Counters counters;
+  std::int64_t largest_id = 0;  ///< no label is larger
 };
 
 /// Write a result to an HDF5 file.

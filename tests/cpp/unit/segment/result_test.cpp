@@ -27,7 +27,7 @@ class ResultFile : public testing::Test {
 };
 
 Result example(std::int64_t segments) {
-  Result result{Tensor<std::int32_t, 3>({3, 4, 5}), {10, 0, 7}, {100, 100, 100}, {}, {}, {{"skip_threshold", 3}}};
+  Result result{Tensor<std::int32_t, 3>({3, 4, 5}), {10, 0, 7}, {100, 100, 100}, {}, {}, {{"skip_threshold", 3}}, segments};
   for (std::int64_t id = 1; id <= segments; ++id) result.origins.push_back({id, {id, 2, 3}, 7, 60, 0.5});
   result.labels.view()(1, 2, 3) = static_cast<std::int32_t>(segments);
   return result;

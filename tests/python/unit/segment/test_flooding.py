@@ -121,6 +121,79 @@ def test_reflected_faces_give_what_the_twin_finds_in_a_reflected_image(case):
     assert [o.start_zyx for o in result.origins] == starts
 
 
+@settings(deadline=None, max_examples=15)
+@given(cases(), st.integers(0, 2**32 - 1))
+def test_an_initial_segmentation_is_kept_as_by_the_twin(case, layout):
+    shape, seed, model, options = case
+    raw = cells(shape, seed)
+    blobs, _ = ndimage.label(cells(shape, layout, 2.0) > 170)
+    initial = 3 * blobs  # ids with gaps
+    margin = [n // 2 for n in model.fov]
+    seeds = _core.segment.find_seeds(
+        raw.astype(np.float32), options.mean, options.std, "peaks", {}, margin, None
+    )
+    twin = twin_of(raw, model, options)
+    twin.set_initial(initial)
+    expected = twin.segment_all([tuple(map(int, seed)) for seed in seeds])
+    result = Segmenter(model, options).segment(raw, initial=initial)
+    np.testing.assert_array_equal(result.segmentation, expected)
+    assert [(o.id, o.voxels) for o in result.origins] == [(o[0], o[3]) for o in twin.origins]
+    assert [tuple(overlap) for overlap in result.overlaps] == twin.overlaps
+
+
+def test_an_initial_segmentation_may_cover_more_than_the_box(tmp_path):
+    raw = cells((30, 31, 32), 1, 1.5)
+    initial = np.zeros(raw.shape, np.uint16)
+    initial[5:8, 6:9, 7:10] = 700
+    box = ((4, 5, 6), (24, 25, 26))
+    with h5py.File(tmp_path / "initial.h5", "w") as file:
+        file["labels"] = initial[2:, 3:, 4:]
+        file["labels"].attrs["box_start"] = np.array([2, 3, 4])
+    options = SegmentOptions(
+        mean=128.0, std=33.0, min_segment_size=20, initial=f"{tmp_path}/initial.h5:labels"
+    )
+    model = FakeNetwork((7, 7, 7), (3, 3, 3))
+    named = Segmenter(model, options).segment(raw, box)
+    given = Segmenter(model, dataclasses.replace(options, initial="")).segment(
+        raw, box, initial=initial
+    )
+    np.testing.assert_array_equal(named.segmentation, given.segmentation)
+    assert (named.segmentation[1:4, 1:4, 1:4] == 700).all()
+    assert named.segmentation.max() == 700 + len(named.origins) > 700
+
+
+def test_an_object_ends_at_segments_of_the_initial_segmentation():
+    raw = cells((24, 25, 26), 1, 1.5)
+    segmenter = Segmenter(FakeNetwork((7, 7, 7), (3, 3, 3)), SegmentOptions(mean=128.0, std=33.0))
+    centre = (12, 12, 12)
+    free = segmenter.segment_at(raw, centre).moves
+    assert len(free) > 2
+    initial = np.zeros(raw.shape, np.uint8)
+    initial[free[1]] = 1
+    ended = segmenter.segment_at(raw, centre, initial=initial).moves
+    assert ended[0] == centre
+    assert free[1] not in ended
+
+
+@pytest.mark.parametrize(
+    ("initial", "error", "says"),
+    [
+        (np.zeros((9, 9, 9), np.uint8), errors.ShapeError, "expected one that covers"),
+        (
+            np.zeros((24, 25, 26), np.float32),
+            errors.InvalidArgumentError,
+            "float32, expected integers",
+        ),
+        (np.full((24, 25, 26), 2**31, np.int64), errors.UnsupportedError, "expected at most"),
+    ],
+)
+def test_initial_segmentations_that_do_not_fit_are_refused(initial, error, says):
+    model = FakeNetwork((7, 7, 7), (3, 3, 3))
+    segmenter = Segmenter(model, SegmentOptions(mean=128.0, std=33.0))
+    with pytest.raises(error, match=says):
+        segmenter.segment(cells((24, 25, 26), 1), initial=initial)
+
+
 def test_only_faces_of_the_volume_are_reflected():
     raw = cells((24, 25, 26), 1, 1.5)
     model = FakeNetwork((7, 7, 7), (3, 3, 3))
