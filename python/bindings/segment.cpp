@@ -10,6 +10,7 @@
 #include "bindings.hpp"
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/segment/components.hpp"
+#include "floodtide/segment/consensus.hpp"
 #include "floodtide/segment/flooder.hpp"
 #include "floodtide/segment/reconcile.hpp"
 #include "floodtide/segment/result.hpp"
@@ -88,6 +89,24 @@ Tensor<float, 3> normalised_of(const py::object& raw, double mean, double std) {
   return segment::normalised(view, mean, std);
 }
 
+/// Return the entries of rows (segment, object, count).
+std::vector<evaluate::ContingencyTable::Entry> entries_of(const UInt64Array& counts) {
+  const auto rows = view_of<const std::uint64_t, 2>(counts, "counts");
+  FLOODTIDE_REQUIRE(rows.shape(1) == 3, shape_mismatch, "counts: expected 3 columns, got ", rows.shape(1));
+  std::vector<evaluate::ContingencyTable::Entry> entries;
+  for (std::int64_t i = 0; i < rows.shape(0); ++i) {
+    entries.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
+  }
+  return entries;
+}
+
+/// Return positions as an array (n, 3).
+py::array_t<std::int64_t> rows_of(const std::vector<Vec3>& positions) {
+  Tensor<std::int64_t, 2> out({static_cast<std::int64_t>(positions.size()), 3});
+  for (std::size_t i = 0; i < positions.size(); ++i) std::copy(positions[i].begin(), positions[i].end(), out.data() + 3 * i);
+  return to_numpy(std::move(out));
+}
+
 template <class T>
 py::array labels_as(const Tensor<std::int32_t, 3>& labels) {
   Tensor<T, 3> ids(labels.shape());
@@ -117,6 +136,17 @@ void register_segment(py::module_& m) {
       "Return the attribute box_start (z, y, x) of a dataset, or None if there is none.");
 
   s.def(
+      "read_seeds",
+      [](const std::string& path) {
+        std::vector<Vec3> seeds;
+        {
+          const py::gil_scoped_release unlock;
+          seeds = segment::read_seeds(path);
+        }
+        return rows_of(seeds);
+      },
+      py::arg("path"), "Return the seeds of a stored segmentation, int64 (n, 3) of z, y, x, in the order of ids.");
+  s.def(
       "find_seeds",
       [](const FloatArray& image, double mean, double std, const std::string& policy, const ParameterValues& values,
          const Vec3& margin, const ProgressCallback& progress) {
@@ -127,9 +157,7 @@ void register_segment(py::module_& m) {
           const py::gil_scoped_release unlock;
           seeds = segment::find_seeds(policy, values, normal.view(), margin, report);
         }
-        Tensor<std::int64_t, 2> out({static_cast<std::int64_t>(seeds.size()), 3});
-        for (std::size_t i = 0; i < seeds.size(); ++i) std::copy(seeds[i].begin(), seeds[i].end(), out.data() + 3 * i);
-        return to_numpy(std::move(out));
+        return rows_of(seeds);
       },
       py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("policy"), py::arg("values"), py::arg("margin"),
       py::arg("progress"), "Return the seeds of a policy, int64 (n, 3) of z, y, x, in the order in which they are tried.");
@@ -147,14 +175,20 @@ void register_segment(py::module_& m) {
       "Return the face-connected components of a uint8 mask with at least min_size voxels, int32 ids from 1.");
 
   s.def(
+      "split_consensus",
+      [](const Int32Array& a, const Int32Array& b, std::int64_t min_size) {
+        const auto first = view_of<const std::int32_t, 3>(a, "a");
+        const auto second = view_of<const std::int32_t, 3>(b, "b");
+        return to_numpy([&] {
+          const py::gil_scoped_release unlock;
+          return segment::split_consensus(first, second, min_size);
+        }());
+      },
+      py::arg("a"), py::arg("b"), py::arg("min_size"), "Return the oversegmentation consensus of two int32 segmentations.");
+  s.def(
       "compare_overlap",
       [](const UInt64Array& counts, std::int64_t min_voxels, double min_share) {
-        const auto rows = view_of<const std::uint64_t, 2>(counts, "counts");
-        FLOODTIDE_REQUIRE(rows.shape(1) == 3, shape_mismatch, "counts: expected 3 columns, got ", rows.shape(1));
-        std::vector<evaluate::ContingencyTable::Entry> entries;
-        for (std::int64_t i = 0; i < rows.shape(0); ++i) {
-          entries.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
-        }
+        const std::vector<evaluate::ContingencyTable::Entry> entries = entries_of(counts);
         const segment::Seam seam = segment::compare_overlap(entries, {min_voxels, min_share});
         Tensor<std::uint64_t, 2> same({static_cast<std::int64_t>(seam.same.size()), 2});
         for (std::size_t i = 0; i < seam.same.size(); ++i) {
@@ -209,6 +243,32 @@ void register_segment(py::module_& m) {
             segment::write(result, path, dataset, notes);
           },
           py::arg("path"), py::arg("dataset"), py::arg("notes"));
+
+  s.def("consensus", &segment::consensus, py::arg("a"), py::arg("b"), py::arg("min_size"),
+        py::call_guard<py::gil_scoped_release>(), "Return the split consensus of two results of one box.");
+
+  py::class_<segment::SplitConsensus>(s, "SplitConsensus", "Ids of the split consensus of two segmentations, block by block.")
+      .def(py::init([](const UInt64Array& counts, std::int64_t min_size) {
+             const std::vector<evaluate::ContingencyTable::Entry> entries = entries_of(counts);
+             return std::make_unique<segment::SplitConsensus>(entries, min_size);
+           }),
+           py::arg("counts"), py::arg("min_size"))
+      .def_property_readonly("largest_id", &segment::SplitConsensus::largest_id)
+      .def(
+          "apply",
+          [](const segment::SplitConsensus& consensus, const UInt64Array& a, const UInt64Array& b) {
+            const auto first = view_of<const std::uint64_t, 3>(a, "a");
+            const auto second = view_of<const std::uint64_t, 3>(b, "b");
+            FLOODTIDE_REQUIRE(first.shape() == second.shape(), shape_mismatch, "consensus: blocks of ", Show{first.shape()},
+                              " and ", Show{second.shape()}, " voxels, expected equal shapes");
+            return to_numpy([&] {
+              const py::gil_scoped_release unlock;
+              Tensor<std::uint64_t, 3> out(first.shape());
+              for (std::int64_t i = 0; i < first.size(); ++i) out.data()[i] = consensus(first.data()[i], second.data()[i]);
+              return out;
+            }());
+          },
+          py::arg("a"), py::arg("b"), "Return the ids of a block (z, y, x) with these ids.");
 
   py::class_<Flooder>(s, "Flooder")
       .def(py::init([](const FloatArray& image, double mean, double std, const PredictorObject& predictor,

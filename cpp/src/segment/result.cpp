@@ -5,10 +5,12 @@
 #include <array>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/limits.hpp"
 #include "floodtide/data/hdf5.hpp"
+#include "floodtide/segment/consensus.hpp"
 
 namespace floodtide::segment {
 namespace {
@@ -61,6 +63,30 @@ data::Hdf5Result output(const std::string& dataset) {
 
 }  // namespace
 
+Result consensus(const Result& a, const Result& b, std::int64_t min_size) {
+  FLOODTIDE_REQUIRE(a.start == b.start, shape_mismatch, "consensus: segmentations from ", Show{a.start}, " and ", Show{b.start},
+                    " (z, y, x), expected the same box");
+  Result result{split_consensus(std::as_const(a.labels).view(), std::as_const(b.labels).view(), min_size),
+                a.start,
+                a.volume_shape,
+                {},
+                {},
+                a.counters};
+  for (const auto& [name, value] : b.counters) result.counters[name] += value;
+  std::vector<std::int64_t> voxels;
+  for (const std::int32_t label : result.labels.span()) {
+    if (static_cast<std::size_t>(label) >= voxels.size()) voxels.resize(static_cast<std::size_t>(label) + 1);
+    ++voxels[static_cast<std::size_t>(label)];
+  }
+  result.largest_id = static_cast<std::int64_t>(voxels.size()) - 1;
+  for (const Origin& origin : a.origins) {
+    if (origin.id > result.largest_id || voxels[static_cast<std::size_t>(origin.id)] == 0) continue;
+    result.origins.push_back(origin);
+    result.origins.back().voxels = voxels[static_cast<std::size_t>(origin.id)];
+  }
+  return result;
+}
+
 void check_output(const std::string& path, const std::string& dataset) { data::Hdf5File::check_output(path, output(dataset)); }
 
 void write(const Result& result, const std::string& path, const std::string& dataset,
@@ -86,6 +112,21 @@ void write(const Result& result, const std::string& path, const std::string& dat
   file.create_group("counters");
   for (const auto& [name, value] : result.counters) file.write_attribute("counters", name, value);
   file.commit();
+}
+
+std::vector<Vec3> read_seeds(const std::string& path) {
+  const std::string dataset = "origins/start_zyx";
+  const data::Array<std::int64_t> starts = data::Hdf5File::open(path).read_array<std::int64_t>(dataset);
+  FLOODTIDE_REQUIRE(starts.shape.size() == 2 && starts.shape[1] == 3, invalid_file, path, ": ", dataset, " has ",
+                    starts.shape.size(), " axes, expected rows of z, y, x");
+  std::vector<Vec3> seeds;
+  for (std::size_t i = 0; i < starts.values.size(); i += 3) {
+    seeds.push_back({starts.values[i], starts.values[i + 1], starts.values[i + 2]});
+    for (const std::int64_t position : seeds.back()) {
+      require_in(kStart, position, str_cat(path, ": ", dataset), ErrorCode::invalid_file);
+    }
+  }
+  return seeds;
 }
 
 std::optional<Vec3> placement(const data::Volume& volume) {

@@ -14,13 +14,17 @@ import floodtide._core.data
 __all__: list[str] = [
     "Flooder",
     "Result",
+    "SplitConsensus",
     "check_output",
     "compare_overlap",
     "connected",
     "connected_components",
+    "consensus",
     "find_seeds",
     "placement",
+    "read_seeds",
     "seed_policies",
+    "split_consensus",
 ]
 
 class Result:
@@ -34,6 +38,14 @@ class Result:
     def start(self) -> typing.Annotated[list[int], "FixedSize(3)"]: ...
     @property
     def volume_shape(self) -> typing.Annotated[list[int], "FixedSize(3)"]: ...
+
+class SplitConsensus:
+    def __init__(self, counts: numpy.typing.NDArray[numpy.uint64], min_size: int) -> None: ...
+    def apply(
+        self, a: numpy.typing.NDArray[numpy.uint64], b: numpy.typing.NDArray[numpy.uint64]
+    ) -> numpy.typing.NDArray[numpy.uint64]: ...
+    @property
+    def largest_id(self) -> int: ...
 
 class Flooder:
     def __init__(
@@ -80,6 +92,7 @@ def connected(
 def connected_components(
     mask: numpy.typing.NDArray[numpy.uint8], min_size: int
 ) -> numpy.typing.NDArray[numpy.int32]: ...
+def consensus(a: Result, b: Result, min_size: int) -> Result: ...
 def find_seeds(
     image: numpy.typing.NDArray[numpy.float32],
     mean: float,
@@ -92,4 +105,8 @@ def find_seeds(
 def placement(
     volume: str | floodtide._core.data.Volume,
 ) -> typing.Annotated[list[int], "FixedSize(3)"] | None: ...
+def read_seeds(path: str) -> numpy.typing.NDArray[numpy.int64]: ...
 def seed_policies() -> list[dict[str, typing.Any]]: ...
+def split_consensus(
+    a: numpy.typing.NDArray[numpy.int32], b: numpy.typing.NDArray[numpy.int32], min_size: int
+) -> numpy.typing.NDArray[numpy.int32]: ...

@@ -29,6 +29,7 @@ COMMANDS = {
     "tune": "Find the fastest number of ranks and threads of this machine.",
     "segment": "Segment a volume with a trained flood-filling network.",
     "reconcile": "Make one segmentation from overlapping subvolumes.",
+    "consensus": "Keep together only what two segmentations have in one segment.",
     "predict": "Apply a U-Net to slices or a volume.",
     "evaluate": "Compare a segmentation with the ground truth.",
     "convert": "Convert a checkpoint to floodtide's format.",

@@ -17,7 +17,7 @@ from floodtide.data import Volume, parse_box
 from floodtide.errors import InvalidArgumentError
 from floodtide.segment import Segmenter, SegmentOptions, in_subvolumes, segment_on_ranks
 from floodtide.segment.blocks import cut_of
-from floodtide.segment.flooding import BYTES_PER_VOXEL
+from floodtide.segment.canvas_image import BYTES_PER_VOXEL
 
 _NETWORK_BYTES = 300 << 20  # network, libraries and the program itself
 _TIMED_CALLS = 5

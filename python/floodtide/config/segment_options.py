@@ -79,6 +79,22 @@ class SegmentOptions(Registered):
         choices=names(_core.segment.seed_policies()),
     )
     seed_values: Mapping[str, Value] = registered(_core.segment.seed_policies, "seed_policy")
+    seeds: str = option(
+        "",
+        "Seeds instead of `seed_policy`: a text file with z, y, x in each line, or the HDF5 file of an earlier"
+        " segmentation, whose seeds are tried in reverse order; empty: none",
+        path=True,
+        differs=FOLDER,
+    )
+    consensus: str = option(
+        "none",
+        "`reverse`: segment a second time from the seeds of all segments in reverse order, and keep together only what"
+        " both segmentations have in one segment (oversegmentation consensus)",
+        choices=("none", "reverse"),
+    )
+    consensus_min_size: int = option(
+        1000, "Smaller parts of the consensus, in voxels, are discarded", range=limits.VOXELS
+    )
     init_activation: float = option(
         0.95, "Initial object probability of the seed voxel", range=limits.PROBABILITY
     )

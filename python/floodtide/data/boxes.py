@@ -73,3 +73,8 @@ def parse_vec3(text: str, what: str) -> Vec3:
         )
     z, y, x = numbers
     return z, y, x
+
+
+def part_of(progress: Progress, index: int, parts: int) -> Progress:
+    """Return the progress callback of one of several equal parts of the work, counted from 0."""
+    return lambda done, total: progress(index * total + done, parts * total)

@@ -3,9 +3,9 @@
 
 from floodtide.config import SegmentOptions
 from floodtide.segment.blocks import in_subvolumes, segment_block, segment_blocks, segment_on_ranks
+from floodtide.segment.canvas_image import Image
 from floodtide.segment.cut import Cut
 from floodtide.segment.flooding import (
-    Image,
     Move,
     Object,
     Origin,
@@ -21,6 +21,8 @@ from floodtide.segment.reconciling import (
     reconcile,
     write_reconciled,
 )
+from floodtide.segment.seeds import read_seeds
+from floodtide.segment.split_consensus import consensus, write_consensus
 
 __all__ = [
     "Cut",
@@ -34,12 +36,15 @@ __all__ = [
     "SegmentOptions",
     "Segmentation",
     "Segmenter",
+    "consensus",
     "in_subvolumes",
     "output",
     "read_reconciled",
+    "read_seeds",
     "reconcile",
     "segment_block",
     "segment_blocks",
     "segment_on_ranks",
+    "write_consensus",
     "write_reconciled",
 ]

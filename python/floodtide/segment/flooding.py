@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,20 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, nn
-from floodtide.base import limits
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import reserved
 from floodtide.config.segment_options import SegmentOptions
-from floodtide.data import Box, Volume
-from floodtide.data.boxes import as_vec3
-from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
+from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import part_of
+from floodtide.errors import InvalidArgumentError
+from floodtide.segment.canvas_image import (
+    CanvasImage,
+    Image,
+    difference,
+    place_seeds,
+    read_image,
+    read_initial,
+    total,
+)
+from floodtide.segment.seeds import read_seeds
 
-Vec3 = tuple[int, int, int]
-Image = NDArray[Any] | Volume
 Progress = Callable[[int, int], None]
-
-BYTES_PER_VOXEL = 20
-"""Memory (bytes) for each voxel of a box: stored image, normalised image, canvas, labels and seeds."""
 
 
 class Origin(NamedTuple):
@@ -144,8 +147,12 @@ class Segmenter:
         box: Box | None = None,
         progress: Progress | None = None,
         initial: Image | None = None,
+        seeds: NDArray[np.integer[Any]] | Sequence[Sequence[int]] | None = None,
     ) -> Segmentation:
         """Segment a volume, or a box (start, size) of it.
+
+        With `options.consensus = "reverse"`, the box is segmented twice, the second time from the seeds of the first
+        segments in reverse order, and the result is the split consensus of both (`consensus`).
 
         Args:
             volume: Raw image (z, y, x) of any numeric type. Of a Volume, only the box is read.
@@ -154,6 +161,8 @@ class Segmenter:
                 is an estimate: voxels of segments, and a share of the others, that of the seeds that failed.
             initial: Segments (ids from 1) that keep their voxels and ids, in voxels of the volume; None: the volume
                 that `options.initial` names, if any.
+            seeds: Seeds (n, 3) of z, y, x in voxels of the volume, in the order in which they are tried; None: those of
+                `options.seeds`, else of `options.seed_policy`. Seeds where no field of view fits are left out.
 
         Raises:
             ShapeError: If the field of view is larger than the box.
@@ -161,10 +170,43 @@ class Segmenter:
             InvalidArgumentError: If an option is out of range or a voxel is not finite.
         """
         image = self._read(volume, box)
+        labels = self._initial(initial, volume, image)
+        if seeds is None and self.options.seeds:
+            seeds = read_seeds(self.options.seeds)
+        passes = 1 if self.options.consensus == "none" else 2
+        positions = (
+            self._seeds(image) if seeds is None else place_seeds(seeds, image, self.model.fov)
+        )
+        report = None if progress is None else part_of(progress, 0, passes)
+        first = self._flood(image, labels, positions, report)
+        forward = first.take_result(image.start, list(volume.shape))
+        if passes == 1:
+            return Segmentation(forward)
+        back = [origin[1] for origin in reversed(forward.origins())]
+        report = None if progress is None else part_of(progress, 1, passes)
+        second = self._flood(image, labels, place_seeds(back, image, self.model.fov), report)
+        reverse = second.take_result(image.start, list(volume.shape))
+        return Segmentation(
+            _core.segment.consensus(forward, reverse, self.options.consensus_min_size)
+        )
+
+    def _flood(
+        self,
+        image: CanvasImage,
+        initial: NDArray[np.int64] | None,
+        seeds: NDArray[np.int64],
+        progress: Progress | None,
+    ) -> Any:
         flooder = self._flooder(image)
-        self._set_initial(flooder, initial, volume.shape, image)
+        if initial is not None:
+            flooder.set_initial(initial)
+        flooder.segment_all(seeds, progress)
+        return flooder
+
+    def _seeds(self, image: CanvasImage) -> NDArray[np.int64]:
+        """Return the seeds of the policy, in voxels of the canvas."""
         margin = [size // 2 for size in self.model.fov]
-        seeds = _core.segment.find_seeds(
+        seeds: NDArray[np.int64] = _core.segment.find_seeds(
             image.voxels,
             *self._normalisation(),
             self.options.seed_policy,
@@ -172,8 +214,7 @@ class Segmenter:
             margin,
             None,
         )
-        flooder.segment_all(seeds, progress)
-        return Segmentation(flooder.take_result(image.start, list(volume.shape)))
+        return seeds
 
     def segment_at(
         self,
@@ -197,18 +238,20 @@ class Segmenter:
         """
         image = self._read(volume, box)
         flooder = self._flooder(image)
-        self._set_initial(flooder, initial, volume.shape, image)
-        first = _difference(
+        labels = self._initial(initial, volume, image)
+        if labels is not None:
+            flooder.set_initial(labels)
+        first = difference(
             image.start, image.halo_low
         )  # voxel of the canvas, in voxels of the volume
         moves: list[Vec3] = []
 
         def moved(step: int, local: Vec3, logits: NDArray[np.float32]) -> None:
-            moves.append(_sum(local, first))
+            moves.append(total(local, first))
             if on_move is not None:
                 on_move(Move(step, moves[-1], logits))
 
-        flooder.segment_at(_difference(zyx, first), moved)
+        flooder.segment_at(difference(zyx, first), moved)
         return Object(flooder.logits(), moves, flooder.counters())
 
     def _normalisation(self) -> tuple[float, float]:
@@ -220,39 +263,18 @@ class Segmenter:
             )
         return mean, std
 
-    def _read(self, volume: Image, box: Box | None) -> _Read:
+    def _read(self, volume: Image, box: Box | None) -> CanvasImage:
         margin = [size // 2 for size in self.model.fov] if self.options.reflect else [0, 0, 0]
-        return _read(volume, box, margin)
+        return read_image(volume, box, margin)
 
-    def _set_initial(
-        self, flooder: Any, initial: Image | None, volume_shape: Sequence[int], image: _Read
-    ) -> None:
+    def _initial(
+        self, initial: Image | None, volume: Image, image: CanvasImage
+    ) -> NDArray[np.int64] | None:
         if initial is None and self.options.initial:
             initial = Volume(self.options.initial)
-        if initial is None:
-            return
-        placed = initial.geometry.offset if isinstance(initial, Volume) else None
-        if placed is None or initial.shape == tuple(volume_shape):
-            placed = (0, 0, 0)
-        size = _difference(_difference(image.voxels.shape, image.halo_low), image.halo_high)
-        start = _difference(image.start, placed)
-        ends = _sum(start, size)
-        if min(start) < 0 or any(b > n for b, n in zip(ends, initial.shape, strict=True)):
-            raise ShapeError(
-                f"segment: the initial segmentation has {initial.shape} voxels from {placed}, expected one that covers"
-                f" {size} from {image.start}"
-            )
-        if isinstance(initial, Volume):
-            labels = initial.read((start, size))
-        else:
-            labels = initial[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
-        if not np.issubdtype(labels.dtype, np.integer):
-            raise InvalidArgumentError(
-                f"segment: the initial segmentation holds {labels.dtype}, expected integers"
-            )
-        flooder.set_initial(np.ascontiguousarray(labels, dtype=np.int64))
+        return None if initial is None else read_initial(initial, volume.shape, image)
 
-    def _flooder(self, image: _Read) -> Any:
+    def _flooder(self, image: CanvasImage) -> Any:
         options = self.options
         predictor = self.model.forward
         if hasattr(self.model, "core"):
@@ -293,50 +315,3 @@ def output(
         _core.segment.check_output(name, dataset)
 
     return reserved("segment", path, check, inputs)
-
-
-class _Read(NamedTuple):
-    """A box of an image, with a halo of reflected voxels at the faces of the volume."""
-
-    voxels: NDArray[np.float32]  # (z, y, x), with the halo
-    start: Vec3  # first voxel of the box, in voxels of the volume
-    halo_low: Vec3
-    halo_high: Vec3
-
-
-def _sum(a: Sequence[int], b: Sequence[int]) -> Vec3:
-    z, y, x = (i + j for i, j in zip(a, b, strict=True))
-    return z, y, x
-
-
-def _difference(a: Sequence[int], b: Sequence[int]) -> Vec3:
-    z, y, x = (i - j for i, j in zip(a, b, strict=True))
-    return z, y, x
-
-
-def _read(volume: Image, box: Box | None, margin: Sequence[int]) -> _Read:
-    """Read a box as float32, and reflect `margin` voxels at each of its faces that is a face of the volume."""
-    if not isinstance(volume, Volume):
-        volume = np.asarray(volume)
-        if volume.ndim != 3:
-            raise ShapeError(f"segment: image has {volume.ndim} axes, expected 3 (z, y, x)")
-    start, size = ((0, 0, 0), as_vec3(volume.shape)) if box is None else box
-    ends = _sum(start, size)
-    low = as_vec3([n if a == 0 else 0 for n, a in zip(margin, start, strict=True)])
-    high = as_vec3([n if b == m else 0 for n, b, m in zip(margin, ends, volume.shape, strict=True)])
-    limits.require_memory(
-        f"segment: {' x '.join(map(str, size))} voxels need",
-        BYTES_PER_VOXEL * math.prod(_sum(_sum(low, size), high)),
-        "a smaller box",
-    )
-    if isinstance(volume, Volume):
-        voxels = volume.read(box)
-    elif min(start) < 0 or any(b > n for b, n in zip(ends, volume.shape, strict=True)):
-        raise OutOfRangeError(
-            f"segment: box {box} (start, size) is not inside a volume of {volume.shape}"
-        )
-    else:
-        voxels = volume[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
-    if max(low + high) > 0:
-        voxels = np.pad(voxels, list(zip(low, high, strict=True)), mode="reflect")
-    return _Read(np.ascontiguousarray(voxels, dtype=np.float32), start, low, high)

@@ -44,6 +44,11 @@ struct Result {
   std::int64_t largest_id = 0;  ///< no label is larger
 };
 
+/// Return the split consensus of two results of one box (consensus.hpp), with the origins of segments of `a` that keep their
+/// ids. Counters are sums. Overlaps are left out, because their segments may be split.
+/// Throws Error(shape_mismatch) if the boxes differ.
+[[nodiscard]] Result consensus(const Result& a, const Result& b, std::int64_t min_size);
+
 /// Write a result to an HDF5 file.
 ///
 /// The labels become `dataset`, in the smallest unsigned type that can hold them. Its attributes are box_start, box_size and
@@ -57,6 +62,10 @@ void write(const Result& result, const std::string& path, const std::string& dat
 
 /// Check the output before there is a result: throws what write() would throw for `path` and `dataset`.
 void check_output(const std::string& path, const std::string& dataset);
+
+/// Return the seeds of a segmentation that write() has written, in the order of ids. Throws Error(invalid_file) if the file
+/// holds none, or is damaged.
+[[nodiscard]] std::vector<Vec3> read_seeds(const std::string& path);
 
 /// Return the start of a volume in a larger volume, (z, y, x): its attribute box_start, or no value without this attribute.
 /// Throws Error(invalid_file) if the attribute is not three integers of at least 0.

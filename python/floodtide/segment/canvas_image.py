@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of an image that is flooded, and positions and labels in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.base import limits
+from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import as_vec3
+from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
+
+Image = NDArray[Any] | Volume
+
+BYTES_PER_VOXEL = 20
+"""Memory (bytes) for each voxel of a box: stored image, normalised image, canvas, labels and seeds."""
+
+
+class CanvasImage(NamedTuple):
+    """A box of an image, with a halo of reflected voxels at the faces of the volume."""
+
+    voxels: NDArray[np.float32]  # (z, y, x), with the halo
+    start: Vec3  # first voxel of the box, in voxels of the volume
+    halo_low: Vec3
+    halo_high: Vec3
+
+
+def total(a: Sequence[int], b: Sequence[int]) -> Vec3:
+    z, y, x = (i + j for i, j in zip(a, b, strict=True))
+    return z, y, x
+
+
+def difference(a: Sequence[int], b: Sequence[int]) -> Vec3:
+    z, y, x = (i - j for i, j in zip(a, b, strict=True))
+    return z, y, x
+
+
+def read_image(volume: Image, box: Box | None, margin: Sequence[int]) -> CanvasImage:
+    """Read a box as float32, and reflect `margin` voxels at each of its faces that is a face of the volume."""
+    if not isinstance(volume, Volume):
+        volume = np.asarray(volume)
+        if volume.ndim != 3:
+            raise ShapeError(f"segment: image has {volume.ndim} axes, expected 3 (z, y, x)")
+    start, size = ((0, 0, 0), as_vec3(volume.shape)) if box is None else box
+    ends = total(start, size)
+    low = as_vec3([n if a == 0 else 0 for n, a in zip(margin, start, strict=True)])
+    high = as_vec3([n if b == m else 0 for n, b, m in zip(margin, ends, volume.shape, strict=True)])
+    limits.require_memory(
+        f"segment: {' x '.join(map(str, size))} voxels need",
+        BYTES_PER_VOXEL * math.prod(total(total(low, size), high)),
+        "a smaller box",
+    )
+    if isinstance(volume, Volume):
+        voxels = volume.read(box)
+    elif min(start) < 0 or any(b > n for b, n in zip(ends, volume.shape, strict=True)):
+        raise OutOfRangeError(
+            f"segment: box {box} (start, size) is not inside a volume of {volume.shape}"
+        )
+    else:
+        voxels = volume[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
+    if max(low + high) > 0:
+        voxels = np.pad(voxels, list(zip(low, high, strict=True)), mode="reflect")
+    return CanvasImage(np.ascontiguousarray(voxels, dtype=np.float32), start, low, high)
+
+
+def read_initial(
+    initial: Image, volume_shape: Sequence[int], image: CanvasImage
+) -> NDArray[np.int64]:
+    """Return the labels of an initial segmentation in the box of an image, without the halo.
+
+    Raises:
+        ShapeError: If the segmentation does not cover the box.
+        InvalidArgumentError: If it does not hold integers.
+    """
+    placed = initial.geometry.offset if isinstance(initial, Volume) else None
+    if placed is None or initial.shape == tuple(volume_shape):
+        placed = (0, 0, 0)
+    size = difference(difference(image.voxels.shape, image.halo_low), image.halo_high)
+    start = difference(image.start, placed)
+    ends = total(start, size)
+    if min(start) < 0 or any(b > n for b, n in zip(ends, initial.shape, strict=True)):
+        raise ShapeError(
+            f"segment: the initial segmentation has {initial.shape} voxels from {placed}, expected one that covers"
+            f" {size} from {image.start}"
+        )
+    if isinstance(initial, Volume):
+        labels = initial.read((start, size))
+    else:
+        labels = initial[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise InvalidArgumentError(
+            f"segment: the initial segmentation holds {labels.dtype}, expected integers"
+        )
+    return np.ascontiguousarray(labels, dtype=np.int64)
+
+
+def place_seeds(
+    seeds: NDArray[np.integer[Any]] | Sequence[Sequence[int]],
+    image: CanvasImage,
+    fov: Sequence[int],
+) -> NDArray[np.int64]:
+    """Return the seeds (n, 3), given in voxels of the volume, in voxels of the canvas, where a field of view fits.
+
+    Raises:
+        InvalidArgumentError: If they are not rows of three integers.
+    """
+    rows = np.asarray(seeds)
+    if rows.size == 0:
+        return np.zeros((0, 3), np.int64)
+    if rows.ndim != 2 or rows.shape[1] != 3 or not np.issubdtype(rows.dtype, np.integer):
+        raise InvalidArgumentError(
+            f"segment: seeds of shape {rows.shape} and type {rows.dtype}, expected integers (n, 3) of z, y, x"
+        )
+    local = rows.astype(np.int64) - difference(image.start, image.halo_low)
+    margin = np.array(fov) // 2
+    fits = (local >= margin) & (local + margin < image.voxels.shape)
+    return np.ascontiguousarray(local[fits.all(axis=1)])
