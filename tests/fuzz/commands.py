@@ -168,6 +168,37 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
+    "segment-seeds": Command(
+        "segment segment.toml --out out.h5:segmentation --json --set segment.seeds=segmentation.h5 "
+        "--set segment.initial=segmentation.h5:segmentation",
+        hdf5_outcome("origins/walltime_s", "counters"),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "segment-listed": Command(
+        "segment segment.toml --out out.h5:segmentation --json --set segment.seeds=seeds.txt",
+        hdf5_outcome("origins/walltime_s", "counters"),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "segment-pieces": Command(
+        "segment segment.toml --out pieces --set segment.subvolume=[14,14,14]",
+        nothing,
+        outputs=("pieces",),
+        changes=("pieces",),
+    ),
+    "reconcile": Command(
+        "reconcile pieces out.h5:segmentation --json",
+        hdf5_outcome(),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "consensus": Command(
+        "consensus segmentation.h5:segmentation segmentation.h5:segmentation out.h5:both --min-size 5",
+        hdf5_outcome(),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
     "partition-foreign": Command(
         "partition foreign.h5:volumes/labels out.h5:af --lom-radius 3,3,3 --min-size 10 --json",
         hdf5_outcome(),

@@ -92,7 +92,13 @@ _CHECKPOINTS = (
     Source("affinities_run/checkpoints/step-2.h5", ("predict-affinities",), "hdf5", covered=True),
 )
 _RESULTS = (
-    Source("segmentation.h5", ("evaluate", "evaluate", "evaluate-picture"), "hdf5", covered=True),
+    Source(
+        "segmentation.h5",
+        ("evaluate", "evaluate", "evaluate-picture", "consensus", "segment-seeds"),
+        "hdf5",
+        covered=True,
+    ),
+    Source("pieces/0_0_0.h5", ("reconcile",), "hdf5", covered=True),
     Source("run/segmentation.h5", ("report",), "hdf5"),
 )
 _TENSORFLOW = (
@@ -118,6 +124,8 @@ _RUNS = (
     Source("sweep/lr=0.001,walkers=1/config.toml", ("report-sweep",), "text"),
     Source("sweep.toml", ("sweep-list",), "text"),
     Source("tuned.toml", ("job-tuned",), "text"),
+    Source("pieces/cut.json", ("reconcile", "segment-pieces"), "text"),
+    Source("seeds.txt", ("segment-listed",), "text"),
 )
 _SIMULATE = (
     Source("samples.txt", ("simulate-samples",), "text"),
