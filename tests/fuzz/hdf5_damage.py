@@ -224,6 +224,8 @@ def _virtual(file: h5py.File, name: str, random: Random) -> str:
 
 def _unknown_filter(file: h5py.File, name: str, random: Random) -> str:
     values = np.atleast_1d(file[name][()])
+    if not values.size:
+        return _missing(file, name, random)
     del file[name]
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     chunks = tuple(max(min(n, 16), 1) for n in values.shape)
@@ -253,6 +255,8 @@ def _parents() -> Any:
 
 def _damaged_chunk(file: h5py.File, name: str, random: Random) -> str:
     values = np.atleast_1d(file[name][()])
+    if not values.size:
+        return _missing(file, name, random)
     chunks = tuple(max(min(n, 16), 1) for n in values.shape)
     made = _replace(
         file, name, shape=values.shape, dtype=values.dtype, chunks=chunks, compression="gzip"
