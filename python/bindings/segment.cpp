@@ -306,6 +306,7 @@ void register_segment(py::module_& m) {
           py::arg("seeds"), py::arg("progress"))
       .def("logits", [](const Flooder& flooder) { return copy_of(flooder.logits()); })
       .def("counters", &Flooder::counters)
+      .def_property_readonly("evaluations", &Flooder::evaluations)
       .def("take_result", &Flooder::take_result, py::arg("start"), py::arg("volume_shape"));
 }
 

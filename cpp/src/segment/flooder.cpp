@@ -178,6 +178,7 @@ void Flooder::evaluate(const Vec3& position) {
   {
     const Timer inference(*this, "inference");
     predictor_(image_fov_.view(), logits_fov_.view(), answer_.view());
+    ++evaluations_;
   }
   const auto answer = answer_.span();
   FLOODTIDE_REQUIRE(std::none_of(answer.begin(), answer.end(), [](float value) { return std::isnan(value); }), numerical,

@@ -173,13 +173,14 @@ def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict
     from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box
     from floodtide.segment import Segmenter
+    from floodtide.segment.flooding import call_rate
 
     if settings.run.threads > 0:
         _core.set_num_threads(settings.run.threads)
     segmenter = Segmenter.load(options, compute=settings.run.compute)
     volume = Volume(options.image)
     start_s = time.monotonic()
-    with bar("seeds", "segment") as progress:
+    with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
         result = segmenter.segment(volume, parse_box(options.box), progress)
     notes = {
         "image": options.image,

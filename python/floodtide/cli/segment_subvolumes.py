@@ -18,6 +18,7 @@ from floodtide.errors import InvalidArgumentError
 from floodtide.segment import Segmenter, SegmentOptions, in_subvolumes, segment_on_ranks
 from floodtide.segment.blocks import cut_of
 from floodtide.segment.canvas_image import BYTES_PER_VOXEL
+from floodtide.segment.flooding import call_rate
 
 _NETWORK_BYTES = 300 << 20  # network, libraries and the program itself
 _TIMED_CALLS = 5
@@ -55,7 +56,7 @@ def run(
             box=parse_box(options.box),
         )
     start_s = time.monotonic()
-    with bar("voxels", "segment") as progress:
+    with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
         segmented = segment_on_ranks(pieces, segmenter, volume, numbers=numbers, progress=progress)
     return {
         "subvolumes": len(pieces.cut),

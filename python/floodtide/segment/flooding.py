@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -116,6 +117,9 @@ class Segmenter:
         options: Thresholds and image normalisation. `mean` and `std` must be given. The keys `checkpoint`, `image`,
             `box`, `fov` and `deltas` are ignored.
 
+    Attributes:
+        network_calls: Evaluations of the network by all calls of `segment` so far, also while one is running.
+
     Raises:
         InvalidArgumentError: If `options` has no mean or no std.
     """
@@ -123,6 +127,7 @@ class Segmenter:
     def __init__(self, model: Any, options: SegmentOptions) -> None:
         self.model = model
         self.options = options
+        self.network_calls = 0
         self._normalisation()
 
     @classmethod
@@ -200,7 +205,14 @@ class Segmenter:
         flooder = self._flooder(image)
         if initial is not None:
             flooder.set_initial(initial)
-        flooder.segment_all(seeds, progress)
+        before = self.network_calls
+
+        def counted(done: int, total: int) -> None:
+            self.network_calls = before + flooder.evaluations
+            if progress is not None:
+                progress(done, total)
+
+        flooder.segment_all(seeds, counted)
         return flooder
 
     def _seeds(self, image: CanvasImage) -> NDArray[np.int64]:
@@ -296,6 +308,17 @@ class Segmenter:
             halo_low=list(image.halo_low),
             halo_high=list(image.halo_high),
         )
+
+
+def call_rate(segmenter: Segmenter) -> Callable[[], str]:
+    """Return a function whose text tells the network calls per second since now, for progress displays."""
+    start_s, before = time.monotonic(), segmenter.network_calls
+
+    def text() -> str:
+        elapsed_s = max(time.monotonic() - start_s, 1e-9)
+        return f"{(segmenter.network_calls - before) / elapsed_s:.1f} network calls/s"
+
+    return text
 
 
 def output(

@@ -64,6 +64,8 @@ class Flooder {
   [[nodiscard]] const std::vector<Origin>& origins() const noexcept { return origins_; }
   [[nodiscard]] const std::vector<Overlap>& overlaps() const noexcept { return overlaps_; }
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+  /// Return the number of evaluations of the network so far.
+  [[nodiscard]] std::int64_t evaluations() const noexcept { return evaluations_; }
 
   /// Give voxels to segments of an earlier segmentation, before any flooding. They stay as they are: objects end at them. New
   /// segments get ids above them.
@@ -123,7 +125,8 @@ class Flooder {
   Vec3 visited_low_{};
   Vec3 visited_high_{};
   std::int64_t segmented_ = 0;  ///< voxels of all segments
-  std::int32_t initial_ = 0;    ///< largest id of the initial segmentation
+  std::int64_t evaluations_ = 0;
+  std::int32_t initial_ = 0;  ///< largest id of the initial segmentation
   std::vector<Origin> origins_;
   std::vector<Overlap> overlaps_;
   Counters counters_;

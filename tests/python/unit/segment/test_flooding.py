@@ -314,6 +314,16 @@ def test_evaluate_refuses_a_truth_that_does_not_cover_the_segmentation(tmp_path)
         CliRunner().invoke(evaluate_cli.command, [f"{path}:a", f"{path}:b"], catch_exceptions=False)
 
 
+def test_network_calls_are_counted_while_they_are_made(small, raw):
+    seen = []
+    result = small.segment(raw, progress=lambda *_: seen.append(small.network_calls))
+    calls = result.counters["inference-calls"]
+    assert small.network_calls == seen[-1] == calls > 3
+    assert set(seen) == set(range(calls + 1))
+    small.segment(raw)
+    assert small.network_calls == 2 * calls
+
+
 def test_progress_reaches_the_end_and_may_stop_the_work(small, raw):
     calls = []
     small.segment(raw, progress=lambda done, total: calls.append((done, total)))
