@@ -204,7 +204,19 @@ void register_evaluate(py::module_& m) {
            "Count the voxels of two integer arrays of one shape; values <= 0 mean no object.")
       .def("add_rows", &add_rows, py::arg("rows"), "Add the rows() of another table.")
       .def("rows", &rows_of, "Return a uint64 array (n, 3): segment, object, count; sorted by segment, then object.")
-      .def("scores", &scores_of, "Return {name: score}; see floodtide.evaluate.scores.");
+      .def("scores", &scores_of, "Return {name: score}; see floodtide.evaluate.scores.")
+      .def(
+          "matching", [](const ContingencyTable& table)->Typed<"dict[str, int]"> {
+            const evaluate::Matching found = table.matching();
+            py::dict out;
+            out["voxels"] = found.voxels;
+            out["same_voxels"] = found.same_voxels;
+            out["segments"] = found.segments;
+            out["objects"] = found.objects;
+            out["identical"] = found.identical;
+            return out;
+          },
+          "Return {name: number}; see floodtide.evaluate.matching.");
   py::class_<VoxelCounts>(e, "VoxelCounts",
                           "Integer counts that compare predicted logits with soft labels. Sums over ranks are exact.")
       .def(py::init<>())

@@ -63,6 +63,28 @@ def variation_of_information(
     return result[prefix + "voi_split"], result[prefix + "voi_merge"]
 
 
+def matching(segmentation: Labels, truth: Labels) -> dict[str, int]:
+    """Return how much two segmentations have in common if their ids are matched one to one.
+
+    Pairs of ids with more common voxels are matched first. Unlike in `scores`, voxels with truth 0 count.
+
+    Args:
+        segmentation: As for `scores`.
+        truth: As for `scores`; here another segmentation, such as a published one.
+
+    Returns:
+        `voxels`; `same_voxels`, which are unsegmented in both, or have ids that are matched; `segments` and `objects`,
+        the numbers of ids; and `identical`, the number of objects that are equal in every voxel.
+
+    Raises:
+        ShapeError: If the shapes differ.
+        InvalidArgumentError: If an array does not hold integers.
+    """
+    table = ContingencyTable()
+    table.add(np.ascontiguousarray(segmentation), np.ascontiguousarray(truth))
+    return table.matching()
+
+
 def dice(
     predicted: Labels,
     truth: Labels,
@@ -130,6 +152,16 @@ def score_volumes(
         ShapeError: If the truth does not cover the segmentation.
         OutOfRangeError: If the box is not inside the segmentation.
     """
+    return count_volumes(segmentation, truth, box, progress).scores()
+
+
+def count_volumes(
+    segmentation: Volume,
+    truth: Volume,
+    box: Box | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> _core.evaluate.ContingencyTable:
+    """Return the table of the voxels of each pair of ids in two volumes, read in blocks. See `score_volumes`."""
     start = _placement(segmentation) or (0, 0, 0)
     truth_start = _placement(truth)
     if truth_start is None:
@@ -156,7 +188,7 @@ def score_volumes(
         done += int(np.prod(block[1]))
         if progress is not None:
             progress(done, total)
-    return table.scores()
+    return table
 
 
 def _placement(volume: Volume) -> Vec3 | None:

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <tuple>
+#include <unordered_set>
 
 #include "floodtide/base/error.hpp"
 
@@ -119,6 +121,31 @@ SegmentationScores ContingencyTable::scores() const {
   SegmentationScores scores{scores_of(all, true), scores_of(all, false), 0.0};
   scores.coverage = static_cast<double>(scores.segmented.voxels) / static_cast<double>(scores.all.voxels);
   return scores;
+}
+
+Matching ContingencyTable::matching() const {
+  std::vector<Entry> pairs = entries();
+  Matching result;
+  std::unordered_map<std::uint64_t, std::int64_t> segments, objects;  // voxels of each id
+  for (const Entry& pair : pairs) {
+    result.voxels += pair.count;
+    if (pair.segment == 0 && pair.object == 0) result.same_voxels += pair.count;
+    if (pair.segment > 0) segments[pair.segment] += pair.count;
+    if (pair.object > 0) objects[pair.object] += pair.count;
+  }
+  result.segments = static_cast<std::int64_t>(segments.size());
+  result.objects = static_cast<std::int64_t>(objects.size());
+  std::ranges::stable_sort(pairs, std::ranges::greater{}, &Entry::count);  // entries() are in order of ids
+  std::unordered_set<std::uint64_t> matched_segments, matched_objects;
+  for (const Entry& pair : pairs) {
+    if (pair.segment == 0 || pair.object == 0) continue;
+    if (matched_segments.contains(pair.segment) || matched_objects.contains(pair.object)) continue;
+    matched_segments.insert(pair.segment);
+    matched_objects.insert(pair.object);
+    result.same_voxels += pair.count;
+    if (pair.count == segments[pair.segment] && pair.count == objects[pair.object]) ++result.identical;
+  }
+  return result;
 }
 
 }  // namespace floodtide::evaluate

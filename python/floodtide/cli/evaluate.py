@@ -7,6 +7,7 @@ import contextlib
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -43,9 +44,20 @@ ROWS = (
     metavar="VOLUME",
     help="Image for --picture; default: the image from which SEGMENTATION was made.",
 )
+@click.option(
+    "--matching",
+    is_flag=True,
+    help="Also match ids one to one, to compare with another segmentation: equal voxels, identical objects.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    segmentation: str, truth: str, box: str, picture: str | None, image: str, as_json: bool
+    segmentation: str,
+    truth: str,
+    box: str,
+    picture: str | None,
+    image: str,
+    matching: bool,
+    as_json: bool,
 ) -> None:
     """Compare SEGMENTATION with the ground truth TRUTH: volumes of any format, such as file:dataset.
 
@@ -71,16 +83,21 @@ def command(
             inputs = files_of([segmentation, truth, image])
             held.enter_context(reserved("evaluate", picture, PICTURES[".png"], inputs))
         with bar("voxels", "evaluate") as progress:
-            scores = evaluate.score_volumes(
+            table = evaluate.count_volumes(
                 Volume(segmentation), Volume(truth), parse_box(box), progress
             )
+        scores = table.scores()
         if picture is not None:
             from floodtide.report import planes
 
             read = planes.read_segmentation(Volume(segmentation), image, truth, None)
             planes.save_planes(read, None, Path(picture))
     if as_json:
-        plain = {name: None if math.isnan(value) else value for name, value in scores.items()}
+        plain: dict[str, Any] = {
+            name: None if math.isnan(value) else value for name, value in scores.items()
+        }
+        if matching:
+            plain["matching"] = table.matching()
         click.echo(json.dumps(plain))
         return
     click.echo(f"{'':20}{'segmented':>12}{'all voxels':>12}")
@@ -88,6 +105,12 @@ def command(
         values = (_text(scores[name]), _text(scores["all_" + name]))
         click.echo(f"{title:20}{values[0]:>12}{values[1]:>12}  {note}".rstrip())
     click.echo(f"{'coverage':20}{_text(scores['coverage']):>12}")
+    if matching:
+        found = table.matching()
+        click.echo(
+            f"ids matched one to one: {100 * found['same_voxels'] / found['voxels']:.4f} % of {found['voxels']} voxels"
+            f" are the same; {found['identical']} of {found['objects']} objects are equal in every voxel"
+        )
 
 
 def _text(value: float) -> str:

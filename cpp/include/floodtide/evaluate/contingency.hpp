@@ -28,6 +28,15 @@ struct SegmentationScores {
   double coverage;            ///< share of the voxels that the segmentation labels
 };
 
+/// Two labellings compared under a one-to-one matching of their ids.
+struct Matching {
+  std::int64_t voxels = 0;       ///< number of voxels
+  std::int64_t same_voxels = 0;  ///< voxels that have no id in both labellings, or ids that are matched
+  std::int64_t segments = 0;     ///< number of ids of the segmentation
+  std::int64_t objects = 0;      ///< number of ids of the truth
+  std::int64_t identical = 0;    ///< matched pairs that have the same voxels
+};
+
 /// Sparse table of the number of voxels of each pair (segment, object). Id 0 means "none" in both labellings.
 ///
 /// Tables of parts can be added. A volume of any size can therefore be read in blocks, and the tables of several ranks can be
@@ -54,6 +63,10 @@ class ContingencyTable {
   /// Source: adapted Rand error of the SNEMI3D challenge (Arganda-Carreras et al., Front. Neuroanat. 2015), without pairs of a
   /// voxel with itself; Meila, "Comparing clusterings", J. Multivariate Analysis 2007.
   [[nodiscard]] SegmentationScores scores() const;
+
+  /// Return how much the labellings have in common if ids are matched one to one: pairs with more common voxels first, of equal
+  /// ones that with the smaller ids. Unlike in scores(), voxels with truth 0 count.
+  [[nodiscard]] Matching matching() const;
 
  private:
   struct Pair {

@@ -172,3 +172,36 @@ def test_voxel_counts_of_ranks_sum_exactly():
     whole.assign(parts[0].values() + parts[1].values() + parts[2].values())
     assert whole.voxels() == 180
     assert whole.object_voxels() == sum(part.object_voxels() for part in parts)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5))
+def test_matching_is_greedy_by_common_voxels(seed, ids):
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(0, ids + 1, (2, 4, 5, 6))
+    pairs = [
+        (int(((a == i) & (b == j)).sum()), -i, -j)
+        for i in range(1, ids + 1)
+        for j in range(1, ids + 1)
+    ]
+    matched, same, identical = {}, int(((a == 0) & (b == 0)).sum()), 0
+    for voxels, i, j in sorted(pairs, reverse=True):
+        if voxels and -i not in matched and -j not in matched.values():
+            matched[-i] = -j
+            same += voxels
+            identical += bool(((a == -i) == (b == -j)).all())
+    assert evaluate.matching(a, b) == {
+        "voxels": 120,
+        "same_voxels": same,
+        "segments": len(np.unique(a[a > 0])),
+        "objects": len(np.unique(b[b > 0])),
+        "identical": identical,
+    }
+
+
+def test_renumbered_segmentations_are_the_same():
+    a = np.random.default_rng(1).integers(0, 6, (5, 6, 7))
+    b = np.array([0, 9, 4, 7, 1, 2])[a]
+    found = evaluate.matching(b, a)
+    assert found["same_voxels"] == found["voxels"] == 210
+    assert found["identical"] == found["objects"] == 5
