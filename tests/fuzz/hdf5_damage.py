@@ -43,6 +43,8 @@ def damage_structure(path: Path, random: Random) -> tuple[str, bool]:
             return _damage_attribute(file[holder], holder, random)
         name = random.choice(datasets)
         damage, may_differ = random.choice(_DATASETS)
+        if not file[name].size:  # no values, no chunks
+            damage, may_differ = _missing, False
         text = damage(file, name, random)
         return f"{name} {text}", not may_differ
 
@@ -168,8 +170,6 @@ def _other_number(file: h5py.File, name: str, random: Random) -> str:
 
 def _odd_values(file: h5py.File, name: str, random: Random) -> str:
     values = np.array(file[name][()])
-    if not values.size:
-        return _missing(file, name, random)
     places = [random.randrange(values.size) for _ in range(random.choice((1, 1, values.size)))]
     if values.dtype.kind == "f":
         odd: Any = random.choice((np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45))
@@ -224,8 +224,6 @@ def _virtual(file: h5py.File, name: str, random: Random) -> str:
 
 def _unknown_filter(file: h5py.File, name: str, random: Random) -> str:
     values = np.atleast_1d(file[name][()])
-    if not values.size:
-        return _missing(file, name, random)
     del file[name]
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     chunks = tuple(max(min(n, 16), 1) for n in values.shape)
@@ -255,8 +253,6 @@ def _parents() -> Any:
 
 def _damaged_chunk(file: h5py.File, name: str, random: Random) -> str:
     values = np.atleast_1d(file[name][()])
-    if not values.size:
-        return _missing(file, name, random)
     chunks = tuple(max(min(n, 16), 1) for n in values.shape)
     made = _replace(
         file, name, shape=values.shape, dtype=values.dtype, chunks=chunks, compression="gzip"
