@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "arrays.hpp"
@@ -149,18 +150,21 @@ void register_segment(py::module_& m) {
   s.def(
       "find_seeds",
       [](const FloatArray& image, double mean, double std, const std::string& policy, const ParameterValues& values,
-         const Vec3& margin, const ProgressCallback& progress) {
+         const Vec3& margin, const ProgressCallback& progress, const std::optional<UInt8Array>& excluded) {
         const Tensor<float, 3> normal = normalised_of(image, mean, std);
         const Progress report = progress_of(progress);
+        View<const std::uint8_t, 3> mask;
+        if (excluded) mask = view_of<const std::uint8_t, 3>(*excluded, "excluded");
         std::vector<Vec3> seeds;
         {
           const py::gil_scoped_release unlock;
-          seeds = segment::find_seeds(policy, values, normal.view(), margin, report);
+          seeds = segment::find_seeds(policy, values, normal.view(), mask, margin, report);
         }
         return rows_of(seeds);
       },
       py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("policy"), py::arg("values"), py::arg("margin"),
-      py::arg("progress"), "Return the seeds of a policy, int64 (n, 3) of z, y, x, in the order in which they are tried.");
+      py::arg("progress"), py::arg("excluded") = std::nullopt,
+      "Return the seeds of a policy, int64 (n, 3) of z, y, x, in the order in which they are tried.");
 
   s.def(
       "connected_components",
@@ -284,6 +288,15 @@ void register_segment(py::module_& m) {
             flooder.set_initial(view);
           },
           py::arg("labels"))
+      .def(
+          "set_mask",
+          [](Flooder& flooder, const UInt8Array& mask) {
+            const auto view = view_of<const std::uint8_t, 3>(mask, "mask");
+            Tensor<std::uint8_t, 3> copy(view.shape());
+            std::copy(view.span().begin(), view.span().end(), copy.data());
+            flooder.set_mask(std::move(copy));
+          },
+          py::arg("mask"))
       .def(
           "segment_at",
           [](Flooder& flooder, const Vec3& start, const MoveCallback& on_move) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
@@ -136,6 +137,12 @@ void Flooder::set_initial(View<const std::int64_t, 3> labels) {
   paste_box(View<const std::int32_t, 3>(ids.view()), segmentation_.view(), interior_);
 }
 
+void Flooder::set_mask(Tensor<std::uint8_t, 3> mask) {
+  FLOODTIDE_REQUIRE(mask.shape() == image_.shape(), shape_mismatch, "segment: the mask has ", Show{mask.shape()},
+                    " voxels (z, y, x), the image ", Show{image_.shape()});
+  mask_ = std::move(mask);
+}
+
 Vec3 Flooder::margin() const noexcept { return half(options_.fov); }
 
 void Flooder::count(std::string_view name, std::int64_t amount) {
@@ -154,12 +161,19 @@ bool Flooder::is_free(const Vec3& position) {
   return false;
 }
 
+/// True unless the mask forbids this position.
+bool Flooder::is_allowed(const Vec3& position) {
+  if (mask_.size() == 0 || std::as_const(mask_).view().at(position) == 0) return true;
+  count("skip_restriced_pos");  // google/ffn's spelling
+  return false;
+}
+
 bool Flooder::may_move_to(const Vec3& position) {
   if (canvas_[position] < move_logit_) {
     count("skip_threshold");
     return false;
   }
-  return is_free(position);
+  return is_free(position) && is_allowed(position);
 }
 
 bool Flooder::near_segment(const Vec3& seed) const {
@@ -248,7 +262,7 @@ void Flooder::mark_failed(const Vec3& seed) {
 }
 
 void Flooder::try_seed(const Vec3& seed, const OnMove& on_move) {
-  if (!is_free(seed)) return;
+  if (!is_free(seed) || !is_allowed(seed)) return;
   if (near_segment(seed)) {
     segmentation_.view().at(seed) = kFailedSeed;
     return;

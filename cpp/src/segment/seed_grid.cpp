@@ -11,7 +11,8 @@ constexpr std::array<std::int64_t, 7> kEighths{0, 4, 2, 6, 1, 5, 7};  // shifts 
 
 }  // namespace
 
-std::vector<Vec3> grid_seeds(View<const float, 3> image, const ParameterValues& values, const Progress&) {
+std::vector<Vec3> grid_seeds(View<const float, 3> image, View<const std::uint8_t, 3>, const ParameterValues& values,
+                             const Progress&) {
   const auto step = static_cast<std::int64_t>(number(values, "grid_step"));
   std::vector<Vec3> seeds;
   std::vector<std::int64_t> shifts;

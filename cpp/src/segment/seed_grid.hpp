@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "floodtide/base/progress.hpp"
@@ -13,6 +14,7 @@ namespace floodtide::segment {
 ///
 /// The first grid starts at voxel 0. The further grids are shifted along all axes by 1/2, 1/4, 3/4, 1/8, 5/8 and 7/8 of the
 /// step. Each grid is ordered by z, y, x. Source: google/ffn, seed.PolicyGrid3d, which has these shifts for a step of 16.
-[[nodiscard]] std::vector<Vec3> grid_seeds(View<const float, 3> image, const ParameterValues& values, const Progress& progress);
+[[nodiscard]] std::vector<Vec3> grid_seeds(View<const float, 3> image, View<const std::uint8_t, 3> excluded,
+                                           const ParameterValues& values, const Progress& progress);
 
 }  // namespace floodtide::segment

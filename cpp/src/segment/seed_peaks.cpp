@@ -17,26 +17,30 @@ constexpr double kNoise = 1e-4;
 constexpr std::int64_t kSteps = 4;
 
 /// Return a mask that is 1 where the image has an edge, else 0.
-Tensor<std::uint8_t, 3> edges_of(View<const float, 3> image, const Progress& progress) {
+Tensor<std::uint8_t, 3> edges_of(View<const float, 3> image, View<const std::uint8_t, 3> excluded, const Progress& progress) {
   const Tensor<float, 3> edges = sobel_magnitude(image);
   report(progress, 1, kSteps);
   const Tensor<float, 3> threshold = gaussian_filter(edges.view(), kSigma);
   Tensor<std::uint8_t, 3> mask(image.shape());
-  for (std::int64_t i = 0; i < mask.size(); ++i) mask.data()[i] = edges.data()[i] > threshold.data()[i] ? 1 : 0;
+  for (std::int64_t i = 0; i < mask.size(); ++i) {
+    const bool edge = edges.data()[i] > threshold.data()[i] || (excluded.size() > 0 && excluded.data()[i] != 0);
+    mask.data()[i] = edge ? 1 : 0;
+  }
   report(progress, 2, kSteps);
   return mask;
 }
 
 /// Return distances plus noise: distances in float (as in google/ffn), plus numpy.random.RandomState(42).random_sample() * 1e-4
-/// in double.
-Tensor<double, 3> noisy_distance(View<const std::int32_t, 3> squared) {
+/// in double. The distance of excluded voxels is -1.
+Tensor<double, 3> noisy_distance(View<const std::int32_t, 3> squared, View<const std::uint8_t, 3> excluded) {
   Tensor<double, 3> out(squared.shape());
   std::mt19937 generator(42);
   for (std::int64_t i = 0; i < out.size(); ++i) {
     const auto high = static_cast<double>(generator() >> 5U);
     const auto low = static_cast<double>(generator() >> 6U);
     const double uniform = (high * 67108864.0 + low) / 9007199254740992.0;  // 27 + 26 = 53 bits
-    const auto distance = static_cast<float>(std::sqrt(static_cast<double>(squared.data()[i])));
+    auto distance = static_cast<float>(std::sqrt(static_cast<double>(squared.data()[i])));
+    if (excluded.size() > 0 && excluded.data()[i] != 0) distance = -1.0F;
     out.data()[i] = static_cast<double>(distance) + uniform * kNoise;
   }
   return out;
@@ -61,13 +65,14 @@ bool is_peak(View<const double, 3> image, std::int64_t z, std::int64_t y, std::i
 
 }  // namespace
 
-std::vector<Vec3> peak_seeds(View<const float, 3> image, const ParameterValues&, const Progress& progress) {
+std::vector<Vec3> peak_seeds(View<const float, 3> image, View<const std::uint8_t, 3> excluded, const ParameterValues&,
+                             const Progress& progress) {
   const auto [nz, ny, nx] = image.shape();
   Tensor<double, 3> distance;
   {
-    const Tensor<std::int32_t, 3> squared = squared_distance(edges_of(image, progress).view());
+    const Tensor<std::int32_t, 3> squared = squared_distance(edges_of(image, excluded, progress).view());
     if (squared.size() == 0 || squared.data()[0] < 0) return {};
-    distance = noisy_distance(squared.view());
+    distance = noisy_distance(squared.view(), excluded);
   }
   report(progress, 3, kSteps);
   std::vector<std::vector<Vec3>> of_plane(static_cast<std::size_t>(nz));

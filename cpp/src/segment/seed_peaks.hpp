@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "floodtide/base/progress.hpp"
@@ -13,7 +14,9 @@ namespace floodtide::segment {
 ///
 /// Edges are voxels whose Sobel magnitude is larger than its local mean (Gaussian, sigma 49/6). Peaks are at least 4 voxels
 /// apart along one axis, and at least 3 voxels from the border. A fixed noise below 1e-4 breaks ties. An image without edges,
-/// such as a constant image, has no seeds. The policy has no parameters. Source: google/ffn, seed.PolicyPeaks.
-[[nodiscard]] std::vector<Vec3> peak_seeds(View<const float, 3> image, const ParameterValues& values, const Progress& progress);
+/// such as a constant image, has no seeds. Excluded voxels count as edges, and are never peaks. The policy has no parameters.
+/// Source: google/ffn, seed.PolicyPeaks.
+[[nodiscard]] std::vector<Vec3> peak_seeds(View<const float, 3> image, View<const std::uint8_t, 3> excluded,
+                                           const ParameterValues& values, const Progress& progress);
 
 }  // namespace floodtide::segment

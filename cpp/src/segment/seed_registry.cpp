@@ -20,17 +20,19 @@ std::span<const SeedPolicyRow> seed_policy_rows() {
 }
 
 std::vector<Vec3> find_seeds(std::string_view name, const ParameterValues& values, View<const float, 3> image,
-                             const Vec3& margin, const Progress& progress) {
+                             View<const std::uint8_t, 3> excluded, const Vec3& margin, const Progress& progress) {
+  FLOODTIDE_REQUIRE(excluded.size() == 0 || excluded.shape() == image.shape(), shape_mismatch, "segment: the mask has ",
+                    Show{excluded.shape()}, " voxels (z, y, x), the image ", Show{image.shape()});
   const auto rows = seed_policy_rows();
   const auto row = std::find_if(rows.begin(), rows.end(), [name](const SeedPolicyRow& r) { return r.name == name; });
   FLOODTIDE_REQUIRE(row != rows.end(), invalid_argument, "segment: unknown seed policy '", name, "'");
   const ParameterValues resolved = resolve(str_cat("seed policy ", name), row->parameters, values);
-  std::vector<Vec3> seeds = row->find(image, resolved, progress);
+  std::vector<Vec3> seeds = row->find(image, excluded, resolved, progress);
   std::erase_if(seeds, [&](const Vec3& seed) {
     for (std::size_t axis = 0; axis < 3; ++axis) {
       if (seed[axis] < margin[axis] || seed[axis] + margin[axis] >= image.shape(axis)) return true;
     }
-    return false;
+    return excluded.size() > 0 && excluded.at(seed) != 0;
   });
   return seeds;
 }

@@ -76,6 +76,7 @@ class Flooder:
         | None,
     ) -> int: ...
     def set_initial(self, labels: numpy.typing.NDArray[numpy.int64]) -> None: ...
+    def set_mask(self, mask: numpy.typing.NDArray[numpy.uint8]) -> None: ...
     def take_result(
         self,
         start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
@@ -103,6 +104,7 @@ def find_seeds(
     values: collections.abc.Mapping[str, float | str],
     margin: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
     progress: collections.abc.Callable[[int, int], typing.Any] | None,
+    excluded: numpy.typing.NDArray[numpy.uint8] | None = None,
 ) -> numpy.typing.NDArray[numpy.int64]: ...
 def placement(
     volume: str | floodtide._core.data.Volume,

@@ -121,7 +121,7 @@ def reserved(
             lock, blocks = _reserved.get(key, (None, 0))
             if lock is None:
                 what, advice = f"{command}: the output {name}", "wait until it has ended"
-                lock = take(_lock_path(file), what, advice, wait_s=wait_s)
+                lock = take(lock_path(file), what, advice, wait_s=wait_s)
             with uninterrupted():
                 _reserved[key] = lock, blocks + 1
                 registered = True
@@ -265,6 +265,7 @@ def _identity(path: PathLike) -> tuple[int, int] | None:
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
-def _lock_path(file: Path) -> Path:
+def lock_path(file: Path) -> Path:
+    """Return the lock file of an output."""
     stem = os.fsdecode(os.fsencode(file.name)[:200])
     return file.with_name(f".{stem}{LOCK_SUFFIX}")

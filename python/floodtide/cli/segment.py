@@ -87,7 +87,7 @@ def command(
             options = _resolved(file, settings, box)
             inputs: list[str | Path] = [
                 file,
-                *files_of([options.image, options.initial]),
+                *files_of([options.image, options.initial, options.mask]),
                 *files_in(options.checkpoint),
             ]
             with output(out, inputs):

@@ -45,7 +45,7 @@ def run(
             raise InvalidArgumentError(
                 f"--out {out}: names a dataset, expected a folder, because segment.subvolume cuts the box"
             )
-        inputs = files_of([options.image, options.initial])
+        inputs = files_of([options.image, options.initial, options.mask])
         refuse_inputs("segment", [out], [*inputs, *files_in(options.checkpoint)])
         pieces = in_subvolumes(
             out,

@@ -38,6 +38,13 @@ class SegmentOptions(Registered):
         path=True,
         differs=FOLDER,
     )
+    mask: str = option(
+        "",
+        "Mask, file:dataset: where it is not 0, no object is started and no field of view centred; empty: none",
+        path=True,
+        differs=FOLDER,
+    )
+    mask_invert: bool = option(False, "Exclude the voxels where the mask is 0 instead")
     subvolume: tuple[int, int, int] | None = option(
         None,
         "Size (z, y, x) in voxels of the overlapping subvolumes into which the box is cut; ranks share them; left out:"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from floodtide.base.locks import take
+from floodtide.base.outputs import lock_path
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import to_dict
@@ -106,9 +107,14 @@ def segment_block(
         LockedError: If another process segments the subvolume at the moment.
         Error: As `Segmenter.segment` and `Segmentation.save` raise.
     """
-    if pieces.done(number):
-        return False
     reference = pieces.reference(number)
+    if pieces.done(number):
+        if lock_path(
+            pieces.path(number)
+        ).exists():  # perhaps of a process killed just after storing
+            with contextlib.suppress(LockedError), output(reference):
+                pass
+        return False
     with output(reference):
         if pieces.done(number):  # by a process that had the lock until now
             return False

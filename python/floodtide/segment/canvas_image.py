@@ -68,35 +68,39 @@ def read_image(volume: Image, box: Box | None, margin: Sequence[int]) -> CanvasI
     return CanvasImage(np.ascontiguousarray(voxels, dtype=np.float32), start, low, high)
 
 
-def read_initial(
-    initial: Image, volume_shape: Sequence[int], image: CanvasImage
-) -> NDArray[np.int64]:
-    """Return the labels of an initial segmentation in the box of an image, without the halo.
+def read_labels(
+    labels: Image, what: str, volume_shape: Sequence[int], image: CanvasImage
+) -> NDArray[np.integer[Any]]:
+    """Return the labels of a volume in the box of an image, without the halo.
+
+    Args:
+        labels: An array or volume that covers the box. A volume without offset begins where the image begins.
+        what: Name of the labels in messages: "the mask".
+        volume_shape: Size of the volume that has the image.
+        image: The box.
 
     Raises:
-        ShapeError: If the segmentation does not cover the box.
-        InvalidArgumentError: If it does not hold integers.
+        ShapeError: If the labels do not cover the box.
+        InvalidArgumentError: If they are not integers.
     """
-    placed = initial.geometry.offset if isinstance(initial, Volume) else None
-    if placed is None or initial.shape == tuple(volume_shape):
+    placed = labels.geometry.offset if isinstance(labels, Volume) else None
+    if placed is None or labels.shape == tuple(volume_shape):
         placed = (0, 0, 0)
     size = difference(difference(image.voxels.shape, image.halo_low), image.halo_high)
     start = difference(image.start, placed)
     ends = total(start, size)
-    if min(start) < 0 or any(b > n for b, n in zip(ends, initial.shape, strict=True)):
+    if min(start) < 0 or any(b > n for b, n in zip(ends, labels.shape, strict=True)):
         raise ShapeError(
-            f"segment: the initial segmentation has {initial.shape} voxels from {placed}, expected one that covers"
-            f" {size} from {image.start}"
+            f"segment: {what} has {labels.shape} voxels from {placed}, expected one that covers {size} from"
+            f" {image.start}"
         )
-    if isinstance(initial, Volume):
-        labels = initial.read((start, size))
+    if isinstance(labels, Volume):
+        values = labels.read((start, size))
     else:
-        labels = initial[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise InvalidArgumentError(
-            f"segment: the initial segmentation holds {labels.dtype}, expected integers"
-        )
-    return np.ascontiguousarray(labels, dtype=np.int64)
+        values = labels[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
+    if not np.issubdtype(values.dtype, np.integer):
+        raise InvalidArgumentError(f"segment: {what} holds {values.dtype}, expected integers")
+    return values
 
 
 def place_seeds(

@@ -25,7 +25,7 @@ from floodtide.segment.canvas_image import (
     difference,
     place_seeds,
     read_image,
-    read_initial,
+    read_labels,
     total,
 )
 from floodtide.segment.seeds import read_seeds
@@ -175,21 +175,22 @@ class Segmenter:
             InvalidArgumentError: If an option is out of range or a voxel is not finite.
         """
         image = self._read(volume, box)
-        labels = self._initial(initial, volume, image)
+        labels, mask = self._initial(initial, volume, image), self._mask(volume, image)
         if seeds is None and self.options.seeds:
             seeds = read_seeds(self.options.seeds)
         passes = 1 if self.options.consensus == "none" else 2
         positions = (
-            self._seeds(image) if seeds is None else place_seeds(seeds, image, self.model.fov)
+            self._seeds(image, mask) if seeds is None else place_seeds(seeds, image, self.model.fov)
         )
         report = None if progress is None else part_of(progress, 0, passes)
-        first = self._flood(image, labels, positions, report)
+        first = self._flood(image, labels, mask, positions, report)
         forward = first.take_result(image.start, list(volume.shape))
         if passes == 1:
             return Segmentation(forward)
         back = [origin[1] for origin in reversed(forward.origins())]
         report = None if progress is None else part_of(progress, 1, passes)
-        second = self._flood(image, labels, place_seeds(back, image, self.model.fov), report)
+        positions = place_seeds(back, image, self.model.fov)
+        second = self._flood(image, labels, mask, positions, report)
         reverse = second.take_result(image.start, list(volume.shape))
         return Segmentation(
             _core.segment.consensus(forward, reverse, self.options.consensus_min_size)
@@ -199,12 +200,15 @@ class Segmenter:
         self,
         image: CanvasImage,
         initial: NDArray[np.int64] | None,
+        mask: NDArray[np.uint8] | None,
         seeds: NDArray[np.int64],
         progress: Progress | None,
     ) -> Any:
         flooder = self._flooder(image)
         if initial is not None:
             flooder.set_initial(initial)
+        if mask is not None:
+            flooder.set_mask(mask)
         before = self.network_calls
 
         def counted(done: int, total: int) -> None:
@@ -215,7 +219,7 @@ class Segmenter:
         flooder.segment_all(seeds, counted)
         return flooder
 
-    def _seeds(self, image: CanvasImage) -> NDArray[np.int64]:
+    def _seeds(self, image: CanvasImage, mask: NDArray[np.uint8] | None) -> NDArray[np.int64]:
         """Return the seeds of the policy, in voxels of the canvas."""
         margin = [size // 2 for size in self.model.fov]
         seeds: NDArray[np.int64] = _core.segment.find_seeds(
@@ -225,6 +229,7 @@ class Segmenter:
             dict(self.options.seed_values),
             margin,
             None,
+            mask,
         )
         return seeds
 
@@ -253,6 +258,9 @@ class Segmenter:
         labels = self._initial(initial, volume, image)
         if labels is not None:
             flooder.set_initial(labels)
+        mask = self._mask(volume, image)
+        if mask is not None:
+            flooder.set_mask(mask)
         first = difference(
             image.start, image.halo_low
         )  # voxel of the canvas, in voxels of the volume
@@ -284,7 +292,19 @@ class Segmenter:
     ) -> NDArray[np.int64] | None:
         if initial is None and self.options.initial:
             initial = Volume(self.options.initial)
-        return None if initial is None else read_initial(initial, volume.shape, image)
+        if initial is None:
+            return None
+        labels = read_labels(initial, "the initial segmentation", volume.shape, image)
+        return np.ascontiguousarray(labels, dtype=np.int64)
+
+    def _mask(self, volume: Image, image: CanvasImage) -> NDArray[np.uint8] | None:
+        """Return 1 where no field of view may be centred, (z, y, x) with the halo."""
+        if not self.options.mask:
+            return None
+        labels = read_labels(Volume(self.options.mask), "the mask", volume.shape, image)
+        excluded = (labels == 0) if self.options.mask_invert else (labels != 0)
+        halo = list(zip(image.halo_low, image.halo_high, strict=True))
+        return np.ascontiguousarray(np.pad(excluded, halo, mode="reflect"), dtype=np.uint8)
 
     def _flooder(self, image: CanvasImage) -> Any:
         options = self.options

@@ -51,6 +51,7 @@ class Twin:
         self.segment_logit = as_logit(options.segment_threshold)
         self.score_logit = logit(float(np.float32(options.move_threshold)))
         self.origins, self.overlaps = [], []
+        self.mask = np.zeros(image.shape, bool)  # where no field of view may be centred
         self.initial = 0  # largest id of the initial segmentation
 
     def set_initial(self, labels):
@@ -64,7 +65,7 @@ class Twin:
         low, high = np.array(position) - self.margin, np.array(position) + self.margin
         if np.any(low < 0) or np.any(high >= self.image.shape):
             return False
-        return self.segmentation[position] <= 0
+        return self.segmentation[position] <= 0 and not self.mask[position]
 
     def update_at(self, position):
         start = np.array(position) - self.margin

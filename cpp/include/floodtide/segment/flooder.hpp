@@ -73,6 +73,12 @@ class Flooder {
   /// Throws Error(shape_mismatch) for another shape, and Error(unsupported) for ids above 2^30.
   void set_initial(View<const std::int64_t, 3> labels);
 
+  /// Forbid positions: no field of view is centred, and no object started, where the mask is not 0. Objects may still have
+  /// voxels there, as in google/ffn.
+  /// @param mask [z, y, x] with the halo
+  /// Throws Error(shape_mismatch) for another shape than that of the image.
+  void set_mask(Tensor<std::uint8_t, 3> mask);
+
   /// Flood one object from `start` into the canvas, without changing the segmentation.
   /// @return number of evaluations of the network
   /// Throws Error(out_of_range) if no field of view fits at `start`, and Error(numerical) if a logit of the network is NaN.
@@ -97,6 +103,7 @@ class Flooder {
 
  private:
   [[nodiscard]] bool is_free(const Vec3& position);
+  [[nodiscard]] bool is_allowed(const Vec3& position);
   [[nodiscard]] bool may_move_to(const Vec3& position);
   [[nodiscard]] std::int64_t settled_voxels(std::int64_t failed, std::int64_t waiting, std::int64_t calls) const;
   [[nodiscard]] bool near_segment(const Vec3& seed) const;
@@ -119,6 +126,7 @@ class Flooder {
   flood::Canvas canvas_;
   flood::FaceMaxMoves moves_;
   Tensor<std::int32_t, 3> segmentation_;
+  Tensor<std::uint8_t, 3> mask_;  ///< empty: everything is allowed
   Tensor<float, 3> image_fov_;
   Tensor<float, 3> logits_fov_;
   Tensor<float, 3> answer_;

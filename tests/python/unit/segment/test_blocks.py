@@ -155,6 +155,21 @@ def test_a_subvolume_of_another_process_is_left_to_it(
     assert segment_on_ranks(pieces, segmenter, volume, numbers=range(6, 9)) == 1
 
 
+def test_the_lock_of_a_process_that_was_killed_after_storing_is_removed(
+    tmp_path: Path, parts: tuple[Segmenter, Volume]
+) -> None:
+    segmenter, volume = parts
+    pieces = in_subvolumes(tmp_path / "pieces", segmenter, volume, subvolume=SIZE)
+    assert segment_blocks(pieces, range(2), segmenter, volume) == 2
+    program = "import os, sys; from floodtide.segment import output\n"
+    program += "with output(sys.argv[1]): os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", program, pieces.reference(1)], check=False)
+    lock = pieces.directory / ".0_0_12.h5.floodtide-lock"
+    assert [path.name for path in pieces.directory.glob(".*")] == [lock.name]
+    assert segment_on_ranks(pieces, segmenter, volume, numbers=range(2)) == 0
+    assert not lock.exists()
+
+
 def test_a_second_job_is_refused(tmp_path: Path, parts: tuple[Segmenter, Volume]) -> None:
     pieces = in_subvolumes(tmp_path / "pieces", *parts, subvolume=SIZE)
     program = "import sys; from pathlib import Path; from floodtide.base.locks import take\n"

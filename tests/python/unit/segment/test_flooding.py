@@ -194,6 +194,47 @@ def test_initial_segmentations_that_do_not_fit_are_refused(initial, error, says)
         segmenter.segment(cells((24, 25, 26), 1), initial=initial)
 
 
+@settings(deadline=None, max_examples=15)
+@given(cases(), st.integers(0, 2**32 - 1), st.booleans())
+def test_masked_voxels_are_left_out_as_by_the_twin(tmp_path_factory, case, layout, invert):
+    shape, seed, model, options = case
+    raw = cells(shape, seed)
+    mask = cells(shape, layout, 2.0) > 150
+    folder = tmp_path_factory.mktemp("mask")
+    with h5py.File(folder / "mask.h5", "w") as file:
+        file["mask"] = (~mask if invert else mask).astype(np.uint8) * 7
+    options = dataclasses.replace(
+        options, mask=f"{folder}/mask.h5:mask", mask_invert=invert, seed_policy="grid"
+    )
+    margin = [n // 2 for n in model.fov]
+    seeds = _core.segment.find_seeds(
+        raw.astype(np.float32), options.mean, options.std, "grid", {}, margin, None
+    )
+    twin = twin_of(raw, model, options)
+    twin.mask = mask
+    expected = twin.segment_all([tuple(map(int, seed)) for seed in seeds])
+    result = Segmenter(model, options).segment(raw)
+    np.testing.assert_array_equal(result.segmentation, expected)
+    assert [(o.id, o.voxels) for o in result.origins] == [(o[0], o[3]) for o in twin.origins]
+    assert not any(mask[o.start_zyx] for o in result.origins)
+
+
+def test_a_mask_of_everything_leaves_nothing(tmp_path):
+    raw = cells((24, 25, 26), 1, 1.5)
+    model = FakeNetwork((7, 7, 7), (3, 3, 3))
+    with h5py.File(tmp_path / "mask.h5", "w") as file:
+        file["mask"] = np.ones(raw.shape, np.uint8)
+        file["small"] = np.ones((3, 3, 3), np.uint8)
+    options = SegmentOptions(mean=128.0, std=33.0, min_segment_size=20)
+    for reflect in (False, True):
+        masked = dataclasses.replace(options, mask=f"{tmp_path}/mask.h5:mask", reflect=reflect)
+        assert Segmenter(model, masked).segment(raw).coverage == 0
+        assert Segmenter(model, masked).segment_at(raw, (12, 12, 12)).moves == []
+    small = dataclasses.replace(options, mask=f"{tmp_path}/mask.h5:small")
+    with pytest.raises(errors.ShapeError, match="the mask has"):
+        Segmenter(model, small).segment(raw)
+
+
 def test_only_faces_of_the_volume_are_reflected():
     raw = cells((24, 25, 26), 1, 1.5)
     model = FakeNetwork((7, 7, 7), (3, 3, 3))

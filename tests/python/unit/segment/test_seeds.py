@@ -16,16 +16,20 @@ from floodtide import _core, errors
 MEAN, STD = 128.0, 33.0
 
 
-def oracle(raw, margin):
+def oracle(raw, margin, mask=None):
     """google/ffn's PolicyPeaks, with its margin filter."""
     image = (raw - np.float32(MEAN)) / np.float32(STD)
     edges = ndimage.generic_gradient_magnitude(image, ndimage.sobel)
     threshold = np.zeros(edges.shape, np.float32)
     ndimage.gaussian_filter(edges, 49.0 / 6.0, output=threshold, mode="reflect")
     edge = edges > threshold
+    if mask is not None:
+        edge |= mask
     if not edge.any():
         return np.zeros((0, 3), np.int64)
     distance = ndimage.distance_transform_edt(~edge).astype(np.float32)
+    if mask is not None:
+        distance[mask] = -1
     noise = np.random.RandomState(42).random_sample(distance.shape)
     peaks = peak_local_max(
         distance + noise * 1e-4, min_distance=3, threshold_abs=0, threshold_rel=0
@@ -55,6 +59,22 @@ def test_seeds_equal_the_oracle_on_random_images(shape, seed, blur, margin):
     noise = ndimage.gaussian_filter(rng.normal(size=shape), blur)
     raw = np.round(128 + 60 * noise / noise.std()).clip(0, 255).astype(np.float32)
     np.testing.assert_array_equal(seeds(raw, margin), oracle(raw, margin))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.tuples(*[st.integers(7, 24)] * 3), st.integers(0, 2**32 - 1), st.floats(0, 1))
+def test_seeds_beside_a_mask_equal_the_oracle(shape, seed, share):
+    rng = np.random.default_rng(seed)
+    noise = ndimage.gaussian_filter(rng.normal(size=shape), 1.5)
+    raw = np.round(128 + 60 * noise / noise.std()).clip(0, 255).astype(np.float32)
+    blobs = ndimage.gaussian_filter(rng.normal(size=shape), 1.5)
+    mask = blobs > np.quantile(blobs, share)
+    found = _core.segment.find_seeds(
+        raw, MEAN, STD, "peaks", {}, [1, 1, 1], None, mask.astype(np.uint8)
+    )
+    expected = oracle(raw, (1, 1, 1), mask)
+    np.testing.assert_array_equal(found, expected)
+    assert not mask[tuple(found.T)].any()
 
 
 @pytest.mark.data
