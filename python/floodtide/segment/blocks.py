@@ -10,7 +10,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,8 @@ Progress = Callable[[int, int], None]
 
 _PLACES = ("checkpoint", "image", "box", "subvolume", "overlap")
 _LOCK = "segment.lock"
-_LOOK_S = 1.0  # between two looks at what is stored
+_FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 10.0  # between two looks at what others have stored
+_RETRY_S = 60.0  # until a waiting process looks whether the owner of a missing subvolume is gone
 
 
 def in_subvolumes(
@@ -109,9 +110,8 @@ def segment_block(
     """
     reference = pieces.reference(number)
     if pieces.done(number):
-        if lock_path(
-            pieces.path(number)
-        ).exists():  # perhaps of a process killed just after storing
+        # A lock that is there now may be that of a process killed just after storing: taking it removes it.
+        if lock_path(pieces.path(number)).exists():
             with contextlib.suppress(LockedError), output(reference):
                 pass
         return False
@@ -189,11 +189,24 @@ def segment_on_ranks(
         first = len(whole) * world.rank() // world.size()
         order = [*whole[first:], *whole[:first]]
         segmented = 0
-        while True:
+        while order:
             segmented += segment_blocks(pieces, order, segmenter, volume, shown)
-            if not world.broadcast_object(sum(1 for _ in pieces.missing(whole))):
-                return sum(allgather_object(segmented))
-            time.sleep(_LOOK_S)  # another job of the array segments the missing ones
+            order = _wait(pieces, order)
+        return sum(allgather_object(segmented))
+
+
+def _wait(pieces: Pieces, numbers: Sequence[int]) -> list[int]:
+    """Wait for subvolumes that other processes segment. Return those that are still missing after a while.
+
+    Ranks wait here, not in a collective: the time limit of `floodtide.init` does not count.
+    """
+    started_s, pause_s = time.monotonic(), _FIRST_LOOK_S
+    while True:
+        numbers = [number for number in numbers if not pieces.done(number)]
+        if not numbers or time.monotonic() - started_s > _RETRY_S:
+            return list(numbers)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, _LAST_LOOK_S)
 
 
 class _Shown:
@@ -203,21 +216,23 @@ class _Shown:
     """
 
     def __init__(self, pieces: Pieces, numbers: range, progress: Progress | None) -> None:
-        self._pieces, self._numbers, self._progress = pieces, numbers, progress
-        self._stored = self._done = 0
+        self._pieces, self._count, self._progress = pieces, len(numbers), progress
+        self._missing = list(numbers)
+        self._done = 0
         self._looked_s = -math.inf
 
     def __call__(self, done: int, total: int) -> None:
         if self._progress is None:
             return
-        if time.monotonic() - self._looked_s >= _LOOK_S:
+        if time.monotonic() - self._looked_s >= _FIRST_LOOK_S:
             self._looked_s = time.monotonic()
-            self._stored = len(self._numbers) - sum(1 for _ in self._pieces.missing(self._numbers))
+            self._missing = [n for n in self._missing if not self._pieces.done(n)]
         voxels = math.prod(self._pieces.cut.size)
-        under_way = min(world.size(), len(self._numbers) - self._stored)
-        now = self._stored * voxels + under_way * voxels * done // max(1, total)
+        stored = self._count - len(self._missing)
+        under_way = min(world.size(), len(self._missing))
+        now = stored * voxels + under_way * voxels * done // max(1, total)
         self._done = max(self._done, now)
-        self._progress(self._done, len(self._numbers) * voxels)
+        self._progress(self._done, self._count * voxels)
 
 
 def _digest(model: Any) -> str:

@@ -21,7 +21,7 @@ from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan
-from floodtide.errors import InvalidArgumentError
+from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment.cut import intersection
 from floodtide.segment.pieces import Pieces
 
@@ -38,12 +38,14 @@ class Reconciled:
         objects: Number of different global ids.
         splits: Segments in overlaps that agree with no segment of the other subvolume, counted in each overlap: places
             where the cut has probably split an object.
-        ids: For each subvolume, the global id (from 1) of each of its ids; ids[n][0] is 0.
+        ids: The ids of each subvolume, ascending.
+        global_ids: The global id, from 1, of each of them; 0 if no voxel of the object is in a core.
     """
 
     objects: int
     splits: int
-    ids: list[NDArray[np.int64]]
+    ids: list[NDArray[np.uint64]]
+    global_ids: list[NDArray[np.int64]]
 
 
 def reconcile(
@@ -78,7 +80,7 @@ def reconcile(
                 f"reconcile: {len(missing)} of {len(pieces.cut)} subvolumes in {pieces.directory} are not segmented"
                 f" yet, the first is {pieces.path(missing[0]).name}; expected all"
             )
-        found = _Found({}, {}, [np.zeros((0, 4), np.int64)], 0)
+        found = _Found({}, {}, [], 0)
         for number in range(rank, len(pieces.cut), size):
             _add_ids(pieces, number, found)
         pairs = list(pieces.cut.neighbours())[rank::size]
@@ -93,20 +95,25 @@ def reconcile(
 class _Found:
     """What one rank has read."""
 
-    largest: dict[int, int]  # largest id of each subvolume
-    in_core: dict[int, NDArray[np.int64]]  # ids in the core of each subvolume
-    agreeing: list[NDArray[np.int64]]  # rows (subvolume, id, subvolume, id)
+    ids: dict[int, NDArray[np.uint64]]  # of each subvolume, ascending
+    in_core: dict[int, NDArray[np.uint64]]  # those with a voxel in the core
+    agreeing: list[tuple[int, int, NDArray[np.uint64]]]  # two subvolumes and rows (id, id)
     splits: int
 
 
 def _add_ids(pieces: Pieces, number: int, found: _Found) -> None:
-    box = pieces.cut.subvolume(number)
+    box, core = pieces.cut.subvolume(number), pieces.cut.core(number)
     labels = pieces.read(number, box)
-    found.largest[number] = int(labels.max())
-    core = pieces.cut.core(number)
     z, y, x = (slice(a - b, a - b + n) for a, b, n in zip(core[0], box[0], core[1], strict=True))
-    ids = np.unique(labels[z, y, x]).astype(np.int64)
-    found.in_core[number] = ids[ids > 0]
+    found.ids[number] = _distinct(labels)
+    found.in_core[number] = _distinct(np.ascontiguousarray(labels[z, y, x]))
+
+
+def _distinct(labels: NDArray[Any]) -> NDArray[np.uint64]:
+    table = _core.evaluate.ContingencyTable()
+    table.add(labels, labels)
+    ids: NDArray[np.uint64] = table.rows()[:, 0]
+    return ids[ids > 0]
 
 
 def _add_overlap(
@@ -116,29 +123,37 @@ def _add_overlap(
     table = _core.evaluate.ContingencyTable()
     table.add(pieces.read(a, box), pieces.read(b, box))
     same, alone = _core.segment.compare_overlap(table.rows(), min_voxels, min_share)
-    rows = np.empty((len(same), 4), np.int64)
-    rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = a, same[:, 0], b, same[:, 1]
-    found.agreeing.append(rows)
+    found.agreeing.append((a, b, same))
     found.splits += alone
 
 
 def _numbered(ranks: Sequence[_Found]) -> Reconciled:
-    largest = {number: most for found in ranks for number, most in found.largest.items()}
-    in_core = {number: ids for found in ranks for number, ids in found.in_core.items()}
-    pairs = np.concatenate([rows for found in ranks for rows in found.agreeing])
-    # Item of id 0 of each subvolume; every id of every subvolume is one item.
-    first = np.cumsum([0] + [largest[number] + 1 for number in range(len(largest))])
-    items = np.column_stack([first[pairs[:, 0]] + pairs[:, 1], first[pairs[:, 2]] + pairs[:, 3]])
-    roots = _core.segment.connected(int(first[-1]), np.ascontiguousarray(items))
-    visible = np.concatenate([roots[first[n] + in_core[n]] for n in range(len(largest))])
+    ids = {number: of for found in ranks for number, of in found.ids.items()}
+    in_core = {number: of for found in ranks for number, of in found.in_core.items()}
+    # Every id of every subvolume is an item.
+    first = np.cumsum([0] + [len(ids[number]) for number in range(len(ids))])
+
+    def items(number: int, of: NDArray[np.uint64]) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = first[number] + np.searchsorted(ids[number], of)
+        return found
+
+    pairs = [
+        np.column_stack([items(a, same[:, 0]), items(b, same[:, 1])])
+        for found in ranks
+        for a, b, same in found.agreeing
+    ]
+    rows = np.ascontiguousarray(np.concatenate([np.zeros((0, 2), np.int64), *pairs]))
+    roots = _core.segment.connected(int(first[-1]), rows)
+    visible = np.concatenate([roots[items(number, in_core[number])] for number in range(len(ids))])
     names = np.unique(visible)  # of objects with a voxel in a core
     numbers = np.zeros(len(roots), np.int64)
     numbers[names] = np.arange(1, len(names) + 1)
-    ids = numbers[roots]
+    global_ids = numbers[roots]
     return Reconciled(
         objects=len(names),
         splits=sum(found.splits for found in ranks),
-        ids=[ids[a:b] for a, b in itertools.pairwise(first)],
+        ids=[ids[number] for number in range(len(ids))],
+        global_ids=[global_ids[a:b] for a, b in itertools.pairwise(first)],
     )
 
 
@@ -183,7 +198,11 @@ def write_reconciled(
 def read_reconciled(
     pieces: Pieces, reconciled: Reconciled, box: Box
 ) -> NDArray[np.unsignedinteger[Any]]:
-    """Return the global ids (z, y, x) of a box, in voxels of the whole volume. Each voxel is that of its core."""
+    """Return the global ids (z, y, x) of a box, in voxels of the whole volume. Each voxel is that of its core.
+
+    Raises:
+        InvalidFileError: If a subvolume cannot be read, or has changed since `reconcile`.
+    """
     out = np.zeros(box[1], _id_type(reconciled))
     for number in pieces.cut.cores_in(box):
         part = intersection(pieces.cut.core(number), box)
@@ -191,7 +210,13 @@ def read_reconciled(
         z, y, x = (
             slice(a - b, a - b + n) for a, b, n in zip(part[0], box[0], part[1], strict=True)
         )
-        out[z, y, x] = reconciled.ids[number][pieces.read(number, part)]
+        labels = pieces.read(number, part)
+        ids = np.append(reconciled.ids[number], np.uint64(0))  # the last one is for empty voxels
+        place = np.searchsorted(ids[:-1], labels)
+        place[labels == 0] = len(ids) - 1
+        if (ids[place] != labels).any():
+            raise InvalidFileError(f"{pieces.path(number)}: has changed since its ids were read")
+        out[z, y, x] = np.append(reconciled.global_ids[number], 0)[place]
     return out
 
 

@@ -185,6 +185,26 @@ def test_every_format_gets_ids_placement_and_voxel_size(tmp_path, monkeypatch, n
     assert evaluate.scores(volume.read(), labels)["adapted_rand_error"] == 0
 
 
+def test_ids_may_be_large(tmp_path):
+    labels = objects((20, 10, 10), 3).astype(np.uint64)
+    large = np.where(labels > 0, labels * np.uint64(2**50) + np.uint64(7), 0).astype(np.uint64)
+    cut = Cut(((0, 0, 0), labels.shape), (12, 10, 10), (4, 0, 0))
+    pieces = store(tmp_path / "pieces", cut, lambda n: part(large, cut.subvolume(n), (0, 0, 0)))
+    assert same_partition(read_reconciled(pieces, reconcile(pieces), cut.box), labels)
+
+
+def test_a_subvolume_that_changes_meanwhile_is_noticed(tmp_path):
+    cut = Cut(((0, 0, 0), (20, 10, 10)), (12, 10, 10), (4, 0, 0))
+    pieces = store(tmp_path / "pieces", cut, lambda n: np.full(cut.size, 2 * n + 1, np.uint8))
+    found = reconcile(pieces)
+    for other in (2, 200):
+        with h5py.File(pieces.path(1), "r+") as file:
+            file["segmentation"][0, 0, 0] = 0
+            file["segmentation"][-1, 0, 0] = other
+        with pytest.raises(errors.InvalidFileError, match="has changed"):
+            read_reconciled(pieces, found, cut.box)
+
+
 def test_missing_subvolumes_are_named(tmp_path):
     labels = objects((20, 10, 10), 3)
     cut = Cut(((0, 0, 0), labels.shape), (12, 10, 10), (4, 0, 0))
