@@ -32,6 +32,12 @@ from floodtide.segment.trained import newest_checkpoint, normalisation
 )
 @click.option("--box", help="Box to segment, z0:z1,y0:y1,x0:x1 in voxels; replaces segment.box.")
 @click.option(
+    "--consensus",
+    type=click.Choice(("none", "reverse")),
+    help="`reverse`: also segment from the seeds in reverse order, and keep together only what both segmentations have"
+    " in one segment; replaces segment.consensus.",
+)
+@click.option(
     "--subvolumes",
     metavar="A:B",
     help="With segment.subvolume: only subvolumes A to B - 1, for job arrays.",
@@ -47,6 +53,7 @@ def command(
     file: str,
     out: str,
     box: str | None,
+    consensus: str | None,
     subvolumes: str | None,
     estimate: bool,
     overrides: tuple[str, ...],
@@ -69,6 +76,9 @@ def command(
     shared.require_same_arguments()
     with world.agreed():
         settings = config.load(file, overrides)
+        if consensus is not None:
+            changed = dataclasses.replace(settings.segment, consensus=consensus)
+            settings = dataclasses.replace(settings, segment=changed)
     if settings.segment.subvolume is not None or estimate:
         from floodtide.cli import segment_subvolumes
 

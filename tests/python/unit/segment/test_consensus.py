@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from floodtide import config, errors
 from floodtide.cli import consensus as consensus_cli
+from floodtide.cli import segment as segment_cli
 from floodtide.data import Volume
 from floodtide.segment import Segmenter, SegmentOptions, consensus, read_seeds, write_consensus
 
@@ -103,6 +104,17 @@ def test_the_second_segmentation_starts_from_the_seeds_of_the_first_in_reverse_o
         assert kept == {o.id: n for o in forward.origins if (n := int((expected == o.id).sum()))}
         calls = "inference-calls"
         assert found.counters[calls] == forward.counters[calls] + reverse.counters[calls]
+
+
+def test_the_command_makes_the_consensus(tmp_path: Path) -> None:
+    file = str(bright_network.configuration(tmp_path, consensus_min_size=5))
+    out = f"{tmp_path}/out.h5:labels"
+    arguments = [file, "--out", out, "--consensus", "reverse"]
+    result = CliRunner().invoke(segment_cli.command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    options = config.load(file, ["segment.consensus='reverse'"]).segment
+    expected = Segmenter.load(options).segment(Volume(options.image))
+    np.testing.assert_array_equal(Volume(out).read(), expected.segmentation)
 
 
 def test_progress_of_both_segmentations_is_one(bright: tuple[SegmentOptions, Volume]) -> None:
