@@ -8,19 +8,25 @@ For segmentations, voxels whose truth is 0 are ignored. Every score is computed 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.options import Arguments
 from floodtide.data import Box, Vec3, Volume
-from floodtide.errors import OutOfRangeError, ShapeError
+from floodtide.data.boxes import as_vec3, part_of
+from floodtide.errors import InvalidFileError, OutOfRangeError, ShapeError
 
 ContingencyTable = _core.evaluate.ContingencyTable
 DiceCounts = _core.evaluate.DiceCounts
 
 Labels = NDArray[np.integer[Any]]
+
+_WORST = Arguments(count=limits.COUNT, parts=limits.COUNT)
 
 _BLOCK_VOXELS = 1 << 24  # maximum number of voxels that are read at a time from each volume
 
@@ -162,6 +168,19 @@ def count_volumes(
     progress: Callable[[int, int], None] | None = None,
 ) -> _core.evaluate.ContingencyTable:
     """Return the table of the voxels of each pair of ids in two volumes, read in blocks. See `score_volumes`."""
+    table = ContingencyTable()
+    for _, labels, objects in _common_blocks(segmentation, truth, box, progress):
+        table.add(labels, objects)
+    return table
+
+
+def _common_blocks(
+    segmentation: Volume,
+    truth: Volume,
+    box: Box | None,
+    progress: Callable[[int, int], None] | None,
+) -> Iterator[tuple[Vec3, NDArray[Any], NDArray[Any]]]:
+    """Yield first voxel (in the whole volume), segments and objects of the blocks of a box that two volumes cover."""
     start = _placement(segmentation) or (0, 0, 0)
     truth_start = _placement(truth)
     if truth_start is None:
@@ -178,17 +197,116 @@ def count_volumes(
             f"box {_show(*region)} is not inside the segmentation,"
             f" {_show(start, segmentation.shape)}"
         )
-    table = ContingencyTable()
     total, done = int(np.prod(region[1])), 0
     for block in _blocks(region, segmentation.chunks):
-        table.add(
+        yield (
+            block[0],
             segmentation.read((_minus(block[0], start), block[1])),
             truth.read((_minus(block[0], truth_start), block[1])),
         )
         done += int(np.prod(block[1]))
         if progress is not None:
             progress(done, total)
-    return table
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a segment and an object have in common."""
+
+    segment: int
+    object: int
+    voxels: int
+    zyx: Vec3  # one of the voxels, in voxels of the whole volume
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """An object that is split over several segments, or a segment that merges several objects.
+
+    Attributes:
+        kind: "split" or "merge".
+        id: The object that is split, or the segment that merges.
+        voxels: Voxels outside the largest part.
+        parts: The largest parts, largest first.
+    """
+
+    kind: str
+    id: int
+    voxels: int
+    parts: tuple[Part, ...]
+
+
+def worst_mistakes(
+    segmentation: Volume,
+    truth: Volume,
+    box: Box | None = None,
+    *,
+    count: int = 20,
+    parts: int = 3,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Mistake]:
+    """Return the worst splits and mergers of a segmentation: those with most voxels outside the largest part.
+
+    Unsegmented voxels and voxels without object do not count.
+
+    Args:
+        segmentation: As for `score_volumes`.
+        truth: As for `score_volumes`.
+        box: As for `score_volumes`.
+        count: Most splits, and most mergers, to return.
+        parts: Most parts of each.
+        progress: Called as progress(voxels done, voxels); each voxel counts twice.
+
+    Returns:
+        The splits, then the mergers, each from the worst on.
+
+    Raises:
+        ShapeError: As `score_volumes`.
+        OutOfRangeError: As `score_volumes`.
+        InvalidFileError: If a volume is damaged, or changes meanwhile.
+    """
+    _WORST.check("worst_mistakes", count=count, parts=parts)
+    first = None if progress is None else part_of(progress, 0, 2)
+    second = None if progress is None else part_of(progress, 1, 2)
+    rows = count_volumes(segmentation, truth, box, first).rows()
+    rows = rows[(rows[:, :2] > 0).all(axis=1)]
+    found = [
+        (kind, chosen)
+        for kind, column in (("split", 1), ("merge", 0))
+        for chosen in _largest_losses(rows, column, count)
+    ]
+    shown = [chosen[:parts] for _, chosen in found]
+    places = _core.evaluate.PairPlaces(
+        np.ascontiguousarray(np.concatenate([np.zeros((0, 3), np.uint64), *shown]))
+    )
+    for start, labels, objects in _common_blocks(segmentation, truth, box, second):
+        places.add(labels, objects, start)
+    at = iter(places.places())
+    return [
+        Mistake(
+            kind=kind,
+            id=int(chosen[0, 1 if kind == "split" else 0]),
+            voxels=int(chosen[1:, 2].sum()),
+            parts=tuple(Part(int(s), int(o), int(n), _found(next(at))) for s, o, n in few),
+        )
+        for (kind, chosen), few in zip(found, shown, strict=True)
+    ]
+
+
+def _largest_losses(rows: NDArray[np.uint64], column: int, count: int) -> list[NDArray[np.uint64]]:
+    """Return the rows (segment, object, voxels) of the ids of a column that lose most voxels, largest part first."""
+    order = np.lexsort((rows[:, 1 - column], -rows[:, 2].astype(np.int64), rows[:, column]))
+    rows = rows[order]
+    groups = np.split(rows, np.flatnonzero(np.diff(rows[:, column])) + 1) if len(rows) else []
+    several = [group for group in groups if len(group) > 1]
+    several.sort(key=lambda group: -int(group[1:, 2].sum()))
+    return several[:count]
+
+
+def _found(voxel: Sequence[int] | None) -> Vec3:
+    if voxel is None:
+        raise InvalidFileError("evaluate: the volumes changed while they were read")
+    return as_vec3(voxel)
 
 
 def _placement(volume: Volume) -> Vec3 | None:

@@ -4,14 +4,20 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from floodtide.base import limits
 from floodtide.base.outputs import PICTURES, files_of, reserved
+from floodtide.cli import options as shared
+
+if TYPE_CHECKING:
+    from floodtide.evaluate import Mistake
 
 ROWS = (
     ("adapted Rand error", "adapted_rand_error", "0 is perfect"),
@@ -45,6 +51,12 @@ ROWS = (
     help="Image for --picture; default: the image from which SEGMENTATION was made.",
 )
 @click.option(
+    "--worst",
+    type=shared.Number(limits.COUNT),
+    metavar="N",
+    help="Also list the N worst splits and the N worst mergers, with sizes and positions.",
+)
+@click.option(
     "--matching",
     is_flag=True,
     help="Also match ids one to one, to compare with another segmentation: equal voxels, identical objects.",
@@ -56,6 +68,7 @@ def command(
     box: str,
     picture: str | None,
     image: str,
+    worst: int | None,
     matching: bool,
     as_json: bool,
 ) -> None:
@@ -87,6 +100,16 @@ def command(
                 Volume(segmentation), Volume(truth), parse_box(box), progress
             )
         scores = table.scores()
+        mistakes = []
+        if worst is not None:
+            with bar("voxels", "evaluate") as progress:
+                mistakes = evaluate.worst_mistakes(
+                    Volume(segmentation),
+                    Volume(truth),
+                    parse_box(box),
+                    count=worst,
+                    progress=progress,
+                )
         if picture is not None:
             from floodtide.report import planes
 
@@ -98,6 +121,8 @@ def command(
         }
         if matching:
             plain["matching"] = table.matching()
+        if worst is not None:
+            plain["worst"] = [dataclasses.asdict(mistake) for mistake in mistakes]
         click.echo(json.dumps(plain))
         return
     click.echo(f"{'':20}{'segmented':>12}{'all voxels':>12}")
@@ -105,12 +130,24 @@ def command(
         values = (_text(scores[name]), _text(scores["all_" + name]))
         click.echo(f"{title:20}{values[0]:>12}{values[1]:>12}  {note}".rstrip())
     click.echo(f"{'coverage':20}{_text(scores['coverage']):>12}")
+    for mistake in mistakes:
+        click.echo(_line(mistake))
     if matching:
         found = table.matching()
         click.echo(
             f"ids matched one to one: {100 * found['same_voxels'] / found['voxels']:.4f} % of {found['voxels']} voxels"
             f" are the same; {found['identical']} of {found['objects']} objects are equal in every voxel"
         )
+
+
+def _line(mistake: Mistake) -> str:
+    whole = "object" if mistake.kind == "split" else "segment"
+    parts = ", ".join(
+        f"{part.voxels} in {part.segment if mistake.kind == 'split' else part.object} at"
+        f" {','.join(map(str, part.zyx))}"
+        for part in mistake.parts
+    )
+    return f"{mistake.kind} of {whole} {mistake.id}: {mistake.voxels} voxels beside the largest part: {parts}"
 
 
 def _text(value: float) -> str:

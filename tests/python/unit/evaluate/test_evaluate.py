@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+import json
+
+import h5py
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from skimage import metrics
 
 from floodtide import _core, errors, evaluate
+from floodtide.cli import evaluate as evaluate_cli
+from floodtide.data import Volume
 
 EPSILON = np.finfo(np.float64).eps
 
@@ -205,3 +211,60 @@ def test_renumbered_segmentations_are_the_same():
     found = evaluate.matching(b, a)
     assert found["same_voxels"] == found["voxels"] == 210
     assert found["identical"] == found["objects"] == 5
+
+
+@settings(deadline=None)
+@given(
+    st.integers(0, 2**32 - 1), st.integers(1, 4), st.sampled_from([None, ((3, 2, 1), (3, 4, 5))])
+)
+def test_the_worst_mistakes_are_those_of_a_slow_twin(tmp_path_factory, seed, ids, box):
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(0, ids + 1, (2, 6, 7, 8)).astype(np.uint16)
+    path = tmp_path_factory.mktemp("worst") / "in.h5"
+    with h5py.File(path, "w") as file:
+        file["a"], file["b"] = a, b
+        file["a"].attrs["box_start"] = np.array([2, 1, 0])
+        file["b"].attrs["box_start"] = np.array([2, 1, 0])
+    found = evaluate.worst_mistakes(Volume(f"{path}:a"), Volume(f"{path}:b"), box, count=3, parts=2)
+    if box is not None:
+        (z, y, x), (nz, ny, nx) = box
+        here = np.s_[z - 2 : z - 2 + nz, y - 1 : y - 1 + ny, x : x + nx]
+        a, b = a[here], b[here]
+        start = box[0]
+    else:
+        start = (2, 1, 0)
+    expected = []
+    for kind, whole, others in (("split", b, a), ("merge", a, b)):
+        losses = []
+        for name in range(1, ids + 1):
+            sizes = np.bincount(others[whole == name], minlength=ids + 1)[1:]
+            if (sizes > 0).sum() > 1:
+                losses.append((int(sizes.sum() - sizes.max()), -name))
+        expected += [(kind, -name, lost) for lost, name in sorted(losses, reverse=True)[:3]]
+    assert [(m.kind, m.id, m.voxels) for m in found] == expected
+    for mistake in found:
+        assert len(mistake.parts) == 2
+        assert mistake.parts[0].voxels >= mistake.parts[1].voxels
+        for part in mistake.parts:
+            place = tuple(n - first for n, first in zip(part.zyx, start, strict=True))
+            assert (a[place], b[place]) == (part.segment, part.object)
+            assert ((a == part.segment) & (b == part.object)).sum() == part.voxels
+
+
+def test_the_command_lists_the_worst_mistakes(tmp_path):
+    truth = np.repeat([1, 1, 2, 2], 4)[None, None, :].astype(np.uint8)
+    segmentation = np.array([5] * 6 + [6] * 2 + [7] * 8, np.uint8)[None, None, :]
+    with h5py.File(tmp_path / "in.h5", "w") as file:
+        file["a"], file["b"] = segmentation, truth
+    arguments = [f"{tmp_path}/in.h5:a", f"{tmp_path}/in.h5:b", "--worst", "5"]
+    result = CliRunner().invoke(evaluate_cli.command, arguments, catch_exceptions=False)
+    lines = [line for line in result.stdout.splitlines() if line.startswith(("split", "merge"))]
+    assert lines == [
+        "split of object 1: 2 voxels beside the largest part: 6 in 5 at 0,0,3, 2 in 6 at 0,0,7"
+    ]
+    result = CliRunner().invoke(
+        evaluate_cli.command, [arguments[1], arguments[0], "--worst", "5", "--json"]
+    )
+    (found,) = json.loads(result.stdout)["worst"]
+    assert (found["kind"], found["id"], found["voxels"]) == ("merge", 1, 2)
+    assert found["parts"][1] == {"segment": 1, "object": 6, "voxels": 2, "zyx": [0, 0, 7]}
