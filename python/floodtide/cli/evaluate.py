@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,10 @@ import click
 from floodtide.base import limits
 from floodtide.base.outputs import PICTURES, files_of, reserved
 from floodtide.cli import options as shared
+from floodtide.errors import StorageError
 
 if TYPE_CHECKING:
+    from floodtide.data import Volume
     from floodtide.evaluate import Mistake
 
 ROWS = (
@@ -48,13 +51,18 @@ ROWS = (
     "--image",
     default="",
     metavar="VOLUME",
-    help="Image for --picture; default: the image from which SEGMENTATION was made.",
+    help="Image for --picture and --pictures; default: the image from which SEGMENTATION was made.",
 )
 @click.option(
     "--worst",
     type=shared.Number(limits.COUNT),
     metavar="N",
     help="Also list the N worst splits and the N worst mergers, with sizes and positions.",
+)
+@click.option(
+    "--pictures",
+    metavar="FOLDER",
+    help="With --worst: also draw the surroundings of each, a PNG file in FOLDER.",
 )
 @click.option(
     "--matching",
@@ -69,6 +77,7 @@ def command(
     picture: str | None,
     image: str,
     worst: int | None,
+    pictures: str | None,
     matching: bool,
     as_json: bool,
 ) -> None:
@@ -87,8 +96,10 @@ def command(
     from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box
 
-    if image and picture is None:
+    if image and picture is None and pictures is None:
         raise click.UsageError("--image has no effect without --picture, expected --picture too")
+    if pictures is not None and worst is None:
+        raise click.UsageError("--pictures has no effect without --worst, expected --worst too")
     if image:
         Volume(image)  # fail now: a picture without the image would not explain why
     with contextlib.ExitStack() as held:
@@ -115,6 +126,8 @@ def command(
 
             read = planes.read_segmentation(Volume(segmentation), image, truth, None)
             planes.save_planes(read, None, Path(picture))
+        if pictures is not None:
+            _draw(mistakes, Path(pictures), Volume(segmentation), image, truth)
     if as_json:
         plain: dict[str, Any] = {
             name: None if math.isnan(value) else value for name, value in scores.items()
@@ -138,6 +151,21 @@ def command(
             f"ids matched one to one: {100 * found['same_voxels'] / found['voxels']:.4f} % of {found['voxels']} voxels"
             f" are the same; {found['identical']} of {found['objects']} objects are equal in every voxel"
         )
+
+
+def _draw(
+    mistakes: Sequence[Mistake], folder: Path, segmentation: Volume, image: str, truth: str
+) -> None:
+    """Draw the surroundings of the second largest part of each mistake: what should be joined, or cut off."""
+    from floodtide.report import planes
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be made: {error.strerror}") from None
+    for number, mistake in enumerate(mistakes, start=1):
+        read = planes.read_segmentation(segmentation, image, truth, None, mistake.parts[1].zyx)
+        planes.save_planes(read, None, folder / f"{number:02}-{mistake.kind}-{mistake.id}.png")
 
 
 def _line(mistake: Mistake) -> str:

@@ -23,6 +23,7 @@ from floodtide.base import style
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, WAIT_S, reserved
 from floodtide.data import Vec3, Volume
+from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import InvalidFileError
 from floodtide.train.recorded_run import Run
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 FILE = "segmentation.h5"
 _MOST_PIXELS = 2048  # maximum number of pixels along a side of a plane
+_WIDTH = 160  # voxels along each side of the surroundings of a voxel
 _BRIGHTEST = 1e30  # higher intensities would overflow in drawings
 # Fixed axis, its name, and the axes drawn downwards and to the right.
 _PLANES = ((0, "z", "y", "x"), (1, "y", "z", "x"), (2, "x", "z", "y"))
@@ -64,15 +66,20 @@ def read_planes(run: Run) -> list[Plane]:
 
 
 def read_segmentation(
-    segmentation: Volume, image: str, truth: str, voxel_size_nm: Sequence[float] | None
+    segmentation: Volume,
+    image: str,
+    truth: str,
+    voxel_size_nm: Sequence[float] | None,
+    around: Vec3 | None = None,
 ) -> list[Plane]:
-    """Return the three middle planes of a segmentation. Only these planes are read.
+    """Return the three middle planes of a segmentation, or three planes through a voxel. Only these planes are read.
 
     Args:
         segmentation: Volume of segment ids. Its attribute `box_start` is the position in the whole volume.
         image: Name of the image of the whole volume; "": the one that the attribute `image` names.
         truth: Name of the labels of the whole volume; "": no truth.
         voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
+        around: A voxel of the whole volume; the planes then show its surroundings, 160 voxels wide.
 
     Raises:
         InvalidFileError: If the segmentation does not hold integers, or a volume is damaged.
@@ -82,10 +89,15 @@ def read_segmentation(
             f"report: {segmentation.name}: has {segmentation.dtype} voxels, expected integers"
         )
     shape = segmentation.shape
-    start: Vec3 = (0, 0, 0)
+    whole: Vec3 = (0, 0, 0)
     if placed := _core.segment.placement(segmentation.core):
-        start = placed[0], placed[1], placed[2]
-    end = [first + extent for first, extent in zip(start, shape, strict=True)]
+        whole = placed[0], placed[1], placed[2]
+    end = [first + extent for first, extent in zip(whole, shape, strict=True)]
+    corner, middle = (0, 0, 0), as_vec3([n // 2 for n in shape])  # in the segmentation
+    if around is not None:
+        middle = as_vec3([a - first for a, first in zip(around, whole, strict=True)])
+        corner, shape = _surroundings(middle, shape)
+    start = as_vec3([a + first for a, first in zip(corner, whole, strict=True)])
     raw = _open(image or segmentation.text("image"), end)
     labels = _open(truth, end)
     if labels is not None and labels.dtype.kind not in "iu":
@@ -93,18 +105,18 @@ def read_segmentation(
     size = voxel_size_nm or (1.0, 1.0, 1.0)
     planes = []
     for axis, name, _, _ in _PLANES:
-        at = shape[axis] // 2
+        at = middle[axis] - corner[axis]
         rows, columns = (i for i in range(3) if i != axis)
         planes.append(
             Plane(
                 title=f"{name} = {start[axis] + at}",
                 rows_nm=float(size[rows]) * _step(shape[rows]),
                 columns_nm=float(size[columns]) * _step(shape[columns]),
-                segmentation=_middle(segmentation, axis, (0, 0, 0), shape).astype(np.int64),
-                image=None if raw is None else _finite(_middle(raw, axis, start, shape)),
+                segmentation=_plane(segmentation, axis, corner, shape, at).astype(np.int64),
+                image=None if raw is None else _finite(_plane(raw, axis, start, shape, at)),
                 truth=None
                 if labels is None
-                else _middle(labels, axis, start, shape).astype(np.int64),
+                else _plane(labels, axis, start, shape, at).astype(np.int64),
             )
         )
     return planes
@@ -115,10 +127,19 @@ def _step(extent: int) -> int:
     return -(-extent // _MOST_PIXELS)
 
 
-def _middle(volume: Volume, axis: int, start: Vec3, shape: Vec3) -> npt.NDArray[Any]:
-    """Return the drawn voxels of the middle plane of a box."""
+def _surroundings(voxel: Vec3, shape: Vec3) -> tuple[Vec3, Vec3]:
+    """Return corner and size of the part of a volume around a voxel."""
+    size = [min(n, _WIDTH) for n in shape]
+    corner = [
+        min(max(at - n // 2, 0), whole - n) for at, n, whole in zip(voxel, size, shape, strict=True)
+    ]
+    return as_vec3(corner), as_vec3(size)
+
+
+def _plane(volume: Volume, axis: int, start: Vec3, shape: Vec3, at: int) -> npt.NDArray[Any]:
+    """Return the drawn voxels of a plane of a box, `at` voxels behind its start."""
     corner, extents = list(start), list(shape)
-    corner[axis] += shape[axis] // 2
+    corner[axis] += at
     extents[axis] = 1
     box = ((corner[0], corner[1], corner[2]), (extents[0], extents[1], extents[2]))
     rows, columns = (extent for i, extent in enumerate(shape) if i != axis)

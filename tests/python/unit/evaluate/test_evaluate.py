@@ -17,6 +17,7 @@ from skimage import metrics
 from floodtide import _core, errors, evaluate
 from floodtide.cli import evaluate as evaluate_cli
 from floodtide.data import Volume
+from floodtide.report import planes
 
 EPSILON = np.finfo(np.float64).eps
 
@@ -268,3 +269,39 @@ def test_the_command_lists_the_worst_mistakes(tmp_path):
     (found,) = json.loads(result.stdout)["worst"]
     assert (found["kind"], found["id"], found["voxels"]) == ("merge", 1, 2)
     assert found["parts"][1] == {"segment": 1, "object": 6, "voxels": 2, "zyx": [0, 0, 7]}
+
+
+def test_the_surroundings_of_the_worst_mistakes_are_drawn(tmp_path):
+    rng = np.random.default_rng(3)
+    truth = np.zeros((30, 200, 180), np.uint8)
+    truth[:, :100], truth[:, 100:] = 1, 2
+    segmentation = np.ones(truth.shape, np.uint8)
+    segmentation[:, :, 170:] = 2
+    with h5py.File(tmp_path / "in.h5", "w") as file:
+        file["a"], file["b"] = segmentation, truth
+        file["raw"] = rng.integers(0, 255, truth.shape).astype(np.uint8)
+    names = [f"{tmp_path}/in.h5:{name}" for name in ("a", "b", "raw")]
+    folder = tmp_path / "new" / "pictures"
+    result = CliRunner().invoke(
+        evaluate_cli.command,
+        [*names[:2], "--worst", "3", "--pictures", str(folder), "--image", names[2]],
+        catch_exceptions=False,
+    )
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "01-split-1.png",
+        "02-split-2.png",
+        "03-merge-1.png",
+        "04-merge-2.png",
+    ]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.iterdir())
+    read = planes.read_segmentation(Volume(names[0]), names[2], names[1], None, (3, 150, 175))
+    assert [plane.title for plane in read] == ["z = 3", "y = 150", "x = 175"]
+    np.testing.assert_array_equal(read[0].truth, truth[3, 40:200, 20:180])
+    np.testing.assert_array_equal(read[2].segmentation, segmentation[:, 40:200, 175])
+
+
+def test_pictures_without_a_list_are_refused(tmp_path):
+    result = CliRunner().invoke(evaluate_cli.command, ["a.h5:a", "b.h5:b", "--pictures", "x"])
+    assert result.exit_code == 2
+    assert "expected --worst too" in result.output
