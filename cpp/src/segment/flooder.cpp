@@ -337,8 +337,13 @@ void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress)
 }
 
 Result Flooder::take_result(const Vec3& start, const Vec3& volume_shape) {
-  Tensor<std::int32_t, 3> labels(interior_.size);
-  copy_box(View<const std::int32_t, 3>(segmentation_.view()), interior_, labels.view());
+  Tensor<std::int32_t, 3> labels;
+  if (interior_.size == segmentation_.shape()) {
+    labels = std::move(segmentation_);
+  } else {
+    labels = Tensor<std::int32_t, 3>(interior_.size);
+    copy_box(View<const std::int32_t, 3>(segmentation_.view()), interior_, labels.view());
+  }
   for (std::int32_t& label : labels.span()) label = std::max(label, 0);
   for (Origin& origin : origins_) {
     for (std::size_t axis = 0; axis < 3; ++axis) origin.start[axis] += start[axis] - interior_.start[axis];

@@ -183,15 +183,14 @@ class Segmenter:
             self._seeds(image, mask) if seeds is None else place_seeds(seeds, image, self.model.fov)
         )
         report = None if progress is None else part_of(progress, 0, passes)
-        first = self._flood(image, labels, mask, positions, report)
-        forward = first.take_result(image.start, list(volume.shape))
+        shape = list(volume.shape)
+        forward = self._flood(image, labels, mask, positions, report, shape)
         if passes == 1:
             return Segmentation(forward)
         back = [origin[1] for origin in reversed(forward.origins())]
         report = None if progress is None else part_of(progress, 1, passes)
         positions = place_seeds(back, image, self.model.fov)
-        second = self._flood(image, labels, mask, positions, report)
-        reverse = second.take_result(image.start, list(volume.shape))
+        reverse = self._flood(image, labels, mask, positions, report, shape)
         return Segmentation(
             _core.segment.consensus(forward, reverse, self.options.consensus_min_size)
         )
@@ -203,7 +202,9 @@ class Segmenter:
         mask: NDArray[np.uint8] | None,
         seeds: NDArray[np.int64],
         progress: Progress | None,
+        volume_shape: list[int],
     ) -> Any:
+        """Return the core's result. Its canvas is freed: a second segmentation needs the memory."""
         flooder = self._flooder(image)
         if initial is not None:
             flooder.set_initial(initial)
@@ -217,7 +218,7 @@ class Segmenter:
                 progress(done, total)
 
         flooder.segment_all(seeds, counted)
-        return flooder
+        return flooder.take_result(image.start, volume_shape)
 
     def _seeds(self, image: CanvasImage, mask: NDArray[np.uint8] | None) -> NDArray[np.int64]:
         """Return the seeds of the policy, in voxels of the canvas."""
