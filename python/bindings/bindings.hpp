@@ -24,6 +24,7 @@ void register_volumes(py::module_& m);      // part of register_data
 void register_hdf5_writer(py::module_& m);  // part of register_data
 void register_evaluate(py::module_& m);
 void register_segment(py::module_& m);
+void register_agglomerate(py::module_& m);  // call this after register_segment
 void register_train(py::module_& m);
 void register_sample_training(py::module_& m);  // training of U-Nets
 void register_bench(py::module_& m);

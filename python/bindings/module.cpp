@@ -16,6 +16,7 @@ PYBIND11_MODULE(_core, m) {
   register_data(m);
   register_evaluate(m);
   register_segment(m);
+  register_agglomerate(m);
   register_train(m);
   register_sample_training(m);
   register_bench(m);

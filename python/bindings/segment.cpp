@@ -29,7 +29,7 @@ using PredictorObject = Typed<
     "floodtide._core.Ffn | collections.abc.Callable[[numpy.typing.NDArray[numpy.float32], "
     "numpy.typing.NDArray[numpy.float32]], numpy.typing.NDArray[numpy.float32]]">;
 using MoveCallback =
-    Typed<"collections.abc.Callable[[int, tuple[int, int, int], numpy.typing.NDArray[numpy.float32]], object] | None">;
+    Typed<"collections.abc.Callable[[int, tuple[int, int, int], numpy.typing.NDArray[numpy.float32], int], object] | None">;
 
 /// Return a NumPy copy of a view, for callbacks that may keep the array.
 py::array_t<float> copy_of(View<const float, 3> view) {
@@ -60,11 +60,10 @@ segment::Predictor predictor_of(const py::object& model) {
 }
 
 segment::OnMove on_move_of(const py::object& callback) {
-  return [callback = std::make_shared<py::object>(callback)](std::int64_t index, const Vec3& position,
-                                                             View<const float, 3> logits) {
+  return [callback = std::make_shared<py::object>(callback)](const segment::Move& move) {
     const py::gil_scoped_acquire lock;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    if (!callback->is_none()) (*callback)(index, py::make_tuple(position[0], position[1], position[2]), copy_of(logits));
+    if (!callback->is_none()) (*callback)(move.index, triple_of(move.position), copy_of(move.logits), move.deleted);
   };
 }
 

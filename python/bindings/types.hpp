@@ -39,7 +39,6 @@ using OptionalFloatArray = Typed<"numpy.typing.NDArray[numpy.float32] | None">;
 using UInt8Array = Typed<"numpy.typing.NDArray[numpy.uint8]">;
 using OptionalUInt8Array = Typed<"numpy.typing.NDArray[numpy.uint8] | None">;
 using Int32Array = Typed<"numpy.typing.NDArray[numpy.int32]">;
-using Int32Array = Typed<"numpy.typing.NDArray[numpy.int32]">;
 using Int64Array = Typed<"numpy.typing.NDArray[numpy.int64]">;
 using UInt64Array = Typed<"numpy.typing.NDArray[numpy.uint64]">;
 

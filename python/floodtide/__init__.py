@@ -65,6 +65,7 @@ __all__ = [
     "Product",
     "Sum",
     "__version__",
+    "agglomerate",
     "allgather",
     "allgather_async",
     "allgather_object",
@@ -126,6 +127,7 @@ notes.speak_if(lambda: world.rank() == 0)
 
 if TYPE_CHECKING:
     from floodtide import (
+        agglomerate,
         config,
         data,
         evaluate,
@@ -144,6 +146,7 @@ if TYPE_CHECKING:
 else:
     _FUNCTIONS = {"run": "comm.notebook", "verify_gradients": "comm.verify"}
     _MODULES = [
+        "agglomerate",
         "config",
         "data",
         "evaluate",

@@ -199,6 +199,12 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
+    "resegment": Command(
+        "resegment segment.toml segmentation.h5:segmentation pairs --json",
+        nothing,
+        outputs=("pairs",),
+        changes=("pairs",),
+    ),
     "partition-foreign": Command(
         "partition foreign.h5:volumes/labels out.h5:af --lom-radius 3,3,3 --min-size 10 --json",
         hdf5_outcome(),

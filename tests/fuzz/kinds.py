@@ -126,6 +126,8 @@ _RUNS = (
     Source("tuned.toml", ("job-tuned",), "text"),
     Source("pieces/cut.json", ("reconcile", "segment-pieces"), "text"),
     Source("seeds.txt", ("segment-listed",), "text"),
+    Source("pairs/pairs.json", ("resegment",), "text"),
+    Source("pairs/scores_000000.json", ("resegment",), "text"),
 )
 _SIMULATE = (
     Source("samples.txt", ("simulate-samples",), "text"),

@@ -146,6 +146,7 @@ def make(folder: Path) -> None:
     _run("segment segment.toml --out segmentation.h5:segmentation")
     _run("segment segment.toml --out run/segmentation.h5:segmentation")
     _run("segment segment.toml --out pieces --set segment.subvolume=[14,14,14]")
+    _run("resegment segment.toml segmentation.h5:segmentation pairs")
     Path("seeds.txt").write_text("# z, y, x\n12, 11, 10\n8 9 10  # a dendrite\n")
     _run("predict slices_run slices.h5:image predicted.h5:labels")
     _report_parts()

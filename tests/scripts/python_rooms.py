@@ -16,7 +16,7 @@ MOST_FLOORS = 5
 
 _BASE = ("errors", "base", "comm")
 _PARTS = (*_BASE, "config", "data", "nn", "optim")
-ENGINE = (*_PARTS, "train", "segment", "evaluate")
+ENGINE = (*_PARTS, "train", "segment", "evaluate", "agglomerate")
 TOOLS = ("report", "bench", "simulate", "doctor", "job", "sweep", "tune")
 
 # Room: the rooms that it may import beside itself.
@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "evaluate": _PARTS,
     "train": _PARTS,
     "segment": _PARTS,
+    "agglomerate": (*_PARTS, "segment", "evaluate"),
     **dict.fromkeys(TOOLS, ENGINE),
     "lr": ("optim",),
     "predict": ("segment",),

@@ -207,6 +207,16 @@ void Flooder::evaluate(const Vec3& position) {
   }
 }
 
+/// Return how many voxels of the last field of view were object (0.8 or more) before and are not (below 0.5) after.
+std::int64_t Flooder::deleted_voxels() const {
+  static const auto kObject = static_cast<float>(flood::logit(0.8, "segment: 0.8"));
+  std::int64_t deleted = 0;
+  for (std::int64_t i = 0; i < answer_.size(); ++i) {
+    deleted += logits_fov_.data()[i] >= kObject && answer_.data()[i] < 0.0F ? 1 : 0;
+  }
+  return deleted;
+}
+
 std::int64_t Flooder::segment_at(const Vec3& start, const OnMove& on_move) {
   FLOODTIDE_REQUIRE(canvas_.holds_fov(start), out_of_range, "segment: no field of view ", Show{options_.fov}, " fits at ",
                     Show{start}, " (z, y, x) in a volume of ", Show{canvas_.shape()});
@@ -226,7 +236,7 @@ std::int64_t Flooder::segment_at(const Vec3& start, const OnMove& on_move) {
       const Timer policy(*this, "movement_policy");
       moves_.evaluated(*position, answer_.view());
     }
-    if (on_move) on_move(iterations - 1, *position, answer_.view());
+    if (on_move) on_move({iterations - 1, *position, answer_.view(), deleted_voxels()});
   }
   return iterations;
 }
@@ -324,9 +334,7 @@ void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress)
     if (!in_segment(seed)) --waiting;
     const std::size_t segments = origins_.size();
     report(progress, settled_voxels(failed, waiting, 0), total);
-    try_seed(seed, [&](std::int64_t index, const Vec3&, View<const float, 3>) {
-      report(progress, settled_voxels(failed, waiting, index + 1), total);
-    });
+    try_seed(seed, [&](const Move& move) { report(progress, settled_voxels(failed, waiting, move.index + 1), total); });
     if (!in_segment(seed)) ++failed;
     if (origins_.size() > segments) {
       const std::span<const Vec3> left = seeds.subspan(i + 1);

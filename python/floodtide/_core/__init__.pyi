@@ -8,7 +8,7 @@ import typing
 import numpy
 import numpy.typing
 
-from . import bench, comm, data, evaluate, segment
+from . import agglomerate, bench, comm, data, evaluate, segment
 
 __all__: list[str] = [
     "REQUEST_CHECKPOINT",
@@ -31,6 +31,7 @@ __all__: list[str] = [
     "Walkers",
     "WalkersOptions",
     "active_isa",
+    "agglomerate",
     "allocation_count",
     "available_bytes",
     "available_cores",

@@ -71,7 +71,7 @@ class Flooder:
         self,
         start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
         on_move: collections.abc.Callable[
-            [int, tuple[int, int, int], numpy.typing.NDArray[numpy.float32]], typing.Any
+            [int, tuple[int, int, int], numpy.typing.NDArray[numpy.float32], int], typing.Any
         ]
         | None,
     ) -> int: ...

@@ -30,6 +30,7 @@ COMMANDS = {
     "segment": "Segment a volume with a trained flood-filling network.",
     "reconcile": "Make one segmentation from overlapping subvolumes.",
     "consensus": "Keep together only what two segmentations have in one segment.",
+    "resegment": "Merge segments that are one object.",
     "predict": "Apply a U-Net to slices or a volume.",
     "evaluate": "Compare a segmentation with the ground truth.",
     "convert": "Convert a checkpoint to floodtide's format.",

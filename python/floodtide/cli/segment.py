@@ -12,13 +12,14 @@ from typing import Any
 import click
 
 from floodtide import _core, config
+from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_in, files_of
 from floodtide.cli import options as shared
+from floodtide.cli.segment_settings import resolved
 from floodtide.comm import world
-from floodtide.data.formats import format_of
-from floodtide.errors import ConfigurationError
+from floodtide.data.formats import HDF5, format_of
+from floodtide.errors import InvalidArgumentError
 from floodtide.segment import SegmentOptions, output
-from floodtide.segment.trained import newest_checkpoint, normalisation
 
 
 @click.command()
@@ -38,6 +39,12 @@ from floodtide.segment.trained import newest_checkpoint, normalisation
     " in one segment; replaces segment.consensus.",
 )
 @click.option(
+    "--agglomerate",
+    is_flag=True,
+    help="Then flood pairs of segments again, and merge those that are one object (see `floodtide resegment`): FILE.h5"
+    " gets the objects, FILE.base.h5 the segments, and the folder FILE.pairs the scores.",
+)
+@click.option(
     "--subvolumes",
     metavar="A:B",
     help="With segment.subvolume: only subvolumes A to B - 1, for job arrays.",
@@ -54,6 +61,7 @@ def command(
     out: str,
     box: str | None,
     consensus: str | None,
+    agglomerate: bool,
     subvolumes: str | None,
     estimate: bool,
     overrides: tuple[str, ...],
@@ -66,6 +74,8 @@ def command(
 
     With segment.subvolume, the box is cut into overlapping subvolumes, which ranks share. The same command continues
     after a crash, on any number of ranks. `floodtide reconcile` then makes one segmentation.
+
+    `--consensus reverse --agglomerate` is the whole published way from an image to objects.
 
     \b
     Example:
@@ -80,10 +90,15 @@ def command(
             changed = dataclasses.replace(settings.segment, consensus=consensus)
             settings = dataclasses.replace(settings, segment=changed)
     if settings.segment.subvolume is not None or estimate:
+        if agglomerate:
+            raise click.UsageError(
+                "--agglomerate with segment.subvolume or --estimate, expected a box in one piece; for subvolumes:"
+                " `floodtide reconcile`, then `floodtide resegment`"
+            )
         from floodtide.cli import segment_subvolumes
 
         with world.agreed():
-            options = _resolved(file, settings, box)
+            options = resolved(file, settings, box)
         report = segment_subvolumes.run(settings, options, out, subvolumes, estimate)
         if world.rank() == 0:
             click.echo(json.dumps(report) if as_json else segment_subvolumes.text(report))
@@ -93,90 +108,34 @@ def command(
             "--subvolumes without segment.subvolume, expected the size of a subvolume"
         )
     with world.agreed():
+        options = resolved(file, settings, box)
+        base = _base(out) if agglomerate else out
         if world.rank() == 0:
-            options = _resolved(file, settings, box)
             inputs: list[str | Path] = [
                 file,
                 *files_of([options.image, options.initial, options.mask]),
                 *files_in(options.checkpoint),
             ]
-            with output(out, inputs):
-                report = _segment(settings, options, out)
-            click.echo(json.dumps(report) if as_json else _text(report))
+            with output(base, inputs):
+                report = _segment(settings, options, base)
+            if not (agglomerate and as_json):
+                click.echo(json.dumps(report) if as_json else _text(report))
+    if agglomerate:
+        from floodtide.cli import resegment
+
+        folder = str(Path(path_and_dataset(out)[0]).with_suffix(".pairs"))
+        merged = resegment.run(settings, options, base, folder, out)
+        if world.rank() == 0:
+            report["resegment"] = merged
+            click.echo(json.dumps(report) if as_json else resegment.text(merged))
 
 
-def _resolved(file: str, settings: config.Config, box: str | None) -> SegmentOptions:
-    """Return the [segment] options, with missing keys filled in from the named volume and from the checkpoint.
-
-    Raises:
-        ConfigurationError: If neither source provides a missing key. The message names all such keys.
-        InvalidFileError: If the checkpoint does not exist or cannot be read.
-        InvalidArgumentError: If segment.image names no volume.
-    """
-    options, volume = settings.segment, _volume(settings)
-    changes: dict[str, Any] = {}
-    if box is not None:
-        changes["box"] = box
-    if volume is not None:
-        changes["image"] = volume.image
-    elif options.image:
-        format_of(options.image)  # refuses the name of a volume that does not exist
-    if options.checkpoint:
-        changes["checkpoint"] = str(newest_checkpoint(options.checkpoint))
-    options = _normalised(dataclasses.replace(options, **changes), volume)
-    _require_all(file, options, settings.data.volumes)
-    return options
-
-
-def _volume(settings: config.Config) -> config.VolumeConfig | None:
-    """Return the [[data.volumes]] table to segment, or None if segment.image does not name a table."""
-    volumes, image = settings.data.volumes, settings.segment.image
-    if not image:
-        return volumes[0] if len(volumes) == 1 else None
-    return {volume.name: volume for volume in volumes}.get(image)
-
-
-def _normalised(options: SegmentOptions, volume: config.VolumeConfig | None) -> SegmentOptions:
-    """Return the options with missing mean and std taken from the volume, else from the checkpoint's configuration."""
-    known: tuple[float, float] | None = None
-    if volume is not None:
-        known = volume.mean, volume.std
-    elif options.checkpoint and None in (options.mean, options.std):
-        known = normalisation(options.checkpoint, options.image)
-    if known is None:
-        return options
-    return dataclasses.replace(
-        options,
-        mean=known[0] if options.mean is None else options.mean,
-        std=known[1] if options.std is None else options.std,
-    )
-
-
-def _require_all(
-    file: str, options: SegmentOptions, volumes: tuple[config.VolumeConfig, ...]
-) -> None:
-    """Raise one error that names all missing keys.
-
-    mean and std may come from the checkpoint or from the named volume. So the error names mean and std only if the
-    checkpoint and the image are known.
-    """
-    expected = {
-        "checkpoint": "a checkpoint or a run directory",
-        "image": "file:dataset or the name of one of the [[data.volumes]]",
-    }
-    if options.checkpoint and (options.image or not volumes):
-        expected |= dict.fromkeys(
-            ("mean", "std"), "the mean and standard deviation of the training images"
-        )
-    missing = [name for name in expected if getattr(options, name) in ("", None)]
-    if not missing:
-        return
-    keys = " and ".join(", ".join(f"segment.{name}" for name in missing).rsplit(", ", 1))
-    text = f"{file}: {keys} {'is' if len(missing) == 1 else 'are'} missing, expected "
-    text += ", and ".join(dict.fromkeys(expected[name] for name in missing))
-    if "mean" in missing or "std" in missing:
-        text += f"; {options.checkpoint} does not store how {options.image or 'the image'} is normalised"
-    raise ConfigurationError(text)
+def _base(out: str) -> str:
+    """Return the name of the segmentation before segments are merged into the objects `out`."""
+    if format_of(out) is not HDF5:
+        raise InvalidArgumentError(f"--out {out}: expected FILE.h5:DATASET with --agglomerate")
+    path, dataset = path_and_dataset(out)
+    return f"{Path(path).with_suffix('.base.h5')}:{dataset}"
 
 
 def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Relative paths are relative to the working directory. `~` and `$NAME` are expand
 
 from floodtide.config.files import dumps, from_dict, load, save
 from floodtide.config.networks import FLOOD, PATCHES, SLICES, FfnConfig, UNet2DConfig, UNet3DConfig
+from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.config.sections import (
     AugmentationConfig,
     CommConfig,
@@ -36,6 +37,7 @@ __all__ = [
     "FfnConfig",
     "ModelConfig",
     "OptimizerConfig",
+    "ResegmentOptions",
     "RunConfig",
     "ScheduleConfig",
     "SegmentOptions",

@@ -23,6 +23,7 @@ from floodtide.config.networks import (
     UNet3DConfig,
     Vec3,
 )
+from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.config.tables import to_dict
 from floodtide.errors import ConfigurationError
@@ -540,6 +541,9 @@ class Config:
     validation: ValidationConfig = ValidationConfig()
     segment: SegmentOptions = dataclasses.field(
         default=SegmentOptions(), metadata={"kinds": (FLOOD,)}
+    )
+    resegment: ResegmentOptions = dataclasses.field(
+        default=ResegmentOptions(), metadata={"kinds": (FLOOD,)}
     )
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -18,20 +18,19 @@ import numpy as np
 from floodtide.base.locks import take
 from floodtide.base.outputs import lock_path
 from floodtide.comm import world
-from floodtide.comm.exchanges import allgather_object
 from floodtide.config import to_dict
 from floodtide.data import Box, Vec3, Volume
 from floodtide.errors import LockedError
 from floodtide.segment.cut import Cut
 from floodtide.segment.flooding import Segmenter, output
 from floodtide.segment.pieces import Pieces
+from floodtide.segment.shared_work import work_in_turn, work_on_ranks
 
 Progress = Callable[[int, int], None]
 
 _PLACES = ("checkpoint", "image", "box", "subvolume", "overlap")
 _LOCK = "segment.lock"
-_FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 10.0  # between two looks at what others have stored
-_RETRY_S = 60.0  # until a waiting process looks whether the owner of a missing subvolume is gone
+_LOOK_S = 1.0  # between two looks at what others have stored
 
 
 def in_subvolumes(
@@ -59,8 +58,8 @@ def in_subvolumes(
     """
     settings = {
         "image": volume.name,
-        "network": _digest(segmenter.model),
-        "options": _options(segmenter),
+        "network": digest(segmenter.model),
+        "options": options_of(segmenter),
         "geometry": dataclasses.asdict(volume.geometry),
     }
     cut = cut_of(segmenter, volume, subvolume=subvolume, overlap=overlap, box=box)
@@ -142,11 +141,9 @@ def segment_blocks(
     Returns:
         The number of subvolumes that this call has segmented.
     """
-    segmented = 0
-    for number in numbers:
-        with contextlib.suppress(LockedError):
-            segmented += segment_block(pieces, number, segmenter, volume, progress)
-    return segmented
+    return work_in_turn(
+        numbers, lambda number: segment_block(pieces, number, segmenter, volume, progress)
+    )
 
 
 def segment_on_ranks(
@@ -185,28 +182,11 @@ def segment_on_ranks(
                 lock = take(pieces.directory / _LOCK, what, "wait until it has ended")
                 held.callback(lock.release)
         shown = _Shown(pieces, whole, progress if world.rank() == 0 else None)
-        # Ranks begin at different places, so that they seldom ask for the same subvolume.
-        first = len(whole) * world.rank() // world.size()
-        order = [*whole[first:], *whole[:first]]
-        segmented = 0
-        while order:
-            segmented += segment_blocks(pieces, order, segmenter, volume, shown)
-            order = _wait(pieces, order)
-        return sum(allgather_object(segmented))
-
-
-def _wait(pieces: Pieces, numbers: Sequence[int]) -> list[int]:
-    """Wait for subvolumes that other processes segment. Return those that are still missing after a while.
-
-    Ranks wait here, not in a collective: the time limit of `floodtide.init` does not count.
-    """
-    started_s, pause_s = time.monotonic(), _FIRST_LOOK_S
-    while True:
-        numbers = [number for number in numbers if not pieces.done(number)]
-        if not numbers or time.monotonic() - started_s > _RETRY_S:
-            return list(numbers)
-        time.sleep(pause_s)
-        pause_s = min(1.5 * pause_s, _LAST_LOOK_S)
+        return work_on_ranks(
+            whole,
+            pieces.done,
+            lambda number: segment_block(pieces, number, segmenter, volume, shown),
+        )
 
 
 class _Shown:
@@ -224,7 +204,7 @@ class _Shown:
     def __call__(self, done: int, total: int) -> None:
         if self._progress is None:
             return
-        if time.monotonic() - self._looked_s >= _FIRST_LOOK_S:
+        if time.monotonic() - self._looked_s >= _LOOK_S:
             self._looked_s = time.monotonic()
             self._missing = [n for n in self._missing if not self._pieces.done(n)]
         voxels = math.prod(self._pieces.cut.size)
@@ -235,7 +215,7 @@ class _Shown:
         self._progress(self._done, self._count * voxels)
 
 
-def _digest(model: Any) -> str:
+def digest(model: Any) -> str:
     """Return a text that differs for networks with other parameters; empty for an object that does not show them."""
     if not hasattr(model, "parameters"):
         return ""
@@ -246,7 +226,8 @@ def _digest(model: Any) -> str:
     return found.hexdigest()[:16]
 
 
-def _options(segmenter: Segmenter) -> dict[str, Any]:
+def options_of(segmenter: Segmenter) -> dict[str, Any]:
+    """Return the options on which a segmentation depends, as JSON values; what places it is left out."""
     options = to_dict(segmenter.options)
     kept = {name: value for name, value in options.items() if name not in _PLACES}
     return kept | {"fov": list(segmenter.model.fov), "deltas": list(segmenter.model.deltas)}

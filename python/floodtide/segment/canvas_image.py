@@ -40,6 +40,15 @@ def difference(a: Sequence[int], b: Sequence[int]) -> Vec3:
     return z, y, x
 
 
+def halo(box: Box, volume_shape: Sequence[int], margin: Sequence[int]) -> tuple[Vec3, Vec3]:
+    """Return how many voxels `read_image` reflects at the low and at the high faces of a box."""
+    start, size = box
+    ends = total(start, size)
+    low = as_vec3([n if a == 0 else 0 for n, a in zip(margin, start, strict=True)])
+    high = as_vec3([n if b == m else 0 for n, b, m in zip(margin, ends, volume_shape, strict=True)])
+    return low, high
+
+
 def read_image(volume: Image, box: Box | None, margin: Sequence[int]) -> CanvasImage:
     """Read a box as float32, and reflect `margin` voxels at each of its faces that is a face of the volume."""
     if not isinstance(volume, Volume):
@@ -48,8 +57,7 @@ def read_image(volume: Image, box: Box | None, margin: Sequence[int]) -> CanvasI
             raise ShapeError(f"segment: image has {volume.ndim} axes, expected 3 (z, y, x)")
     start, size = ((0, 0, 0), as_vec3(volume.shape)) if box is None else box
     ends = total(start, size)
-    low = as_vec3([n if a == 0 else 0 for n, a in zip(margin, start, strict=True)])
-    high = as_vec3([n if b == m else 0 for n, b, m in zip(margin, ends, volume.shape, strict=True)])
+    low, high = halo((start, size), volume.shape, margin)
     limits.require_memory(
         f"segment: {' x '.join(map(str, size))} voxels need",
         BYTES_PER_VOXEL * math.prod(total(total(low, size), high)),
@@ -83,15 +91,13 @@ def read_labels(
         ShapeError: If the labels do not cover the box.
         InvalidArgumentError: If they are not integers.
     """
-    placed = labels.geometry.offset if isinstance(labels, Volume) else None
-    if placed is None or labels.shape == tuple(volume_shape):
-        placed = (0, 0, 0)
+    offset = placed(labels, volume_shape)
     size = difference(difference(image.voxels.shape, image.halo_low), image.halo_high)
-    start = difference(image.start, placed)
+    start = difference(image.start, offset)
     ends = total(start, size)
     if min(start) < 0 or any(b > n for b, n in zip(ends, labels.shape, strict=True)):
         raise ShapeError(
-            f"segment: {what} has {labels.shape} voxels from {placed}, expected one that covers {size} from"
+            f"segment: {what} has {labels.shape} voxels from {offset}, expected one that covers {size} from"
             f" {image.start}"
         )
     if isinstance(labels, Volume):
@@ -101,6 +107,12 @@ def read_labels(
     if not np.issubdtype(values.dtype, np.integer):
         raise InvalidArgumentError(f"segment: {what} holds {values.dtype}, expected integers")
     return values
+
+
+def placed(labels: Image, volume_shape: Sequence[int]) -> Vec3:
+    """Return the first voxel of labels, in voxels of the volume of this shape: their offset, if they have one."""
+    offset = labels.geometry.offset if isinstance(labels, Volume) else None
+    return (0, 0, 0) if offset is None or labels.shape == tuple(volume_shape) else offset
 
 
 def place_seeds(

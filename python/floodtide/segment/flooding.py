@@ -23,6 +23,7 @@ from floodtide.segment.canvas_image import (
     CanvasImage,
     Image,
     difference,
+    halo,
     place_seeds,
     read_image,
     read_labels,
@@ -57,6 +58,7 @@ class Move(NamedTuple):
     step: int  # number of evaluations before this one
     position_zyx: Vec3  # centre of the field of view, in voxels of the whole volume
     logits: NDArray[np.float32]  # (z, y, x), the field of view as written to the canvas
+    deleted: int  # voxels whose probability fell from at least 0.8 to less than 0.5
 
 
 class Object(NamedTuple):
@@ -254,26 +256,37 @@ class Segmenter:
         Raises:
             OutOfRangeError: If no field of view fits at the seed.
         """
-        image = self._read(volume, box)
-        flooder = self._flooder(image)
+        flooder, image = self.canvas(volume, box)
         labels = self._initial(initial, volume, image)
         if labels is not None:
             flooder.set_initial(labels)
-        mask = self._mask(volume, image)
-        if mask is not None:
-            flooder.set_mask(mask)
         first = difference(
             image.start, image.halo_low
         )  # voxel of the canvas, in voxels of the volume
         moves: list[Vec3] = []
 
-        def moved(step: int, local: Vec3, logits: NDArray[np.float32]) -> None:
+        def moved(step: int, local: Vec3, logits: NDArray[np.float32], deleted: int) -> None:
             moves.append(total(local, first))
             if on_move is not None:
-                on_move(Move(step, moves[-1], logits))
+                on_move(Move(step, moves[-1], logits, deleted))
 
         flooder.segment_at(difference(zyx, first), moved)
         return Object(flooder.logits(), moves, flooder.counters())
+
+    def fits(self, volume: Image, box: Box) -> bool:
+        """Return True if a field of view fits into a box of a volume, with its reflected faces."""
+        low, high = halo(box, volume.shape, self._margin())
+        shape = total(total(low, box[1]), high)
+        return all(size >= least for size, least in zip(shape, self.model.fov, strict=True))
+
+    def canvas(self, volume: Image, box: Box | None = None) -> tuple[Any, CanvasImage]:
+        """Return the core's flooder for a box of a volume, with the options' mask, and the image that it floods."""
+        image = self._read(volume, box)
+        flooder = self._flooder(image)
+        mask = self._mask(volume, image)
+        if mask is not None:
+            flooder.set_mask(mask)
+        return flooder, image
 
     def _normalisation(self) -> tuple[float, float]:
         mean, std = self.options.mean, self.options.std
@@ -285,8 +298,11 @@ class Segmenter:
         return mean, std
 
     def _read(self, volume: Image, box: Box | None) -> CanvasImage:
-        margin = [size // 2 for size in self.model.fov] if self.options.reflect else [0, 0, 0]
-        return read_image(volume, box, margin)
+        return read_image(volume, box, self._margin())
+
+    def _margin(self) -> list[int]:
+        """Return how many voxels are reflected at the faces of the volume."""
+        return [size // 2 if self.options.reflect else 0 for size in self.model.fov]
 
     def _initial(
         self, initial: Image | None, volume: Image, image: CanvasImage

@@ -93,7 +93,7 @@ class Pieces:
         cls._read(path, stored)
         for name, value in wanted.items():
             if stored.get(name) != value:
-                here, there = _difference(name, value, stored.get(name))
+                here, there = first_difference(name, value, stored.get(name))
                 raise InvalidArgumentError(
                     f"{directory}: its subvolumes were made with {there}, now it is {here}; expected the same, or"
                     " another directory"
@@ -167,10 +167,10 @@ class Pieces:
         return volume.read(((z, y, x), box[1]))
 
 
-def _difference(name: str, here: Any, there: Any) -> tuple[str, str]:
+def first_difference(name: str, here: Any, there: Any) -> tuple[str, str]:
     """Return two texts that name the first difference between two values of a plan."""
     if isinstance(here, dict) and isinstance(there, dict):
         for key in here:
             if here[key] != there.get(key):
-                return _difference(key, here[key], there.get(key))
+                return first_difference(key, here[key], there.get(key))
     return f"{here}", f"{name} = {there}"

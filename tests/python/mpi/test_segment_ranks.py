@@ -102,3 +102,25 @@ def test_an_error_of_one_rank_is_one_line_on_all(tmp_path: Path) -> None:
     result = mpiexec(2, arguments)
     assert result.status == 2
     assert result.stderr.count("at most half a subvolume") == 1
+
+
+def test_resegmentation_does_not_depend_on_ranks(tmp_path: Path) -> None:
+    file = bright_network.configuration(tmp_path, (40, 64, 96))
+    out = ["-m", "floodtide", "segment", str(file), "--out", f"{tmp_path}/out.h5:labels"]
+    assert mpiexec(1, out).status == 0
+    found = []
+    for ranks in (1, 3):
+        pairs = tmp_path / f"pairs{ranks}"
+        command = ["-m", "floodtide", "resegment", str(file), f"{tmp_path}/out.h5:labels"]
+        command += [str(pairs), "--out", f"{tmp_path}/out{ranks}.h5:objects"]
+        result = mpiexec(ranks, [*command, "--set", "resegment.max_distance=4.0"])
+        assert result.status == 0, result.stderr
+        assert sum("pairs merged" in line for line in result.stdout.splitlines()) == 1
+        with h5py.File(tmp_path / f"out{ranks}.h5") as stored:
+            objects = np.asarray(stored["objects"])
+        texts = {path.name: path.read_text() for path in pairs.iterdir()}
+        found.append((objects, texts))
+    (objects, texts), (others, other_texts) = found
+    np.testing.assert_array_equal(objects, others)
+    assert texts == other_texts
+    assert {"pairs.json", "pairs.csv", "equivalences.csv", "scores_000000.json"} <= texts.keys()

@@ -53,6 +53,29 @@ TEST(SquaredDistance, EqualsTheDefinition) {
   }
 }
 
+TEST(SquaredDistance, CountsTheEdgesOfVoxels) {
+  std::uint64_t seed = 100;
+  for (const std::array<double, 3>& size : {std::array{40.0, 4.0, 4.0}, std::array{1.0, 3.0, 2.0}, std::array{8.0, 8.0, 8.0}}) {
+    for (const double share : {0.02, 0.3}) {
+      const Vec3 shape{6, 9, 11};
+      Tensor<std::uint8_t, 3> mask = random_mask(shape, share, ++seed);
+      mask.data()[mask.size() / 2] = 1;
+      const Tensor<double, 3> distance = squared_distance(mask.view(), size);
+      for (std::int64_t i = 0; i < mask.size(); ++i) {
+        double best = std::numeric_limits<double>::infinity();
+        for (std::int64_t j = 0; j < mask.size(); ++j) {
+          if (mask.data()[j] == 0) continue;
+          const double z = size[0] * static_cast<double>(i / 99 - j / 99);
+          const double y = size[1] * static_cast<double>(i / 11 % 9 - j / 11 % 9);
+          const double x = size[2] * static_cast<double>(i % 11 - j % 11);
+          best = std::min(best, z * z + y * y + x * x);
+        }
+        ASSERT_EQ(distance.data()[i], best) << i;
+      }
+    }
+  }
+}
+
 TEST(SquaredDistance, IsMinusOneWithoutAnyMask) {
   const Tensor<std::int32_t, 3> distance = squared_distance(Tensor<std::uint8_t, 3>({2, 3, 4}).view());
   EXPECT_EQ(std::count(distance.span().begin(), distance.span().end(), -1), 24);

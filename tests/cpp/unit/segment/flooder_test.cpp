@@ -9,24 +9,11 @@
 #include <stdexcept>
 #include <vector>
 
+#include "by_sign.hpp"
 #include "floodtide/base/error.hpp"
 
 namespace floodtide::segment {
 namespace {
-
-/// Network that predicts object where the image is positive. Logits are highest in the middle of the field of view, so that the
-/// best moves are straight.
-void by_sign(View<const float, 3> image, View<const float, 3> /*logits*/, View<float, 3> out_logits) {
-  const Shape<3>& size = image.shape();
-  for (std::int64_t z = 0; z < size[0]; ++z) {
-    for (std::int64_t y = 0; y < size[1]; ++y) {
-      for (std::int64_t x = 0; x < size[2]; ++x) {
-        const auto away = std::abs(z - size[0] / 2) + std::abs(y - size[1] / 2) + std::abs(x - size[2] / 2);
-        out_logits(z, y, x) = image(z, y, x) > 0.0F ? 4.0F - 0.1F * static_cast<float>(away) : -4.0F;
-      }
-    }
-  }
-}
 
 FlooderOptions small() {
   FlooderOptions options;
@@ -109,9 +96,23 @@ TEST(Flooder, LetsTheFirstSegmentKeepItsVoxels) {
   EXPECT_EQ(flooder.counters().at("voxels-overlapping"), flooder.overlaps()[0].voxels);
 }
 
+TEST(Flooder, CountsVoxelsThatWereObjectForAWhile) {
+  int calls = 0;
+  Flooder flooder(two_slabs(), small(), [&](auto image, auto logits, auto out_logits) {
+    by_sign(image, logits, out_logits);
+    if (++calls == 3) {  // the third field of view shares 18 voxels with each of its neighbours
+      for (float& value : out_logits.span()) value = value > 3.9F ? value : -4.0F;
+    }
+  });
+  std::vector<std::int64_t> deleted;
+  flooder.segment_at({3, 3, 4}, [&](const Move& move) { deleted.push_back(move.deleted); });
+  EXPECT_EQ(std::vector<std::int64_t>(deleted.begin(), deleted.begin() + 2), (std::vector<std::int64_t>{0, 0}));
+  EXPECT_GE(deleted[2], 9);
+}
+
 TEST(Flooder, StopsWhenTheCallerThrows) {
   Flooder flooder(two_slabs(), small(), by_sign);
-  const auto stop = [](std::int64_t, const Vec3&, View<const float, 3>) { throw std::runtime_error("stop"); };
+  const auto stop = [](const Move&) { throw std::runtime_error("stop"); };
   EXPECT_THROW(flooder.segment_at({3, 3, 4}, stop), std::runtime_error);
 }
 

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Merges of segments whose resegmentation agrees, and the segmentation with these merges."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.agglomerate.pairs import Pairs
+from floodtide.agglomerate.resegmenting import PairScores
+from floodtide.base import reading
+from floodtide.base.files import replace_bytes
+from floodtide.base.outputs import files_of
+from floodtide.config import ResegmentOptions
+from floodtide.data import Box, Volume
+from floodtide.data.copies import write_blocks
+from floodtide.data.formats import Plan
+
+Progress = Callable[[int, int], None]
+
+TABLE = "pairs.csv"
+EQUIVALENCES = "equivalences.csv"
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Which segments belong to one object.
+
+    Attributes:
+        scores: The scores of all pairs, in the order of `Pairs.points`; None for a pair without scores.
+        merged: Whether the rule merges each of these pairs.
+        ids: The segments that are merged with another one, ascending.
+        objects: The object of each of them: the smallest id of its segments.
+    """
+
+    scores: list[PairScores | None]
+    merged: list[bool]
+    ids: NDArray[np.uint64]
+    objects: NDArray[np.uint64]
+
+
+def should_merge(scores: PairScores, options: ResegmentOptions) -> bool:
+    """Return True if the scores say that two segments are one object.
+
+    Both floodings must have found the same object (intersection over union), each must have found both segments, and
+    at least one of them must have taken back few voxels. Source: Januszewski et al., 2018, and google/ffn.
+    """
+    a, b = scores.from_a, scores.from_b
+    if a is None or b is None or scores.iou is None:
+        return False
+    shares = (a.share_of_a, a.share_of_b, b.share_of_a, b.share_of_b)
+    return (
+        scores.iou > options.min_iou
+        and min(shares) > options.min_share
+        and min(a.deleted_share, b.deleted_share) < options.max_deleted
+    )
+
+
+def merge(pairs: Pairs, options: ResegmentOptions) -> Merged:
+    """Apply the rule of the options to all pairs, and write the tables pairs.csv and equivalences.csv. Not collective.
+
+    Raises:
+        InvalidArgumentError: If a batch of pairs is not flooded yet.
+        InvalidFileError: If a file of the directory is damaged.
+        StorageError: If a table cannot be written.
+    """
+    with reading.reading(pairs.directory, "scores of pairs"):
+        scores = [None if row is None else PairScores.from_dict(row) for row in pairs.read_scores()]
+        merged = [row is not None and should_merge(row, options) for row in scores]
+    same = [(p.a, p.b) for p, yes in zip(pairs.points, merged, strict=True) if yes]
+    ids = np.unique(np.array(same, np.uint64).reshape(-1, 2))
+    rows = np.searchsorted(ids, np.array(same, np.uint64).reshape(-1, 2)).astype(np.int64)
+    roots = _core.segment.connected(len(ids), np.ascontiguousarray(rows))
+    found = Merged(scores, merged, ids, ids[roots])
+    _write_tables(pairs, found)
+    return found
+
+
+def write_merged(
+    segmentation: Volume, merged: Merged, destination: str, progress: Progress | None = None
+) -> Volume:
+    """Write a segmentation with the ids of objects, block by block, to a volume of any format. Not collective.
+
+    Raises:
+        InvalidArgumentError: If the destination exists or cannot hold the ids.
+        StorageError: If the destination cannot be written.
+    """
+
+    def read(box: Box) -> NDArray[Any]:
+        labels = segmentation.read(box)
+        if len(merged.ids) == 0:
+            return labels
+        place = np.minimum(np.searchsorted(merged.ids, labels), len(merged.ids) - 1)
+        changed = merged.ids[place] == labels
+        return np.where(changed, merged.objects[place].astype(labels.dtype), labels)
+
+    plan = Plan(
+        shape=segmentation.shape,
+        dtype=segmentation.dtype,
+        geometry=segmentation.geometry,
+        command="floodtide resegment",
+        notes={"segmentation": segmentation.name},
+    )
+    inputs = files_of([segmentation.name])
+    return write_blocks(destination, plan, read, inputs=inputs, progress=progress)
+
+
+def _write_tables(pairs: Pairs, found: Merged) -> None:
+    regrown = ["start", "attempts", "voxels", "deleted", "share_of_a", "share_of_b"]
+    table = io.StringIO()
+    writer = csv.writer(table)
+    writer.writerow(
+        ["a", "b", "z", "y", "x", "distance", "merged", "iou", "voxels_a", "voxels_b"]
+        + [f"from_{side}_{name}" for side in "ab" for name in regrown]
+    )
+    for point, scores, merged in zip(pairs.points, found.scores, found.merged, strict=True):
+        row: list[Any] = [point.a, point.b, *point.point_zyx, point.distance, int(merged)]
+        if scores is not None:
+            row += [scores.iou, scores.voxels_a, scores.voxels_b]
+            for side in (scores.from_a, scores.from_b):
+                values = {} if side is None else dataclasses.asdict(side)
+                if side is not None:
+                    values["start"] = " ".join(map(str, side.start))
+                row += [values.get(name, "") for name in regrown]
+        writer.writerow(row)
+    replace_bytes(pairs.directory / TABLE, table.getvalue().encode())
+    lines = [f"{a},{b}" for a, b in zip(found.ids, found.objects, strict=True)]
+    text = "\n".join(["segment,object", *lines, ""])
+    replace_bytes(pairs.directory / EQUIVALENCES, text.encode())

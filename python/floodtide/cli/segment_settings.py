@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The [segment] options of a configuration, with missing ones from the volumes and the checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from floodtide import config
+from floodtide.data.formats import format_of
+from floodtide.errors import ConfigurationError
+from floodtide.segment import SegmentOptions
+from floodtide.segment.trained import newest_checkpoint, normalisation
+
+
+def resolved(file: str, settings: config.Config, box: str | None) -> SegmentOptions:
+    """Return the [segment] options, with missing keys filled in from the named volume and from the checkpoint.
+
+    Raises:
+        ConfigurationError: If neither source provides a missing key. The message names all such keys.
+        InvalidFileError: If the checkpoint does not exist or cannot be read.
+        InvalidArgumentError: If segment.image names no volume.
+    """
+    options, volume = settings.segment, _volume(settings)
+    changes: dict[str, Any] = {}
+    if box is not None:
+        changes["box"] = box
+    if volume is not None:
+        changes["image"] = volume.image
+    elif options.image:
+        format_of(options.image)  # refuses the name of a volume that does not exist
+    if options.checkpoint:
+        changes["checkpoint"] = str(newest_checkpoint(options.checkpoint))
+    options = _normalised(dataclasses.replace(options, **changes), volume)
+    _require_all(file, options, settings.data.volumes)
+    return options
+
+
+def _volume(settings: config.Config) -> config.VolumeConfig | None:
+    """Return the [[data.volumes]] table to segment, or None if segment.image does not name a table."""
+    volumes, image = settings.data.volumes, settings.segment.image
+    if not image:
+        return volumes[0] if len(volumes) == 1 else None
+    return {volume.name: volume for volume in volumes}.get(image)
+
+
+def _normalised(options: SegmentOptions, volume: config.VolumeConfig | None) -> SegmentOptions:
+    """Return the options with missing mean and std taken from the volume, else from the checkpoint's configuration."""
+    known: tuple[float, float] | None = None
+    if volume is not None:
+        known = volume.mean, volume.std
+    elif options.checkpoint and None in (options.mean, options.std):
+        known = normalisation(options.checkpoint, options.image)
+    if known is None:
+        return options
+    return dataclasses.replace(
+        options,
+        mean=known[0] if options.mean is None else options.mean,
+        std=known[1] if options.std is None else options.std,
+    )
+
+
+def _require_all(
+    file: str, options: SegmentOptions, volumes: tuple[config.VolumeConfig, ...]
+) -> None:
+    """Raise one error that names all missing keys.
+
+    mean and std may come from the checkpoint or from the named volume. So the error names mean and std only if the
+    checkpoint and the image are known.
+    """
+    expected = {
+        "checkpoint": "a checkpoint or a run directory",
+        "image": "file:dataset or the name of one of the [[data.volumes]]",
+    }
+    if options.checkpoint and (options.image or not volumes):
+        expected |= dict.fromkeys(
+            ("mean", "std"), "the mean and standard deviation of the training images"
+        )
+    missing = [name for name in expected if getattr(options, name) in ("", None)]
+    if not missing:
+        return
+    keys = " and ".join(", ".join(f"segment.{name}" for name in missing).rsplit(", ", 1))
+    text = f"{file}: {keys} {'is' if len(missing) == 1 else 'are'} missing, expected "
+    text += ", and ".join(dict.fromkeys(expected[name] for name in missing))
+    if "mean" in missing or "std" in missing:
+        text += f"; {options.checkpoint} does not store how {options.image or 'the image'} is normalised"
+    raise ConfigurationError(text)
