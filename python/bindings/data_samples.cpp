@@ -157,24 +157,26 @@ void register_affinities(py::module_& m) {
   py::class_<AffinitySource, SampleSource> affinities(m, "AffinitySource");
   define_reading<PatchSample>(affinities);
   affinities
-      .def(py::init([](const std::vector<data::SourceOptions>& volumes, const Vec3& patch_size, bool zero_is_boundary,
-                       bool balance, std::vector<int> permutable_axes, std::vector<int> reflectable_axes,
-                       std::optional<std::int64_t> patches, std::int64_t walkers, std::int64_t batch, std::uint64_t seed) {
-             const data::AffinityOptions options{
-                 .patch_size = patch_size,
-                 .zero_is_boundary = zero_is_boundary,
-                 .balance = balance,
-                 .permutable_axes = std::move(permutable_axes),
-                 .reflectable_axes = std::move(reflectable_axes),
-                 .patches = patches,
-                 .order = {walkers, batch, seed},
-             };
-             const py::gil_scoped_release unlocked;
-             return std::make_unique<AffinitySource>(volumes, options);
-           }),
-           py::arg("volumes"), py::kw_only(), py::arg("patch_size"), py::arg("zero_is_boundary"), py::arg("balance"),
-           py::arg("permutable_axes"), py::arg("reflectable_axes"), py::arg("patches"), py::arg("walkers"), py::arg("batch"),
-           py::arg("seed"))
+      .def(
+          py::init([](const std::vector<data::SourceOptions>& volumes, const std::vector<Vec3>& offsets, const Vec3& patch_size,
+                      bool zero_is_boundary, bool balance, std::vector<int> permutable_axes, std::vector<int> reflectable_axes,
+                      std::optional<std::int64_t> patches, std::int64_t walkers, std::int64_t batch, std::uint64_t seed) {
+            const data::AffinityOptions options{
+                .offsets = offsets,
+                .patch_size = patch_size,
+                .zero_is_boundary = zero_is_boundary,
+                .balance = balance,
+                .permutable_axes = std::move(permutable_axes),
+                .reflectable_axes = std::move(reflectable_axes),
+                .patches = patches,
+                .order = {walkers, batch, seed},
+            };
+            const py::gil_scoped_release unlocked;
+            return std::make_unique<AffinitySource>(volumes, options);
+          }),
+          py::arg("volumes"), py::kw_only(), py::arg("offsets"), py::arg("patch_size"), py::arg("zero_is_boundary"),
+          py::arg("balance"), py::arg("permutable_axes"), py::arg("reflectable_axes"), py::arg("patches"), py::arg("walkers"),
+          py::arg("batch"), py::arg("seed"))
       .def(
           "fixed_place",
           [boxed](const AffinitySource& source, std::int64_t number) { return boxed(source.fixed_place(number)); },

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "data/augmentation.hpp"
 #include "data/purposes.hpp"
@@ -11,8 +12,6 @@
 
 namespace floodtide::data {
 namespace {
-
-constexpr std::int64_t kAxes = 3;
 
 /// A box tiled by patches whose last one along an axis ends with the box.
 struct PatchGrid {
@@ -48,24 +47,25 @@ struct PatchGrid {
   }
 };
 
-/// Weights so that 0 and 1 weigh about alike along each axis; see AffinityOptions::balance.
+/// Weights so that 0 and 1 weigh about alike for each offset; see AffinityOptions::balance.
 void balance_weights(View<const float, 4> targets, View<float, 4> weights) {
-  std::array<std::int64_t, kAxes> counted{};
-  std::array<std::int64_t, kAxes> ones{};
+  const std::int64_t offsets = targets.shape(3);
+  std::vector<std::int64_t> counted(static_cast<std::size_t>(offsets));
+  std::vector<std::int64_t> ones(static_cast<std::size_t>(offsets));
   for (std::int64_t i = 0; i < targets.size(); ++i) {
-    const auto axis = static_cast<std::size_t>(i % kAxes);
+    const auto offset = static_cast<std::size_t>(i % offsets);
     if (weights.data()[i] == 0) continue;
-    ++counted[axis];
-    if (targets.data()[i] == 1) ++ones[axis];
+    ++counted[offset];
+    if (targets.data()[i] == 1) ++ones[offset];
   }
-  std::array<std::array<float, 2>, kAxes> weight{};
-  for (std::size_t axis = 0; axis < kAxes; ++axis) {
-    const double share = static_cast<double>(ones[axis]) / static_cast<double>(std::max<std::int64_t>(counted[axis], 1));
-    weight[axis] = {static_cast<float>(0.5 / std::clamp(1 - share, 0.05, 0.95)),
-                    static_cast<float>(0.5 / std::clamp(share, 0.05, 0.95))};
+  std::vector<std::array<float, 2>> weight;
+  for (std::size_t offset = 0; offset < ones.size(); ++offset) {
+    const double share = static_cast<double>(ones[offset]) / static_cast<double>(std::max<std::int64_t>(counted[offset], 1));
+    weight.push_back(
+        {static_cast<float>(0.5 / std::clamp(1 - share, 0.05, 0.95)), static_cast<float>(0.5 / std::clamp(share, 0.05, 0.95))});
   }
   for (std::int64_t i = 0; i < targets.size(); ++i) {
-    weights.data()[i] *= weight[static_cast<std::size_t>(i % kAxes)][targets.data()[i] == 1 ? 1 : 0];
+    weights.data()[i] *= weight[static_cast<std::size_t>(i % offsets)][targets.data()[i] == 1 ? 1 : 0];
   }
 }
 
@@ -75,7 +75,7 @@ void discount(const Vec3& planes, View<float, 4> weights) {
     for (std::int64_t y = 0; y < weights.shape(1); ++y) {
       for (std::int64_t x = 0; x < weights.shape(2); ++x) {
         if (z >= planes[0] && y >= planes[1] && x >= planes[2]) continue;
-        for (std::int64_t axis = 0; axis < kAxes; ++axis) weights(z, y, x, axis) = 0;
+        for (std::int64_t offset = 0; offset < weights.shape(3); ++offset) weights(z, y, x, offset) = 0;
       }
     }
   }
@@ -83,25 +83,25 @@ void discount(const Vec3& planes, View<float, 4> weights) {
 
 }  // namespace
 
-void make_affinities(View<const std::int64_t, 3> labels, bool zero_is_boundary, View<float, 4> out_targets,
-                     View<float, 4> out_weights) {
-  const Shape<4> expected{labels.shape(0), labels.shape(1), labels.shape(2), kAxes};
+void make_affinities(View<const std::int64_t, 3> labels, std::span<const Vec3> offsets, bool zero_is_boundary,
+                     View<float, 4> out_targets, View<float, 4> out_weights) {
+  const Shape<4> expected{labels.shape(0), labels.shape(1), labels.shape(2), std::ssize(offsets)};
   FLOODTIDE_REQUIRE(out_targets.shape() == expected && out_weights.shape() == expected, shape_mismatch,
                     "affinities: targets of ", Show{out_targets.shape()}, " and weights of ", Show{out_weights.shape()},
                     ", expected ", Show{expected});
-  const Vec3 strides{labels.shape(1) * labels.shape(2), labels.shape(2), 1};
-  std::int64_t flat = 0;
+  const Box whole{{}, labels.shape()};
+  std::int64_t own_index = 0, out = 0;
   for (std::int64_t z = 0; z < labels.shape(0); ++z) {
     for (std::int64_t y = 0; y < labels.shape(1); ++y) {
-      for (std::int64_t x = 0; x < labels.shape(2); ++x, ++flat) {
-        const Vec3 at{z, y, x};
-        const std::int64_t own = labels.data()[flat];
-        for (std::size_t axis = 0; axis < 3; ++axis) {
-          const std::int64_t out = flat * kAxes + static_cast<std::int64_t>(axis);
-          const bool inside = at[axis] > 0;
-          const std::int64_t before = inside ? labels.data()[flat - strides[axis]] : 0;
-          out_targets.data()[out] = own != 0 && own == before ? 1.0F : 0.0F;
-          out_weights.data()[out] = inside && (zero_is_boundary || (own != 0 && before != 0)) ? 1.0F : 0.0F;
+      for (std::int64_t x = 0; x < labels.shape(2); ++x, ++own_index) {
+        const std::int64_t own = labels.data()[own_index];
+        for (const Vec3& offset : offsets) {
+          const Vec3 at{z + offset[0], y + offset[1], x + offset[2]};
+          const bool inside = whole.contains(at);
+          const std::int64_t other = inside ? labels.at(at) : 0;
+          out_targets.data()[out] = own != 0 && own == other ? 1.0F : 0.0F;
+          out_weights.data()[out] = inside && (zero_is_boundary || (own != 0 && other != 0)) ? 1.0F : 0.0F;
+          ++out;
         }
       }
     }
@@ -133,9 +133,10 @@ struct AffinitySource::Impl {
     sample.group = place.volume;
     sample.image = Tensor<float, 4>({shape[0], shape[1], shape[2], 1});
     std::copy(image.span().begin(), image.span().end(), sample.image.data());
-    sample.targets = Tensor<float, 4>({shape[0], shape[1], shape[2], kAxes});
-    sample.weights = Tensor<float, 4>({shape[0], shape[1], shape[2], kAxes});
-    make_affinities(labels.view(), options.zero_is_boundary, sample.targets.view(), sample.weights.view());
+    const Shape<4> size{shape[0], shape[1], shape[2], std::ssize(options.offsets)};
+    sample.targets = Tensor<float, 4>(size);
+    sample.weights = Tensor<float, 4>(size);
+    make_affinities(labels.view(), options.offsets, options.zero_is_boundary, sample.targets.view(), sample.weights.view());
     return sample;
   }
 
@@ -163,6 +164,13 @@ AffinitySource::AffinitySource(const std::vector<SourceOptions>& sources, const 
   FLOODTIDE_REQUIRE(!sources.empty(), invalid_argument, "affinities: no volume given");
   FLOODTIDE_REQUIRE(*std::min_element(options.patch_size.begin(), options.patch_size.end()) >= 1, invalid_argument,
                     "patch_size: ", Show{options.patch_size}, " (z, y, x) given, expected sizes above 0");
+  FLOODTIDE_REQUIRE(!options.offsets.empty(), invalid_argument, "offsets: none given, expected at least one");
+  for (const Vec3& offset : options.offsets) {
+    bool fits = offset != Vec3{};
+    for (std::size_t axis = 0; axis < 3; ++axis) fits = fits && std::abs(offset[axis]) < options.patch_size[axis];
+    FLOODTIDE_REQUIRE(fits, invalid_argument, "offsets: ", Show{offset}, " (z, y, x) for patches of ", Show{options.patch_size},
+                      ", expected one that is not 0 and stays inside a patch");
+  }
   impl_->options = options;
   for (const SourceOptions& source : sources) {
     const Source& opened = impl_->sources.emplace_back(source);
@@ -177,7 +185,7 @@ AffinitySource::AffinitySource(const std::vector<SourceOptions>& sources, const 
     impl_->first_patch.push_back(impl_->first_patch.back() + impl_->grids.back().size());
     impl_->first_start.push_back(impl_->first_start.back() + starts);
   }
-  impl_->format = {options.patch_size, kAxes, false};
+  impl_->format = {options.patch_size, std::ssize(options.offsets), false};
   impl_->order.emplace(options.patches.value_or(fixed_size()), options.order, "patches of an epoch");
 }
 

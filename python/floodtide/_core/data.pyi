@@ -261,6 +261,9 @@ class AffinitySource(SampleSource):
         self,
         volumes: collections.abc.Sequence[SourceOptions],
         *,
+        offsets: collections.abc.Sequence[
+            typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]
+        ],
         patch_size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
         zero_is_boundary: bool,
         balance: bool,

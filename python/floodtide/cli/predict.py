@@ -63,7 +63,7 @@ from floodtide.errors import LockedError, StorageError
 def command(as_json: bool, **arguments: Any) -> None:
     """Apply a U-Net to slices (n, y, x) or to a volume (z, y, x) of any size.
 
-    Writes the most likely class of each pixel (uint8), or affinities (float32, shape (3, z, y, x)), block by block. If
+    Writes the most likely class of each pixel (uint8), or affinities (float32, (offsets, z, y, x)), block by block. If
     a run directory is given, its newest checkpoint is used.
 
     \b
@@ -122,6 +122,10 @@ def _predict(
         context=parse_vec3(context, "--context") if context else None,
         memory_mib=predict.MEMORY_MIB if memory_mib is None else memory_mib,
     )
+    notes = {"checkpoint": str(checkpoint)}
+    offsets = predict.offsets(checkpoint)
+    if offsets is not None:
+        notes["offsets"] = json.dumps(offsets)
     part = parse_box(box)
     start_s = time.monotonic()
     with bar("voxels", "predict") as progress:
@@ -130,7 +134,7 @@ def _predict(
             out,
             box=part,
             probabilities=probabilities,
-            notes={"checkpoint": str(checkpoint)},
+            notes=notes,
             progress=progress,
         )
     return {

@@ -90,7 +90,7 @@ class UNet2DConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class UNet3DConfig(Checked):
-    """A 3-D U-Net that predicts affinities: whether a voxel and its predecessor along an axis belong to one object."""
+    """A 3-D U-Net that predicts affinities: whether two voxels at some offset belong to one object."""
 
     kind: str = option(PATCHES, "3-D U-Net for patches of volumes", choices=(PATCHES,))
     depth: int = option(4, "Number of resolution levels", range=limits.UNET_DEPTH)
@@ -103,6 +103,12 @@ class UNet3DConfig(Checked):
         ((3, 3, 3),),
         "Kernel sizes (z, y, x), each 1 or 3: one entry for all levels, or one entry for each level",
         range=limits.KERNEL,
+    )
+    offsets: tuple[Vec3, ...] = option(
+        ((-1, 0, 0), (0, -1, 0), (0, 0, -1)),
+        "Offsets (z, y, x) in voxels of the affinities: whether a voxel and the one at the offset belong to one object;"
+        " the nearest neighbours along each axis, and for a mutex watershed also far ones",
+        range=limits.OFFSET,
     )
     pools: tuple[Vec3, ...] = option(
         ((2, 2, 2),),

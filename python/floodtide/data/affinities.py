@@ -13,7 +13,11 @@ from floodtide.data.samples import ORDER, Image, Samples
 from floodtide.data.training_volume import TrainingVolume, source_of, volumes_of
 from floodtide.data.volumes import VolumeLike
 
+NEAREST: tuple[Vec3, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
+"""Offsets of the predecessors along z, y, x."""
+
 _AFFINITIES = Arguments(
+    offsets=limits.OFFSET,
     patch_size=limits.PATCH,
     box=limits.EXTENT,
     mean=limits.INTENSITY,
@@ -26,22 +30,22 @@ _AFFINITIES = Arguments(
 
 
 class Affinities(Samples):
-    """Patches of a labelled volume with affinities along z, y, x.
+    """Patches of a labelled volume with affinities.
 
-    The affinity of a voxel along an axis is 1 if it and its predecessor carry the same label other
-    than 0, else 0. Its weight is 0 where the predecessor is outside the patch and, unless
-    `zero_is_boundary`, where either voxel is labelled 0. Training takes random patches; `fixed` has
-    a grid of patches over the box that counts no pair twice.
+    The affinity of a voxel for an offset is 1 if it and the voxel at the offset carry the same label other than 0,
+    else 0. Its weight is 0 where that voxel is outside the patch and, unless `zero_is_boundary`, where either voxel is
+    labelled 0. Training takes random patches; `fixed` has a grid of patches over the box that counts no pair twice.
 
     Args:
         volumes: The image volume, its name or a `Volume`; or one `TrainingVolume` or several, without partitions.
         labels: Integer labels of the image, if `volumes` is an image.
         patch_size: Size (z, y, x) of a patch in voxels.
+        offsets: Offsets (z, y, x) in voxels, shorter than a patch. By default the predecessors along each axis.
         box: Patches lie wholly inside it; None for the whole volume. If `volumes` is an image.
         mean: Intensities become (image - mean) / std. If `volumes` is an image.
         std: See mean.
         zero_is_boundary: Voxels labelled 0 are membrane or background, not unlabelled.
-        balance: In training, ones and zeros along an axis get about the same total weight.
+        balance: In training, ones and zeros of an offset get about the same total weight.
         permutable_axes: Axes (0 is z) that augmentation permutes; their patch sizes must be equal.
         reflectable_axes: Axes that augmentation reverses at random.
         patches: Training patches of an epoch; None: as many as the grid has.
@@ -65,6 +69,7 @@ class Affinities(Samples):
         labels: VolumeLike = "",
         *,
         patch_size: Vec3,
+        offsets: Sequence[Vec3] = NEAREST,
         box: Box | None = None,
         mean: float = 128.0,
         std: float = 33.0,
@@ -82,6 +87,7 @@ class Affinities(Samples):
         _AFFINITIES.check(
             "Affinities",
             patch_size=patch_size,
+            offsets=offsets,
             box=box,
             mean=mean,
             std=std,
@@ -96,6 +102,7 @@ class Affinities(Samples):
         )
         self.volumes = volumes_of(volumes, labels, "", box, mean, std)
         self.patch_size = as_vec3(patch_size)
+        self.offsets = tuple(as_vec3(offset) for offset in offsets)
         self.zero_is_boundary = zero_is_boundary
         self.balance = balance
         self.permutable_axes = tuple(permutable_axes)
@@ -103,6 +110,7 @@ class Affinities(Samples):
         self.patches = patches
         source = _core.data.AffinitySource(
             [source_of(volume, partitions=False) for volume in self.volumes],
+            offsets=[list(offset) for offset in self.offsets],
             patch_size=list(patch_size),
             zero_is_boundary=zero_is_boundary,
             balance=balance,
@@ -116,12 +124,12 @@ class Affinities(Samples):
         super().__init__(source, walkers, batch, seed, prefetch, readers)
 
     def load(self, walker: int, index: int, *, epoch: int = 0) -> tuple[Image, Image, Image]:
-        """Return an augmented training patch: image (z, y, x), affinities and weights (z, y, x, 3)."""
+        """Return an augmented training patch: image (z, y, x), affinities and weights (z, y, x, offsets)."""
         _, image, targets, weights = self.core.load(walker, epoch, index)
         return image[..., 0], targets, weights
 
     def fixed(self, number: int) -> tuple[Image, Image, Image]:
-        """Return a patch of the grid without augmentation: image (z, y, x), affinities and weights (z, y, x, 3)."""
+        """Return a patch of the grid as it is: image (z, y, x), affinities and weights (z, y, x, offsets)."""
         _, image, targets, weights = self.core.fixed(number)
         return image[..., 0], targets, weights
 
@@ -135,3 +143,9 @@ class Affinities(Samples):
         number = self.number(walker, index, epoch=epoch)
         _, start, size = self.core.training_place(epoch, number)
         return start, size
+
+
+def affinity_names(offsets: Sequence[Sequence[int]]) -> list[str]:
+    """Return a name for the affinities of each offset: the axis for a predecessor, else the offset as "z,y,x"."""
+    nearest = dict(zip(NEAREST, "zyx", strict=True))
+    return [nearest.get(as_vec3(offset), ",".join(map(str, offset))) for offset in offsets]

@@ -143,13 +143,19 @@ def _largest_slices(samples: Slices, groups: Sequence[int]) -> dict[int, int]:
 
 def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
     """Draw the middle section of the held-out box, predicted with its full context."""
+    from floodtide.config import UNet3DConfig
     from floodtide.data import Affinities, Volume, parse_box
+    from floodtide.data.affinities import NEAREST
     from floodtide.segment import predict
     from floodtide.train.kinds import kind_of
 
     box = parse_box(settings.validation.box)
     if box is None:
         return None, [f"{_NOTHING}: the configuration holds no box out"]
+    assert isinstance(settings.model, UNet3DConfig)
+    channels = [settings.model.offsets.index(o) for o in NEAREST if o in settings.model.offsets]
+    if len(channels) < len(NEAREST):
+        return None, [f"{_NOTHING}: the network has no affinities along z, y and x"]
     start, size = _middle(*box)
     # Two sections, because affinities along z compare the second section with the first.
     text = ",".join(f"{a}:{a + n}" for a, n in zip(start, size, strict=True))
@@ -158,6 +164,7 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
         data=dataclasses.replace(
             settings.data, patch=size, permutable_axes=(), reflectable_axes=()
         ),
+        model=dataclasses.replace(settings.model, offsets=NEAREST),
         validation=dataclasses.replace(settings.validation, box=text),
     )
     samples = kind_of(pair).held_out_of(pair)
@@ -174,7 +181,7 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
         image=image[1].astype(np.float64),
         truth=truth[1],
         counted=weights[1] > 0,
-        predicted=np.moveaxis(predicted[:, 0], 0, -1),
+        predicted=np.moveaxis(predicted[channels, 0], 0, -1),
         voxel_nm=(volume.voxel_size_nm[1], volume.voxel_size_nm[2]) if known else None,
     )
     note = (

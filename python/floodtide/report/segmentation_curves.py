@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-_AXES = ("z", "y", "x")
+_MOST = 3  # offsets that are drawn; the table has all
 
 
 def dice_figure(runs: Sequence[Run]) -> str | None:
@@ -52,16 +52,22 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
 
 
 def affinity_figure(runs: Sequence[Run]) -> str | None:
-    """Draw, for each axis, the average precision of affinities and of boundaries (1 - affinity); None without data."""
+    """Draw the average precision of affinities and of boundaries (1 - affinity); None without data.
+
+    Of networks with several offsets, the first three that all runs have are drawn: in most of them, z, y and x.
+    """
     shown = [run for run in runs if run.unit == PATCHES and run.validation]
-    if not shown:
+    records = [record["affinities"] for run in shown for record in run.validation]
+    names = [name for name in next(iter(records), {}) if all(name in record for record in records)]
+    if not names:
         return None
+    names = names[:_MOST]
     with style.figure(10.5, 5.2) as drawn:
-        axes = drawn.subplots(2, 3, sharex=True, sharey=True)
-        for column, axis_name in enumerate(_AXES):
+        axes = drawn.subplots(2, len(names), sharex=True, sharey=True, squeeze=False)
+        for column, name in enumerate(names):
             for run in shown:
                 colour = style.series_colour(runs.index(run))
-                rows = [(r["step"], r["affinities"][axis_name]) for r in run.validation]
+                rows = [(r["step"], r["affinities"][name]) for r in run.validation]
                 steps = [step for step, _ in rows]
                 for line, key in enumerate(("average_precision", "boundary_average_precision")):
                     values = [values[key] for _, values in rows]
@@ -69,8 +75,8 @@ def affinity_figure(runs: Sequence[Run]) -> str | None:
                 share = rows[-1][1]["share_of_ones"]
                 axes[0][column].axhline(share, color=style.GREY, ls="--", lw=1.3)
                 axes[1][column].axhline(1.0 - share, color=style.GREY, ls="--", lw=1.3)
-            axes[0][column].set_title(f"Affinity along {axis_name}")
-            axes[1][column].set_title(f"Boundaries along {axis_name}")
+            axes[0][column].set_title(f"Affinity along {name}")
+            axes[1][column].set_title(f"Boundaries along {name}")
             axes[1][column].set_xlabel("step (updates)")
         for row in axes:
             row[0].set_ylabel("average precision")

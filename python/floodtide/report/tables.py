@@ -146,7 +146,7 @@ def _dice_table(last: Record, head: str) -> Table:
 
 
 def _affinity_table(last: Record, head: str) -> Table:
-    """Return a table with one row for each axis. The base rate is the average precision of a constant prediction."""
+    """Return a table with one row for each offset. The base rate is the average precision of a constant prediction."""
     titles = (
         "average precision",
         "base rate",
@@ -156,11 +156,11 @@ def _affinity_table(last: Record, head: str) -> Table:
         "Matthews correlation",
     )
     rows = []
-    for axis, row in last.get("affinities", {}).items():
+    for name, row in last.get("affinities", {}).items():
         share = row["share_of_ones"]
         boundary = row["boundary_average_precision"]
         cells = (row["average_precision"], share, boundary, 1.0 - share, row["f1"], row["mcc"])
-        rows.append((f"affinity along {axis}", *(text(cell) for cell in cells)))
+        rows.append((f"affinity along {name}", *(text(cell) for cell in cells)))
     return Table((head, *titles), tuple(rows))
 
 

@@ -31,7 +31,7 @@ from floodtide.errors import (
     OutOfRangeError,
     ShapeError,
 )
-from floodtide.segment.trained import load, newest_checkpoint, normalisation
+from floodtide.segment.trained import load, newest_checkpoint, normalisation, offsets
 from floodtide.segment.windows import Axis, choose_windows, context_of
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "load",
     "newest_checkpoint",
     "normalisation",
+    "offsets",
 ]
 
 Image = NDArray[Any] | Volume

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from floodtide import _core, config, nn
 from floodtide.base import reading
+from floodtide.data import Vec3
 from floodtide.data.formats import place
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
@@ -31,17 +32,39 @@ def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | N
         InvalidFileError: If the file cannot be read.
         ConfigurationError: If this version of floodtide cannot read the stored configuration.
     """
-    text = "" if is_tensorflow(checkpoint) else _core.stored_configuration(str(checkpoint))
-    if not text:
+    settings = _stored(checkpoint)
+    if settings is None:
         return None
-    where = f"{checkpoint}: configuration"
-    settings = config.from_dict(reading.parse_toml(text, where), where)
     if isinstance(settings.model, config.UNet2DConfig):
         return settings.data.mean, settings.data.std
     volumes = settings.data.volumes
     same = {(v.mean, v.std) for v in volumes if _same_dataset(v.image, image)}
     found = same or {(v.mean, v.std) for v in volumes}
     return found.pop() if len(found) == 1 else None
+
+
+def offsets(checkpoint: str | Path) -> tuple[Vec3, ...] | None:
+    """Return the offsets (z, y, x) of the affinities that the network of a checkpoint predicts.
+
+    Returns:
+        The offsets. None if the checkpoint stores no configuration, or if its network predicts no affinities.
+
+    Raises:
+        InvalidFileError, ConfigurationError: As for `normalisation`.
+    """
+    settings = _stored(checkpoint)
+    if settings is None or not isinstance(settings.model, config.UNet3DConfig):
+        return None
+    return settings.model.offsets
+
+
+def _stored(checkpoint: str | Path) -> config.Config | None:
+    """Return the configuration that a checkpoint stores, if it stores one."""
+    text = "" if is_tensorflow(checkpoint) else _core.stored_configuration(str(checkpoint))
+    if not text:
+        return None
+    where = f"{checkpoint}: configuration"
+    return config.from_dict(reading.parse_toml(text, where), where)
 
 
 def newest_checkpoint(path: str | Path) -> Path:

@@ -84,6 +84,11 @@ def table_of(check: Check) -> Check:
     return lambda value: isinstance(value, dict) and all(map(check, value.values()))
 
 
+def some_of(check: Check) -> Check:
+    """An object with at least one value, all of which `check` takes."""
+    return lambda value: value != {} and table_of(check)(value)
+
+
 _FIGURES = table_of(number)
 _START: dict[str, Check] = {
     "unit": one_of("fovs", "slices", "patches"),
@@ -116,22 +121,19 @@ _VALIDATION: dict[str, Check] = {
             }
         )
     ),
-    "affinities": table(
-        dict.fromkeys(
-            ("z", "y", "x"),
-            table(
-                dict.fromkeys(
-                    (
-                        "average_precision",
-                        "boundary_average_precision",
-                        "share_of_ones",
-                        "f1",
-                        "mcc",
-                    ),
-                    number,
-                )
-            ),
-        )
+    "affinities": some_of(
+        table(
+            dict.fromkeys(
+                (
+                    "average_precision",
+                    "boundary_average_precision",
+                    "share_of_ones",
+                    "f1",
+                    "mcc",
+                ),
+                number,
+            )
+        ),
     ),
 }
 _NEEDED = {"slices": ("classes", "patients"), "patches": ("affinities",)}

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Affinities, the targets of 3-D U-Nets: one number for each voxel and axis (z, y, x). The affinity is 1 if the voxel and its
-// predecessor along the axis belong to the same object, else 0.
+// Affinities, the targets of 3-D U-Nets: one number for each voxel and offset. The affinity is 1 if the voxel and the voxel at
+// the offset from it belong to the same object, else 0.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,12 +16,13 @@
 namespace floodtide::data {
 
 struct AffinityOptions {
+  std::vector<Vec3> offsets{{-1, 0, 0}, {0, -1, 0}, {0, 0, -1}};  ///< (z, y, x); by default the predecessors along each axis
   Vec3 patch_size{16, 128, 128};
   /// Meaning of label 0. False: unlabelled (FIB-25); the loss ignores pairs with such a voxel. True: membrane or background
   /// (synthetic volumes, gala); pairs with such a voxel have affinity 0.
   bool zero_is_boundary = false;
   /// Balance the values 0 and 1 in training patches: the weight of a voxel is 1 / (2 share), with the share of its value in the
-  /// patch along the axis, clipped to [0.05, 0.95]. Both values then have about equal total weight. Source: gunpowder,
+  /// patch for the offset, clipped to [0.05, 0.95]. Both values then have about equal total weight. Source: gunpowder,
   /// BalanceLabels.
   bool balance = false;
   std::vector<int> permutable_axes;   ///< as in ExampleOptions
@@ -30,15 +32,15 @@ struct AffinityOptions {
   SampleOrderOptions order;
 };
 
-/// Compute the affinities of labels (0: no object) and their weights (1: counted, 0: ignored). The weight is 0 if the
-/// predecessor is outside the array and, unless zero_is_boundary, if one of the two voxels has label 0.
+/// Compute the affinities of labels (0: no object) and their weights (1: counted, 0: ignored). The weight is 0 if the voxel at
+/// the offset is outside the array and, unless zero_is_boundary, if one of the two voxels has label 0.
 ///
 /// @param labels      [z, y, x]
-/// @param out_targets [z, y, x, 3] along z, y, x: 1 if the voxel and its predecessor carry the same label other than 0, else 0
-/// @param out_weights [z, y, x, 3]
+/// @param out_targets [z, y, x, offsets]: 1 if the voxel and the one at the offset carry the same label other than 0, else 0
+/// @param out_weights [z, y, x, offsets]
 /// Throws Error(shape_mismatch).
-void make_affinities(View<const std::int64_t, 3> labels, bool zero_is_boundary, View<float, 4> out_targets,
-                     View<float, 4> out_weights);
+void make_affinities(View<const std::int64_t, 3> labels, std::span<const Vec3> offsets, bool zero_is_boundary,
+                     View<float, 4> out_targets, View<float, 4> out_weights);
 
 /// Patches of labelled volumes. Training takes random positions, a function of seed, epoch and number. Validation takes a fixed
 /// grid of patches over the boxes. The last patch along an axis ends with the box. Voxels that an earlier patch has counted
@@ -46,7 +48,8 @@ void make_affinities(View<const std::int64_t, 3> labels, bool zero_is_boundary, 
 class AffinitySource final : public SampleSource {
  public:
   /// Opens the volumes, without partitions. Throws the errors of Source, and Error(invalid_argument) for a patch that does not
-  /// fit into a box, axes outside 0..2, permutable axes of unequal size, or a step that takes more patches than an epoch has.
+  /// fit into a box, no offsets, an offset of 0 or one that leaves the patch, axes outside 0..2, permutable axes of unequal
+  /// size, or a step that takes more patches than an epoch has.
   AffinitySource(const std::vector<SourceOptions>& sources, const AffinityOptions& options);
   ~AffinitySource() override;
   AffinitySource(const AffinitySource&) = delete;

@@ -21,8 +21,6 @@ from floodtide.train.kinds.volumes import (
 )
 
 _NEEDED = ("labels",)
-_ARRAYS = 7  # of a patch: image, three affinities, three weights
-_AFFINITIES = 3
 
 
 class UNet3DKind(Kind):
@@ -35,7 +33,12 @@ class UNet3DKind(Kind):
 
     def new_model(self, config: Config) -> nn.UNet3D:
         section = _section(config)
-        return nn.UNet3D(kernels=section.kernels, pools=section.pools, **unets.arguments_of(config))
+        return nn.UNet3D(
+            classes=len(section.offsets),
+            kernels=section.kernels,
+            pools=section.pools,
+            **unets.arguments_of(config),
+        )
 
     def initial_model(self, config: Config) -> nn.UNet:
         return unets.initial_model(config, self.new_model(config))
@@ -61,6 +64,7 @@ class UNet3DKind(Kind):
         options = model.core.options
         return Sections(
             model=UNet3DConfig(
+                offsets=data.offsets,
                 kernels=_vectors(options.kernels),
                 pools=_vectors(options.pools),
                 **unets.section_keys(model),
@@ -83,7 +87,7 @@ class UNet3DKind(Kind):
     def options_of(self, config: Config) -> _core.UNetOptions:
         section = _section(config)
         return _core.UNetOptions(
-            classes=_AFFINITIES,
+            classes=len(section.offsets),
             depth=section.depth,
             features=section.features,
             kernels=section.kernels,
@@ -97,7 +101,10 @@ class UNet3DKind(Kind):
         return self.options_of(config).training_bytes(images, config.data.patch)
 
     def example_bytes(self, config: Config) -> int:
-        return config.training.batch * _ARRAYS * 4 * math.prod(config.data.patch)
+        arrays = 1 + 2 * len(
+            _section(config).offsets
+        )  # image, and affinities and weights of each offset
+        return config.training.batch * arrays * 4 * math.prod(config.data.patch)
 
 
 def _section(config: Config) -> UNet3DConfig:
@@ -115,6 +122,7 @@ def _affinities(config: Config, volumes: list[TrainingVolume], walkers: int) -> 
     return Affinities(
         volumes,
         patch_size=data.patch,
+        offsets=_section(config).offsets,
         zero_is_boundary=data.zero_is_boundary,
         balance=data.balance,
         permutable_axes=data.permutable_axes,
@@ -132,6 +140,11 @@ def _validation(held_out: HeldOut | None, data: Affinities, every: int) -> Valid
     if held_out is None:
         return ValidationConfig()
     assert isinstance(held_out, Affinities)
+    if held_out.offsets != data.offsets:
+        raise InvalidArgumentError(
+            f"Trainer: validation has affinities of offsets {held_out.offsets}, expected those of the training,"
+            f" {data.offsets}"
+        )
     if len(held_out.volumes) != 1 or held_out.patch_size != data.patch_size:
         raise InvalidArgumentError(
             f"Trainer: validation has {len(held_out.volumes)} volumes in patches of {held_out.patch_size}, expected one"

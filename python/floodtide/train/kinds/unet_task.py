@@ -12,10 +12,9 @@ from floodtide import _core, nn
 from floodtide.comm import world
 from floodtide.config import TrainingConfig
 from floodtide.data import Affinities, Slices
+from floodtide.data.affinities import affinity_names
 from floodtide.errors import InvalidArgumentError
 from floodtide.train.task import Record, walkers_options
-
-_AXES = ("z", "y", "x")
 
 
 class UNetTask:
@@ -90,13 +89,13 @@ class UNetTask:
     def beats_trivial(self, scores: Record) -> bool:
         """Return True if some class has a higher Dice than if every pixel had the class.
 
-        For affinities: if the average precision along some axis is above the share of ones.
+        For affinities: if the average precision for some offset is above the share of ones.
         """
         if "classes" in scores:
             rows = scores["classes"]
             return any((row["dice_pooled"] or 0.0) > row["dice_everything"] for row in rows)
-        axes = scores["affinities"].values()
-        return any(row["average_precision"] > row["share_of_ones"] for row in axes)
+        rows = scores["affinities"].values()
+        return any(row["average_precision"] > row["share_of_ones"] for row in rows)
 
 
 def segmentation_scores(
@@ -117,8 +116,8 @@ def segmentation_scores(
         result["classes"] = [_of_class(scores, len(groups), number) for number in classes]
         result["patients"] = groups
     else:
-        rows = zip(_AXES, scores["affinities"], strict=True)
-        result["affinities"] = {axis: dict(row) for axis, row in rows}
+        rows = zip(affinity_names(samples.offsets), scores["affinities"], strict=True)
+        result["affinities"] = {name: dict(row) for name, row in rows}
     return result
 
 
@@ -137,7 +136,10 @@ def _require_fitting(model: nn.UNet, data: Slices | Affinities) -> None:
     """Check that a network has the outputs that the samples have targets for."""
     options = model.core.options
     slices = isinstance(data, Slices)
-    output, classes = ("softmax", data.classes) if isinstance(data, Slices) else ("sigmoid", 3)
+    if isinstance(data, Slices):
+        output, classes = "softmax", data.classes
+    else:
+        output, classes = "sigmoid", len(data.offsets)
     if (options.output, options.classes, options.in_channels) != (output, classes, 1):
         raise InvalidArgumentError(
             f"Trainer: the network has {options.classes} outputs ({options.output}) for {options.in_channels} channels,"

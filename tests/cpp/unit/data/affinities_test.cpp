@@ -28,7 +28,8 @@ struct Affinities {
 
 Affinities affinities_of(const std::vector<std::int64_t>& labels, const Vec3& shape, bool zero_is_boundary) {
   Affinities result{Tensor<float, 4>({shape[0], shape[1], shape[2], 3}), Tensor<float, 4>({shape[0], shape[1], shape[2], 3})};
-  make_affinities({labels.data(), shape}, zero_is_boundary, result.targets.view(), result.weights.view());
+  make_affinities({labels.data(), shape}, AffinityOptions{}.offsets, zero_is_boundary, result.targets.view(),
+                  result.weights.view());
   return result;
 }
 
@@ -76,7 +77,36 @@ TEST(Affinities, EqualTheDefinitionAlongEveryAxis) {
     }
   }
   Tensor<float, 4> wrong({3, 4, 5, 2});
-  expect_error([&] { make_affinities(at, true, wrong.view(), wrong.view()); }, ErrorCode::shape_mismatch, {"(3, 4, 5, 3)"});
+  expect_error([&] { make_affinities(at, AffinityOptions{}.offsets, true, wrong.view(), wrong.view()); },
+               ErrorCode::shape_mismatch, {"(3, 4, 5, 3)"});
+}
+
+TEST(Affinities, CompareVoxelsAtAnyOffset) {
+  const Vec3 shape{4, 5, 6};
+  std::vector<std::int64_t> labels;
+  Philox random(5, 0);
+  for (std::int64_t i = 0; i < volume<3>(shape); ++i) labels.push_back(static_cast<std::int64_t>(random.below(3)));
+  const View<const std::int64_t, 3> at(labels.data(), shape);
+  const std::vector<Vec3> offsets{{0, 0, -3}, {2, 0, 0}, {-1, 4, 1}, {0, -1, 0}};
+  Affinities found{Tensor<float, 4>({4, 5, 6, 4}), Tensor<float, 4>({4, 5, 6, 4})};
+  make_affinities(at, offsets, false, found.targets.view(), found.weights.view());
+  std::int64_t pairs = 0;
+  for (std::int64_t z = 0; z < 4; ++z) {
+    for (std::int64_t y = 0; y < 5; ++y) {
+      for (std::int64_t x = 0; x < 6; ++x) {
+        for (std::int64_t k = 0; k < 4; ++k) {
+          const Vec3& step = offsets[static_cast<std::size_t>(k)];
+          const Vec3 other{z + step[0], y + step[1], x + step[2]};
+          const bool inside = Box{{}, shape}.contains(other);
+          const bool counted = inside && at(z, y, x) != 0 && at.at(other) != 0;
+          ASSERT_EQ(found.weights.view()(z, y, x, k), counted ? 1.0F : 0.0F);
+          ASSERT_EQ(found.targets.view()(z, y, x, k), counted && at(z, y, x) == at.at(other) ? 1.0F : 0.0F);
+          pairs += counted ? 1 : 0;
+        }
+      }
+    }
+  }
+  EXPECT_GT(pairs, 50);
 }
 
 TEST(AffinitySource, FixedPatchesCoverTheBoxAndCountEveryPairAtMostOnce) {
@@ -243,6 +273,13 @@ TEST(AffinitySource, RefusesWhatCannotWork) {
   refuse(options_of({21, 4, 4}), {"scene.h5:raw", "(21, 4, 4)", "(20, 22, 24)"});
   refuse(options_of({0, 4, 4}), {"patch_size", "(0, 4, 4)"});
   AffinityOptions options = options_of({3, 4, 5});
+  options.offsets = {};
+  refuse(options, {"offsets"});
+  options.offsets = {{-1, 0, 0}, {0, 0, 0}};
+  refuse(options, {"(0, 0, 0)", "not 0"});
+  options.offsets = {{-1, 0, 0}, {0, 4, 0}};
+  refuse(options, {"(0, 4, 0)", "(3, 4, 5)"});
+  options = options_of({3, 4, 5});
   options.permutable_axes = {1, 2};
   refuse(options, {"permutable_axes", "(3, 4, 5)"});
   options = options_of({20, 22, 24});
