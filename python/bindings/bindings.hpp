@@ -22,6 +22,7 @@ void register_data(py::module_& m);
 void register_samples(py::module_& m);      // part of register_data
 void register_volumes(py::module_& m);      // part of register_data
 void register_hdf5_writer(py::module_& m);  // part of register_data
+void register_channels(py::module_& m);     // part of register_data
 void register_evaluate(py::module_& m);
 void register_segment(py::module_& m);
 void register_agglomerate(py::module_& m);  // call this after register_segment

@@ -321,6 +321,7 @@ void register_data(py::module_& m) {
   register_volumes(data);
   register_files(data);
   register_hdf5_writer(data);
+  register_channels(data);
   register_partition(data);
   register_coordinates(data);
   register_examples(data);

@@ -10,6 +10,7 @@ import numpy.typing
 
 __all__: list[str] = [
     "AffinitySource",
+    "Channels",
     "CoordinatesJob",
     "CoordinatesWriter",
     "ExampleSource",
@@ -83,6 +84,19 @@ class Hdf5Writer:
     def write(
         self, dataset: str, start: collections.abc.Sequence[int], block: numpy.ndarray
     ) -> None: ...
+
+class Channels:
+    def __init__(self, path: str, dataset: str) -> None: ...
+    def read(
+        self,
+        start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+        size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
+    ) -> numpy.typing.NDArray[numpy.float32]: ...
+    def text(self, attribute: str) -> str: ...
+    @property
+    def shape(self) -> list[int]: ...
+    @property
+    def start(self) -> typing.Annotated[list[int], "FixedSize(3)"] | None: ...
 
 class PartitionJob:
     def __init__(

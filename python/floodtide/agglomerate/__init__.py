@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which segments belong to one object: decision points, pairwise resegmentation, and merged segmentations."""
+"""Which segments belong to one object: pairwise resegmentation and merges; and segments of affinities."""
 
+from floodtide.agglomerate.affinities import AffinityFile, AffinityOptions, segments_of
+from floodtide.agglomerate.affinity_blocks import agglomerate_on_ranks, write_segments
 from floodtide.agglomerate.merging import Merged, merge, should_merge, write_merged
 from floodtide.agglomerate.pairs import Pairs
 from floodtide.agglomerate.points import DecisionPoint, decision_points
@@ -12,15 +14,20 @@ from floodtide.agglomerate.resegmenting import (
 )
 
 __all__ = [
+    "AffinityFile",
+    "AffinityOptions",
     "DecisionPoint",
     "Merged",
     "PairScores",
     "Pairs",
     "Regrown",
+    "agglomerate_on_ranks",
     "decision_points",
     "merge",
     "resegment_on_ranks",
     "resegment_pair",
+    "segments_of",
     "should_merge",
     "write_merged",
+    "write_segments",
 ]

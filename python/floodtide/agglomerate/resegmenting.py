@@ -17,7 +17,6 @@ import numpy as np
 from floodtide import _core
 from floodtide.agglomerate.pairs import Pairs
 from floodtide.agglomerate.points import DecisionPoint, decision_points
-from floodtide.base.locks import take
 from floodtide.base.outputs import reserved, unchecked
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
@@ -28,11 +27,10 @@ from floodtide.errors import ShapeError
 from floodtide.segment import Image, Segmenter
 from floodtide.segment.blocks import digest, options_of
 from floodtide.segment.canvas_image import difference, placed, read_labels, total
-from floodtide.segment.shared_work import work_on_ranks
+from floodtide.segment.shared_work import lock_directory, work_on_ranks
 
 Progress = Callable[[int, int], None]
 
-_LOCK = "resegment.lock"
 _RULE = ("min_iou", "min_share", "max_deleted")  # the scores do not depend on them
 
 
@@ -186,9 +184,7 @@ def resegment_on_ranks(
             known = None
             if world.rank() == 0:
                 known = Pairs.prepare(directory, settings)
-                what = f"resegment: the directory {directory}"
-                lock = take(Path(directory) / _LOCK, what, "wait until it has ended")
-                held.callback(lock.release)
+                held.callback(lock_directory("resegment", directory).release)
         if not allgather_object(known is not None)[0]:
             sizes = voxel_size(options, volume)
             points = decision_points(

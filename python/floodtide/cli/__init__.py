@@ -32,6 +32,7 @@ COMMANDS = {
     "consensus": "Keep together only what two segmentations have in one segment.",
     "resegment": "Merge segments that are one object.",
     "predict": "Apply a U-Net to slices or a volume.",
+    "agglomerate": "Make segments of affinities.",
     "evaluate": "Compare a segmentation with the ground truth.",
     "convert": "Convert a checkpoint to floodtide's format.",
     "report": "Write report.html for one or more training runs.",

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:  # generic for the type checker alone in older versions of cli
     NumbersBase = click.ParamType[tuple[float, ...]]
 else:
     NumberBase = NumbersBase = click.ParamType
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 overrides = click.option(
     "--set",
@@ -37,6 +41,24 @@ def require_same_arguments() -> None:
     world.ensure_init()
     context = click.get_current_context()
     require_same(str(context.info_name), context.params, "arguments")
+
+
+def of_fields(options: type[Any]) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command an option for each field of a dataclass of options."""
+
+    def decorate(command: Command) -> Command:
+        for field in reversed(dataclasses.fields(options)):
+            known, choices = field.metadata["range"], field.metadata["choices"]
+            command = click.option(
+                f"--{field.name.replace('_', '-')}",
+                type=click.Choice(choices) if choices else Number(known),
+                default=field.default,
+                show_default=True,
+                help=f"{field.metadata['help']}.",
+            )(command)
+        return command
+
+    return decorate
 
 
 class Number(NumberBase):

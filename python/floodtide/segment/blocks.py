@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from floodtide.base.locks import take
 from floodtide.base.outputs import lock_path
 from floodtide.comm import world
 from floodtide.config import to_dict
@@ -24,12 +23,11 @@ from floodtide.errors import LockedError
 from floodtide.segment.cut import Cut
 from floodtide.segment.flooding import Segmenter, output
 from floodtide.segment.pieces import Pieces
-from floodtide.segment.shared_work import work_in_turn, work_on_ranks
+from floodtide.segment.shared_work import lock_directory, work_in_turn, work_on_ranks
 
 Progress = Callable[[int, int], None]
 
 _PLACES = ("checkpoint", "image", "box", "subvolume", "overlap")
-_LOCK = "segment.lock"
 _LOOK_S = 1.0  # between two looks at what others have stored
 
 
@@ -178,9 +176,7 @@ def segment_on_ranks(
             for number in (whole.start, whole.stop - 1):
                 pieces.cut.subvolume(number)
             if numbers is None and world.rank() == 0:
-                what = f"segment: the directory {pieces.directory}"
-                lock = take(pieces.directory / _LOCK, what, "wait until it has ended")
-                held.callback(lock.release)
+                held.callback(lock_directory("segment", pieces.directory).release)
         shown = _Shown(pieces, whole, progress if world.rank() == 0 else None)
         return work_on_ranks(
             whole,

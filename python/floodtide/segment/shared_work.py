@@ -4,15 +4,29 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
+from floodtide.base.locks import Lock, take
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.errors import LockedError
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 10.0  # between two looks at what others have stored
 _RETRY_S = 60.0  # until a waiting process looks whether the owner of a missing piece is gone
+
+
+def lock_directory(command: str, directory: str | os.PathLike[str]) -> Lock:
+    """Take the lock of a directory for a job. Not collective: the job's rank 0 takes it.
+
+    Raises:
+        LockedError: If another job has it.
+        StorageError: If the directory is missing or write-protected.
+    """
+    what = f"{command}: the directory {os.fspath(directory)}"
+    return take(Path(directory) / f"{command}.lock", what, "wait until it has ended")
 
 
 def work_in_turn(numbers: Iterable[int], work: Callable[[int], bool]) -> int:

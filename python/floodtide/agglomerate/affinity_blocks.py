@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments of affinities in overlapping subvolumes, which processes share as they share those of a segmentation."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.agglomerate.affinities import AffinityFile, AffinityOptions, segments_of
+from floodtide.base.outputs import files_of, hdf5_result, reserved
+from floodtide.comm import world
+from floodtide.config import to_dict
+from floodtide.data import Box, Vec3
+from floodtide.data.copies import write_blocks
+from floodtide.data.formats import Geometry, Plan
+from floodtide.segment import Cut, Pieces
+from floodtide.segment.pieces import DATASET
+from floodtide.segment.shared_work import lock_directory, work_on_ranks
+
+Progress = Callable[[int, int], None]
+
+_COMMAND = "floodtide agglomerate"
+_CHUNK = 64  # voxels along each axis of a stored chunk
+
+
+def write_segments(
+    affinities: AffinityFile, options: AffinityOptions, destination: str
+) -> tuple[int, float]:
+    """Make the segments of affinities in one piece, and write them to a volume of any format. Not collective.
+
+    Returns:
+        The number of segments, and the share of the voxels that are in one.
+
+    Raises:
+        Error: As `segments_of` and `floodtide.data.convert` raise.
+    """
+    start, size = affinities.box
+    labels = segments_of(affinities.read(affinities.box), affinities.offsets, options)
+    plan = Plan(
+        shape=size,
+        dtype=np.dtype(np.uint32),
+        geometry=Geometry(offset=start),
+        command=_COMMAND,
+        notes={"affinities": affinities.name, "options": json.dumps(to_dict(options))},
+    )
+
+    def read(box: Box) -> NDArray[np.uint32]:
+        return labels[tuple(slice(a, a + n) for a, n in zip(*box, strict=True))].astype(np.uint32)
+
+    write_blocks(destination, plan, read, inputs=files_of([affinities.name]))
+    return int(labels.max(initial=0)), float(np.count_nonzero(labels) / max(1, labels.size))
+
+
+def agglomerate_on_ranks(
+    directory: str | os.PathLike[str],
+    affinities: AffinityFile,
+    options: AffinityOptions,
+    *,
+    subvolume: Vec3,
+    overlap: Vec3,
+    progress: Progress | None = None,
+) -> Pieces:
+    """Make the segments of affinities in overlapping subvolumes on all ranks. Collective.
+
+    `floodtide.segment.reconcile` makes one segmentation of them. The same call continues after a crash.
+
+    Args:
+        directory: A directory that is new, or was made with the same arguments.
+        affinities: The affinities.
+        options: How they become segments.
+        subvolume: Size (z, y, x) of a subvolume in voxels.
+        overlap: Smallest overlap (z, y, x) of neighbours, at most half a subvolume.
+        progress: Called as progress(subvolumes done, subvolumes) on rank 0.
+
+    Raises:
+        InvalidArgumentError: If a size is out of range, or the directory is for something else.
+        LockedError: If another job uses the directory.
+        StorageError: If the directory cannot be written.
+    """
+    with contextlib.ExitStack() as held:
+        with world.agreed():
+            cut = Cut(affinities.box, subvolume, overlap)
+            start, size = affinities.box
+            z, y, x = (a + n for a, n in zip(start, size, strict=True))
+            settings = {"affinities": affinities.name, "options": to_dict(options)}
+            pieces = Pieces.create(directory, cut, (z, y, x), settings)
+            if world.rank() == 0:
+                held.callback(lock_directory("agglomerate", directory).release)
+
+        def work(number: int) -> bool:
+            with reserved("agglomerate", pieces.path(number), hdf5_result(_COMMAND, [DATASET])):
+                if pieces.done(number):
+                    return False
+                _store(pieces, number, affinities, options)
+            if progress is not None and world.rank() == 0:
+                progress(len(pieces.cut) - sum(1 for _ in pieces.missing()), len(pieces.cut))
+            return True
+
+        work_on_ranks(range(len(pieces.cut)), pieces.done, work)
+        return pieces
+
+
+def _store(pieces: Pieces, number: int, affinities: AffinityFile, options: AffinityOptions) -> None:
+    start, size = box = pieces.cut.subvolume(number)
+    labels = segments_of(affinities.read(box), affinities.offsets, options)
+    file = _core.data.Hdf5Writer(str(pieces.path(number)), _COMMAND, [DATASET])
+    try:
+        file.create(DATASET, "uint32", list(size), [min(n, _CHUNK) for n in size], 4)
+        file.attribute(DATASET, "box_start", list(start))
+        file.attribute(DATASET, "box_size", list(size))
+        file.attribute(DATASET, "volume_shape", list(pieces.volume_shape))
+        file.write(DATASET, [0, 0, 0], labels.astype(np.uint32))
+        file.finish()
+    finally:
+        file.discard()

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments of affinities: against a slow mutex watershed, in subvolumes, and with wrong input."""
+
+import itertools
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import ndimage
+from skimage import measure
+
+from floodtide import cli, errors
+from floodtide.agglomerate import (
+    AffinityFile,
+    AffinityOptions,
+    agglomerate_on_ranks,
+    segments_of,
+)
+from floodtide.data import Volume
+from floodtide.data.affinities import NEAREST
+from floodtide.segment import read_reconciled, reconcile
+
+FAR = (*NEAREST, (-3, 0, 0), (0, -3, 0), (0, 0, -3), (-2, 2, 0))
+ALL = AffinityOptions(min_size=1)
+
+
+def blobs(shape: tuple[int, int, int], seed: int, size: float = 2.0) -> np.ndarray:
+    """Return random cells without space between them."""
+    seeds = np.random.default_rng(seed).normal(size=shape)
+    smooth = ndimage.gaussian_filter(seeds, size)
+    peaks = smooth == ndimage.maximum_filter(smooth, 5)
+    markers, _ = ndimage.label(peaks)
+    nearest = ndimage.distance_transform_edt(
+        markers == 0, return_distances=False, return_indices=True
+    )
+    return markers[tuple(nearest)]
+
+
+def affinities_of(labels: np.ndarray, offsets: tuple[tuple[int, int, int], ...]) -> np.ndarray:
+    """Return 1 where the voxel at an offset has the same label; 0 elsewhere and outside."""
+    out = np.zeros((len(offsets), *labels.shape), np.float32)
+    for channel, step in enumerate(offsets):
+        for place in np.ndindex(labels.shape):
+            other = tuple(p + s for p, s in zip(place, step, strict=True))
+            if all(0 <= p < n for p, n in zip(other, labels.shape, strict=True)):
+                out[(channel, *place)] = labels[place] == labels[other] != 0
+    return out
+
+
+def write(path: Path, affinities: np.ndarray, offsets: object = None, **attributes: object) -> str:
+    with h5py.File(path, "w") as file:
+        file["affinities"] = affinities
+        if offsets is not None:
+            file["affinities"].attrs["offsets"] = json.dumps(offsets)
+        for name, value in attributes.items():
+            file["affinities"].attrs[name] = value
+    return f"{path}:affinities"
+
+
+def same_partition(a: np.ndarray, b: np.ndarray) -> bool:
+    pairs = np.unique(np.stack([a.ravel(), b.ravel()], axis=1), axis=0)
+    return len(pairs) == len(np.unique(a)) == len(np.unique(b))
+
+
+def slow_mutex_watershed(
+    affinities: np.ndarray, offsets: tuple[tuple[int, int, int], ...], stride: int
+) -> np.ndarray:
+    """Wolf et al., "The Mutex Watershed", 2018, algorithm 1: edges by strength; a repulsive one forbids a merge."""
+    shape = affinities.shape[1:]
+    edges = []
+    for channel, step in enumerate(offsets):
+        every = 1 if sum(map(abs, step)) == 1 else stride
+        starts = [max(0, -s) for s in step]
+        for place in itertools.product(
+            *(range(a, n, every) for a, n in zip(starts, shape, strict=True))
+        ):
+            other = tuple(p + s for p, s in zip(place, step, strict=True))
+            if all(0 <= p < n for p, n in zip(other, shape, strict=True)):
+                value = affinities[(channel, *place)] - 0.5
+                edges.append((-abs(value), value > 0, place, other))
+    root = {place: place for place in np.ndindex(shape)}
+    apart: dict[tuple[int, ...], set[tuple[int, ...]]] = {place: set() for place in root}
+
+    def find(place: tuple[int, ...]) -> tuple[int, ...]:
+        while root[place] != place:
+            place = root[place]
+        return place
+
+    for _, attracts, a, b in sorted(edges):
+        a, b = find(a), find(b)
+        if a == b:
+            continue
+        if not attracts:
+            apart[a].add(b)
+            apart[b].add(a)
+        elif b not in apart[a]:
+            root[b] = a
+            for other in apart.pop(b):
+                apart[other].discard(b)
+                apart[other].add(a)
+                apart[a].add(other)
+    names = {place: index for index, place in enumerate(root)}
+    return np.array([names[find(place)] for place in np.ndindex(shape)]).reshape(shape)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 3))
+def test_mutex_watershed_equals_the_slow_one(seed: int, stride: int) -> None:
+    affinities = np.random.default_rng(seed).random((len(FAR), 5, 6, 7))
+    found = segments_of(affinities, FAR, AffinityOptions(min_size=0, stride=stride))
+    expected = slow_mutex_watershed(affinities, FAR, stride)
+    # mwatershed gives voxels without any merge the label 0.
+    alone = found == 0
+    sizes = np.bincount(expected.ravel())
+    assert (sizes[expected[alone]] == 1).all()
+    assert same_partition(found[~alone], expected[~alone])
+
+
+@pytest.mark.parametrize(("method", "offsets"), [("mutex", NEAREST), ("mutex", FAR), ("mean", FAR)])
+def test_true_affinities_give_the_objects_back(
+    method: str, offsets: tuple[tuple[int, int, int], ...]
+) -> None:
+    labels = blobs((12, 14, 16), 0)
+    whole = measure.label(labels, connectivity=1)
+    found = segments_of(
+        affinities_of(labels, offsets), offsets, AffinityOptions(method=method, min_size=5)
+    )
+    sizes = np.bincount(whole.ravel())
+    kept = sizes[whole] >= 5
+    assert kept.mean() > 0.9
+    assert same_partition(found[kept], whole[kept])
+    assert (found[~kept] == 0).all()
+    firsts = [np.flatnonzero(found == name)[0] for name in range(1, int(found.max()) + 1)]
+    assert firsts == sorted(firsts)
+
+
+def test_far_offsets_keep_apart_what_a_hole_in_the_membrane_joins() -> None:
+    labels = np.ones((6, 12, 12), np.int64)
+    labels[:, :, 6:] = 2
+    affinities = affinities_of(labels, FAR)
+    affinities[2, 3, 5:8, 6] = 0.9  # the hole
+    near = segments_of(affinities[:3], NEAREST, AffinityOptions(method="mean", threshold=0.0))
+    assert near.max() == 1
+    assert segments_of(affinities[:3], NEAREST, ALL).max() >= 1
+    assert same_partition(segments_of(affinities, FAR, ALL), labels)
+
+
+def test_background_and_small_segments_are_removed() -> None:
+    labels = np.zeros((6, 6, 6), np.int64)
+    labels[:, :3] = 1
+    labels[5, 5, 5] = 2
+    found = segments_of(
+        affinities_of(labels, NEAREST), NEAREST, AffinityOptions(background=0.3, min_size=2)
+    )
+    assert found.max() == 1
+    assert (found[:, 3:] == 0).all()
+    assert (found[1:, 1:3, 1:] == 1).all()
+
+
+def test_subvolumes_reconcile_to_the_whole(tmp_path: Path) -> None:
+    labels = blobs((40, 44, 48), 1, size=3.0)
+    name = write(tmp_path / "a.h5", affinities_of(labels, NEAREST), NEAREST, box_start=[7, 8, 9])
+    source = AffinityFile(name)
+    assert source.box == ((7, 8, 9), (40, 44, 48))
+    options = AffinityOptions(min_size=1)
+    calls: list[tuple[int, int]] = []
+    pieces = agglomerate_on_ranks(
+        tmp_path / "pieces",
+        source,
+        options,
+        subvolume=(24, 24, 24),
+        overlap=(10, 10, 10),
+        progress=lambda *c: calls.append(c),
+    )
+    assert calls[-1] == (len(pieces.cut), len(pieces.cut)) == (27, 27)
+    found = read_reconciled(pieces, reconcile(pieces), source.box)
+    whole = segments_of(source.read(source.box), NEAREST, options)
+    assert same_partition(found, whole)
+    pieces.path(3).unlink()
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "pieces").glob("*.h5")}
+    again = agglomerate_on_ranks(
+        tmp_path / "pieces", source, options, subvolume=(24, 24, 24), overlap=(10, 10, 10)
+    )
+    assert not list(again.missing())
+    assert all(path.stat().st_mtime_ns == time for path, time in times.items())
+    with pytest.raises(errors.InvalidArgumentError, match=r"bias = 0\.5, now it is 0\.4"):
+        agglomerate_on_ranks(
+            tmp_path / "pieces",
+            source,
+            AffinityOptions(min_size=1, bias=0.4),
+            subvolume=(24, 24, 24),
+            overlap=(10, 10, 10),
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str], dtype: type) -> None:
+    labels = blobs((12, 14, 16), 2)
+    affinities = affinities_of(labels, FAR)
+    if dtype is np.uint8:
+        affinities = (affinities * 255).astype(np.uint8)
+    name = write(tmp_path / "a.h5", affinities, FAR, box_start=[100, 0, 0])
+    out = f"{tmp_path}/out.h5:segments"
+    arguments = ["agglomerate", name, out, "--method", "mean", "--min-size", "5", "--json"]
+    assert cli.run([*arguments, "--box", "102:110,0:14,0:16"]) == 0
+    report = json.loads(capfd.readouterr().out)
+    stored = Volume(out)
+    assert stored.shape == (8, 14, 16)
+    assert stored.geometry.offset == (102, 0, 0)
+    assert report["segments"] == int(stored.read().max())
+    assert report["coverage"] == pytest.approx(np.mean(stored.read() > 0))
+    pieces = f"{tmp_path}/pieces"
+    assert cli.run(["agglomerate", name, pieces, "--subvolume", "8,8,8", "--overlap", "2,2,2"]) == 0
+    assert cli.run(["reconcile", pieces, f"{tmp_path}/whole.zarr"]) == 0
+    assert Volume(f"{tmp_path}/whole.zarr").shape == (12, 14, 16)
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "says"),
+    [
+        (lambda p: write(p, np.zeros((3, 4, 4, 4), np.float32)), [], "has no attribute `offsets`"),
+        (
+            lambda p: write(p, np.zeros((3, 4, 4, 4), np.float32), NEAREST[:2]),
+            [],
+            "3 channels and offsets",
+        ),
+        (lambda p: write(p, np.zeros((3, 4, 4, 4), np.float32), "no list"), [], "cannot be read"),
+        (
+            lambda p: write(p, np.zeros((4, 4, 4), np.float32), NEAREST),
+            [],
+            "has 3 axes, expected 4",
+        ),
+        (lambda p: write(p, np.zeros((3, 4, 4, 4), np.int16), NEAREST), [], "holds int16"),
+        (
+            lambda p: write(p, np.full((3, 4, 4, 4), np.nan, np.float32), NEAREST),
+            [],
+            "not a finite number",
+        ),
+        (
+            lambda p: write(p, np.zeros((1, 4, 4, 4), np.float32), [[0, 0, -2]]),
+            ["--method", "mean"],
+            "the method mean needs the offsets",
+        ),
+        (
+            lambda p: write(p, np.zeros((3, 4, 4, 4), np.float32), NEAREST),
+            ["--box", "0:5,0:4,0:4"],
+            "is not inside the affinities",
+        ),
+        (
+            lambda p: write(p, np.zeros((3, 4, 4, 4), np.float32)),
+            ["--offsets", "[[1,2]]"],
+            r"expected [[z, y, x], ...]",
+        ),
+        (
+            lambda p: write(p, np.zeros((3, 4, 4, 4), np.float32), NEAREST),
+            ["--bias", "2"],
+            "expected 0 to 1",
+        ),
+        (lambda p: str(p), [], "expected file:dataset"),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    make: object,
+    arguments: list[str],
+    says: str,
+) -> None:
+    name = make(tmp_path / "a.h5")  # type: ignore[operator]
+    assert cli.run(["agglomerate", name, f"{tmp_path}/out.h5:segments", *arguments]) == 2
+    printed = capfd.readouterr()
+    lines = printed.err.splitlines()
+    assert len(lines) == 1, lines
+    assert says in lines[0]
+    assert not (tmp_path / "out.h5").exists()
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "mwatershed", None)
+    with pytest.raises(errors.UnsupportedError, match=r"pip install 'floodtide\[affinities\]'"):
+        segments_of(np.zeros((3, 2, 2, 2), np.float32), NEAREST)
