@@ -140,6 +140,7 @@ void put_scores(py::dict& out, const std::string& prefix, const evaluate::Partit
   put("rand_recall", scores.rand_recall);
   put("voi_split", scores.voi_split);
   put("voi_merge", scores.voi_merge);
+  put("cremi", scores.cremi);
   put("voxels", scores.voxels);
   put("segments", scores.segments);
   put("objects", scores.objects);

@@ -61,7 +61,7 @@ PartitionScores scores_of(std::span<const ContingencyTable::Entry> entries, bool
   if (both.voxels == 0) {
     constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
     scores.adapted_rand_error = scores.rand_precision = scores.rand_recall = kNothing;
-    scores.voi_split = scores.voi_merge = kNothing;
+    scores.voi_split = scores.voi_merge = scores.cremi = kNothing;
     return scores;
   }
   const MarginalSums segment = sums_of(values(by_segment));
@@ -73,6 +73,7 @@ PartitionScores scores_of(std::span<const ContingencyTable::Entry> entries, bool
   // Equal labellings give two equal sums and thus exactly 0; rounding below 0 is cut off.
   scores.voi_split = std::max(0.0, (object.n_log_n - both.n_log_n) / voxels);
   scores.voi_merge = std::max(0.0, (segment.n_log_n - both.n_log_n) / voxels);
+  scores.cremi = std::sqrt(scores.adapted_rand_error * (scores.voi_split + scores.voi_merge));
   return scores;
 }
 

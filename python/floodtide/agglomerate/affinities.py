@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import io
 import json
 import math
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import limits, reading
 from floodtide.base.files import path_and_dataset
+from floodtide.base.libraries import library
 from floodtide.base.options import Checked, option
 from floodtide.data import Box, Vec3
 from floodtide.data.affinities import NEAREST
@@ -30,7 +30,6 @@ from floodtide.errors import (
     InvalidFileError,
     OutOfRangeError,
     ShapeError,
-    UnsupportedError,
 )
 from floodtide.segment.cut import intersection
 
@@ -166,7 +165,7 @@ def segments_of(
 def _mutex(
     affinities: Affinities, offsets: Sequence[Vec3], options: AffinityOptions
 ) -> NDArray[np.uint64]:
-    mwatershed = _library("mwatershed")
+    mwatershed = library("mwatershed", "agglomerate", "affinities")
     is_near = [sum(map(abs, offset)) == 1 for offset in offsets]
     biases = np.array([options.bias if near else options.far_bias for near in is_near])
     shifted = affinities.astype(np.float64) - biases[:, None, None, None]
@@ -180,7 +179,7 @@ def _mutex(
 def _mean(
     affinities: Affinities, offsets: Sequence[Vec3], options: AffinityOptions
 ) -> NDArray[np.uint64]:
-    waterz = _library("waterz")
+    waterz = library("waterz", "agglomerate", "affinities")
     nearest = affinities[_nearest(offsets, "the method mean")]
     values = np.ascontiguousarray(nearest, dtype=np.float32)
     # waterz merges while 1 - mean affinity is below its threshold, and tells standard output about it.
@@ -220,16 +219,6 @@ def _require_memory(shape: Sequence[int]) -> None:
         (_BYTES_PER_AFFINITY * shape[0] + _BYTES_PER_VOXEL) * voxels,
         "subvolumes (--subvolume)",
     )
-
-
-def _library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise UnsupportedError(
-            f"agglomerate: needs the Python package {name}, which is not installed;"
-            " pip install 'floodtide[affinities]'"
-        ) from None
 
 
 @contextlib.contextmanager

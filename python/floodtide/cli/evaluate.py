@@ -16,11 +16,12 @@ import click
 from floodtide.base import limits
 from floodtide.base.outputs import PICTURES, files_of, reserved
 from floodtide.cli import options as shared
+from floodtide.comm import world
 from floodtide.errors import StorageError
 
 if TYPE_CHECKING:
     from floodtide.data import Volume
-    from floodtide.evaluate import Mistake
+    from floodtide.evaluate import ContingencyTable, Mistake, RunLengths
 
 ROWS = (
     ("adapted Rand error", "adapted_rand_error", "0 is perfect"),
@@ -28,6 +29,7 @@ ROWS = (
     ("Rand recall", "rand_recall", "splits lower it"),
     ("VOI split (bits)", "voi_split", "H(segmentation | truth)"),
     ("VOI merge (bits)", "voi_merge", "H(truth | segmentation)"),
+    ("CREMI score", "cremi", "geometric mean of VOI and Rand error"),
     ("voxels", "voxels", "with truth > 0"),
     ("segments", "segments", ""),
     ("objects", "objects", ""),
@@ -65,6 +67,24 @@ ROWS = (
     help="With --worst: also draw the surroundings of each, a PNG file in FOLDER.",
 )
 @click.option(
+    "--skeletons",
+    is_flag=True,
+    help="Also skeletonize the true objects (kimimaro), and tell the expected run length.",
+)
+@click.option(
+    "--merge-nodes",
+    type=shared.Number(limits.SOME_VOXELS),
+    default=1,
+    show_default=True,
+    help="With --skeletons: a segment merges objects if it has this many nodes of each of two skeletons.",
+)
+@click.option(
+    "--voxel-nm",
+    type=shared.Numbers(limits.VOXEL_SIZE, 3),
+    metavar="Z,Y,X",
+    help="Edges of a voxel for --skeletons; default: those that the truth's file states, else 1.",
+)
+@click.option(
     "--matching",
     is_flag=True,
     help="Also match ids one to one, to compare with another segmentation: equal voxels, identical objects.",
@@ -78,6 +98,9 @@ def command(
     image: str,
     worst: int | None,
     pictures: str | None,
+    skeletons: bool,
+    merge_nodes: int,
+    voxel_nm: tuple[float, float, float] | None,
     matching: bool,
     as_json: bool,
 ) -> None:
@@ -96,61 +119,101 @@ def command(
     from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box
 
-    if image and picture is None and pictures is None:
-        raise click.UsageError("--image has no effect without --picture, expected --picture too")
-    if pictures is not None and worst is None:
-        raise click.UsageError("--pictures has no effect without --worst, expected --worst too")
-    if image:
-        Volume(image)  # fail now: a picture without the image would not explain why
+    shared.require_same_arguments()
     with contextlib.ExitStack() as held:
-        if picture is not None:
-            inputs = files_of([segmentation, truth, image])
-            held.enter_context(reserved("evaluate", picture, PICTURES[".png"], inputs))
+        with world.agreed():
+            _require_used(image, picture, worst, pictures, skeletons, voxel_nm)
+            segments, objects, part = Volume(segmentation), Volume(truth), parse_box(box)
+            if image:
+                Volume(image)  # fail now: a picture without the image would not explain why
+            if picture is not None and world.rank() == 0:
+                inputs = files_of([segmentation, truth, image])
+                held.enter_context(reserved("evaluate", picture, PICTURES[".png"], inputs))
         with bar("voxels", "evaluate") as progress:
-            table = evaluate.count_volumes(
-                Volume(segmentation), Volume(truth), parse_box(box), progress
-            )
-        scores = table.scores()
-        mistakes = []
-        if worst is not None:
-            with bar("voxels", "evaluate") as progress:
-                mistakes = evaluate.worst_mistakes(
-                    Volume(segmentation),
-                    Volume(truth),
-                    parse_box(box),
-                    count=worst,
-                    progress=progress,
+            table = evaluate.count_on_ranks(segments, objects, part, progress)
+        with world.agreed():
+            if world.rank() > 0:
+                return
+            report = _Report(table)
+            if skeletons:
+                report.runs = evaluate.run_lengths_of_volumes(
+                    segments, objects, part, voxel_size=voxel_nm, merge_nodes=merge_nodes
                 )
-        if picture is not None:
-            from floodtide.report import planes
+                report.unit = (
+                    "voxels" if (voxel_nm or objects.geometry.voxel_size_nm) is None else "nm"
+                )
+            if worst is not None:
+                with bar("voxels", "evaluate") as progress:
+                    report.mistakes = evaluate.worst_mistakes(
+                        segments, objects, part, count=worst, progress=progress
+                    )
+            if picture is not None:
+                from floodtide.report import planes
 
-            read = planes.read_segmentation(Volume(segmentation), image, truth, None)
-            planes.save_planes(read, None, Path(picture))
-        if pictures is not None:
-            _draw(mistakes, Path(pictures), Volume(segmentation), image, truth)
-    if as_json:
+                read = planes.read_segmentation(segments, image, truth, None)
+                planes.save_planes(read, None, Path(picture))
+            if pictures is not None:
+                _draw(report.mistakes or [], Path(pictures), segments, image, truth)
+            click.echo(report.json(matching) if as_json else report.text(matching))
+
+
+@dataclasses.dataclass
+class _Report:
+    """What is told about a segmentation."""
+
+    table: ContingencyTable
+    runs: RunLengths | None = None
+    unit: str = "nm"
+    mistakes: list[Mistake] | None = None
+
+    def json(self, matching: bool) -> str:
         plain: dict[str, Any] = {
-            name: None if math.isnan(value) else value for name, value in scores.items()
+            name: None if math.isnan(value) else value
+            for name, value in self.table.scores().items()
         }
+        if self.runs is not None:
+            plain["run_lengths"] = dataclasses.asdict(self.runs)
         if matching:
-            plain["matching"] = table.matching()
-        if worst is not None:
-            plain["worst"] = [dataclasses.asdict(mistake) for mistake in mistakes]
-        click.echo(json.dumps(plain))
-        return
-    click.echo(f"{'':20}{'segmented':>12}{'all voxels':>12}")
-    for title, name, note in ROWS:
-        values = (_text(scores[name]), _text(scores["all_" + name]))
-        click.echo(f"{title:20}{values[0]:>12}{values[1]:>12}  {note}".rstrip())
-    click.echo(f"{'coverage':20}{_text(scores['coverage']):>12}")
-    for mistake in mistakes:
-        click.echo(_line(mistake))
-    if matching:
-        found = table.matching()
-        click.echo(
-            f"ids matched one to one: {100 * found['same_voxels'] / found['voxels']:.4f} % of {found['voxels']} voxels"
-            f" are the same; {found['identical']} of {found['objects']} objects are equal in every voxel"
-        )
+            plain["matching"] = self.table.matching()
+        if self.mistakes is not None:
+            plain["worst"] = [dataclasses.asdict(mistake) for mistake in self.mistakes]
+        return json.dumps(plain)
+
+    def text(self, matching: bool) -> str:
+        scores = self.table.scores()
+        lines = [f"{'':20}{'segmented':>12}{'all voxels':>12}"]
+        for title, name, note in ROWS:
+            values = (_text(scores[name]), _text(scores["all_" + name]))
+            lines.append(f"{title:20}{values[0]:>12}{values[1]:>12}  {note}".rstrip())
+        lines.append(f"{'coverage':20}{_text(scores['coverage']):>12}")
+        if self.runs is not None:
+            lines.append(_run_line(self.runs, self.unit))
+        lines += [_line(mistake) for mistake in self.mistakes or []]
+        if matching:
+            found = self.table.matching()
+            lines.append(
+                f"ids matched one to one: {100 * found['same_voxels'] / found['voxels']:.4f} % of {found['voxels']}"
+                f" voxels are the same; {found['identical']} of {found['objects']} objects are equal in every voxel"
+            )
+        return "\n".join(lines)
+
+
+def _require_used(
+    image: str,
+    picture: str | None,
+    worst: int | None,
+    pictures: str | None,
+    skeletons: bool,
+    voxel_nm: tuple[float, float, float] | None,
+) -> None:
+    """Refuse options without the one that they belong to."""
+    for given, name, used, wanted in (
+        (image, "--image", picture or pictures, "--picture"),
+        (pictures, "--pictures", worst, "--worst"),
+        (voxel_nm, "--voxel-nm", skeletons, "--skeletons"),
+    ):
+        if given and not used:
+            raise click.UsageError(f"{name} has no effect without {wanted}, expected {wanted} too")
 
 
 def _draw(
@@ -166,6 +229,15 @@ def _draw(
     for number, mistake in enumerate(mistakes, start=1):
         read = planes.read_segmentation(segmentation, image, truth, None, mistake.parts[1].zyx)
         planes.save_planes(read, None, folder / f"{number:02}-{mistake.kind}-{mistake.id}.png")
+
+
+def _run_line(runs: RunLengths, unit: str) -> str:
+    return (
+        f"expected run length {runs.expected:.0f} of {runs.best:.0f} {unit} ({100 * runs.normalised:.1f} %) on"
+        f" {runs.skeletons} skeletons of {runs.length:.0f} {unit}: {100 * runs.correct:.1f} % of the length correct,"
+        f" {100 * runs.split:.1f} % split, {100 * runs.merged:.1f} % in mergers,"
+        f" {100 * runs.omitted:.1f} % in no segment"
+    )
 
 
 def _line(mistake: Mistake) -> str:

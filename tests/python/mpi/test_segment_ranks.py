@@ -124,3 +124,15 @@ def test_resegmentation_does_not_depend_on_ranks(tmp_path: Path) -> None:
     np.testing.assert_array_equal(objects, others)
     assert texts == other_texts
     assert {"pairs.json", "pairs.csv", "equivalences.csv", "scores_000000.json"} <= texts.keys()
+
+
+def test_scores_do_not_depend_on_ranks(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name in ("segments", "truth"):
+            file[name] = generator.integers(0, 40, size=(300, 250, 250)).astype(np.uint16)
+    command = ["-m", "floodtide", "evaluate", f"{tmp_path}/a.h5:segments", f"{tmp_path}/a.h5:truth"]
+    one, three = (mpiexec(ranks, [*command, "--json", "--matching"]) for ranks in (1, 3))
+    assert one.status == three.status == 0, three.stderr
+    assert one.stdout == three.stdout
+    assert one.stdout.count("{") == 2

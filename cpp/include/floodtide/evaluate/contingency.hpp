@@ -19,6 +19,7 @@ struct PartitionScores {
   double rand_recall;         ///< share of the voxel pairs in one object that are also in one segment; splits lower it
   double voi_split;           ///< H(segmentation | truth) in bits; splits raise it
   double voi_merge;           ///< H(truth | segmentation) in bits; mergers raise it
+  double cremi;               ///< geometric mean of the adapted Rand error and of voi_split + voi_merge (CREMI challenge, 2016)
 };
 
 /// Scores of a segmentation compared with the truth. Voxels with truth 0 are excluded from all scores.

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
+from floodtide.base.libraries import library
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
-from floodtide.data.formats.readers import Geometry, library, object_volume
+from floodtide.data.formats.readers import Geometry, object_volume
 from floodtide.errors import Error, InvalidFileError
 
 CACHE_BYTES = 256 << 20
@@ -108,7 +109,7 @@ class Stack:
     """A TIFF file. Uncompressed voxels are read directly from the file; compressed pictures are decoded whole."""
 
     def __init__(self, path: str) -> None:
-        tifffile = library("tifffile", path)
+        tifffile = library("tifffile", path, "formats")
         _require_file(path, path)
         try:
             self._file = tifffile.TiffFile(path)
@@ -184,9 +185,9 @@ class Folder:
         _require_file(path, self._pattern)
         try:
             if path.lower().endswith(TIFF):
-                picture = np.asarray(library("tifffile", path).imread(path))
+                picture = np.asarray(library("tifffile", path, "formats").imread(path))
             else:
-                picture = np.asarray(library("imageio.v3", path).imread(path))
+                picture = np.asarray(library("imageio.v3", path, "formats").imread(path))
         except Error:
             raise
         except Exception as error:

@@ -6,7 +6,6 @@ The core calls an object from several of its own threads at a time. It reads arr
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +17,8 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
-from floodtide.errors import Error, InvalidArgumentError, InvalidFileError, UnsupportedError
+from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
-EXTRA = "pip install 'floodtide[formats]'"
 CACHE_BYTES = 64 << 20
 """Size of the cache for decoded chunks, in bytes, as for HDF5."""
 LARGEST_CHUNK = 1 << 31
@@ -43,21 +41,6 @@ class Geometry:
 
     voxel_size_nm: tuple[float, float, float] | None = None
     offset: Vec3 | None = None  # of the first voxel, in voxels
-
-
-def library(name: str, what: str) -> Any:
-    """Import an optional library.
-
-    Raises:
-        UnsupportedError: If the library is not installed; the message says how to install it.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        package = name.partition(".")[0]
-        raise UnsupportedError(
-            f"{what}: needs the Python package {package}, which is not installed; {EXTRA}"
-        ) from None
 
 
 def array_volume(array: NDArray[Any], name: str) -> _core.data.Volume:

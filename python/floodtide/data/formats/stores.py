@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _core
+from floodtide.base.libraries import library
 from floodtide.base.reading import read_json, reason
 from floodtide.data.formats.readers import (
     CACHE_BYTES,
     LARGEST_CHUNK,
     Geometry,
-    library,
     object_volume,
 )
 from floodtide.errors import Error, InvalidFileError, UnsupportedError
@@ -97,7 +97,7 @@ def open_precomputed(reference: str) -> _core.data.Volume:
 
 
 def _volume(reference: str, store: Any, geometry: Geometry, metadata: Path) -> _core.data.Volume:
-    tensorstore = library("tensorstore", reference)
+    tensorstore = library("tensorstore", reference, "formats")
     chunks = [int(n) or 1 for n in store.chunk_layout.read_chunk.shape]
     if math.prod(chunks) * store.dtype.numpy_dtype.itemsize > LARGEST_CHUNK:
         raise InvalidFileError(
@@ -117,7 +117,7 @@ def from_zero(source: Any) -> Any:
     """Return a tensorstore array whose positions count from 0; any other object as it is."""
     if not type(source).__module__.startswith("tensorstore"):
         return source
-    tensorstore = library("tensorstore", "the array")
+    tensorstore = library("tensorstore", "the array", "formats")
     return Store(source[tensorstore.d[:].translate_to[0]])
 
 
@@ -155,7 +155,7 @@ def _require_regular_files(folder: Path) -> None:
 
 
 def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
-    tensorstore = library("tensorstore", reference)
+    tensorstore = library("tensorstore", reference, "formats")
     try:
         return tensorstore.open(
             {**spec, "recheck_cached_data": "open"}, read=True, context=_context(tensorstore)

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base.files import path_and_dataset, temporaries, temporary
+from floodtide.base.libraries import library
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Box, Vec3
-from floodtide.data.formats.readers import Geometry, library
+from floodtide.data.formats.readers import Geometry
 from floodtide.errors import Error, InvalidArgumentError, StorageError
 
 CHUNK = 64  # voxels along each axis of the chunks that are written
@@ -172,7 +173,7 @@ def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
     }
     with _new_folder(reference.removeprefix("precomputed://"), {}) as folder:
         store = _created(reference, folder, spec)
-        tensorstore = library("tensorstore", reference)
+        tensorstore = library("tensorstore", reference, "formats")
         yield _Store(store[..., 0].T[tensorstore.d[:].translate_to[0]], plan.chunks)
 
 
@@ -200,7 +201,7 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
             f"{reference}: exists and is not replaced; choose another name, or remove it first"
         )
     _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"))
-    tifffile = library("tifffile", reference)
+    tifffile = library("tifffile", reference, "formats")
     part = temporary(path)
     metadata: dict[str, Any] = {"axes": "ZYX"}
     if plan.geometry != Geometry():
@@ -247,10 +248,10 @@ def pictures(reference: str, plan: Plan) -> Iterator[Writer]:
         )
     if pattern.lower().endswith(".png"):
         _check_pictures(reference, plan, ("u1", "u2"))
-        write = library("imageio.v3", reference).imwrite
+        write = library("imageio.v3", reference, "formats").imwrite
     else:
         _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "f4", "f8"))
-        write = library("tifffile", reference).imwrite
+        write = library("tifffile", reference, "formats").imwrite
     with _new_folder(folder, {}) as part:
         yield _Pictures(write, part, pattern, plan)
 
@@ -334,7 +335,7 @@ def new_top(name: str) -> Path:
 
 
 def _created(reference: str, folder: Path, spec: Mapping[str, Any]) -> Any:
-    tensorstore = library("tensorstore", reference)
+    tensorstore = library("tensorstore", reference, "formats")
     kvstore = {"driver": "file", "path": f"{folder}/"}
     with _storing(reference):
         return tensorstore.open({**spec, "kvstore": kvstore}, create=True, write=True).result()

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worst splits and mergers of a segmentation, with their places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.base import limits
+from floodtide.base.options import Arguments
+from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import as_vec3, part_of
+from floodtide.errors import InvalidFileError
+from floodtide.evaluate.voxels import common_blocks, count_volumes
+
+_WORST = Arguments(count=limits.COUNT, parts=limits.COUNT)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a segment and an object have in common."""
+
+    segment: int
+    object: int
+    voxels: int
+    zyx: Vec3  # one of the voxels, in voxels of the whole volume
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """An object that is split over several segments, or a segment that merges several objects.
+
+    Attributes:
+        kind: "split" or "merge".
+        id: The object that is split, or the segment that merges.
+        voxels: Voxels outside the largest part.
+        parts: The largest parts, largest first.
+    """
+
+    kind: str
+    id: int
+    voxels: int
+    parts: tuple[Part, ...]
+
+
+def worst_mistakes(
+    segmentation: Volume,
+    truth: Volume,
+    box: Box | None = None,
+    *,
+    count: int = 20,
+    parts: int = 3,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Mistake]:
+    """Return the worst splits and mergers of a segmentation: those with most voxels outside the largest part.
+
+    Unsegmented voxels and voxels without object do not count.
+
+    Args:
+        segmentation: As for `score_volumes`.
+        truth: As for `score_volumes`.
+        box: As for `score_volumes`.
+        count: Most splits, and most mergers, to return.
+        parts: Most parts of each.
+        progress: Called as progress(voxels done, voxels); each voxel counts twice.
+
+    Returns:
+        The splits, then the mergers, each from the worst on.
+
+    Raises:
+        ShapeError: As `score_volumes`.
+        OutOfRangeError: As `score_volumes`.
+        InvalidFileError: If a volume is damaged, or changes meanwhile.
+    """
+    _WORST.check("worst_mistakes", count=count, parts=parts)
+    first = None if progress is None else part_of(progress, 0, 2)
+    second = None if progress is None else part_of(progress, 1, 2)
+    rows = count_volumes(segmentation, truth, box, first).rows()
+    rows = rows[(rows[:, :2] > 0).all(axis=1)]
+    found = [
+        (kind, chosen)
+        for kind, column in (("split", 1), ("merge", 0))
+        for chosen in _largest_losses(rows, column, count)
+    ]
+    shown = [chosen[:parts] for _, chosen in found]
+    places = _core.evaluate.PairPlaces(
+        np.ascontiguousarray(np.concatenate([np.zeros((0, 3), np.uint64), *shown]))
+    )
+    for start, labels, objects in common_blocks(segmentation, truth, box, second):
+        places.add(labels, objects, start)
+    at = iter(places.places())
+    return [
+        Mistake(
+            kind=kind,
+            id=int(chosen[0, 1 if kind == "split" else 0]),
+            voxels=int(chosen[1:, 2].sum()),
+            parts=tuple(Part(int(s), int(o), int(n), _found(next(at))) for s, o, n in few),
+        )
+        for (kind, chosen), few in zip(found, shown, strict=True)
+    ]
+
+
+def _largest_losses(rows: NDArray[np.uint64], column: int, count: int) -> list[NDArray[np.uint64]]:
+    """Return the rows (segment, object, voxels) of the ids of a column that lose most voxels, largest part first."""
+    order = np.lexsort((rows[:, 1 - column], -rows[:, 2].astype(np.int64), rows[:, column]))
+    rows = rows[order]
+    groups = np.split(rows, np.flatnonzero(np.diff(rows[:, column])) + 1) if len(rows) else []
+    several = [group for group in groups if len(group) > 1]
+    several.sort(key=lambda group: -int(group[1:, 2].sum()))
+    return several[:count]
+
+
+def _found(voxel: Sequence[int] | None) -> Vec3:
+    if voxel is None:
+        raise InvalidFileError("evaluate: the volumes changed while they were read")
+    return as_vec3(voxel)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expected run length: how far one can follow a neurite before the segmentation makes a mistake.
+
+Source: Januszewski et al., "High-precision automated reconstruction of neurons with flood-filling networks", 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.base import limits
+from floodtide.base.libraries import library
+from floodtide.base.options import Arguments
+from floodtide.data import Box, Volume
+from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
+from floodtide.evaluate.voxels import read_both
+
+Labels = NDArray[np.integer[Any]]
+
+_BYTES_PER_VOXEL = 40  # of kimimaro: labels as 32 bits, distances, and copies of objects
+_CHECKED = Arguments(
+    voxel_size=limits.VOXEL_SIZE, min_voxels=limits.SOME_VOXELS, merge_nodes=limits.SOME_VOXELS
+)
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """The centre lines of an object.
+
+    Attributes:
+        id: The object.
+        nodes: Positions (n, 3) of z, y, x, in voxels of the labels.
+        edges: Pairs (m, 2) of nodes that are connected.
+    """
+
+    id: int
+    nodes: NDArray[np.float64]
+    edges: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RunLengths:
+    """How long the correct runs of skeletons are. Lengths are in the unit of the voxel size.
+
+    Attributes:
+        expected: Expected run length: mean length of the correct run of a random point on the skeletons; 0 for points
+            in segments that merge objects, and where there is no segment.
+        best: The same of a perfect segmentation: it depends on the size of the volume.
+        normalised: `expected` / `best`.
+        length: Length of all skeletons.
+        correct: Share of the length whose two nodes are in one segment that merges no objects.
+        split: Share of the length between two segments.
+        merged: Share of the length in a segment that merges objects.
+        omitted: Share of the length with a node in no segment.
+        skeletons: Number of skeletons.
+    """
+
+    expected: float
+    best: float
+    normalised: float
+    length: float
+    correct: float
+    split: float
+    merged: float
+    omitted: float
+    skeletons: int
+
+
+def skeletons_of(
+    truth: Labels, *, voxel_size: Sequence[float] = (1.0, 1.0, 1.0), min_voxels: int = 1000
+) -> list[Skeleton]:
+    """Return the skeletons of all objects with at least `min_voxels` voxels, by TEASAR (kimimaro).
+
+    Branches that are shorter than 1.5 times the local radius plus 30 edges of a voxel are left out.
+
+    Args:
+        truth: Objects (z, y, x); values <= 0 are no object.
+        voxel_size: Edges of a voxel (z, y, x), in nm or any other unit.
+        min_voxels: Smaller objects have no skeleton.
+
+    Raises:
+        InvalidArgumentError: If an argument is out of range, or the memory does not suffice.
+        UnsupportedError: If kimimaro is not installed.
+    """
+    _CHECKED.check("skeletons", voxel_size=list(voxel_size), min_voxels=min_voxels)
+    if truth.ndim != 3 or not np.issubdtype(truth.dtype, np.integer):
+        raise ShapeError(
+            f"skeletons: {truth.ndim} axes of {truth.dtype}, expected integers (z, y, x)"
+        )
+    limits.require_memory(
+        f"skeletons: {' x '.join(map(str, truth.shape))} voxels need",
+        _BYTES_PER_VOXEL * truth.size,
+        "a smaller box (--box)",
+    )
+    kimimaro = library("kimimaro", "skeletons", "skeletons")
+    ids, place = np.unique(np.maximum(truth, 0), return_inverse=True)
+    labels = place.reshape(truth.shape).astype(np.uint32)
+    if ids[0] > 0:  # every voxel is in an object
+        ids, labels = np.concatenate([[0], ids]), labels + np.uint32(1)
+    found = kimimaro.skeletonize(
+        labels,
+        teasar_params={"scale": 1.5, "const": 30.0 * max(voxel_size)},
+        anisotropy=tuple(map(float, voxel_size)),
+        dust_threshold=min_voxels,
+        progress=False,
+        parallel=1,
+    )
+    return [
+        Skeleton(
+            id=int(ids[label]),
+            nodes=np.asarray(skeleton.vertices, np.float64) / np.asarray(voxel_size, np.float64),
+            edges=np.asarray(skeleton.edges, np.int64).reshape(-1, 2),
+        )
+        for label, skeleton in sorted(found.items())
+    ]
+
+
+def run_lengths(
+    skeletons: Iterable[Skeleton],
+    segmentation: Labels,
+    *,
+    voxel_size: Sequence[float] = (1.0, 1.0, 1.0),
+    merge_nodes: int = 1,
+) -> RunLengths:
+    """Return the run lengths of skeletons in a segmentation.
+
+    An edge is correct if both nodes are in one segment, and this segment has nodes of no other skeleton. The correct
+    edges of a skeleton in one segment are a run. The expected run length is the sum of squared runs over the length of
+    all skeletons. Much depends on `merge_nodes`: with 1, as in funlib.evaluate, a large segment that takes a single
+    node of a neighbour has no correct edge.
+
+    Args:
+        skeletons: Of the true objects.
+        segmentation: Segments (z, y, x) of the same voxels; values <= 0 are no segment.
+        voxel_size: Edges of a voxel (z, y, x), in nm or any other unit.
+        merge_nodes: A segment merges objects if it has at least this many nodes of each of two skeletons.
+
+    Raises:
+        InvalidArgumentError: If there is no edge, or an argument is out of range.
+        OutOfRangeError: If a node is outside of the segmentation.
+    """
+    _CHECKED.check("run lengths", voxel_size=list(voxel_size), merge_nodes=merge_nodes)
+    skeletons = list(skeletons)
+    if sum(len(skeleton.edges) for skeleton in skeletons) == 0:
+        raise InvalidArgumentError("run lengths: no skeleton with an edge, expected at least one")
+    scale = np.asarray(voxel_size, np.float64)
+    counts = [len(skeleton.nodes) for skeleton in skeletons]
+    owner = np.repeat(np.arange(len(skeletons)), counts)  # skeleton of each node
+    firsts = np.cumsum([0, *counts[:-1]])
+    nodes = np.concatenate([skeleton.nodes for skeleton in skeletons])
+    edges = [s.edges + first for s, first in zip(skeletons, firsts, strict=True)]
+    start, end = np.concatenate(edges).T
+    length = np.linalg.norm((nodes[start] - nodes[end]) * scale, axis=1)
+    segments = _at(segmentation, nodes)
+
+    merging = _merging(owner, segments, merge_nodes)
+    omitted = (segments[start] == 0) | (segments[end] == 0)
+    merged = ~omitted & (np.isin(segments[start], merging) | np.isin(segments[end], merging))
+    split = ~omitted & ~merged & (segments[start] != segments[end])
+    correct = ~omitted & ~merged & ~split
+
+    total = float(length.sum())
+    _, run = np.unique(
+        np.stack([owner[start][correct], segments[start][correct]]), axis=1, return_inverse=True
+    )
+    runs = np.bincount(run.ravel(), weights=length[correct])
+    whole = np.bincount(owner[start], weights=length)
+    expected, best = float((runs**2).sum() / total), float((whole**2).sum() / total)
+
+    def share(chosen: NDArray[np.bool_]) -> float:
+        return float(length[chosen].sum() / total)
+
+    return RunLengths(
+        expected=expected,
+        best=best,
+        normalised=expected / best,
+        length=total,
+        correct=share(correct),
+        split=share(split),
+        merged=share(merged),
+        omitted=share(omitted),
+        skeletons=len(skeletons),
+    )
+
+
+def run_lengths_of_volumes(
+    segmentation: Volume,
+    truth: Volume,
+    box: Box | None = None,
+    *,
+    voxel_size: Sequence[float] | None = None,
+    min_voxels: int = 1000,
+    merge_nodes: int = 1,
+) -> RunLengths:
+    """Return the run lengths of the skeletons of a truth in a segmentation. Both are read whole.
+
+    Args:
+        segmentation: As for `score_volumes`.
+        truth: As for `score_volumes`.
+        box: As for `score_volumes`.
+        voxel_size: Edges of a voxel (z, y, x); None: those that the truth's file states, else 1.
+        min_voxels: As for `skeletons_of`.
+        merge_nodes: As for `run_lengths`.
+
+    Raises:
+        Error: As `skeletons_of`, `run_lengths` and `score_volumes` raise.
+    """
+    sizes = voxel_size or truth.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
+    labels, objects = read_both(segmentation, truth, box)
+    skeletons = skeletons_of(objects, voxel_size=sizes, min_voxels=min_voxels)
+    return run_lengths(skeletons, labels, voxel_size=sizes, merge_nodes=merge_nodes)
+
+
+def _at(segmentation: Labels, places: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the segments at positions, 0 for none."""
+    voxels = np.rint(places).astype(np.int64)
+    if len(voxels) and (voxels.min() < 0 or (voxels >= segmentation.shape).any()):
+        raise OutOfRangeError(
+            f"run lengths: a node is outside of the segmentation of {segmentation.shape} voxels"
+        )
+    segments: NDArray[np.int64] = segmentation[tuple(voxels.T)].astype(np.int64)
+    return np.maximum(segments, 0)
+
+
+def _merging(
+    owner: NDArray[np.int64], segments: NDArray[np.int64], merge_nodes: int
+) -> NDArray[np.int64]:
+    """Return the segments that have at least `merge_nodes` nodes of each of several skeletons."""
+    pairs, counts = np.unique(np.stack([segments, owner]), axis=1, return_counts=True)
+    enough = pairs[0][(counts >= merge_nodes) & (pairs[0] > 0)]
+    ids, skeletons = np.unique(enough, return_counts=True)
+    return ids[skeletons > 1]

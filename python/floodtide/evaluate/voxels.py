@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scores of voxels against the ground truth: adapted Rand error, variation of information, CREMI score, coverage.
+
+Voxels whose truth is 0 are ignored. Every score is computed twice: over the segmented voxels
+(id > 0); and, with the prefix `all_`, over all voxels, with all unsegmented voxels as one segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.comm import world
+from floodtide.comm.exchanges import allgather_object
+from floodtide.data import Box, Vec3, Volume
+from floodtide.errors import OutOfRangeError, ShapeError
+
+ContingencyTable = _core.evaluate.ContingencyTable
+
+Labels = NDArray[np.integer[Any]]
+
+_BLOCK_VOXELS = 1 << 24  # maximum number of voxels that are read at a time from each volume
+
+
+def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
+    """Return scores that compare a segmentation with the ground truth.
+
+    Args:
+        segmentation: Integer array (z, y, x) of segment ids; values <= 0 are unsegmented voxels.
+        truth: Integer array of the same shape with object ids; voxels with values <= 0 are ignored.
+
+    Returns:
+        {name: score}, for segmented voxels, and with the prefix `all_` for all voxels:
+        `adapted_rand_error` (0 is perfect), `rand_precision` (mergers lower it), `rand_recall` (splits lower it),
+        `voi_split` = H(segmentation | truth) and `voi_merge` = H(truth | segmentation) in bits, `cremi`, the geometric
+        mean of their sum and of the Rand error, `voxels`, `segments` and `objects`. Also `coverage`, the share of
+        voxels that are segmented. A score is NaN if no voxel can be compared.
+
+    Raises:
+        ShapeError: If the shapes differ.
+        InvalidArgumentError: If an array does not hold integers.
+    """
+    table = ContingencyTable()
+    table.add(np.ascontiguousarray(segmentation), np.ascontiguousarray(truth))
+    return table.scores()
+
+
+def rand_error(segmentation: Labels, truth: Labels, *, segmented_only: bool = True) -> float:
+    """Return the adapted Rand error: 1 - F-score of voxel pairs; 0 is perfect. See `scores`."""
+    prefix = "" if segmented_only else "all_"
+    return scores(segmentation, truth)[prefix + "adapted_rand_error"]
+
+
+def variation_of_information(
+    segmentation: Labels, truth: Labels, *, segmented_only: bool = True
+) -> tuple[float, float]:
+    """Return the variation of information in bits as (split, merge); (0, 0) is perfect. See `scores`."""
+    prefix = "" if segmented_only else "all_"
+    result = scores(segmentation, truth)
+    return result[prefix + "voi_split"], result[prefix + "voi_merge"]
+
+
+def matching(segmentation: Labels, truth: Labels) -> dict[str, int]:
+    """Return how much two segmentations have in common if their ids are matched one to one.
+
+    Pairs of ids with more common voxels are matched first. Unlike in `scores`, voxels with truth 0 count.
+
+    Args:
+        segmentation: As for `scores`.
+        truth: As for `scores`; here another segmentation, such as a published one.
+
+    Returns:
+        `voxels`; `same_voxels`, which are unsegmented in both, or have ids that are matched; `segments` and `objects`,
+        the numbers of ids; and `identical`, the number of objects that are equal in every voxel.
+
+    Raises:
+        ShapeError: If the shapes differ.
+        InvalidArgumentError: If an array does not hold integers.
+    """
+    table = ContingencyTable()
+    table.add(np.ascontiguousarray(segmentation), np.ascontiguousarray(truth))
+    return table.matching()
+
+
+def score_volumes(
+    segmentation: Volume,
+    truth: Volume,
+    box: Box | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, float]:
+    """Return scores that compare two volumes. They are read in blocks and may be larger than memory.
+
+    The attribute `box_start` of a segmentation of a box is the position of the box in the whole volume. If a truth has
+    the shape of the segmentation and no such attribute, it is assumed to cover the same box.
+
+    Args:
+        segmentation: Volume of segment ids.
+        truth: Volume of object ids that covers the box of the segmentation.
+        box: Part to compare, (start, size) in voxels of the whole volume; None: the whole segmentation.
+        progress: Called as progress(voxels done, voxels).
+
+    Returns:
+        The scores, as for `scores`.
+
+    Raises:
+        ShapeError: If the truth does not cover the segmentation.
+        OutOfRangeError: If the box is not inside the segmentation.
+    """
+    return count_volumes(segmentation, truth, box, progress).scores()
+
+
+def count_volumes(
+    segmentation: Volume,
+    truth: Volume,
+    box: Box | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> _core.evaluate.ContingencyTable:
+    """Return the table of the voxels of each pair of ids in two volumes, read in blocks. See `score_volumes`."""
+    table = ContingencyTable()
+    for _, labels, objects in common_blocks(segmentation, truth, box, progress):
+        table.add(labels, objects)
+    return table
+
+
+def count_on_ranks(
+    segmentation: Volume,
+    truth: Volume,
+    box: Box | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> _core.evaluate.ContingencyTable:
+    """Return the table of `count_volumes` on every rank; each rank reads a part of the volumes. Collective."""
+    table = ContingencyTable()
+    with world.agreed():
+        parts = slice(world.rank(), None, world.size())
+        for _, labels, objects in common_blocks(segmentation, truth, box, progress, parts):
+            table.add(labels, objects)
+    whole = ContingencyTable()
+    for rows in allgather_object(table.rows()):
+        whole.add_rows(rows)
+    return whole
+
+
+def read_both(
+    segmentation: Volume, truth: Volume, box: Box | None = None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return segments and objects (z, y, x) of a box that two volumes cover, read whole. See `score_volumes`."""
+    (start, size), *starts = _common_box(segmentation, truth, box)
+    volumes = zip((segmentation, truth), starts, strict=True)
+    labels, objects = (volume.read((_minus(start, first), size)) for volume, first in volumes)
+    return labels, objects
+
+
+def common_blocks(
+    segmentation: Volume,
+    truth: Volume,
+    box: Box | None,
+    progress: Callable[[int, int], None] | None,
+    parts: slice = slice(None),
+) -> Iterator[tuple[Vec3, NDArray[Any], NDArray[Any]]]:
+    """Yield first voxel (in the whole volume), segments and objects of the blocks of a box that two volumes cover.
+
+    `parts` are the blocks that are read, of all of them.
+    """
+    region, start, truth_start = _common_box(segmentation, truth, box)
+    chosen = list(_blocks(region, segmentation.chunks))[parts]
+    total, done = sum(int(np.prod(size)) for _, size in chosen), 0
+    for block in chosen:
+        yield (
+            block[0],
+            segmentation.read((_minus(block[0], start), block[1])),
+            truth.read((_minus(block[0], truth_start), block[1])),
+        )
+        done += int(np.prod(block[1]))
+        if progress is not None:
+            progress(done, total)
+
+
+def _common_box(segmentation: Volume, truth: Volume, box: Box | None) -> tuple[Box, Vec3, Vec3]:
+    """Return the box to compare, and the first voxels of both volumes, in voxels of the whole volume."""
+    start = _placement(segmentation) or (0, 0, 0)
+    truth_start = _placement(truth)
+    if truth_start is None:
+        truth_start = start if truth.shape == segmentation.shape else (0, 0, 0)
+    if not _inside((start, segmentation.shape), (truth_start, truth.shape)):
+        raise ShapeError(
+            f"segmentation {segmentation.name} covers {_show(start, segmentation.shape)},"
+            f" truth {truth.name} covers {_show(truth_start, truth.shape)},"
+            " expected a truth that covers the segmentation"
+        )
+    region = (start, segmentation.shape) if box is None else box
+    if not _inside(region, (start, segmentation.shape)):
+        raise OutOfRangeError(
+            f"box {_show(*region)} is not inside the segmentation,"
+            f" {_show(start, segmentation.shape)}"
+        )
+    return region, start, truth_start
+
+
+def _placement(volume: Volume) -> Vec3 | None:
+    start = _core.segment.placement(volume.core)
+    return None if start is None else (start[0], start[1], start[2])
+
+
+def _minus(a: Vec3, b: Vec3) -> Vec3:
+    return a[0] - b[0], a[1] - b[1], a[2] - b[2]
+
+
+def _inside(inner: Box, outer: Box) -> bool:
+    return all(
+        a >= b and a + size <= b + whole for a, size, b, whole in zip(*inner, *outer, strict=True)
+    )
+
+
+def _show(start: Vec3, size: Vec3) -> str:
+    return ",".join(f"{a}:{a + n}" for a, n in zip(start, size, strict=True))
+
+
+def _blocks(region: Box, chunks: Vec3) -> Iterator[Box]:
+    """Yield blocks of whole planes with at most _BLOCK_VOXELS voxels; planes that are too large are split along y."""
+    (z0, y0, x0), (nz, ny, nx) = region
+    rows = max(1, min(ny, _BLOCK_VOXELS // (nx * min(chunks[0], nz))))
+    depth = max(1, min(nz, _BLOCK_VOXELS // (nx * rows)))
+    for z in range(z0, z0 + nz, depth):
+        for y in range(y0, y0 + ny, rows):
+            yield (z, y, x0), (min(depth, z0 + nz - z), min(rows, y0 + ny - y), nx)
