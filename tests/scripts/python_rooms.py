@@ -16,7 +16,7 @@ MOST_FLOORS = 5
 
 _BASE = ("errors", "base", "comm")
 _PARTS = (*_BASE, "config", "data", "nn", "optim")
-ENGINE = (*_PARTS, "train", "segment", "evaluate", "agglomerate")
+ENGINE = (*_PARTS, "train", "segment", "evaluate", "agglomerate", "shapes")
 TOOLS = ("report", "bench", "simulate", "doctor", "job", "sweep", "tune")
 
 # Room: the rooms that it may import beside itself.
@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "train": _PARTS,
     "segment": _PARTS,
     "agglomerate": (*_PARTS, "segment", "evaluate"),
+    "shapes": _PARTS,
     **dict.fromkeys(TOOLS, ENGINE),
     "lr": ("optim",),
     "predict": ("segment",),

@@ -12,6 +12,7 @@ import click
 from floodtide import _core, nn
 from floodtide.base import limits
 from floodtide.base.outputs import files_in, reserved
+from floodtide.cli import options as shared
 from floodtide.errors import InvalidArgumentError
 
 _CHECKPOINTS = (".h5", ".hdf5")
@@ -29,7 +30,8 @@ _CHECKPOINTS = (".h5", ".hdf5")
     help="Distance z,y,x in voxels by which the field of view moves (default: stored in SOURCE, else 8,8,8).",
 )
 @click.option(
-    "--voxel-size",
+    "--voxel-nm",
+    type=shared.Numbers(limits.VOXEL_SIZE, 3),
     metavar="Z,Y,X",
     help="Voxel size z,y,x of a volume in nm (default: stored in SOURCE).",
 )
@@ -39,7 +41,7 @@ def command(
     destination: str,
     fov: str | None,
     deltas: str | None,
-    voxel_size: str | None,
+    voxel_nm: tuple[float, float, float] | None,
     as_json: bool,
 ) -> None:
     """Write a network to another file, or a volume in another format.
@@ -54,16 +56,16 @@ def command(
     \b
     Example:
       floodtide convert models/fib25/model.ckpt-27465036 fib25.h5
-      floodtide convert raw.h5:raw raw.zarr --voxel-size 30,4,4
+      floodtide convert raw.h5:raw raw.zarr --voxel-nm 30,4,4
     """
     if Path(destination).suffix in _CHECKPOINTS:
-        if voxel_size is not None:
-            raise click.UsageError("--voxel-size is for volumes, the destination is a checkpoint")
+        if voxel_nm is not None:
+            raise click.UsageError("--voxel-nm is for volumes, the destination is a checkpoint")
         _network(source, destination, fov, deltas, as_json)
     else:
         if fov is not None or deltas is not None:
             raise click.UsageError("--fov and --deltas are for networks, the destination is none")
-        _volume(source, destination, voxel_size, as_json)
+        _volume(source, destination, voxel_nm, as_json)
 
 
 def _network(
@@ -83,7 +85,12 @@ def _network(
         click.echo(f"{destination}: {network!r}, {count:,} parameters")
 
 
-def _volume(source: str, destination: str, voxel_size: str | None, as_json: bool) -> None:
+def _volume(
+    source: str,
+    destination: str,
+    voxel_nm: tuple[float, float, float] | None,
+    as_json: bool,
+) -> None:
     from floodtide import data
     from floodtide.base.progress import bar
     from floodtide.data.formats import format_of
@@ -95,7 +102,7 @@ def _volume(source: str, destination: str, voxel_size: str | None, as_json: bool
             f"the destination {destination} does not end in .h5 or .hdf5, as networks do, and is no volume: {error}"
         ) from None
     with bar("voxels", "convert") as progress:
-        copy = data.convert(source, destination, voxel_size_nm=_size(voxel_size), progress=progress)
+        copy = data.convert(source, destination, voxel_size_nm=voxel_nm, progress=progress)
     row = {
         "source": source,
         "destination": destination,
@@ -117,18 +124,4 @@ def _vector(text: str | None, option: str) -> tuple[int, int, int] | None:
         raise InvalidArgumentError(
             f"{option} is '{text}', expected three whole numbers z,y,x such as 33,33,33"
         ) from None
-    return z, y, x
-
-
-def _size(text: str | None) -> tuple[float, float, float] | None:
-    if text is None:
-        return None
-    try:
-        z, y, x = (float(part) for part in text.split(","))
-    except ValueError:
-        z = y = x = 0.0
-    if not all(size in limits.VOXEL_SIZE for size in (z, y, x)):
-        raise InvalidArgumentError(
-            f"--voxel-size is '{text}', expected three sizes z,y,x in nm such as 30,4,4"
-        )
     return z, y, x

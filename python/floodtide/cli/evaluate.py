@@ -20,7 +20,7 @@ from floodtide.comm import world
 from floodtide.errors import StorageError
 
 if TYPE_CHECKING:
-    from floodtide.data import Volume
+    from floodtide.data import Box, Volume
     from floodtide.evaluate import ContingencyTable, Mistake, RunLengths
 
 ROWS = (
@@ -136,12 +136,9 @@ def command(
                 return
             report = _Report(table)
             if skeletons:
-                report.runs = evaluate.run_lengths_of_volumes(
-                    segments, objects, part, voxel_size=voxel_nm, merge_nodes=merge_nodes
-                )
-                report.unit = (
-                    "voxels" if (voxel_nm or objects.geometry.voxel_size_nm) is None else "nm"
-                )
+                stated = voxel_nm or objects.geometry.voxel_size_nm
+                report.runs = _run_lengths(segments, objects, part, stated, merge_nodes)
+                report.unit = "voxels" if stated is None else "nm"
             if worst is not None:
                 with bar("voxels", "evaluate") as progress:
                     report.mistakes = evaluate.worst_mistakes(
@@ -229,6 +226,22 @@ def _draw(
     for number, mistake in enumerate(mistakes, start=1):
         read = planes.read_segmentation(segmentation, image, truth, None, mistake.parts[1].zyx)
         planes.save_planes(read, None, folder / f"{number:02}-{mistake.kind}-{mistake.id}.png")
+
+
+def _run_lengths(
+    segments: Volume,
+    objects: Volume,
+    box: Box | None,
+    voxel_nm: tuple[float, float, float] | None,
+    merge_nodes: int,
+) -> RunLengths:
+    from floodtide import evaluate
+    from floodtide.shapes import skeletons_of
+
+    size = voxel_nm or (1.0, 1.0, 1.0)
+    labels, truth = evaluate.read_both(segments, objects, box)
+    found = skeletons_of(truth, voxel_size=size)
+    return evaluate.run_lengths(found, labels, voxel_size=size, merge_nodes=merge_nodes)
 
 
 def _run_line(runs: RunLengths, unit: str) -> str:

@@ -5,10 +5,7 @@ from floodtide.evaluate.classes import DiceCounts, dice
 from floodtide.evaluate.mistakes import Mistake, Part, worst_mistakes
 from floodtide.evaluate.skeletons import (
     RunLengths,
-    Skeleton,
     run_lengths,
-    run_lengths_of_volumes,
-    skeletons_of,
 )
 from floodtide.evaluate.voxels import (
     ContingencyTable,
@@ -16,6 +13,7 @@ from floodtide.evaluate.voxels import (
     count_volumes,
     matching,
     rand_error,
+    read_both,
     score_volumes,
     scores,
     variation_of_information,
@@ -27,17 +25,15 @@ __all__ = [
     "Mistake",
     "Part",
     "RunLengths",
-    "Skeleton",
     "count_on_ranks",
     "count_volumes",
     "dice",
     "matching",
     "rand_error",
+    "read_both",
     "run_lengths",
-    "run_lengths_of_volumes",
     "score_volumes",
     "scores",
-    "skeletons_of",
     "variation_of_information",
     "worst_mistakes",
 ]

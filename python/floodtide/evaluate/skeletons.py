@@ -14,33 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base import limits
-from floodtide.base.libraries import library
 from floodtide.base.options import Arguments
-from floodtide.data import Box, Volume
-from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
-from floodtide.evaluate.voxels import read_both
+from floodtide.data.skeletons import Skeleton
+from floodtide.errors import InvalidArgumentError, OutOfRangeError
 
 Labels = NDArray[np.integer[Any]]
 
-_BYTES_PER_VOXEL = 40  # of kimimaro: labels as 32 bits, distances, and copies of objects
-_CHECKED = Arguments(
-    voxel_size=limits.VOXEL_SIZE, min_voxels=limits.SOME_VOXELS, merge_nodes=limits.SOME_VOXELS
-)
-
-
-@dataclass(frozen=True)
-class Skeleton:
-    """The centre lines of an object.
-
-    Attributes:
-        id: The object.
-        nodes: Positions (n, 3) of z, y, x, in voxels of the labels.
-        edges: Pairs (m, 2) of nodes that are connected.
-    """
-
-    id: int
-    nodes: NDArray[np.float64]
-    edges: NDArray[np.int64]
+_CHECKED = Arguments(voxel_size=limits.VOXEL_SIZE, merge_nodes=limits.SOME_VOXELS)
 
 
 @dataclass(frozen=True)
@@ -69,55 +49,6 @@ class RunLengths:
     merged: float
     omitted: float
     skeletons: int
-
-
-def skeletons_of(
-    truth: Labels, *, voxel_size: Sequence[float] = (1.0, 1.0, 1.0), min_voxels: int = 1000
-) -> list[Skeleton]:
-    """Return the skeletons of all objects with at least `min_voxels` voxels, by TEASAR (kimimaro).
-
-    Branches that are shorter than 1.5 times the local radius plus 30 edges of a voxel are left out.
-
-    Args:
-        truth: Objects (z, y, x); values <= 0 are no object.
-        voxel_size: Edges of a voxel (z, y, x), in nm or any other unit.
-        min_voxels: Smaller objects have no skeleton.
-
-    Raises:
-        InvalidArgumentError: If an argument is out of range, or the memory does not suffice.
-        UnsupportedError: If kimimaro is not installed.
-    """
-    _CHECKED.check("skeletons", voxel_size=list(voxel_size), min_voxels=min_voxels)
-    if truth.ndim != 3 or not np.issubdtype(truth.dtype, np.integer):
-        raise ShapeError(
-            f"skeletons: {truth.ndim} axes of {truth.dtype}, expected integers (z, y, x)"
-        )
-    limits.require_memory(
-        f"skeletons: {' x '.join(map(str, truth.shape))} voxels need",
-        _BYTES_PER_VOXEL * truth.size,
-        "a smaller box (--box)",
-    )
-    kimimaro = library("kimimaro", "skeletons", "skeletons")
-    ids, place = np.unique(np.maximum(truth, 0), return_inverse=True)
-    labels = place.reshape(truth.shape).astype(np.uint32)
-    if ids[0] > 0:  # every voxel is in an object
-        ids, labels = np.concatenate([[0], ids]), labels + np.uint32(1)
-    found = kimimaro.skeletonize(
-        labels,
-        teasar_params={"scale": 1.5, "const": 30.0 * max(voxel_size)},
-        anisotropy=tuple(map(float, voxel_size)),
-        dust_threshold=min_voxels,
-        progress=False,
-        parallel=1,
-    )
-    return [
-        Skeleton(
-            id=int(ids[label]),
-            nodes=np.asarray(skeleton.vertices, np.float64) / np.asarray(voxel_size, np.float64),
-            edges=np.asarray(skeleton.edges, np.int64).reshape(-1, 2),
-        )
-        for label, skeleton in sorted(found.items())
-    ]
 
 
 def run_lengths(
@@ -186,34 +117,6 @@ def run_lengths(
         omitted=share(omitted),
         skeletons=len(skeletons),
     )
-
-
-def run_lengths_of_volumes(
-    segmentation: Volume,
-    truth: Volume,
-    box: Box | None = None,
-    *,
-    voxel_size: Sequence[float] | None = None,
-    min_voxels: int = 1000,
-    merge_nodes: int = 1,
-) -> RunLengths:
-    """Return the run lengths of the skeletons of a truth in a segmentation. Both are read whole.
-
-    Args:
-        segmentation: As for `score_volumes`.
-        truth: As for `score_volumes`.
-        box: As for `score_volumes`.
-        voxel_size: Edges of a voxel (z, y, x); None: those that the truth's file states, else 1.
-        min_voxels: As for `skeletons_of`.
-        merge_nodes: As for `run_lengths`.
-
-    Raises:
-        Error: As `skeletons_of`, `run_lengths` and `score_volumes` raise.
-    """
-    sizes = voxel_size or truth.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
-    labels, objects = read_both(segmentation, truth, box)
-    skeletons = skeletons_of(objects, voxel_size=sizes, min_voxels=min_voxels)
-    return run_lengths(skeletons, labels, voxel_size=sizes, merge_nodes=merge_nodes)
 
 
 def _at(segmentation: Labels, places: NDArray[np.float64]) -> NDArray[np.int64]:

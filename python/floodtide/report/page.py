@@ -16,6 +16,7 @@ from floodtide.report import (
     growth,
     held_out,
     modes,
+    objects,
     pages,
     planes,
     segmentation_curves,
@@ -23,7 +24,7 @@ from floodtide.report import (
 )
 from floodtide.train.recorded_run import FIELDS, Run, read_run
 
-_NO_FLOODING: dict[str, Any] = {"planes": None, "strip": None, "frames": []}
+_NO_FLOODING: dict[str, Any] = {"planes": None, "objects": None, "strip": None, "frames": []}
 
 
 def write(
@@ -130,11 +131,17 @@ def _pictures(run: Run) -> dict[str, Any]:
         return {"name": run.name, "held_out": shown, "absent": absent, **_NO_FLOODING}
     read = planes.read_planes(run)
     grown = growth.read_growth(run.folder)
+    solid, note = objects.picture(run)
     parts = ((planes.FILE, read), (growth.FILE, grown))
     return {
         "name": run.name,
         "held_out": None,
-        "absent": [f"{file} is not there" for file, part in parts if not part],
+        "absent": [
+            *(f"{file} is not there" for file, part in parts if not part),
+            *([note] if note and solid is None else []),
+        ],
+        "objects": solid,
+        "objects_note": note,
         "planes": planes.planes_figure(read, run.voxel_size_nm) if read else None,
         "strip": growth.strip_figure(grown, run.voxel_size_nm) if grown else None,
         "frames": growth.frames(grown, run.voxel_size_nm) if grown else [],

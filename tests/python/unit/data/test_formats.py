@@ -267,7 +267,7 @@ def test_commands_take_every_format(
 
 def test_voxel_size_and_offset_survive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = volumes.write(ARRAY, tmp_path, "first", "hdf5")
-    assert cli.run(["convert", first, f"{tmp_path}/a.zarr", "--voxel-size", "30,4.5,5"]) == 0
+    assert cli.run(["convert", first, f"{tmp_path}/a.zarr", "--voxel-nm", "30,4.5,5"]) == 0
     last = f"{tmp_path}/a.zarr"
     for name in ("b.n5/x", "c.tif", "d.h5:raw", "e.zarr"):
         assert cli.run(["convert", last, f"{tmp_path}/{name}", "--json"]) == 0

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import cli, errors
-from floodtide.evaluate import Skeleton, run_lengths, skeletons_of
+from floodtide.evaluate import run_lengths
+from floodtide.shapes import Skeleton, skeletons_of
 
 SIZE = (40.0, 4.0, 4.0)
 

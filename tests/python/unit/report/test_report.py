@@ -38,6 +38,7 @@ def page(run_folder: Path) -> Page:
 def test_a_complete_run_shows_every_figure(page: Page) -> None:
     expected = {
         "Image, truth and segmentation in three planes",
+        "The largest segments in three dimensions",
         "The growing mask at several moves",
         "Training curves",
         "Validation curves beside the trivial predictors",

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A picture of the largest objects of a segmentation in three dimensions (as figure 7 of the paper)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide.base import style
+from floodtide.data import Volume
+from floodtide.errors import UnsupportedError
+from floodtide.report.planes import FILE
+from floodtide.train.recorded_run import Run
+
+if TYPE_CHECKING:
+    from floodtide.shapes import Mesh
+
+_SIDE = 160  # drawn voxels along the longest side; of larger volumes, every n-th voxel is drawn
+_LIGHT = np.array([0.4, -0.6, 0.7])  # direction to the light: x, y, z of the picture
+
+
+def read_objects(run: Run) -> tuple[npt.NDArray[Any], tuple[float, float, float]] | None:
+    """Return the segmentation of a run (z, y, x), thinned out, and the edges of its voxels; None if there is none.
+
+    Raises:
+        InvalidFileError: If the segmentation is damaged.
+    """
+    if not os.path.lexists(run.folder / FILE):
+        return None
+    volume = Volume(run.folder / FILE, "segmentation")
+    step = -(-max(volume.shape) // _SIDE)
+    nz, ny, nx = volume.shape
+    planes = [volume.read(((z, 0, 0), (1, ny, nx)))[0, ::step, ::step] for z in range(0, nz, step)]
+    z, y, x = (step * edge for edge in run.voxel_size_nm or (1.0, 1.0, 1.0))
+    return np.stack(planes), (z, y, x)
+
+
+def objects_figure(
+    labels: npt.NDArray[Any], voxel_size: tuple[float, float, float]
+) -> tuple[str, int]:
+    """Return a figure of the largest objects, PNG as data URI, and how many it shows.
+
+    Args:
+        labels: Segments (z, y, x); 0 is no segment.
+        voxel_size: Edges of a voxel (z, y, x), in nm or any other unit.
+
+    Raises:
+        UnsupportedError: If zmesh is not installed.
+    """
+    from mpl_toolkits.mplot3d.art3d import (  # type: ignore[import-untyped]
+        Poly3DCollection,
+    )
+
+    from floodtide.shapes import meshes_of
+
+    ids, counts = np.unique(labels[labels > 0], return_counts=True)
+    largest = ids[np.argsort(-counts, kind="stable")][: len(style.SERIES)].tolist()
+    found = meshes_of(
+        np.pad(labels, 1), voxel_size=voxel_size, max_error=max(voxel_size), ids=largest
+    )
+    meshes = {mesh.id: mesh for mesh in found}
+    size = np.array(labels.shape) * voxel_size
+    with style.figure(7.0, 6.2) as drawn:
+        axes: Any = drawn.add_subplot(projection="3d")
+        for index, name in enumerate(name for name in largest if name in meshes):
+            corners = _corners(meshes[name], voxel_size, size[0])
+            colours = _shaded(corners, style.series_colour(index))
+            axes.add_collection3d(Poly3DCollection(corners, facecolors=colours, edgecolors="none"))
+        z, y, x = size
+        axes.set(xlim=(0, x), ylim=(0, y), zlim=(0, z))
+        axes.set_box_aspect((x, y, z))
+        axes.view_init(elev=24, azim=-58)
+        axes.set(xticks=[], yticks=[], zticks=[], xlabel="x", ylabel="y", zlabel="z")
+        return style.data_uri(drawn, "png", dpi=130), len(meshes)
+
+
+def _corners(mesh: Mesh, voxel_size: Sequence[float], height: float) -> npt.NDArray[np.float64]:
+    """Return the corners (triangles, 3, 3) of x, y, z in the picture; z points downwards in the volume."""
+    z, y, x = (mesh.vertices.astype(np.float64) - voxel_size).T
+    corners: npt.NDArray[np.float64] = np.stack([x, y, height - z], axis=1)[mesh.triangles]
+    return corners
+
+
+def _shaded(corners: npt.NDArray[np.float64], colour: str) -> npt.NDArray[np.float64]:
+    """Return the colour of each triangle in the light."""
+    from matplotlib.colors import to_rgb
+
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    lengths = np.linalg.norm(normals, axis=1)
+    towards = np.abs(normals @ _LIGHT) / np.maximum(lengths, 1e-12) / np.linalg.norm(_LIGHT)
+    return np.outer(0.35 + 0.65 * towards, to_rgb(colour))
+
+
+def picture(run: Run) -> tuple[str | None, str]:
+    """Return the figure of the objects of a run, or None, and a note: what it shows, or why there is none."""
+    read = read_objects(run)
+    if read is None or not (read[0] > 0).any():
+        return None, ""
+    try:
+        figure, count = objects_figure(*read)
+    except UnsupportedError as error:
+        return None, f"no picture of the objects in 3-D: {error}"
+    return figure, f"The {count} largest segments."
