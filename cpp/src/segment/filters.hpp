@@ -25,8 +25,8 @@ namespace floodtide::segment {
 /// Source: Meijster et al., "A general algorithm for computing distance transforms in linear time", 2000.
 [[nodiscard]] Tensor<std::int32_t, 3> squared_distance(View<const std::uint8_t, 3> mask);
 
-/// As above, for voxels with edges of `voxel_size` (z, y, x), in the square of its unit and without limit of the sides. Exact if
-/// the squared edges are integers.
+/// As above, for voxels with edges of `voxel_size` (z, y, x), in the square of its unit and without limit of the sides. Exact
+/// if the squared edges are integers.
 [[nodiscard]] Tensor<double, 3> squared_distance(View<const std::uint8_t, 3> mask, const std::array<double, 3>& voxel_size);
 
 }  // namespace floodtide::segment
