@@ -181,6 +181,18 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
+    "segment-request": Command(
+        "segment --request request.pbtxt --box 0:20,0:22,0:24 --out out.h5:segmentation --json",
+        hdf5_outcome("origins/walltime_s", "counters"),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
+    "segment-origins": Command(
+        "segment segment.toml --out out.h5:segmentation --json --set segment.seeds=npz/0/0/seg-0_0_0.npz",
+        hdf5_outcome("origins/walltime_s", "counters"),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
     "segment-pieces": Command(
         "segment segment.toml --out pieces --set segment.subvolume=[14,14,14]",
         nothing,

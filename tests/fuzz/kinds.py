@@ -126,6 +126,8 @@ _RUNS = (
     Source("tuned.toml", ("job-tuned",), "text"),
     Source("pieces/cut.json", ("reconcile", "segment-pieces"), "text"),
     Source("seeds.txt", ("segment-listed",), "text"),
+    Source("request.pbtxt", ("segment-request",), "text"),
+    Source("npz/0/0/seg-0_0_0.npz", ("segment-origins",), "bytes"),
     Source("pairs/pairs.json", ("resegment",), "text"),
     Source("pairs/scores_000000.json", ("resegment",), "text"),
 )

@@ -49,6 +49,17 @@ disco_seed_threshold = -1.0
 segment_threshold = 0.3
 move_threshold = 0.15
 """
+REQUEST = """\
+image { hdf5: "volume.h5:raw" }
+image_mean: 128 image_stddev: 33
+seed_policy: "PolicyPeaks"
+model_checkpoint_path: "network.h5"
+model_name: "convstack_3d.ConvStack3DFFNModel"
+inference_options {
+  init_activation: 0.95 pad_value: 0.05 move_threshold: 0.15 segment_threshold: 0.3
+  min_boundary_dist { x: 1 y: 1 z: 1 } min_segment_size: 1 disco_seed_threshold: -1
+}
+"""
 SLICES = """\
 [run]
 dir = "slices_run"
@@ -146,6 +157,8 @@ def make(folder: Path) -> None:
     _run("segment segment.toml --out segmentation.h5:segmentation")
     _run("segment segment.toml --out run/segmentation.h5:segmentation")
     _run("segment segment.toml --out pieces --set segment.subvolume=[14,14,14]")
+    Path("request.pbtxt").write_text(REQUEST)
+    _run("segment --request request.pbtxt --box 0:20,0:22,0:24 --out npz.h5:labels --npz npz")
     _run("resegment segment.toml segmentation.h5:segmentation pairs")
     Path("seeds.txt").write_text("# z, y, x\n12, 11, 10\n8 9 10  # a dendrite\n")
     _run("predict slices_run slices.h5:image predicted.h5:labels")

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,12 +18,25 @@ from floodtide.cli import options as shared
 from floodtide.cli.segment_settings import resolved
 from floodtide.comm import world
 from floodtide.data.formats import HDF5, format_of
-from floodtide.errors import InvalidArgumentError
+from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.segment import SegmentOptions, output
+
+if TYPE_CHECKING:
+    from floodtide.segment.ffn_request import FfnRequest
 
 
 @click.command()
-@click.argument("file", metavar="CONFIG.toml")
+@click.argument("file", metavar="CONFIG.toml", required=False)
+@click.option(
+    "--request",
+    metavar="FILE.pbtxt",
+    help="Instead of CONFIG.toml: an InferenceRequest of google/ffn in text format.",
+)
+@click.option(
+    "--npz",
+    metavar="FOLDER",
+    help="Also write google/ffn's file of the segmentation, FOLDER/X/Y/seg-X_Y_Z.npz.",
+)
 @click.option(
     "--out",
     required=True,
@@ -57,7 +70,9 @@ from floodtide.segment import SegmentOptions, output
 @shared.overrides
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    file: str,
+    file: str | None,
+    request: str | None,
+    npz: str | None,
     out: str,
     box: str | None,
     consensus: str | None,
@@ -75,6 +90,8 @@ def command(
     With segment.subvolume, the box is cut into overlapping subvolumes, which ranks share. The same command continues
     after a crash, on any number of ranks. `floodtide reconcile` then makes one segmentation.
 
+    `--request` reads a request of google/ffn, such as configs/inference_training_sample2.pbtxt.
+
     `--consensus reverse --agglomerate` is the whole published way from an image to objects.
 
     \b
@@ -85,7 +102,11 @@ def command(
     """
     shared.require_same_arguments()
     with world.agreed():
-        settings = config.load(file, overrides)
+        file, asked, settings = _settings(file, request, box, overrides)
+        if npz is not None and (settings.segment.subvolume is not None or estimate):
+            raise click.UsageError(
+                "--npz with segment.subvolume or --estimate, expected a box in one piece"
+            )
         if consensus is not None:
             changed = dataclasses.replace(settings.segment, consensus=consensus)
             settings = dataclasses.replace(settings, segment=changed)
@@ -117,7 +138,7 @@ def command(
                 *files_in(options.checkpoint),
             ]
             with output(base, inputs):
-                report = _segment(settings, options, base)
+                report = _segment(settings, options, base, asked, npz)
             if not (agglomerate and as_json):
                 click.echo(json.dumps(report) if as_json else _text(report))
     if agglomerate:
@@ -130,6 +151,27 @@ def command(
             click.echo(json.dumps(report) if as_json else resegment.text(merged))
 
 
+def _settings(
+    file: str | None, request: str | None, box: str | None, overrides: tuple[str, ...]
+) -> tuple[str, FfnRequest | None, config.Config]:
+    """Return the file that was given, the request of google/ffn if it is one, and the settings."""
+    from floodtide.data import parse_box
+    from floodtide.segment.ffn_request import read_request
+
+    if request is None:
+        if file is None:
+            raise click.UsageError("neither CONFIG.toml nor --request, expected one of them")
+        return file, None, config.load(file, overrides)
+    if file is not None:
+        raise click.UsageError(f"both {file} and --request {request}, expected one of them")
+    asked = read_request(request, parse_box(box or ""))
+    if world.rank() == 0:
+        for note in asked.notes:
+            click.echo(f"floodtide segment: {request}: {note}", err=True)
+    document = {"segment": config.to_dict(asked.options)}
+    return request, asked, config.from_dict(document, request, overrides)
+
+
 def _base(out: str) -> str:
     """Return the name of the segmentation before segments are merged into the objects `out`."""
     if format_of(out) is not HDF5:
@@ -138,15 +180,26 @@ def _base(out: str) -> str:
     return f"{Path(path).with_suffix('.base.h5')}:{dataset}"
 
 
-def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict[str, Any]:
+def _segment(
+    settings: config.Config,
+    options: SegmentOptions,
+    out: str,
+    asked: FfnRequest | None,
+    npz: str | None,
+) -> dict[str, Any]:
     from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box
     from floodtide.segment import Segmenter
+    from floodtide.segment.ffn_files import write_npz
     from floodtide.segment.flooding import call_rate
 
     if settings.run.threads > 0:
         _core.set_num_threads(settings.run.threads)
     segmenter = Segmenter.load(options, compute=settings.run.compute)
+    if asked is not None and asked.depth not in (None, segmenter.model.depth):
+        raise ConfigurationError(
+            f"model_args.depth is {asked.depth}, expected {segmenter.model.depth}, that of {options.checkpoint}"
+        )
     volume = Volume(options.image)
     start_s = time.monotonic()
     with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
@@ -158,6 +211,8 @@ def _segment(settings: config.Config, options: SegmentOptions, out: str) -> dict
         "floodtide_version": _core.__version__,
     }
     result.save(out, notes)
+    if npz is not None:
+        write_npz(result, npz, b"" if asked is None else asked.message)
     return {
         "segments": len(result.origins),
         "coverage": result.coverage,

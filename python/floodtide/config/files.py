@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,21 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         InvalidFileError: If the file is missing or not TOML.
         ConfigurationError: If a key is unknown, or a value has the wrong type or is out of range.
     """
-    document = reading.read_toml(path)
+    return from_dict(reading.read_toml(path), str(path), overrides)
+
+
+def from_dict(
+    document: Mapping[str, Any], where: str = "configuration", overrides: Sequence[str] = ()
+) -> Config:
+    """Return the configuration that nested dictionaries hold, as parsed from TOML, with `a.b=value` overrides.
+
+    Raises:
+        ConfigurationError: If a key is unknown, or a value has the wrong type or is out of range.
+    """
+    changed = copy.deepcopy(dict(document))
     for override in overrides:
-        _override(document, override)
-    return from_dict(document, str(path))
-
-
-def from_dict(document: Mapping[str, Any], where: str = "configuration") -> Config:
-    """Return the configuration that nested dictionaries hold, as parsed from TOML. Raises ConfigurationError."""
-    return reader.read(Config, document, where)
+        _override(changed, override)
+    return reader.read(Config, changed, where)
 
 
 def dumps(config: Config) -> str:

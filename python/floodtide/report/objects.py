@@ -51,9 +51,7 @@ def objects_figure(
     Raises:
         UnsupportedError: If zmesh is not installed.
     """
-    from mpl_toolkits.mplot3d.art3d import (  # type: ignore[import-untyped]
-        Poly3DCollection,
-    )
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
     from floodtide.shapes import meshes_of
 

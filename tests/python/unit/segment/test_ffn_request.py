@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests and files of google/ffn: what they become, what is refused, and that they are read back."""
+
+import json
+import sys
+import types
+import zipfile
+from collections import namedtuple
+from pathlib import Path
+
+import bright_network
+import h5py
+import numpy as np
+import pytest
+
+from floodtide import cli, errors
+from floodtide.segment import read_seeds
+from floodtide.segment.ffn_origins import path_in, read_origins
+from floodtide.segment.ffn_request import read_request
+
+# The published request for FIB-25, whose facts are in every copy of google/ffn.
+PUBLISHED = """
+image { hdf5: "third_party/neuroproof_examples/training_sample2/grayscale_maps.h5:raw" }
+image_mean: 128
+image_stddev: 33
+checkpoint_interval: 1800
+seed_policy: "PolicyPeaks"
+model_checkpoint_path: "models/fib25/model.ckpt-27465036"
+model_name: "convstack_3d.ConvStack3DFFNModel"
+model_args: "{\\"depth\\": 12, \\"fov_size\\": [33, 33, 33], \\"deltas\\": [8, 8, 8]}"
+segmentation_output_dir: "results/fib25/training2"
+inference_options {
+  init_activation: 0.95
+  pad_value: 0.05
+  move_threshold: 0.9
+  min_boundary_dist { x: 1 y: 1 z: 1}
+  segment_threshold: 0.6
+  min_segment_size: 1000
+}
+"""
+
+
+def written(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "request.pbtxt"
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_published_request(tmp_path: Path) -> None:
+    request = read_request(written(tmp_path, PUBLISHED))
+    options = request.options
+    assert options.image.endswith("training_sample2/grayscale_maps.h5:raw")
+    assert (options.mean, options.std) == (128.0, 33.0)
+    assert (options.fov, options.deltas) == ((33, 33, 33), (8, 8, 8))
+    assert options.move_threshold == pytest.approx(0.9)
+    assert options.segment_threshold == pytest.approx(0.6)
+    assert (options.min_segment_size, options.min_boundary_dist) == (1000, (1, 1, 1))
+    assert options.disco_seed_threshold == 0.0
+    assert (options.seed_policy, request.depth) == ("peaks", 12)
+    assert request.output_folder == "results/fib25/training2"
+    assert len(request.notes) == 1
+    assert "checkpoint_interval" in request.notes[0]
+
+
+def test_axes_are_reversed_and_defaults_are_those_of_google(tmp_path: Path) -> None:
+    text = PUBLISHED.replace("x: 1 y: 1 z: 1", "x: 4 y: 3").replace("[33, 33, 33]", "[33, 31, 17]")
+    text = text.replace("min_segment_size: 1000", "disco_seed_threshold: -1")
+    options = read_request(written(tmp_path, text)).options
+    assert options.fov == (17, 31, 33)
+    assert options.min_boundary_dist == (0, 3, 4)
+    assert options.min_segment_size == 0
+    assert options.disco_seed_threshold == -1.0
+
+
+def test_seed_policies(tmp_path: Path) -> None:
+    grid = PUBLISHED.replace('"PolicyPeaks"', '"PolicyGrid3d" seed_policy_args: "{\\"step\\": 8}"')
+    options = read_request(written(tmp_path, grid)).options
+    assert (options.seed_policy, dict(options.seed_values)) == ("grid", {"grid_step": 8})
+    inverted = PUBLISHED.replace(
+        '"PolicyPeaks"',
+        '"PolicyInvertOrigins" seed_policy_args: "{\\"segmentation_dir\\": \\"run1\\"}"',
+    )
+    found = read_request(written(tmp_path, inverted), ((30, 20, 10), (64, 64, 64)))
+    assert found.options.seeds == "run1/10/20/seg-10_20_30.npz"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("image_mean: 128", "image_maen: 128", "no field named \"image_maen\""),
+        ("image_mean: 128", "image_mean: 128 image_mean: 129", "image_mean"),
+        ("image_mean: 128", "image_mean: dark", "image_mean"),
+        ("image_mean: 128", "", "image_mean not set"),
+        ("pad_value: 0.05", "", "inference_options.pad_value not set"),
+        ("image_stddev: 33", "image_stddev: 33 reference_histogram: \"h\"", "reference_histogram is not supported"),
+        ("image_stddev: 33", "image_stddev: 33 masks { image { channels { channel: 0 } } }", "masks is not supported"),
+        ("PolicyPeaks", "PolicyMax", "expected PolicyPeaks, PolicyGrid3d or PolicyInvertOrigins"),
+        ("convstack_3d.ConvStack3DFFNModel", "other.Model", "expected ConvStack3DFFNModel"),
+        ("hdf5:", "volinfo:", "image.volinfo is not supported"),
+        ('\\"depth\\": 12', '\\"width\\": 12', "model_args.width is not supported"),
+        ("{\\\"depth", "[{\\\"depth", "expected a JSON object"),
+        ("[33, 33, 33]", "[33, 33]", "expected [x, y, z]"),
+        ("move_threshold: 0.9", "move_threshold: 1.9", "move_threshold is 1.89"),
+        ("inference_options {", "inference_options { consistency_threshold: 0.1", "consistency_threshold is not"),
+        ("}\n", "", "request.pbtxt"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+    text = PUBLISHED.replace(old, new) if old != "}\n" else PUBLISHED.rstrip()[:-1]
+    assert text != PUBLISHED
+    with pytest.raises(errors.Error) as failure:
+        read_request(written(tmp_path, text))
+    assert says in str(failure.value)
+    assert isinstance(failure.value, errors.InvalidFileError | errors.ConfigurationError)
+
+
+def test_command_with_a_request_writes_google_s_file_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toml = bright_network.configuration(tmp_path)
+    request = PUBLISHED.replace(
+        "third_party/neuroproof_examples/training_sample2/grayscale_maps.h5",
+        f"{tmp_path}/volume.h5",
+    )
+    request = request.replace("models/fib25/model.ckpt-27465036", f"{tmp_path}/bright.h5")
+    request = request.replace("[33, 33, 33]", "[9, 9, 9]").replace("[8, 8, 8]", "[2, 2, 2]")
+    request = request.replace('\\"depth\\": 12', '\\"depth\\": 2').replace("1000", "20")
+    name = written(tmp_path, request)
+    box = ["--box", "2:38,4:40,6:46"]
+    arguments = ["segment", "--request", name, "--out", f"{tmp_path}/a.h5:labels", *box]
+    assert cli.run([*arguments, "--npz", f"{tmp_path}/npz", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "whole subvolumes are stored instead" in printed.err
+    report = json.loads(printed.out)
+    assert cli.run(["segment", str(toml), "--out", f"{tmp_path}/b.h5:labels", *box]) == 0
+    with h5py.File(tmp_path / "a.h5") as a, h5py.File(tmp_path / "b.h5") as b:
+        np.testing.assert_array_equal(a["labels"], b["labels"])
+        labels, starts = a["labels"][()], a["origins/start_zyx"][()]
+    path = path_in(tmp_path / "npz", (2, 4, 6))
+    assert path.name == "seg-6_4_2.npz"
+    origins = read_origins(path)
+    assert len(origins) == report["segments"] >= 3
+    assert [origin.start_zyx for origin in origins.values()] == [
+        tuple(row) for row in starts.tolist()
+    ]
+    np.testing.assert_array_equal(read_seeds(str(path)), starts[::-1])
+    loaded = as_google_loads(path)
+    np.testing.assert_array_equal(loaded["segmentation"], labels)
+    assert loaded["segmentation"].dtype == np.uint8
+    assert loaded["origins"].item()[1].start_zyx == tuple((starts[0] - [2, 4, 6]).tolist())
+    assert json.loads(str(loaded["counters"]))["inference-calls"] > 0
+
+
+def as_google_loads(path: Path) -> dict[str, np.ndarray]:
+    """Load a file with the class that google/ffn has."""
+    names = ("ffn", "ffn.inference", "ffn.inference.storage")
+    modules = {name: types.ModuleType(name) for name in names}
+    fields = ["start_zyx", "iters", "walltime_sec"]
+    modules[names[2]].OriginInfo = namedtuple("OriginInfo", fields)  # type: ignore[attr-defined,misc]
+    before = {name: sys.modules.get(name) for name in names}
+    sys.modules.update(modules)
+    try:
+        with np.load(path, allow_pickle=True) as data:
+            return {name: data[name] for name in data.files}
+    finally:
+        for name, module in before.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
+
+
+def test_a_depth_other_than_the_checkpoint_s_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bright_network.configuration(tmp_path)
+    text = PUBLISHED.replace("models/fib25/model.ckpt-27465036", f"{tmp_path}/bright.h5")
+    text = text.replace(
+        "third_party/neuroproof_examples/training_sample2/grayscale_maps.h5",
+        f"{tmp_path}/volume.h5",
+    )
+    text = text.replace("[33, 33, 33]", "[9, 9, 9]").replace("[8, 8, 8]", "[2, 2, 2]")
+    name = written(tmp_path, text)
+    assert cli.run(["segment", "--request", name, "--out", f"{tmp_path}/a.h5:labels"]) == 2
+    assert "model_args.depth is 12, expected 2" in capsys.readouterr().err
+    for arguments, says in (
+        ([], "neither CONFIG.toml nor --request"),
+        ([f"{tmp_path}/segment.toml", "--request", name], "both"),
+        (["--request", name, "--npz", "x", "--set", "segment.subvolume=[20,20,20]"], "--npz with"),
+    ):
+        assert cli.run(["segment", *arguments, "--out", f"{tmp_path}/a.h5:labels"]) == 2
+        assert says in capsys.readouterr().err
+
+
+class _Evil:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return print, ("run by a pickle",)
+
+
+def test_a_pickle_that_would_run_something_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "seg-0_0_0.npz"
+    np.savez(path, origins=np.array({1: _Evil()}, dtype=object))
+    with pytest.raises(errors.InvalidFileError, match="does not belong there"):
+        read_origins(path)
+    assert "run by a pickle" not in capsys.readouterr().out
+    np.savez(path, origins=np.array([1, 2]))
+    with pytest.raises(errors.InvalidFileError, match="a segmentation of google/ffn"):
+        read_origins(path)
+    np.savez(path, origins=np.array([1, 2], dtype=object))
+    with pytest.raises(errors.InvalidFileError, match="a segmentation of google/ffn"):
+        read_origins(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("other.npy", b"")
+    with pytest.raises(errors.InvalidFileError, match="a segmentation of google/ffn"):
+        read_origins(path)
+    with pytest.raises(errors.InvalidFileError):
+        read_origins(tmp_path / "seg-1_2.npz")
+
+
+def test_origins_of_the_published_class_are_read(tmp_path: Path) -> None:
+    """The published file names a class inside Google."""
+    module = types.ModuleType("google3.research.origin")
+    fields = ["start_zyx", "iters", "walltime_sec"]
+    OriginInfo = namedtuple("OriginInfo", fields)
+    OriginInfo.__module__ = module.__name__
+    module.OriginInfo = OriginInfo  # type: ignore[attr-defined]
+    names = ("google3", "google3.research", module.__name__)
+    sys.modules.update(dict.fromkeys(names, module))
+    try:
+        stored = {
+            3: OriginInfo((np.int64(1), 2, 3), np.int32(7), 0.5),
+            1: OriginInfo((4, 5, 6), 1, 0.1),
+        }
+        np.savez(tmp_path / "seg-10_20_30.npz", origins=np.array(stored, dtype=object))
+    finally:
+        for name in names:
+            del sys.modules[name]
+    found = read_origins(tmp_path / "seg-10_20_30.npz")
+    assert found[3] == ((31, 22, 13), 7, 0.5)
+    seeds = read_seeds(str(tmp_path / "seg-10_20_30.npz"))
+    assert seeds.tolist() == [[31, 22, 13], [34, 25, 16]]
