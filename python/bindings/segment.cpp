@@ -127,7 +127,12 @@ AnyArray labels_of(const Result& result) {
 
 void register_segment(py::module_& m) {
   auto s = m.def_submodule("segment", "Segmentation of objects in image volumes by flood filling");
-  s.def("seed_policies", [] { return rows_with_parameters(segment::seed_policy_rows()); });
+  s.def("seed_policies", [] {
+    const auto rows = segment::seed_policy_rows();
+    Records records = rows_with_parameters(rows);
+    for (std::size_t i = 0; i < rows.size(); ++i) records[py::int_(i)]["published"] = rows[i].published;
+    return records;
+  });
   s.def("check_output", &segment::check_output, py::arg("path"), py::arg("dataset"),
         "Raise the error that `write` would raise for this output, before there is a result.");
   s.def(

@@ -10,8 +10,13 @@ namespace floodtide::segment {
 
 std::span<const SeedPolicyRow> seed_policy_rows() {
   static const SeedPolicyRow rows[] = {
-      {"peaks", &peak_seeds, {}, "peaks of the distance from image edges, sorted by z, y, x (PolicyPeaks of google/ffn)"},
+      {"peaks",
+       "PolicyPeaks",
+       &peak_seeds,
+       {},
+       "peaks of the distance from image edges, sorted by z, y, x (PolicyPeaks of google/ffn)"},
       {"grid",
+       "PolicyGrid3d",
        &grid_seeds,
        {{"grid_step", ValueKind::integer, 16.0, "voxels", "distance between neighbouring voxels of a grid", {1, 4096}}},
        "voxels of a regular grid, then of shifted grids, independent of the image (PolicyGrid3d of google/ffn)"},

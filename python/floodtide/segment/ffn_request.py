@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from floodtide import _core
 from floodtide.base import reading
 from floodtide.config import SegmentOptions
 from floodtide.data import Box, Vec3
@@ -81,6 +82,7 @@ REQUEST: Schema = {
     "init_segmentation": Field(25, _VOLUME),
 }
 _MODEL = "ConvStack3DFFNModel"
+_INVERTED = "PolicyInvertOrigins"
 _MOVES = "FaceMaxMovementPolicy"
 _THRESHOLDS = ("init_activation", "pad_value", "move_threshold", "segment_threshold")
 
@@ -220,17 +222,18 @@ class _Refuse:
 
 def _seeds(request: Mapping[str, Any], refuse: _Refuse, box: Box | None) -> dict[str, Any]:
     policy = request["seed_policy"].rpartition(".")[2]
-    if policy == "PolicyPeaks":
-        refuse.arguments("seed_policy_args", set())
-        return {"seed_policy": "peaks"}
-    if policy == "PolicyGrid3d":
-        values = refuse.arguments("seed_policy_args", {"step"})
-        return {"seed_policy": "grid", "seed_values": {"grid_step": values.get("step", 16)}}
-    if policy == "PolicyInvertOrigins":
+    rows = {row["published"]: row for row in _core.segment.seed_policies()}
+    if policy in rows:
+        # Our parameters have the names of google/ffn behind the policy's: grid_step.
+        keys = {p["name"].partition("_")[2]: p["name"] for p in rows[policy]["parameters"]}
+        given = refuse.arguments("seed_policy_args", set(keys))
+        values = {keys[name]: value for name, value in given.items()}
+        return {"seed_policy": rows[policy]["name"], "seed_values": values}
+    if policy == _INVERTED:
         folder = refuse.arguments("seed_policy_args", {"segmentation_dir"}).get("segmentation_dir")
         z, y, x = (0, 0, 0) if box is None else box[0]
         return {"seeds": f"{folder}/{x}/{y}/seg-{x}_{y}_{z}.npz"}
-    refuse.field(f"seed_policy {policy!r}", "PolicyPeaks, PolicyGrid3d or PolicyInvertOrigins")
+    refuse.field(f"seed_policy {policy!r}", f"{', '.join(rows)} or {_INVERTED}")
     raise AssertionError
 
 

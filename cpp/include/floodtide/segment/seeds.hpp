@@ -16,6 +16,7 @@ namespace floodtide::segment {
 /// Row of the registry of seed policies. A seed policy chooses the positions at which objects are started.
 struct SeedPolicyRow {
   std::string name;
+  std::string published;  ///< its class in google/ffn
   /// Returns the seeds of a normalised image [z, y, x], in the order in which they are tried. `excluded` is empty, or not 0
   /// where the image shows nothing to segment. May allocate several times the memory of the image.
   std::vector<Vec3> (*find)(View<const float, 3> image, View<const std::uint8_t, 3> excluded, const ParameterValues& resolved,
