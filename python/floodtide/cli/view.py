@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide view`."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import click
+
+from floodtide.base.options import Range
+from floodtide.cli import options as shared
+
+_PORT = Range(0, 65535)
+
+
+@click.command()
+@click.argument("shown", metavar="RUN-OR-VOLUME")
+@click.option(
+    "--image", default="", metavar="VOLUME", help="The image; default: that of the result."
+)
+@click.option("--truth", default="", metavar="VOLUME", help="The true objects.")
+@click.option("--port", type=shared.Number(_PORT), default=0, help="Port; default: a free one.")
+@click.option(
+    "--bind",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. The default serves this machine only.",
+)
+def command(shown: str, image: str, truth: str, port: int, bind: str) -> None:
+    """Show a run or a volume in Neuroglancer: image, segmentation with meshes, and truth.
+
+    Prints the address for a browser on this machine, and the ssh command for one elsewhere. Ctrl-C ends it.
+
+    \b
+    Example:
+      floodtide view runs/demo
+      floodtide view out.h5:segmentation --truth groundtruth.h5:stack
+    """
+    from floodtide.view import layers_of, serve
+
+    layers, size = layers_of(shown, image, truth)
+    served = serve(layers, size, bind=bind, port=port)
+    with contextlib.suppress(KeyboardInterrupt):
+        click.echo(f"layers: {', '.join(layer.name for layer in layers)}")
+        click.echo(f"open {served.url}")
+        click.echo(f"from another machine, first: {served.ssh}")
+        click.echo("Ctrl-C ends this.")
+        threading.Event().wait()

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which volumes a run or a result shows, and where they lie."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from floodtide import _core
+from floodtide.data import Vec3, Volume
+from floodtide.data.volumes import volume_exists
+from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.train.recorded_run import read_run
+
+SEGMENTATION = "segmentation.h5"  # of a run directory
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A volume in the viewer.
+
+    Attributes:
+        name: What the viewer calls it.
+        volume: Its voxels.
+        start: Its first voxel (z, y, x), in voxels of the whole volume.
+        labels: Whether its numbers are ids of segments.
+        visible: Whether it is shown at first.
+    """
+
+    name: str
+    volume: Volume
+    start: Vec3
+    labels: bool
+    visible: bool = True
+
+
+def layers_of(
+    shown: str, image: str = "", truth: str = ""
+) -> tuple[list[Layer], tuple[float, float, float] | None]:
+    """Return the layers of a run directory or of a volume, the image first, and the edges of voxels in nm if known.
+
+    Args:
+        shown: A run directory with segmentation.h5, or the name of a volume: an image, or a segmentation.
+        image: The image; "": that from which the segmentation was made, if it is still there.
+        truth: The true objects; "": for a run, those of its volume; else none.
+
+    Raises:
+        InvalidFileError: If a volume or a run cannot be read.
+        InvalidArgumentError: If `shown` is neither.
+    """
+    size: tuple[float, float, float] | None = None
+    name = shown
+    if os.path.isfile(Path(shown) / "log.jsonl"):
+        run = read_run(Path(shown), Path(shown).name)
+        name = f"{Path(shown) / SEGMENTATION}:segmentation"
+        if not os.path.lexists(Path(shown) / SEGMENTATION):
+            raise InvalidArgumentError(
+                f"{shown}: has no {SEGMENTATION}, expected one; `floodtide segment` with segment.checkpoint = {shown!r}"
+                f" and --out {name} makes it"
+            )
+        size = run.voxel_size_nm
+        truth = truth or _of_run(run.config, "labels")
+        image = image or _of_run(run.config, "image")
+    volume = Volume(name)
+    labels = volume.dtype.kind in "iu" and volume.dtype.itemsize > 1
+    if not labels and _is_labels(volume):
+        labels = True
+    image = image or (volume.text("image") if labels else "")
+    found = []
+    if image and volume_exists(image):
+        found.append(_layer("image", image, False))
+    found.append(_layer("segmentation" if labels else "image", name, labels))
+    if truth and volume_exists(truth):
+        found.append(dataclasses.replace(_layer("truth", truth, True), visible=False))
+    stated = [layer.volume.geometry.voxel_size_nm for layer in found]
+    return found, size or next((s for s in stated if s is not None), None)
+
+
+def _layer(name: str, reference: str, labels: bool) -> Layer:
+    volume = Volume(reference)
+    if labels and volume.dtype.kind not in "iu":
+        raise InvalidFileError(f"{reference}: holds {volume.dtype}, expected ids of segments")
+    z, y, x = _core.segment.placement(volume.core) or volume.geometry.offset or (0, 0, 0)
+    return Layer(name, volume, (z, y, x), labels)
+
+
+def _is_labels(volume: Volume) -> bool:
+    """Return True for a segmentation of few segments, which is stored in 8 bits."""
+    return volume.dtype.name == "uint8" and bool(volume.text("image") or volume.text("affinities"))
+
+
+def _of_run(config: dict[str, object], key: str) -> str:
+    """Return what the first volume of a run's configuration says."""
+    data = config.get("data")
+    volumes = data.get("volumes") if isinstance(data, dict) else None
+    first = volumes[0] if isinstance(volumes, list) and volumes else {}
+    found = first.get(key) if isinstance(first, dict) else None
+    return os.path.expandvars(found) if isinstance(found, str) else ""

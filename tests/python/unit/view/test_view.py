@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The viewer: which layers it shows, what its server answers, and how the command ends."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import report_runs
+
+from floodtide import cli, errors
+from floodtide.view import layers_of, serve
+
+
+def write(path: Path, **datasets: np.ndarray) -> None:
+    with h5py.File(path, "w") as file:
+        for name, values in datasets.items():
+            file[name] = values
+
+
+@pytest.fixture
+def volumes(tmp_path: Path) -> Path:
+    """Return a file with an image, a truth, and a segmentation of a box of them."""
+    labels = np.arange(5 * 6 * 7, dtype=np.int64).reshape(5, 6, 7)
+    write(
+        tmp_path / "a.h5",
+        raw=np.zeros((9, 9, 9), np.uint8),
+        truth=np.ones((9, 9, 9), np.uint16),
+        box=labels,
+    )
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file["box"].attrs["box_start"] = [1, 2, 0]
+        file["box"].attrs["image"] = f"{tmp_path}/a.h5:raw"
+    return tmp_path / "a.h5"
+
+
+def test_layers_of_a_segmentation(volumes: Path) -> None:
+    layers, size = layers_of(f"{volumes}:box", truth=f"{volumes}:truth")
+    assert [(layer.name, layer.labels, layer.start) for layer in layers] == [
+        ("image", False, (0, 0, 0)),
+        ("segmentation", True, (1, 2, 0)),
+        ("truth", True, (0, 0, 0)),
+    ]
+    assert [layer.visible for layer in layers] == [True, True, False]
+    assert size is None
+    (image,), _ = layers_of(f"{volumes}:raw")
+    assert (image.name, image.labels) == ("image", False)
+
+
+def test_layers_of_a_run(tmp_path: Path) -> None:
+    run = report_runs.make_run(tmp_path / "run")
+    layers, size = layers_of(str(run))
+    assert "segmentation" in [layer.name for layer in layers]
+    assert size is None or len(size) == 3
+    (run / "segmentation.h5").unlink()
+    with pytest.raises(errors.InvalidArgumentError, match=r"has no segmentation\.h5"):
+        layers_of(str(run))
+
+
+def test_the_server_answers(volumes: Path) -> None:
+    layers, _ = layers_of(f"{volumes}:box")
+    served = serve(layers, (30.0, 8.0, 4.0))
+    with urllib.request.urlopen(served.url, timeout=20) as answer:
+        assert b"neuroglancer" in answer.read()
+    state = served.viewer.state.to_json()
+    assert [layer["name"] for layer in state["layers"]] == ["image", "segmentation"]
+    assert state["dimensions"]["x"] == [4e-9, "m"]
+    local = served.viewer.state.layers["segmentation"].layer.source[0].url
+    volume = local if hasattr(local, "data") else None
+    if volume is not None:
+        assert volume.shape == (7, 6, 5)
+        part = volume.data[0:7, 1:3, 0:5]
+        np.testing.assert_array_equal(part, layers[1].volume.read().T[0:7, 1:3, 0:5])
+        assert part.dtype == np.uint64
+        assert list(volume.voxel_offset) == [0, 2, 1]
+    assert re.search(r"ssh -N -L (\d+):localhost:\1 \S+@\S+", served.ssh)
+
+
+def test_command_prints_the_address_and_ends_with_ctrl_c(volumes: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "floodtide", "view", f"{volumes}:box"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(4)]
+    assert lines[0] == "layers: image, segmentation\n"
+    assert lines[1].startswith("open http://127.0.0.1:")
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["{folder}/none.h5:a"], "none.h5"),
+        (["{folder}/a.h5:box", "--truth", "{folder}/a.h5:real"], "expected ids of segments"),
+        (["{folder}/a.h5:box", "--port", "70000"], "0 to 65535"),
+        (["{folder}/a.h5:box", "--bind", "203.0.113.7"], "203.0.113.7"),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(
+    volumes: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    with h5py.File(volumes, "a") as file:
+        file["real"] = np.zeros((9, 9, 9), np.float32)
+    assert cli.run(["view", *(word.format(folder=volumes.parent) for word in arguments)]) in (1, 2)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert says in lines[0]
+
+
+def test_a_missing_library_is_named(volumes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "neuroglancer", None)
+    with pytest.raises(errors.UnsupportedError, match=r"pip install 'floodtide\[view\]'"):
+        serve(layers_of(f"{volumes}:box")[0])
