@@ -52,9 +52,8 @@ def draw(drawn: Figure, curves: Sequence[Curve], scores: Sequence[Score]) -> Non
             look = style.line_style(index)
             look["markevery"] = max(1, len(steps) // _MOST_MARKERS)
             axis.plot(time, mean, label=style.plain(curve.label), **look)
-            axis.fill_between(
-                time, mean - spread, mean + spread, color=look["color"], alpha=0.2, lw=0
-            )
+            low, high = np.clip(mean - spread, 0.0, 1.0), np.clip(mean + spread, 0.0, 1.0)  # shares
+            axis.fill_between(time, low, high, color=look["color"], alpha=0.2, lw=0)
         trivial = score.trivial(curves[0].trainings[0].run.validation[-1])
         if trivial is not None:
             axis.axhline(trivial, color=style.GREY, ls=":", label="best trivial predictor")
