@@ -72,6 +72,7 @@ def _edges(middles: Floats) -> Floats:
 
 def _texts(axis: Axes, found: Optima, relative: Floats, mesh: Any) -> None:
     line, edges = found.line, _edges(np.log2(np.array(found.line.rates)))
+    sides = _edges(np.log2(np.array(line.workers, dtype=np.float64)))
     for row, rate in enumerate(line.rates):
         for column, workers in enumerate(line.workers):
             cell = line.cell(workers, rate)
@@ -85,13 +86,14 @@ def _texts(axis: Axes, found: Optima, relative: Floats, mesh: Any) -> None:
                 text = "stopped\nearly"
             elif cell:
                 text = "unfinished"
+            # On the left, beside the interval of the best rate.
             axis.text(
-                np.log2(workers),
+                sides[column] + 0.03 * (sides[column + 1] - sides[column]),
                 edges[row] + 0.06 * (edges[row + 1] - edges[row]),
                 text,
-                ha="center",
+                ha="left",
                 va="bottom",
-                fontsize=7.0,
+                fontsize=6.3,
                 color="black" if dark else "white",
             )
 
