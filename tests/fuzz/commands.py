@@ -211,6 +211,12 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
+    "agglomerate": Command(
+        "agglomerate affinities.h5:affinities out.h5:segments --min-size 2 --json",
+        hdf5_outcome(),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
     "resegment": Command(
         "resegment segment.toml segmentation.h5:segmentation pairs --json",
         nothing,

@@ -100,6 +100,7 @@ _RESULTS = (
     ),
     Source("pieces/0_0_0.h5", ("reconcile",), "hdf5", covered=True),
     Source("run/segmentation.h5", ("report",), "hdf5"),
+    Source("affinities.h5", ("agglomerate",), "hdf5", covered=True),
 )
 _TENSORFLOW = (
     Source("model.ckpt.index", ("convert-tensorflow", "segment-tensorflow"), "bytes", covered=True),

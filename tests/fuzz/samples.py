@@ -161,6 +161,7 @@ def make(folder: Path) -> None:
     _run("segment --request request.pbtxt --box 0:20,0:22,0:24 --out npz.h5:labels --npz npz")
     _run("resegment segment.toml segmentation.h5:segmentation pairs")
     Path("seeds.txt").write_text("# z, y, x\n12, 11, 10\n8 9 10  # a dendrite\n")
+    _run("predict affinities_run volume.h5:raw affinities.h5:affinities")
     _run("predict slices_run slices.h5:image predicted.h5:labels")
     _report_parts()
     _calibrations()

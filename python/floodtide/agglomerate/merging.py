@@ -98,8 +98,9 @@ def write_merged(
         labels = segmentation.read(box)
         if len(merged.ids) == 0:
             return labels
-        place = np.minimum(np.searchsorted(merged.ids, labels), len(merged.ids) - 1)
-        changed = merged.ids[place] == labels
+        names = np.maximum(labels, 0).astype(np.uint64)
+        place = np.minimum(np.searchsorted(merged.ids, names), len(merged.ids) - 1)
+        changed = merged.ids[place] == names
         return np.where(changed, merged.objects[place].astype(labels.dtype), labels)
 
     plan = Plan(

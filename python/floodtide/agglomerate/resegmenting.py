@@ -135,6 +135,7 @@ def resegment_pair(
         list(voxel_size(options, volume)),
         options.terminate_early,
     )
+    segmenter.network_calls += row["network_calls"]
     for name in ("from_a", "from_b"):
         if row[name] is not None:
             row[name]["start"] = total(row[name]["start"], box[0])
@@ -201,10 +202,11 @@ def resegment_on_ranks(
         def flood(batch: int) -> bool:
             return _flood(pairs, batch, segmenter, volume, segmentation, options, shown)
 
-        def shown() -> None:
+        def shown(under_way: int) -> None:
+            """Show the pairs of the stored batches, and those of this rank's batch under way."""
             if progress is not None and world.rank() == 0:
-                flooded = sum(len(pairs.of_batch(n)) for n in range(len(pairs)) if pairs.done(n))
-                progress(flooded, len(pairs.points))
+                stored = sum(len(pairs.of_batch(n)) for n in range(len(pairs)) if pairs.done(n))
+                progress(min(stored + under_way, len(pairs.points)), len(pairs.points))
 
         work_on_ranks(range(len(pairs)), pairs.done, flood)
         return pairs
@@ -223,19 +225,19 @@ def _flood(
     volume: Volume,
     segmentation: Volume,
     options: ResegmentOptions,
-    shown: Callable[[], None],
+    shown: Callable[[int], None],
 ) -> bool:
     """Flood the pairs of a batch and store their scores, unless they are there. Return True if this call has."""
     with reserved("resegment", pairs.path(batch), unchecked):
         if pairs.done(batch):
             return False
         rows = []
-        for point in pairs.of_batch(batch):
+        for flooded, point in enumerate(pairs.of_batch(batch), start=1):
             scores = resegment_pair(segmenter, volume, segmentation, point, options)
             rows.append(None if scores is None else dataclasses.asdict(scores))
-            shown()
+            shown(flooded)
         pairs.write_scores(batch, rows)
-    shown()
+    shown(0)
     return True
 
 

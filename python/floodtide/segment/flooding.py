@@ -120,7 +120,8 @@ class Segmenter:
             `box`, `fov` and `deltas` are ignored.
 
     Attributes:
-        network_calls: Evaluations of the network by all calls of `segment` so far, also while one is running.
+        network_calls: Evaluations of the network by all calls of `segment` so far, also while one is running, and by
+            resegmentations.
 
     Raises:
         InvalidArgumentError: If `options` has no mean or no std.

@@ -185,8 +185,17 @@ def test_a_restart_floods_what_is_missing_only(whole: Whole, tmp_path: Path) -> 
         file["labels"] = cut_in_three(labels).astype(np.uint32)
     segmentation = Volume(str(tmp_path / "cut.h5"), "labels")
     options = ResegmentOptions()
-    pairs = resegment_on_ranks(tmp_path / "pairs", segmenter, volume, segmentation, options)
+    calls: list[tuple[int, int]] = []
+    calls_before = segmenter.network_calls
+    pairs = resegment_on_ranks(
+        tmp_path / "pairs", segmenter, volume, segmentation, options, lambda *c: calls.append(c)
+    )
     before = pairs.read_scores()
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    assert calls[-1] == (len(pairs.points), len(pairs.points))
+    assert len({done for done, _ in calls}) == len(pairs.points), "each pair counts"
+    flooded = sum(row["network_calls"] for row in before if row is not None)
+    assert segmenter.network_calls - calls_before == flooded > 0
     assert len(pairs) >= 2
     times = [pairs.path(n).stat().st_mtime_ns for n in range(len(pairs))]
     pairs.path(1).unlink()

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,15 @@ def test_a_complete_run_shows_every_figure(page: Page) -> None:
     assert expected <= page.images.keys()
     assert len(page.images) == len(expected) + 8  # and one a snapshot
     assert "Not in this report" not in page.text
+
+
+def test_without_zmesh_the_page_says_what_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "zmesh", None)
+    page = Page(report.write([make_run(tmp_path / "run")]))
+    assert "The largest segments in three dimensions" not in page.images
+    assert "pip install 'floodtide[view]'" in html.unescape(page.text)
 
 
 def test_figures_are_embedded_and_not_empty(page: Page) -> None:
