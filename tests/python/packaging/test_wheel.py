@@ -99,4 +99,7 @@ def test_the_version_is_the_projects(wheel: Path, unpacked: Path) -> None:
         "openmpi",
         "test",
         "notebook",
+        "affinities",
+        "skeletons",
+        "view",
     }
