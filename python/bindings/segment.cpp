@@ -63,7 +63,7 @@ segment::OnMove on_move_of(const py::object& callback) {
   return [callback = std::make_shared<py::object>(callback)](const segment::Move& move) {
     const py::gil_scoped_acquire lock;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    if (!callback->is_none()) (*callback)(move.index, triple_of(move.position), copy_of(move.logits), move.deleted);
+    if (!callback->is_none()) (*callback)(move.index, triple_of(move.position), copy_of(move.logits), deleted_voxels(move));
   };
 }
 

@@ -28,6 +28,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
+def published_file(data_folder: Path) -> Path:
+    """The published segmentation of FIB-25; skips where it is absent."""
+    path = data_folder / "ffn_fib25_reference/sample-training2.h5"
+    if not path.exists():
+        pytest.skip(f"no real volumes in {path.parent} (set FLOODTIDE_DATA)")
+    return path
+
+
+@pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder with real volumes ($FLOODTIDE_DATA, else ../shared/data); skips where it is absent."""
     folder = Path(os.environ.get("FLOODTIDE_DATA", ROOT.parent / "shared" / "data"))

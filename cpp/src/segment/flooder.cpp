@@ -66,6 +66,15 @@ Tensor<float, 3> normalised(View<const float, 3> raw, double mean, double std) {
   return image;
 }
 
+std::int64_t deleted_voxels(const Move& move) {
+  static const auto kObject = static_cast<float>(flood::logit(0.8, "segment: 0.8"));
+  std::int64_t deleted = 0;
+  for (std::int64_t i = 0; i < move.logits.size(); ++i) {
+    deleted += move.before.data()[i] >= kObject && move.logits.data()[i] < 0.0F ? 1 : 0;
+  }
+  return deleted;
+}
+
 /// Counts a call and its time in the counters <name>-calls and <name>-time-ms, as google/ffn does.
 class Flooder::Timer {
  public:
@@ -207,16 +216,6 @@ void Flooder::evaluate(const Vec3& position) {
   }
 }
 
-/// Return how many voxels of the last field of view were object (0.8 or more) before and are not (below 0.5) after.
-std::int64_t Flooder::deleted_voxels() const {
-  static const auto kObject = static_cast<float>(flood::logit(0.8, "segment: 0.8"));
-  std::int64_t deleted = 0;
-  for (std::int64_t i = 0; i < answer_.size(); ++i) {
-    deleted += logits_fov_.data()[i] >= kObject && answer_.data()[i] < 0.0F ? 1 : 0;
-  }
-  return deleted;
-}
-
 std::int64_t Flooder::segment_at(const Vec3& start, const OnMove& on_move) {
   FLOODTIDE_REQUIRE(canvas_.holds_fov(start), out_of_range, "segment: no field of view ", Show{options_.fov}, " fits at ",
                     Show{start}, " (z, y, x) in a volume of ", Show{canvas_.shape()});
@@ -236,7 +235,7 @@ std::int64_t Flooder::segment_at(const Vec3& start, const OnMove& on_move) {
       const Timer policy(*this, "movement_policy");
       moves_.evaluated(*position, answer_.view());
     }
-    if (on_move) on_move({iterations - 1, *position, answer_.view(), deleted_voxels()});
+    if (on_move) on_move({iterations - 1, *position, logits_fov_.view(), answer_.view()});
   }
   return iterations;
 }

@@ -100,7 +100,7 @@ class Pair {
       exclude(depth, seed, options_.exclusion_radius);
       found.deleted = 0;
       flooder_.segment_at(seed, [&](const Move& move) {
-        if (analysis_.contains(move.position)) found.deleted += move.deleted;
+        if (analysis_.contains(move.position)) found.deleted += deleted_voxels(move);
       });
       found.start = difference(seed, interior_.start);
       std::int64_t recovered = 0;

@@ -142,7 +142,7 @@ def command(
             if worst is not None:
                 with bar("voxels", "evaluate") as progress:
                     report.mistakes = evaluate.worst_mistakes(
-                        segments, objects, part, count=worst, progress=progress
+                        segments, objects, part, count=worst, table=table, progress=progress
                     )
             if picture is not None:
                 from floodtide.report import planes

@@ -8,10 +8,8 @@ import threading
 
 import click
 
-from floodtide.base.options import Range
+from floodtide.base import limits
 from floodtide.cli import options as shared
-
-_PORT = Range(0, 65535)
 
 
 @click.command()
@@ -20,7 +18,9 @@ _PORT = Range(0, 65535)
     "--image", default="", metavar="VOLUME", help="The image; default: that of the result."
 )
 @click.option("--truth", default="", metavar="VOLUME", help="The true objects.")
-@click.option("--port", type=shared.Number(_PORT), default=0, help="Port; default: a free one.")
+@click.option(
+    "--port", type=shared.Number(limits.PORT), default=0, help="Port; default: a free one."
+)
 @click.option(
     "--bind",
     default="127.0.0.1",

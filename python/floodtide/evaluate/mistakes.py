@@ -15,7 +15,7 @@ from floodtide.base.options import Arguments
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3, part_of
 from floodtide.errors import InvalidFileError
-from floodtide.evaluate.voxels import common_blocks, count_volumes
+from floodtide.evaluate.voxels import ContingencyTable, common_blocks, count_volumes
 
 _WORST = Arguments(count=limits.COUNT, parts=limits.COUNT)
 
@@ -54,6 +54,7 @@ def worst_mistakes(
     *,
     count: int = 20,
     parts: int = 3,
+    table: ContingencyTable | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Mistake]:
     """Return the worst splits and mergers of a segmentation: those with most voxels outside the largest part.
@@ -66,7 +67,8 @@ def worst_mistakes(
         box: As for `score_volumes`.
         count: Most splits, and most mergers, to return.
         parts: Most parts of each.
-        progress: Called as progress(voxels done, voxels); each voxel counts twice.
+        table: Of these volumes and this box, from `count_volumes`; None: it is counted first.
+        progress: Called as progress(voxels done, voxels); without `table`, each voxel counts twice.
 
     Returns:
         The splits, then the mergers, each from the worst on.
@@ -77,9 +79,12 @@ def worst_mistakes(
         InvalidFileError: If a volume is damaged, or changes meanwhile.
     """
     _WORST.check("worst_mistakes", count=count, parts=parts)
-    first = None if progress is None else part_of(progress, 0, 2)
-    second = None if progress is None else part_of(progress, 1, 2)
-    rows = count_volumes(segmentation, truth, box, first).rows()
+    second = progress
+    if table is None:
+        first = None if progress is None else part_of(progress, 0, 2)
+        second = None if progress is None else part_of(progress, 1, 2)
+        table = count_volumes(segmentation, truth, box, first)
+    rows = table.rows()
     rows = rows[(rows[:, :2] > 0).all(axis=1)]
     found = [
         (kind, chosen)

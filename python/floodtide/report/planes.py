@@ -26,13 +26,13 @@ from floodtide.data import Vec3, Volume
 from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import InvalidFileError
-from floodtide.train.recorded_run import Run
+from floodtide.train.recorded_run import SEGMENTATION, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FILE = "segmentation.h5"
+FILE = SEGMENTATION
 _MOST_PIXELS = 2048  # maximum number of pixels along a side of a plane
 _WIDTH = 160  # voxels along each side of the surroundings of a voxel
 _BRIGHTEST = 1e30  # higher intensities would overflow in drawings
@@ -60,7 +60,7 @@ def read_planes(run: Run) -> list[Plane]:
     """
     if not os.path.lexists(run.folder / FILE):
         return []
-    image, truth = _sources(run)
+    image, truth = run.sources
     segmentation = Volume(run.folder / FILE, "segmentation")
     return read_segmentation(segmentation, image, truth, run.voxel_size_nm)
 
@@ -150,16 +150,6 @@ def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return intensities that can be drawn. NaN becomes black."""
     drawn = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     return np.clip(drawn, -_BRIGHTEST, _BRIGHTEST)
-
-
-def _sources(run: Run) -> tuple[str, str]:
-    """Return image and labels of the run's segmentation as `file:dataset`, "" if unknown."""
-    volumes = run.config.get("data", {}).get("volumes", [])
-    wanted = run.config.get("segment", {}).get("image", "")
-    for volume in volumes:
-        if not wanted or wanted in (volume.get("name"), volume.get("image")):
-            return volume.get("image", ""), volume.get("labels", "")
-    return wanted, ""
 
 
 def _open(name: str, end: Sequence[int]) -> Volume | None:

@@ -30,6 +30,7 @@ Progress = Callable[[int, int], None]
 
 PREFIX = "precomputed://"
 _BLOCK = 256  # voxels along each axis that are meshed at a time
+_BYTES_PER_VOXEL = 60  # of a block: labels, their numbers, and zmesh's triangles
 
 
 def add_meshes(
@@ -141,10 +142,14 @@ def _of_block(
     more = [int(b < n) for b, n in zip(ends, volume.shape, strict=True)]
     z, y, x = (n + m for n, m in zip(extent, more, strict=True))
     outside = [(int(a == 0), 1 - m) for a, m in zip(start, more, strict=True)]
+    limits.require_memory(
+        f"meshes: a block of {z} x {y} x {x} voxels needs",
+        _BYTES_PER_VOXEL * z * y * x,
+        "more memory",
+    )
     labels = np.pad(volume.read((start, (z, y, x))), outside)
     offset = volume.geometry.offset or (0, 0, 0)
     low = [a + o - pad for a, o, (pad, _) in zip(start, offset, outside, strict=True)]
-    limits.require_memory("meshes: a block needs", 60 * labels.size, "more memory")
     first = np.array(low, np.float64) * size
     return [
         Mesh(mesh.id, (mesh.vertices + first).astype(np.float32), mesh.triangles)

@@ -19,6 +19,8 @@ Record = dict[str, Any]
 _FAILURE = re.compile(r"failure-rank-(\d{1,9})\.json")
 # The unit in which a log counts tells the kind of run. Logs without a unit are older: fields of view.
 FIELDS, SLICES, PATCHES = "fovs", "slices", "patches"
+SEGMENTATION = "segmentation.h5"
+"""The file of a segmentation in a run directory, dataset `segmentation`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,15 @@ class Run:
     def emulated(self) -> bool:
         """True if a rank computed several walkers, one after another, in place of more workers."""
         return self.ranks < self.workers
+
+    @property
+    def sources(self) -> tuple[str, str]:
+        """Return the names of image and labels of the run's segmentation, "" if unknown."""
+        wanted = self.config.get("segment", {}).get("image", "")
+        for volume in self.config.get("data", {}).get("volumes", []):
+            if not wanted or wanted in (volume.get("name"), volume.get("image")):
+                return volume.get("image", ""), volume.get("labels", "")
+        return wanted, ""
 
     @property
     def voxel_size_nm(self) -> tuple[float, float, float] | None:

@@ -12,9 +12,7 @@ from floodtide import _core
 from floodtide.data import Vec3, Volume
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.train.recorded_run import read_run
-
-SEGMENTATION = "segmentation.h5"  # of a run directory
+from floodtide.train.recorded_run import SEGMENTATION, read_run
 
 
 @dataclass(frozen=True)
@@ -61,18 +59,18 @@ def layers_of(
                 f" and --out {name} makes it"
             )
         size = run.voxel_size_nm
-        truth = truth or _of_run(run.config, "labels")
-        image = image or _of_run(run.config, "image")
+        known_image, known_truth = map(os.path.expandvars, run.sources)
+        image, truth = image or _existing(known_image), truth or _existing(known_truth)
     volume = Volume(name)
-    labels = volume.dtype.kind in "iu" and volume.dtype.itemsize > 1
-    if not labels and _is_labels(volume):
-        labels = True
-    image = image or (volume.text("image") if labels else "")
+    several = volume.dtype.kind in "iu" and volume.dtype.itemsize > 1
+    labels = several or _is_labels(volume)
+    if labels:
+        image = image or _existing(volume.text("image"))
     found = []
-    if image and volume_exists(image):
+    if image:
         found.append(_layer("image", image, False))
     found.append(_layer("segmentation" if labels else "image", name, labels))
-    if truth and volume_exists(truth):
+    if truth:
         found.append(dataclasses.replace(_layer("truth", truth, True), visible=False))
     stated = [layer.volume.geometry.voxel_size_nm for layer in found]
     return found, size or next((s for s in stated if s is not None), None)
@@ -86,15 +84,11 @@ def _layer(name: str, reference: str, labels: bool) -> Layer:
     return Layer(name, volume, (z, y, x), labels)
 
 
+def _existing(name: str) -> str:
+    """Return the name of a volume if it is still there, else ""."""
+    return name if name and volume_exists(name) else ""
+
+
 def _is_labels(volume: Volume) -> bool:
     """Return True for a segmentation of few segments, which is stored in 8 bits."""
     return volume.dtype.name == "uint8" and bool(volume.text("image") or volume.text("affinities"))
-
-
-def _of_run(config: dict[str, object], key: str) -> str:
-    """Return what the first volume of a run's configuration says."""
-    data = config.get("data")
-    volumes = data.get("volumes") if isinstance(data, dict) else None
-    first = volumes[0] if isinstance(volumes, list) and volumes else {}
-    found = first.get(key) if isinstance(first, dict) else None
-    return os.path.expandvars(found) if isinstance(found, str) else ""

@@ -36,13 +36,16 @@ struct FlooderOptions {
 /// Network that computes updated logits of one field of view from the normalised image and the current logits, all [z, y, x].
 using Predictor = std::function<void(View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits)>;
 
-/// An evaluation of the network while an object grows.
+/// An evaluation of the network while an object grows. Views are [z, y, x], valid during the call.
 struct Move {
   std::int64_t index;           ///< number of evaluations before this one
   Vec3 position;                ///< centre of the field of view
+  View<const float, 3> before;  ///< logits that the network received
   View<const float, 3> logits;  ///< as written to the canvas
-  std::int64_t deleted;         ///< voxels whose probability fell from at least 0.8 to less than 0.5
 };
+
+/// Return how many voxels of a move were object (probability of at least 0.8) before and are not (below 0.5) after.
+[[nodiscard]] std::int64_t deleted_voxels(const Move& move);
 
 /// Called after each evaluation of the network. May throw to stop flooding.
 using OnMove = std::function<void(const Move& move)>;
@@ -115,7 +118,6 @@ class Flooder {
   [[nodiscard]] std::int64_t settled_voxels(std::int64_t failed, std::int64_t waiting, std::int64_t calls) const;
   [[nodiscard]] bool near_segment(const Vec3& seed) const;
   void evaluate(const Vec3& position);
-  [[nodiscard]] std::int64_t deleted_voxels() const;
   void try_seed(const Vec3& seed, const OnMove& on_move);
   [[nodiscard]] std::pair<std::int64_t, std::vector<Overlap>> measure(const Box& box, std::int64_t id) const;
   void accept(const Box& box, std::int32_t id);

@@ -105,7 +105,7 @@ TEST(Flooder, CountsVoxelsThatWereObjectForAWhile) {
     }
   });
   std::vector<std::int64_t> deleted;
-  flooder.segment_at({3, 3, 4}, [&](const Move& move) { deleted.push_back(move.deleted); });
+  flooder.segment_at({3, 3, 4}, [&](const Move& move) { deleted.push_back(deleted_voxels(move)); });
   EXPECT_EQ(std::vector<std::int64_t>(deleted.begin(), deleted.begin() + 2), (std::vector<std::int64_t>{0, 0}));
   EXPECT_GE(deleted[2], 9);
 }

@@ -18,11 +18,8 @@ MARGIN = 56  # voxels around a decision point
 
 
 @pytest.mark.parametrize("name", [19, 26])
-def test_halves_of_an_object_are_merged(data_folder: Path, name: int) -> None:
-    path = data_folder / "ffn_fib25_reference/sample-training2.h5"
-    if not path.exists():
-        pytest.skip(f"no real volumes in {path.parent} (set FLOODTIDE_DATA)")
-    with h5py.File(path) as file:
+def test_halves_of_an_object_are_merged(data_folder: Path, published_file: Path, name: int) -> None:
+    with h5py.File(published_file) as file:
         labels = file["segmentation"][()].astype(np.int64)
     with h5py.File(data_folder / "fib25/training_sample2/grayscale_maps.h5") as file:
         image = file["raw"][()]

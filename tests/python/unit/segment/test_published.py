@@ -31,13 +31,10 @@ class Published(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def published(data_folder: Path) -> Published:
-    path = data_folder / "ffn_fib25_reference/sample-training2.h5"
-    if not path.exists():
-        pytest.skip(f"no real volumes in {path.parent} (set FLOODTIDE_DATA)")
+def published(data_folder: Path, published_file: Path) -> Published:
     with h5py.File(data_folder / "fib25/training_sample2/grayscale_maps.h5") as file:
         image = file["raw"][()]
-    with h5py.File(path) as file:
+    with h5py.File(published_file) as file:
         rows = (file[f"origins/{name}"][()] for name in ("id", "iters", "start_zyx"))
         return Published(image, file["segmentation"][()], *rows)
 
