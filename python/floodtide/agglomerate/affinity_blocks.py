@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments of affinities in overlapping subvolumes, which processes share as they share those of a segmentation."""
+"""Segments of affinities in overlapping subvolumes. Each subvolume is the work of the process that locks its file."""
 
 from __future__ import annotations
 

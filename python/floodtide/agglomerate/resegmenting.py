@@ -203,7 +203,7 @@ def resegment_on_ranks(
             return _flood(pairs, batch, segmenter, volume, segmentation, options, shown)
 
         def shown(under_way: int) -> None:
-            """Show the pairs of the stored batches, and those of this rank's batch under way."""
+            """Count the pairs of all stored batches, and the pairs that this rank has flooded since."""
             if progress is not None and world.rank() == 0:
                 stored = sum(len(pairs.of_batch(n)) for n in range(len(pairs)) if pairs.done(n))
                 progress(min(stored + under_way, len(pairs.points)), len(pairs.points))

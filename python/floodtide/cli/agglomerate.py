@@ -50,7 +50,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Make segments of affinities, such as those of `floodtide predict`.
+    """Turn affinities into segments. `floodtide predict` makes affinities.
 
     The affinity of a voxel for an offset says whether the voxel and the one at the offset belong to one object. A mutex
     watershed needs far offsets besides the nearest neighbours (`model.offsets`). OUT is a volume of any format.

@@ -82,7 +82,7 @@ ROWS = (
     "--voxel-nm",
     type=shared.Numbers(limits.VOXEL_SIZE, 3),
     metavar="Z,Y,X",
-    help="Edges of a voxel for --skeletons; default: those that the truth's file states, else 1.",
+    help="Edges of a voxel for --skeletons; default: the edges that the truth's file states; 1 if it states none.",
 )
 @click.option(
     "--matching",
@@ -156,7 +156,7 @@ def command(
 
 @dataclasses.dataclass
 class _Report:
-    """What is told about a segmentation."""
+    """The scores of a segmentation, as text or as JSON."""
 
     table: ContingencyTable
     runs: RunLengths | None = None

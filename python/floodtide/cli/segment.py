@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @click.option(
     "--agglomerate",
     is_flag=True,
-    help="Then flood pairs of segments again, and merge those that are one object (see `floodtide resegment`): FILE.h5"
+    help="Afterwards flood pairs of segments again and merge a pair that is one object (`floodtide resegment`). FILE.h5"
     " gets the objects, FILE.base.h5 the segments, and the folder FILE.pairs the scores.",
 )
 @click.option(

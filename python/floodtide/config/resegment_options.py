@@ -15,8 +15,8 @@ class ResegmentOptions(Checked):
 
     voxel_size: tuple[float, float, float] | None = option(
         None,
-        "Edges of a voxel (z, y, x) in nm; left out: those that the image's file states, else 1, and distances are in"
-        " voxels",
+        "Edges of a voxel (z, y, x) in nm; left out: the edges that the image's file states. If the file states none,"
+        " the edges are 1, and distances are in voxels",
         range=limits.VOXEL_SIZE,
     )
     max_distance: float | None = option(
@@ -52,7 +52,7 @@ class ResegmentOptions(Checked):
     )
     recovery: float = option(
         0.6,
-        "Share of its own segment that a flooding must find again; otherwise the next seed is tried",
+        "If a flooding finds less than this share of its own segment, it is repeated from the next seed",
         range=limits.FRACTION,
     )
     terminate_early: bool = option(

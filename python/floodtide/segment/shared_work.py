@@ -68,7 +68,7 @@ def work_on_ranks(numbers: range, done: Callable[[int], bool], work: Callable[[i
 
 
 def _wait(numbers: Sequence[int], done: Callable[[int], bool]) -> list[int]:
-    """Wait for pieces that other processes do. Return those that are still missing after a while.
+    """Wait while other processes do some pieces. Return the pieces that are still missing after a while.
 
     Ranks wait here, not in a collective: the time limit of `floodtide.init` does not count.
     """
