@@ -95,6 +95,7 @@ void filter_rows(View<const float, 3> in, std::size_t axis, const Kernel& kernel
   });
 }
 
+/// Filters along one axis. `in` and `out` may be the same memory: lines are copied before they are filtered.
 void filter_axis(View<const float, 3> in, std::size_t axis, const Kernel& kernel, View<float, 3> out) {
   if (axis == 2) {
     filter_x(in, kernel, out);
@@ -128,34 +129,32 @@ Kernel gaussian_kernel(double sigma) {
 
 }  // namespace
 
-Tensor<float, 3> sobel_magnitude(View<const float, 3> image) {
+Tensor<float, 3> sobel_magnitude(View<const float, 3> image, Axes axes) {
   const Kernel difference{{-1.0, 0.0, 1.0}, true};
   const Kernel smooth{{1.0, 2.0, 1.0}, false};
-  Tensor<float, 3> a(image.shape());
-  Tensor<float, 3> b(image.shape());
+  Tensor<float, 3> derivative(image.shape());
   Tensor<float, 3> magnitude(image.shape());
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    const std::size_t first = axis == 0 ? 1 : 0;
-    const std::size_t second = axis == 2 ? 1 : 2;
-    filter_axis(image, axis, difference, a.view());
-    filter_axis(a.view(), first, smooth, b.view());
-    filter_axis(b.view(), second, smooth, a.view());
-    for (std::int64_t i = 0; i < a.size(); ++i) {
-      const float square = a.data()[i] * a.data()[i];
-      magnitude.data()[i] = axis == 0 ? square : magnitude.data()[i] + square;
+  for (const std::size_t axis : axes) {
+    filter_axis(image, axis, difference, derivative.view());
+    for (const std::size_t other : axes) {
+      if (other != axis) filter_axis(derivative.view(), other, smooth, derivative.view());
+    }
+    for (std::int64_t i = 0; i < derivative.size(); ++i) {
+      magnitude.data()[i] += derivative.data()[i] * derivative.data()[i];
     }
   }
   for (float& value : magnitude.span()) value = std::sqrt(value);
   return magnitude;
 }
 
-Tensor<float, 3> gaussian_filter(View<const float, 3> image, double sigma) {
+Tensor<float, 3> gaussian_filter(View<const float, 3> image, double sigma, Axes axes) {
   const Kernel kernel = gaussian_kernel(sigma);
   Tensor<float, 3> out(image.shape());
-  Tensor<float, 3> between(image.shape());
-  filter_axis(image, 0, kernel, out.view());
-  filter_axis(out.view(), 1, kernel, between.view());
-  filter_axis(between.view(), 2, kernel, out.view());
+  View<const float, 3> in = image;
+  for (const std::size_t axis : axes) {
+    filter_axis(in, axis, kernel, out.view());
+    in = out.view();
+  }
   return out;
 }
 

@@ -5,25 +5,32 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::segment {
 
-/// Return the square root of the summed squares of the three Sobel derivatives.
-/// Source: scipy.ndimage.generic_gradient_magnitude(image, sobel) of a float32 image.
-[[nodiscard]] Tensor<float, 3> sobel_magnitude(View<const float, 3> image);
+/// The axes along which a filter works, in ascending order.
+using Axes = std::span<const std::size_t>;
+inline constexpr std::array<std::size_t, 3> kVolume{0, 1, 2};
+inline constexpr std::array<std::size_t, 2> kPlanes{1, 2};  ///< each plane z as an image of its own
 
-/// Return the image smoothed with a Gaussian that is cut off at 4 sigma. `sigma` is in voxels. Source:
+/// Return the square root of the summed squares of the Sobel derivatives along the axes.
+/// Source: scipy.ndimage.generic_gradient_magnitude(image, sobel) of a float32 image.
+[[nodiscard]] Tensor<float, 3> sobel_magnitude(View<const float, 3> image, Axes axes);
+
+/// Return the image smoothed along the axes with a Gaussian that is cut off at 4 sigma. `sigma` is in voxels. Source:
 /// scipy.ndimage.gaussian_filter(image, sigma) with float32 output.
-[[nodiscard]] Tensor<float, 3> gaussian_filter(View<const float, 3> image, double sigma);
+[[nodiscard]] Tensor<float, 3> gaussian_filter(View<const float, 3> image, double sigma, Axes axes);
 
 /// Return the exact squared Euclidean distance of every voxel to the nearest voxel with mask != 0, in voxels. Return -1
-/// everywhere if there is no such voxel. Throws Error(unsupported) if a side is longer than 26,754 voxels, because squared
-/// distances do not fit into 32 bits.
+/// where there is no such voxel. With kPlanes, only voxels of the same plane z count. Throws
+/// Error(unsupported) if a side is longer than 26,754 voxels, because squared distances do not fit into 32 bits.
 /// Source: Meijster et al., "A general algorithm for computing distance transforms in linear time", 2000.
-[[nodiscard]] Tensor<std::int32_t, 3> squared_distance(View<const std::uint8_t, 3> mask);
+[[nodiscard]] Tensor<std::int32_t, 3> squared_distance(View<const std::uint8_t, 3> mask, Axes axes);
 
 /// As above, for voxels with edges of `voxel_size` (z, y, x), in the square of its unit and without limit of the sides. Exact
 /// if the squared edges are integers.

@@ -17,4 +17,9 @@ namespace floodtide::segment {
 [[nodiscard]] std::vector<Vec3> grid_seeds(View<const float, 3> image, View<const std::uint8_t, 3> excluded,
                                            const ParameterValues& values, const Progress& progress);
 
+/// Return the voxels of several square grids with step `grid2d_step` in each plane z. As above, but shifts along y and x only,
+/// by 0, 1/2, 1/4, 3/4, 1/8, 3/8, 5/8 and 7/8 of the step. Source: google/ffn, seed.PolicyGrid2d.
+[[nodiscard]] std::vector<Vec3> planar_grid_seeds(View<const float, 3> image, View<const std::uint8_t, 3> excluded,
+                                                  const ParameterValues& values, const Progress& progress);
+
 }  // namespace floodtide::segment

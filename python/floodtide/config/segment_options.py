@@ -86,6 +86,9 @@ class SegmentOptions(Registered):
         choices=names(_core.segment.seed_policies()),
     )
     seed_values: Mapping[str, Value] = registered(_core.segment.seed_policies, "seed_policy")
+    seed_reverse: bool = option(
+        False, "Try the seeds of `seed_policy` in reverse order (ReverseCoords of google/ffn)"
+    )
     seeds: str = option(
         "",
         "Seeds instead of `seed_policy`: a text file with z, y, x in each line, or the HDF5 file of an earlier"

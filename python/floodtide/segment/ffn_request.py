@@ -83,6 +83,8 @@ REQUEST: Schema = {
 }
 _MODEL = "ConvStack3DFFNModel"
 _INVERTED = "PolicyInvertOrigins"
+_REVERSED = "ReverseCoords"
+_PLANAR_PEAKS = "PolicyPeaks2d"
 _MOVES = "FaceMaxMovementPolicy"
 _THRESHOLDS = ("init_activation", "pad_value", "move_threshold", "segment_threshold")
 
@@ -133,8 +135,9 @@ def read_request(path: str, box: Box | None = None) -> FfnRequest:
     )
     refuse.other_than("movement_policy_name", _MOVES)
     refuse.other_than("model_name", _MODEL)
-    arguments = refuse.arguments("model_args", {"depth", "fov_size", "deltas", "features"})
-    refuse.arguments("movement_policy_args", set())
+    arguments = refuse.arguments("model_args")
+    refuse.other_keys("model_args", arguments, {"depth", "fov_size", "deltas", "features"})
+    refuse.other_keys("movement_policy_args", refuse.arguments("movement_policy_args"), set())
     flooding = request.get("inference_options", {})
     if flooding.get("consistency_threshold"):
         refuse.field("inference_options.consistency_threshold")
@@ -199,7 +202,7 @@ class _Refuse:
         if value.rpartition(".")[2] != only:
             self.field(f"{name} {value!r}", only)
 
-    def arguments(self, name: str, known: set[str]) -> dict[str, Any]:
+    def arguments(self, name: str) -> dict[str, Any]:
         """Return the JSON object of a field."""
         text = self._request.get(name, "") or "{}"
         try:
@@ -208,9 +211,11 @@ class _Refuse:
             values = None
         if not isinstance(values, dict):
             raise InvalidFileError(f"{self._path}: {name} is {text[:60]!r}, expected a JSON object")
+        return values
+
+    def other_keys(self, name: str, values: Mapping[str, Any], known: set[str]) -> None:
         for key in values.keys() - known:
             self.field(f"{name}.{key}", f"only {', '.join(sorted(known)) or 'an empty object'}")
-        return values
 
     def volume(self, name: str) -> None:
         if name in self._request:
@@ -222,18 +227,34 @@ class _Refuse:
 
 def _seeds(request: Mapping[str, Any], refuse: _Refuse, box: Box | None) -> dict[str, Any]:
     policy = request["seed_policy"].rpartition(".")[2]
+    given = refuse.arguments("seed_policy_args")
+    reverse = policy == _REVERSED
+    if reverse:
+        policy = str(given.pop("policy_to_reverse", "")).rpartition(".")[2]
     rows = {row["published"]: row for row in _core.segment.seed_policies()}
     if policy in rows:
         # Our parameters have the names of google/ffn behind the policy's: grid_step.
         keys = {p["name"].partition("_")[2]: p["name"] for p in rows[policy]["parameters"]}
-        given = refuse.arguments("seed_policy_args", set(keys))
+        if policy == _PLANAR_PEAKS:
+            order = str(given.pop("sort_cmp", "ascending")).strip().lower()
+            reverse ^= order.startswith("de")
+        refuse.other_keys("seed_policy_args", given, set(keys))
         values = {keys[name]: value for name, value in given.items()}
-        return {"seed_policy": rows[policy]["name"], "seed_values": values}
-    if policy == _INVERTED:
-        folder = refuse.arguments("seed_policy_args", {"segmentation_dir"}).get("segmentation_dir")
+        return {
+            "seed_policy": rows[policy]["name"],
+            "seed_values": values,
+            "seed_reverse": reverse,
+        }
+    if policy == _INVERTED and not reverse:
+        refuse.other_keys("seed_policy_args", given, {"segmentation_dir"})
+        folder = given.get("segmentation_dir")
         z, y, x = (0, 0, 0) if box is None else box[0]
         return {"seeds": f"{folder}/{x}/{y}/seg-{x}_{y}_{z}.npz"}
-    refuse.field(f"seed_policy {policy!r}", f"{', '.join(rows)} or {_INVERTED}")
+    known = ", ".join(rows)
+    refuse.field(
+        f"seed_policy_args.policy_to_reverse {policy!r}" if reverse else f"seed_policy {policy!r}",
+        known if reverse else f"{known}, {_INVERTED} or {_REVERSED}",
+    )
     raise AssertionError
 
 

@@ -235,7 +235,7 @@ class Segmenter:
             None,
             mask,
         )
-        return seeds
+        return np.ascontiguousarray(seeds[::-1]) if self.options.seed_reverse else seeds
 
     def segment_at(
         self,

@@ -41,7 +41,7 @@ TEST(SquaredDistance, EqualsTheDefinition) {
     for (const double share : {0.02, 0.1, 0.6}) {
       Tensor<std::uint8_t, 3> mask = random_mask(shape, share, ++seed);
       mask.data()[mask.size() / 2] = 1;
-      const Tensor<std::int32_t, 3> distance = squared_distance(mask.view());
+      const Tensor<std::int32_t, 3> distance = squared_distance(mask.view(), kVolume);
       for (std::int64_t z = 0; z < shape[0]; ++z) {
         for (std::int64_t y = 0; y < shape[1]; ++y) {
           for (std::int64_t x = 0; x < shape[2]; ++x) {
@@ -77,12 +77,12 @@ TEST(SquaredDistance, CountsTheEdgesOfVoxels) {
 }
 
 TEST(SquaredDistance, IsMinusOneWithoutAnyMask) {
-  const Tensor<std::int32_t, 3> distance = squared_distance(Tensor<std::uint8_t, 3>({2, 3, 4}).view());
+  const Tensor<std::int32_t, 3> distance = squared_distance(Tensor<std::uint8_t, 3>({2, 3, 4}).view(), kVolume);
   EXPECT_EQ(std::count(distance.span().begin(), distance.span().end(), -1), 24);
 }
 
 TEST(SquaredDistance, RefusesSidesWhoseDistancesDoNotFit) {
-  EXPECT_THROW(static_cast<void>(squared_distance(Tensor<std::uint8_t, 3>({26755, 1, 1}).view())), Error);
+  EXPECT_THROW(static_cast<void>(squared_distance(Tensor<std::uint8_t, 3>({26755, 1, 1}).view(), kVolume)), Error);
 }
 
 TEST(Filters, DoNotDependOnTheNumberOfThreads) {
@@ -90,19 +90,19 @@ TEST(Filters, DoNotDependOnTheNumberOfThreads) {
   Philox random(5, 0);
   for (float& voxel : image.span()) voxel = static_cast<float>(random.normal());
   set_num_threads(1);
-  const Tensor<float, 3> one = gaussian_filter(sobel_magnitude(image.view()).view(), 2.0);
+  const Tensor<float, 3> one = gaussian_filter(sobel_magnitude(image.view(), kVolume).view(), 2.0, kVolume);
   set_num_threads(3);
-  const Tensor<float, 3> three = gaussian_filter(sobel_magnitude(image.view()).view(), 2.0);
+  const Tensor<float, 3> three = gaussian_filter(sobel_magnitude(image.view(), kVolume).view(), 2.0, kVolume);
   EXPECT_TRUE(std::equal(one.span().begin(), one.span().end(), three.span().begin()));
 }
 
 TEST(Filters, FlatImagesHaveNoGradientAndStayFlat) {
   Tensor<float, 3> image({4, 5, 6});
   std::fill(image.span().begin(), image.span().end(), 0.25F);
-  const Tensor<float, 3> gradient = sobel_magnitude(image.view());
+  const Tensor<float, 3> gradient = sobel_magnitude(image.view(), kVolume);
   for (const float value : gradient.span()) EXPECT_EQ(value, 0.0F);
   // The sum of the 67 weights is 1 within the rounding error of double, which is far below that of float.
-  const Tensor<float, 3> smooth = gaussian_filter(image.view(), 49.0 / 6.0);
+  const Tensor<float, 3> smooth = gaussian_filter(image.view(), 49.0 / 6.0, kVolume);
   for (const float value : smooth.span()) EXPECT_EQ(value, 0.25F);
 }
 

@@ -137,7 +137,10 @@ def test_files_may_be_named_directly_and_the_report_is_one_line(folder, capsys):
             "other.h5 is neither a checkpoint nor a run directory",
         ),
         (["--set", "segment.checkpoint="], "segment.checkpoint is missing"),
-        (["--set", "segment.seed_policy=spiral"], "expected 'peaks' or 'grid'"),
+        (
+            ["--set", "segment.seed_policy=spiral"],
+            "expected 'peaks', 'peaks2d', 'grid' or 'grid2d'",
+        ),
         (["--set", "segment.grid_step=8"], "unknown key 'segment.grid_step'"),
         (
             ["--set", "segment.seed_policy=grid", "--set", "segment.grid_step=0"],

@@ -85,6 +85,38 @@ def test_seed_policies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("policy", "arguments", "ours", "values", "reverse"),
+    [
+        ("PolicyPeaks2d", {"min_distance": 5}, "peaks2d", {"peaks2d_min_distance": 5}, False),
+        ("PolicyPeaks2d", {"sort_cmp": "descending"}, "peaks2d", {}, True),
+        ("PolicyGrid2d", {"step": 8}, "grid2d", {"grid2d_step": 8}, False),
+        ("ReverseCoords", {"policy_to_reverse": "PolicyPeaks"}, "peaks", {}, True),
+        (
+            "ReverseCoords",
+            {"policy_to_reverse": "PolicyPeaks2d", "sort_cmp": "descending", "threshold_abs": 3.5},
+            "peaks2d",
+            {"peaks2d_threshold_abs": 3.5},
+            False,
+        ),
+    ],
+)
+def test_planar_and_reversed_policies(
+    tmp_path: Path,
+    policy: str,
+    arguments: dict[str, object],
+    ours: str,
+    values: dict[str, object],
+    reverse: bool,
+) -> None:
+    text = json.dumps(json.dumps(arguments))
+    request = PUBLISHED.replace('"PolicyPeaks"', f'"{policy}" seed_policy_args: {text}')
+    options = read_request(written(tmp_path, request)).options
+    assert options.seed_policy == ours
+    assert values.items() <= dict(options.seed_values).items()
+    assert options.seed_reverse is reverse
+
+
+@pytest.mark.parametrize(
     ("old", "new", "says"),
     [
         ("image_mean: 128", "image_maen: 128", "no field named \"image_maen\""),
@@ -94,7 +126,9 @@ def test_seed_policies(tmp_path: Path) -> None:
         ("pad_value: 0.05", "", "inference_options.pad_value not set"),
         ("image_stddev: 33", "image_stddev: 33 reference_histogram: \"h\"", "reference_histogram is not supported"),
         ("image_stddev: 33", "image_stddev: 33 masks { image { channels { channel: 0 } } }", "masks is not supported"),
-        ("PolicyPeaks", "PolicyMax", "expected PolicyPeaks, PolicyGrid3d or PolicyInvertOrigins"),
+        ("PolicyPeaks", "PolicyMax", "PolicyInvertOrigins or ReverseCoords"),
+        ("\"PolicyPeaks\"", "\"ReverseCoords\"", "policy_to_reverse '' is not supported"),
+        ("\"PolicyPeaks\"", "\"PolicyPeaks\" seed_policy_args: '{\"step\": 1}'", "seed_policy_args.step is not"),
         ("convstack_3d.ConvStack3DFFNModel", "other.Model", "expected ConvStack3DFFNModel"),
         ("hdf5:", "volinfo:", "image.volinfo is not supported"),
         ('\\"depth\\": 12', '\\"width\\": 12', "model_args.width is not supported"),

@@ -101,6 +101,21 @@ def test_whole_volumes_are_segmented_as_by_the_twin(case):
     assert [tuple(overlap) for overlap in result.overlaps] == twin.overlaps
 
 
+@settings(deadline=None, max_examples=10)
+@given(cases())
+def test_reversed_seeds_are_segmented_as_by_the_twin(case):
+    shape, seed, model, options = case
+    raw = cells(shape, seed)
+    margin = [n // 2 for n in model.fov]
+    seeds = _core.segment.find_seeds(
+        raw.astype(np.float32), options.mean, options.std, "peaks", {}, margin, None
+    )
+    twin = twin_of(raw, model, options)
+    expected = twin.segment_all([tuple(map(int, seed)) for seed in seeds[::-1]])
+    options = dataclasses.replace(options, seed_reverse=True)
+    np.testing.assert_array_equal(Segmenter(model, options).segment(raw).segmentation, expected)
+
+
 @settings(deadline=None, max_examples=15)
 @given(cases())
 def test_reflected_faces_give_what_the_twin_finds_in_a_reflected_image(case):

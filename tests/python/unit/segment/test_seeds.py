@@ -77,6 +77,59 @@ def test_seeds_beside_a_mask_equal_the_oracle(shape, seed, share):
     assert not mask[tuple(found.T)].any()
 
 
+def planar_oracle(raw, margin, mask, min_distance, threshold):
+    """google/ffn's PolicyPeaks2d, with its margin filter."""
+    found = [np.zeros((0, 3), np.int64)]
+    for z, plane in enumerate((raw - np.float32(MEAN)) / np.float32(STD)):
+        edges = ndimage.generic_gradient_magnitude(plane, ndimage.sobel)
+        level = np.zeros(edges.shape, np.float32)
+        ndimage.gaussian_filter(edges, 49.0 / 6.0, output=level, mode="reflect")
+        edge = (edges > level) | mask[z]
+        if not edge.any():
+            continue
+        distance = ndimage.distance_transform_edt(~edge).astype(np.float32)
+        distance[mask[z]] = -1
+        noise = np.random.RandomState(42).random_sample(distance.shape)
+        peaks = peak_local_max(
+            distance + noise * 1e-4,
+            min_distance=min_distance,
+            threshold_abs=threshold,
+            threshold_rel=0,
+        )
+        peaks = np.array(sorted(map(tuple, peaks)), np.int64).reshape(-1, 2)
+        found.append(np.insert(peaks, 0, z, axis=1))
+    seeds = np.concatenate(found)
+    inside = (seeds >= margin) & (seeds + margin < raw.shape)
+    return seeds[inside.all(axis=1)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.tuples(st.integers(1, 5), st.integers(3, 60), st.integers(3, 60)),
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 9),
+    st.sampled_from([0.0, 1.0, 2.5]),
+    st.floats(0, 1),
+)
+def test_planar_seeds_equal_the_oracle(shape, seed, min_distance, threshold, share):
+    rng = np.random.default_rng(seed)
+    noise = ndimage.gaussian_filter(rng.normal(size=shape), 2.0)
+    raw = np.round(128 + 60 * noise / max(noise.std(), 1e-9)).clip(0, 255).astype(np.float32)
+    mask = noise > np.quantile(noise, share)
+    found = _core.segment.find_seeds(
+        raw,
+        MEAN,
+        STD,
+        "peaks2d",
+        {"peaks2d_min_distance": min_distance, "peaks2d_threshold_abs": threshold},
+        [0, 2, 1],
+        None,
+        mask.astype(np.uint8),
+    )
+    expected = planar_oracle(raw, (0, 2, 1), mask, min_distance, threshold)
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("box", [np.s_[65:185, 65:185, 65:185], np.s_[:50, 100:200, 30:]])
 def test_seeds_equal_the_oracle_on_real_images(data_folder, box):
@@ -127,6 +180,27 @@ def test_grids_are_those_of_google(shape, step, margin):
         if all(m <= c < s - m for m, c, s in zip(margin, (z, y, x), shape, strict=True))
     ]
     ours = grid(np.zeros(shape, np.float32), step, margin)
+    assert list(map(tuple, ours)) == expected
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.tuples(*[st.integers(1, 30)] * 3), st.integers(1, 20), st.tuples(*[st.integers(0, 4)] * 3)
+)
+def test_planar_grids_are_those_of_google(shape, step, margin):
+    shifts = dict.fromkeys(offset * step // 16 for offset in (0, 8, 4, 12, 2, 6, 10, 14))
+    expected = [
+        (z, y, x)
+        for shift in shifts
+        for z in range(shape[0])
+        for y in range(shift, shape[1], step)
+        for x in range(shift, shape[2], step)
+        if all(m <= c < s - m for m, c, s in zip(margin, (z, y, x), shape, strict=True))
+    ]
+    image = np.zeros(shape, np.float32)
+    ours = _core.segment.find_seeds(
+        image, MEAN, STD, "grid2d", {"grid2d_step": step}, list(margin), None
+    )
     assert list(map(tuple, ours)) == expected
 
 
