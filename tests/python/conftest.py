@@ -32,7 +32,7 @@ def published_file(data_folder: Path) -> Path:
     """The published segmentation of FIB-25; skips where it is absent."""
     path = data_folder / "ffn_fib25_reference/sample-training2.h5"
     if not path.exists():
-        pytest.skip(f"no real volumes in {path.parent} (set FLOODTIDE_DATA)")
+        pytest.skip(f"no published segmentation {path} (set FLOODTIDE_DATA)")
     return path
 
 

@@ -16,7 +16,7 @@ namespace floodtide::segment {
 /// The axes along which a filter works, in ascending order.
 using Axes = std::span<const std::size_t>;
 inline constexpr std::array<std::size_t, 3> kVolume{0, 1, 2};
-inline constexpr std::array<std::size_t, 2> kPlanes{1, 2};  ///< each plane z as an image of its own
+inline constexpr std::array<std::size_t, 2> kPlanes{1, 2};  ///< each plane z is a separate image
 
 /// Return the square root of the summed squares of the Sobel derivatives along the axes.
 /// Source: scipy.ndimage.generic_gradient_magnitude(image, sobel) of a float32 image.

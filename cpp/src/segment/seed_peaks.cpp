@@ -18,7 +18,7 @@ constexpr std::int64_t kSteps = 4;
 
 /// Which voxels are peaks.
 struct PeakRule {
-  Axes axes;              ///< kVolume, or kPlanes: each plane z is searched as an image of its own
+  Axes axes;              ///< kVolume, or kPlanes: each plane z is a separate image
   std::int64_t distance;  ///< a peak is the maximum of all voxels within this distance along each axis, in voxels
   double least;           ///< a peak is higher than this, in voxels
   [[nodiscard]] bool planar() const { return axes.front() != 0; }
@@ -108,12 +108,12 @@ std::vector<Vec3> peaks(View<const float, 3> image, View<const std::uint8_t, 3> 
   const Tensor<std::int32_t, 3> squared = squared_distance(edges_of(image, excluded, rule.axes, progress).view(), rule.axes);
   report(progress, 3, kSteps);
   std::vector<Vec3> seeds;
-  if (!rule.planar() && (squared.size() == 0 || squared.data()[0] < 0)) return seeds;
+  if (squared.size() == 0) return seeds;
   NoisyDistance distance(squared.view(), excluded, rule);
   std::vector<std::vector<Vec3>> of_row(static_cast<std::size_t>(ny));
   for (std::int64_t z = rule.distance_z(); z < nz - rule.distance_z(); ++z) {
+    if (squared.view()(z, 0, 0) < 0) continue;  // no edges in this plane, or in the volume
     distance.compute_up_to(z + rule.distance_z());
-    if (squared.view()(z, 0, 0) < 0) continue;  // a plane without edges
     parallel_for(ny, [&, z, ny = ny, nx = nx](std::int64_t y) {
       auto& found = of_row[static_cast<std::size_t>(y)];
       found.clear();

@@ -19,9 +19,9 @@ namespace floodtide::segment {
 [[nodiscard]] std::vector<Vec3> peak_seeds(View<const float, 3> image, View<const std::uint8_t, 3> excluded,
                                            const ParameterValues& values, const Progress& progress);
 
-/// As `peak_seeds`, but each plane z is an image of its own, with the same noise. A peak is the maximum of all voxels of its
-/// plane within `peaks2d_min_distance`, and more than `peaks2d_threshold_abs` voxels from the nearest edge. A plane without
-/// edges has no seeds. Source: google/ffn, seed.PolicyPeaks2d.
+/// As `peak_seeds`, but each plane z is a separate image, and all planes have the same noise. A peak is the maximum of all
+/// voxels of its plane within `peaks2d_min_distance`, and more than `peaks2d_threshold_abs` voxels from the nearest edge. A
+/// plane without edges has no seeds. Source: google/ffn, seed.PolicyPeaks2d.
 [[nodiscard]] std::vector<Vec3> planar_peak_seeds(View<const float, 3> image, View<const std::uint8_t, 3> excluded,
                                                   const ParameterValues& values, const Progress& progress);
 

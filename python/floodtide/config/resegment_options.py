@@ -52,7 +52,7 @@ class ResegmentOptions(Checked):
     )
     recovery: float = option(
         0.6,
-        "If a flooding finds less than this share of its own segment, it is repeated from the next seed",
+        "Least share of its own segment that a flooding must find. If it finds less, floodtide tries the next seed",
         range=limits.FRACTION,
     )
     terminate_early: bool = option(

@@ -173,6 +173,11 @@ def read_request(path: str, box: Box | None = None) -> FfnRequest:
         notes.append(
             "batch_size and concurrent_requests: one field of view at a time, on each rank"
         )
+    if options.seed_values.get(f"{options.seed_policy}_step", 16) != 16:
+        notes.append(
+            "seed_policy_args.step: the shifts of the grids are parts of the step, also where google/ffn's are"
+            " 8, 4, 12, ... voxels for each step"
+        )
     return FfnRequest(
         options=options,
         depth=arguments.get("depth"),
@@ -236,8 +241,10 @@ def _seeds(request: Mapping[str, Any], refuse: _Refuse, box: Box | None) -> dict
         # Our parameters have the names of google/ffn behind the policy's: grid_step.
         keys = {p["name"].partition("_")[2]: p["name"] for p in rows[policy]["parameters"]}
         if policy == _PLANAR_PEAKS:
-            order = str(given.pop("sort_cmp", "ascending")).strip().lower()
-            reverse ^= order.startswith("de")
+            order = given.pop("sort_cmp", "ascending")
+            if order not in ("ascending", "descending"):
+                refuse.field(f"seed_policy_args.sort_cmp {order!r}", "ascending or descending")
+            reverse ^= order == "descending"
         refuse.other_keys("seed_policy_args", given, set(keys))
         values = {keys[name]: value for name, value in given.items()}
         return {

@@ -19,7 +19,7 @@ struct ResegmentOptions {
   Vec3 exclusion_radius{8, 8, 8};       ///< no second seed within this distance of the first
   std::optional<Vec3> point_exclusion;  ///< no seed within this distance of the decision point
   std::int64_t attempts = 1;            ///< seeds that are tried in a segment
-  double recovery = 0.6;                ///< a flooding with less of its own segment is repeated from the next seed
+  double recovery = 0.6;                ///< a flooding must find this share of its segment; else the next seed is tried
   std::array<double, 3> voxel_size{1, 1, 1};
   bool terminate_early = true;  ///< leave out the second flooding if the first has not found both segments
 };

@@ -76,6 +76,9 @@ def test_seed_policies(tmp_path: Path) -> None:
     grid = PUBLISHED.replace('"PolicyPeaks"', '"PolicyGrid3d" seed_policy_args: "{\\"step\\": 8}"')
     options = read_request(written(tmp_path, grid)).options
     assert (options.seed_policy, dict(options.seed_values)) == ("grid", {"grid_step": 8})
+    assert any(
+        "seed_policy_args.step" in note for note in read_request(written(tmp_path, grid)).notes
+    )
     inverted = PUBLISHED.replace(
         '"PolicyPeaks"',
         '"PolicyInvertOrigins" seed_policy_args: "{\\"segmentation_dir\\": \\"run1\\"}"',
@@ -129,6 +132,7 @@ def test_planar_and_reversed_policies(
         ("PolicyPeaks", "PolicyMax", "PolicyInvertOrigins or ReverseCoords"),
         ("\"PolicyPeaks\"", "\"ReverseCoords\"", "policy_to_reverse '' is not supported"),
         ("\"PolicyPeaks\"", "\"PolicyPeaks\" seed_policy_args: '{\"step\": 1}'", "seed_policy_args.step is not"),
+        ("\"PolicyPeaks\"", "\"PolicyPeaks2d\" seed_policy_args: '{\"sort_cmp\": \"up\"}'", "sort_cmp 'up' is not"),
         ("convstack_3d.ConvStack3DFFNModel", "other.Model", "expected ConvStack3DFFNModel"),
         ("hdf5:", "volinfo:", "image.volinfo is not supported"),
         ('\\"depth\\": 12', '\\"width\\": 12', "model_args.width is not supported"),
