@@ -34,7 +34,8 @@ def command(folder: str, out: str, min_voxels: int, min_share: float, as_json: b
     """Make one segmentation OUT with global ids from the subvolumes in FOLDER, which `floodtide segment` has made.
 
     Two segments of neighbouring subvolumes are one object if enough of the voxels that both subvolumes have segmented
-    lie in both segments. OUT is a volume of any format. Ranks compare the overlaps, rank 0 writes OUT.
+    lie in both segments. OUT is a volume of any format. The ranks share the overlaps, and the blocks of OUT if OUT is a
+    Zarr, N5 or precomputed volume. Rank 0 writes all other formats.
 
     \b
     Example:
@@ -51,18 +52,18 @@ def command(folder: str, out: str, min_voxels: int, min_share: float, as_json: b
         pieces = Pieces.open(folder)
     with bar("overlaps", "reconcile") as progress:
         found = reconcile(pieces, min_voxels=min_voxels, min_share=min_share, progress=progress)
-    with world.agreed():
-        if world.rank() == 0:
-            with bar("voxels", "reconcile") as progress:
-                write_reconciled(pieces, found, out, progress)
-            report = {
-                "subvolumes": len(pieces.cut),
-                "objects": found.objects,
-                "splits": found.splits,
-                "out": out,
-            }
-            text = (
-                f"{found.objects} objects from {len(pieces.cut)} subvolumes;"
-                f" {found.splits} segments end at a border without agreement: {out}"
-            )
-            click.echo(json.dumps(report) if as_json else text)
+    with bar("voxels", "reconcile") as progress:
+        write_reconciled(pieces, found, out, progress)
+    if world.rank() > 0:
+        return
+    report = {
+        "subvolumes": len(pieces.cut),
+        "objects": found.objects,
+        "splits": found.splits,
+        "out": out,
+    }
+    text = (
+        f"{found.objects} objects from {len(pieces.cut)} subvolumes;"
+        f" {found.splits} segments end at a border without agreement: {out}"
+    )
+    click.echo(json.dumps(report) if as_json else text)

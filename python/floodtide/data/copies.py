@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -15,15 +16,20 @@ from floodtide.base import limits
 from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
-from floodtide.data.boxes import Box, Progress
+from floodtide.comm import world
+from floodtide.comm.broadcasts import broadcast_object
+from floodtide.data.boxes import Box, Progress, Vec3
 from floodtide.data.formats import (
     HDF5,
     Format,
     Geometry,
     Plan,
+    StoreWriter,
+    Writer,
     blocks,
     format_of,
     new_top,
+    shared_writer,
 )
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidArgumentError
@@ -110,15 +116,67 @@ def write_blocks(
     with contextlib.ExitStack() as held:
         held.enter_context(_reserved(row, plan.command, destination, inputs))
         writer = held.enter_context(row.create(destination, plan))
-        total, done = plan.shape[0] * plan.shape[1] * plan.shape[2], 0
-        most = max(1, BLOCK_BYTES // plan.dtype.itemsize)
-        for box in blocks(plan.shape, writer.chunks, most):
-            writer.write(box, read(box))
-            done += box[1][0] * box[1][1] * box[1][2]
-            if progress is not None:
-                progress(done, total)
+        _write(writer, _boxes(plan, writer.chunks), read, progress)
         writer.finish()
     return Volume(destination)
+
+
+def write_blocks_on_ranks(
+    destination: str,
+    plan: Plan,
+    read: Callable[[Box], NDArray[Any]],
+    *,
+    inputs: Iterable[str | os.PathLike[str]] = (),
+    progress: Progress | None = None,
+) -> Volume:
+    """Write a volume as `write_blocks` does, on all ranks. Collective.
+
+    The ranks share the blocks of Zarr, N5 and precomputed volumes. Rank 0 alone writes all other formats. The written
+    voxels do not depend on the number of ranks.
+
+    Args, Returns, Raises: as of `write_blocks`. `progress` counts the voxels of this rank.
+    """
+    rank, size = world.rank(), world.size()
+    with contextlib.ExitStack() as held:
+        writer: Writer | None = None
+        shared = None
+        with world.agreed():
+            row = format_of(destination)
+            if rank == 0:
+                held.enter_context(_reserved(row, plan.command, destination, inputs))
+                writer = held.enter_context(row.create(destination, plan))
+                if isinstance(writer, StoreWriter):
+                    shared = writer.shared()
+        shared = broadcast_object(shared)
+        with world.agreed():
+            if writer is None and shared is not None:
+                writer = shared_writer(destination, shared)
+            if writer is not None:
+                boxes = _boxes(plan, writer.chunks)
+                _write(writer, boxes if shared is None else boxes[rank::size], read, progress)
+        with world.agreed():
+            if rank == 0 and writer is not None:
+                writer.finish()
+                held.close()  # gives the volume its name
+    return Volume(destination)
+
+
+def _boxes(plan: Plan, chunks: Vec3) -> list[Box]:
+    return list(blocks(plan.shape, chunks, max(1, BLOCK_BYTES // plan.dtype.itemsize)))
+
+
+def _write(
+    writer: Writer,
+    boxes: Sequence[Box],
+    read: Callable[[Box], NDArray[Any]],
+    progress: Progress | None,
+) -> None:
+    total, done = sum(math.prod(size) for _, size in boxes), 0
+    for box in boxes:
+        writer.write(box, read(box))
+        done += math.prod(box[1])
+        if progress is not None:
+            progress(done, total)
 
 
 def _reserved(

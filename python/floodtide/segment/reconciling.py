@@ -19,7 +19,7 @@ from floodtide.base.outputs import files_in
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.copies import write_blocks
+from floodtide.data.copies import write_blocks_on_ranks
 from floodtide.data.formats import Geometry, Plan
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment.cut import intersection
@@ -163,13 +163,15 @@ def write_reconciled(
     destination: str,
     progress: Progress | None = None,
 ) -> Volume:
-    """Write the segmentation with global ids, block by block, to a volume of any format. Not collective.
+    """Write the segmentation with global ids, block by block, to a volume of any format. Collective.
+
+    The ranks share the blocks of Zarr, N5 and precomputed volumes. Rank 0 alone writes all other formats.
 
     Args:
         pieces: The subvolumes.
         reconciled: Their global ids, from `reconcile`.
         destination: The name of the volume: FILE.h5:DATASET, NAME.zarr, NAME.n5, precomputed://FOLDER, ...
-        progress: Called as progress(voxels done, voxels).
+        progress: Called as progress(voxels done, voxels of this rank).
 
     Raises:
         InvalidArgumentError: If the destination exists or cannot hold the ids.
@@ -186,7 +188,7 @@ def write_reconciled(
         command="floodtide reconcile",
         notes={name: _text(value) for name, value in pieces.settings.items() if name != "geometry"},
     )
-    return write_blocks(
+    return write_blocks_on_ranks(
         destination,
         plan,
         lambda box: read_reconciled(pieces, reconciled, (_sum(box[0], start), box[1])),

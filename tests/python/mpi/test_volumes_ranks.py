@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import training_volume
 import volumes
-from launch import mpiexec
+from launch import check, mpiexec
 
 from floodtide import config, data
 
@@ -106,3 +106,79 @@ def test_a_reader_that_fails_on_one_rank_ends_the_job(folder: Path) -> None:
     result = mpiexec(2, [str(script), str(folder)])
     assert result.status != 0
     assert "the disk is gone" in result.stderr, result.stderr
+
+
+WRITE = """
+    import sys
+    from pathlib import Path
+
+    import numpy as np
+    import floodtide as ft
+    from floodtide.data import copies
+    from floodtide.data.formats import Geometry, Plan
+    from floodtide.errors import InvalidFileError
+
+    copies.BLOCK_BYTES = 1  # one chunk at a time
+    ft.init()
+    values = np.random.default_rng(5).integers(0, 9, (130, 70, 200)).astype(np.uint32)
+    plan = Plan(
+        shape=values.shape,
+        dtype=values.dtype,
+        geometry=Geometry(voxel_size_nm=(40.0, 4.0, 4.0), offset=(3, 2, 1)),
+        command="floodtide reconcile",
+    )
+"""
+
+
+def test_ranks_write_a_volume_together(tmp_path: Path) -> None:
+    names = ("a.zarr", "b.n5/labels", "precomputed://c", "d.h5:labels", "e.tif")
+    printed = check(
+        3,
+        WRITE
+        + f"""
+    for name in {names}:
+        marked = name.startswith("precomputed://")
+        place = "precomputed://" * marked + "{tmp_path}/" + name.removeprefix("precomputed://")
+        written = []
+        def read(box):
+            written.append(box)
+            return values[tuple(slice(a, a + n) for a, n in zip(*box))]
+        volume = copies.write_blocks_on_ranks(place, plan, read)
+        np.testing.assert_array_equal(volume.read(((0, 0, 0), values.shape)), values)
+        counts = ft.allgather([len(written)])
+        if ft.rank() == 0:
+            print(name, counts.tolist())
+    """,
+    )
+    shared = dict(line.split(" ", 1) for line in printed.splitlines())
+    for name in names[:3]:
+        assert shared[name] == "[8, 8, 8]"
+    assert shared["d.h5:labels"] == "[24, 0, 0]"
+    assert shared["e.tif"].endswith(", 0, 0]")
+
+
+@pytest.mark.parametrize(("name", "bad"), [("a.zarr", 0), ("a.zarr", 2), ("d.h5:labels", 0)])
+def test_a_failure_of_a_rank_ends_the_writing_on_all_and_leaves_nothing(
+    tmp_path: Path, name: str, bad: int
+) -> None:
+    printed = check(
+        3,
+        WRITE
+        + f"""
+    def read(box):
+        if ft.rank() == {bad}:
+            raise InvalidFileError("this block is damaged")
+        return values[tuple(slice(a, a + n) for a, n in zip(*box))]
+    try:
+        copies.write_blocks_on_ranks("{tmp_path}/{name}", plan, read)
+    except InvalidFileError as error:
+        failed = str(error) == "this block is damaged"
+    else:
+        failed = False
+    alike = ft.allgather([failed])
+    if ft.rank() == 0:
+        print(alike.all())
+    """,
+    )
+    assert printed.strip() == "True"
+    assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,14 @@ from floodtide.data.formats.table import (
     place,
     stem,
 )
-from floodtide.data.formats.writers import Plan, Writer, blocks, new_top
+from floodtide.data.formats.writers import (
+    Plan,
+    StoreWriter,
+    Writer,
+    blocks,
+    new_top,
+    shared_writer,
+)
 
 __all__ = [
     "FORMATS",
@@ -23,6 +30,7 @@ __all__ = [
     "Geometry",
     "Plan",
     "Source",
+    "StoreWriter",
     "Writer",
     "array_volume",
     "blocks",
@@ -34,5 +42,6 @@ __all__ = [
     "object_volume",
     "open_volume",
     "place",
+    "shared_writer",
     "stem",
 ]

@@ -124,7 +124,7 @@ def zarr(reference: str, plan: Plan) -> Iterator[Writer]:
     group = {"zarr.json": {"zarr_format": 3, "node_type": "group", "attributes": {}}}
     with _new_folder(reference, group) as folder:
         store = _created(reference, folder, {"driver": "zarr3", "metadata": metadata})
-        yield _Store(store, plan.chunks)
+        yield StoreWriter(store, plan.chunks)
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def n5(reference: str, plan: Plan) -> Iterator[Writer]:
         metadata["offset"] = [n * size for n, size in sizes]
     with _new_folder(reference, {"attributes.json": {"n5": "2.0.0"}}) as folder:
         store = _created(reference, folder, {"driver": "n5", "metadata": metadata})
-        yield _Store(store.T, plan.chunks)
+        yield StoreWriter(store.T, plan.chunks)
 
 
 @contextmanager
@@ -174,12 +174,18 @@ def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
     with _new_folder(reference.removeprefix("precomputed://"), {}) as folder:
         store = _created(reference, folder, spec)
         tensorstore = library("tensorstore", reference, "formats")
-        yield _Store(store[..., 0].T[tensorstore.d[:].translate_to[0]], plan.chunks)
+        yield StoreWriter(store[..., 0].T[tensorstore.d[:].translate_to[0]], plan.chunks)
 
 
-class _Store:
+class StoreWriter:
+    """Writes blocks of a Zarr, N5 or precomputed volume. Each chunk is a file, so processes can share the blocks."""
+
     def __init__(self, store: Any, chunks: Vec3) -> None:
         self._store, self.chunks = store, chunks
+
+    def shared(self) -> tuple[str, Vec3]:
+        """Return what `shared_writer` needs in another process of this job."""
+        return json.dumps(self._store.spec(retain_context=False).to_json()), self.chunks
 
     def write(self, box: Box, block: NDArray[Any]) -> None:
         at = tuple(slice(a, a + n) for a, n in zip(*box, strict=True))
@@ -190,6 +196,22 @@ class _Store:
 
     def finish(self) -> None:
         pass
+
+
+def shared_writer(reference: str, shared: tuple[str, Vec3]) -> StoreWriter:
+    """Return a writer of the volume that another process has created.
+
+    Args:
+        reference: The name of the volume, for messages.
+        shared: Of `StoreWriter.shared`.
+
+    Raises:
+        StorageError: If the volume cannot be opened.
+    """
+    tensorstore = library("tensorstore", reference, "formats")
+    with _storing(reference):
+        store = tensorstore.open(json.loads(shared[0]), open=True, write=True).result()
+    return StoreWriter(store, shared[1])
 
 
 @contextmanager
