@@ -36,11 +36,13 @@ class Cell:
         name: Name of the run directory inside the directory of the sweep: "lr=0.001,walkers=4".
         overrides: Arguments of `--set` that make this training from the configuration file.
         config: The complete configuration.
+        ranks: Number of ranks.
     """
 
     name: str
     overrides: tuple[str, ...]
     config: Config
+    ranks: int
 
     @property
     def directory(self) -> Path:
@@ -51,7 +53,10 @@ class Cell:
     def examples(self) -> int:
         """Fields of view or samples of the training: a measure of its work."""
         training = self.config.training
-        return training.steps * max(training.walkers, 1) * training.batch * training.accumulate
+        workers = training.walkers or self.ranks
+        if self.config.comm.mode == "asynchronous":  # each update has the gradients of one rank
+            workers = max(1, workers // self.ranks)
+        return training.steps * workers * training.batch * training.accumulate
 
     def steps_done(self) -> int:
         """Return the updates in the newest checkpoint; 0 without one."""
@@ -194,7 +199,7 @@ def _cells(
         overrides = tuple(f"{key}={json.dumps(value)}" for key, value in settings.items())
         config = configuration.load(file, overrides)
         _require_trainable(config, ranks, f"{where}: {name}")
-        cells[name] = Cell(name, overrides, config)
+        cells[name] = Cell(name, overrides, config, ranks)
     return tuple(cells.values())
 
 

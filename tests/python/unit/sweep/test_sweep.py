@@ -76,6 +76,15 @@ def test_the_grid_has_every_combination(folder: Path) -> None:
     assert not any(cell.finished() for cell in plan.cells)
 
 
+def test_work_is_counted_in_examples_of_all_ranks(folder: Path) -> None:
+    grid = {"comm.mode": ["synchronous", "partial", "asynchronous"], "training.walkers": [0, 16]}
+    settings = {"comm.exactness": "run"}
+    plan = sweep.load(write(folder, "ranks", grid=grid, ranks=8, set=settings))
+    # An asynchronous update has the gradients of the walkers of one rank.
+    workers = [8, 16, 8, 16, 1, 2]
+    assert [cell.examples for cell in plan.cells] == [STEPS * count for count in workers]
+
+
 def test_several_grids_are_added_up(folder: Path) -> None:
     grids = [
         {"optimizer.name": ["adam"], "optimizer.lr": [1e-3]},
