@@ -37,6 +37,7 @@ from floodtide.train.described import configuration_of
 from floodtide.train.engine_options import engine_options
 from floodtide.train.kinds import Data, HeldOut, Model, Parts, kind_of
 from floodtide.train.memory import require_memory
+from floodtide.train.own_partitions import with_partitions
 from floodtide.train.parts import complete_schedule, parts_of
 from floodtide.train.run_directory import RunDirectory
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
@@ -217,6 +218,9 @@ class Trainer:
             check_on_lost_rank(config.comm, self._comm)
             set_threads(config.run.threads)
             require_memory(config, self._comm.size)
+        if parts is None:
+            self.config = config = with_partitions(config)
+        with world.agreed():
             self._parts = parts or parts_of(config, self._comm.size)
             self._schedule = complete_schedule(
                 self._parts.schedule, self._parts.optimizer, config, self._walkers
