@@ -17,7 +17,7 @@ MOST_FLOORS = 5
 _BASE = ("errors", "base", "comm")
 _PARTS = (*_BASE, "config", "data", "nn", "optim")
 ENGINE = (*_PARTS, "train", "segment", "evaluate", "agglomerate", "shapes")
-TOOLS = ("report", "bench", "simulate", "doctor", "job", "sweep", "tune", "view", "fetch")
+TOOLS = ("report", "bench", "simulate", "doctor", "job", "sweep", "tune", "view", "fetch", "plan")
 
 # Room: the rooms that it may import beside itself.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -34,10 +34,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agglomerate": (*_PARTS, "segment", "evaluate"),
     "shapes": _PARTS,
     **dict.fromkeys(TOOLS, ENGINE),
-    "plan": (*ENGINE, "fetch"),
     "lr": ("optim",),
     "predict": ("segment",),
-    "cli": (*ENGINE, *TOOLS, "plan"),
+    "cli": (*ENGINE, *TOOLS),
     "__main__": ("cli",),
     "__init__": (*ENGINE, *TOOLS, "lr", "predict"),
 }

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from floodtide.fetch import DATA_SETS, data_folder, fetch, opened
+from floodtide.fetch import DATA_SETS, fetch, opened
+from floodtide.segment.published import data_folder
 
 
 @click.command()

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from floodtide import nn
-from floodtide.fetch import PUBLISHED, published
 from floodtide.segment import trained
+from floodtide.segment.published import PUBLISHED, published
 
 SizeNm = tuple[float, float, float]
 

@@ -171,7 +171,7 @@ def _view(image: Volume, wish: Wish) -> tuple[View, str]:
     extents = judging.size_text([f * s for f, s in zip(view.fov, wish.voxel_size_nm, strict=True)])
     reason = f"About a cube of tissue: {extents} nm with voxels of {nm} nm."
     if largest < geometry.VIEWS[0][0]:
-        reason += f" Small, because a view of 33 voxels needs more than {wish.minutes:g} minutes of training."
+        reason += f" Small, because a view of 33 voxels needs hours of training."
     return view, reason
 
 

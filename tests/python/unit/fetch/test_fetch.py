@@ -29,12 +29,11 @@ from floodtide.fetch import (
     DataSet,
     fetch,
     opened,
-    places,
     prepare,
-    published,
     sources,
 )
 from floodtide.fetch.table import Array, Item, Repository
+from floodtide.segment import published
 
 SHAPE = (3, 5, 4)
 RNG = np.random.default_rng(0)
@@ -345,11 +344,11 @@ def test_liver_slices_are_turned_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_data_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLOODTIDE_DATA", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert places.data_folder() == tmp_path / "floodtide"
+    assert published.data_folder() == tmp_path / "floodtide"
     with pytest.raises(InvalidFileError, match="`floodtide fetch fib25` brings it there"):
-        published("fib25")
+        published.published("fib25")
     monkeypatch.setenv("FLOODTIDE_DATA", str(tmp_path / "x"))
-    assert places.data_folder() == tmp_path / "x"
+    assert published.data_folder() == tmp_path / "x"
 
 
 def test_the_command(
@@ -371,6 +370,7 @@ def test_the_command(
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_originals_of_fib25_give_the_prepared_files(data_folder: Path, tmp_path: Path) -> None:
     """The originals are made again of the prepared files: PNG sections, superpixels and their table."""
     sample = data_folder / "fib25/training_sample2"
