@@ -105,10 +105,10 @@ class Resampled:
 
 
 def resample(
-    source: Volume,
+    source: str | Volume,
     destination: str,
     *,
-    voxel_size_nm: Sequence[float],
+    voxel_size_nm: Sequence[float] | None,
     new_voxel_size_nm: Sequence[float],
     labels: bool = False,
     command: str = "floodtide convert",
@@ -116,12 +116,21 @@ def resample(
 ) -> Volume:
     """Write a volume at another voxel size, block by block. Arguments as for `Resampled` and `convert`.
 
+    Without `voxel_size_nm`, the voxel size is what the source states.
+
     Returns:
         The new volume, with its voxel size.
 
     Raises:
-        InvalidArgumentError: As `Resampled` and `convert`; for labels that are no integers.
+        InvalidArgumentError: As `Resampled` and `convert`; for labels that are no integers; if the source states no
+            voxel size.
     """
+    source = source if isinstance(source, Volume) else Volume(source)
+    voxel_size_nm = voxel_size_nm or source.geometry.voxel_size_nm
+    if voxel_size_nm is None:
+        raise InvalidArgumentError(
+            f"resample: {source.name} states no voxel size; expected one, in nm (--voxel-nm)"
+        )
     if labels and source.dtype.kind not in "iu":
         raise InvalidArgumentError(
             f"resample: {source.name} holds {source.dtype}, expected integers for labels"

@@ -4,19 +4,22 @@
 from floodtide.plan.document import Choice, as_lines, as_toml
 from floodtide.plan.known import KnownNetwork, known_network
 from floodtide.plan.planner import Plan, Wish, as_tables, make_plan
-from floodtide.plan.preparing import needs_resampling, prepare, voxel_size_of
+from floodtide.plan.preparing import prepare
+from floodtide.plan.preview import Preview, Setting, preview, setting_for
 
 __all__ = [
     "Choice",
     "KnownNetwork",
     "Plan",
+    "Preview",
+    "Setting",
     "Wish",
     "as_lines",
     "as_tables",
     "as_toml",
     "known_network",
     "make_plan",
-    "needs_resampling",
     "prepare",
-    "voxel_size_of",
+    "preview",
+    "setting_for",
 ]

@@ -7,15 +7,42 @@ from collections.abc import Sequence
 
 from floodtide.data import Volume, look
 from floodtide.data.look import Alignment, ImageStatistics, Sharpness
+from floodtide.errors import InvalidArgumentError
+from floodtide.plan.known import KnownNetwork, SizeNm
 
 MEAN_OFF = 0.25
 """Distance of the means, in standard deviations, up to which two images count as equally normalised."""
 STD_OFF = 1.25
 """Ratio of standard deviations up to which two images count as equally normalised."""
 
-_LENGTHS_NM = (45.0, 120.0)  # correlation lengths of neuropil in electron microscopy, with room
+SAME_SIZE = 1.15
+"""Ratio of voxel sizes up to which a network segments an image without resampling."""
+
+_SCALE = 1.5  # ratio of correlation lengths that images of one kind of tissue may have
 _UNEVEN = 1.8  # ratio of correlation lengths in nm along two axes that tissue hardly has
 _NAMES = "zyx"
+
+
+def voxel_size_of(volume: Volume, given: Sequence[float] | None) -> SizeNm:
+    """Return the voxel size that was given, else the one that the file states.
+
+    Raises:
+        InvalidArgumentError: If there is none.
+    """
+    size = given or volume.geometry.voxel_size_nm
+    if size is None:
+        raise InvalidArgumentError(
+            f"{volume.name}: states no voxel size; expected --voxel-nm z,y,x, for example --voxel-nm 8,8,8"
+        )
+    return float(size[0]), float(size[1]), float(size[2])
+
+
+def needs_resampling(voxel_size_nm: Sequence[float], wanted: Sequence[float] | None) -> bool:
+    """Return True if a network for voxels of `wanted` nm cannot take an image of `voxel_size_nm` as it is."""
+    if wanted is None:
+        return False
+    pairs = zip(voxel_size_nm, wanted, strict=True)
+    return any(max(a / b, b / a) > SAME_SIZE for a, b in pairs)
 
 
 def same_levels(mean: float, std: float, trained_mean: float, trained_std: float) -> bool:
@@ -49,18 +76,21 @@ def voxel_size_notes(
     return notes
 
 
-def scale_note(found: Sharpness | None, voxel_size_nm: Sequence[float], name: str) -> str:
-    """Return what speaks against the scale of an image for a network; empty for nothing."""
+def scale_note(
+    found: Sharpness | None, voxel_size_nm: Sequence[float], network: KnownNetwork
+) -> str:
+    """Return what speaks against the scale of an image for a network; empty for nothing, or if it cannot be told."""
     known = [] if found is None else [n for n in found.length_nm(voxel_size_nm) if n is not None]
-    if not known:
+    if not known or network.correlation_nm is None:
         return ""
     middle = sorted(known)[len(known) // 2]
-    low, high = _LENGTHS_NM
-    if low / 2 <= middle <= high * 2:
+    low, high = network.correlation_nm
+    if low / _SCALE <= middle <= high * _SCALE:
         return ""
+    factor = (low * high) ** 0.5 / middle
     return (
-        f"grey levels stay alike over {middle:.0f} nm, in the images that {name} knows over {low:.0f} to {high:.0f} nm:"
-        " check the voxel size"
+        f"grey levels stay alike over {middle:.0f} nm, in the images that {network.name} was trained for over"
+        f" {low:.0f} to {high:.0f} nm: check the voxel size; one {factor:.1f} times as large would fit"
     )
 
 

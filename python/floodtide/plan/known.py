@@ -23,6 +23,7 @@ class KnownNetwork:
         mean, std: The network received (image - mean) / std; None if the checkpoint stores no such numbers.
         voxel_size_nm: Voxel size (z, y, x) of the images; None if unknown.
         seed_pad: Probability of voxels that were not visited yet.
+        correlation_nm: Least and greatest correlation length in nm (`data.look`) of such images; None if unknown.
     """
 
     name: str
@@ -32,6 +33,7 @@ class KnownNetwork:
     std: float | None
     voxel_size_nm: SizeNm | None
     seed_pad: float = 0.05
+    correlation_nm: tuple[float, float] | None = None
 
 
 def known_network(text: str) -> KnownNetwork:
@@ -49,6 +51,7 @@ def known_network(text: str) -> KnownNetwork:
             mean=row.mean,
             std=row.std,
             voxel_size_nm=row.voxel_size_nm,
+            correlation_nm=row.correlation_nm,
         )
     path = str(trained.newest_checkpoint(text))
     model = nn.load_ffn(path)

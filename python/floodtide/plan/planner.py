@@ -23,6 +23,7 @@ from floodtide.plan import geometry, judging, measuring
 from floodtide.plan.document import Choice
 from floodtide.plan.geometry import Split, View
 from floodtide.plan.known import KnownNetwork, SizeNm
+from floodtide.plan.normalising import levels_for
 from floodtide.train.memory import needed_bytes
 
 DEPTH, FEATURES = 9, 32
@@ -110,7 +111,7 @@ def make_plan(wish: Wish) -> Plan:
     seen = look.image_statistics(
         image, box=split.training, voxel_size_nm=wish.voxel_size_nm, sections=False
     )
-    mean, std, level_reason = _levels(seen, wish.start)
+    mean, std, level_reason = levels_for(seen, wish.start, "the training box")
     least, least_reason = _smallest_object(labels, split.training, view)
     choices = [
         Choice(
@@ -171,7 +172,7 @@ def _view(image: Volume, wish: Wish) -> tuple[View, str]:
     extents = judging.size_text([f * s for f, s in zip(view.fov, wish.voxel_size_nm, strict=True)])
     reason = f"About a cube of tissue: {extents} nm with voxels of {nm} nm."
     if largest < geometry.VIEWS[0][0]:
-        reason += f" Small, because a view of 33 voxels needs hours of training."
+        reason += " Small, because a view of 33 voxels needs hours of training."
     return view, reason
 
 
@@ -186,34 +187,6 @@ def _split(image: Volume, labels: Volume, view: View) -> Split:
     raise InvalidArgumentError(
         f"init: {labels.name}: no cut along an axis leaves two objects in both the training and the validation part;"
         " expected labels of objects, with 0 for none"
-    )
-
-
-def _levels(seen: ImageStatistics, start: KnownNetwork | None) -> tuple[float, float, str]:
-    mean, std = round(seen.proposed_mean, 4), round(seen.proposed_std, 4)
-    if std <= 0:
-        raise InvalidArgumentError(
-            f"init: {seen.name}: all voxels have one grey level, expected an image"
-        )
-    left_out = f" (without {seen.left_out})" if seen.left_out else ""
-    own = f"Measured in the training box{left_out}."
-    if start is None or start.mean is None or start.std is None:
-        return mean, std, own
-    if judging.same_levels(mean, std, start.mean, start.std):
-        return (
-            start.mean,
-            start.std,
-            (
-                f"As {start.name} was trained. Measured in the training box: mean {mean:g}, standard deviation {std:g}."
-            ),
-        )
-    return (
-        mean,
-        std,
-        (
-            f"{own} {start.name} was trained on mean {start.mean:g}, standard deviation {start.std:g}: with the"
-            " image's own numbers, the network receives the same range of values."
-        ),
     )
 
 
@@ -438,6 +411,6 @@ def _notes(image: Volume, labels: Volume, seen: ImageStatistics, wish: Wish) -> 
     notes = judging.level_notes(seen)
     notes += judging.voxel_size_notes(seen.sharpness, wish.voxel_size_nm, stated)
     if wish.start is not None:
-        notes.append(judging.scale_note(seen.sharpness, wish.voxel_size_nm, wish.start.name))
+        notes.append(judging.scale_note(seen.sharpness, wish.voxel_size_nm, wish.start))
     notes.append(judging.alignment_note(image, labels))
     return [note for note in notes if note]

@@ -12,39 +12,14 @@ from floodtide.base.outputs import files_of, reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.data import Volume
 from floodtide.data.resampling import resample
-from floodtide.errors import InvalidArgumentError, InvalidFileError, ShapeError
+from floodtide.errors import InvalidFileError, ShapeError
 from floodtide.plan.document import MARK, as_toml
-from floodtide.plan.judging import size_text
+from floodtide.plan.judging import needs_resampling, size_text, voxel_size_of
 from floodtide.plan.known import KnownNetwork, SizeNm
 from floodtide.plan.planner import Plan, Wish, make_plan
 
-SAME_SIZE = 1.15
-"""Ratio of voxel sizes up to which a network segments an image without resampling."""
-
 COMMAND = "floodtide init"
 _TOML = starts_like("a plan of floodtide init", MARK.encode())
-
-
-def voxel_size_of(volume: Volume, given: Sequence[float] | None) -> SizeNm:
-    """Return the voxel size that was given, else the one that the file states.
-
-    Raises:
-        InvalidArgumentError: If there is none.
-    """
-    size = given or volume.geometry.voxel_size_nm
-    if size is None:
-        raise InvalidArgumentError(
-            f"{volume.name}: states no voxel size; expected --voxel-nm z,y,x, for example --voxel-nm 8,8,8"
-        )
-    return float(size[0]), float(size[1]), float(size[2])
-
-
-def needs_resampling(voxel_size_nm: Sequence[float], wanted: Sequence[float] | None) -> bool:
-    """Return True if a network for voxels of `wanted` nm cannot take an image of `voxel_size_nm` as it is."""
-    if wanted is None:
-        return False
-    pairs = zip(voxel_size_nm, wanted, strict=True)
-    return any(max(a / b, b / a) > SAME_SIZE for a, b in pairs)
 
 
 def prepare(
