@@ -5,7 +5,7 @@ from floodtide.plan.document import Choice, as_lines, as_toml
 from floodtide.plan.known import KnownNetwork, known_network
 from floodtide.plan.planner import Plan, Wish, as_tables, make_plan
 from floodtide.plan.preparing import prepare
-from floodtide.plan.preview import Preview, Setting, preview, setting_for
+from floodtide.plan.previewing import Preview, Setting, preview, setting_for
 
 __all__ = [
     "Choice",
