@@ -124,9 +124,7 @@ def say(image: str, setting: Setting) -> None:
     voxels = f"{size_text(setting.voxel_size_nm)} nm"
     if setting.resampled:
         voxels += f", resampled to {size_text(setting.wanted_nm)} nm for {setting.network.name}"
-    click.echo(
-        f"{image}: {voxels}; mean {options.mean:g}, std {options.std:g}. {setting.levels}", err=True
-    )
+    notes.show(f"{image}: {voxels}; mean {options.mean:g}, std {options.std:g}. {setting.levels}")
     for note in setting.notes:
         notes.show(note)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core, config, nn
+from floodtide.base import limits
 from floodtide.data import Box, Volume, box_text, look
 from floodtide.data.look import ImageStatistics
 from floodtide.errors import InvalidArgumentError
@@ -135,6 +136,7 @@ def make_plan(wish: Wish) -> Plan:
     walkers = max(walkers, measuring.threads())
     rate = measuring.training_rate(model, measuring.threads())
     steps = max(10, round(60 * wish.minutes * _TRAINED_SHARE * rate / walkers))
+    steps = min(steps, int(limits.UPDATES.maximum))
     choices += _training(wish, walkers, steps, rate)
     choices += _validation(split, steps)
     choices += _segment(wish, split, least)
