@@ -54,6 +54,8 @@ Environment variables:
 - `FLOODTIDE_VERBOSE=dispatch` prints which kernels are chosen and why.
 - `FLOODTIDE_MPI_FAMILY` (`mpich` or `openmpi`) and `FLOODTIDE_LIBMPI` (a path) choose one of several
   MPI libraries.
+- `FLOODTIDE_DATA` is the folder of the data that `floodtide fetch` brings; `--model fib25` and
+  `--from fib25` look there.
 - `OMP_NUM_THREADS` sets the number of threads of a rank if `run.threads` is 0.
 """
 

@@ -193,6 +193,24 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
+    "segment-preview": Command(
+        "segment volume.h5:raw --model network.h5 --preview --voxel-nm 8,8,8 --box 0:20,0:22,0:24 --out out.h5:preview"
+        " --set segment.min_segment_size=5",
+        nothing,
+        outputs=("out.",),
+    ),
+    "init": Command(
+        "init volume.h5:raw --labels volume.h5:labels --voxel-nm 8,8,8 --out out.toml",
+        nothing,
+        outputs=("out.toml",),
+        whole=("out.toml",),
+    ),
+    "resample": Command(
+        "convert volume.h5:raw out.h5:raw --voxel-nm 8,8,8 --resample-nm 12,12,12",
+        hdf5_outcome(),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
     "segment-pieces": Command(
         "segment segment.toml --out pieces --set segment.subvolume=[14,14,14]",
         nothing,

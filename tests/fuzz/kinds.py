@@ -65,7 +65,17 @@ def _file_case(sources: tuple[Source, ...], how: str) -> Maker:
 _VOLUMES = (
     Source(
         "volume.h5",
-        ("partition", "segment", "evaluate", "train", "train-affinities", "predict-affinities"),
+        (
+            "partition",
+            "segment",
+            "evaluate",
+            "train",
+            "train-affinities",
+            "predict-affinities",
+            "resample",
+            "init",
+            "segment-preview",
+        ),
         "hdf5",
         covered=True,
     ),
@@ -81,7 +91,9 @@ _PARTITIONS = (Source("partitions.h5", ("coordinates", "train"), "hdf5", covered
 _COORDINATES = (Source("coordinates.h5", ("train-coordinates",), "hdf5", covered=True),)
 _SLICES = (Source("slices.h5", ("train-slices", "predict"), "hdf5"),)
 _CHECKPOINTS = (
-    Source("network.h5", ("segment", "convert", "train-from"), "hdf5", covered=True),
+    Source(
+        "network.h5", ("segment", "convert", "train-from", "segment-preview"), "hdf5", covered=True
+    ),
     Source("run/checkpoints/step-4.h5", ("resume", "resume", "convert-run"), "hdf5", covered=True),
     Source(
         "slices_run/checkpoints/step-2.h5",

@@ -17,7 +17,7 @@ MOST_FLOORS = 5
 _BASE = ("errors", "base", "comm")
 _PARTS = (*_BASE, "config", "data", "nn", "optim")
 ENGINE = (*_PARTS, "train", "segment", "evaluate", "agglomerate", "shapes")
-TOOLS = ("report", "bench", "simulate", "doctor", "job", "sweep", "tune", "view")
+TOOLS = ("report", "bench", "simulate", "doctor", "job", "sweep", "tune", "view", "fetch", "plan")
 
 # Room: the rooms that it may import beside itself.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {

@@ -35,7 +35,18 @@ def show(text: str) -> None:
     if text in _shown or not speaks():
         return
     _shown.add(text)
-    print(f"floodtide: note: {text}", file=sys.stderr, flush=True)
+    line(f"floodtide: note: {text}")
+
+
+def line(text: str) -> None:
+    """Print a line on standard error, above the progress bar if there is one. The bar leaves nothing in the line."""
+    if "tqdm" not in sys.modules:  # no bar has been shown
+        print(text, file=sys.stderr, flush=True)
+        return
+    from tqdm import tqdm
+
+    tqdm.write(text, file=sys.stderr)
+    sys.stderr.flush()
 
 
 def unprotected(checkpoint: str) -> None:

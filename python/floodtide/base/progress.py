@@ -9,7 +9,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from floodtide.base import notes
+from floodtide.base import notes, terminal
+
+_WIDEST = 120  # columns of a bar
 
 
 class Progress:
@@ -22,47 +24,65 @@ class Progress:
         *,
         line_every_s: float = 30.0,
         note: Callable[[], str] | None = None,
+        at_most_s: Callable[[], float | None] | None = None,
     ) -> None:
         self._unit = unit
         self._description = description
         self._line_every_s = line_every_s
         self._note = note
+        self._at_most_s = at_most_s
         self._line_s = time.monotonic()
         self._first: tuple[int, float] | None = None  # work done and time at the first call
         self._bar: Any = None
         self._shown = notes.speaks()
-        self._terminal = self._shown and sys.stderr.isatty()
+        self._columns = terminal.columns() if self._shown else None
 
     def __call__(self, done: int, total: int) -> None:
         if self._first is None:
             self._first = done, time.monotonic()
-        if self._terminal:
-            if self._bar is None:
-                from tqdm import tqdm
-
-                self._bar = tqdm(
-                    total=total,
-                    initial=done,  # work of an earlier call says nothing about the speed of this one
-                    unit=f" {self._unit}",
-                    desc=self._description,
-                    leave=False,
-                    file=sys.stderr,
-                )
-            self._bar.total = total
-            if self._note is not None:
-                self._bar.set_postfix_str(self._note(), refresh=False)
-            self._bar.update(done - self._bar.n)
+        if self._columns is not None:
+            self._draw(done, total)
         elif self._shown and time.monotonic() - self._line_s >= self._line_every_s:
             self._line_s = time.monotonic()
-            before, start_s = self._first
-            rest_s = (self._line_s - start_s) / max(1, done - before) * (total - done)
-            left = f", about {rest_s:.0f} s left" if done > before else ""
-            note = "" if self._note is None else f", {self._note()}"
-            print(
-                f"{self._description}: {done} of {total} {self._unit}{note}{left}",
+            parts = [
+                f"{self._description}: {done} of {total} {self._unit}",
+                *self._notes(done, total),
+            ]
+            print(", ".join(parts), file=sys.stderr, flush=True)
+
+    def _draw(self, done: int, total: int) -> None:
+        if self._bar is None:
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                total=total,
+                initial=done,  # work of an earlier call says nothing about the speed of this one
+                unit=f" {self._unit}",
+                desc=self._description,
+                leave=False,
                 file=sys.stderr,
-                flush=True,
+                ncols=min((self._columns or _WIDEST) - 1, _WIDEST),
+                bar_format="{desc}: {percentage:3.0f}%|{bar}| {n}/{total}{unit}{postfix}",
             )
+        self._bar.total = total
+        self._bar.set_postfix_str(", ".join(self._notes(done, total)), refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def _notes(self, done: int, total: int) -> list[str]:
+        """Return what stands beside the work done: the caller's note, and the time that is left."""
+        shown = [] if self._note is None else [self._note()]
+        left_s = self._left_s(done, total)
+        return shown if left_s is None else [*shown, f"about {duration(left_s)} left"]
+
+    def _left_s(self, done: int, total: int) -> float | None:
+        """Return the seconds until the work is done or its time is over; None if neither is known."""
+        assert self._first is not None
+        before, start_s = self._first
+        limit_s = None if self._at_most_s is None else self._at_most_s()
+        if done <= before:
+            return limit_s
+        rest_s = (time.monotonic() - start_s) / (done - before) * (total - done)
+        return rest_s if limit_s is None else min(rest_s, limit_s)
 
     def __enter__(self) -> Progress:
         return self
@@ -77,19 +97,32 @@ class Progress:
             self._bar.close()
 
 
+def duration(seconds: float) -> str:
+    """Return a duration for people, in its two largest units: "40 s", "12 min", "3 h 05 min"."""
+    whole = max(0, round(seconds))
+    if whole <= 180:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
 def bar(
     unit: str,
     description: str,
     *,
     line_every_s: float = 30.0,
     note: Callable[[], str] | None = None,
+    at_most_s: Callable[[], float | None] | None = None,
 ) -> Progress:
     """Return a progress display: `with bar("voxels", "segment") as progress: work(progress=progress)`.
+
+    Under a launcher such as mpiexec, rank 0 shows the bar if the launcher's standard error is a terminal of this host.
 
     Args:
         unit: What is counted.
         description: What is done.
         line_every_s: Seconds between two lines, where there is no terminal.
         note: Returns what to show beside the work done.
+        at_most_s: Returns the seconds after which the work ends in any case; None: no limit.
     """
-    return Progress(unit, description, line_every_s=line_every_s, note=note)
+    return Progress(unit, description, line_every_s=line_every_s, note=note, at_most_s=at_most_s)

@@ -32,8 +32,10 @@ _LINES: tuple[tuple[Any, str], ...] = (
 _LONGEST_NAME = 80  # characters of the name of a run in a legend
 _STEEPEST = 20.0  # maximum ratio of height and width of a picture, or of width and height
 GREY = "#6b7280"
-NOT_SEGMENTED = "#56B4E9"
-OTHER_OBJECT = "#D55E00"
+# Mistakes of a segmentation: light, dark and striped, so that they differ in grey print, too.
+NOT_SEGMENTED = "#7F7F7F"
+SPLIT = "#F0A020"
+MERGED = "#2B2F8F"
 
 _RC: Any = {
     "font.family": "DejaVu Sans",

@@ -21,6 +21,8 @@ from floodtide.errors import Error, Interrupted
 COMMANDS = {
     "info": "Show version, build, processor, memory and MPI.",
     "demo": "Train, segment and report on a synthetic volume.",
+    "fetch": "Bring public volumes and the published network to this machine.",
+    "init": "Plan a training on your own volume.",
     "synth": "Make a synthetic EM volume with labels.",
     "partition": "Classify the voxels of a label volume by local object fraction.",
     "coordinates": "Write a balanced list of example centres.",

@@ -35,6 +35,17 @@ _CHECKPOINTS = (".h5", ".hdf5")
     metavar="Z,Y,X",
     help="Voxel size z,y,x of a volume in nm (default: stored in SOURCE).",
 )
+@click.option(
+    "--resample-nm",
+    type=shared.Numbers(limits.VOXEL_SIZE, 3),
+    metavar="Z,Y,X",
+    help="Write a volume at this voxel size z,y,x in nm: means of the voxels, or a linear interpolation.",
+)
+@click.option(
+    "--labels",
+    is_flag=True,
+    help="With --resample-nm: the volume holds labels, and each new voxel gets the most frequent one.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     source: str,
@@ -42,6 +53,8 @@ def command(
     fov: str | None,
     deltas: str | None,
     voxel_nm: tuple[float, float, float] | None,
+    resample_nm: tuple[float, float, float] | None,
+    labels: bool,
     as_json: bool,
 ) -> None:
     """Write a network to another file, or a volume in another format.
@@ -57,15 +70,20 @@ def command(
     Example:
       floodtide convert models/fib25/model.ckpt-27465036 fib25.h5
       floodtide convert raw.h5:raw raw.zarr --voxel-nm 30,4,4
+      floodtide convert stack.tif stack-10nm.zarr --voxel-nm 8,8,8 --resample-nm 10,10,10
     """
+    if labels and resample_nm is None:
+        raise click.UsageError("--labels without --resample-nm, expected both")
     if Path(destination).suffix in _CHECKPOINTS:
-        if voxel_nm is not None:
-            raise click.UsageError("--voxel-nm is for volumes, the destination is a checkpoint")
+        if voxel_nm is not None or resample_nm is not None:
+            raise click.UsageError(
+                "--voxel-nm and --resample-nm are for volumes, the destination is a checkpoint"
+            )
         _network(source, destination, fov, deltas, as_json)
     else:
         if fov is not None or deltas is not None:
             raise click.UsageError("--fov and --deltas are for networks, the destination is none")
-        _volume(source, destination, voxel_nm, as_json)
+        _volume(source, destination, voxel_nm, resample_nm, labels, as_json)
 
 
 def _network(
@@ -89,6 +107,8 @@ def _volume(
     source: str,
     destination: str,
     voxel_nm: tuple[float, float, float] | None,
+    resample_nm: tuple[float, float, float] | None,
+    labels: bool,
     as_json: bool,
 ) -> None:
     from floodtide import data
@@ -102,7 +122,17 @@ def _volume(
             f"the destination {destination} does not end in .h5 or .hdf5, as networks do, and is no volume: {error}"
         ) from None
     with bar("voxels", "convert") as progress:
-        copy = data.convert(source, destination, voxel_size_nm=voxel_nm, progress=progress)
+        if resample_nm is None:
+            copy = data.convert(source, destination, voxel_size_nm=voxel_nm, progress=progress)
+        else:
+            copy = data.resample(
+                source,
+                destination,
+                voxel_size_nm=voxel_nm,
+                new_voxel_size_nm=resample_nm,
+                labels=labels,
+                progress=progress,
+            )
     row = {
         "source": source,
         "destination": destination,

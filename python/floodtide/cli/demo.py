@@ -18,7 +18,7 @@ from floodtide.base.files import replace_text
 from floodtide.base.outputs import reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.cli import options as shared
-from floodtide.cli.train import print_record
+from floodtide.cli.training_lines import TrainingLines
 from floodtide.comm import world
 from floodtide.errors import Error
 from floodtide.segment import Segmentation, Segmenter, SegmentOptions
@@ -111,7 +111,7 @@ def _run(directory: Path, steps: int, seed: int, held: contextlib.ExitStack) -> 
         )
     for share, lr in PHASES:  # the second phase resumes from the checkpoint of the first
         settings = config.from_dict(_configuration(directory, round(share * steps), lr, seed))
-        trainer = Trainer.from_config(settings, callbacks=[print_record])
+        trainer = Trainer.from_config(settings, callbacks=[TrainingLines()])
         with bar("steps", f"train at rate {lr:g}") as progress:
             trainer.run(progress)
         if not trainer.complete:

@@ -4,36 +4,29 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 from floodtide.base import limits
 from floodtide.base.outputs import PICTURES, files_of, reserved
+from floodtide.cli import evaluate_text
 from floodtide.cli import options as shared
 from floodtide.comm import world
-from floodtide.errors import StorageError
+from floodtide.errors import ShapeError, StorageError
+from floodtide.evaluate import trivial
 
 if TYPE_CHECKING:
-    from floodtide.data import Box, Volume
+    from floodtide.data import Box, Vec3, Volume
     from floodtide.evaluate import ContingencyTable, Mistake, RunLengths
+    from floodtide.evaluate.trivial import GreyLevel
+    from floodtide.report.planes import Plane
 
-ROWS = (
-    ("adapted Rand error", "adapted_rand_error", "0 is perfect"),
-    ("Rand precision", "rand_precision", "mergers lower it"),
-    ("Rand recall", "rand_recall", "splits lower it"),
-    ("VOI split (bits)", "voi_split", "H(segmentation | truth)"),
-    ("VOI merge (bits)", "voi_merge", "H(truth | segmentation)"),
-    ("CREMI score", "cremi", "geometric mean of VOI and Rand error"),
-    ("voxels", "voxels", "with truth > 0"),
-    ("segments", "segments", ""),
-    ("objects", "objects", ""),
-)
+_MOST_GREY = 1 << 25  # voxels of a box for which the grey level is computed: about a GiB of memory
 
 
 @click.command()
@@ -45,15 +38,29 @@ ROWS = (
     help="Box to compare, z0:z1,y0:y1,x0:x1 in voxels of the whole volume.",
 )
 @click.option(
+    "--before",
+    default="",
+    metavar="VOLUME",
+    help="An earlier segmentation of the same voxels, for example before fine-tuning or agglomeration: its scores"
+    " and its picture stand beside those of SEGMENTATION.",
+)
+@click.option(
+    "--classes",
+    type=shared.Number(limits.MASK_CLASSES),
+    metavar="N",
+    help="The volumes hold classes 0 to N - 1, not ids of objects: print Dice. Default: as `floodtide predict` has"
+    " noted in SEGMENTATION.",
+)
+@click.option(
     "--picture",
     metavar="FILE.png",
-    help="Also draw image, ground truth, segmentation and differences in three planes.",
+    help="Also draw image, ground truth, segmentation and mistakes in three planes.",
 )
 @click.option(
     "--image",
     default="",
     metavar="VOLUME",
-    help="Image for --picture and --pictures; default: the image from which SEGMENTATION was made.",
+    help="Image for the grey level and the pictures; default: the image from which SEGMENTATION was made.",
 )
 @click.option(
     "--worst",
@@ -82,7 +89,8 @@ ROWS = (
     "--voxel-nm",
     type=shared.Numbers(limits.VOXEL_SIZE, 3),
     metavar="Z,Y,X",
-    help="Edges of a voxel for --skeletons; default: the edges that the truth's file states; 1 if it states none.",
+    help="Edges of a voxel for --skeletons and for scale bars; default: the edges that the truth's file states, else"
+    " voxels.",
 )
 @click.option(
     "--matching",
@@ -94,6 +102,8 @@ def command(
     segmentation: str,
     truth: str,
     box: str,
+    before: str,
+    classes: int | None,
     picture: str | None,
     image: str,
     worst: int | None,
@@ -106,10 +116,12 @@ def command(
 ) -> None:
     """Compare SEGMENTATION with the ground truth TRUTH: volumes of any format, such as file:dataset.
 
-    Voxels with truth 0 are ignored. Each score is computed twice: for the segmented voxels (id > 0),
-    and for all voxels, with all unsegmented voxels as one segment (in JSON with the prefix all_). A
-    segmentation of a box is compared with the same box of the truth. In JSON, a score that no voxel
-    contributes to is null.
+    Voxels with truth 0 are ignored. Each score is computed twice: for all voxels, with all unsegmented voxels as one
+    segment (in JSON with the prefix all_), and for the segmented voxels (id > 0). A segmentation of a box is compared
+    with the same box of the truth. In JSON, a score that no voxel contributes to is null.
+
+    The first table also shows two trivial answers: everything is one object, and the connected pieces of the image on
+    one side of the best grey level. That level is chosen with the truth. A segmentation that is no better has no value.
 
     \b
     Example:
@@ -122,21 +134,43 @@ def command(
     shared.require_same_arguments()
     with contextlib.ExitStack() as held:
         with world.agreed():
-            _require_used(image, picture, worst, pictures, skeletons, voxel_nm)
+            if voxel_nm and not (skeletons or picture or pictures):
+                raise click.UsageError(
+                    "--voxel-nm has no effect without --skeletons, --picture or --pictures"
+                )
+            if pictures and not worst:
+                raise click.UsageError(
+                    "--pictures has no effect without --worst, expected --worst too"
+                )
             segments, objects, part = Volume(segmentation), Volume(truth), parse_box(box)
+            number = classes or _classes_of(segments)
+            if number is not None:
+                _refuse_with_classes(before, picture, worst, skeletons, matching)
             if image:
                 Volume(image)  # fail now: a picture without the image would not explain why
+            earlier = Volume(before) if before else None
             if picture is not None and world.rank() == 0:
-                inputs = files_of([segmentation, truth, image])
+                inputs = files_of([segmentation, truth, image, before])
                 held.enter_context(reserved("evaluate", picture, PICTURES[".png"], inputs))
         with bar("voxels", "evaluate") as progress:
             table = evaluate.count_on_ranks(segments, objects, part, progress)
         with world.agreed():
             if world.rank() > 0:
                 return
-            report = _Report(table)
+            if number is not None:
+                rows = evaluate.dice_of_table(table, number)
+                as_text = evaluate_text.dice_json if as_json else evaluate_text.dice_text
+                click.echo(as_text(rows))
+                return
+            others = {}
+            if earlier is not None:
+                others["before"] = evaluate.score_volumes(earlier, objects, part)
+            report = evaluate_text.Report(
+                table, others, {trivial.ONE_OBJECT: trivial.one_object(table)}
+            )
+            _add_grey_level(report, image, segments, objects, part)
+            stated = voxel_nm or objects.geometry.voxel_size_nm
             if skeletons:
-                stated = voxel_nm or objects.geometry.voxel_size_nm
                 report.runs = _run_lengths(segments, objects, part, stated, merge_nodes)
                 report.unit = "voxels" if stated is None else "nm"
             if worst is not None:
@@ -144,77 +178,95 @@ def command(
                     report.mistakes = evaluate.worst_mistakes(
                         segments, objects, part, count=worst, table=table, progress=progress
                     )
-            if picture is not None:
-                from floodtide.report import planes
+            from floodtide.report import planes
 
-                read = planes.read_segmentation(segments, image, truth, None)
-                planes.save_planes(read, None, Path(picture))
+            if picture is not None:
+                read = planes.read_segmentation(
+                    segments, image, truth, stated, before=earlier, pairs=_pairs(table)
+                )
+                planes.save_planes(read, stated, Path(picture))
             if pictures is not None:
-                _draw(report.mistakes or [], Path(pictures), segments, image, truth)
+                _draw(
+                    report.mistakes or [],
+                    Path(pictures),
+                    lambda voxel: planes.read_segmentation(
+                        segments, image, truth, stated, voxel, pairs=_pairs(table)
+                    ),
+                    stated,
+                )
             click.echo(report.json(matching) if as_json else report.text(matching))
 
 
-@dataclasses.dataclass
-class _Report:
-    """The scores of a segmentation, as text or as JSON."""
-
-    table: ContingencyTable
-    runs: RunLengths | None = None
-    unit: str = "nm"
-    mistakes: list[Mistake] | None = None
-
-    def json(self, matching: bool) -> str:
-        plain: dict[str, Any] = {
-            name: None if math.isnan(value) else value
-            for name, value in self.table.scores().items()
-        }
-        if self.runs is not None:
-            plain["run_lengths"] = dataclasses.asdict(self.runs)
-        if matching:
-            plain["matching"] = self.table.matching()
-        if self.mistakes is not None:
-            plain["worst"] = [dataclasses.asdict(mistake) for mistake in self.mistakes]
-        return json.dumps(plain)
-
-    def text(self, matching: bool) -> str:
-        scores = self.table.scores()
-        lines = [f"{'':20}{'segmented':>12}{'all voxels':>12}"]
-        for title, name, note in ROWS:
-            values = (_text(scores[name]), _text(scores["all_" + name]))
-            lines.append(f"{title:20}{values[0]:>12}{values[1]:>12}  {note}".rstrip())
-        lines.append(f"{'coverage':20}{_text(scores['coverage']):>12}")
-        if self.runs is not None:
-            lines.append(_run_line(self.runs, self.unit))
-        lines += [_line(mistake) for mistake in self.mistakes or []]
-        if matching:
-            found = self.table.matching()
-            lines.append(
-                f"ids matched one to one: {100 * found['same_voxels'] / found['voxels']:.4f} % of {found['voxels']}"
-                f" voxels are the same; {found['identical']} of {found['objects']} objects are equal in every voxel"
-            )
-        return "\n".join(lines)
+def _classes_of(segmentation: Volume) -> int | None:
+    """Return the number of classes that `floodtide predict` has noted in a volume of classes."""
+    noted = segmentation.text("classes")
+    return int(noted) if noted.isdecimal() and len(noted) <= 3 else None
 
 
-def _require_used(
-    image: str,
-    picture: str | None,
-    worst: int | None,
-    pictures: str | None,
-    skeletons: bool,
-    voxel_nm: tuple[float, float, float] | None,
+def _refuse_with_classes(
+    before: str, picture: str | None, worst: int | None, skeletons: bool, matching: bool
 ) -> None:
-    """Refuse options without the one that they belong to."""
-    for given, name, used, wanted in (
-        (image, "--image", picture or pictures, "--picture"),
-        (pictures, "--pictures", worst, "--worst"),
-        (voxel_nm, "--voxel-nm", skeletons, "--skeletons"),
+    """Refuse options that are about objects."""
+    for given, name in (
+        (before, "--before"),
+        (picture, "--picture"),
+        (worst, "--worst"),
+        (skeletons, "--skeletons"),
+        (matching, "--matching"),
     ):
-        if given and not used:
-            raise click.UsageError(f"{name} has no effect without {wanted}, expected {wanted} too")
+        if given:
+            raise click.UsageError(
+                f"{name} is about objects, and SEGMENTATION holds classes, expected no {name}"
+            )
+
+
+def _add_grey_level(
+    report: evaluate_text.Report, image: str, segments: Volume, objects: Volume, box: Box | None
+) -> None:
+    """Add the answer of the best grey level, or a note why it is missing."""
+    from floodtide import evaluate
+    from floodtide.data import Volume
+    from floodtide.data.volumes import volume_exists
+
+    name = image or segments.text("image")
+    if not name or (not image and not volume_exists(name)):
+        report.notes.append(f"{trivial.GREY_LEVEL}: unknown without the image (--image VOLUME)")
+        return
+    voxels = report.table.matching()["voxels"]
+    if voxels > _MOST_GREY:
+        report.notes.append(
+            f"{trivial.GREY_LEVEL}: left out for {voxels} voxels, more than {_MOST_GREY} (--box compares a part)"
+        )
+        return
+    try:
+        _, grey = evaluate.read_both(segments, Volume(name), box)
+    except ShapeError as error:
+        if image:
+            raise
+        report.notes.append(f"{trivial.GREY_LEVEL}: {error}")
+        return
+    _, known = evaluate.read_both(segments, objects, box)
+    level = trivial.best_grey_level(grey, known)
+    answer = trivial.pieces(trivial.smoothed(grey), level)
+    report.level = level
+    report.trivial[trivial.GREY_LEVEL] = evaluate.scores(answer, known)
+    report.notes.append(f"{trivial.GREY_LEVEL}: {_side(level)}, chosen with the truth")
+
+
+def _side(level: GreyLevel) -> str:
+    return f"pieces {'above' if level.above else 'below'} {level.level:.4g}"
+
+
+def _pairs(table: ContingencyTable) -> NDArray[np.int64]:
+    """Return the rows (segment, object, voxels) of a table, as the pictures take them."""
+    return table.rows().astype(np.int64)
 
 
 def _draw(
-    mistakes: Sequence[Mistake], folder: Path, segmentation: Volume, image: str, truth: str
+    mistakes: Sequence[Mistake],
+    folder: Path,
+    read: Callable[[Vec3], list[Plane]],
+    voxel_nm: tuple[float, float, float] | None,
 ) -> None:
     """Draw the surroundings of the second largest part of each mistake: what should be joined, or cut off."""
     from floodtide.report import planes
@@ -224,8 +276,8 @@ def _draw(
     except OSError as error:
         raise StorageError(f"{folder}: cannot be made: {error.strerror}") from None
     for number, mistake in enumerate(mistakes, start=1):
-        read = planes.read_segmentation(segmentation, image, truth, None, mistake.parts[1].zyx)
-        planes.save_planes(read, None, folder / f"{number:02}-{mistake.kind}-{mistake.id}.png")
+        path = folder / f"{number:02}-{mistake.kind}-{mistake.id}.png"
+        planes.save_planes(read(mistake.parts[1].zyx), voxel_nm, path)
 
 
 def _run_lengths(
@@ -242,26 +294,3 @@ def _run_lengths(
     labels, truth = evaluate.read_both(segments, objects, box)
     found = skeletons_of(truth, voxel_size=size)
     return evaluate.run_lengths(found, labels, voxel_size=size, merge_nodes=merge_nodes)
-
-
-def _run_line(runs: RunLengths, unit: str) -> str:
-    return (
-        f"expected run length {runs.expected:.0f} of {runs.best:.0f} {unit} ({100 * runs.normalised:.1f} %) on"
-        f" {runs.skeletons} skeletons of {runs.length:.0f} {unit}: {100 * runs.correct:.1f} % of the length correct,"
-        f" {100 * runs.split:.1f} % split, {100 * runs.merged:.1f} % in mergers,"
-        f" {100 * runs.omitted:.1f} % in no segment"
-    )
-
-
-def _line(mistake: Mistake) -> str:
-    whole = "object" if mistake.kind == "split" else "segment"
-    parts = ", ".join(
-        f"{part.voxels} in {part.segment if mistake.kind == 'split' else part.object} at"
-        f" {','.join(map(str, part.zyx))}"
-        for part in mistake.parts
-    )
-    return f"{mistake.kind} of {whole} {mistake.id}: {mistake.voxels} voxels beside the largest part: {parts}"
-
-
-def _text(value: float) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)

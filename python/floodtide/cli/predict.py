@@ -126,6 +126,8 @@ def _predict(
     offsets = predict.offsets(checkpoint)
     if offsets is not None:
         notes["offsets"] = json.dumps(offsets)
+    elif predictor.excluding:
+        notes["classes"] = str(predictor.outputs)
     part = parse_box(box)
     start_s = time.monotonic()
     with bar("voxels", "predict") as progress:

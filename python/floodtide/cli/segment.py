@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from floodtide import _core, config
+from floodtide.base import limits
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_in, files_of
 from floodtide.cli import options as shared
@@ -26,7 +27,24 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file", metavar="CONFIG.toml", required=False)
+@click.argument("file", metavar="CONFIG.toml | IMAGE", required=False)
+@click.option(
+    "--model",
+    metavar="NETWORK",
+    help="Instead of CONFIG.toml, with IMAGE: fib25 (`floodtide fetch fib25`), a checkpoint or a run directory.",
+)
+@click.option(
+    "--voxel-nm",
+    type=shared.Numbers(limits.VOXEL_SIZE, 3),
+    metavar="Z,Y,X",
+    help="With --model: voxel size z,y,x of IMAGE in nm (default: stored in IMAGE).",
+)
+@click.option(
+    "--preview",
+    is_flag=True,
+    help="With --model: segment a box in the middle in a few minutes, draw it, and estimate the whole image.",
+)
+@click.option("--labels", metavar="LABELS", help="With --preview: labels of IMAGE to compare with.")
 @click.option(
     "--request",
     metavar="FILE.pbtxt",
@@ -39,10 +57,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--out",
-    required=True,
     metavar="FILE.h5:DATASET | FOLDER",
     help="Where to write the segmentation; other datasets of the file are kept. With segment.subvolume, the folder of"
-    " the subvolumes, for `floodtide reconcile`.",
+    " the subvolumes, for `floodtide reconcile`. Only --preview has a default: IMAGE's name and -preview.h5.",
 )
 @click.option("--box", help="Box to segment, z0:z1,y0:y1,x0:x1 in voxels; replaces segment.box.")
 @click.option(
@@ -71,9 +88,13 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     file: str | None,
+    model: str | None,
+    voxel_nm: tuple[float, float, float] | None,
+    preview: bool,
+    labels: str | None,
     request: str | None,
     npz: str | None,
-    out: str,
+    out: str | None,
     box: str | None,
     consensus: str | None,
     agglomerate: bool,
@@ -90,19 +111,45 @@ def command(
     With segment.subvolume, the box is cut into overlapping subvolumes, which ranks share. The same command continues
     after a crash, on any number of ranks. `floodtide reconcile` then makes one segmentation.
 
+    Without a configuration, `--model` names the network for IMAGE. Mean and standard deviation are those of the
+    network's training if the image is alike, else the image's own. `--preview` resamples the image if the network needs
+    other voxels.
+
     `--request` reads a request of google/ffn, such as configs/inference_training_sample2.pbtxt.
 
     `--consensus reverse --agglomerate` is the whole published way from an image to objects.
 
     \b
     Example:
+      floodtide segment stack.tif --model fib25 --voxel-nm 8,8,8 --preview
       floodtide segment fib25.toml --out out.h5:segmentation --box 65:185,65:185,65:185
       mpiexec -n 16 floodtide segment brain.toml --out pieces --set segment.subvolume=[256,256,256]
       floodtide reconcile pieces brain.zarr
     """
     shared.require_same_arguments()
     with world.agreed():
-        file, asked, settings = _settings(file, request, box, overrides)
+        _require_together(file, model, voxel_nm, preview, labels, request, out)
+        if preview:
+            _refuse_with_preview(npz, consensus, agglomerate, subvolumes, estimate)
+    if model is not None:
+        from floodtide.cli import segment_model
+
+        with world.agreed():
+            assert file is not None  # as _require_together has checked
+            settings, setting = segment_model.settings_for(file, model, voxel_nm, labels, overrides)
+            if preview:
+                if world.rank() == 0:
+                    segment_model.run_preview(file, setting, out, box, labels, as_json)
+                return
+            segment_model.require_same_voxels(file, setting)
+            asked = None
+            if world.rank() == 0:
+                segment_model.say(file, setting)
+    else:
+        with world.agreed():
+            file, asked, settings = _settings(file, request, box, overrides)
+    assert out is not None
+    with world.agreed():
         if npz is not None and (settings.segment.subvolume is not None or estimate):
             raise click.UsageError(
                 "--npz with segment.subvolume or --estimate, expected a box in one piece"
@@ -149,6 +196,50 @@ def command(
         if world.rank() == 0:
             report["resegment"] = merged
             click.echo(json.dumps(report) if as_json else resegment.text(merged))
+
+
+def _require_together(
+    file: str | None,
+    model: str | None,
+    voxel_nm: tuple[float, float, float] | None,
+    preview: bool,
+    labels: str | None,
+    request: str | None,
+    out: str | None,
+) -> None:
+    """Check which options are given together."""
+    if model is None:
+        given = {"--voxel-nm": voxel_nm, "--preview": preview, "--labels": labels}
+        for name, value in given.items():
+            if value:
+                raise click.UsageError(f"{name} without --model, expected both")
+    elif file is None or request is not None:
+        raise click.UsageError("--model without IMAGE or with --request, expected an image")
+    if labels is not None and not preview:
+        raise click.UsageError(
+            "--labels without --preview, expected `floodtide evaluate` afterwards"
+        )
+    if out is None and not preview:
+        raise click.UsageError("--out is missing, expected FILE.h5:DATASET, or a folder")
+
+
+def _refuse_with_preview(
+    npz: str | None,
+    consensus: str | None,
+    agglomerate: bool,
+    subvolumes: str | None,
+    estimate: bool,
+) -> None:
+    given = {
+        "--npz": npz,
+        "--consensus": consensus,
+        "--agglomerate": agglomerate,
+        "--subvolumes": subvolumes,
+        "--estimate": estimate,
+    }
+    for name, value in given.items():
+        if value:
+            raise click.UsageError(f"{name} with --preview, expected one of them")
 
 
 def _settings(

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
 import click
 
 from floodtide import config
 from floodtide.cli import options as shared
+from floodtide.cli.training_lines import TrainingLines
 from floodtide.comm import world
 from floodtide.errors import Interrupted, InvalidArgumentError, InvalidFileError
 from floodtide.train.signals import second_interrupt_exits
@@ -49,11 +49,11 @@ def command(file: str, overrides: tuple[str, ...], box: str | None, tuned: str |
     with world.agreed():
         extra = (f"data.volumes.0.box={box}",) if box else ()
         settings = config.load(file, [*(_tuned_keys(tuned) if tuned else ()), *overrides, *extra])
-    trainer = Trainer.from_config(settings, callbacks=[print_record])
+    trainer = Trainer.from_config(settings, callbacks=[TrainingLines()])
     speaks = world.rank() == 0
     status = 0
     with (
-        bar("steps", "train") as progress,
+        bar("steps", "train", at_most_s=lambda: trainer.time_left_s) as progress,
         second_interrupt_exits(FIRST * speaks, SECOND * speaks),
     ):
         try:
@@ -104,51 +104,3 @@ def _tuned_keys(path: str) -> tuple[str, ...]:
     if (difference := found.difference()) and world.rank() == 0:
         notes.show(f"--tuned {path}: {difference}")
     return found.overrides
-
-
-def print_record(_: Any, record: Any) -> None:
-    """Print one line on standard error for a record of the log."""
-    if record["kind"] == "train":
-        unit, name = next((u, n) for u, n in _UNITS.items() if u in record)
-        text = (
-            f"step {record['step']}: loss {record['loss']:.4f}, lr {record['lr']:.3g}, "
-            f"{record[f'{unit}_per_s']:.2f} {name}/s"
-        )
-    elif record["kind"] == "validation":
-        text = f"step {record['step']}: validation {_scores(record)}"
-    else:
-        resumed = f", resumed from {record['resumed_from']}" if record["resumed_from"] else ""
-        text = (
-            f"{record['parameters']} parameters, {record['walkers']} walkers on {record['ranks']} ranks "
-            f"with {record['threads']} threads ({record['transport']}){resumed}; {record['rate']}"
-        )
-    print(text, file=sys.stderr, flush=True)
-
-
-_UNITS = {"fovs": "FOVs", "slices": "slices", "patches": "patches"}
-
-
-def _scores(record: Any) -> str:
-    if "first_pass" in record:
-        first, constant = record["first_pass"], record["trivial"]["best_constant"]
-        return (
-            f"cross-entropy {first['cross_entropy']:.4f} (best constant {constant['cross_entropy']:.4f}), "
-            f"F1 {first['f1_50']:.3f}"
-        )
-    if "affinities" in record:
-        rows = record["affinities"].items()
-        found = ", ".join(
-            f"{axis} {row['boundary_average_precision']:.3f} ({1 - row['share_of_ones']:.3f})"
-            for axis, row in rows
-        )
-        return f"cross-entropy {record['cross_entropy']:.4f}, boundaries' average precision (base rate) {found}"
-    rows = [
-        f"class {row['class']}: Dice {_figure(row['dice_pooled'])} pooled, {_figure(row['dice_mean'])} mean of "
-        f"patients ({_figure(row['dice_everything'])} for everything)"
-        for row in record["classes"]
-    ]
-    return "; ".join(rows)
-
-
-def _figure(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.3f}"

@@ -111,7 +111,8 @@ class VolumeConfig(Checked):
     )
     partitions: str = option(
         "",
-        "Partition volume, file:dataset, made by `floodtide partition`; needed for flood-filling networks",
+        "Partition volume, file:dataset, made by `floodtide partition`; left out: a training of a flood-filling network"
+        " makes the partitions of the labels, and keeps them in the run directory",
         path=True,
         differs=FOLDER,
     )
@@ -178,6 +179,19 @@ class DataConfig(Checked):
         path=True,
         kinds=(FLOOD,),
         differs=FOLDER,
+    )
+    lom_radius: Vec3 | None = option(
+        None,
+        "Radius (z, y, x) in voxels of the box around a voxel for partitions that a training makes; left out: half"
+        " the field of view plus model.deltas",
+        kinds=(FLOOD,),
+        range=limits.RADIUS,
+    )
+    min_object_size: int = option(
+        1000,
+        "Objects of fewer voxels count as background in partitions that a training makes",
+        kinds=(FLOOD,),
+        range=limits.VOXELS,
     )
     slices: tuple[SlicesConfig, ...] = option(
         (), "Stacks of slices, one [[data.slices]] table each", kinds=(SLICES,)

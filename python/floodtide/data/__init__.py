@@ -11,6 +11,7 @@ from floodtide.data.boxes import Box, Progress, Vec3, box_text, parse_box, parse
 from floodtide.data.coordinates import coordinates
 from floodtide.data.copies import convert
 from floodtide.data.partitions import THRESHOLDS, partition
+from floodtide.data.resampling import resample
 from floodtide.data.shards import Shards
 from floodtide.data.slices import Slices
 from floodtide.data.synth import synth
@@ -33,6 +34,7 @@ __all__ = [
     "parse_box",
     "parse_vec3",
     "partition",
+    "resample",
     "synth",
     "write_volume",
 ]

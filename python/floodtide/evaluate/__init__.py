@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores against the ground truth: of voxels, of skeletons and of class masks; and the worst mistakes."""
+"""Scores against the ground truth: of voxels, of skeletons and of class masks; trivial answers; the worst mistakes."""
 
-from floodtide.evaluate.classes import DiceCounts, dice
+from floodtide.evaluate import trivial
+from floodtide.evaluate.classes import DiceCounts, dice, dice_of_table
 from floodtide.evaluate.mistakes import Mistake, Part, worst_mistakes
 from floodtide.evaluate.skeletons import (
     RunLengths,
@@ -28,12 +29,14 @@ __all__ = [
     "count_on_ranks",
     "count_volumes",
     "dice",
+    "dice_of_table",
     "matching",
     "rand_error",
     "read_both",
     "run_lengths",
     "score_volumes",
     "scores",
+    "trivial",
     "variation_of_information",
     "worst_mistakes",
 ]

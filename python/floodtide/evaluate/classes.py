@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.errors import ShapeError
+from floodtide.errors import InvalidArgumentError, ShapeError
 
 Labels = NDArray[np.integer[Any]]
 
@@ -58,3 +58,40 @@ def dice(
             name: [counts.group(i, c) for c in range(classes)] for i, name in enumerate(names)
         },
     }
+
+
+def dice_of_table(table: _core.evaluate.ContingencyTable, classes: int) -> list[dict[str, float]]:
+    """Return the Dice score of each class from 1 on, from the voxels of each pair (predicted class, true class).
+
+    Args:
+        table: Of two volumes of classes, from `count_volumes` or `count_on_ranks`. Class 0 is the background.
+        classes: Number of classes, the background included.
+
+    Returns:
+        For each class: `class`, `dice` (NaN if the class is neither predicted nor true), `dice_everything`, the score
+        of predicting this class everywhere, `true_voxels` and `predicted_voxels`.
+
+    Raises:
+        InvalidArgumentError: If a voxel holds a number that is not a class.
+    """
+    rows = table.rows()
+    predicted, true, counts = (rows[:, i].astype(np.int64) for i in range(3))
+    highest = int(max(predicted.max(initial=0), true.max(initial=0)))
+    if highest >= classes:
+        raise InvalidArgumentError(
+            f"a voxel holds {highest}, expected classes from 0 to {classes - 1}"
+        )
+    found = []
+    for number in range(1, classes):
+        p, t = (int(counts[column == number].sum()) for column in (predicted, true))
+        both = int(counts[(predicted == number) & (true == number)].sum())
+        found.append(
+            {
+                "class": number,
+                "dice": 2 * both / (p + t) if p + t else float("nan"),
+                "dice_everything": 2 * t / (t + int(counts.sum())) if len(counts) else float("nan"),
+                "true_voxels": t,
+                "predicted_voxels": p,
+            }
+        )
+    return found

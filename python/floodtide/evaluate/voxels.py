@@ -147,7 +147,10 @@ def count_on_ranks(
 def read_both(
     segmentation: Volume, truth: Volume, box: Box | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return segments and objects (z, y, x) of a box that two volumes cover, read whole. See `score_volumes`."""
+    """Return segments and objects (z, y, x) of a box that two volumes cover, read whole. See `score_volumes`.
+
+    `truth` may be an image.
+    """
     (start, size), *starts = _common_box(segmentation, truth, box)
     volumes = zip((segmentation, truth), starts, strict=True)
     labels, objects = (volume.read((_minus(start, first), size)) for volume, first in volumes)
@@ -188,8 +191,7 @@ def _common_box(segmentation: Volume, truth: Volume, box: Box | None) -> tuple[B
     if not _inside((start, segmentation.shape), (truth_start, truth.shape)):
         raise ShapeError(
             f"segmentation {segmentation.name} covers {_show(start, segmentation.shape)},"
-            f" truth {truth.name} covers {_show(truth_start, truth.shape)},"
-            " expected a truth that covers the segmentation"
+            f" {truth.name} covers {_show(truth_start, truth.shape)}, expected one that covers the segmentation"
         )
     region = (start, segmentation.shape) if box is None else box
     if not _inside(region, (start, segmentation.shape)):

@@ -26,6 +26,7 @@ from floodtide.data import Vec3, Volume
 from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import InvalidFileError
+from floodtide.report import mistake_colours
 from floodtide.train.recorded_run import SEGMENTATION, Run
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILE = SEGMENTATION
+_MISTAKES = "Mistakes"
 _MOST_PIXELS = 2048  # maximum number of pixels along a side of a plane
 _WIDTH = 160  # voxels along each side of the surroundings of a voxel
 _BRIGHTEST = 1e30  # higher intensities would overflow in drawings
@@ -42,7 +44,11 @@ _PLANES = ((0, "z", "y", "x"), (1, "y", "z", "x"), (2, "x", "z", "y"))
 
 @dataclass(frozen=True, kw_only=True)
 class Plane:
-    """One plane of the box. Arrays are (rows, columns); image and truth may be None."""
+    """One plane of the box. Arrays are (rows, columns); image, truth and the earlier segmentation may be None.
+
+    `pairs` are the rows (segment, object, voxels) of the whole box that tell splits from mergers; None: those of the
+    plane.
+    """
 
     title: str
     rows_nm: float
@@ -50,6 +56,8 @@ class Plane:
     segmentation: npt.NDArray[np.int64]
     image: npt.NDArray[np.float64] | None
     truth: npt.NDArray[np.int64] | None
+    before: npt.NDArray[np.int64] | None = None
+    pairs: npt.NDArray[np.int64] | None = None
 
 
 def read_planes(run: Run) -> list[Plane]:
@@ -71,6 +79,8 @@ def read_segmentation(
     truth: str,
     voxel_size_nm: Sequence[float] | None,
     around: Vec3 | None = None,
+    before: Volume | None = None,
+    pairs: npt.NDArray[np.int64] | None = None,
 ) -> list[Plane]:
     """Return the three middle planes of a segmentation, or three planes through a voxel. Only these planes are read.
 
@@ -80,6 +90,8 @@ def read_segmentation(
         truth: Name of the labels of the whole volume; "": no truth.
         voxel_size_nm: Voxel size (z, y, x) in nanometres; None if unknown.
         around: A voxel of the whole volume; the planes then show its surroundings, 160 voxels wide.
+        before: An earlier segmentation that covers the same voxels; None: there is none.
+        pairs: Rows (segment, object, voxels) of the whole box, to tell splits from mergers; None: those of each plane.
 
     Raises:
         InvalidFileError: If the segmentation does not hold integers, or a volume is damaged.
@@ -103,6 +115,7 @@ def read_segmentation(
     if labels is not None and labels.dtype.kind not in "iu":
         raise InvalidFileError(f"report: {labels.name}: has {labels.dtype} voxels, expected labels")
     size = voxel_size_nm or (1.0, 1.0, 1.0)
+    earlier_start = _start_of(before, shape, start)
     planes = []
     for axis, name, _, _ in _PLANES:
         at = middle[axis] - corner[axis]
@@ -117,9 +130,33 @@ def read_segmentation(
                 truth=None
                 if labels is None
                 else _plane(labels, axis, start, shape, at).astype(np.int64),
+                before=None
+                if before is None
+                else _plane(before, axis, earlier_start, shape, at).astype(np.int64),
+                pairs=pairs,
             )
         )
     return planes
+
+
+def _start_of(before: Volume | None, shape: Vec3, start: Vec3) -> Vec3:
+    """Return the first voxel of a box (shape, start in the whole volume) in an earlier segmentation.
+
+    Raises:
+        InvalidFileError: If the earlier segmentation does not hold integers, or does not cover the box.
+    """
+    if before is None:
+        return start
+    placed = _core.segment.placement(before.core) or [0, 0, 0]
+    first = as_vec3([a - b for a, b in zip(start, placed, strict=True)])
+    ends = [a + n for a, n in zip(first, shape, strict=True)]
+    inside = min(first) >= 0 and all(e <= n for e, n in zip(ends, before.shape, strict=True))
+    if before.dtype.kind not in "iu" or not inside:
+        raise InvalidFileError(
+            f"report: {before.name}: has {before.dtype} voxels and shape {before.shape}, expected integers that cover"
+            " the other segmentation"
+        )
+    return first
 
 
 def _step(extent: int) -> int:
@@ -162,7 +199,7 @@ def _open(name: str, end: Sequence[int]) -> Volume | None:
 
 
 def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> str:
-    """Return a figure with one row per plane: image, truth, segmentation and differences. PNG as data URI."""
+    """Return a figure with one row per plane: image, truth, segmentation and mistakes. PNG as data URI."""
     with _drawn(planes, voxel_size_nm) as drawn:
         return style.data_uri(drawn, "png", dpi=130)
 
@@ -182,13 +219,9 @@ def save_planes(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None, 
 
 @contextmanager
 def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> Iterator[Figure]:
-    with_truth = all(plane.truth is not None for plane in planes)
-    titles = (
-        ["Image", "Truth", "Segmentation", "Differences"]
-        if with_truth
-        else ["Image", "Segmentation"]
-    )
-    matches = matching(planes) if with_truth else {}
+    matches, earlier = _matches(planes, "segmentation"), _matches(planes, "before")
+    shown = [_panels(plane, matches, earlier) for plane in planes]
+    titles = list(shown[0])
     heights = [
         style.bounded_ratio(
             p.segmentation.shape[0] * p.rows_nm / (p.segmentation.shape[1] * p.columns_nm)
@@ -199,57 +232,85 @@ def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> It
     with style.figure(width * len(titles) + 0.4, width * sum(heights) + 0.55) as drawn:
         drawn.set_layout_engine("compressed")  # for axes of a fixed aspect
         axes = drawn.subplots(len(planes), len(titles), squeeze=False, height_ratios=heights)
-        for row, (plane, (_, _, down, right)) in enumerate(zip(planes, _PLANES, strict=True)):
-            shown = matched(plane.segmentation, matches) if with_truth else plane.segmentation
-            pictures = [_grey(plane), _overlay(plane, shown)]
-            if plane.truth is not None and with_truth:
-                pictures = [
-                    _grey(plane),
-                    _overlay(plane, plane.truth),
-                    _overlay(plane, shown),
-                    _differences(plane, shown),
-                ]
-            for column, (axis, picture) in enumerate(zip(axes[row], pictures, strict=True)):
-                axis.imshow(
-                    picture, aspect=plane.rows_nm / plane.columns_nm, interpolation="nearest"
-                )
-                axis.set_xticks([])
-                axis.set_yticks([])
-                axis.grid(False)
-                for spine in axis.spines.values():
-                    spine.set_visible(False)
+        rows = zip(axes, planes, shown, _PLANES, strict=True)
+        for row, (axes_row, plane, pictures, (_, _, down, right)) in enumerate(rows):
+            for column, axis in enumerate(axes_row):
+                show_plane(axis, plane, pictures[titles[column]])
                 if row == 0:
                     axis.set_title(titles[column])
+                high, wide = plane.segmentation.shape
                 if column == 0:
                     axis.set_ylabel(f"{plane.title}\n{down} ↓  {right} →")
-                    high, wide = plane.segmentation.shape
-                    style.scale_bar(axis, wide, high, plane.columns_nm if voxel_size_nm else None)
-        if with_truth:
-            _legend_differences(axes[-1][-1])
+                style.scale_bar(axis, wide, high, plane.columns_nm if voxel_size_nm else None)
+        if _MISTAKES in titles:
+            mistake_colours.legend(
+                axes[-1][-1], loc="upper right", bbox_to_anchor=(1.0, -0.01), columns=3
+            )
         yield drawn
 
 
-def _grey(plane: Plane) -> npt.NDArray[np.float64]:
+def show_plane(axis: Axes, plane: Plane, picture: npt.NDArray[np.float64]) -> None:
+    """Show a picture of a plane at the aspect of its voxels, without frame and ticks."""
+    axis.imshow(picture, aspect=plane.rows_nm / plane.columns_nm, interpolation="nearest")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.grid(False)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+
+
+def _matches(planes: Sequence[Plane], which: str) -> dict[int, int]:
+    """Return the matching of the segmentation or of the earlier one; empty if it or the truth is missing."""
+    if any(plane.truth is None or getattr(plane, which) is None for plane in planes):
+        return {}
+    return matching([(getattr(plane, which), np.asarray(plane.truth)) for plane in planes])
+
+
+def _panels(
+    plane: Plane, matches: dict[int, int], earlier: dict[int, int]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return {title: picture} of a plane, in the order in which they stand side by side."""
+    pictures = {"Image": grey(plane)}
+    if plane.truth is not None:
+        pictures["Truth"] = _overlay(plane, plane.truth)
+    if plane.before is not None:
+        shown = matched(plane.before, earlier) if plane.truth is not None else plane.before
+        pictures["Before"] = _overlay(plane, shown)
+    shown = matched(plane.segmentation, matches) if plane.truth is not None else plane.segmentation
+    pictures["Segmentation" if plane.before is None else "After"] = _overlay(plane, shown)
+    if plane.truth is not None:
+        pairs = plane.pairs
+        if pairs is None:
+            pairs = mistake_colours.pairs_of(plane.segmentation, plane.truth)
+        kinds = mistake_colours.kinds(plane.segmentation, plane.truth, pairs)
+        pictures[_MISTAKES] = mistake_colours.painted(grey(plane), kinds)
+    return pictures
+
+
+def grey(plane: Plane) -> npt.NDArray[np.float64]:
     if plane.image is None:
         return np.full((*plane.segmentation.shape, 3), 0.85)
     low, high = np.percentile(plane.image, (0.5, 99.5))
-    grey = np.clip((plane.image - low) / max(high - low, 1e-9), 0.0, 1.0)
-    return np.repeat(grey[..., None], 3, axis=-1)
+    shown = np.clip((plane.image - low) / max(high - low, 1e-9), 0.0, 1.0)
+    return np.repeat(shown[..., None], 3, axis=-1)
 
 
 def _overlay(plane: Plane, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    grey = _grey(plane)
+    image = grey(plane)
     colour = style.label_colours(labels)
-    picture = 0.45 * grey + 0.55 * colour
+    picture = 0.45 * image + 0.55 * colour
     picture[style.boundaries(labels)] *= 0.35
-    return np.where((labels > 0)[..., None], picture, grey)
+    return np.where((labels > 0)[..., None], picture, image)
 
 
-def matching(planes: Sequence[Plane]) -> dict[int, int]:
-    """Return {segment: object that it overlaps most}. An object is matched only with its best segment."""
-    pairs = np.concatenate(
-        [np.stack([p.segmentation.ravel(), np.asarray(p.truth).ravel()], axis=1) for p in planes]
-    )
+def matching(
+    planes: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
+) -> dict[int, int]:
+    """Return {segment: object that it overlaps most} of planes of (segments, objects).
+
+    An object is matched only with its best segment.
+    """
+    pairs = np.concatenate([np.stack([s.ravel(), t.ravel()], axis=1) for s, t in planes])
     pairs = pairs[(pairs > 0).all(axis=1)]
     values, counts = np.unique(pairs, axis=0, return_counts=True)
     matches: dict[int, int] = {}
@@ -265,30 +326,3 @@ def matched(labels: npt.NDArray[np.int64], matches: dict[int, int]) -> npt.NDArr
     free = max(matches.values(), default=0) + 1
     names = [0 if v == 0 else matches.get(v, free + v) for v in values.tolist()]
     return np.array(names, dtype=np.int64)[inverse].reshape(labels.shape)
-
-
-def _differences(plane: Plane, shown: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    from matplotlib.colors import to_rgb
-
-    truth = np.asarray(plane.truth)
-    picture = 0.35 + 0.6 * _grey(plane)
-    for where, colour in (
-        ((truth > 0) & (shown == 0), style.NOT_SEGMENTED),
-        ((truth > 0) & (shown > 0) & (shown != truth), style.OTHER_OBJECT),
-    ):
-        picture[where] = 0.35 * picture[where] + 0.65 * np.array(to_rgb(colour))
-    return picture
-
-
-def _legend_differences(axis: Axes) -> None:
-    from matplotlib.patches import Patch
-
-    axis.legend(
-        handles=[
-            Patch(color=style.NOT_SEGMENTED, label="not segmented"),
-            Patch(color=style.OTHER_OBJECT, label="split or merged"),
-        ],
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.01),
-        ncols=2,
-    )

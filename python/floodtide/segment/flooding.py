@@ -79,10 +79,12 @@ class Segmentation:
         origins: Seed, size and cost of each segment that was flooded, in order of ids.
         overlaps: Numbers of voxels that two segments claimed.
         counters: Event counts, and times in milliseconds, with the names that google/ffn uses.
+        complete: False if the time was over before all seeds were tried.
     """
 
-    def __init__(self, result: Any) -> None:
+    def __init__(self, result: Any, *, complete: bool = True) -> None:
         self._result = result
+        self.complete = complete
         self.segmentation: NDArray[np.unsignedinteger[Any]] = result.labels()
         self.start_zyx: Vec3 = tuple(result.start)
         self.origins = [Origin(*row) for row in result.origins()]
@@ -109,6 +111,23 @@ class Segmentation:
         path, dataset = path_and_dataset(reference)
         with output(reference):
             self._result.write(path, dataset, dict(notes or {}))
+
+
+class _TimeIsOver(Exception):
+    """Ends the core's loop over seeds from its progress callback."""
+
+
+class _Until:
+    """A time limit from now on. `over` is True once it has been reached."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        self.over = False
+        self._end_s = None if limit_s is None else time.monotonic() + limit_s
+
+    def check(self) -> None:
+        if self._end_s is not None and time.monotonic() > self._end_s:
+            self.over = True
+            raise _TimeIsOver
 
 
 class Segmenter:
@@ -156,6 +175,7 @@ class Segmenter:
         progress: Progress | None = None,
         initial: Image | None = None,
         seeds: NDArray[np.integer[Any]] | Sequence[Sequence[int]] | None = None,
+        limit_s: float | None = None,
     ) -> Segmentation:
         """Segment a volume, or a box (start, size) of it.
 
@@ -171,6 +191,7 @@ class Segmenter:
                 that `options.initial` names, if any.
             seeds: Seeds (n, 3) of z, y, x in voxels of the volume, in the order in which they are tried; None: those of
                 `options.seeds`, else of `options.seed_policy`. Seeds where no field of view fits are left out.
+            limit_s: Seconds of flooding, after which the objects that are whole by then are returned; None: no limit.
 
         Raises:
             ShapeError: If the field of view is larger than the box.
@@ -187,15 +208,17 @@ class Segmenter:
         )
         report = None if progress is None else part_of(progress, 0, passes)
         shape = list(volume.shape)
-        forward = self._flood(image, labels, mask, positions, report, shape)
+        until = _Until(limit_s)
+        forward = self._flood(image, labels, mask, positions, report, shape, until)
         if passes == 1:
-            return Segmentation(forward)
+            return Segmentation(forward, complete=not until.over)
         back = [origin[1] for origin in reversed(forward.origins())]
         report = None if progress is None else part_of(progress, 1, passes)
         positions = place_seeds(back, image, self.model.fov)
-        reverse = self._flood(image, labels, mask, positions, report, shape)
+        reverse = self._flood(image, labels, mask, positions, report, shape, until)
         return Segmentation(
-            _core.segment.consensus(forward, reverse, self.options.consensus_min_size)
+            _core.segment.consensus(forward, reverse, self.options.consensus_min_size),
+            complete=not until.over,
         )
 
     def _flood(
@@ -206,6 +229,7 @@ class Segmenter:
         seeds: NDArray[np.int64],
         progress: Progress | None,
         volume_shape: list[int],
+        until: _Until,
     ) -> Any:
         """Return the core's result. Its canvas is freed: a second segmentation needs the memory."""
         flooder = self._flooder(image)
@@ -219,8 +243,10 @@ class Segmenter:
             self.network_calls = before + flooder.evaluations
             if progress is not None:
                 progress(done, total)
+            until.check()
 
-        flooder.segment_all(seeds, counted)
+        with contextlib.suppress(_TimeIsOver):
+            flooder.segment_all(seeds, counted)
         return flooder.take_result(image.start, volume_shape)
 
     def _seeds(self, image: CanvasImage, mask: NDArray[np.uint8] | None) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from floodtide import _core, config, nn
@@ -41,6 +42,34 @@ def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | N
     same = {(v.mean, v.std) for v in volumes if _same_dataset(v.image, image)}
     found = same or {(v.mean, v.std) for v in volumes}
     return found.pop() if len(found) == 1 else None
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """The images that a network was trained on, as its checkpoint states them; None for what it does not state."""
+
+    mean: float | None
+    std: float | None
+    voxel_size_nm: tuple[float, float, float] | None
+    seed_pad: float
+
+
+def trained_on(checkpoint: str | Path) -> TrainedOn | None:
+    """Return what a checkpoint states about the volumes of its training; None if it stores no configuration.
+
+    Values that differ between the volumes are None, and so is a voxel size of 1 nm, which no configuration meant.
+
+    Raises:
+        InvalidFileError, ConfigurationError: As for `normalisation`.
+    """
+    settings = _stored(checkpoint)
+    if settings is None:
+        return None
+    levels = {(volume.mean, volume.std) for volume in settings.data.volumes}
+    sizes = {volume.voxel_size_nm for volume in settings.data.volumes} - {(1.0, 1.0, 1.0)}
+    mean, std = levels.pop() if len(levels) == 1 else (None, None)
+    size = sizes.pop() if len(sizes) == 1 else None
+    return TrainedOn(mean, std, size, settings.training.seed_pad)
 
 
 def offsets(checkpoint: str | Path) -> tuple[Vec3, ...] | None:

@@ -102,6 +102,11 @@ _START: dict[str, Check] = {
     "transport": text,
     "rate": text,
     "resumed_from": text,
+    "date": text,
+    "version": text,
+    "processor": text,
+    "cores": positive,
+    "hosts": positive,
 }
 _VALIDATION: dict[str, Check] = {
     "cross_entropy": number,

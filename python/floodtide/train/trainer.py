@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import math
 import os
 import struct
@@ -37,6 +38,7 @@ from floodtide.train.described import configuration_of
 from floodtide.train.engine_options import engine_options
 from floodtide.train.kinds import Data, HeldOut, Model, Parts, kind_of
 from floodtide.train.memory import require_memory
+from floodtide.train.own_partitions import with_partitions
 from floodtide.train.parts import complete_schedule, parts_of
 from floodtide.train.run_directory import RunDirectory
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
@@ -217,6 +219,9 @@ class Trainer:
             check_on_lost_rank(config.comm, self._comm)
             set_threads(config.run.threads)
             require_memory(config, self._comm.size)
+        if parts is None:
+            self.config = config = with_partitions(config)
+        with world.agreed():
             self._parts = parts or parts_of(config, self._comm.size)
             self._schedule = complete_schedule(
                 self._parts.schedule, self._parts.optimizer, config, self._walkers
@@ -294,6 +299,11 @@ class Trainer:
                 "threads": _core.num_threads(),
                 "parameters": sum(array.size for array in self.model.state_dict().values()),
                 "unit": self._task.unit,
+                "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+                "version": _core.__version__,
+                "processor": _core.processor_name(),
+                "cores": _core.available_cores(),
+                "hosts": world.places()[3],
                 "examples_per_epoch": self._task.examples,
                 **self._task.facts,
                 "resumed_from": checkpoint or "",
@@ -340,6 +350,12 @@ class Trainer:
     def complete(self) -> bool:
         """True if all of `training.steps` are done. False after a `run` that time or a signal has ended."""
         return self.steps_done >= self.config.training.steps
+
+    @property
+    def time_left_s(self) -> float | None:
+        """Seconds until `run.stop_after_s` ends this run at the latest, by the clock of this rank; None: no limit."""
+        limit_s = self.config.run.stop_after_s
+        return max(0.0, limit_s - (time.monotonic() - self._start_s)) if limit_s else None
 
     @property
     def given_up(self) -> bool:
@@ -511,7 +527,9 @@ class Trainer:
 
     def _bar(self) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
         """Return the progress display, or one that shows nothing."""
-        return bar("steps", "train") if self._progress else contextlib.nullcontext(_no_progress)
+        if not self._progress:
+            return contextlib.nullcontext(_no_progress)
+        return bar("steps", "train", at_most_s=lambda: self.time_left_s)
 
     @contextlib.contextmanager
     def watching_signals(self) -> Iterator[None]:

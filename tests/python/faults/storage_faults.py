@@ -19,6 +19,7 @@ import importlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -190,7 +191,7 @@ def problems(
 
 def is_progress(line: str) -> bool:
     """Whether a line is a record of the log, or empty."""
-    return not line.strip() or line.startswith(("step ", "steps")) or " parameters, " in line
+    return not line.strip() or bool(re.match(r"\d\d:\d\d:\d\d (step |\d+ parameters, )", line))
 
 
 def campaign(sample: int | None, seed: int, only: int | None) -> int:

@@ -222,3 +222,22 @@ def test_rank_that_fails_alone_ends_the_job(folder: Path) -> None:
     assert result.status != 0
     assert "rank 0" in result.stderr
     assert "broken callback" in result.stderr
+
+
+def test_ranks_make_the_partitions_that_a_configuration_lacks(folder: Path) -> None:
+    """The same file and the same training as on one rank; a restart makes none again."""
+    volume = document(folder)["data"]["volumes"][0]
+    del volume["partitions"]
+    more: dict[str, Any] = {
+        "data": {"volumes": [volume], "min_object_size": 10},
+        "training": {"steps": 5, "walkers": 2},
+    }
+    one, two = train(folder, "lacks1", 1, **more), train(folder, "lacks2", 2, **more)
+    assert_equal(one, two)
+    files = [next((folder / name).glob("partitions-*.h5")) for name in ("lacks1", "lacks2")]
+    with h5py.File(files[0]) as first, h5py.File(files[1]) as second:
+        np.testing.assert_array_equal(first["partitions"][:], second["partitions"][:])
+    changed = files[1].stat().st_mtime_ns
+    more["training"] = {"steps": 7, "walkers": 2}
+    train(folder, "lacks2", 2, **more)
+    assert files[1].stat().st_mtime_ns == changed

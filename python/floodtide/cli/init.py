@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide init`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from floodtide.base import limits
+from floodtide.cli import options as shared
+
+
+@click.command()
+@click.argument("image")
+@click.option(
+    "--labels", required=True, metavar="LABELS", help="Object ids of the image; 0 is no object."
+)
+@click.option(
+    "--voxel-nm",
+    type=shared.Numbers(limits.VOXEL_SIZE, 3),
+    metavar="Z,Y,X",
+    help="Voxel size z,y,x in nm (default: stored in IMAGE).",
+)
+@click.option(
+    "--from",
+    "start",
+    metavar="NETWORK",
+    help="Train this network further: fib25 (`floodtide fetch fib25`), a checkpoint or a run directory.",
+)
+@click.option(
+    "--minutes",
+    type=shared.Number(limits.MINUTES),
+    default=30.0,
+    show_default=True,
+    help="Time for the training.",
+)
+@click.option(
+    "--out", metavar="FILE.toml", help="The plan to write (default: IMAGE's name and .toml)."
+)
+@click.option(
+    "--run", metavar="FOLDER", help="The run directory (default: runs/ and the plan's name)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    image: str,
+    labels: str,
+    voxel_nm: tuple[float, float, float] | None,
+    start: str | None,
+    minutes: float,
+    out: str | None,
+    run: str | None,
+    as_json: bool,
+) -> None:
+    """Look at IMAGE and LABELS, and write a configuration for `floodtide train`, with the reason of every value.
+
+    IMAGE and LABELS are volumes of any format: stack.tif, 'folder/*.png', volume.zarr, file.h5:dataset. If the network
+    to start from needs other voxels, resampled copies are written beside the plan. A few passes of the network are run
+    to measure this machine.
+
+    \b
+    Example:
+      floodtide init stack.tif --labels labels.tif --voxel-nm 8,8,8 --minutes 10
+      floodtide train stack.toml
+    """
+    from floodtide.data.formats import stem
+    from floodtide.plan import as_lines, as_tables, known_network, prepare
+    from floodtide.train.threads import set_threads
+
+    name = out or f"{stem(image)}.toml"
+    set_threads(0)
+    plan = prepare(
+        image,
+        labels,
+        Path(name),
+        voxel_size_nm=voxel_nm,
+        start=None if start is None else known_network(start),
+        minutes=minutes,
+        run=run or f"runs/{Path(name).stem}",
+    )
+    if as_json:
+        facts = {"out": name, "notes": plan.notes, "head": plan.head}
+        click.echo(json.dumps(facts | {"config": as_tables(plan.choices)}))
+        return
+    for line in as_lines(plan.choices):
+        click.echo(line)
+    for text in plan.head:
+        click.echo(text)
+    for note in plan.notes:
+        click.echo(f"note: {note}")
+    click.echo(f"{name} is written. Next: floodtide train {name}")

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines that a training prints: one for each record of its log."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+from floodtide.base import notes
+from floodtide.base.progress import duration
+
+if TYPE_CHECKING:
+    from floodtide.train import Trainer
+
+_UNITS = {"fovs": "FOVs", "slices": "slices", "patches": "patches"}
+
+
+class TrainingLines:
+    """A callback of `Trainer` that prints one line on standard error for each record of the log.
+
+    A line begins with the time of day. Lines of training also tell when the run will end, from the speed since its
+    start and from `run.stop_after_s`.
+    """
+
+    def __init__(self) -> None:
+        self._start: tuple[int, float] = (0, 0.0)  # step and time at the start of this run
+
+    def __call__(self, trainer: Trainer, record: Any) -> None:
+        """Print the line of a record."""
+        if record["kind"] == "train":
+            text = f"step {record['step']} of {trainer.config.training.steps}: {_training(record)}"
+            text += self._left(trainer, record)
+        elif record["kind"] == "validation":
+            text = f"step {record['step']}: validation {_scores(record)}"
+        else:
+            self._start = record["step"], record["time_s"]
+            resumed = f", resumed from {record['resumed_from']}" if record["resumed_from"] else ""
+            text = (
+                f"{record['parameters']} parameters, {record['walkers']} walkers on {record['ranks']} ranks "
+                f"with {record['threads']} threads ({record['transport']}){resumed}; {record['rate']}"
+            )
+        notes.line(f"{datetime.datetime.now():%H:%M:%S} {text}")
+
+    def _left(self, trainer: Trainer, record: Any) -> str:
+        steps, time_s = record["step"] - self._start[0], record["time_s"] - self._start[1]
+        rest_s = trainer.time_left_s
+        if steps > 0:
+            by_steps_s = time_s / steps * (trainer.config.training.steps - record["step"])
+            rest_s = by_steps_s if rest_s is None else min(rest_s, by_steps_s)
+        return f", about {duration(rest_s)} left" if rest_s else ""
+
+
+def all_object_f1(record: Any) -> float | None:
+    """Return the F1 score of "everything is object" on the voxels of a training record; None without an object."""
+    positive = record["tp"] + record["fn"]
+    voxels = positive + record["fp"] + record["tn"]
+    return 2 * positive / (positive + voxels) if positive else None
+
+
+def _training(record: Any) -> str:
+    """Return loss, F1 beside the trivial F1, rate and speed."""
+    unit, name = next((u, n) for u, n in _UNITS.items() if u in record)
+    parts = [f"loss {record['loss']:.4f}"]
+    trivial = all_object_f1(record)
+    if trivial is not None:
+        f1 = 2 * record["tp"] / (2 * record["tp"] + record["fp"] + record["fn"])
+        what = "connected" if unit == "patches" else "object"
+        parts.append(f"F1 {f1:.3f} (everything is {what}: {trivial:.3f})")
+    parts += [f"lr {record['lr']:.3g}", f"{record[f'{unit}_per_s']:.2f} {name}/s"]
+    return ", ".join(parts)
+
+
+def _scores(record: Any) -> str:
+    if "first_pass" in record:
+        first, trivial = record["first_pass"], record["trivial"]
+        return (
+            f"F1 {first['f1_50']:.3f} (everything is object: {trivial['all_object']['f1_50']:.3f}), cross-entropy"
+            f" {first['cross_entropy']:.4f} (best constant: {trivial['best_constant']['cross_entropy']:.4f})"
+        )
+    if "affinities" in record:
+        rows = record["affinities"].items()
+        found = ", ".join(
+            f"{axis} {row['boundary_average_precision']:.3f} ({1 - row['share_of_ones']:.3f})"
+            for axis, row in rows
+        )
+        return f"cross-entropy {record['cross_entropy']:.4f}, boundaries' average precision (base rate) {found}"
+    rows = [
+        f"class {row['class']}: Dice {_figure(row['dice_pooled'])} pooled, {_figure(row['dice_mean'])} mean of "
+        f"patients ({_figure(row['dice_everything'])} for everything)"
+        for row in record["classes"]
+    ]
+    return "; ".join(rows)
+
+
+def _figure(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statistics of an image volume: grey levels, proposed normalisation, sections, sharpness."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from floodtide.data.boxes import Box, Progress, Vec3
+from floodtide.data.look.levels import GreyLevels
+from floodtide.data.look.sampling import (
+    FULL,
+    Array,
+    columns,
+    cubes_within,
+    read,
+    slabs,
+    whole_of,
+)
+from floodtide.data.look.sections import Sections, SectionSums
+from floodtide.data.look.sharpness import Sharpness, sharpness
+from floodtide.data.volumes import Volume
+from floodtide.errors import InvalidFileError
+
+PERCENTILES = (0.1, 1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9)
+"""Percentiles of the grey levels in `ImageStatistics`."""
+
+BINS = 64
+"""Bins of the histogram in `ImageStatistics`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageStatistics:
+    """Statistics of a box of an image volume. Grey levels are as stored.
+
+    Attributes:
+        name: Name of the volume.
+        shape: Size (z, y, x) of the box in voxels.
+        dtype: Type of the voxels: "uint8", ...
+        sampled: Number of voxels that were read. The other numbers refer to them.
+        minimum: Lowest grey level.
+        maximum: Highest grey level.
+        mean: Mean of all sampled voxels.
+        std: Standard deviation of all sampled voxels.
+        percentiles: Grey levels at PERCENTILES.
+        histogram: Counts of BINS bins of equal width from `minimum` to `maximum`. For floating-point images, counts
+            and percentiles are those of a subset of the voxels.
+        lowest_share: Share of the voxels at the lowest value that the type can hold (floating point: that occurs).
+        highest_share: Share of the voxels at the highest value that the type can hold (floating point: that occurs).
+        proposed_mean: Mean for training, without bad sections and padding.
+        proposed_std: Standard deviation for training, without bad sections and padding.
+        left_out: What the proposal leaves out, in words; empty for nothing.
+        voxel_size_nm: Voxel size (z, y, x) that the caller or the format states; None if unknown.
+        sharpness: Autocorrelation along each axis; None for a constant image.
+        sections: Statistics of each section (z); None if they were not asked for.
+    """
+
+    name: str
+    shape: Vec3
+    dtype: str
+    sampled: int
+    minimum: float
+    maximum: float
+    mean: float
+    std: float
+    percentiles: tuple[float, ...]
+    histogram: tuple[int, ...]
+    lowest_share: float
+    highest_share: float
+    proposed_mean: float
+    proposed_std: float
+    left_out: str
+    voxel_size_nm: tuple[float, float, float] | None
+    sharpness: Sharpness | None
+    sections: Sections | None
+
+    @property
+    def whole(self) -> bool:
+        """True if every voxel of the box was read."""
+        return self.sampled == math.prod(self.shape)
+
+    def percentile(self, share: float) -> float:
+        """Return the grey level at one of PERCENTILES."""
+        return self.percentiles[PERCENTILES.index(share)]
+
+
+def image_statistics(
+    volume: Volume,
+    *,
+    box: Box | None = None,
+    voxel_size_nm: tuple[float, float, float] | None = None,
+    budget: int = FULL,
+    sections: bool = True,
+    progress: Progress | None = None,
+) -> ImageStatistics:
+    """Return the statistics of an image. A box of more than `budget` voxels is sampled.
+
+    Args:
+        volume: The image: integers of 8 or 16 bits, or floating-point numbers.
+        box: The part (start, size) to look at; None: the whole volume.
+        voxel_size_nm: Voxel size (z, y, x); None: what the format states.
+        budget: Voxels to read. `FULL` is for reports, `QUICK` for checks that must take less than a second.
+        sections: Look at every section (z), in columns. Else the sample is a grid of cubes.
+        progress: Called as progress(voxels read, voxels to read).
+
+    Raises:
+        InvalidFileError: If the volume cannot be read, holds integers of more than 16 bits, or a voxel is not finite.
+    """
+    require_image(volume)
+    whole = box or whole_of(volume.shape)
+    boxes = columns(whole, budget) if sections else cubes_within(whole, budget)
+    total = sum(math.prod(size) for _, size in boxes)
+    levels = GreyLevels(volume.dtype, total)
+    sums = SectionSums(whole[0][0], whole[1][0]) if sections else None
+    done = 0
+    for at, voxels in _parts(volume, boxes, sections):
+        levels.add(voxels)
+        if sums is not None:
+            sums.add(at, voxels)
+        done += voxels.size
+        if progress is not None:
+            progress(done, total)
+    found = sums.sections() if sums is not None else None
+    _, mean, std = levels.moments()
+    proposed_mean, proposed_std, left_out = _proposal(levels, sums, found)
+    lowest, highest = levels.extremes()
+    low, high = levels.clipped()
+    percentiles, histogram = _summary(levels)
+    return ImageStatistics(
+        name=volume.name,
+        shape=whole[1],
+        dtype=volume.dtype.name,
+        sampled=total,
+        minimum=lowest,
+        maximum=highest,
+        mean=mean,
+        std=std,
+        percentiles=percentiles,
+        histogram=histogram,
+        lowest_share=low,
+        highest_share=high,
+        proposed_mean=proposed_mean,
+        proposed_std=proposed_std,
+        left_out=left_out,
+        voxel_size_nm=voxel_size_nm or volume.geometry.voxel_size_nm,
+        sharpness=sharpness(volume, whole, budget),
+        sections=found,
+    )
+
+
+def require_image(volume: Volume) -> None:
+    """Raise unless a volume has voxels of a type that networks read.
+
+    Raises:
+        InvalidFileError: If it holds integers of more than 16 bits.
+    """
+    if volume.dtype.kind in "iu" and volume.dtype.itemsize > 2:
+        raise InvalidFileError(
+            f"{volume.name}: holds {volume.dtype}, as labels do; expected an image of 8 or 16 bits, or of"
+            " floating-point numbers"
+        )
+
+
+def _parts(volume: Volume, boxes: list[Box], sections: bool) -> Iterator[tuple[int, Array]]:
+    """Yield (number of the first section in the box, voxels) for all boxes, in pieces of bounded size."""
+    for box in boxes:
+        if sections:
+            yield from slabs(volume, box)
+        else:
+            yield 0, read(volume, box)
+
+
+def _summary(levels: GreyLevels) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Return the percentiles and the histogram."""
+    values, counts = levels.table()
+    lowest, highest = levels.extremes()
+    cumulative = np.cumsum(counts) / counts.sum()
+    at = np.searchsorted(cumulative, np.asarray(PERCENTILES) / 100.0)
+    percentiles = values[np.minimum(at, len(values) - 1)]
+    binned = np.zeros(BINS)
+    if highest > lowest:
+        binned, _ = np.histogram(values, bins=BINS, range=(lowest, highest), weights=counts)
+    else:
+        binned[0] = counts.sum()
+    return tuple(map(float, percentiles)), tuple(round(float(one)) for one in binned)
+
+
+def _proposal(
+    levels: GreyLevels, sums: SectionSums | None, found: Sections | None
+) -> tuple[float, float, str]:
+    """Return mean and standard deviation without bad sections and padding, and what was left out in words."""
+    n, mean, std = levels.moments()
+    padding = levels.padding()
+    bad: list[int] = []
+    offset, total, square = mean, 0.0, n * std**2
+    if sums is not None and found is not None:
+        bad = sorted({section - found.first for section in found.bad})
+        good = np.ones(len(sums.sums), bool)
+        good[bad] = False
+        if good.any():
+            offset = sums.offset
+            n = int(good.sum()) * sums.count
+            total, square = float(sums.sums[good].sum()), float(sums.squares[good].sum())
+            if padding is not None:
+                padding = padding[0], int(sums.at_level(padding[0])[good].sum())
+        else:
+            bad = []
+    if padding is not None and padding[1] < n:
+        n -= padding[1]
+        total -= padding[1] * (padding[0] - offset)
+        square -= padding[1] * (padding[0] - offset) ** 2
+    else:
+        padding = None
+    away = total / n
+    left_out = [f"{len(bad)} bad section{'s' * (len(bad) > 1)}"] if bad else []
+    if padding is not None:
+        left_out.append(f"voxels of value {padding[0]:g} (padding)")
+    return offset + away, math.sqrt(max(0.0, square / n - away**2)), " and ".join(left_out)

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statistics of a label volume: objects, their sizes, unlabelled voxels, boundaries."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.data.boxes import Box, Progress, Vec3
+from floodtide.data.look.sampling import FULL, Array, columns, cubes_within, slabs, whole_of
+from floodtide.data.volumes import Volume
+from floodtide.errors import InvalidFileError
+
+LIMITS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+"""Sizes in voxels for which `LabelStatistics.at_least` counts objects."""
+
+_CUBES = 1 << 23  # voxels in which changes between neighbours are counted
+_TABLES = 64  # tables of sizes that are merged at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelStatistics:
+    """Statistics of a box of a label volume. 0 is no object.
+
+    Attributes:
+        name: Name of the volume.
+        shape: Size (z, y, x) of the box in voxels.
+        dtype: Type of the voxels: "int32", ...
+        sampled: Number of voxels that were read. Objects and sizes are those in these voxels.
+        objects: Number of ids other than 0.
+        lowest: Lowest id that occurs, 0 included.
+        highest: Highest id that occurs.
+        unlabelled: Share of the voxels labelled 0.
+        at_least: Number of objects of at least LIMITS voxels.
+        median_size: Median size of the objects in voxels.
+        largest: The ten largest objects, as (id, voxels).
+        changes: Along z, y and x: share of neighbouring voxels that differ.
+        boundary: Share of voxels that differ from a neighbour along some axis.
+        boundary_zero: Share of these voxels that are labelled 0.
+    """
+
+    name: str
+    shape: Vec3
+    dtype: str
+    sampled: int
+    objects: int
+    lowest: int
+    highest: int
+    unlabelled: float
+    at_least: tuple[int, ...]
+    median_size: float
+    largest: tuple[tuple[int, int], ...]
+    changes: tuple[float, float, float]
+    boundary: float
+    boundary_zero: float
+
+    @property
+    def whole(self) -> bool:
+        """True if every voxel of the box was read."""
+        return self.sampled == math.prod(self.shape)
+
+    @property
+    def largest_share(self) -> float:
+        """Share of the voxels that the largest object has."""
+        return self.largest[0][1] / self.sampled if self.largest else 0.0
+
+    @property
+    def flat_axis(self) -> int | None:
+        """The axis along which labels are those of single sections: nearly every voxel differs from the next one."""
+        most = max(self.changes)
+        axis = self.changes.index(most)
+        others = [share for index, share in enumerate(self.changes) if index != axis]
+        return axis if most > 0.6 and max(others) < 0.3 else None
+
+    @property
+    def like_image(self) -> bool:
+        """True if most neighbouring voxels differ along all axes, as grey levels do and objects do not."""
+        return min(self.changes) > 0.5
+
+
+def label_statistics(
+    volume: Volume, *, box: Box | None = None, budget: int = FULL, progress: Progress | None = None
+) -> LabelStatistics:
+    """Return the statistics of labels. A box of more than `budget` voxels is sampled, in columns along z.
+
+    Args:
+        volume: Integer labels.
+        box: The part (start, size) to look at; None: the whole volume.
+        budget: Voxels to read.
+        progress: Called as progress(voxels read, voxels to read).
+
+    Raises:
+        InvalidFileError: If the volume cannot be read, or does not hold integers.
+    """
+    require_labels(volume)
+    whole = box or whole_of(volume.shape)
+    boxes = columns(whole, budget)
+    total = sum(math.prod(size) for _, size in boxes)
+    done = 0
+    tables: list[Array] = []
+    for column in boxes:
+        for _, labels in slabs(volume, column):
+            tables.append(_table(labels))
+            if len(tables) == _TABLES:
+                tables = [_merged(tables)]
+            done += labels.size
+            if progress is not None:
+                progress(done, total)
+    ids, sizes = _merged(tables)
+    order = np.argsort(-sizes[ids != 0], kind="stable")
+    objects, voxels = ids[ids != 0][order], sizes[ids != 0][order]
+    changes, boundary, zero = _changes(volume, whole, budget)
+    return LabelStatistics(
+        name=volume.name,
+        shape=whole[1],
+        dtype=volume.dtype.name,
+        sampled=total,
+        objects=len(objects),
+        lowest=int(ids.min()),
+        highest=int(ids.max()),
+        unlabelled=float(sizes[ids == 0].sum()) / total,
+        at_least=tuple(int(np.count_nonzero(voxels >= limit)) for limit in LIMITS),
+        median_size=float(np.median(voxels)) if len(voxels) else 0.0,
+        largest=tuple(
+            (int(one), int(size)) for one, size in zip(objects[:10], voxels[:10], strict=True)
+        ),
+        changes=changes,
+        boundary=boundary,
+        boundary_zero=zero,
+    )
+
+
+def require_labels(volume: Volume) -> None:
+    """Raise unless a volume holds integers.
+
+    Raises:
+        InvalidFileError: If it does not. The message says what to do.
+    """
+    if volume.dtype.kind not in "iu":
+        raise InvalidFileError(
+            f"{volume.name}: labels are {volume.dtype}, expected integers, one id for each object: write them with"
+            " .astype('uint32') if they hold whole numbers; probabilities must become segments first"
+        )
+
+
+def changed(labels: Array) -> tuple[NDArray[np.bool_], tuple[float, float, float]]:
+    """Return which voxels differ from a neighbour along some axis, and the share of differing pairs along z, y, x."""
+    boundary = np.zeros(labels.shape, bool)
+    shares = []
+    for axis in range(3):
+        along, marked = np.moveaxis(labels, axis, 0), np.moveaxis(boundary, axis, 0)
+        differ = along[1:] != along[:-1]
+        marked[1:] |= differ
+        marked[:-1] |= differ
+        shares.append(float(differ.mean()) if differ.size else 0.0)
+    return boundary, (shares[0], shares[1], shares[2])
+
+
+def _changes(
+    volume: Volume, whole: Box, budget: int
+) -> tuple[tuple[float, float, float], float, float]:
+    """Return the shares of differing pairs and of boundary voxels in cubes, and of boundary voxels labelled 0."""
+    rows, voxels, at_boundary, zeros = [], 0, 0, 0
+    for cube in cubes_within(whole, min(budget, _CUBES)):
+        labels = volume.read(cube)
+        boundary, shares = changed(labels)
+        rows.append(shares)
+        voxels += labels.size
+        at_boundary += int(np.count_nonzero(boundary))
+        zeros += int(np.count_nonzero(boundary & (labels == 0)))
+    z, y, x = (float(share) for share in np.mean(rows, axis=0))
+    return (z, y, x), at_boundary / voxels, zeros / max(1, at_boundary)
+
+
+def _table(labels: Array) -> Array:
+    """Return the ids of a block and how many voxels each has, as two rows. Runs of equal voxels are counted at once."""
+    flat = labels.reshape(-1)
+    first = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]]))
+    lengths = np.diff(np.append(first, flat.size))
+    ids, inverse = np.unique(flat[first].astype(np.int64), return_inverse=True)
+    return np.stack([ids, np.bincount(inverse, lengths).astype(np.int64)])
+
+
+def _merged(tables: list[Array]) -> Array:
+    """Return one table for several."""
+    ids, counts = np.concatenate(tables, axis=1)
+    known, inverse = np.unique(ids, return_inverse=True)
+    return np.stack([known, np.bincount(inverse, counts).astype(np.int64)])

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of a volume that stand for the whole: a regular grid of boxes, the same for every volume of a shape."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.data.boxes import Box, Vec3
+from floodtide.data.volumes import Volume
+from floodtide.errors import InvalidFileError
+
+FULL = 1 << 26
+"""Voxels that `floodtide inspect` reads of a volume. Smaller volumes are read whole."""
+
+QUICK = 1 << 21
+"""Voxels that checks at the start of a command read of a volume."""
+
+CUBE = 64  # voxels along each side of the cubes that are compared with each other
+_TILE = 64  # voxels along y and x of a column
+_SLAB = 1 << 21  # voxels that are processed at a time
+
+Array = NDArray[Any]
+
+
+def starts(extent: int, edge: int, count: int) -> list[int]:
+    """Return the first voxels of up to `count` intervals of `edge` voxels, spread evenly and symmetric to the middle.
+
+    Intervals do not overlap. A volume of one interval gives [0] or the middle.
+    """
+    count = max(1, min(count, extent // edge))
+    half = [round((2 * i + 1) * extent / (2 * count) - edge / 2) for i in range(count // 2)]
+    middle = [(extent - edge) // 2] if count % 2 else []
+    return [*half, *middle, *(extent - edge - first for first in reversed(half))]
+
+
+def edge_of(extent: int, cube: int = CUBE) -> int:
+    """Return the side of a cube along an axis: such that a cube in the middle is its own mirror image."""
+    edge = min(extent, cube)
+    return edge - (extent - edge) % 2 if edge > 1 else edge
+
+
+def cubes(whole: Box, per_axis: int, cube: int = CUBE) -> list[Box]:
+    """Return a grid of up to `per_axis` cubes along each axis of a box. Mirroring maps the grid to itself."""
+    first, size = whole
+    edges = [edge_of(n, cube) for n in size]
+    grids = [starts(n, edge, per_axis) for n, edge in zip(size, edges, strict=True)]
+    return [
+        ((first[0] + z, first[1] + y, first[2] + x), (edges[0], edges[1], edges[2]))
+        for z, y, x in itertools.product(*grids)
+    ]
+
+
+def cubes_within(whole: Box, budget: int, cube: int = CUBE) -> list[Box]:
+    """Return as many cubes as `budget` voxels allow, at least one along each axis."""
+    per_axis = max(1, int((budget / cube**3) ** (1 / 3) + 1e-9))
+    return cubes(whole, per_axis, cube)
+
+
+def columns(whole: Box, budget: int) -> list[Box]:
+    """Return boxes through all sections (z).
+
+    They are strips that cover the box, if it has at most `budget` voxels, else a grid of columns.
+    """
+    first, (depth, height, width) = whole
+    if depth * height * width <= budget:
+        rows = max(1, _SLAB // width)
+        return [
+            ((first[0], first[1] + y, first[2]), (depth, min(rows, height - y), width))
+            for y in range(0, height, rows)
+        ]
+    tile_y, tile_x = min(height, _TILE), min(width, _TILE)
+    count = max(4, budget // (depth * tile_y * tile_x))
+    rows = min(max(1, height // tile_y), max(1, int(count**0.5)))
+    across = max(1, count // rows)
+    return [
+        ((first[0], first[1] + y, first[2] + x), (depth, tile_y, tile_x))
+        for y in starts(height, tile_y, rows)
+        for x in starts(width, tile_x, across)
+    ]
+
+
+def slabs(volume: Volume, box: Box) -> Iterator[tuple[int, Array]]:
+    """Yield (number of the first section in the box, voxels) for slabs of whole sections of the box, in order of z."""
+    (z, y, x), (depth, height, width) = box
+    step = max(1, min(depth, _SLAB // max(1, height * width)))
+    chunk = volume.chunks[0]
+    if chunk <= step:
+        step -= step % chunk
+    at = 0
+    while at < depth:
+        # The first slab ends where a chunk ends, so that no chunk is decoded twice.
+        size = min(depth - at, step - (z + at) % chunk if chunk <= step else step)
+        yield at, read(volume, ((z + at, y, x), (size, height, width)))
+        at += size
+
+
+def read(volume: Volume, box: Box) -> Array:
+    """Return the voxels of a box.
+
+    Raises:
+        InvalidFileError: If a voxel is not finite.
+    """
+    voxels = volume.read(box)
+    if voxels.dtype.kind == "f" and not np.isfinite(voxels).all():
+        at = np.argwhere(~np.isfinite(voxels))[0] + box[0]
+        raise InvalidFileError(
+            f"{volume.name}: the voxel at {', '.join(map(str, at))} (z, y, x) is not a finite number;"
+            " replace such voxels by 0 or by the mean"
+        )
+    return voxels
+
+
+def whole_of(shape: Vec3) -> Box:
+    """Return the box of a whole volume."""
+    return (0, 0, 0), shape

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes at another voxel size: images averaged or interpolated, labels by majority.
+
+The grids share the first corner of the first voxel. Along each axis, voxel i of the new grid covers the old voxels from
+i * r to (i + 1) * r, where r is the new voxel size divided by the old one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.base import limits
+from floodtide.base.options import Arguments
+from floodtide.base.outputs import files_of
+from floodtide.data.boxes import Box, Progress, Vec3, as_vec3
+from floodtide.data.copies import write_blocks
+from floodtide.data.formats import Geometry, Plan
+from floodtide.data.volumes import Volume
+from floodtide.errors import InvalidArgumentError
+
+SizeNm = tuple[float, float, float]
+
+_SIZES = Arguments(voxel_size_nm=limits.VOXEL_SIZE, new_voxel_size_nm=limits.VOXEL_SIZE)
+_MOST_RATIO = 64.0  # between two voxel sizes
+
+
+class Resampled:
+    """A volume at another voxel size, read in boxes.
+
+    Args:
+        volume: The volume (z, y, x).
+        voxel_size_nm: Its voxel size (z, y, x) in nm.
+        new_voxel_size_nm: The voxel size to read it at.
+        labels: True: a voxel gets the label that most of its sample points have (of equal counts, the smallest label).
+            There are as many points along an axis as old voxels that a new voxel touches, rounded up. False: a voxel
+            gets the mean of the old voxels that it covers, or, for smaller new voxels, a linear interpolation.
+
+    Raises:
+        InvalidArgumentError: If a size is out of range, or the sizes differ by more than a factor of 64.
+    """
+
+    def __init__(
+        self,
+        volume: Volume,
+        voxel_size_nm: Sequence[float],
+        new_voxel_size_nm: Sequence[float],
+        *,
+        labels: bool = False,
+    ) -> None:
+        _SIZES.check("resample", voxel_size_nm=voxel_size_nm, new_voxel_size_nm=new_voxel_size_nm)
+        pairs = list(zip(voxel_size_nm, new_voxel_size_nm, strict=True))
+        self.ratio = tuple(new / old for old, new in pairs)
+        if any(not 1 / _MOST_RATIO <= r <= _MOST_RATIO for r in self.ratio):
+            raise InvalidArgumentError(
+                f"resample: from {list(voxel_size_nm)} to {list(new_voxel_size_nm)} nm, expected sizes that differ by"
+                f" at most a factor of {_MOST_RATIO:g}"
+            )
+        self._volume = volume
+        self._labels = labels
+        self.voxel_size_nm: SizeNm = (
+            float(new_voxel_size_nm[0]),
+            float(new_voxel_size_nm[1]),
+            float(new_voxel_size_nm[2]),
+        )
+        self.shape = as_vec3(
+            [max(1, round(n / r)) for n, r in zip(volume.shape, self.ratio, strict=True)]
+        )
+        self.dtype = volume.dtype
+
+    def box_of(self, box: Box) -> Box:
+        """Return the box of new voxels that covers a box of old ones."""
+        start, end = [], []
+        for a, n, r, whole in zip(*box, self.ratio, self.shape, strict=True):
+            start.append(min(math.floor(a / r + 1e-9), whole - 1))
+            end.append(min(max(math.ceil((a + n) / r - 1e-9), start[-1] + 1), whole))
+        return as_vec3(start), as_vec3([b - a for a, b in zip(start, end, strict=True)])
+
+    def read(self, box: Box) -> NDArray[Any]:
+        """Return the new voxels of a box (start, size)."""
+        points = [
+            (_points if self._labels else _span)(a, n, r, whole)
+            for a, n, r, whole in zip(*box, self.ratio, self._volume.shape, strict=True)
+        ]
+        low = as_vec3([int(p.min()) for p in points])
+        size = as_vec3([int(p.max()) + 1 - a for p, a in zip(points, low, strict=True)])
+        block = self._volume.read((low, size))
+        if self._labels:
+            indices = [p - a for p, a in zip(points, low, strict=True)]
+            return _majority(block, indices, box[1])
+        values = block.astype(np.float32 if block.dtype.itemsize <= 2 else np.float64)
+        for axis, (a, n, r) in enumerate(zip(*box, self.ratio, strict=True)):
+            weights = _weights(a, n, r, low[axis], size[axis], self._volume.shape[axis])
+            values = np.moveaxis(
+                np.tensordot(weights.astype(values.dtype), values, (1, axis)), 0, axis
+            )
+        if self.dtype.kind in "iu":
+            known = np.iinfo(self.dtype)
+            values = np.clip(np.rint(values), known.min, known.max)
+        return np.ascontiguousarray(values).astype(self.dtype)
+
+
+def resample(
+    source: str | Volume,
+    destination: str,
+    *,
+    voxel_size_nm: Sequence[float] | None,
+    new_voxel_size_nm: Sequence[float],
+    labels: bool = False,
+    command: str = "floodtide convert",
+    progress: Progress | None = None,
+) -> Volume:
+    """Write a volume at another voxel size, block by block. Arguments as for `Resampled` and `convert`.
+
+    Without `voxel_size_nm`, the voxel size is what the source states.
+
+    Returns:
+        The new volume, with its voxel size.
+
+    Raises:
+        InvalidArgumentError: As `Resampled` and `convert`; for labels that are no integers; if the source states no
+            voxel size.
+    """
+    source = source if isinstance(source, Volume) else Volume(source)
+    voxel_size_nm = voxel_size_nm or source.geometry.voxel_size_nm
+    if voxel_size_nm is None:
+        raise InvalidArgumentError(
+            f"resample: {source.name} states no voxel size; expected one, in nm (--voxel-nm)"
+        )
+    if labels and source.dtype.kind not in "iu":
+        raise InvalidArgumentError(
+            f"resample: {source.name} holds {source.dtype}, expected integers for labels"
+        )
+    new = Resampled(source, voxel_size_nm, new_voxel_size_nm, labels=labels)
+    plan = Plan(
+        shape=new.shape,
+        dtype=new.dtype,
+        geometry=Geometry(voxel_size_nm=new.voxel_size_nm),
+        command=command,
+    )
+    return write_blocks(
+        destination, plan, new.read, inputs=files_of([source.name]), progress=progress
+    )
+
+
+def labels_at(labels: NDArray[Any], start: Vec3, ratio: Sequence[float], box: Box) -> NDArray[Any]:
+    """Return labels of a new grid at the centres of the old voxels of a box: the way back from `Resampled`.
+
+    Args:
+        labels: Labels (z, y, x) of new voxels.
+        start: The first of them, in new voxels.
+        ratio: New voxel size divided by the old one, for each axis.
+        box: Box (start, size) in old voxels.
+    """
+    indices = [
+        np.clip(((np.arange(a, a + n) + 0.5) / r).astype(np.int64) - first, 0, extent - 1)
+        for a, n, r, first, extent in zip(*box, ratio, start, labels.shape, strict=True)
+    ]
+    return labels[np.ix_(*indices)]
+
+
+def _points(start: int, count: int, ratio: float, whole: int) -> NDArray[np.int64]:
+    """Return the old voxels (count, points) at the sample points of new voxels along an axis."""
+    points = max(1, math.ceil(ratio - 1e-9))
+    inner = (np.arange(points) + 0.5) / points
+    at = (np.arange(start, start + count)[:, None] + inner) * ratio
+    return np.minimum(np.floor(at + 1e-9).astype(np.int64), whole - 1)
+
+
+def _span(start: int, count: int, ratio: float, whole: int) -> NDArray[np.int64]:
+    """Return the first and last old voxel that new voxels need along an axis."""
+    if ratio >= 1:
+        low, high = math.floor(start * ratio + 1e-9), math.ceil((start + count) * ratio - 1e-9) - 1
+    else:
+        low = math.floor((start + 0.5) * ratio - 0.5)
+        high = math.floor((start + count - 0.5) * ratio - 0.5) + 1
+    return np.clip(np.array([low, high], np.int64), 0, whole - 1)
+
+
+def _weights(
+    start: int, count: int, ratio: float, low: int, size: int, whole: int
+) -> NDArray[np.float64]:
+    """Return the weights (count, size) of the old voxels from `low` in the new voxels from `start`, along an axis."""
+    new = np.arange(start, start + count)[:, None]
+    old = np.arange(low, low + size)[None, :]
+    if ratio >= 1:
+        overlap = np.minimum((new + 1) * ratio, old + 1) - np.maximum(new * ratio, old)
+        weights = np.maximum(overlap, 0.0)
+    else:
+        at = np.clip((new + 0.5) * ratio - 0.5, 0, whole - 1)
+        weights = np.maximum(1.0 - np.abs(at - old), 0.0)
+    total = weights.sum(axis=1, keepdims=True)
+    nearest = np.clip(start + np.arange(count), 0, None) * ratio
+    empty = total[:, 0] <= 0  # new voxels that reach over the end, by rounding of the shape
+    if empty.any():
+        weights[empty, np.clip(nearest[empty].astype(np.int64) - low, 0, size - 1)] = 1.0
+        total = weights.sum(axis=1, keepdims=True)
+    result: NDArray[np.float64] = weights / total
+    return result
+
+
+def _majority(
+    block: NDArray[Any], indices: Sequence[NDArray[np.int64]], size: Vec3
+) -> NDArray[Any]:
+    """Return the most frequent label at the sample points of each new voxel."""
+    points = [index.shape[1] for index in indices]
+    found = block[np.ix_(*(index.ravel() for index in indices))]
+    z, y, x = points
+    found = found.reshape(size[0], z, size[1], y, size[2], x).transpose(0, 2, 4, 1, 3, 5)
+    found = np.sort(found.reshape(*size, -1), axis=-1)
+    count = found.shape[-1]
+    best, most = found[..., 0].copy(), np.zeros(size, np.int32)
+    run = np.zeros(size, np.int32)
+    for i in range(count):
+        same = np.ones(size, bool) if i == 0 else found[..., i] == found[..., i - 1]
+        run = np.where(same, run + 1, 1)
+        better = run > most
+        best[better], most[better] = found[..., i][better], run[better]
+    return best

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trivial answers: scores that a segmentation must beat before its own score means anything.
+
+Two answers need no training. The first puts all voxels into one object. The second takes the connected pieces of a
+smoothed image on one side of a grey level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.errors import ShapeError
+from floodtide.evaluate.voxels import ContingencyTable, Labels, scores
+
+ONE_OBJECT = "everything one object"
+GREY_LEVEL = "best grey level"
+
+ERROR = "all_adapted_rand_error"
+"""The score that decides: the adapted Rand error over all voxels, unsegmented voxels as one segment."""
+
+_SHARES = tuple(range(10, 95, 5))  # percentiles of the image that are tried as levels
+_MOST = 1 << 20  # voxels on which the level is chosen
+_MIN_VOXELS = 200
+
+
+class GreyLevel(NamedTuple):
+    """A grey level, and the side of it that is object."""
+
+    level: float
+    above: bool
+
+
+class Verdict(NamedTuple):
+    """How a score compares with the best trivial score."""
+
+    better: bool
+    text: str
+
+
+def one_object(table: _core.evaluate.ContingencyTable) -> dict[str, float]:
+    """Return the scores of the answer that puts all voxels of a table into one object."""
+    rows = table.rows()
+    whole = ContingencyTable()
+    if len(rows):
+        objects, places = np.unique(rows[:, 1], return_inverse=True)
+        counts = np.zeros(len(objects), np.uint64)
+        np.add.at(counts, places, rows[:, 2])
+        whole.add_rows(np.stack([np.ones_like(objects), objects, counts], axis=1))
+    return whole.scores()
+
+
+def best_grey_level(image: NDArray[Any], truth: Labels) -> GreyLevel:
+    """Return the grey level whose pieces have the lowest error over all voxels, and the side that is object.
+
+    17 percentiles of the image are tried, with the pieces above and below each. If the image has more than a million
+    voxels, the level is chosen on the middle of the box.
+
+    Args:
+        image: Intensities (z, y, x).
+        truth: Object ids (z, y, x). Voxels with values <= 0 are ignored.
+
+    Raises:
+        ShapeError: If the shapes differ.
+    """
+    if image.shape != truth.shape:
+        raise ShapeError(
+            f"best_grey_level: image has shape {image.shape}, truth has {truth.shape}, expected equal shapes"
+        )
+    part = _middle(image.shape)
+    smooth = smoothed(image[part])
+    known = np.ascontiguousarray(truth[part])
+    levels = sorted(set(np.percentile(smooth, _SHARES).tolist()))
+    tried = [GreyLevel(level, above) for level in levels for above in (True, False)]
+
+    def error(level: GreyLevel) -> float:
+        found = scores(pieces(smooth, level), known)[ERROR]
+        return math.inf if math.isnan(found) else found
+
+    return min(tried, key=error)
+
+
+def pieces(smooth: NDArray[Any], level: GreyLevel) -> NDArray[np.int32]:
+    """Return the connected components of an image on one side of a grey level, int32 ids (z, y, x) from 1.
+
+    Components of fewer than 200 voxels are left out.
+    """
+    mask = smooth > level.level if level.above else smooth < level.level
+    found: NDArray[np.int32] = _core.segment.connected_components(
+        mask.astype(np.uint8), _MIN_VOXELS
+    )
+    return found
+
+
+def smoothed(image: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the image (z, y, x) convolved with the weights 1 2 1 (divided by 4) along each axis."""
+    sums: NDArray[np.float32] = np.pad(image.astype(np.float32), 1, mode="edge")
+    sums = sums[:-2] + 2 * sums[1:-1] + sums[2:]
+    sums = sums[:, :-2] + 2 * sums[:, 1:-1] + sums[:, 2:]
+    sums = sums[..., :-2] + 2 * sums[..., 1:-1] + sums[..., 2:]
+    return sums / 64
+
+
+def verdict(
+    own: Mapping[str, Any], trivial: Mapping[str, Mapping[str, Any]], what: str = "Segmentation"
+) -> Verdict | None:
+    """Compare the error over all voxels with the lowest error of the trivial answers.
+
+    Args:
+        own: Scores of a segmentation, as `scores` returns them.
+        trivial: {name: scores} of the trivial answers.
+        what: Name of the segmentation, the subject of the sentence.
+
+    Returns:
+        The verdict with one sentence, or None if an error is unknown.
+    """
+    known = {name: row.get(ERROR) for name, row in trivial.items()}
+    errors = {name: value for name, value in known.items() if _is_number(value)}
+    error = own.get(ERROR)
+    if not errors or not _is_number(error):
+        return None
+    name = min(errors, key=lambda key: errors[key])
+    better = bool(error < errors[name])
+    start = f"{what}: {'better than trivial' if better else 'not yet better than trivial'}."
+    covered = own.get("coverage")
+    covering = f" at coverage {covered:.2f}" if _is_number(covered) else ""
+    return Verdict(
+        better,
+        f"{start} Adapted Rand error over all voxels {error:.3f}{covering};"
+        f" best trivial answer ({name}) {errors[name]:.3f}.",
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _middle(shape: Sequence[int]) -> tuple[slice, ...]:
+    """Return the middle part of a box with at most _MOST voxels."""
+    factor = min(1.0, (_MOST / max(math.prod(shape), 1)) ** (1 / 3))
+    sizes = [max(1, int(n * factor)) for n in shape]
+    return tuple(slice((n - m) // 2, (n - m) // 2 + m) for n, m in zip(shape, sizes, strict=True))

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring a data set: read files from a source, prepare them, compare checksums, write them with their sources."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.base.files import replace_bytes, replace_text
+from floodtide.base.outputs import WAIT_S, reserved, unchecked
+from floodtide.base.reading import read_bytes
+from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
+from floodtide.fetch import sources
+from floodtide.fetch.prepare import hdf5_arrays
+from floodtide.fetch.sources import Source
+from floodtide.fetch.table import DataSet, Item, Repository
+
+Progress = Callable[[int, int], None]
+Arrays = dict[str, NDArray[Any]]
+
+COMMAND = "floodtide fetch"
+_CHUNK = 50  # voxels along each axis of a chunk
+_GZIP = 4
+
+
+def fetch(
+    name: str,
+    data_set: DataSet,
+    folder: Path,
+    source: Source | None = None,
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Bring the files of a data set that are not yet there.
+
+    Args:
+        name: The name of the data set.
+        data_set: What to bring.
+        folder: The data folder. It is made if it is missing.
+        source: Where the files are; None: their public origin. A source may have prepared files, under the paths of the
+            table, or the original files, as clones or archives of the repositories have them.
+        progress: Called as progress(files read, files).
+
+    Returns:
+        The files, those that were there already included.
+
+    Raises:
+        StorageError: If a download fails, or a file is not the expected one by its checksum.
+        InvalidFileError: If the source has not all of the files, or a damaged one.
+        InvalidArgumentError: If another file of that name is there.
+    """
+    total = sum(len(item.originals) for item in data_set.items)
+    done = 0
+
+    def read(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(done, total)
+
+    paths = []
+    for item in data_set.items:
+        path = folder / item.path
+        _make_folder(path.parent)
+        with reserved("fetch", path, unchecked, wait_s=WAIT_S):
+            if os.path.lexists(path):
+                _require_right(path, item)
+            else:
+                _bring(path, item, source, read)
+        paths.append(path)
+    notes = folder / f"SOURCES-{name}.md"
+    replace_text(notes, sources_text(name, data_set))
+    return [*paths, notes]
+
+
+def sources_text(name: str, data_set: DataSet) -> str:
+    """Return the text that is written beside the files: origin, licence, attribution and checksums."""
+    lines = [f"# {name}: sources and licences", "", data_set.about]
+    lines += ["| file | from | SHA-256 |", "|---|---|---|"]
+    for item in data_set.items:
+        origin = f"{item.repository.name} at {item.repository.commit[:12]}"
+        sums = {"file": item.sha256} if item.make is None else _sums(item)
+        cells = "<br>".join(f"{what} `{value}`" for what, value in sums.items())
+        first = item.originals[0][0] + (" ..." if len(item.originals) > 1 else "")
+        lines.append(f"| `{item.path}` | {origin}, `{first}` | {cells} |")
+    lines += [
+        "",
+        "The checksum of an array is that of its voxels, first axis slowest, little-endian.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _sums(item: Item) -> dict[str, str]:
+    return {dataset: array.sha256 for dataset, array in item.arrays.items()}
+
+
+def _bring(path: Path, item: Item, source: Source | None, read: Callable[[int], None]) -> None:
+    prepared = None if source is None else source.read(item.path, item.limit)
+    if prepared is not None:
+        read(len(item.originals))
+        where = f"{source.name}: {item.path}" if source is not None else item.path
+        if item.make is None:
+            _require_file(prepared, item, where)
+            replace_bytes(path, prepared)
+        else:
+            arrays = hdf5_arrays(prepared, where, list(item.arrays))
+            _require_arrays(arrays, item, where)
+            _write(path, arrays, item)
+        return
+    contents, names = _originals(item, source, read)
+    if item.make is None:
+        _require_file(contents[0], item, names[0])
+        replace_bytes(path, contents[0])
+        return
+    arrays = item.make(contents, names)
+    _require_arrays(arrays, item, f"{item.path} made of {names[0]}")
+    _write(path, arrays, item)
+
+
+def _originals(
+    item: Item, source: Source | None, read: Callable[[int], None]
+) -> tuple[list[bytes], list[str]]:
+    """Return the contents of the original files, and their names."""
+
+    def one(alternatives: Sequence[str]) -> tuple[bytes, str]:
+        for name in alternatives:
+            content = _original(item.repository, name, source, item.limit)
+            if content is not None:
+                return content, name
+        raise InvalidFileError(_missing(item, alternatives[0], source))
+
+    together = sources.Address.together if source is None else source.together
+    contents, names = [], []
+    with ThreadPoolExecutor(together) as pool:
+        for content, name in (pool.map if together > 1 else map)(one, item.originals):
+            contents.append(content)
+            names.append(name)
+            read(1)
+    return contents, names
+
+
+def _original(repository: Repository, path: str, source: Source | None, limit: int) -> bytes | None:
+    """Return an original file; in a source, the repository may be a folder, or all of the source."""
+    if source is None:
+        return sources.download(repository.address(path), limit)
+    tail = repository.name.rpartition("/")[2]
+    for folder in (f"{tail}/", f"{tail}-{repository.commit}/", f"{tail}-master/", ""):
+        content = source.read(folder + path, limit)
+        if content is not None:
+            return content
+    return None
+
+
+def _missing(item: Item, name: str, source: Source | None) -> str:
+    if source is None:
+        return f"{item.repository.address(name)}: there is no such file"
+    tail = item.repository.name.rpartition("/")[2]
+    return (
+        f"{source.name}: has neither {item.path} nor {tail}/{name}; expected the prepared file, or a clone of"
+        f" {item.repository.name} in a folder {tail}"
+    )
+
+
+def _require_file(content: bytes, item: Item, where: str) -> None:
+    found = hashlib.sha256(content).hexdigest()
+    if found != item.sha256:
+        raise StorageError(
+            f"{where}: SHA-256 is {found}, expected {item.sha256}: damaged, or another version"
+        )
+
+
+def _require_arrays(arrays: Arrays, item: Item, where: str) -> None:
+    for dataset, expected in item.arrays.items():
+        found = arrays[dataset]
+        if found.shape != expected.shape or found.dtype != np.dtype(expected.dtype):
+            raise StorageError(
+                f"{where}: {dataset} is {found.dtype} of shape {found.shape}, expected {expected.dtype} of"
+                f" {expected.shape}: damaged, or another version"
+            )
+        little = np.ascontiguousarray(found).astype(
+            np.dtype(expected.dtype).newbyteorder("<"), copy=False
+        )
+        digest = hashlib.sha256(little.tobytes()).hexdigest()
+        if digest != expected.sha256:
+            raise StorageError(
+                f"{where}: SHA-256 of {dataset} is {digest}, expected {expected.sha256}: damaged, or another version"
+            )
+
+
+def _require_right(path: Path, item: Item) -> None:
+    """Check a file that is there already.
+
+    Raises:
+        InvalidArgumentError: If it is another file.
+    """
+    content = read_bytes(path, "a file of the data set", item.limit)
+    try:
+        if item.make is None:
+            _require_file(content, item, str(path))
+        else:
+            _require_arrays(hdf5_arrays(content, str(path), list(item.arrays)), item, str(path))
+    except (StorageError, InvalidFileError) as error:
+        raise InvalidArgumentError(
+            f"{path}: exists and is not the file of this data set, so it is not replaced: move it away ({error})"
+        ) from None
+
+
+def _write(path: Path, arrays: Arrays, item: Item) -> None:
+    """Write the arrays of an item to an HDF5 file, which takes its name when it is complete."""
+    names = list(item.arrays)
+    file = _core.data.Hdf5Writer(str(path), COMMAND, names)
+    try:
+        for name in names:
+            array = np.ascontiguousarray(arrays[name])
+            chunks = [min(_CHUNK, n) if array.ndim == 3 else n for n in array.shape]
+            file.create(name, array.dtype.name, list(array.shape), chunks, _GZIP)
+            if item.voxel_size_nm is not None and array.ndim == 3:
+                file.numbers(name, "resolution", list(item.voxel_size_nm))
+            file.write(name, [0] * array.ndim, array)
+        file.finish()
+    finally:
+        file.discard()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be made: {error.strerror}") from None

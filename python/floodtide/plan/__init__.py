@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: a configuration for a volume, with reasons; and previews of a segmentation with a trained network."""
+
+from floodtide.plan.document import Choice, as_lines, as_toml
+from floodtide.plan.known import KnownNetwork, known_network
+from floodtide.plan.planner import Plan, Wish, as_tables, make_plan
+from floodtide.plan.preparing import prepare
+from floodtide.plan.previewing import Preview, Setting, preview, setting_for
+
+__all__ = [
+    "Choice",
+    "KnownNetwork",
+    "Plan",
+    "Preview",
+    "Setting",
+    "Wish",
+    "as_lines",
+    "as_tables",
+    "as_toml",
+    "known_network",
+    "make_plan",
+    "prepare",
+    "preview",
+    "setting_for",
+]

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Field of view, steps, and a guarded split into training and validation, for any voxel and volume size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from floodtide.data import Box, Vec3
+from floodtide.data.boxes import as_vec3
+from floodtide.errors import InvalidArgumentError
+
+VIEWS = ((33, 8), (25, 7), (17, 6), (13, 4), (9, 2), (5, 1))
+"""Fields of view and steps in voxels along the axes with the smallest voxels, the largest first."""
+
+LARGEST_FOR_MINUTES = ((240.0, 33), (0.0, 17))
+"""Largest field of view of a training from random weights, by its minutes."""
+
+_LEAST_FOV = 5  # voxels; fewer leave no neighbours on both sides of a step
+_CENTRES = 0.25  # share of the voxels along an axis that should be centres of a patch
+_HELD_OUT = 0.2  # share of an axis for validation
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A field of view and its steps (z, y, x) in voxels."""
+
+    fov: Vec3
+    deltas: Vec3
+
+    @property
+    def patch(self) -> Vec3:
+        """Size (z, y, x) in voxels of a training example."""
+        return as_vec3([f + 2 * d for f, d in zip(self.fov, self.deltas, strict=True)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Training and validation box, with a guard band of one field of view between them.
+
+    Attributes:
+        axis: The axis (0 is z) along which the volume is cut.
+        training, validation: Boxes (start, size).
+        guard: Voxels between them.
+    """
+
+    axis: int
+    training: Box
+    validation: Box
+    guard: int
+
+
+def view_of(fov: int, delta: int, voxel_size_nm: Sequence[float]) -> View:
+    """Return a field of view that is about a cube in nanometres.
+
+    Args:
+        fov, delta: Along the axes with the smallest voxels.
+        voxel_size_nm: Voxel size (z, y, x).
+    """
+    least = min(voxel_size_nm)
+    sizes, steps = [], []
+    for size in voxel_size_nm:
+        extent = max(_LEAST_FOV, 2 * round((fov * least / size - 1) / 2) + 1)
+        sizes.append(extent)
+        steps.append(_step(delta, extent, fov))
+    return View(fov=as_vec3(sizes), deltas=as_vec3(steps))
+
+
+def fitted(view: View, shape: Vec3) -> View:
+    """Return a view that is smaller along thin axes, so that a quarter of the voxels there are centres of patches."""
+    sizes, steps = [], []
+    for fov, delta, whole in zip(view.fov, view.deltas, shape, strict=True):
+        extent, step = fov, delta
+        while extent > _LEAST_FOV and extent + 2 * step > (1 - _CENTRES) * whole + 1:
+            extent -= 2
+            step = _step(delta, extent, fov)
+        sizes.append(extent)
+        steps.append(step)
+    return View(fov=as_vec3(sizes), deltas=as_vec3(steps))
+
+
+def _step(delta: int, extent: int, fov: int) -> int:
+    return max(1, min(round(delta * extent / fov), (extent - 1) // 2))
+
+
+def splits(shape: Vec3, view: View) -> list[Split]:
+    """Return all splits along one axis in which both parts hold patches, the one with most training voxels first.
+
+    The validation part is a fifth of the axis, or a little more than a patch. It lies at the end of the axis, or at the
+    beginning.
+    """
+    found = []
+    for axis, (whole, patch, fov) in enumerate(zip(shape, view.patch, view.fov, strict=True)):
+        held_out = max(round(_HELD_OUT * whole), patch + patch // 4)
+        rest = whole - held_out - fov
+        if rest < patch + patch // 4 or any(n < p for n, p in zip(shape, view.patch, strict=True)):
+            continue
+        for at_end in (True, False):
+            low, high = (0, rest), (rest + fov, whole)
+            training, validation = (low, high) if at_end else ((whole - rest, whole), (0, held_out))
+            found.append(
+                (
+                    -rest / whole,
+                    axis,
+                    not at_end,
+                    Split(
+                        axis=axis,
+                        training=_along(shape, axis, training),
+                        validation=_along(shape, axis, validation),
+                        guard=fov,
+                    ),
+                )
+            )
+    return [row[3] for row in sorted(found, key=lambda row: row[:3])]
+
+
+def _along(shape: Vec3, axis: int, span: tuple[int, int]) -> Box:
+    start, size = [0, 0, 0], list(shape)
+    start[axis], size[axis] = span[0], span[1] - span[0]
+    return as_vec3(start), as_vec3(size)
+
+
+def view_for(shape: Vec3, voxel_size_nm: Sequence[float], largest: int) -> View:
+    """Return the largest view of VIEWS, of at most `largest` voxels, with which the volume can be split.
+
+    Raises:
+        InvalidArgumentError: If the volume is too small for training and validation.
+    """
+    for fov, delta in VIEWS:
+        if fov > largest:
+            continue
+        view = fitted(view_of(fov, delta, voxel_size_nm), shape)
+        if splits(shape, view):
+            return view
+    raise InvalidArgumentError(_too_small(shape, VIEWS[-1][0]))
+
+
+def _too_small(shape: Vec3, fov: int) -> str:
+    return (
+        f"init: a volume of {' x '.join(map(str, shape))} voxels is too small for a training and a validation part with"
+        f" a guard band of one field of view, even of {fov} voxels; expected more voxels along one axis"
+    )
+
+
+def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> View:
+    """Return the view of a trained network, made smaller along thin axes until the volume can be split.
+
+    Raises:
+        InvalidArgumentError: If the volume is too small.
+    """
+    view = fitted(View(fov=fov, deltas=deltas), shape)
+    while not splits(shape, view):
+        smaller = as_vec3([max(_LEAST_FOV, n - 2) for n in view.fov])
+        if smaller == view.fov:
+            raise InvalidArgumentError(_too_small(shape, max(view.fov)))
+        steps = [_step(d, n, f) for d, n, f in zip(deltas, smaller, fov, strict=True)]
+        view = View(fov=smaller, deltas=as_vec3(steps))
+    return view

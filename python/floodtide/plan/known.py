@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks to start from: published ones by name, floodtide's checkpoints, run directories, TensorFlow checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from floodtide import nn
+from floodtide.segment import trained
+from floodtide.segment.published import PUBLISHED, published
+
+SizeNm = tuple[float, float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownNetwork:
+    """A trained flood-filling network, and the images that it was trained on.
+
+    Attributes:
+        name: What messages call it.
+        path: Its checkpoint.
+        model: The network.
+        mean, std: The network received (image - mean) / std; None if the checkpoint stores no such numbers.
+        voxel_size_nm: Voxel size (z, y, x) of the images; None if unknown.
+        seed_pad: Probability of voxels that were not visited yet.
+        correlation_nm: Least and greatest correlation length in nm (`data.look`) of such images; None if unknown.
+    """
+
+    name: str
+    path: str
+    model: nn.FFN
+    mean: float | None
+    std: float | None
+    voxel_size_nm: SizeNm | None
+    seed_pad: float = 0.05
+    correlation_nm: tuple[float, float] | None = None
+
+
+def known_network(text: str) -> KnownNetwork:
+    """Return the network that a name of the published ones, a checkpoint or a run directory means.
+
+    Raises:
+        InvalidFileError: If there is none, it is damaged, or it is no flood-filling network.
+    """
+    if text in PUBLISHED:
+        row, path = published(text)
+        return KnownNetwork(
+            name=text,
+            path=path,
+            model=nn.load_ffn(path),
+            mean=row.mean,
+            std=row.std,
+            voxel_size_nm=row.voxel_size_nm,
+            correlation_nm=row.correlation_nm,
+        )
+    path = str(trained.newest_checkpoint(text))
+    model = nn.load_ffn(path)
+    about = trained.trained_on(path)
+    return KnownNetwork(
+        name=text,
+        path=path,
+        model=model,
+        mean=None if about is None else about.mean,
+        std=None if about is None else about.std,
+        voxel_size_nm=None if about is None else about.voxel_size_nm,
+        seed_pad=0.05 if about is None else about.seed_pad,
+    )

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast this machine trains and runs a network: a few passes are timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from floodtide import _core, nn
+
+_LEAST_S = 1.0  # that passes are timed for
+_LEAST_PASSES = 2
+
+
+def training_rate(model: nn.FFN, batch: int) -> float:
+    """Return the fields of view per second of forward and backward passes, with all threads.
+
+    Args:
+        model: The network.
+        batch: Fields of view of a pass; each thread computes whole ones.
+    """
+    rng = np.random.default_rng(0)
+    shape = (batch, *model.fov)
+    image = rng.standard_normal(shape, dtype=np.float32)
+    seeds = np.full(shape, -2.9, np.float32)
+    labels = np.full(shape, 0.05, np.float32)
+    return batch * _passes_per_s(lambda: model.loss_and_gradients(image, seeds, labels))
+
+
+def call_rate(model: nn.FFN) -> float:
+    """Return the forward passes of one field of view per second, as segmentation makes them."""
+    image = np.random.default_rng(0).standard_normal(model.fov, dtype=np.float32)
+    seeds = np.full(model.fov, -2.9, np.float32)
+    return _passes_per_s(lambda: model.forward(image, seeds))
+
+
+def _passes_per_s(run: Callable[[], object]) -> float:
+    run()  # allocates memory and chooses kernels
+    passes, start_s = 0, time.monotonic()
+    while passes < _LEAST_PASSES or time.monotonic() - start_s < _LEAST_S:
+        run()
+        passes += 1
+    return passes / (time.monotonic() - start_s)
+
+
+def threads() -> int:
+    """Return the number of compute threads in use."""
+    return _core.num_threads()

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `floodtide init` does: check the volumes, resample them if a network needs it, plan, and write the plan."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from floodtide.base.files import replace_text
+from floodtide.base.outputs import files_of, reserved, starts_like
+from floodtide.base.progress import bar
+from floodtide.data import Volume
+from floodtide.data.resampling import resample
+from floodtide.errors import InvalidFileError, ShapeError
+from floodtide.plan.document import MARK, as_toml
+from floodtide.plan.judging import needs_resampling, size_text, voxel_size_of
+from floodtide.plan.known import KnownNetwork, SizeNm
+from floodtide.plan.planner import Plan, Wish, make_plan
+
+COMMAND = "floodtide init"
+_TOML = starts_like("a plan of floodtide init", MARK.encode())
+
+
+def prepare(
+    image: str,
+    labels: str,
+    out: Path,
+    *,
+    voxel_size_nm: Sequence[float] | None,
+    start: KnownNetwork | None,
+    minutes: float,
+    run: str,
+) -> Plan:
+    """Plan a training and write its configuration. If the network needs it, write resampled volumes beside the plan.
+
+    Args:
+        image, labels: Names of the volumes.
+        out: The TOML file. An older plan is replaced.
+        voxel_size_nm: Voxel size (z, y, x); None: what the image states.
+        start: The network to start from; None: random weights.
+        minutes: Time for the training.
+        run: The run directory.
+
+    Raises:
+        InvalidArgumentError, InvalidFileError, ShapeError: For volumes that cannot be trained on; see `make_plan`.
+        StorageError: If a file cannot be written.
+    """
+    picture, objects = Volume(image), Volume(labels)
+    _require_pair(picture, objects)
+    size = voxel_size_of(picture, voxel_size_nm)
+    with contextlib.ExitStack() as held:
+        held.enter_context(reserved("init", out, _TOML, files_of([image, labels])))
+        before: SizeNm | None = None
+        if start is not None and needs_resampling(size, start.voxel_size_nm):
+            assert start.voxel_size_nm is not None
+            before, wanted = size, start.voxel_size_nm
+            image, labels = _resampled(picture, objects, out, before, wanted)
+            size = wanted
+        plan = make_plan(
+            Wish(
+                image=image,
+                labels=labels,
+                voxel_size_nm=size,
+                start=start,
+                minutes=minutes,
+                run=run,
+                resampled_from=before,
+            )
+        )
+        _ = plan.config  # every value is valid
+        replace_text(out, as_toml(plan.choices, [*plan.head, *(f"NOTE: {n}" for n in plan.notes)]))
+    return plan
+
+
+def _require_pair(image: Volume, labels: Volume) -> None:
+    if labels.dtype.kind not in "iu":
+        raise InvalidFileError(
+            f"{labels.name}: labels are {labels.dtype}, expected integers: write the ids as uint32, for example"
+        )
+    if image.dtype.kind in "iu" and image.dtype.itemsize > 2:
+        raise InvalidFileError(
+            f"{image.name}: holds {image.dtype}, as labels do; expected an image of 8 or 16 bits, or of floating-point"
+            " numbers"
+        )
+    if image.shape != labels.shape:
+        raise ShapeError(
+            f"{labels.name}: labels have {size_text(labels.shape)} voxels, the image {image.name} has"
+            f" {size_text(image.shape)}; expected the same part of the volume in both (z, y, x)"
+        )
+
+
+def _resampled(
+    image: Volume, labels: Volume, out: Path, before: SizeNm, wanted: SizeNm
+) -> tuple[str, str]:
+    """Write both volumes at another voxel size to an HDF5 file beside the plan, and return their names."""
+    path = out.with_name(f"{out.stem}-{'x'.join(f'{n:g}' for n in wanted)}nm.h5")
+    names = []
+    for volume, dataset in ((image, "raw"), (labels, "labels")):
+        name = f"{path}:{dataset}"
+        with bar("voxels", f"resample {dataset}") as progress:
+            resample(
+                volume,
+                name,
+                voxel_size_nm=before,
+                new_voxel_size_nm=wanted,
+                labels=dataset == "labels",
+                command=COMMAND,
+                progress=progress,
+            )
+        names.append(name)
+    return names[0], names[1]

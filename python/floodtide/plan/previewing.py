@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Preview of a segmentation: a box in the middle of an image, small enough for a few minutes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import evaluate
+from floodtide.base.outputs import files_of
+from floodtide.config import SegmentOptions
+from floodtide.data import Box, Volume, look
+from floodtide.data.boxes import as_vec3
+from floodtide.data.copies import write_blocks
+from floodtide.data.formats import Geometry, Plan
+from floodtide.data.resampling import Resampled, labels_at
+from floodtide.errors import InvalidArgumentError
+from floodtide.evaluate import trivial
+from floodtide.plan import judging, measuring
+from floodtide.plan.known import KnownNetwork, SizeNm
+from floodtide.plan.normalising import levels_for
+from floodtide.segment import Segmenter
+
+SECONDS = 120.0
+"""Seconds that flooding the box should take."""
+LIMIT_S = 210.0
+"""Seconds after which flooding stops. The rest of five minutes is for reading, scores and the picture."""
+
+COMMAND = "floodtide segment"
+_LEAST_SIDE = 48  # voxels of the network along each side of the box, if the volume has them
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """How a network sees an image.
+
+    Attributes:
+        network: The network.
+        voxel_size_nm: Voxel size (z, y, x) of the image.
+        wanted_nm: Voxel size that the network segments at; the image is resampled if they differ.
+        options: Options of the segmentation, with mean and std.
+        levels: The reason for mean and std.
+        notes: What does not fit together.
+    """
+
+    network: KnownNetwork
+    voxel_size_nm: SizeNm
+    wanted_nm: SizeNm
+    options: SegmentOptions
+    levels: str
+    notes: tuple[str, ...]
+
+    @property
+    def resampled(self) -> bool:
+        """True if the image is resampled for the network."""
+        return self.voxel_size_nm != self.wanted_nm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """A segmented box.
+
+    Attributes:
+        box: Box (start, size) of the image.
+        segments, coverage, network_calls, seconds: As `floodtide segment` prints them.
+        stopped: True if the time was over before the whole box was settled.
+        whole_hours: Estimate for the whole image on this machine.
+        scores: Rows of scores by name, the network first; empty without labels.
+    """
+
+    box: Box
+    segments: int
+    coverage: float
+    network_calls: int
+    seconds: float
+    stopped: bool
+    whole_hours: float
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def setting_for(
+    image: Volume,
+    network: KnownNetwork,
+    voxel_size_nm: Sequence[float] | None,
+    options: SegmentOptions,
+    labels: Volume | None = None,
+) -> Setting:
+    """Return how a network sees an image, after a look at the image's grey levels.
+
+    Args:
+        image: The image.
+        network: The network.
+        voxel_size_nm: Voxel size (z, y, x); None: what the image states.
+        options: Options; mean and std that are not None are kept.
+        labels: Labels of the image, to see whether they lie on it.
+
+    Raises:
+        InvalidArgumentError: If the voxel size is unknown.
+        InvalidFileError: If the image cannot be read, or is no image.
+    """
+    size = judging.voxel_size_of(image, voxel_size_nm)
+    seen = look.image_statistics(image, voxel_size_nm=size, sections=False)
+    mean, std, why = levels_for(seen, network, "the image")
+    notes = judging.level_notes(seen)
+    if options.mean is not None and options.std is not None:
+        if not judging.same_levels(
+            (seen.proposed_mean - options.mean) / options.std,
+            seen.proposed_std / options.std,
+            0.0,
+            1.0,
+        ):
+            notes.append(
+                f"mean {options.mean:g} and standard deviation {options.std:g} were given; the image has"
+                f" {seen.proposed_mean:.4g} and {seen.proposed_std:.4g}: the network receives unusual values"
+            )
+        mean, std, why = options.mean, options.std, "As given."
+    notes += judging.voxel_size_notes(seen.sharpness, size, image.geometry.voxel_size_nm)
+    notes.append(judging.scale_note(seen.sharpness, size, network))
+    if labels is not None:
+        notes.append(judging.alignment_note(image, labels))
+    if network.voxel_size_nm is None:
+        notes.append(f"{network.name} does not state its voxel size: the image is taken as it is")
+    resampled = judging.needs_resampling(size, network.voxel_size_nm)
+    wanted = network.voxel_size_nm if resampled and network.voxel_size_nm else size
+    return Setting(
+        network=network,
+        voxel_size_nm=size,
+        wanted_nm=wanted,
+        options=dataclasses.replace(options, mean=mean, std=std),
+        levels=why,
+        notes=tuple(note for note in notes if note),
+    )
+
+
+def preview(
+    image: Volume,
+    setting: Setting,
+    out: str,
+    *,
+    labels: Volume | None = None,
+    box: Box | None = None,
+    progress: Progress | None = None,
+) -> Preview:
+    """Segment a box of an image and write it, at the voxels of the image.
+
+    The faces of the box are reflected, so that fields of view reach them.
+
+    Args:
+        image: The image.
+        setting: From `setting_for`.
+        out: The name of the segmentation.
+        labels: Labels to compare with.
+        box: Box (start, size) of the image; None: one in the middle that takes about two minutes.
+        progress: Called as progress(voxels settled, voxels).
+
+    Raises:
+        InvalidArgumentError: If labels and image have different shapes, or the box is too small.
+        OutOfRangeError: If the box is not inside the image.
+        StorageError: If the result cannot be written.
+    """
+    if labels is not None and labels.shape != image.shape:
+        raise InvalidArgumentError(
+            f"{labels.name}: labels have {judging.size_text(labels.shape)} voxels, the image {image.name} has"
+            f" {judging.size_text(image.shape)}; expected the same"
+        )
+    new = Resampled(image, setting.voxel_size_nm, setting.wanted_nm)
+    segmenter = Segmenter(setting.network.model, setting.options)
+    if box is None:
+        calls = measuring.call_rate(segmenter.model) * SECONDS
+        box = _box_of(_middle(new.shape, calls * math.prod(segmenter.model.deltas)), new, image)
+    inner = new.box_of(box)
+    start_s = time.monotonic()
+    settled = _Settled(progress)
+    found = segmenter.segment(new.read(inner), None, settled, limit_s=LIMIT_S)
+    seconds = time.monotonic() - start_s
+    segmentation = labels_at(found.segmentation, inner[0], new.ratio, box)
+    _write(out, segmentation, box, image, setting)
+    whole = math.prod(image.shape) / math.prod(box[1]) / max(settled.share, 1e-3)
+    result = Preview(
+        box=box,
+        segments=len(found.origins),
+        coverage=float(np.count_nonzero(segmentation) / segmentation.size),
+        network_calls=found.counters.get("inference-calls", 0),
+        seconds=seconds,
+        stopped=not found.complete,
+        whole_hours=seconds * whole / 3600,
+    )
+    if labels is None:
+        return result
+    rows = _scores(image.read(box), segmentation, labels.read(box), setting.network.name)
+    return dataclasses.replace(result, scores=rows)
+
+
+class _Settled:
+    """A progress callback that keeps the share of the box that is settled."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.share = 1.0
+        self._progress = progress
+
+    def __call__(self, done: int, total: int) -> None:
+        self.share = done / max(1, total)
+        if self._progress is not None:
+            self._progress(done, total)
+
+
+def _middle(shape: Sequence[int], voxels: float) -> Box:
+    """Return a box in the middle with at most about so many voxels, as nearly a cube as the volume allows."""
+    size = [0, 0, 0]
+    for count, axis in enumerate(sorted(range(3), key=lambda i: shape[i])):
+        rest = voxels / math.prod(size[i] for i in range(3) if size[i])
+        side = round(rest ** (1 / (3 - count)))
+        size[axis] = min(shape[axis], max(_LEAST_SIDE, side))
+    start = [(n - m) // 2 for n, m in zip(shape, size, strict=True)]
+    return as_vec3(start), as_vec3(size)
+
+
+def _box_of(inner: Box, new: Resampled, image: Volume) -> Box:
+    """Return the box of the image's voxels for a box of the network's voxels."""
+    start, size = [], []
+    for a, n, r, whole in zip(*inner, new.ratio, image.shape, strict=True):
+        low = min(round(a * r), whole - 1)
+        start.append(low)
+        size.append(max(1, min(round((a + n) * r), whole) - low))
+    return as_vec3(start), as_vec3(size)
+
+
+def _write(out: str, segmentation: NDArray[Any], box: Box, image: Volume, setting: Setting) -> None:
+    start, size = box
+    plan = Plan(
+        shape=size,
+        dtype=segmentation.dtype,
+        geometry=Geometry(voxel_size_nm=setting.voxel_size_nm, offset=start),
+        command=COMMAND,
+        notes={"image": image.name, "checkpoint": setting.network.path},
+    )
+
+    def read(part: Box) -> NDArray[Any]:
+        return segmentation[tuple(slice(a, a + n) for a, n in zip(*part, strict=True))]
+
+    write_blocks(out, plan, read, inputs=files_of([image.name]))
+
+
+def _scores(
+    image: NDArray[Any], segmentation: NDArray[Any], truth: NDArray[Any], name: str
+) -> dict[str, dict[str, float]]:
+    """Return the scores of the network and of the trivial answers. The grey level is chosen with this very truth."""
+    level = trivial.best_grey_level(image, truth)
+    return {
+        name: evaluate.scores(segmentation, truth),
+        trivial.GREY_LEVEL: evaluate.scores(trivial.pieces(trivial.smoothed(image), level), truth),
+        trivial.ONE_OBJECT: evaluate.scores(np.ones(truth.shape, np.int32), truth),
+    }

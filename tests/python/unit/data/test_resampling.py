@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes at another voxel size, against slow twins that go through every voxel."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from floodtide import cli, data
+from floodtide.data.resampling import Resampled, labels_at
+from floodtide.errors import InvalidArgumentError
+
+sizes = st.tuples(*[st.integers(1, 9)] * 3)
+voxels = st.tuples(*[st.sampled_from([3.0, 4.0, 5.0, 8.0, 10.0, 21.0])] * 3)
+
+
+def volume(shape: tuple[int, ...], seed: int, most: int = 255) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).integers(0, most, shape).astype(np.uint8)
+
+
+def mean_twin(line: np.ndarray[Any, Any], ratio: float, count: int) -> list[float]:
+    """One axis of an image, voxel by voxel."""
+    found = []
+    for i in range(count):
+        if ratio >= 1:
+            parts = [
+                (max(0.0, min((i + 1) * ratio, j + 1) - max(i * ratio, j)), float(value))
+                for j, value in enumerate(line)
+            ]
+            total = sum(weight for weight, _ in parts)
+            found.append(sum(w * v for w, v in parts) / total)
+        else:
+            at = min(max((i + 0.5) * ratio - 0.5, 0.0), len(line) - 1.0)
+            low = min(math.floor(at), len(line) - 1)
+            high = min(low + 1, len(line) - 1)
+            found.append(float(line[low]) * (1 - (at - low)) + float(line[high]) * (at - low))
+    return found
+
+
+@given(
+    n=st.integers(1, 40),
+    old=st.sampled_from([3.0, 4.0, 10.0]),
+    new=st.sampled_from([3.0, 5.0, 10.0, 17.0]),
+)
+@settings(max_examples=60, deadline=None)
+def test_images_are_means_or_interpolated(n: int, old: float, new: float) -> None:
+    line = np.random.default_rng(n).normal(100, 30, n).astype(np.float32)
+    source = data.Volume(np.ascontiguousarray(line[:, None, None]))
+    found = Resampled(source, (old, 1, 1), (new, 1, 1))
+    inside = [
+        i for i in range(found.shape[0]) if i * new / old < n
+    ]  # the rest reaches over the end
+    values = found.read(((0, 0, 0), found.shape))[:, 0, 0]
+    np.testing.assert_allclose(
+        values[: len(inside)], mean_twin(line, new / old, len(inside)), rtol=2e-5, atol=1e-3
+    )
+
+
+def majority_twin(
+    labels: np.ndarray[Any, Any], ratio: tuple[float, ...], shape: tuple[int, ...]
+) -> np.ndarray[Any, Any]:
+    result = np.zeros(shape, labels.dtype)
+    points = [max(1, math.ceil(r - 1e-9)) for r in ratio]
+    for at in np.ndindex(*shape):
+        votes: Counter[int] = Counter()
+        for inner in np.ndindex(*points):
+            place = tuple(
+                min(math.floor((i + (k + 0.5) / n) * r + 1e-9), m - 1)
+                for i, k, n, r, m in zip(at, inner, points, ratio, labels.shape, strict=True)
+            )
+            votes[int(labels[place])] += 1
+        most = max(votes.values())
+        result[at] = min(label for label, count in votes.items() if count == most)
+    return result
+
+
+@given(shape=sizes, old=voxels, new=voxels, seed=st.integers(0, 99))
+@settings(max_examples=40, deadline=None)
+def test_labels_are_the_majority(
+    shape: tuple[int, int, int],
+    old: tuple[float, float, float],
+    new: tuple[float, float, float],
+    seed: int,
+) -> None:
+    labels = volume(shape, seed, 4)
+    found = Resampled(data.Volume(labels), old, new, labels=True)
+    if math.prod(found.shape) > 4000:
+        return
+    whole = found.read(((0, 0, 0), found.shape))
+    np.testing.assert_array_equal(whole, majority_twin(labels, found.ratio, found.shape))
+
+
+@given(shape=sizes, old=voxels, new=voxels, seed=st.integers(0, 99), labels=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_boxes_are_parts_of_the_whole(
+    shape: tuple[int, int, int],
+    old: tuple[float, float, float],
+    new: tuple[float, float, float],
+    seed: int,
+    labels: bool,
+) -> None:
+    found = Resampled(data.Volume(volume(shape, seed)), old, new, labels=labels)
+    whole = found.read(((0, 0, 0), found.shape))
+    rng = np.random.default_rng(seed)
+    start = [int(rng.integers(0, n)) for n in found.shape]
+    size = [int(rng.integers(1, n - a + 1)) for n, a in zip(found.shape, start, strict=True)]
+    part = whole[tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))]
+    box = ((start[0], start[1], start[2]), (size[0], size[1], size[2]))
+    difference = found.read(box).astype(int) - part.astype(int)
+    assert np.abs(difference).max() <= (0 if labels else 1)  # rounding of sums
+
+
+@given(shape=sizes, factor=st.integers(1, 4), seed=st.integers(0, 9))
+@settings(max_examples=30, deadline=None)
+def test_there_and_back(shape: tuple[int, int, int], factor: int, seed: int) -> None:
+    """Labels at finer voxels come back as they were."""
+    labels = volume(shape, seed, 9)
+    fine = Resampled(data.Volume(labels), (8.0,) * 3, (8.0 / factor,) * 3, labels=True)
+    whole = fine.read(((0, 0, 0), fine.shape))
+    back = labels_at(whole, (0, 0, 0), fine.ratio, ((0, 0, 0), shape))
+    np.testing.assert_array_equal(back, labels)
+    box = fine.box_of(((0, 0, 0), shape))
+    assert box == ((0, 0, 0), fine.shape)
+
+
+def test_the_same_size_changes_nothing() -> None:
+    image = volume((5, 6, 7), 0)
+    for labels in (False, True):
+        same = Resampled(data.Volume(image), (4.0,) * 3, (4.0,) * 3, labels=labels)
+        np.testing.assert_array_equal(same.read(((0, 0, 0), same.shape)), image)
+
+
+def test_wrong_sizes_are_refused(tmp_path: Path) -> None:
+    image = data.Volume(volume((5, 6, 7), 0))
+    with pytest.raises(InvalidArgumentError, match="at most a factor of 64"):
+        Resampled(image, (1.0,) * 3, (100.0,) * 3)
+    with pytest.raises(InvalidArgumentError, match="voxel_size_nm"):
+        Resampled(image, (0.0,) * 3, (1.0,) * 3)
+    floats = data.Volume(np.zeros((2, 2, 2), np.float32))
+    sizes_nm = {"voxel_size_nm": (4.0,) * 3, "new_voxel_size_nm": (8.0,) * 3}
+    with pytest.raises(InvalidArgumentError, match="expected integers for labels"):
+        data.resample(floats, f"{tmp_path}/a.h5:a", labels=True, **sizes_nm)
+
+
+def test_convert_resamples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = volume((8, 8, 8), 0)
+    data.write_volume(tmp_path / "a.h5", {"raw": image})
+    source, out = f"{tmp_path}/a.h5:raw", f"{tmp_path}/b.h5:raw"
+    line = ["convert", source, out, "--resample-nm", "8,8,8"]
+    assert cli.run(line) == 2
+    assert "states no voxel size" in capsys.readouterr().err
+    assert cli.run([*line, "--voxel-nm", "4,4,4"]) == 0
+    found = data.Volume(out)
+    means = image.reshape(4, 2, 4, 2, 4, 2).mean(axis=(1, 3, 5))
+    np.testing.assert_allclose(found.read(), means, atol=0.501)
+    assert found.geometry.voxel_size_nm == (8.0, 8.0, 8.0)
+    assert cli.run(["convert", source, out, "--labels"]) == 2

@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: geometry for any voxel size, configurations that train, wrong input, and previews with a known network."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import bright_network
+import numpy as np
+import pytest
+import tifffile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from floodtide import cli, config, data, evaluate, nn, segment
+from floodtide.data import Volume, parse_box
+from floodtide.errors import InvalidArgumentError
+from floodtide.plan import geometry, judging, known, known_network, measuring
+from floodtide.segment.published import PUBLISHED
+from floodtide.train import read_log
+
+SHAPE = (40, 64, 100)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with stack.tif and labels.tif."""
+    folder = tmp_path_factory.mktemp("stack")
+    image, labels = data.synth(SHAPE, seed=3)
+    tifffile.imwrite(folder / "stack.tif", image)
+    tifffile.imwrite(folder / "labels.tif", labels.astype(np.int32))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure nothing: a busy machine would plan few steps."""
+    monkeypatch.setattr(measuring, "training_rate", lambda *_: 100.0)
+    monkeypatch.setattr(measuring, "call_rate", lambda *_: 100.0)
+
+
+def planned(*line: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert cli.run(["init", *line, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def refused(*line: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert cli.run(list(line)) == 2
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1, text
+    return text
+
+
+shapes = st.tuples(*[st.integers(12, 300)] * 3)
+sizes = st.tuples(*[st.sampled_from([4.0, 8.0, 10.0, 40.0])] * 3)
+
+
+@given(shape=shapes, size=sizes, largest=st.sampled_from([17, 33]))
+@settings(max_examples=150, deadline=None)
+def test_parts_hold_patches_and_are_apart(
+    shape: tuple[int, int, int], size: tuple[float, float, float], largest: int
+) -> None:
+    try:
+        view = geometry.view_for(shape, size, largest)
+    except InvalidArgumentError as error:
+        assert "too small" in str(error)  # noqa: PT017
+        return
+    assert all(f % 2 == 1 and 5 <= f <= largest for f in view.fov)
+    assert all(1 <= d <= (f - 1) // 2 for f, d in zip(view.fov, view.deltas, strict=True))
+    for split in geometry.splits(shape, view):
+        for start, extent in (split.training, split.validation):
+            assert all(n >= p for n, p in zip(extent, view.patch, strict=True))
+            assert all(a >= 0 and a + n <= m for a, n, m in zip(start, extent, shape, strict=True))
+        axis = split.axis
+        first, second = sorted((split.training, split.validation), key=lambda box: box[0][axis])
+        between = second[0][axis] - first[0][axis] - first[1][axis]
+        assert between == split.guard == view.fov[axis]
+
+
+def test_fields_of_view_are_cubes_of_tissue() -> None:
+    assert geometry.view_of(33, 8, (10, 10, 10)) == geometry.View(
+        fov=(33, 33, 33), deltas=(8, 8, 8)
+    )
+    thick = geometry.view_of(33, 8, (40, 4, 4))
+    assert thick.fov == (5, 33, 33)
+    assert thick.deltas == (1, 8, 8)
+    assert geometry.view_of(33, 8, (8, 4, 4)).fov == (17, 33, 33)
+
+
+def test_a_new_user_gets_a_scored_validation(
+    stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """init, train and segment, with nothing but a TIFF stack and labels."""
+    monkeypatch.chdir(tmp_path)
+    image, labels = str(stack / "stack.tif"), str(stack / "labels.tif")
+    line = ["init", image, "--labels", labels, "--voxel-nm", "8,8,8", "--minutes", "1"]
+    assert cli.run(line) == 0
+    printed = capsys.readouterr().out
+    assert "stack.toml is written" in printed
+    text = Path("stack.toml").read_text()
+    lines = text.splitlines()
+    for index, row in enumerate(lines):  # every value has a reason
+        if " = " in row and not row.startswith("#"):
+            assert lines[index + 1].startswith("# "), row
+    settings = config.load("stack.toml")
+    assert settings.data.volumes[0].partitions == ""
+    assert settings.segment.reflect
+    mean, std = settings.data.volumes[0].mean, settings.data.volumes[0].std
+    start, size = parse_box(settings.data.volumes[0].box) or ((0, 0, 0), SHAPE)
+    seen = Volume(image).read((start, size))
+    assert (mean, std) == pytest.approx((seen.mean(), seen.std()), rel=1e-3)
+    small = [
+        "--set",
+        "training.steps=2",
+        "--set",
+        "validation.centres=4",
+        "--set",
+        "validation.every=0",
+    ]
+    assert cli.run(["train", "stack.toml", *small]) == 0
+    record = read_log(Path("runs/stack/log.jsonl"))[-1]
+    assert record["kind"] == "validation"
+    files = list(Path("runs/stack").glob("partitions-*.h5"))
+    assert len(files) == 1
+    changed = files[0].stat().st_mtime_ns
+    more = [
+        "--set",
+        "training.steps=3",
+        "--set",
+        "validation.centres=4",
+        "--set",
+        "validation.every=0",
+    ]
+    assert cli.run(["train", "stack.toml", *more]) == 0  # resumes, with the same partitions
+    assert [path.stat().st_mtime_ns for path in Path("runs/stack").glob("partitions-*")] == [
+        changed
+    ]
+    assert cli.run(line) == 0  # an older plan is replaced
+    Path("stack.toml").write_text("[run]\n")
+    capsys.readouterr()
+    assert "not replaced" in refused(*line, capsys=capsys)
+
+
+def test_partitions_of_the_training_are_those_of_the_command(
+    stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bit for bit the same training, whoever makes the partitions."""
+    monkeypatch.chdir(tmp_path)
+    labels = str(stack / "labels.tif")
+    planned(
+        str(stack / "stack.tif"),
+        "--labels",
+        labels,
+        "--voxel-nm",
+        "8,8,8",
+        "--out",
+        "p.toml",
+        capsys=capsys,
+    )
+    settings = config.load("p.toml")
+    least = settings.data.min_object_size
+    fov = settings.model.fov  # type: ignore[union-attr]
+    radius = ",".join(str(f // 2 + d) for f, d in zip(fov, settings.model.deltas, strict=True))  # type: ignore[union-attr]
+    line = ["partition", labels, "af.h5:af", "--lom-radius", radius, "--min-size", str(least)]
+    assert cli.run(line) == 0
+    short = ["--set", "training.steps=2", "--set", "validation.box=", "--set", "run.threads=1"]
+    for name, more in (("own", []), ("named", ["--set", "data.volumes.0.partitions=af.h5:af"])):
+        assert cli.run(["train", "p.toml", *short, *more, "--set", f"run.dir={name}"]) == 0
+    own, named = (
+        nn.load(f"{name}/checkpoints/step-2.h5").parameters() for name in ("own", "named")
+    )
+    for name, values in own.items():
+        np.testing.assert_array_equal(values, named[name], err_msg=name)
+    made = next(Path("own").glob("partitions-*.h5"))
+    np.testing.assert_array_equal(Volume(made, "partitions").read(), Volume("af.h5", "af").read())
+
+
+def test_thick_sections(stack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = [str(stack / "stack.tif"), "--labels", str(stack / "labels.tif"), "--voxel-nm", "40,4,4"]
+    found = planned(*line, "--out", f"{tmp_path}/thick.toml", capsys=capsys)
+    assert found["config"]["model"]["fov"] == [5, 17, 17]
+    assert found["config"]["data"]["permutable_axes"] == [1, 2]
+    assert any("check the voxel size" in note for note in found["notes"])  # the cells are round
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A published network for voxels of 8 nm that floods bright voxels."""
+    bright_network.save(tmp_path / "bright.h5")
+    row = dataclasses.replace(PUBLISHED["fib25"], voxel_size_nm=(8.0, 8.0, 8.0))
+    monkeypatch.setattr(known, "published", lambda _: (row, str(tmp_path / "bright.h5")))
+    return "fib25"
+
+
+def test_a_network_for_other_voxels(
+    stack: Path, tmp_path: Path, network: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = [str(stack / "stack.tif"), "--labels", str(stack / "labels.tif"), "--from", network]
+    found = planned(*line, "--voxel-nm", "4,8,8", "--out", f"{tmp_path}/a.toml", capsys=capsys)
+    volume = found["config"]["data"]["volumes"][0]
+    assert volume["voxel_size_nm"] == [8, 8, 8]
+    image, labels = Volume(volume["image"]), Volume(volume["labels"])
+    assert image.shape == labels.shape == (20, 64, 100)
+    stored = Volume(str(stack / "stack.tif")).read()
+    np.testing.assert_allclose(image.read(), stored.reshape(20, 2, 64, 100).mean(1), atol=0.6)
+    assert found["config"]["model"]["depth"] == 2
+    assert found["config"]["optimizer"]["name"] == "sgd"
+    same = planned(*line, "--voxel-nm", "8,8,8.5", "--out", f"{tmp_path}/b.toml", capsys=capsys)
+    assert same["config"]["data"]["volumes"][0]["image"] == line[0]  # near enough
+
+
+def test_wrong_input_is_one_line(
+    stack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, labels = str(stack / "stack.tif"), str(stack / "labels.tif")
+    out = ["--out", f"{tmp_path}/x.toml"]
+    size = ["--voxel-nm", "8,8,8"]
+    text = refused("init", image, "--labels", labels, *out, capsys=capsys)
+    assert "expected --voxel-nm z,y,x" in text
+    text = refused("init", labels, "--labels", image, *size, *out, capsys=capsys)
+    assert "as labels do" in text
+    tifffile.imwrite(tmp_path / "floats.tif", np.zeros(SHAPE, np.float32))
+    text = refused("init", image, "--labels", f"{tmp_path}/floats.tif", *size, *out, capsys=capsys)
+    assert "expected integers" in text
+    tifffile.imwrite(tmp_path / "cut.tif", np.ones((40, 64, 99), np.int32))
+    text = refused("init", image, "--labels", f"{tmp_path}/cut.tif", *size, *out, capsys=capsys)
+    assert "40 x 64 x 99" in text
+    tifffile.imwrite(tmp_path / "none.tif", np.zeros(SHAPE, np.int32))
+    text = refused("init", image, "--labels", f"{tmp_path}/none.tif", *size, *out, capsys=capsys)
+    assert "two objects" in text
+    tifffile.imwrite(tmp_path / "colour.tif", np.zeros((9, 20, 20, 3), np.uint8), photometric="rgb")
+    text = refused("init", f"{tmp_path}/colour.tif", "--labels", labels, *size, *out, capsys=capsys)
+    assert "one channel" in text
+    assert not (tmp_path / "x.toml").exists()
+
+
+def test_transposed_labels_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image, labels = data.synth((40, 96, 96), seed=5)
+    turned = np.ascontiguousarray(labels.transpose(0, 2, 1)).astype(np.int32)
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": turned})
+    found = planned(
+        f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels", "--voxel-nm", "8,8,8",
+        "--out", f"{tmp_path}/x.toml", capsys=capsys,
+    )  # fmt: skip
+    assert any("labels.transpose(0, 2, 1)" in note for note in found["notes"])
+
+
+def test_levels_are_compared() -> None:
+    assert judging.same_levels(130, 35, 128, 33)
+    assert not judging.same_levels(148, 55, 128, 33)
+    assert not judging.same_levels(0.5, 0.2, 128, 33)
+    assert judging.voxel_size_notes(None, (8, 8, 8), (8, 8, 8)) == []
+    assert "the file states" in judging.voxel_size_notes(None, (8, 8, 8), (40, 4, 4))[0]
+
+
+def test_previews(
+    tmp_path: Path,
+    network: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """At the network's voxels, and at finer ones, which are resampled and come back on the image's grid."""
+    monkeypatch.chdir(tmp_path)
+    bright_network.write_volume(tmp_path / "volume.h5", (32, 36, 40))
+    raw = Volume("volume.h5:raw").read()
+    from scipy import ndimage
+
+    truth = ndimage.label(raw > 128)[0].astype(np.int32)
+    data.write_volume("truth.h5", {"labels": truth})
+    line = [
+        "segment",
+        "volume.h5:raw",
+        "--model",
+        network,
+        "--preview",
+        "--labels",
+        "truth.h5:labels",
+    ]
+    line += [
+        "--set",
+        "segment.min_segment_size=20",
+        "--set",
+        "segment.mean=128.0",
+        "--set",
+        "segment.std=33.0",
+    ]
+    assert cli.run([*line, "--voxel-nm", "8,8,8", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["box"] == "0:32,0:36,0:40"
+    assert not found["stopped"]
+    assert list(found["scores"]) == ["fib25", "best grey level", "everything one object"]
+    options = segment.SegmentOptions(mean=128.0, std=33.0, reflect=True, min_segment_size=20)
+    expected = segment.Segmenter(nn.load_ffn(tmp_path / "bright.h5"), options).segment(raw)
+    whole = Volume("volume-preview.h5:segmentation").read()
+    np.testing.assert_array_equal(whole, expected.segmentation)
+    scores = evaluate.scores(whole, truth)
+    assert found["scores"]["fib25"]["all_adapted_rand_error"] == scores["all_adapted_rand_error"]
+    assert found["coverage"] == expected.coverage
+    assert Path("volume-preview.png").stat().st_size > 10_000
+    assert cli.run([*line, "--voxel-nm", "4,8,8", "--box", "2:30,0:36,4:40"]) == 0
+    text = capsys.readouterr()
+    assert "resampled to 8 x 8 x 8 nm for fib25" in text.err
+    assert "best grey level" in text.out
+    part = Volume("volume-preview.h5:segmentation")
+    assert part.shape == (28, 36, 36)
+    assert part.geometry.offset == (2, 0, 4)
+
+
+def test_a_whole_image_with_a_known_network(
+    tmp_path: Path, network: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bright_network.write_volume(tmp_path / "volume.h5", (24, 26, 28))
+    line = [
+        "segment",
+        f"{tmp_path}/volume.h5:raw",
+        "--model",
+        network,
+        "--out",
+        f"{tmp_path}/o.h5:s",
+    ]
+    line += ["--set", "segment.min_segment_size=20"]
+    text = refused(*line, "--voxel-nm", "4,4,4", capsys=capsys)
+    assert "--resample-nm 8,8,8" in text
+    assert cli.run([*line, "--voxel-nm", "8,8,8", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["segments"] > 0
+    assert report["mean"] != 128.0  # the image has other grey levels
+
+
+def test_previews_end_in_time(
+    tmp_path: Path,
+    network: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("floodtide.plan.previewing.LIMIT_S", 0.0)
+    bright_network.write_volume(tmp_path / "volume.h5", (24, 26, 28))
+    line = ["segment", "volume.h5:raw", "--model", network, "--preview", "--voxel-nm", "8,8,8"]
+    assert cli.run(line) == 0
+    assert "the time was over" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["a.tif", "--preview"],
+        ["--model", "fib25", "--preview"],
+        ["a.tif", "--model", "fib25"],
+        ["a.tif", "--model", "fib25", "--out", "o.h5:s", "--labels", "l.tif"],
+        ["a.tif", "--model", "fib25", "--preview", "--agglomerate"],
+        ["a.toml"],
+    ],
+)
+def test_options_belong_together(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "expected" in refused("segment", *line, capsys=capsys)
+
+
+def test_a_run_is_a_known_network(
+    stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = [
+        "init",
+        str(stack / "stack.tif"),
+        "--labels",
+        str(stack / "labels.tif"),
+        "--voxel-nm",
+        "8,8,8",
+    ]
+    assert cli.run([*line, "--out", "r.toml"]) == 0
+    short = ["--set", "training.steps=1", "--set", "validation.box="]
+    assert cli.run(["train", "r.toml", *short]) == 0
+    found = known_network("runs/r")
+    settings = config.load("r.toml")
+    assert found.voxel_size_nm == (8.0, 8.0, 8.0)
+    assert (found.mean, found.std) == (settings.data.volumes[0].mean, settings.data.volumes[0].std)
+    assert found.correlation_nm is None
