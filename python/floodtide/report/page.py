@@ -102,7 +102,10 @@ def render(
     shown: list[tuple[Run, segmented.Segmented | None]] = []
     absent = []
     for run in runs:
-        found, missing = segmented.of_run(run) if run.unit == FIELDS else (None, [])
+        found: segmented.Segmented | None = None
+        missing: list[str] = []
+        if run.unit == FIELDS:
+            found, missing = segmented.of_run(run, alone=len(runs) == 1)
         shown.append((run, found))
         absent += [f"{run.name}: {part}" for part in (*run.absent, *missing)]
     pictures = [_pictures(run, found) for run, found in shown]

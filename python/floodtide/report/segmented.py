@@ -65,8 +65,12 @@ class Segmented:
     pairs: npt.NDArray[np.int64] | None = None
 
 
-def of_run(run: Run) -> tuple[Segmented | None, list[str]]:
+def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
     """Return the segmentation of a run; or None and texts that say why there is none.
+
+    Args:
+        run: The run.
+        alone: The report is about this run only. Runs that are compared are not segmented for the report.
 
     Raises:
         InvalidFileError: If a file of the run directory is damaged.
@@ -85,6 +89,8 @@ def of_run(run: Run) -> tuple[Segmented | None, list[str]]:
             grown=growth.read_growth(run.folder),
         )
         return _compared(found), []
+    if not alone:
+        return None, [f"{_WHAT}: `floodtide report` of this run alone makes them"]
     try:
         made = _segment(run)
     except (InvalidFileError, InvalidArgumentError, OutOfRangeError, UnsupportedError) as error:
@@ -107,8 +113,10 @@ def _segment(run: Run) -> Segmented:
         raise InvalidArgumentError(
             "the run holds nothing out; validation.box names a box to hold out"
         )
-    volumes = {volume.name: volume for volume in settings.data.volumes}
-    source = volumes[settings.validation.volume or settings.data.volumes[0].name]
+    name = settings.validation.volume
+    source = next((v for v in settings.data.volumes if name in ("", v.name)), None)
+    if source is None:
+        raise InvalidArgumentError(f"the configuration has no [[data.volumes]] table '{name}'")
     options = dataclasses.replace(
         settings.segment,
         checkpoint=str(checkpoints[-1]),
