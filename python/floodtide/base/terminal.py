@@ -14,6 +14,7 @@ from pathlib import Path
 
 _LAUNCHERS = ("mpiexec", "mpirun", "orterun", "prterun")  # names begin so: mpiexec.hydra
 _MOST_ANCESTORS = 12
+_USUAL = 80  # columns of a terminal that does not tell its width
 _TERMINALS = (4, *range(136, 144))  # major device numbers of Linux: consoles and pseudo-terminals
 
 
@@ -25,7 +26,7 @@ def columns() -> int | None:
     """
     try:
         if sys.stderr.isatty():
-            return os.get_terminal_size(sys.stderr.fileno()).columns
+            return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL
     except (OSError, ValueError):  # closed, or no file
         return None
     path = _launchers_terminal()
@@ -36,7 +37,7 @@ def columns() -> int | None:
     except OSError:
         return None
     try:
-        return os.get_terminal_size(terminal).columns
+        return os.get_terminal_size(terminal).columns or _USUAL
     except OSError:
         return None
     finally:

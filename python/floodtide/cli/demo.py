@@ -21,6 +21,7 @@ from floodtide.cli import options as shared
 from floodtide.cli.training_lines import TrainingLines
 from floodtide.comm import world
 from floodtide.errors import Error
+from floodtide.evaluate import trivial
 from floodtide.segment import Segmentation, Segmenter, SegmentOptions
 from floodtide.train import Trainer
 from floodtide.train.kinds import Model
@@ -43,7 +44,7 @@ THRESHOLDS = (
 WALKERS = 8
 AVERAGE = 0.995  # without averaging, the parameters alternate between merging and splitting objects
 PHASES = ((0.75, 1e-3), (1.0, 3e-4))  # share of the steps, learning rate
-MIN_SEGMENT_VOXELS = 200
+MIN_SEGMENT_VOXELS = trivial.MIN_VOXELS
 MEAN, STD = 128.0, 33.0  # the network receives (image - MEAN) / STD
 # Candidates for segment.move_threshold; the best one on the tuning box is used. Low thresholds merge cells, high
 # thresholds split or miss cells. The training target inside objects is 0.95.
@@ -182,14 +183,14 @@ def _segment_and_score(
     untrained = nn.FFN(
         depth=model.depth, fov=model.fov, deltas=model.deltas, features=model.features
     )
-    smooth = _smoothed(image.read(tuning))
+    smooth = trivial.smoothed(image.read(tuning))
     level = min(GREY_LEVELS, key=lambda value: _error(_pieces_above(value, smooth), known))
     answers = {
         "trained network": result.segmentation,
         "untrained network": segment(
             "with an untrained network", untrained, threshold, held_out
         ).segmentation,
-        f"pieces above grey {level}": _pieces_above(level, _smoothed(image.read(held_out))),
+        f"pieces above grey {level}": _pieces_above(level, trivial.smoothed(image.read(held_out))),
         "everything is one object": np.ones_like(truth),
     }
     return [{"name": name, **_scores(answer, truth)} for name, answer in answers.items()]
@@ -223,25 +224,25 @@ def _error(segmentation: Array, truth: Array) -> float:
     return float(_scores(segmentation, truth)["all_adapted_rand_error"])
 
 
-def _smoothed(image: Array) -> Array:
-    """Return the image convolved with the weights 1 2 1 (divided by 4) along each axis."""
-    sums: Array = np.pad(image.astype(np.float32), 1, mode="edge")
-    sums = sums[:-2] + 2 * sums[1:-1] + sums[2:]
-    sums = sums[:, :-2] + 2 * sums[:, 1:-1] + sums[:, 2:]
-    sums = sums[..., :-2] + 2 * sums[..., 1:-1] + sums[..., 2:]
-    return sums / 64
-
-
 def _pieces_above(level: int, smooth: Array) -> Array:
     """Return the connected components above a grey level: a baseline that has only the level to learn."""
-    mask = (smooth > level).astype(np.uint8)
-    pieces: Array = _core.segment.connected_components(mask, MIN_SEGMENT_VOXELS)
-    return pieces
+    return trivial.pieces(smooth, trivial.GreyLevel(level, above=True))
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    columns = ("adapted_rand_error", "voi_split", "voi_merge", "coverage")
-    click.echo("held-out voxels".ljust(26) + "".join(column.rjust(20) for column in columns))
+    """Print the verdict, and the scores over all voxels of the held-out part."""
+    columns = {
+        "all_adapted_rand_error": "Rand error",
+        "coverage": "coverage",
+        "all_voi_split": "VOI split",
+        "all_voi_merge": "VOI merge",
+        "adapted_rand_error": "Rand error*",
+    }
+    if found := trivial.verdict(rows[0], {row["name"]: row for row in rows[1:]}, "the network"):
+        click.echo(found.text)
+    head = "".join(title.rjust(13) for title in columns.values())
+    click.echo("all held-out voxels".ljust(26) + head)
     for row in rows:
         values = ("-" if row[column] is None else f"{row[column]:.3f}" for column in columns)
-        click.echo(row["name"].ljust(26) + "".join(value.rjust(20) for value in values))
+        click.echo(row["name"].ljust(26) + "".join(value.rjust(13) for value in values))
+    click.echo("* over the segmented voxels only")

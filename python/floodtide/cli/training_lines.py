@@ -50,20 +50,13 @@ class TrainingLines:
         return f", about {duration(rest_s)} left" if rest_s else ""
 
 
-def all_object_f1(record: Any) -> float | None:
-    """Return the F1 score of "everything is object" on the voxels of a training record; None without an object."""
-    positive = record["tp"] + record["fn"]
-    voxels = positive + record["fp"] + record["tn"]
-    return 2 * positive / (positive + voxels) if positive else None
-
-
 def _training(record: Any) -> str:
     """Return loss, F1 beside the trivial F1, rate and speed."""
     unit, name = next((u, n) for u, n in _UNITS.items() if u in record)
     parts = [f"loss {record['loss']:.4f}"]
-    trivial = all_object_f1(record)
-    if trivial is not None:
-        f1 = 2 * record["tp"] / (2 * record["tp"] + record["fp"] + record["fn"])
+    tp, fp, fn, tn = (record[name] for name in ("tp", "fp", "fn", "tn"))
+    if tp + fn > 0:
+        f1, trivial = 2 * tp / (2 * tp + fp + fn), 2 * (tp + fn) / (2 * (tp + fn) + fp + tn)
         what = "connected" if unit == "patches" else "object"
         parts.append(f"F1 {f1:.3f} (everything is {what}: {trivial:.3f})")
     parts += [f"lr {record['lr']:.3g}", f"{record[f'{unit}_per_s']:.2f} {name}/s"]

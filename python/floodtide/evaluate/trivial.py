@@ -26,7 +26,8 @@ ERROR = "all_adapted_rand_error"
 
 _SHARES = tuple(range(10, 95, 5))  # percentiles of the image that are tried as levels
 _MOST = 1 << 20  # voxels on which the level is chosen
-_MIN_VOXELS = 200
+MIN_VOXELS = 200
+"""Smaller pieces are left out."""
 
 
 class GreyLevel(NamedTuple):
@@ -91,9 +92,7 @@ def pieces(smooth: NDArray[Any], level: GreyLevel) -> NDArray[np.int32]:
     Components of fewer than 200 voxels are left out.
     """
     mask = smooth > level.level if level.above else smooth < level.level
-    found: NDArray[np.int32] = _core.segment.connected_components(
-        mask.astype(np.uint8), _MIN_VOXELS
-    )
+    found: NDArray[np.int32] = _core.segment.connected_components(mask.astype(np.uint8), MIN_VOXELS)
     return found
 
 
@@ -107,36 +106,43 @@ def smoothed(image: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def verdict(
-    own: Mapping[str, Any], trivial: Mapping[str, Mapping[str, Any]], what: str = "Segmentation"
+    own: Mapping[str, Any],
+    answers: Mapping[str, Mapping[str, Any]],
+    what: str = "the segmentation",
 ) -> Verdict | None:
     """Compare the error over all voxels with the lowest error of the trivial answers.
 
     Args:
         own: Scores of a segmentation, as `scores` returns them.
-        trivial: {name: scores} of the trivial answers.
-        what: Name of the segmentation, the subject of the sentence.
+        answers: {name: scores} of the trivial answers.
+        what: What `own` belongs to, for the sentence.
 
     Returns:
-        The verdict with one sentence, or None if an error is unknown.
+        The verdict in one sentence, or None if an error is unknown.
     """
-    known = {name: row.get(ERROR) for name, row in trivial.items()}
-    errors = {name: value for name, value in known.items() if _is_number(value)}
-    error = own.get(ERROR)
-    if not errors or not _is_number(error):
+    known = {name: row.get(ERROR) for name, row in answers.items()}
+    errors = {name: float(value) for name, value in known.items() if is_number(value)}
+    error, covered = own.get(ERROR), own.get("coverage")
+    if not errors or not is_number(error):
         return None
     name = min(errors, key=lambda key: errors[key])
-    better = bool(error < errors[name])
-    start = f"{what}: {'better than trivial' if better else 'not yet better than trivial'}."
-    covered = own.get("coverage")
-    covering = f" at coverage {covered:.2f}" if _is_number(covered) else ""
-    return Verdict(
-        better,
-        f"{start} Adapted Rand error over all voxels {error:.3f}{covering};"
-        f" best trivial answer ({name}) {errors[name]:.3f}.",
+    covering = f" at coverage {covered:.2f}" if is_number(covered) else ""
+    return judged(
+        errors[name] - float(error),
+        f"over all voxels, {what} has an adapted Rand error of {error:.3f}{covering},"
+        f" the best trivial answer ({name}) {errors[name]:.3f}",
     )
 
 
-def _is_number(value: object) -> bool:
+def judged(gain: float, sentence: str) -> Verdict:
+    """Return the verdict for a score that is better than the best trivial score by `gain`."""
+    if gain > 0:
+        return Verdict(True, f"Better than trivial by {gain:.3f}: {sentence}.")
+    return Verdict(False, f"Not yet better than trivial (worse by {-gain:.3f}): {sentence}.")
+
+
+def is_number(value: object) -> bool:
+    """Return True for a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)
 
 

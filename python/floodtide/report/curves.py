@@ -40,6 +40,12 @@ TRIVIAL: tuple[tuple[str, str, str], ...] = (
     ("best_constant", "best constant", ":"),
 )
 UNITS = {FIELDS: "fields of view", SLICES: "slices", PATCHES: "patches"}
+# Style of the lines at probability 0.5 ("-") and 0.9 ("--"). They differ in markers, too.
+_OF_LINE: dict[str, dict[str, Any]] = {
+    "-": {"ls": "-", "marker": "o", "ms": 3.5},
+    "--": {"ls": (0, (4, 2)), "marker": "s", "ms": 4.5, "mfc": "white", "lw": 1.3},
+}
+_TIME_UNITS = (("h", 3600), ("min", 60), ("s", 1))
 _SMOOTHING = 0.9  # decay of the exponential mean that is drawn over many values, as in TensorBoard
 
 
@@ -108,6 +114,8 @@ def training_figure(runs: Sequence[Run]) -> str | None:
                 axis.set_ylim(bottom=0.0)
         for axis in axes[-1]:
             axis.set_xlabel("step (optimizer updates)")
+        for axis in axes[0]:
+            add_time_axis(axis, runs)
         _legend_runs(axes.flat[0], runs)
         return style.data_uri(drawn, "svg")
 
@@ -137,6 +145,7 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
             axis.set_ylabel(unit)
             axis.set_xlabel("step (optimizer updates)")
             _finish(axis)
+            add_time_axis(axis, runs)
         if noise.collections:  # one range for all runs
             noise.autoscale(axis="y")
         _legend_runs(norm, runs)
@@ -183,7 +192,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
     """Draw validation curves of flood-filling networks and of trivial predictors; None without validation.
 
     Each part of the protocol (first pass, moves) has a row, each metric a column. Solid lines are at
-    probability 0.5, dashed lines at 0.9.
+    probability 0.5 with filled circles, dashed lines at 0.9 with hollow squares.
     """
     runs = [run for run in runs if run.validation and run.unit == FIELDS]
     if not runs:
@@ -197,13 +206,15 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
                         points = [{"step": r["step"], **r.get(part, {})} for r in run.validation]
                         steps, values = column(points, key)
                         colour = style.series_colour(index)
-                        axis.plot(steps, values, color=colour, ls=line, marker="o", ms=3.0)
+                        axis.plot(steps, values, color=colour, **_OF_LINE[line])
                 _draw_trivial(axis, runs, trivial, lines[0][0])
                 axis.set_title(name)
                 _finish(axis)
             row[0].set_ylabel(title)
         for axis in axes[-1]:
             axis.set_xlabel("step (updates)")
+        for axis in axes[0]:
+            add_time_axis(axis, runs)
         _legend_validation(drawn, runs)
         return style.data_uri(drawn, "svg")
 
@@ -235,7 +246,24 @@ def _draw_f1(axis: Axes, run: Run, colour: str) -> None:
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
     axis.plot(table[:, 0], table[:, 1], color=colour, alpha=0.25, lw=0.8)
     axis.plot(table[:, 0], smoothed(table[:, 1]), color=colour)
+    _draw_trivial_f1(axis, run)
     axis.set_ylim(0.0, 1.02)
+
+
+def _draw_trivial_f1(axis: Axes, run: Run) -> None:
+    """Draw the F1 of "everything is object" on the voxels of the training records."""
+    pairs = [(r["step"], f1) for r in run.train if (f1 := everything_f1(r)) is not None]
+    table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    axis.plot(table[:, 0], smoothed(table[:, 1]), color=style.GREY, ls=":", lw=1.3)
+
+
+def everything_f1(record: Record) -> float | None:
+    """Return the F1 of "everything is object" on the voxels of a record; None without counts or objects."""
+    try:
+        tp, fp, fn, tn = (float(record[key]) for key in ("tp", "fp", "fn", "tn"))
+    except (KeyError, TypeError):
+        return None
+    return 2.0 * (tp + fn) / (2.0 * (tp + fn) + fp + tn) if tp + fn > 0 else None
 
 
 def _draw_key(key: str) -> Callable[[Axes, Run, str], None]:
@@ -272,6 +300,38 @@ def _draw_share(key: str) -> Callable[[Axes, Run, str], None]:
     return draw
 
 
+def add_time_axis(axis: Axes, runs: Sequence[Run]) -> None:
+    """Add an axis above the panel with the time of the steps. Several runs have no common time: nothing is added."""
+    if len(runs) != 1:
+        return
+    pairs = [
+        (r["step"], r["time_s"]) for r in (*runs[0].train, *runs[0].validation) if "time_s" in r
+    ]
+    table = np.array(sorted(pairs), dtype=np.float64).reshape(-1, 2)
+    if len(table) < 2 or table[-1, 1] <= table[0, 1] or table[-1, 0] <= table[0, 0]:
+        return
+    unit, seconds = next((u, s) for u, s in _TIME_UNITS if table[-1, 1] >= 2 * s or s == 1)
+    steps, first = np.unique(table[:, 0], return_index=True)
+    times = np.maximum.accumulate(table[first, 1]) / seconds
+    times += np.arange(len(times)) * 1e-9 * max(times[-1], 1.0)  # rising, so that it has an inverse
+    slope = (times[-1] - times[0]) / (steps[-1] - steps[0])
+
+    def time_of(step: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        inside = np.interp(step, steps, times)
+        outside = np.minimum(step - steps[0], 0.0) + np.maximum(step - steps[-1], 0.0)
+        return np.asarray(inside + slope * outside)
+
+    def step_of(time: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        inside = np.interp(time, times, steps)
+        outside = np.minimum(time - times[0], 0.0) + np.maximum(time - times[-1], 0.0)
+        return np.asarray(inside + outside / slope)
+
+    above = axis.secondary_xaxis("top", functions=(time_of, step_of))
+    above.set_xlabel(f"time ({unit})", fontsize=8)
+    above.tick_params(labelsize=8)
+    above.spines["top"].set_visible(True)
+
+
 def _finish(axis: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
@@ -293,7 +353,7 @@ def _legend_validation(drawn: Any, runs: Sequence[Run]) -> None:
 
     colour = style.SERIES[0] if len(runs) == 1 else "black"
     handles = [
-        Line2D([], [], color=colour, ls=line, marker="o", ms=3.0, label=label)
+        Line2D([], [], color=colour, label=label, **_OF_LINE[line])
         for line, label in (("-", "at probability 0.5"), ("--", "at 0.9"))
     ]
     handles += [
@@ -304,4 +364,6 @@ def _legend_validation(drawn: Any, runs: Sequence[Run]) -> None:
             Line2D([], [], color=style.series_colour(index), label=style.plain(run.name))
             for index, run in enumerate(runs)
         ]
-    drawn.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6))
+    drawn.legend(
+        handles=handles, loc="outside lower center", ncols=min(len(handles), 6), handlelength=4.5
+    )

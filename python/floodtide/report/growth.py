@@ -44,15 +44,14 @@ class Growth:
     image: npt.NDArray[np.float64]
 
     @property
-    def centre(self) -> tuple[int, int, int]:
-        """Return the centre (z, y, x) of the final mask, or of the canvas if the mask is empty."""
-        inside = np.argwhere(np.nan_to_num(self.probability[-1], nan=0.0) >= 0.5)
-        shape = self.probability.shape[1:]
-        if not len(inside):
-            return (shape[0] // 2, shape[1] // 2, shape[2] // 2)
-        middle = np.median(inside, axis=0)
-        nearest = inside[np.argmin(((inside - middle) ** 2).sum(axis=1))]
-        return (int(nearest[0]), int(nearest[1]), int(nearest[2]))
+    def seed(self) -> tuple[int, int, int]:
+        """Return the seed (z, y, x): the middle of what the first snapshot has visited, the field of view around it."""
+        visited = np.argwhere(~np.isnan(self.probability[0]))
+        if not len(visited):
+            z, y, x = (n // 2 for n in self.probability.shape[1:])
+        else:
+            z, y, x = ((visited.min(axis=0) + visited.max(axis=0)) // 2).tolist()
+        return z, y, x
 
 
 def read_growth(folder: Path) -> Growth | None:
@@ -94,21 +93,44 @@ def read_growth(folder: Path) -> Growth | None:
     )
 
 
-def record_growth(
-    folder: Path, segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
-) -> None:
-    """Grow one object and save snapshots of its canvas in a run directory, for the report.
+def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> Growth:
+    """Grow one object and return snapshots of its canvas, of the part that was visited.
 
     Args:
-        folder: The run directory.
         segmenter: The segmenter that grows the object.
         image: Raw image (z, y, x).
         zyx: The seed, in voxels of the image.
 
     Raises:
         OutOfRangeError: If no field of view fits at the seed.
+    """
+    logits, moves, part = _snapshots(segmenter, image, zyx)
+    return Growth(
+        probability=1.0 / (1.0 + np.exp(-logits.astype(np.float64))),
+        moves=moves,
+        image=part.astype(np.float64),
+    )
+
+
+def record_growth(
+    folder: Path, segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
+) -> None:
+    """Grow one object as `grow` does, and save its snapshots in a run directory, for the report.
+
+    Raises:
+        OutOfRangeError: If no field of view fits at the seed.
         StorageError: If the file cannot be written.
     """
+    logits, moves, part = _snapshots(segmenter, image, zyx)
+    content = io.BytesIO()
+    np.savez_compressed(content, logits=logits, moves=moves, image=part)
+    replace_bytes(folder / FILE, content.getvalue())
+
+
+def _snapshots(
+    segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]
+) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Return logits (k, z, y, x), numbers of moves (k,) and image (z, y, x) of the visited part."""
     moves: list[tuple[tuple[slice, ...], npt.NDArray[np.float16]]] = []
 
     def keep(move: Move) -> None:
@@ -127,9 +149,7 @@ def record_growth(
         canvas[box] = logits
         if count in counts:
             snapshots.append(canvas[visited].copy())
-    content = io.BytesIO()
-    np.savez_compressed(content, logits=np.stack(snapshots), moves=counts, image=image[visited])
-    replace_bytes(folder / FILE, content.getvalue())
+    return np.stack(snapshots), counts, image[visited]
 
 
 def frames(growth: Growth, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:
@@ -143,7 +163,7 @@ def frames(growth: Growth, voxel_size_nm: Sequence[float] | None) -> list[tuple[
             axes = drawn.subplots(1, 3, width_ratios=widths)
             for axis, fixed in zip(axes, range(3), strict=True):
                 _draw(axis, growth, index, fixed, size)
-                axis.set_title(f"{'zyx'[fixed]} = {growth.centre[fixed]}")
+                axis.set_title(f"{'zyx'[fixed]} = {growth.seed[fixed]}")
             wide, high = growth.image.shape[2], growth.image.shape[1]
             style.scale_bar(axes[0], wide, high, float(size[2]) if voxel_size_nm else None)
             result.append((_caption(growth, index), style.data_uri(drawn, "png", dpi=100)))
@@ -163,7 +183,7 @@ def strip_figure(growth: Growth, voxel_size_nm: Sequence[float] | None) -> str:
                 _draw(axes[fixed][column], growth, index, fixed, size)
             axes[0][column].set_title(_moves_text(growth, index), fontsize=9)
         for fixed in range(3):
-            axes[fixed][0].set_ylabel(f"{'zyx'[fixed]} = {growth.centre[fixed]}")
+            axes[fixed][0].set_ylabel(f"{'zyx'[fixed]} = {growth.seed[fixed]}")
         wide, high = growth.image.shape[2], growth.image.shape[1]
         style.scale_bar(axes[0][0], wide, high, float(size[2]) if voxel_size_nm else None)
         return style.data_uri(drawn, "png", dpi=130)
@@ -191,8 +211,8 @@ def _caption(growth: Growth, index: int) -> str:
 
 
 def _draw(axis: Axes, growth: Growth, index: int, fixed: int, size: Sequence[float]) -> None:
-    """Draw one plane: the image in grey, the probability of the mask in colour, its outline and the visited region."""
-    plane = tuple(growth.centre[fixed] if i == fixed else slice(None) for i in range(3))
+    """Draw one plane through the seed: image in grey, mask in colour with its outline, visited region and seed."""
+    plane = tuple(growth.seed[fixed] if i == fixed else slice(None) for i in range(3))
     rows, columns = (i for i in range(3) if i != fixed)
     grey = growth.image[plane]
     low, high = np.percentile(growth.image, (0.5, 99.5))
@@ -206,6 +226,8 @@ def _draw(axis: Axes, growth: Growth, index: int, fixed: int, size: Sequence[flo
     alpha = 0.62 * np.clip((filled - 0.3) / 0.7, 0.0, 1.0)[..., None]
     picture = (1.0 - alpha) * picture + alpha * np.array([0.0, 0.60, 0.86])
     axis.imshow(picture, aspect=float(size[rows]) / float(size[columns]), interpolation="nearest")
+    axis.plot(growth.seed[columns], growth.seed[rows], "+", color="black", ms=9, mew=2.6)
+    axis.plot(growth.seed[columns], growth.seed[rows], "+", color="white", ms=7, mew=1.2)
     if visited.any() and filled.max() >= 0.5 > filled.min():
         axis.contour(filled, levels=[0.5], colors=[style.SERIES[1]], linewidths=1.0)
     axis.set_xticks([])

@@ -16,6 +16,7 @@ from floodtide.base import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 CORRECT, UNSEGMENTED, SPLIT, MERGED = range(4)
 
@@ -85,7 +86,7 @@ def painted(grey: npt.NDArray[np.float64], kind: npt.NDArray[np.uint8]) -> npt.N
     return picture
 
 
-def legend(axis: Axes, *, columns: int = 1, **where: Any) -> None:
+def legend(axis: Axes | Figure, *, columns: int = 1, **where: Any) -> None:
     """Draw the legend of the three kinds."""
     from matplotlib.patches import Patch
 

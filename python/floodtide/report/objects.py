@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,29 +12,27 @@ import numpy.typing as npt
 from floodtide.base import style
 from floodtide.data import Volume
 from floodtide.errors import UnsupportedError
-from floodtide.report.planes import FILE
-from floodtide.train.recorded_run import Run
 
 if TYPE_CHECKING:
     from floodtide.shapes import Mesh
 
 _SIDE = 160  # drawn voxels along the longest side; of larger volumes, every n-th voxel is drawn
+_MOST = len(style.SERIES) - 1  # objects; the last colour is black, which shows no shape
 _LIGHT = np.array([0.4, -0.6, 0.7])  # direction to the light: x, y, z of the picture
 
 
-def read_objects(run: Run) -> tuple[npt.NDArray[Any], tuple[float, float, float]] | None:
-    """Return the segmentation of a run (z, y, x), thinned out, and the edges of its voxels; None if there is none.
+def read_objects(
+    volume: Volume, voxel_size_nm: Sequence[float] | None
+) -> tuple[npt.NDArray[Any], tuple[float, float, float]]:
+    """Return a segmentation (z, y, x), thinned out, and the edges of its voxels.
 
     Raises:
         InvalidFileError: If the segmentation is damaged.
     """
-    if not os.path.lexists(run.folder / FILE):
-        return None
-    volume = Volume(run.folder / FILE, "segmentation")
     step = -(-max(volume.shape) // _SIDE)
     nz, ny, nx = volume.shape
     planes = [volume.read(((z, 0, 0), (1, ny, nx)))[0, ::step, ::step] for z in range(0, nz, step)]
-    z, y, x = (step * edge for edge in run.voxel_size_nm or (1.0, 1.0, 1.0))
+    z, y, x = (step * edge for edge in voxel_size_nm or (1.0, 1.0, 1.0))
     return np.stack(planes), (z, y, x)
 
 
@@ -56,13 +53,14 @@ def objects_figure(
     from floodtide.shapes import meshes_of
 
     ids, counts = np.unique(labels[labels > 0], return_counts=True)
-    largest = ids[np.argsort(-counts, kind="stable")][: len(style.SERIES)].tolist()
+    largest = ids[np.argsort(-counts, kind="stable")][:_MOST].tolist()
     found = meshes_of(
         np.pad(labels, 1), voxel_size=voxel_size, max_error=max(voxel_size), ids=largest
     )
     meshes = {mesh.id: mesh for mesh in found}
     size = np.array(labels.shape) * voxel_size
-    with style.figure(7.0, 6.2) as drawn:
+    flat = size[0] < 0.5 * max(size)
+    with style.figure(7.0, 4.4 if flat else 6.2) as drawn:
         axes: Any = drawn.add_subplot(projection="3d")
         for index, name in enumerate(name for name in largest if name in meshes):
             corners = _corners(meshes[name], voxel_size, size[0])
@@ -70,7 +68,7 @@ def objects_figure(
             axes.add_collection3d(Poly3DCollection(corners, facecolors=colours, edgecolors="none"))
         z, y, x = size
         axes.set(xlim=(0, x), ylim=(0, y), zlim=(0, z))
-        axes.set_box_aspect((x, y, z))
+        axes.set_box_aspect((x, y, z), zoom=1.25 if flat else 1.0)
         axes.view_init(elev=24, azim=-58)
         axes.set(xticks=[], yticks=[], zticks=[], xlabel="x", ylabel="y", zlabel="z")
         return style.data_uri(drawn, "png", dpi=130), len(meshes)
@@ -93,13 +91,13 @@ def _shaded(corners: npt.NDArray[np.float64], colour: str) -> npt.NDArray[np.flo
     return np.outer(0.35 + 0.65 * towards, to_rgb(colour))
 
 
-def picture(run: Run) -> tuple[str | None, str]:
-    """Return the figure of the objects of a run, or None, and a note: what it shows, or why there is none."""
-    read = read_objects(run)
-    if read is None or not (read[0] > 0).any():
+def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str | None, str]:
+    """Return the figure of the objects of a segmentation, or None, and a note: what it shows, or why there is none."""
+    labels, size = read_objects(volume, voxel_size_nm)
+    if not (labels > 0).any():
         return None, ""
     try:
-        figure, count = objects_figure(*read)
+        figure, count = objects_figure(labels, size)
     except UnsupportedError as error:
         return None, f"no picture of the objects in 3-D: {error}"
     return figure, f"The {count} largest segments."

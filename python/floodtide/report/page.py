@@ -20,11 +20,20 @@ from floodtide.report import (
     pages,
     planes,
     segmentation_curves,
+    segmented,
     tables,
+    verdict,
+    worst,
 )
 from floodtide.train.recorded_run import FIELDS, Run, read_run
 
-_NO_FLOODING: dict[str, Any] = {"planes": None, "objects": None, "strip": None, "frames": []}
+_NO_FLOODING: dict[str, Any] = {
+    "planes": None,
+    "worst": None,
+    "objects": None,
+    "strip": None,
+    "frames": [],
+}
 
 
 def write(
@@ -90,12 +99,17 @@ def render(
     runs: Sequence[Run], drawn: Mapping[str, str | None], losses: Sequence[float] = ()
 ) -> str:
     """Return the HTML page with all figures embedded."""
-    pictures = [_pictures(run) for run in runs]
-    absent = [
-        f"{run.name}: {part}"
-        for run, shown in zip(runs, pictures, strict=True)
-        for part in (*run.absent, *shown["absent"])
-    ]
+    shown: list[tuple[Run, segmented.Segmented | None]] = []
+    absent = []
+    for run in runs:
+        found: segmented.Segmented | None = None
+        missing: list[str] = []
+        if run.unit == FIELDS:
+            found, missing = segmented.of_run(run, alone=len(runs) == 1)
+        shown.append((run, found))
+        absent += [f"{run.name}: {part}" for part in (*run.absent, *missing)]
+    pictures = [_pictures(run, found) for run, found in shown]
+    absent += [f"{part['name']}: {text}" for part in pictures for text in part["absent"]]
     if len({run.unit for run in runs}) > 1:
         absent.append("no comparison of the runs: they are not trained on the same kind of data")
     return pages.render(
@@ -103,14 +117,26 @@ def render(
         version=__version__,
         title=runs[0].name if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,
+        heads=[verdict.head(run, found) for run, found in shown],
         summary=tables.summary_table(runs),
-        scores=tables.score_table(runs),
+        scores=tables.score_table(_answers(shown)),
         validation=[(run.name, tables.validation_table(run)) for run in runs if run.validation],
         figures=drawn,
         comparison=_comparison(runs, losses),
         pictures=pictures,
         absent=absent,
     )
+
+
+def _answers(
+    shown: Sequence[tuple[Run, segmented.Segmented | None]],
+) -> dict[str, Mapping[str, Any]]:
+    """Return {name: scores} of all runs; with several runs, names begin with the name of the run."""
+    return {
+        name if len(shown) == 1 else f"{run.name}: {name}": scores
+        for run, found in shown
+        for name, scores in verdict.answers_of(run, found).items()
+    }
 
 
 def _comparison(runs: Sequence[Run], losses: Sequence[float]) -> dict[str, Any] | None:
@@ -125,26 +151,36 @@ def _comparison(runs: Sequence[Run], losses: Sequence[float]) -> dict[str, Any] 
     }
 
 
-def _pictures(run: Run) -> dict[str, Any]:
+def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
+    """Return the pictures of a run, and texts about those that cannot be made."""
     if run.unit != FIELDS:
         shown, absent = held_out.pictures(run)
         return {"name": run.name, "held_out": shown, "absent": absent, **_NO_FLOODING}
-    read = planes.read_planes(run)
-    grown = growth.read_growth(run.folder)
-    solid, note = objects.picture(run)
-    parts = ((planes.FILE, read), (growth.FILE, grown))
+    if found is None:
+        return {"name": run.name, "held_out": None, "absent": [], **_NO_FLOODING}
+    size, grown = run.voxel_size_nm, found.grown
+    read = planes.read_segmentation(
+        found.segmentation,
+        found.image,
+        found.truth,
+        size,
+        pairs=found.pairs,
+        placed=found.start,
+    )
+    solid, note = objects.picture(found.segmentation, size)
+    mistakes = worst.worst_of(found)
     return {
         "name": run.name,
+        "note": found.note,
         "held_out": None,
-        "absent": [
-            *(f"{file} is not there" for file, part in parts if not part),
-            *([note] if note and solid is None else []),
-        ],
+        "absent": [note] if note and solid is None else [],
         "objects": solid,
         "objects_note": note,
-        "planes": planes.planes_figure(read, run.voxel_size_nm) if read else None,
-        "strip": growth.strip_figure(grown, run.voxel_size_nm) if grown else None,
-        "frames": growth.frames(grown, run.voxel_size_nm) if grown else [],
+        "planes": planes.planes_figure(read, size),
+        "worst": worst.worst_figure(found, mistakes, size) if mistakes else None,
+        "worst_table": worst.worst_table(mistakes),
+        "strip": growth.strip_figure(grown, size) if grown else None,
+        "frames": growth.frames(grown, size) if grown else [],
     }
 
 

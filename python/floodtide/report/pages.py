@@ -11,8 +11,8 @@ from typing import Any
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, reserved, starts_like
 from floodtide.errors import StorageError
-from floodtide.report import growth, planes
-from floodtide.train.recorded_run import Run
+from floodtide.report import growth
+from floodtide.train.recorded_run import SEGMENTATION, Run
 
 _REPORT = starts_like(
     "a report of floodtide",
@@ -68,7 +68,7 @@ def write_all(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:
 
 def inputs(run: Run) -> list[Path]:
     """Return the files of a run directory that a report reads."""
-    names = ("config.toml", "log.jsonl", "scores.json", planes.FILE, growth.FILE)
+    names = ("config.toml", "log.jsonl", "scores.json", SEGMENTATION, growth.FILE)
     patterns = ("failure-rank-*.json", "checkpoints/*.h5")
     found = [run.folder / name for name in names]
     return found + [path for pattern in patterns for path in run.folder.glob(pattern)]

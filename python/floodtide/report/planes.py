@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of image, ground truth and segmentation in three planes through the middle of the segmented box.
 
-A run directory holds the segmentation in `segmentation.h5`, dataset `segmentation`. Its attribute `box_start`
-is the position of the box in the volume. Image and truth come from the volume that the configuration of the
-run names. If that volume does not exist any more, the pictures omit image and truth.
+Image and truth come from the volumes that the caller names. If a volume does not exist any more, the pictures omit it.
 """
 
 from __future__ import annotations
@@ -27,13 +25,11 @@ from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import InvalidFileError
 from floodtide.report import mistake_colours
-from floodtide.train.recorded_run import SEGMENTATION, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FILE = SEGMENTATION
 _MISTAKES = "Mistakes"
 _MOST_PIXELS = 2048  # maximum number of pixels along a side of a plane
 _WIDTH = 160  # voxels along each side of the surroundings of a voxel
@@ -47,7 +43,7 @@ class Plane:
     """One plane of the box. Arrays are (rows, columns); image, truth and the earlier segmentation may be None.
 
     `pairs` are the rows (segment, object, voxels) of the whole box that tell splits from mergers; None: those of the
-    plane.
+    plane. `marked` is the voxel (row, column) around which the planes lie.
     """
 
     title: str
@@ -58,19 +54,7 @@ class Plane:
     truth: npt.NDArray[np.int64] | None
     before: npt.NDArray[np.int64] | None = None
     pairs: npt.NDArray[np.int64] | None = None
-
-
-def read_planes(run: Run) -> list[Plane]:
-    """Return the three middle planes of the segmentation of a run; an empty list without a segmentation.
-
-    Raises:
-        InvalidFileError: As `read_segmentation`.
-    """
-    if not os.path.lexists(run.folder / FILE):
-        return []
-    image, truth = run.sources
-    segmentation = Volume(run.folder / FILE, "segmentation")
-    return read_segmentation(segmentation, image, truth, run.voxel_size_nm)
+    marked: tuple[float, float] = (0.0, 0.0)
 
 
 def read_segmentation(
@@ -81,6 +65,7 @@ def read_segmentation(
     around: Vec3 | None = None,
     before: Volume | None = None,
     pairs: npt.NDArray[np.int64] | None = None,
+    placed: Vec3 | None = None,
 ) -> list[Plane]:
     """Return the three middle planes of a segmentation, or three planes through a voxel. Only these planes are read.
 
@@ -92,6 +77,7 @@ def read_segmentation(
         around: A voxel of the whole volume; the planes then show its surroundings, 160 voxels wide.
         before: An earlier segmentation that covers the same voxels; None: there is none.
         pairs: Rows (segment, object, voxels) of the whole box, to tell splits from mergers; None: those of each plane.
+        placed: Position of the segmentation in the whole volume; None: its attribute `box_start`.
 
     Raises:
         InvalidFileError: If the segmentation does not hold integers, or a volume is damaged.
@@ -101,9 +87,7 @@ def read_segmentation(
             f"report: {segmentation.name}: has {segmentation.dtype} voxels, expected integers"
         )
     shape = segmentation.shape
-    whole: Vec3 = (0, 0, 0)
-    if placed := _core.segment.placement(segmentation.core):
-        whole = placed[0], placed[1], placed[2]
+    whole = placed or as_vec3(_core.segment.placement(segmentation.core) or [0, 0, 0])
     end = [first + extent for first, extent in zip(whole, shape, strict=True)]
     corner, middle = (0, 0, 0), as_vec3([n // 2 for n in shape])  # in the segmentation
     if around is not None:
@@ -134,6 +118,10 @@ def read_segmentation(
                 if before is None
                 else _plane(before, axis, earlier_start, shape, at).astype(np.int64),
                 pairs=pairs,
+                marked=(
+                    (middle[rows] - corner[rows]) / _step(shape[rows]),
+                    (middle[columns] - corner[columns]) / _step(shape[columns]),
+                ),
             )
         )
     return planes
@@ -243,9 +231,7 @@ def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> It
                     axis.set_ylabel(f"{plane.title}\n{down} ↓  {right} →")
                 style.scale_bar(axis, wide, high, plane.columns_nm if voxel_size_nm else None)
         if _MISTAKES in titles:
-            mistake_colours.legend(
-                axes[-1][-1], loc="upper right", bbox_to_anchor=(1.0, -0.01), columns=3
-            )
+            mistake_colours.legend(drawn, columns=3, loc="outside lower right")
         yield drawn
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide.base import style
+from floodtide.report.curves import add_time_axis
 from floodtide.train.recorded_run import PATCHES, SLICES, Record, Run
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def dice_figure(runs: Sequence[Run]) -> str | None:
                 axis.set_ylim(0.0, 1.02)
         for axis in axes[-1][:2]:
             axis.set_xlabel("step (updates)")
+        for axis in axes[0][:2]:
+            add_time_axis(axis, shown)
         axes[-1][2].set_xlabel("patients, worst first (%)")
         _legend(drawn, runs, shown, "everything is this class", "band: half of the patients")
         return style.data_uri(drawn, "svg")
@@ -78,6 +81,8 @@ def affinity_figure(runs: Sequence[Run]) -> str | None:
             axes[0][column].set_title(f"Affinity along {name}")
             axes[1][column].set_title(f"Boundaries along {name}")
             axes[1][column].set_xlabel("step (updates)")
+        for axis in axes[0]:
+            add_time_axis(axis, shown)
         for row in axes:
             row[0].set_ylabel("average precision")
             row[0].set_ylim(0.0, 1.02)

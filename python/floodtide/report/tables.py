@@ -12,15 +12,15 @@ from floodtide.report import curves
 from floodtide.train.recorded_run import PATCHES, SLICES, Record, Run
 
 _SCORES = {
-    "adapted_rand_error": "Adapted Rand error",
-    "rand_precision": "Rand precision",
-    "rand_recall": "Rand recall",
-    "voi_split": "VOI split (bits)",
-    "voi_merge": "VOI merge (bits)",
+    "all_adapted_rand_error": "Adapted Rand error, all voxels",
     "coverage": "Coverage",
+    "all_voi_split": "VOI split, all voxels (bits)",
+    "all_voi_merge": "VOI merge, all voxels (bits)",
+    "all_rand_precision": "Rand precision, all voxels",
+    "all_rand_recall": "Rand recall, all voxels",
     "segments": "Segments",
     "objects": "Objects",
-    "all_adapted_rand_error": "Adapted Rand error, all voxels",
+    "adapted_rand_error": "Adapted Rand error, segmented voxels",
 }
 _SETTINGS: tuple[tuple[str, str], ...] = (
     ("Network", "model.kind"),
@@ -85,22 +85,13 @@ def summary_table(runs: Sequence[Run]) -> Table:
     return Table(("", *(run.name for run in runs)), tuple(rows))
 
 
-def score_table(runs: Sequence[Run]) -> Table | None:
-    """Return a table of scores with one row for each segmentation, or None if no run has scores."""
-    rows = [(run, row) for run in runs for row in run.scores]
-    keys = [key for key in _SCORES if any(key in row for _, row in rows)]
+def score_table(answers: Mapping[str, Mapping[str, Any]]) -> Table | None:
+    """Return a table of scores with one row for each answer {name: scores}, or None without scores."""
+    keys = [key for key in _SCORES if any(key in row for row in answers.values())]
     if not keys:
         return None
-    return Table(
-        ("", *(_SCORES[key] for key in keys)),
-        tuple(
-            (
-                str(row["name"]) if len(runs) == 1 else f"{run.name}: {row['name']}",
-                *(text(row.get(key)) for key in keys),
-            )
-            for run, row in rows
-        ),
-    )
+    rows = ((name, *(text(row.get(key)) for key in keys)) for name, row in answers.items())
+    return Table(("", *(_SCORES[key] for key in keys)), tuple(rows))
 
 
 def validation_table(run: Run) -> Table:

@@ -119,13 +119,17 @@ def read_run(folder: Path, name: str | None = None) -> Run:
     start = starts[-1] if starts else {}
     for record in validation:
         checks.check_validation(record, start.get("unit", FIELDS), str(parts["log.jsonl"]))
-    flooding = start.get("unit", FIELDS) == FIELDS  # others have no scores of segments
-    wanted = [part for part in parts if flooding or part != "scores.json"]
-    absent = [f"{part} is not there" for part in wanted if part not in present]
+    absent = []
+    if "config.toml" not in present or "log.jsonl" not in present:
+        absent.append("settings and curves: config.toml or log.jsonl of the training is missing")
     if "log.jsonl" in present and not train:
-        absent.append("log.jsonl holds no training step")
+        absent.append(
+            "training curves: no training step yet (run.log_every_s sets how often one is recorded)"
+        )
     if "log.jsonl" in present and not validation:
-        absent.append("log.jsonl holds no validation")
+        absent.append(
+            "validation: none yet (validation.box names what to hold out, validation.every how often)"
+        )
     return Run(
         folder=folder,
         name=_encodable(name or folder.resolve().name),

@@ -11,6 +11,7 @@ from scipy import ndimage
 
 from floodtide import _core, errors
 from floodtide.cli import demo
+from floodtide.evaluate import trivial
 
 
 @pytest.mark.parametrize("share", [0.2, 0.35, 0.6])
@@ -30,7 +31,7 @@ def test_connected_components_are_those_of_scipy(share):
 def test_smoothing_keeps_the_mean_of_a_flat_image_and_spreads_a_point():
     image = np.full((3, 5, 5), 7, np.uint8)
     image[1, 2, 2] += 64
-    smooth = demo._smoothed(image)
+    smooth = trivial.smoothed(image)
     assert smooth[0, 0, 0] == 7
     assert smooth[1, 2, 2] == 7 + 8
     assert smooth[0, 1, 2] == 7 + 2

@@ -21,10 +21,11 @@ from report_runs import make_run, training_record
 
 from floodtide import cli, data, evaluate, report
 from floodtide.base import style
-from floodtide.errors import InvalidFileError, StorageError
-from floodtide.report import curves, growth, planes
+from floodtide.errors import InvalidFileError, OutOfRangeError, StorageError
+from floodtide.evaluate import trivial
+from floodtide.report import curves, growth, mistake_colours, planes, segmented, verdict
 from floodtide.segment import Segmenter, SegmentOptions
-from floodtide.train import read_run
+from floodtide.train import Run, read_run
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,7 @@ def page(run_folder: Path) -> Page:
 def test_a_complete_run_shows_every_figure(page: Page) -> None:
     expected = {
         "Image, truth and segmentation in three planes",
+        "The worst splits and mergers",
         "The largest segments in three dimensions",
         "The growing mask at several moves",
         "Training curves",
@@ -47,7 +49,153 @@ def test_a_complete_run_shows_every_figure(page: Page) -> None:
     }
     assert expected <= page.images.keys()
     assert len(page.images) == len(expected) + 8  # and one a snapshot
-    assert "Not in this report" not in page.text
+    assert "What this report cannot show" not in page.text
+
+
+def test_the_page_opens_with_a_verdict_and_facts(page: Page) -> None:
+    texts = html.unescape(page.text)
+    assert 'class="verdict better"' in texts
+    assert "Better than trivial by 0.353: in the validation at step 300" in texts
+    head = texts[: texts.index("Scores of the segmentation")]
+    for fact in (
+        "Duration of the training",
+        "40 s",
+        "2 ranks with 1 thread",
+        "42 x 75 x 101 voxels",
+    ):
+        assert fact in head
+
+
+def test_the_page_knows_dark_screens_and_phones(page: Page) -> None:
+    assert "prefers-color-scheme: dark" in page.text
+    assert '<td data-name="Coverage">0.91</td>' in page.text
+
+
+def test_the_worst_mistakes_have_their_places(page: Page) -> None:
+    row = page.row("1")
+    assert row[1] == "split"
+    assert re.fullmatch(
+        r"segment \d+ \([\d,]+\) at \d+, \d+, \d+; segment 99 \(1,386\) at 17, 52, 61", row[4]
+    )
+
+
+def test_a_verdict_compares_with_the_best_trivial_answer() -> None:
+    answers = {"everything one object": {"all_adapted_rand_error": 0.7, "coverage": 1.0}}
+    own = {"all_adapted_rand_error": 0.75, "coverage": 0.5}
+    found = trivial.verdict(own, answers)
+    assert found is not None
+    assert not found.better
+    assert found.text == (
+        "Not yet better than trivial (worse by 0.050): over all voxels, the segmentation has an adapted Rand error of"
+        " 0.750 at coverage 0.50, the best trivial answer (everything one object) 0.700."
+    )
+    answers["best grey level"] = {"all_adapted_rand_error": 0.8}
+    better = trivial.verdict({"all_adapted_rand_error": 0.25}, answers)
+    assert better is not None
+    assert better.better
+    assert better.text.startswith("Better than trivial by 0.450: ")
+    assert trivial.verdict({"all_adapted_rand_error": None}, answers) is None
+
+
+@pytest.mark.parametrize(
+    ("unit", "record", "words"),
+    [
+        (
+            "slices",
+            {"classes": [{"dice_pooled": 0.25, "dice_everything": 0.5}]},
+            "Not yet better than trivial (worse by 0.250)",
+        ),
+        (
+            "patches",
+            {"affinities": {"z": {"boundary_average_precision": 0.5, "share_of_ones": 0.75}}},
+            "Better than trivial by 0.250",
+        ),
+    ],
+)
+def test_other_networks_are_judged_by_their_validation(
+    unit: str, record: dict[str, Any], words: str
+) -> None:
+    run = Run(folder=Path(), name="run", start={"unit": unit}, validation=[{"step": 5, **record}])
+    found = verdict.verdict_of(run, None)
+    assert found is not None
+    assert words in found.text
+    assert verdict.verdict_of(Run(folder=Path(), name="run"), None) is None
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_mistakes_of_voxels_are_those_of_a_slow_twin(seed: int, ids: int) -> None:
+    rng = np.random.default_rng(seed)
+    segments, objects = rng.integers(0, ids + 1, (2, 3, 4, 5))
+    # Distinct counts, so that the largest part of an id is unique.
+    pairs = [(s, o) for s in range(ids + 1) for o in range(ids + 1)]
+    sizes = dict(zip(pairs, rng.permutation(len(pairs)).tolist(), strict=True))
+    table = np.array([(s, o, n + 1) for (s, o), n in sizes.items()])
+    found = mistake_colours.kinds(segments, objects, table)
+    inner = range(1, ids + 1)
+    for s, o, kind in zip(segments.ravel(), objects.ravel(), found.ravel(), strict=True):
+        if o == 0:
+            expected = mistake_colours.CORRECT
+        elif s == 0:
+            expected = mistake_colours.UNSEGMENTED
+        elif max(inner, key=lambda other, s=s: sizes[s, other]) != o:
+            expected = mistake_colours.MERGED
+        elif max(inner, key=lambda other, o=o: sizes[other, o]) != s:
+            expected = mistake_colours.SPLIT
+        else:
+            expected = mistake_colours.CORRECT
+        assert kind == expected
+
+
+def test_mistakes_differ_in_grey_print() -> None:
+    grey = np.full((8, 8, 3), 0.5)
+    kinds = [mistake_colours.CORRECT, mistake_colours.SPLIT, mistake_colours.MERGED]
+    weights = [0.299, 0.587, 0.114]
+    lightness = [
+        float((mistake_colours.painted(grey, np.full((8, 8), k, np.uint8)) @ weights).mean())
+        for k in kinds
+    ]
+    assert np.abs(np.diff(sorted(lightness))).min() > 0.1
+    striped = mistake_colours.painted(grey, np.full((8, 8), mistake_colours.UNSEGMENTED, np.uint8))
+    assert (striped @ weights).std() > 0.1
+
+
+def test_the_time_axis_follows_the_steps() -> None:
+    records = [
+        {"step": step, "time_s": 60.0 * step + (600.0 if step > 20 else 0.0)}
+        for step in range(0, 50, 10)
+    ]
+    run = Run(folder=Path(), name="run", train=records)
+    with style.figure(3.0, 2.0) as drawn:
+        axis = drawn.subplots()
+        axis.plot([0, 40], [0, 1])
+        curves.add_time_axis(axis, [run])
+        (above,) = axis.child_axes
+        drawn.canvas.draw()
+        low, high = axis.get_xlim()
+        shown = above.get_xlim()
+        assert above.get_xlabel() == "time (min)"
+        assert shown[1] - shown[0] == pytest.approx(50.0 * (high - low) / 40.0)
+        curves.add_time_axis(axis, [run, run])
+        assert len(axis.child_axes) == 1
+
+
+def test_the_held_out_part_is_small_and_in_the_middle() -> None:
+    assert segmented.small_part(((200, 0, 0), (56, 20, 160)), (17, 17, 17)) == (
+        (200, 0, 0),
+        (56, 20, 160),
+    )
+    start, size = segmented.small_part(((10, 0, 0), (400, 300, 500)), (33, 33, 33))
+    assert np.prod(size) <= 1 << 19
+    assert start == ((400 - size[0]) // 2 + 10, (300 - size[1]) // 2, (500 - size[2]) // 2)
+    with pytest.raises(OutOfRangeError, match="more than the field of view"):
+        segmented.small_part(((0, 0, 0), (17, 40, 40)), (17, 17, 17))
+
+
+def test_growth_is_drawn_through_the_seed(run_folder: Path) -> None:
+    grown = growth.read_growth(run_folder)
+    assert grown is not None
+    assert grown.seed == (20, 20, 20)
 
 
 def test_without_zmesh_the_page_says_what_installs_it(
@@ -76,8 +224,8 @@ def test_the_page_asks_for_nothing_from_elsewhere(page: Page) -> None:
 
 
 def test_tables_show_the_scores_and_the_settings(page: Page) -> None:
-    assert page.row("trained network") == ["trained network", "0.123", "0.91", "29"]
-    assert page.row("everything is one object") == ["everything is one object", "0.8", "1", "-"]
+    assert page.row("trained network") == ["trained network", "0.91", "29", "0.123"]
+    assert page.row("everything is one object") == ["everything is one object", "1", "-", "0.8"]
     assert page.row("Depth")[1] == "4"
     assert page.row("Ranks")[1] == "2"
     assert page.row("F1 at probability 0.5")[2:4] == ["0.62", "0"]
@@ -93,7 +241,7 @@ def test_several_runs_stand_side_by_side(run_folder: Path, tmp_path: Path) -> No
     second = make_run(tmp_path / "other" / "first", rate=2.0)
     both = Page(report.write([run_folder, second], tmp_path / "both.html"))
     names = [f"{run_folder.parent.name}/first", "other/first"]
-    assert both.row("other/first: trained network")[1] == "0.123"
+    assert both.row("other/first: trained network")[3] == "0.123"
     assert both.row("Depth") == ["Depth", "4", "4"]
     assert names in [row[1:] for row in both.rows]
 
@@ -107,8 +255,10 @@ def test_absent_parts_are_named_and_the_rest_is_shown(tmp_path: Path) -> None:
         "Training curves",
         "Validation curves beside the trivial predictors",
     }
-    for part in ("config.toml", "scores.json", "segmentation.h5", "flood.npz"):
-        assert f"run: {part} is not there" in made.text
+    assert (
+        "run: settings and curves: config.toml or log.jsonl of the training is missing" in made.text
+    )
+    assert "run: pictures of a segmentation: no checkpoint with a configuration yet" in made.text
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:
@@ -198,10 +348,15 @@ def test_a_share_is_relative_to_the_time_since_the_record_before() -> None:
     assert shares == [10.0, 75.0]
 
 
+def _planes(folder: Path) -> list[planes.Plane]:
+    """The planes of the segmentation of a run directory."""
+    run = read_run(folder)
+    segmentation = data.Volume(folder / "segmentation.h5", "segmentation")
+    return planes.read_segmentation(segmentation, *run.sources, run.voxel_size_nm)
+
+
 def test_planes_are_cut_where_the_segmentation_lies(run_folder: Path) -> None:
-    for plane, position in zip(
-        planes.read_planes(read_run(run_folder)), ("z = 22", "y = 39", "x = 53"), strict=True
-    ):
+    for plane, position in zip(_planes(run_folder), ("z = 22", "y = 39", "x = 53"), strict=True):
         assert plane.title == position
         assert plane.truth is not None
         same = plane.segmentation == plane.truth + 100
@@ -211,7 +366,7 @@ def test_planes_are_cut_where_the_segmentation_lies(run_folder: Path) -> None:
 def test_volumes_that_are_gone_stay_out_of_the_pictures(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     (folder / "volume.h5").unlink()
-    read = planes.read_planes(read_run(folder))
+    read = _planes(folder)
     assert [(plane.image, plane.truth) for plane in read] == [(None, None)] * 3
     assert "Image, truth and segmentation" in report.write([folder]).read_text("utf-8")
 

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The segmentation that a report shows of a flood-filling network: that of the run directory, or a small one made here.
+
+If the run directory holds no `segmentation.h5`, the newest checkpoint segments the middle of the held-out box. This
+takes up to a minute, is not stored, and works for a run that still trains.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide import _core, evaluate
+from floodtide.base.progress import bar
+from floodtide.data import Box, Vec3, Volume, parse_box
+from floodtide.data.boxes import as_vec3
+from floodtide.data.volumes import volume_exists
+from floodtide.errors import (
+    InvalidArgumentError,
+    InvalidFileError,
+    OutOfRangeError,
+    UnsupportedError,
+)
+from floodtide.evaluate import trivial
+from floodtide.report import growth
+from floodtide.train.recorded_run import SEGMENTATION, Run
+
+if TYPE_CHECKING:
+    from floodtide.report.growth import Growth
+
+_SMALL = 1 << 19  # voxels that the report segments itself
+_MOST = 1 << 26  # voxels of a segmentation that is compared with the truth
+_WHAT = "pictures of a segmentation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segmented:
+    """A segmentation and what it is compared with.
+
+    Attributes:
+        segmentation: Segment ids (z, y, x).
+        start: Its first voxel, in voxels of the whole volume.
+        image, truth: Names of the volumes of the whole, "" if there is none.
+        note: Where the segmentation comes from.
+        grown: Snapshots of a growing object; None if there are none.
+        objects: Ids of the truth in the same box; None without truth, or for a very large box.
+        answers: {name: scores} of the segmentation (the first row) and of trivial answers; empty without `objects`.
+        pairs: Rows (segment, object, voxels) of the whole box; None without `objects`.
+    """
+
+    segmentation: Volume
+    start: Vec3
+    image: str
+    truth: str
+    note: str
+    grown: Growth | None
+    objects: Volume | None = None
+    answers: dict[str, dict[str, float]] = field(default_factory=dict)
+    pairs: npt.NDArray[np.int64] | None = None
+
+
+def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
+    """Return the segmentation of a run; or None and texts that say why there is none.
+
+    Args:
+        run: The run.
+        alone: The report is about this run only. Runs that are compared are not segmented for the report.
+
+    Raises:
+        InvalidFileError: If a file of the run directory is damaged.
+        NumericalError: If an output of the network is not finite.
+    """
+    image, truth = run.sources
+    if os.path.lexists(run.folder / SEGMENTATION):
+        volume = Volume(run.folder / SEGMENTATION, "segmentation")
+        start = as_vec3(_core.segment.placement(volume.core) or [0, 0, 0])
+        found = Segmented(
+            segmentation=volume,
+            start=start,
+            image=image,
+            truth=truth,
+            note=f"The segmentation is {SEGMENTATION} of the run directory.",
+            grown=growth.read_growth(run.folder),
+        )
+        return _compared(found), []
+    if not alone:
+        return None, [f"{_WHAT}: `floodtide report` of this run alone makes them"]
+    try:
+        made = _segment(run)
+    except (InvalidFileError, InvalidArgumentError, OutOfRangeError, UnsupportedError) as error:
+        return None, [f"{_WHAT}: {error}"]
+    return _compared(made), []
+
+
+def _segment(run: Run) -> Segmented:
+    """Segment the middle of the held-out box with the newest checkpoint of the run."""
+    from floodtide import config
+    from floodtide.segment import Segmenter
+    from floodtide.train.run_directory import RunDirectory
+
+    checkpoints = RunDirectory(run.folder, writer=False).checkpoints()
+    if not checkpoints or not run.config_text:
+        raise InvalidFileError("no checkpoint with a configuration yet; training writes one")
+    settings = config.load(run.folder / "config.toml")
+    box = parse_box(settings.validation.box)
+    if box is None:
+        raise InvalidArgumentError(
+            "the run holds nothing out; validation.box names a box to hold out"
+        )
+    name = settings.validation.volume
+    source = next((v for v in settings.data.volumes if name in ("", v.name)), None)
+    if source is None:
+        raise InvalidArgumentError(f"the configuration has no [[data.volumes]] table '{name}'")
+    options = dataclasses.replace(
+        settings.segment,
+        checkpoint=str(checkpoints[-1]),
+        mean=source.mean,
+        std=source.std,
+        fov=None,
+        deltas=None,
+        initial="",
+        mask="",
+        seeds="",
+        subvolume=None,
+        consensus="none",
+    )
+    segmenter = Segmenter.load(options, compute=settings.run.compute)
+    part = small_part(box, segmenter.model.fov)
+    volume = Volume(source.image)
+    with bar("voxels", f"{run.name}: segment held-out voxels for the report") as progress:
+        result = segmenter.segment(volume, part, progress)
+    margin = [n // 2 for n in segmenter.model.fov]
+    inner = tuple(slice(m, n - m) for m, n in zip(margin, part[1], strict=True))
+    labels = np.ascontiguousarray(result.segmentation[inner])
+    start = as_vec3([a + m for a, m in zip(part[0], margin, strict=True)])
+    shown = ", ".join(f"{a}:{a + n}" for a, n in zip(start, labels.shape, strict=True))
+    # Of a young network, the largest object may have taken a single move.
+    largest = max(result.origins, key=lambda o: (o.iterations > 1, o.voxels), default=None)
+    grown = None
+    if largest is not None:
+        seed = [a - b for a, b in zip(largest.start_zyx, result.start_zyx, strict=True)]
+        grown = growth.grow(segmenter, volume.read(part), seed)
+    return Segmented(
+        segmentation=Volume(labels),
+        start=start,
+        image=source.image,
+        truth=source.labels,
+        note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {checkpoints[-1].name}.",
+        grown=grown,
+    )
+
+
+def small_part(box: Box, fov: Sequence[int]) -> Box:
+    """Return the middle part (start, size) of a box with about half a million voxels, and at least a field of view.
+
+    Voxels nearer to the faces than half a field of view are segmented and then left out: no field of view has its
+    centre there.
+
+    Raises:
+        OutOfRangeError: If nothing is left.
+    """
+    start, size = box
+    factor = min(1.0, (_SMALL / float(np.prod(size, dtype=np.float64))) ** (1 / 3))
+    wanted = [min(n, max(int(n * factor), 2 * f)) for n, f in zip(size, fov, strict=True)]
+    if any(n < f + 1 for n, f in zip(wanted, fov, strict=True)):
+        raise OutOfRangeError(
+            f"validation.box has {size[0]} x {size[1]} x {size[2]} voxels, expected more than the field of view"
+        )
+    first = [a + (n - w) // 2 for a, n, w in zip(start, size, wanted, strict=True)]
+    return as_vec3(first), as_vec3(wanted)
+
+
+def _compared(found: Segmented) -> Segmented:
+    """Return the segmentation with its truth and scores, if there is a truth."""
+    truth = os.path.expandvars(found.truth)
+    shape = found.segmentation.shape
+    if not truth or not volume_exists(truth) or np.prod(shape, dtype=np.float64) > _MOST:
+        return found
+    whole = Volume(truth)
+    end = [a + n for a, n in zip(found.start, shape, strict=True)]
+    if whole.dtype.kind not in "iu" or any(e > n for e, n in zip(end, whole.shape, strict=True)):
+        return found
+    objects = whole.read((found.start, shape))
+    labels = found.segmentation.read()
+    if labels.dtype.kind not in "iu":
+        raise InvalidFileError(
+            f"report: {found.segmentation.name}: has {labels.dtype} voxels, expected integers"
+        )
+    table = evaluate.ContingencyTable()
+    table.add(labels, objects)
+    answers = {"segmentation": table.scores(), trivial.ONE_OBJECT: trivial.one_object(table)}
+    grey = _image(found, end)
+    if grey is not None:
+        level = trivial.best_grey_level(grey, objects)
+        pieces = trivial.pieces(trivial.smoothed(grey), level)
+        answers[trivial.GREY_LEVEL] = evaluate.scores(pieces, objects)
+    pairs = table.rows().astype(np.int64)
+    return dataclasses.replace(found, objects=Volume(objects), answers=answers, pairs=pairs)
+
+
+def _image(found: Segmented, end: Sequence[int]) -> npt.NDArray[Any] | None:
+    """Return the image of the segmented box; None if the volume does not exist or does not cover it."""
+    name = os.path.expandvars(found.image)
+    if not name or not volume_exists(name):
+        return None
+    whole = Volume(name)
+    if any(e > n for e, n in zip(end, whole.shape, strict=True)):
+        return None
+    grey = whole.read((found.start, found.segmentation.shape))
+    return np.nan_to_num(grey.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)

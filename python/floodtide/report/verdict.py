@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The head of a report: whether a run is better than trivial predictors, when and where it ran, and on which data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from floodtide.base.progress import duration
+from floodtide.data import Volume
+from floodtide.data.volumes import volume_exists
+from floodtide.evaluate import trivial
+from floodtide.evaluate.trivial import Verdict, is_number, judged
+from floodtide.report.segmented import Segmented
+from floodtide.train.recorded_run import PATCHES, SLICES, Record, Run
+
+_TRIVIAL_NAMES = ("everything", "pieces above", "pieces below", "best grey level", "untrained")
+_PLANES = 8  # sections of an image from which its statistics are estimated
+
+
+@dataclass(frozen=True)
+class Head:
+    """What stands first in the report of a run: its verdict, and facts as (name, text)."""
+
+    name: str
+    verdict: Verdict | None
+    facts: list[tuple[str, str]]
+
+
+def head(run: Run, found: Segmented | None) -> Head:
+    """Return the head of a run."""
+    return Head(run.name, verdict_of(run, found), [*_when(run), *_where(run), *_data(run)])
+
+
+def verdict_of(run: Run, found: Segmented | None) -> Verdict | None:
+    """Return the verdict on a run: from its segmentation, else from its last validation; None without either."""
+    rows = answers_of(run, found)
+    for name, row in rows.items():
+        if not name.startswith(_TRIVIAL_NAMES):
+            answers = {n: r for n, r in rows.items() if n.startswith(_TRIVIAL_NAMES)}
+            judgement = trivial.verdict(row, answers, _named(name))
+            if judgement is not None:
+                return judgement
+    return _by_validation(run)
+
+
+def answers_of(run: Run, found: Segmented | None) -> dict[str, Mapping[str, Any]]:
+    """Return {name: scores} of the run's segmentations and of trivial answers: recorded ones, else computed ones."""
+    if run.scores:
+        return {str(row["name"]): row for row in run.scores}
+    return {} if found is None else dict(found.answers)
+
+
+def _named(name: str) -> str:
+    return name if name.startswith("the ") else f"the {name}"
+
+
+def _by_validation(run: Run) -> Verdict | None:
+    if not run.validation:
+        return None
+    last = run.validation[-1]
+    where = f"in the validation at step {last['step']:,}"
+    if run.unit == SLICES:
+        rows = [row for row in last.get("classes", []) if is_number(row.get("dice_pooled"))]
+        return _judged(
+            [row["dice_pooled"] for row in rows],
+            [row["dice_everything"] for row in rows],
+            f"{where}, Dice is {{:.3f}} (mean of the classes, pixels pooled), that of predicting a class everywhere"
+            " {:.3f}",
+        )
+    if run.unit == PATCHES:
+        offsets = list(last.get("affinities", {}).values())
+        return _judged(
+            [row["boundary_average_precision"] for row in offsets],
+            [1.0 - row["share_of_ones"] for row in offsets],
+            f"{where}, the average precision of boundaries is {{:.3f}} (mean of the offsets), the base rate {{:.3f}}",
+        )
+    first, constant = last.get("first_pass", {}), last.get("trivial", {}).get("best_constant", {})
+    own, best = first.get("cross_entropy"), constant.get("cross_entropy")
+    if not (is_number(own) and is_number(best)):
+        return None
+    return judged(
+        best - own, f"{where}, the cross-entropy is {own:.3f}, that of the best constant {best:.3f}"
+    )
+
+
+def _judged(own: Sequence[float], base: Sequence[float], sentence: str) -> Verdict | None:
+    if not own:
+        return None
+    score, least = float(np.mean(own)), float(np.mean(base))
+    return judged(score - least, sentence.format(score, least))
+
+
+def _when(run: Run) -> list[tuple[str, str]]:
+    facts = []
+    if date := str(run.start.get("date", "")):
+        facts.append(("Last start", date.replace("T", " ").replace("+00:00", " UTC")))
+    times = [record["time_s"] for record in (*run.train, *run.validation) if "time_s" in record]
+    if times:
+        facts.append(("Duration of the training", duration(max(times))))
+    if run.train:
+        steps = run.config.get("training", {}).get("steps")
+        planned = f" of {steps:,}" if isinstance(steps, int) else ""
+        facts.append(("Steps", f"{run.train[-1]['step']:,}{planned}"))
+    return facts
+
+
+def _where(run: Run) -> list[tuple[str, str]]:
+    start = run.start
+    if not start:
+        return []
+    ranks, threads = start.get("ranks", 1), start.get("threads", 1)
+    text = f"{ranks} {'rank' if ranks == 1 else 'ranks'} with {threads} {'thread' if threads == 1 else 'threads'}"
+    if "hosts" in start:
+        text += f" on {start['hosts']} {'host' if start['hosts'] == 1 else 'hosts'}"
+    if "processor" in start:
+        text += f"; {start['processor']}, {start.get('cores', '?')} cores for rank 0"
+    return [("Machine", text)]
+
+
+def _data(run: Run) -> list[tuple[str, str]]:
+    facts = []
+    for volume in run.config.get("data", {}).get("volumes", [])[:3]:
+        name = str(volume.get("name") or volume.get("image", "?"))
+        facts.append((f"Volume {name}", _volume_text(volume)))
+    held = run.config.get("validation", {}).get("box", "")
+    if held:
+        facts.append(("Held out", str(held)))
+    examples = run.start.get("examples_per_epoch")
+    if isinstance(examples, int):
+        facts.append(("Examples in an epoch", f"{examples:,}"))
+    return facts
+
+
+def _volume_text(table: Record) -> str:
+    """Return size, voxel size and intensities of a training volume; what its file does not tell is left out."""
+    parts = []
+    image = os.path.expandvars(str(table.get("image", "")))
+    if image and volume_exists(image):
+        volume = Volume(image)
+        parts.append(" x ".join(map(str, volume.shape)) + f" voxels, {volume.dtype}")
+        step = max(1, volume.shape[0] // _PLANES)
+        sections = [
+            volume.read(((z, 0, 0), (1, *volume.shape[1:]))).astype(np.float64)
+            for z in range(step // 2, volume.shape[0], step)
+        ]
+        grey = np.stack([section[0, ::4, ::4] for section in sections])
+        grey = np.nan_to_num(grey, nan=0.0, posinf=0.0, neginf=0.0)
+        parts.append(f"mean {grey.mean():.4g}, standard deviation {grey.std():.4g} of a sample")
+    if is_number(table.get("mean")) and is_number(table.get("std")):
+        parts.append(f"normalised with {table['mean']:g} and {table['std']:g}")
+    size = table.get("voxel_size_nm")
+    if size and list(size) != [1.0, 1.0, 1.0]:
+        parts.append(" x ".join(f"{edge:g}" for edge in size) + " nm a voxel")
+    if table.get("box"):
+        parts.append(f"trained on {table['box']}")
+    return "; ".join(parts) or "-"

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worst mistakes of a segmentation: a table with coordinates, and a picture of each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from floodtide import evaluate
+from floodtide.base import style
+from floodtide.data import Volume
+from floodtide.data.boxes import as_vec3
+from floodtide.evaluate import Mistake
+from floodtide.report import mistake_colours, planes
+from floodtide.report.segmented import Segmented
+from floodtide.report.tables import Table
+
+_COUNT = 10
+_COLUMNS = 5
+
+
+def worst_of(found: Segmented) -> list[Mistake]:
+    """Return the ten mistakes that cost most voxels, splits and mergers together; empty without truth."""
+    if found.objects is None:
+        return []
+    labels = Volume(found.segmentation.read())  # as an array: without a position, like the truth
+    mistakes = evaluate.worst_mistakes(labels, found.objects, count=_COUNT)
+    mistakes.sort(key=lambda mistake: -mistake.voxels)
+    return [_placed(mistake, found) for mistake in mistakes[:_COUNT]]
+
+
+def worst_table(mistakes: Sequence[Mistake]) -> Table:
+    """Return a table of mistakes: number, kind, ids, voxels and coordinates."""
+    rows = []
+    for number, mistake in enumerate(mistakes, start=1):
+        split = mistake.kind == "split"
+        whole = f"object {mistake.id}" if split else f"segment {mistake.id}"
+        places = "; ".join(
+            f"{'segment' if split else 'object'} {part.segment if split else part.object}"
+            f" ({part.voxels:,}) at {', '.join(map(str, part.zyx))}"
+            for part in mistake.parts
+        )
+        rows.append((str(number), mistake.kind, whole, f"{mistake.voxels:,}", places))
+    head = (
+        "",
+        "kind",
+        "of",
+        "voxels outside the largest part",
+        "largest parts (voxels) at z, y, x",
+    )
+    return Table(head, tuple(rows))
+
+
+def worst_figure(
+    found: Segmented, mistakes: Sequence[Mistake], voxel_size_nm: Sequence[float] | None
+) -> str:
+    """Return a figure with the plane z through each mistake, in the colours of the mistakes. PNG as data URI."""
+    assert found.pairs is not None
+    rows = -(-len(mistakes) // _COLUMNS)
+    with style.figure(2.2 * _COLUMNS, 2.5 * rows + 0.35) as drawn:
+        drawn.set_layout_engine("compressed")
+        axes = drawn.subplots(rows, _COLUMNS, squeeze=False)
+        for axis in axes.flat[len(mistakes) :]:
+            axis.set_axis_off()
+        for number, (axis, mistake) in enumerate(zip(axes.flat, mistakes, strict=False), start=1):
+            place = mistake.parts[1].zyx
+            plane = planes.read_segmentation(
+                found.segmentation,
+                found.image,
+                found.truth,
+                voxel_size_nm,
+                place,
+                pairs=found.pairs,
+                placed=found.start,
+            )[0]
+            truth = np.asarray(plane.truth)
+            kinds = mistake_colours.kinds(plane.segmentation, truth, found.pairs)
+            picture = mistake_colours.painted(planes.grey(plane), kinds)
+            picture[style.boundaries(truth)] *= 0.55
+            planes.show_plane(axis, plane, picture)
+            high, wide = kinds.shape
+            row, column = plane.marked
+            axis.plot(column, row, "o", mfc="none", mec="black", ms=11, mew=2.6)
+            axis.plot(column, row, "o", mfc="none", mec="white", ms=11, mew=1.2)
+            axis.set_title(f"{number}: {mistake.kind}, z = {place[0]}", fontsize=8.5)
+            axis.set_xlabel(f"y = {place[1]}, x = {place[2]}", fontsize=8)
+            style.scale_bar(axis, wide, high, plane.columns_nm if voxel_size_nm else None)
+        mistake_colours.legend(drawn, columns=3, loc="outside lower center")
+        return style.data_uri(drawn, "png", dpi=130)
+
+
+def _placed(mistake: Mistake, found: Segmented) -> Mistake:
+    """Return a mistake with its places in voxels of the whole volume."""
+    parts = tuple(
+        dataclasses.replace(
+            part, zyx=as_vec3([a + b for a, b in zip(part.zyx, found.start, strict=True)])
+        )
+        for part in mistake.parts
+    )
+    return dataclasses.replace(mistake, parts=parts)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trivial answers against their definitions, and what `floodtide evaluate` prints of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from floodtide import errors, evaluate
+from floodtide.cli import evaluate as evaluate_cli
+from floodtide.evaluate import trivial
+
+
+def table_of(a: Any, b: Any) -> Any:
+    table = evaluate.ContingencyTable()
+    table.add(np.ascontiguousarray(a), np.ascontiguousarray(b))
+    return table
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5))
+def test_everything_one_object_has_the_scores_of_an_array_of_ones(seed: int, ids: int) -> None:
+    a, b = np.random.default_rng(seed).integers(0, ids + 1, (2, 3, 4, 5))
+    found = trivial.one_object(table_of(a, b))
+    np.testing.assert_equal(found, evaluate.scores(np.ones_like(b), b))
+
+
+def scene(*, dark_objects: bool) -> tuple[Any, Any]:
+    """Two objects with a membrane between them, and an image of them."""
+    truth = np.zeros((24, 24, 40), np.int64)
+    truth[..., :19], truth[..., 21:] = 1, 2
+    image = np.where(truth > 0, 160, 60).astype(np.uint8)
+    return (255 - image if dark_objects else image), truth
+
+
+@pytest.mark.parametrize("dark_objects", [False, True])
+def test_the_best_grey_level_finds_the_objects_on_either_side(*, dark_objects: bool) -> None:
+    image, truth = scene(dark_objects=dark_objects)
+    level = trivial.best_grey_level(image, truth)
+    assert level.above is not dark_objects
+    scores = evaluate.scores(trivial.pieces(trivial.smoothed(image), level), truth)
+    assert scores[trivial.ERROR] < 0.1
+    with pytest.raises(errors.ShapeError, match="expected equal shapes"):
+        trivial.best_grey_level(image[1:], truth)
+
+
+def test_an_image_without_object_has_a_level_too() -> None:
+    nothing = np.zeros((3, 4, 5), np.uint8)
+    assert trivial.best_grey_level(nothing, nothing).level == 0
+
+
+@pytest.fixture
+def volumes(tmp_path: Path) -> str:
+    image, truth = scene(dark_objects=False)
+    with h5py.File(tmp_path / "in.h5", "w") as file:
+        file["raw"], file["truth"] = image, truth
+        file["whole"] = np.where(truth > 0, 1, 0)
+        file["right"] = truth
+    return f"{tmp_path}/in.h5"
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(evaluate_cli.command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_evaluate_begins_with_the_verdict_and_the_error_over_all_voxels(volumes: str) -> None:
+    lines = run(f"{volumes}:whole", f"{volumes}:truth", "--image", f"{volumes}:raw").splitlines()
+    assert lines[0].startswith("Not yet better than trivial")
+    assert lines[2].split() == [
+        "all",
+        "voxels",
+        "Rand",
+        "error",
+        "coverage",
+        "VOI",
+        "split",
+        "VOI",
+        "merge",
+    ]
+    names = [line[:24].strip() for line in lines[3:6]]
+    assert names == ["segmentation", "everything one object", "best grey level"]
+    assert lines[3].split()[1] == lines[4].split()[3]  # both are one object
+    assert lines[6].startswith("best grey level: pieces above ")
+
+
+def test_evaluate_without_the_image_says_so(volumes: str) -> None:
+    text = run(f"{volumes}:whole", f"{volumes}:truth")
+    assert "best grey level: unknown without the image (--image VOLUME)" in text
+
+
+def test_json_keeps_its_names_and_adds_the_trivial_answers(volumes: str) -> None:
+    arguments = (f"{volumes}:right", f"{volumes}:truth", "--image", f"{volumes}:raw", "--json")
+    found = json.loads(run(*arguments, "--before", f"{volumes}:whole"))
+    assert found["adapted_rand_error"] == found["voi_split"] == found["voi_merge"] == 0
+    assert found["all_adapted_rand_error"] == 0
+    assert found["before"]["all_adapted_rand_error"] > 0.2
+    assert found["trivial"]["everything one object"]["coverage"] == 1
+    assert found["trivial"]["best grey level"]["above"] is True
+
+
+def test_pictures_show_the_earlier_segmentation(volumes: str, tmp_path: Path) -> None:
+    files = [tmp_path / "one.png", tmp_path / "two.png"]
+    common = (f"{volumes}:right", f"{volumes}:truth", "--image", f"{volumes}:raw", "--picture")
+    run(*common, str(files[0]), "--voxel-nm", "8,4,4")
+    run(*common, str(files[1]), "--voxel-nm", "8,4,4", "--before", f"{volumes}:whole")
+    widths = [int.from_bytes(file.read_bytes()[16:20], "big") for file in files]  # in the PNG head
+    assert widths[1] > 1.15 * widths[0]  # one more panel
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 5))
+def test_dice_of_a_table_is_that_of_the_arrays(seed: int, classes: int) -> None:
+    a, b = np.random.default_rng(seed).integers(0, classes, (2, 3, 4, 5)).astype(np.uint8)
+    rows = evaluate.dice_of_table(table_of(a, b), classes)
+    pooled = evaluate.dice(a, b, classes=classes)["pooled"]
+    everywhere = [
+        evaluate.dice(np.full_like(b, c), b, classes=classes)["pooled"][c] for c in range(classes)
+    ]
+    for row in rows:
+        number = int(row["class"])
+        if pooled[number] is None:
+            assert np.isnan(row["dice"])
+        else:
+            assert row["dice"] == pooled[number]
+        assert row["dice_everything"] == everywhere[number]
+    with pytest.raises(errors.InvalidArgumentError, match="expected classes from 0 to 0"):
+        evaluate.dice_of_table(table_of(np.ones_like(a), b), 1)
+
+
+def test_class_masks_get_dice(volumes: str, tmp_path: Path) -> None:
+    text = run(f"{volumes}:whole", f"{volumes}:truth", "--classes", "3")
+    assert "Dice" in text
+    assert "Rand" not in text
+    with h5py.File(tmp_path / "in.h5", "a") as file:
+        file["whole"].attrs["classes"] = "3"
+    found = json.loads(run(f"{volumes}:whole", f"{volumes}:truth", "--json"))
+    assert [row["class"] for row in found["classes"]] == [1, 2]
+    assert found["classes"][1]["dice"] == 0
+    refused = CliRunner().invoke(
+        evaluate_cli.command, [f"{volumes}:whole", f"{volumes}:truth", "--worst", "3"]
+    )
+    assert refused.exit_code == 2
+    assert "holds classes, expected no --worst" in refused.output
