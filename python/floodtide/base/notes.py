@@ -38,6 +38,14 @@ def show(text: str) -> None:
     print(f"floodtide: note: {text}", file=sys.stderr, flush=True)
 
 
+def warn(text: str) -> None:
+    """Print `floodtide: warning: <text>`, unless this process has printed it before."""
+    if text in _shown or not speaks():
+        return
+    _shown.add(text)
+    print(f"floodtide: warning: {text}", file=sys.stderr, flush=True)
+
+
 def unprotected(checkpoint: str) -> None:
     """Print a note that floodtide cannot detect damage in a checkpoint without checksums."""
     show(
