@@ -193,6 +193,12 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
+    "segment-coarse": Command(
+        "segment segment.toml --out out.h5:segmentation --json --coarse 1,2,2",
+        hdf5_outcome("origins/walltime_s", "counters"),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
     "segment-pieces": Command(
         "segment segment.toml --out pieces --set segment.subvolume=[14,14,14]",
         nothing,
