@@ -252,6 +252,9 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "evaluate": Command("evaluate segmentation.h5:segmentation volume.h5:labels --json", scores),
+    "compare": Command(
+        "compare segmentation.h5:segmentation segmentation.h5:segmentation --json", scores
+    ),
     "evaluate-picture": Command(
         "evaluate segmentation.h5:segmentation volume.h5:labels --picture out.png --json",
         scores_and_picture,

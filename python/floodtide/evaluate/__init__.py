@@ -9,8 +9,10 @@ from floodtide.evaluate.skeletons import (
 )
 from floodtide.evaluate.voxels import (
     ContingencyTable,
+    Difference,
     count_on_ranks,
     count_volumes,
+    differing_objects,
     matching,
     rand_error,
     read_both,
@@ -22,12 +24,14 @@ from floodtide.evaluate.voxels import (
 __all__ = [
     "ContingencyTable",
     "DiceCounts",
+    "Difference",
     "Mistake",
     "Part",
     "RunLengths",
     "count_on_ranks",
     "count_volumes",
     "dice",
+    "differing_objects",
     "matching",
     "rand_error",
     "read_both",

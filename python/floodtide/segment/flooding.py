@@ -184,7 +184,8 @@ class Segmenter:
         """Segment a volume, or a box (start, size) of it.
 
         With `options.consensus = "reverse"`, the box is segmented twice, the second time from the seeds of the first
-        segments in reverse order, and the result is the split consensus of both (`consensus`).
+        segments in reverse order, and the result is the split consensus of both (`consensus`). With `options.coarse`,
+        large objects are flooded at a coarser resolution first (`floodtide.segment.coarse`).
 
         Args:
             volume: Raw image (z, y, x) of any numeric type. Of a Volume, only the box is read.
@@ -206,15 +207,15 @@ class Segmenter:
         if seeds is None and self.options.seeds:
             seeds = read_seeds(self.options.seeds)
         passes = 1 if self.options.consensus == "none" else 2
+        positions = (
+            self._seeds(image, mask) if seeds is None else place_seeds(seeds, image, self.model.fov)
+        )
         coarse, blocks = None, self.options.coarse
         if blocks != (1, 1, 1):
             first, progress = both_levels(progress, image.inner, blocks)
             labels, coarse = coarse_objects(self, image, labels, mask, seeds, first)
-        positions = (
-            self._seeds(image, mask) if seeds is None else place_seeds(seeds, image, self.model.fov)
-        )
-        if coarse is not None and labels is not None and coarse.kept > 0:
-            positions = away_from(labels, positions, image, blocks)
+            if coarse.kept > 0:
+                positions = away_from(labels, positions, image, blocks)
         report = None if progress is None else part_of(progress, 0, passes)
         shape = list(volume.shape)
         forward = self._flood(image, labels, mask, positions, report, shape)
