@@ -13,6 +13,7 @@
 #include "floodtide/segment/components.hpp"
 #include "floodtide/segment/consensus.hpp"
 #include "floodtide/segment/flooder.hpp"
+#include "floodtide/segment/origins.hpp"
 #include "floodtide/segment/reconcile.hpp"
 #include "floodtide/segment/result.hpp"
 #include "floodtide/segment/seeds.hpp"
@@ -151,6 +152,25 @@ void register_segment(py::module_& m) {
         return rows_of(seeds);
       },
       py::arg("path"), "Return the seeds of a stored segmentation, int64 (n, 3) of z, y, x, in the order of ids.");
+  s.def(
+      "read_origins",
+      [](const std::string& path) {
+        std::vector<segment::Origin> origins;
+        {
+          const py::gil_scoped_release unlock;
+          origins = segment::read_origins(path);
+        }
+        Tensor<std::int64_t, 2> out({static_cast<std::int64_t>(origins.size()), 5});
+        for (std::size_t i = 0; i < origins.size(); ++i) {
+          const segment::Origin& origin = origins[i];
+          std::int64_t* row = out.data() + 5 * i;
+          row[0] = origin.id;
+          std::copy(origin.start.begin(), origin.start.end(), row + 1);
+          row[4] = origin.iterations;
+        }
+        return to_numpy(std::move(out));
+      },
+      py::arg("path"), "Return the origins of a stored segmentation, int64 rows of id, z, y, x and network calls.");
   s.def(
       "find_seeds",
       [](const FloatArray& image, double mean, double std, const std::string& policy, const ParameterValues& values,

@@ -211,6 +211,12 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
+    "segment-coarse": Command(
+        "segment segment.toml --out out.h5:segmentation --json --coarse 1,2,2",
+        hdf5_outcome("origins/walltime_s", "counters"),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+    ),
     "segment-pieces": Command(
         "segment segment.toml --out pieces --set segment.subvolume=[14,14,14]",
         nothing,
@@ -264,6 +270,9 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "evaluate": Command("evaluate segmentation.h5:segmentation volume.h5:labels --json", scores),
+    "compare": Command(
+        "compare segmentation.h5:segmentation segmentation.h5:segmentation --json", scores
+    ),
     "evaluate-picture": Command(
         "evaluate segmentation.h5:segmentation volume.h5:labels --picture out.png --json",
         scores_and_picture,

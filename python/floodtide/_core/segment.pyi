@@ -22,6 +22,7 @@ __all__: list[str] = [
     "consensus",
     "find_seeds",
     "placement",
+    "read_origins",
     "read_seeds",
     "seed_policies",
     "split_consensus",
@@ -109,6 +110,7 @@ def find_seeds(
 def placement(
     volume: str | floodtide._core.data.Volume,
 ) -> typing.Annotated[list[int], "FixedSize(3)"] | None: ...
+def read_origins(path: str) -> numpy.typing.NDArray[numpy.int64]: ...
 def read_seeds(path: str) -> numpy.typing.NDArray[numpy.int64]: ...
 def seed_policies() -> list[dict[str, typing.Any]]: ...
 def split_consensus(

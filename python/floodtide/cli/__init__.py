@@ -37,6 +37,7 @@ COMMANDS = {
     "predict": "Apply a U-Net to slices or a volume.",
     "agglomerate": "Make segments of affinities.",
     "evaluate": "Compare a segmentation with the ground truth.",
+    "compare": "Compare a segmentation with another one, such as a published one.",
     "view": "Show a run or a volume in Neuroglancer.",
     "mesh": "Add meshes and skeletons to a Neuroglancer segmentation.",
     "convert": "Convert a checkpoint to floodtide's format.",

@@ -70,6 +70,13 @@ if TYPE_CHECKING:
     " in one segment; replaces segment.consensus.",
 )
 @click.option(
+    "--coarse",
+    type=shared.Numbers(limits.STRIDE, 3),
+    metavar="Z,Y,X",
+    help="Flood first in the image averaged over blocks of this size (2 means 2,2,2), and at full resolution only what"
+    " the network does not confirm there; replaces segment.coarse.",
+)
+@click.option(
     "--agglomerate",
     is_flag=True,
     help="Afterwards flood pairs of segments again and merge a pair that is one object (`floodtide resegment`). FILE.h5"
@@ -98,6 +105,7 @@ def command(
     out: str | None,
     box: str | None,
     consensus: str | None,
+    coarse: tuple[int, int, int] | None,
     agglomerate: bool,
     subvolumes: str | None,
     estimate: bool,
@@ -117,6 +125,8 @@ def command(
     other voxels.
 
     `--request` reads a request of google/ffn, such as configs/inference_training_sample2.pbtxt.
+
+    `--coarse 2` floods large objects at half resolution, which saves network calls.
 
     `--consensus reverse --agglomerate` is the whole published way from an image to objects.
 
@@ -155,9 +165,10 @@ def command(
             raise click.UsageError(
                 "--npz with segment.subvolume or --estimate, expected a box in one piece"
             )
-        if consensus is not None:
-            changed = dataclasses.replace(settings.segment, consensus=consensus)
-            settings = dataclasses.replace(settings, segment=changed)
+        given = {"consensus": consensus, "coarse": coarse}
+        changes = {name: value for name, value in given.items() if value is not None}
+        changed = dataclasses.replace(settings.segment, **changes)
+        settings = dataclasses.replace(settings, segment=changed)
     if settings.segment.subvolume is not None or estimate:
         if agglomerate:
             raise click.UsageError(
@@ -309,9 +320,10 @@ def _segment(
     if npz is not None:
         write_npz(result, npz, b"" if asked is None else asked.message)
     return {
-        "segments": len(result.origins),
+        "segments": result.segments,
         "coverage": result.coverage,
-        "network_calls": result.counters.get("inference-calls", 0),
+        "network_calls": result.network_calls,
+        "coarse": None if result.coarse is None else result.coarse._asdict(),
         "seconds": time.monotonic() - start_s,
         "checkpoint": options.checkpoint,
         "mean": options.mean,
@@ -321,7 +333,13 @@ def _segment(
 
 
 def _text(report: dict[str, Any]) -> str:
+    levels, coarse = "", report["coarse"]
+    if coarse is not None:
+        levels = (
+            f" ({coarse['network_calls']} at the coarse level, {coarse['check_calls']} to check its objects, of which"
+            f" {coarse['kept']} of {coarse['objects']} are kept)"
+        )
     return (
         f"{report['segments']} segments, {100 * report['coverage']:.1f} % of the voxels, in"
-        f" {report['network_calls']} network calls and {report['seconds']:.0f} s: {report['out']}"
+        f" {report['network_calls']} network calls{levels} and {report['seconds']:.0f} s: {report['out']}"
     )

@@ -13,11 +13,13 @@ from floodtide import _core, config
 from floodtide.base.outputs import files_in, files_of, refuse_inputs
 from floodtide.base.progress import bar
 from floodtide.comm import world
-from floodtide.data import Volume, parse_box
+from floodtide.comm.exchanges import allgather_object
+from floodtide.data import Vec3, Volume, parse_box
 from floodtide.errors import InvalidArgumentError
 from floodtide.segment import Segmenter, SegmentOptions, in_subvolumes, segment_on_ranks
 from floodtide.segment.blocks import cut_of
 from floodtide.segment.canvas_image import BYTES_PER_VOXEL
+from floodtide.segment.coarse import coarse_shape
 from floodtide.segment.flooding import call_rate
 
 _NETWORK_BYTES = 300 << 20  # network, libraries and the program itself
@@ -58,9 +60,14 @@ def run(
     start_s = time.monotonic()
     with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
         segmented = segment_on_ranks(pieces, segmenter, volume, numbers=numbers, progress=progress)
+    calls, coarse = map(
+        sum, zip(*allgather_object((segmenter.network_calls, segmenter.coarse_calls)), strict=True)
+    )
     return {
         "subvolumes": len(pieces.cut),
         "segmented": segmented,
+        "network_calls": calls,
+        "coarse_network_calls": coarse,
         "missing": sum(1 for _ in pieces.missing()),
         "seconds": time.monotonic() - start_s,
         "out": out,
@@ -78,13 +85,10 @@ def _estimate(segmenter: Segmenter, volume: Volume, options: SegmentOptions) -> 
         box=box,
     )
     voxels = math.prod(cut.size)
-    # One call for each place of the field of view on a grid whose spacing is the distance that it moves.
-    model = segmenter.model
-    places = (
-        1 + max(0, n - fov) // max(1, delta)
-        for n, fov, delta in zip(cut.size, model.fov, model.deltas, strict=True)
-    )
-    calls = len(cut) * math.prod(places)
+    model, coarse = segmenter.model, 0
+    calls = len(cut) * _places(model, cut.size)
+    if options.coarse != (1, 1, 1):
+        coarse = len(cut) * _places(model, coarse_shape(cut.size, options.coarse))
     view = np.zeros(model.fov, np.float32)
     model.forward(view, view)
     start_s = time.monotonic()
@@ -96,26 +100,41 @@ def _estimate(segmenter: Segmenter, volume: Volume, options: SegmentOptions) -> 
         "counts": cut.counts,
         "size": cut.size,
         "memory_bytes_per_rank": BYTES_PER_VOXEL * voxels + _NETWORK_BYTES,
-        "network_calls": calls,
+        "network_calls": calls + coarse,
+        "coarse_network_calls": coarse,
         "network_calls_per_s": rate,
         "ranks": world.size(),
-        "hours": calls / rate / min(world.size(), len(cut)) / 3600,
+        "hours": (calls + coarse) / rate / min(world.size(), len(cut)) / 3600,
     }
+
+
+def _places(model: Any, size: Vec3) -> int:
+    """Return the number of places of the field of view on a grid whose spacing is the distance that it moves."""
+    return math.prod(
+        1 + max(0, n - fov) // max(1, delta)
+        for n, fov, delta in zip(size, model.fov, model.deltas, strict=True)
+    )
 
 
 def text(report: dict[str, Any]) -> str:
     if "hours" in report:
         counts = " x ".join(map(str, report["counts"]))
         size = " x ".join(map(str, report["size"]))
+        at_most = ""
+        if report["coarse_network_calls"] > 0:
+            at_most = f" ({report['coarse_network_calls']} at the coarse level, fewer in all if it finds objects)"
         return (
             f"{report['subvolumes']} subvolumes ({counts}) of {size} voxels;"
             f" {report['memory_bytes_per_rank'] / 2**20:.0f} MiB of memory for each rank;"
-            f" about {report['network_calls']} network calls, {report['network_calls_per_s']:.1f} per second and rank"
-            f" here; {report['hours']:.2f} hours on {report['ranks']} rank{'s' * (report['ranks'] > 1)}"
+            f" about {report['network_calls']} network calls{at_most}, {report['network_calls_per_s']:.1f} per second"
+            f" and rank here; {report['hours']:.2f} hours on {report['ranks']} rank{'s' * (report['ranks'] > 1)}"
         )
     rest = f", {report['missing']} are missing" if report["missing"] else ""
+    coarse = report["coarse_network_calls"]
+    levels = f" ({coarse} at the coarse level and for checks)" if coarse > 0 else ""
     return (
-        f"{report['segmented']} of {report['subvolumes']} subvolumes segmented in {report['seconds']:.0f} s{rest}:"
+        f"{report['segmented']} of {report['subvolumes']} subvolumes segmented in {report['network_calls']} network"
+        f" calls{levels} and {report['seconds']:.0f} s{rest}:"
         f" {report['out']}"
     )
 

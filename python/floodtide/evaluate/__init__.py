@@ -10,8 +10,10 @@ from floodtide.evaluate.skeletons import (
 )
 from floodtide.evaluate.voxels import (
     ContingencyTable,
+    Difference,
     count_on_ranks,
     count_volumes,
+    differing_objects,
     matching,
     rand_error,
     read_both,
@@ -23,6 +25,7 @@ from floodtide.evaluate.voxels import (
 __all__ = [
     "ContingencyTable",
     "DiceCounts",
+    "Difference",
     "Mistake",
     "Part",
     "RunLengths",
@@ -30,6 +33,7 @@ __all__ = [
     "count_volumes",
     "dice",
     "dice_of_table",
+    "differing_objects",
     "matching",
     "rand_error",
     "read_both",

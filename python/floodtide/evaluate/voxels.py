@@ -8,6 +8,7 @@ Voxels whose truth is 0 are ignored. Every score is computed twice: over the seg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,43 @@ def matching(segmentation: Labels, truth: Labels) -> dict[str, int]:
     table = ContingencyTable()
     table.add(np.ascontiguousarray(segmentation), np.ascontiguousarray(truth))
     return table.matching()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An object that no segment equals voxel for voxel.
+
+    Attributes:
+        object: The object.
+        segment: The segment with most of its voxels; 0 if there is none.
+        missing: Voxels of the object that are not in this segment.
+        additional: Voxels of this segment that are not in the object.
+    """
+
+    object: int
+    segment: int
+    missing: int
+    additional: int
+
+
+def differing_objects(table: ContingencyTable) -> list[Difference]:
+    """Return the objects that no segment equals voxel for voxel, those with most voxels that differ first."""
+    rows = table.rows().astype(np.int64)
+    segments, objects, counts = rows.T
+    sizes = np.bincount(segments, weights=counts) if len(rows) > 0 else np.zeros(1)
+    found = []
+    for name in np.unique(objects[objects > 0]).tolist():
+        own = (objects == name) & (segments > 0)
+        voxels = int(counts[objects == name].sum())
+        if not own.any():
+            found.append(Difference(name, 0, voxels, 0))
+            continue
+        best = np.flatnonzero(own)[counts[own].argmax()]
+        segment, common = int(segments[best]), int(counts[best])
+        row = Difference(name, segment, voxels - common, int(sizes[segment]) - common)
+        if row.missing + row.additional > 0:
+            found.append(row)
+    return sorted(found, key=lambda row: (-row.missing - row.additional, row.object))
 
 
 def score_volumes(

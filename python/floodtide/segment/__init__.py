@@ -4,6 +4,7 @@
 from floodtide.config import SegmentOptions
 from floodtide.segment.blocks import in_subvolumes, segment_block, segment_blocks, segment_on_ranks
 from floodtide.segment.canvas_image import Image
+from floodtide.segment.coarse import CoarseCounts
 from floodtide.segment.cut import Cut
 from floodtide.segment.flooding import (
     Move,
@@ -25,6 +26,7 @@ from floodtide.segment.seeds import read_seeds
 from floodtide.segment.split_consensus import consensus, write_consensus
 
 __all__ = [
+    "CoarseCounts",
     "Cut",
     "Image",
     "Move",

@@ -20,6 +20,7 @@ from floodtide.comm import world
 from floodtide.config import to_dict
 from floodtide.data import Box, Vec3, Volume
 from floodtide.errors import LockedError
+from floodtide.segment.coarse import coarse_shape, require_fit
 from floodtide.segment.cut import Cut
 from floodtide.segment.flooding import Segmenter, output
 from floodtide.segment.pieces import Pieces
@@ -47,11 +48,13 @@ def in_subvolumes(
         segmenter: The network and its options.
         volume: The image.
         subvolume: Size (z, y, x) of a subvolume in voxels.
-        overlap: Smallest overlap (z, y, x) of neighbours; None: the field of view, but at most half a subvolume.
+        overlap: Smallest overlap (z, y, x) of neighbours; None: the field of view, in voxels of the coarse level if
+            there is one, but at most half a subvolume.
         box: (start, size) of what is segmented, in voxels of the volume; None: the whole volume.
 
     Raises:
         InvalidArgumentError: If a size is out of range, or the directory is for something else.
+        ShapeError: If a subvolume is too small for the coarse level.
         StorageError: If the directory cannot be written.
     """
     settings = {
@@ -73,11 +76,13 @@ def cut_of(
     box: Box | None = None,
 ) -> Cut:
     """Return how `in_subvolumes` cuts a volume."""
-    z, y, x = (
-        min(fov, size // 2) for fov, size in zip(segmenter.model.fov, subvolume, strict=True)
-    )
+    fov, factors = segmenter.model.fov, segmenter.options.coarse
+    z, y, x = (min(n * f, m // 2) for n, f, m in zip(fov, factors, subvolume, strict=True))
     whole = ((0, 0, 0), volume.shape) if box is None else box
-    return Cut(whole, subvolume, (z, y, x) if overlap is None else overlap)
+    cut = Cut(whole, subvolume, (z, y, x) if overlap is None else overlap)
+    if factors != (1, 1, 1) and not segmenter.options.reflect:
+        require_fit(fov, coarse_shape(cut.size, factors), factors)
+    return cut
 
 
 def segment_block(

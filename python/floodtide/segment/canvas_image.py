@@ -29,6 +29,11 @@ class CanvasImage(NamedTuple):
     halo_low: Vec3
     halo_high: Vec3
 
+    @property
+    def inner(self) -> Vec3:
+        """Return the size (z, y, x) of the box, without the halo."""
+        return difference(difference(self.voxels.shape, self.halo_low), self.halo_high)
+
 
 def total(a: Sequence[int], b: Sequence[int]) -> Vec3:
     z, y, x = (i + j for i, j in zip(a, b, strict=True))
@@ -92,7 +97,7 @@ def read_labels(
         InvalidArgumentError: If they are not integers.
     """
     offset = placed(labels, volume_shape)
-    size = difference(difference(image.voxels.shape, image.halo_low), image.halo_high)
+    size = image.inner
     start = difference(image.start, offset)
     ends = total(start, size)
     if min(start) < 0 or any(b > n for b, n in zip(ends, labels.shape, strict=True)):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ from floodtide.segment.canvas_image import (
     read_labels,
     total,
 )
+from floodtide.segment.coarse import CoarseCounts, away_from, both_levels, coarse_objects
 from floodtide.segment.seeds import read_seeds
 
 Progress = Callable[[int, int], None]
@@ -78,18 +80,37 @@ class Segmentation:
         start_zyx: First voxel of the box, in voxels of the whole volume.
         origins: Seed, size and cost of each segment that was flooded, in order of ids.
         overlaps: Numbers of voxels that two segments claimed.
-        counters: Event counts, and times in milliseconds, with the names that google/ffn uses.
+        counters: Event counts, and times in milliseconds, with the names that google/ffn uses; of full resolution.
+        coarse: What the coarse level found, if there is one (`options.coarse`). Its objects have no origins.
         complete: False if the time was over before all seeds were tried.
     """
 
-    def __init__(self, result: Any, *, complete: bool = True) -> None:
+    def __init__(
+        self, result: Any, coarse: CoarseCounts | None = None, *, complete: bool = True
+    ) -> None:
         self._result = result
+        self.coarse = coarse
         self.complete = complete
         self.segmentation: NDArray[np.unsignedinteger[Any]] = result.labels()
         self.start_zyx: Vec3 = tuple(result.start)
         self.origins = [Origin(*row) for row in result.origins()]
         self.overlaps = [Overlap(*row) for row in result.overlaps()]
         self.counters: dict[str, int] = result.counters
+
+    @property
+    def segments(self) -> int:
+        """Return the number of segments that were found, at both levels."""
+        return len(self.origins) + (0 if self.coarse is None else self.coarse.kept)
+
+    @property
+    def network_calls(self) -> int:
+        """Return the number of evaluations of the network, at both levels, with the checks."""
+        calls = self.counters.get("inference-calls", 0)
+        return (
+            calls
+            if self.coarse is None
+            else calls + self.coarse.network_calls + self.coarse.check_calls
+        )
 
     @property
     def coverage(self) -> float:
@@ -109,8 +130,11 @@ class Segmentation:
             InvalidArgumentError: If the dataset exists and is not an older segmentation.
         """
         path, dataset = path_and_dataset(reference)
+        texts = dict(notes or {})
+        if self.coarse is not None:
+            texts["coarse"] = json.dumps(self.coarse._asdict())
         with output(reference):
-            self._result.write(path, dataset, dict(notes or {}))
+            self._result.write(path, dataset, texts)
 
 
 class _TimeIsOver(Exception):
@@ -141,6 +165,7 @@ class Segmenter:
     Attributes:
         network_calls: Evaluations of the network by all calls of `segment` so far, also while one is running, and by
             resegmentations.
+        coarse_calls: Those of them at the coarse level, and to check its objects.
 
     Raises:
         InvalidArgumentError: If `options` has no mean or no std.
@@ -150,6 +175,7 @@ class Segmenter:
         self.model = model
         self.options = options
         self.network_calls = 0
+        self.coarse_calls = 0
         self._normalisation()
 
     @classmethod
@@ -180,7 +206,8 @@ class Segmenter:
         """Segment a volume, or a box (start, size) of it.
 
         With `options.consensus = "reverse"`, the box is segmented twice, the second time from the seeds of the first
-        segments in reverse order, and the result is the split consensus of both (`consensus`).
+        segments in reverse order, and the result is the split consensus of both (`consensus`). With `options.coarse`,
+        large objects are flooded at a coarser resolution first (`floodtide.segment.coarse`).
 
         Args:
             volume: Raw image (z, y, x) of any numeric type. Of a Volume, only the box is read.
@@ -198,6 +225,7 @@ class Segmenter:
             OutOfRangeError: If the box is not inside the volume.
             InvalidArgumentError: If an option is out of range or a voxel is not finite.
         """
+        until = _Until(limit_s)
         image = self._read(volume, box)
         labels, mask = self._initial(initial, volume, image), self._mask(volume, image)
         if seeds is None and self.options.seeds:
@@ -206,20 +234,23 @@ class Segmenter:
         positions = (
             self._seeds(image, mask) if seeds is None else place_seeds(seeds, image, self.model.fov)
         )
+        coarse, blocks = None, self.options.coarse
+        if blocks != (1, 1, 1):
+            first, progress = both_levels(progress, image.inner, blocks)
+            labels, coarse = coarse_objects(self, image, labels, mask, seeds, first, limit_s)
+            if coarse.kept > 0:
+                positions = away_from(labels, positions, image, blocks)
         report = None if progress is None else part_of(progress, 0, passes)
         shape = list(volume.shape)
-        until = _Until(limit_s)
         forward = self._flood(image, labels, mask, positions, report, shape, until)
         if passes == 1:
-            return Segmentation(forward, complete=not until.over)
+            return Segmentation(forward, coarse, complete=not until.over)
         back = [origin[1] for origin in reversed(forward.origins())]
         report = None if progress is None else part_of(progress, 1, passes)
         positions = place_seeds(back, image, self.model.fov)
         reverse = self._flood(image, labels, mask, positions, report, shape, until)
-        return Segmentation(
-            _core.segment.consensus(forward, reverse, self.options.consensus_min_size),
-            complete=not until.over,
-        )
+        both = _core.segment.consensus(forward, reverse, self.options.consensus_min_size)
+        return Segmentation(both, coarse, complete=not until.over)
 
     def _flood(
         self,

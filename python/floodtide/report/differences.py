@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A picture of the objects in which two segmentations differ: for each the plane with most of the voxels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide.base import style
+from floodtide.base.files import replace_bytes
+from floodtide.base.outputs import PICTURES, WAIT_S, reserved
+from floodtide.data import Vec3, Volume
+from floodtide.data.volumes import volume_exists
+from floodtide.evaluate import Difference
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST = 6  # panels
+_COLUMNS = 3
+_WIDTH = 80  # voxels along each side of a panel
+
+
+def save_differences(
+    labels: npt.NDArray[np.integer[Any]],
+    reference: npt.NDArray[np.integer[Any]],
+    differences: list[Difference],
+    image: str,
+    start: Vec3,
+    path: Path,
+) -> None:
+    """Draw the objects that differ most, one panel each.
+
+    Args:
+        labels: Segments (z, y, x).
+        reference: Objects of the same voxels.
+        differences: Objects of the reference that differ, in order.
+        image: Name of the image of the whole volume; grey without it.
+        start: First voxel of the segmentations in the whole volume.
+        path: The PNG file.
+
+    Raises:
+        StorageError: If the file cannot be written.
+        InvalidArgumentError: If a file of that name exists and is not a PNG picture.
+    """
+    shown = differences[:_MOST]
+    raw = Volume(image) if image and volume_exists(image) else None
+    rows = max(1, -(-len(shown) // _COLUMNS))
+    with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S):
+        with style.figure(2.9 * _COLUMNS, 3.1 * rows + 0.4) as drawn:
+            axes = drawn.subplots(rows, _COLUMNS, squeeze=False).ravel()
+            for axis in axes:
+                axis.set_axis_off()
+            for axis, difference in zip(axes, shown, strict=False):
+                _panel(axis, labels, reference, difference, raw, start)
+            _legend(axes[0].figure)
+            content = style.rendered(drawn, "png", dpi=130)
+        replace_bytes(path, content)
+
+
+def _panel(
+    axis: Axes,
+    labels: npt.NDArray[np.integer[Any]],
+    reference: npt.NDArray[np.integer[Any]],
+    difference: Difference,
+    raw: Volume | None,
+    start: Vec3,
+) -> None:
+    own = reference == difference.object
+    found = labels == difference.segment if difference.segment > 0 else np.zeros(labels.shape, bool)
+    wrong = own != found
+    z = int(wrong.sum(axis=(1, 2)).argmax())
+    y, x = (int(np.median(places)) for places in np.nonzero(wrong[z]))
+    y0, x0 = (
+        max(0, min(at - _WIDTH // 2, n - _WIDTH))
+        for at, n in zip((y, x), wrong.shape[1:], strict=True)
+    )
+    view = (slice(y0, y0 + _WIDTH), slice(x0, x0 + _WIDTH))
+    mine, theirs = found[z][view], own[z][view]
+    grey = np.full(mine.shape, 0.85)
+    if raw is not None:
+        corner = (start[0] + z, start[1] + y0, start[2] + x0)
+        plane = raw.read((corner, (1, *mine.shape)))[0].astype(np.float64)
+        low, high = np.percentile(plane, (0.5, 99.5))
+        grey = np.clip((plane - low) / max(high - low, 1e-9), 0.0, 1.0)
+    picture = np.repeat(grey[..., None], 3, axis=-1)
+    for where, colour in zip(
+        (mine & theirs, theirs & ~mine, mine & ~theirs), _colours(), strict=True
+    ):
+        strength = 0.25 if colour == _colours()[0] else 0.8
+        picture[where] = (1 - strength) * picture[where] + strength * np.array(colour)
+    axis.imshow(picture, interpolation="nearest")
+    axis.set_title(
+        f"object {difference.object}: {difference.missing} missing, {difference.additional} additional\n"
+        f"z = {start[0] + z}, y from {start[1] + y0}, x from {start[2] + x0}",
+        fontsize="small",
+    )
+
+
+def _colours() -> tuple[tuple[float, float, float], ...]:
+    """Return the colours of voxels in both, in the reference alone, and in the segmentation alone."""
+    from matplotlib.colors import to_rgb
+
+    return to_rgb(style.SERIES[0]), to_rgb(style.NOT_SEGMENTED), to_rgb(style.OTHER_OBJECT)
+
+
+def _legend(figure: Any) -> None:
+    from matplotlib.patches import Patch
+
+    names = ("in both", "in the reference alone", "in the segmentation alone")
+    handles = [Patch(color=c, label=n) for c, n in zip(_colours(), names, strict=True)]
+    figure.legend(handles=handles, loc="lower center", ncols=3)
