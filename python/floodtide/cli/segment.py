@@ -20,6 +20,7 @@ from floodtide.comm import world
 from floodtide.data.formats import HDF5, format_of
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.segment import SegmentOptions, output
+from floodtide.segment.masks import volumes_of
 
 if TYPE_CHECKING:
     from floodtide.segment.ffn_request import FfnRequest
@@ -134,7 +135,7 @@ def command(
         if world.rank() == 0:
             inputs: list[str | Path] = [
                 file,
-                *files_of([options.image, options.initial, options.mask]),
+                *files_of(volumes_of(options)),
                 *files_in(options.checkpoint),
             ]
             with output(base, inputs):
@@ -180,6 +181,12 @@ def _base(out: str) -> str:
     return f"{Path(path).with_suffix('.base.h5')}:{dataset}"
 
 
+def _checkpoint(out: str) -> Path:
+    """Return the file for checkpoints of a segmentation, beside its file."""
+    path, dataset = path_and_dataset(out)
+    return Path(f"{path}.{dataset.strip('/').replace('/', '.')}.checkpoint")
+
+
 def _segment(
     settings: config.Config,
     options: SegmentOptions,
@@ -190,12 +197,16 @@ def _segment(
     from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box
     from floodtide.segment import Segmenter
+    from floodtide.segment.checkpoints import remove_checkpoints
     from floodtide.segment.ffn_files import write_npz
     from floodtide.segment.flooding import call_rate
 
     if settings.run.threads > 0:
         _core.set_num_threads(settings.run.threads)
     segmenter = Segmenter.load(options, compute=settings.run.compute)
+    checkpoint = _checkpoint(out)
+    if options.checkpoint_interval > 0 and checkpoint.exists():
+        click.echo(f"floodtide segment: continues from {checkpoint}", err=True)
     if asked is not None and asked.depth not in (None, segmenter.model.depth):
         raise ConfigurationError(
             f"model_args.depth is {asked.depth}, expected {segmenter.model.depth}, that of {options.checkpoint}"
@@ -203,7 +214,7 @@ def _segment(
     volume = Volume(options.image)
     start_s = time.monotonic()
     with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
-        result = segmenter.segment(volume, parse_box(options.box), progress)
+        result = segmenter.segment(volume, parse_box(options.box), progress, checkpoint=checkpoint)
     notes = {
         "image": options.image,
         "checkpoint": options.checkpoint,
@@ -213,6 +224,8 @@ def _segment(
     result.save(out, notes)
     if npz is not None:
         write_npz(result, npz, b"" if asked is None else asked.message)
+    if options.checkpoint_interval > 0:
+        remove_checkpoints(checkpoint)
     return {
         "segments": len(result.origins),
         "coverage": result.coverage,
