@@ -356,14 +356,16 @@ std::int64_t Flooder::settled_voxels(std::int64_t failed, std::int64_t waiting, 
 }
 
 void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress, const std::function<void()>& checkpoint) {
-  const Timer timer(*this, "segment_all");
-  all_start_s_ = now_s();
   if (!resumed_at_) growth_.reset();  // an error has ended an earlier call
+  const bool resumed_at_end = resumed_at_ == std::ssize(seeds);
   const auto first = static_cast<std::size_t>(std::exchange(resumed_at_, std::nullopt).value_or(0));
   FLOODTIDE_REQUIRE(first <= seeds.size() && (!growth_ || (first < seeds.size() && seeds[first] == growth_->start)),
                     invalid_file, "segment: the checkpoint is at seed ", first, ", and not of these ", seeds.size(),
                     " seeds; expected the same seeds");
   const std::int64_t total = interior_.voxels();
+  if (resumed_at_end) return report(progress, total, total);
+  const Timer timer(*this, "segment_all");
+  all_start_s_ = now_s();
   const auto in_segment = [this](const Vec3& seed) { return segmentation_.view().at(seed) > 0; };
   const auto outside = [&](std::span<const Vec3> some) {
     return std::ssize(some) - std::count_if(some.begin(), some.end(), in_segment);
