@@ -205,8 +205,6 @@ def _segment(
         _core.set_num_threads(settings.run.threads)
     segmenter = Segmenter.load(options, compute=settings.run.compute)
     checkpoint = _checkpoint(out)
-    if options.checkpoint_interval > 0 and checkpoint.exists():
-        click.echo(f"floodtide segment: continues from {checkpoint}", err=True)
     if asked is not None and asked.depth not in (None, segmenter.model.depth):
         raise ConfigurationError(
             f"model_args.depth is {asked.depth}, expected {segmenter.model.depth}, that of {options.checkpoint}"
@@ -226,10 +224,12 @@ def _segment(
         write_npz(result, npz, b"" if asked is None else asked.message)
     if options.checkpoint_interval > 0:
         remove_checkpoints(checkpoint)
+    calls = result.counters.get("inference-calls", 0)
     return {
         "segments": len(result.origins),
         "coverage": result.coverage,
-        "network_calls": result.counters.get("inference-calls", 0),
+        "network_calls": calls,
+        "network_calls_before": calls - segmenter.network_calls,  # by a job that was killed
         "seconds": time.monotonic() - start_s,
         "checkpoint": options.checkpoint,
         "mean": options.mean,
@@ -239,7 +239,9 @@ def _segment(
 
 
 def _text(report: dict[str, Any]) -> str:
+    before = report["network_calls_before"]
+    continued = f" ({before} of them before a checkpoint)" if before else ""
     return (
         f"{report['segments']} segments, {100 * report['coverage']:.1f} % of the voxels, in"
-        f" {report['network_calls']} network calls and {report['seconds']:.0f} s: {report['out']}"
+        f" {report['network_calls']} network calls{continued} and {report['seconds']:.0f} s: {report['out']}"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import shutil
 import signal
@@ -234,10 +235,10 @@ def test_a_command_that_is_killed_continues(
     assert cli.run([*arguments[:-1], f"{tmp_path}/whole.h5:labels"]) == 0
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     file = tmp_path / "out/a.h5.labels.checkpoint"
-    for kill in range(2):
+    for _ in range(2):
         before = file.stat().st_mtime_ns if file.exists() else 0
         process = subprocess.Popen(
-            [sys.executable, "-c", SLOW, *arguments], env=environment, stderr=subprocess.PIPE
+            [sys.executable, "-c", SLOW, *arguments], env=environment, stderr=subprocess.DEVNULL
         )
         deadline = time.monotonic() + 60
         while not (file.exists() and file.stat().st_mtime_ns > before):
@@ -245,13 +246,12 @@ def test_a_command_that_is_killed_continues(
             assert time.monotonic() < deadline
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
-        said = process.communicate()[1].decode()
-        assert process.returncode == -signal.SIGKILL
-        assert (f"continues from {file}" in said) == (kill > 0)
+        assert process.wait() == -signal.SIGKILL
     assert not (tmp_path / "out/a.h5").exists()
     capsys.readouterr()
-    assert cli.run(arguments) == 0
-    assert f"continues from {file}" in capsys.readouterr().err
+    assert cli.run([*arguments, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert 0 < report["network_calls_before"] < report["network_calls"]
     with h5py.File(tmp_path / "out/a.h5") as a, h5py.File(tmp_path / "whole.h5") as b:
         np.testing.assert_array_equal(a["labels"], b["labels"])
         np.testing.assert_array_equal(a["origins/start_zyx"], b["origins/start_zyx"])
