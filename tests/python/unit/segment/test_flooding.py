@@ -18,6 +18,8 @@ from scipy import ndimage
 from floodtide import _core, data, errors
 from floodtide.cli import evaluate as evaluate_cli
 from floodtide.segment import Segmenter, SegmentOptions
+from floodtide.segment.canvas_image import read_image
+from floodtide.segment.seeds import policy_seeds
 
 
 class FakeNetwork:
@@ -426,6 +428,34 @@ def test_a_grid_of_seeds_finds_the_objects_that_its_voxels_are_in(small, raw):
     starts = {origin.start_zyx for origin in result.origins}
     shifts = (0, 2, 1, 3)  # in voxels, of a step of 4
     assert all(len({c % 4 for c in start}) == 1 and start[0] % 4 in shifts for start in starts)
+
+
+def test_policies_in_sequence_and_of_another_image(tmp_path):
+    raw = cells((20, 21, 22), 3, 1.5)
+    other = cells((24, 21, 22), 4, 1.5).astype(np.float32) - 128
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["map"] = other
+    margin, box = [2, 2, 2], ((4, 0, 0), (16, 21, 22))
+    image = read_image(np.concatenate([raw[:4], raw]), box, [0, 0, 0])
+    options = SegmentOptions(seed_policy="grid, reversed peaks, max", seed_values={"grid_step": 7})
+
+    def of(voxels, name, values, mean, std):
+        return _core.segment.find_seeds(voxels, mean, std, name, values, margin, None)
+
+    def found(options):
+        return policy_seeds(options, other.shape, image, (100.0, 50.0), (5, 5, 5), None)
+
+    voxels = image.voxels
+    expected = [
+        of(voxels, "grid", {"grid_step": 7}, 100.0, 50.0),
+        of(voxels, "peaks", {}, 100.0, 50.0)[::-1],
+        of(voxels, "max", {}, 100.0, 50.0),
+    ]
+    np.testing.assert_array_equal(found(options), np.concatenate(expected))
+    bright = SegmentOptions(seed_policy="max_peaks", seed_image=f"{tmp_path}/other.h5:map")
+    expected_peaks = of(np.ascontiguousarray(other[4:20]), "max_peaks", {}, 0.0, 1.0)
+    assert len(expected_peaks) >= 5
+    np.testing.assert_array_equal(found(bright), expected_peaks)
 
 
 def test_options_take_every_registered_seed_policy_and_lists_of_them():
