@@ -68,9 +68,7 @@ def generate() -> str:
         for cls in typing.get_args(hint) or (hint,):
             of_kind = f', kind "{cls.kind}"' if typing.get_args(hint) else _kinds(section)
             parts.append(_section(f"`[{section.name}]`{of_kind}", cls))
-            parts += [
-                _section(f"`[[{section.name}.{name}]]`", table) for name, table in _tables(cls)
-            ]
+            parts += _sections_of_tables(section.name, cls)
         if dataclasses.is_dataclass(hint):
             parts += [_registry(values) for values in registered_fields(hint)]
     return "\n".join(parts)
@@ -93,6 +91,18 @@ def _section(title: str, cls: type) -> str:
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
+
+
+def _sections_of_tables(name: str, cls: type) -> list[str]:
+    """Return the sections of all lists of tables in a section. Tables of one kind share a section."""
+    names: dict[type, list[str]] = {}
+    for key, table in _tables(cls):
+        names.setdefault(table, []).append(f"{name}.{key}")
+    parts = []
+    for table, keys in names.items():
+        parts.append(_section(", ".join(f"`[[{key}]]`" for key in keys), table))
+        parts += _sections_of_tables(keys[0], table)
+    return parts
 
 
 def _tables(cls: type) -> list[tuple[str, type]]:

@@ -18,6 +18,7 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "floodtide/data/channel.hpp"
 #include "floodtide/data/volume.hpp"
 
 namespace floodtide::bindings {
@@ -198,9 +199,11 @@ std::optional<std::vector<T>> values_of(std::optional<data::Array<T>> attribute)
 void register_volumes(py::module_& m) {
   using Unlock = py::call_guard<py::gil_scoped_release>;
   py::class_<Volume, VolumeObject>(m, "Volume", "A volume that is open for reading, whatever stores it.")
-      .def(py::init(
-               [](const std::string& file, const std::string& dataset) { return object_of(data::open_volume(file, dataset)); }),
-           py::arg("file"), py::arg("dataset"), "The dataset of an HDF5 file.")
+      .def(py::init([](const std::string& file, const std::string& dataset, std::optional<std::int64_t> channel) {
+             return object_of(channel ? data::open_channel(file, dataset, *channel) : data::open_volume(file, dataset));
+           }),
+           py::arg("file"), py::arg("dataset"), py::arg("channel") = std::nullopt,
+           "The dataset of an HDF5 file, or one of its channels.")
       .def_property_readonly("name", &Volume::name)
       .def_property_readonly("shape", [](const Volume& v) { return triple_of(v.shape()); })
       .def_property_readonly("chunks", [](const Volume& v) { return triple_of(v.chunks()); })

@@ -9,6 +9,7 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "flooder_state.hpp"
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/segment/components.hpp"
 #include "floodtide/segment/consensus.hpp"
@@ -18,6 +19,7 @@
 #include "floodtide/segment/result.hpp"
 #include "floodtide/segment/seeds.hpp"
 #include "registry.hpp"
+#include "segment_arrays.hpp"
 #include "volume_reference.hpp"
 
 namespace floodtide::bindings {
@@ -29,15 +31,9 @@ using segment::Result;
 using PredictorObject = Typed<
     "floodtide._core.Ffn | collections.abc.Callable[[numpy.typing.NDArray[numpy.float32], "
     "numpy.typing.NDArray[numpy.float32]], numpy.typing.NDArray[numpy.float32]]">;
+using CheckpointCallback = Typed<"collections.abc.Callable[[], object] | None">;
 using MoveCallback =
     Typed<"collections.abc.Callable[[int, tuple[int, int, int], numpy.typing.NDArray[numpy.float32], int], object] | None">;
-
-/// Return a NumPy copy of a view, for callbacks that may keep the array.
-py::array_t<float> copy_of(View<const float, 3> view) {
-  Tensor<float, 3> copy(view.shape());
-  std::copy(view.span().begin(), view.span().end(), copy.data());
-  return to_numpy(std::move(copy));
-}
 
 /// Return a Predictor for an Ffn, or for a Python function predict(image, logits) of float32 arrays that returns updated
 /// logits.
@@ -68,6 +64,14 @@ segment::OnMove on_move_of(const py::object& callback) {
   };
 }
 
+std::function<void()> checkpoint_of(const py::object& callback) {
+  if (callback.is_none()) return {};
+  return [callback = std::make_shared<py::object>(callback)] {
+    const py::gil_scoped_acquire lock;
+    (*callback)();
+  };
+}
+
 FlooderOptions options_of(const py::kwargs& values) {
   FlooderOptions options;
   options.fov = values["fov"].cast<Vec3>();
@@ -81,6 +85,7 @@ FlooderOptions options_of(const py::kwargs& values) {
   options.min_boundary_dist = values["min_boundary_dist"].cast<Vec3>();
   options.halo_low = values["halo_low"].cast<Vec3>();
   options.halo_high = values["halo_high"].cast<Vec3>();
+  options.probability = values["probability"].cast<bool>();
   return options;
 }
 
@@ -99,13 +104,6 @@ std::vector<evaluate::ContingencyTable::Entry> entries_of(const UInt64Array& cou
     entries.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
   }
   return entries;
-}
-
-/// Return positions as an array (n, 3).
-py::array_t<std::int64_t> rows_of(const std::vector<Vec3>& positions) {
-  Tensor<std::int64_t, 2> out({static_cast<std::int64_t>(positions.size()), 3});
-  for (std::size_t i = 0; i < positions.size(); ++i) std::copy(positions[i].begin(), positions[i].end(), out.data() + 3 * i);
-  return to_numpy(std::move(out));
 }
 
 template <class T>
@@ -131,9 +129,16 @@ void register_segment(py::module_& m) {
   s.def("seed_policies", [] {
     const auto rows = segment::seed_policy_rows();
     Records records = rows_with_parameters(rows);
-    for (std::size_t i = 0; i < rows.size(); ++i) records[py::int_(i)]["published"] = rows[i].published;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      records[py::int_(i)]["published"] = rows[i].published;
+      records[py::int_(i)]["bytes_per_voxel"] = rows[i].bytes_per_voxel;
+    }
     return records;
   });
+  s.attr("CLOSED") = std::map<std::string, int>{{"moves", segment::kClosedToMoves},
+                                                {"seeds", segment::kClosedToSeeds},
+                                                {"segment", segment::kClosedBySegment},
+                                                {"shift", segment::kClosedByShift}};
   s.def("check_output", &segment::check_output, py::arg("path"), py::arg("dataset"),
         "Raise the error that `write` would raise for this output, before there is a result.");
   s.def(
@@ -174,11 +179,11 @@ void register_segment(py::module_& m) {
   s.def(
       "find_seeds",
       [](const FloatArray& image, double mean, double std, const std::string& policy, const ParameterValues& values,
-         const Vec3& margin, const ProgressCallback& progress, const std::optional<UInt8Array>& excluded) {
+         const Vec3& margin, const ProgressCallback& progress, const std::optional<UInt8Array>& closed) {
         const Tensor<float, 3> normal = normalised_of(image, mean, std);
         const Progress report = progress_of(progress);
         View<const std::uint8_t, 3> mask;
-        if (excluded) mask = view_of<const std::uint8_t, 3>(*excluded, "excluded");
+        if (closed) mask = view_of<const std::uint8_t, 3>(*closed, "closed");
         std::vector<Vec3> seeds;
         {
           const py::gil_scoped_release unlock;
@@ -187,8 +192,8 @@ void register_segment(py::module_& m) {
         return rows_of(seeds);
       },
       py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("policy"), py::arg("values"), py::arg("margin"),
-      py::arg("progress"), py::arg("excluded") = std::nullopt,
-      "Return the seeds of a policy, int64 (n, 3) of z, y, x, in the order in which they are tried.");
+      py::arg("progress"), py::arg("closed") = std::nullopt,
+      "Return the seeds of a policy, int64 (n, 3) of z, y, x, in the order in which they are tried. `closed` has CLOSED bits.");
 
   s.def(
       "connected_components",
@@ -245,6 +250,14 @@ void register_segment(py::module_& m) {
 
   py::class_<Result>(s, "Result")
       .def("labels", &labels_of)
+      .def(
+          "probability",
+          [](const Result& result) {
+            Tensor<std::uint8_t, 3> copy(result.probability.shape());
+            std::copy(result.probability.span().begin(), result.probability.span().end(), copy.data());
+            return to_numpy(std::move(copy));
+          },
+          "Return the quantised probabilities, uint8 (z, y, x); without voxels if they were not kept.")
       .def_readonly("start", &Result::start)
       .def_readonly("volume_shape", &Result::volume_shape)
       .def_readonly("counters", &Result::counters)
@@ -331,18 +344,26 @@ void register_segment(py::module_& m) {
           py::arg("start"), py::arg("on_move"))
       .def(
           "segment_all",
-          [](Flooder& flooder, const Int64Array& positions, const ProgressCallback& progress) {
+          [](Flooder& flooder, const Int64Array& positions, const ProgressCallback& progress,
+             const CheckpointCallback& checkpoint) {
             const auto rows = view_of<const std::int64_t, 2>(positions, "seeds");
             FLOODTIDE_REQUIRE(rows.shape(1) == 3, shape_mismatch, "seeds: expected 3 columns (z, y, x), got ", rows.shape(1));
             std::vector<Vec3> seeds;
             for (std::int64_t i = 0; i < rows.shape(0); ++i) seeds.push_back({rows(i, 0), rows(i, 1), rows(i, 2)});
             const Progress report = progress_of(progress);
+            const std::function<void()> save = checkpoint_of(checkpoint);
             const py::gil_scoped_release unlock;
-            flooder.segment_all(seeds, report);
+            flooder.segment_all(seeds, report, save);
           },
-          py::arg("seeds"), py::arg("progress"))
+          py::arg("seeds"), py::arg("progress"), py::arg("checkpoint") = py::none(),
+          "Flood an object from each seed. `checkpoint` is called after each evaluation of the network, and may call `state`.")
+      .def(
+          "state", [](const py::object& self) { return state_of(self); },
+          "Return what was found so far, for `restore`. Arrays of the image's size are not copied.")
+      .def("restore", &restore, py::arg("state"))
       .def("logits", [](const Flooder& flooder) { return copy_of(flooder.logits()); })
       .def("counters", &Flooder::counters)
+      .def_property_readonly("shape", [](const Flooder& flooder) { return triple_of(flooder.image().shape()); })
       .def_property_readonly("evaluations", &Flooder::evaluations)
       .def("take_result", &Flooder::take_result, py::arg("start"), py::arg("volume_shape"));
 }

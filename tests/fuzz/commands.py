@@ -217,6 +217,13 @@ COMMANDS = {
         outputs=("out.h5",),
         whole=("out.h5",),
     ),
+    "segment-checkpoint": Command(
+        "segment segment.toml --out out.h5:segmentation --json --set segment.checkpoint_interval=1000",
+        hdf5_outcome("origins/walltime_s", "counters"),
+        outputs=("out.h5",),
+        whole=("out.h5",),
+        changes=("out.h5.segmentation.checkpoint",),
+    ),
     "segment-pieces": Command(
         "segment segment.toml --out pieces --set segment.subvolume=[14,14,14]",
         nothing,

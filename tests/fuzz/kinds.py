@@ -141,6 +141,7 @@ _RUNS = (
     Source("seeds.txt", ("segment-listed",), "text"),
     Source("request.pbtxt", ("segment-request",), "text"),
     Source("npz/0/0/seg-0_0_0.npz", ("segment-origins",), "bytes"),
+    Source("out.h5.segmentation.checkpoint", ("segment-checkpoint",), "bytes"),
     Source("pairs/pairs.json", ("resegment",), "text"),
     Source("pairs/scores_000000.json", ("resegment",), "text"),
 )

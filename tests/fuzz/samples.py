@@ -6,6 +6,8 @@ Runs in a separate process (`python samples.py FOLDER`): what it computes with s
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -157,6 +159,7 @@ def make(folder: Path) -> None:
     _run("segment segment.toml --out segmentation.h5:segmentation")
     _run("segment segment.toml --out run/segmentation.h5:segmentation")
     _run("segment segment.toml --out pieces --set segment.subvolume=[14,14,14]")
+    _checkpoint()
     Path("request.pbtxt").write_text(REQUEST)
     _run("segment --request request.pbtxt --box 0:20,0:22,0:24 --out npz.h5:labels --npz npz")
     _run("resegment segment.toml segmentation.h5:segmentation pairs")
@@ -168,6 +171,33 @@ def make(folder: Path) -> None:
     shutil.copytree(
         "run", "run2", ignore=shutil.ignore_patterns("checkpoints", "segmentation.h5", "flood.npz")
     )
+
+
+def _checkpoint() -> None:
+    """Leave the checkpoint of a segmentation in the middle of an object."""
+    from floodtide import config
+    from floodtide.data import Volume, parse_box
+    from floodtide.segment import Segmenter
+
+    class Stop(Exception):
+        pass
+
+    options = config.load("segment.toml", ["segment.checkpoint_interval=1e-9"]).segment
+    segmenter = Segmenter.load(
+        dataclasses.replace(options, image="volume.h5:raw", mean=128.0, std=33.0)
+    )
+
+    def stop(done: int, total: int) -> None:
+        if segmenter.network_calls >= 4:
+            raise Stop
+
+    with contextlib.suppress(Stop):
+        segmenter.segment(
+            Volume("volume.h5:raw"),
+            parse_box(options.box),
+            stop,
+            checkpoint="out.h5.segmentation.checkpoint",
+        )
 
 
 def _run(line: str) -> None:

@@ -36,14 +36,34 @@ bool Canvas::holds_fov(const Vec3& position) const noexcept {
   return Box{{0, 0, 0}, shape()}.contains(centred_box(position, fov_));
 }
 
-void Canvas::reset(const Vec3& seed, float seed_logit) {
+void Canvas::clear() {
   const View<float, 3> view = logits_.view();
   for (std::int64_t z = touched_begin_[0]; z < touched_end_[0]; ++z) {
     for (std::int64_t y = touched_begin_[1]; y < touched_end_[1]; ++y) {
       std::fill(&view(z, y, touched_begin_[2]), &view(z, y, touched_end_[2] - 1) + 1, kUnvisited);
     }
   }
-  view.at(seed) = seed_logit;
+}
+
+Box Canvas::touched() const noexcept {
+  Box box{touched_begin_, {0, 0, 0}};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    box.size[axis] = std::max<std::int64_t>(touched_end_[axis] - touched_begin_[axis], 0);
+  }
+  return box;
+}
+
+void Canvas::restore(const Box& touched, View<const float, 3> logits) {
+  FLOODTIDE_ASSERT(logits.shape() == touched.size);
+  clear();
+  paste_box(logits, logits_.view(), touched);
+  touched_begin_ = touched.start;
+  touched_end_ = touched.end();
+}
+
+void Canvas::reset(const Vec3& seed, float seed_logit) {
+  clear();
+  logits_.view().at(seed) = seed_logit;
   touched_begin_ = seed;
   touched_end_ = {seed[0] + 1, seed[1] + 1, seed[2] + 1};
 }

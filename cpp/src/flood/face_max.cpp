@@ -69,6 +69,12 @@ void FaceMaxMoves::reset(const Vec3& start) {
   done_.clear();
 }
 
+void FaceMaxMoves::restore(State state) {
+  start_ = state.start;
+  queue_.assign(state.queue.begin(), state.queue.end());
+  done_ = {state.done.begin(), state.done.end()};
+}
+
 Vec3 FaceMaxMoves::cell(const Vec3& position) const noexcept {
   // Half a step is added, so that the start is in the middle of its cell and all directions are equal.
   Vec3 cell;

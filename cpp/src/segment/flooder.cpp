@@ -8,11 +8,14 @@
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/segment/probability.hpp"
 
 namespace floodtide::segment {
 namespace {
 
 constexpr std::int32_t kFailedSeed = -1;
+constexpr std::uint8_t kCertain = 255;
+constexpr std::uint8_t kMoves = kClosedToMoves | kClosedByShift;
 constexpr std::int64_t kLargestInitialId = std::int64_t{1} << 30;  // leaves room for new ids
 
 Vec3 half(const Vec3& size) { return {size[0] / 2, size[1] / 2, size[2] / 2}; }
@@ -45,6 +48,15 @@ Box shared(const Box& a, const Box& b) {
     both.size[axis] = std::min(a.end()[axis], b.end()[axis]) - both.start[axis];
   }
   return both;
+}
+
+/// Return the part of a volume without its halo, moved out of it if there is no halo.
+template <class T>
+Tensor<T, 3> without_halo(Tensor<T, 3>& volume, const Box& interior) {
+  if (interior.size == volume.shape()) return std::move(volume);
+  Tensor<T, 3> part(interior.size);
+  copy_box(View<const T, 3>(volume.view()), interior, part.view());
+  return part;
 }
 
 }  // namespace
@@ -128,6 +140,7 @@ Flooder::Flooder(Tensor<float, 3> image, const FlooderOptions& options, Predicto
   }
   FLOODTIDE_REQUIRE(options.min_segment_size >= 0, invalid_argument, "segment: min_segment_size is ", options.min_segment_size,
                     ", expected 0 or more");
+  if (options.probability) probability_ = Tensor<std::uint8_t, 3>(image_.shape());
 }
 
 void Flooder::set_initial(View<const std::int64_t, 3> labels) {
@@ -144,6 +157,9 @@ void Flooder::set_initial(View<const std::int64_t, 3> labels) {
     segmented_ += label > 0 ? 1 : 0;
   }
   paste_box(View<const std::int32_t, 3>(ids.view()), segmentation_.view(), interior_);
+  for (std::int64_t i = 0; i < probability_.size(); ++i) {
+    probability_.data()[i] = segmentation_.data()[i] > 0 ? kCertain : std::uint8_t{0};
+  }
 }
 
 void Flooder::set_mask(Tensor<std::uint8_t, 3> mask) {
@@ -170,9 +186,9 @@ bool Flooder::is_free(const Vec3& position) {
   return false;
 }
 
-/// True unless the mask forbids this position.
-bool Flooder::is_allowed(const Vec3& position) {
-  if (mask_.size() == 0 || std::as_const(mask_).view().at(position) == 0) return true;
+/// True unless the mask has one of the bits at this position.
+bool Flooder::is_allowed(const Vec3& position, std::uint8_t closing) {
+  if (mask_.size() == 0 || (std::as_const(mask_).view().at(position) & closing) == 0) return true;
   count("skip_restriced_pos");  // google/ffn's spelling
   return false;
 }
@@ -182,7 +198,7 @@ bool Flooder::may_move_to(const Vec3& position) {
     count("skip_threshold");
     return false;
   }
-  return is_free(position) && is_allowed(position);
+  return is_free(position) && is_allowed(position, kMoves);
 }
 
 bool Flooder::near_segment(const Vec3& seed) const {
@@ -211,33 +227,45 @@ void Flooder::evaluate(const Vec3& position) {
   }
   canvas_.paste(position, answer_.view());
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    visited_low_[axis] = std::min(visited_low_[axis], position[axis]);
-    visited_high_[axis] = std::max(visited_high_[axis], position[axis]);
+    growth_->visited_low[axis] = std::min(growth_->visited_low[axis], position[axis]);
+    growth_->visited_high[axis] = std::max(growth_->visited_high[axis], position[axis]);
   }
+}
+
+/// Put the start of an object on the canvas.
+void Flooder::begin(const Vec3& start) {
+  canvas_.reset(start, init_logit_);
+  moves_.reset(start);
+  growth_ = Growth{start, start, start};
+}
+
+/// Evaluate the network until the object under way is complete.
+void Flooder::grow(const OnMove& on_move) {
+  const Timer timer(*this, "segment_at-loop");
+  growth_start_s_ = now_s();
+  Growth& growth = *growth_;
+  while (const auto position = moves_.next([this](const Vec3& candidate) { return may_move_to(candidate); })) {
+    if (canvas_[growth.start] < move_logit_) {
+      count("seed_got_too_weak");
+      break;
+    }
+    evaluate(*position);
+    ++growth.iterations;
+    {
+      const Timer policy(*this, "movement_policy");
+      moves_.evaluated(*position, answer_.view());
+    }
+    if (on_move) on_move({growth.iterations - 1, *position, logits_fov_.view(), answer_.view()});
+  }
+  growth.walltime_s += now_s() - growth_start_s_;
 }
 
 std::int64_t Flooder::segment_at(const Vec3& start, const OnMove& on_move) {
   FLOODTIDE_REQUIRE(canvas_.holds_fov(start), out_of_range, "segment: no field of view ", Show{options_.fov}, " fits at ",
                     Show{start}, " (z, y, x) in a volume of ", Show{canvas_.shape()});
-  const Timer timer(*this, "segment_at-loop");
-  canvas_.reset(start, init_logit_);
-  moves_.reset(start);
-  visited_low_ = visited_high_ = start;
-  std::int64_t iterations = 0;
-  while (const auto position = moves_.next([this](const Vec3& candidate) { return may_move_to(candidate); })) {
-    if (canvas_[start] < move_logit_) {
-      count("seed_got_too_weak");
-      break;
-    }
-    evaluate(*position);
-    ++iterations;
-    {
-      const Timer policy(*this, "movement_policy");
-      moves_.evaluated(*position, answer_.view());
-    }
-    if (on_move) on_move({iterations - 1, *position, logits_fov_.view(), answer_.view()});
-  }
-  return iterations;
+  begin(start);
+  grow(on_move);
+  return std::exchange(growth_, std::nullopt)->iterations;
 }
 
 /// Return how many voxels of the object on the canvas are empty in the segmentation, and its overlaps with earlier segments.
@@ -261,7 +289,9 @@ std::pair<std::int64_t, std::vector<Overlap>> Flooder::measure(const Box& box, s
 void Flooder::accept(const Box& box, std::int32_t id) {
   for_each_voxel(box, [&](const Vec3& voxel) {
     std::int32_t& label = segmentation_.view().at(voxel);
-    if (label <= 0 && canvas_[voxel] >= segment_logit_) label = id;
+    if (label > 0 || !(canvas_[voxel] >= segment_logit_)) return;
+    label = id;
+    if (probability_.size() > 0) probability_.view().at(voxel) = quantised_probability(canvas_[voxel]);
   });
 }
 
@@ -270,17 +300,19 @@ void Flooder::mark_failed(const Vec3& seed) {
   if (label == 0) label = kFailedSeed;
 }
 
-void Flooder::try_seed(const Vec3& seed, const OnMove& on_move) {
-  if (!is_free(seed) || !is_allowed(seed)) return;
-  if (near_segment(seed)) {
-    segmentation_.view().at(seed) = kFailedSeed;
-    return;
-  }
-  const double start_s = now_s();
-  const std::int64_t iterations = segment_at(seed, on_move);
-  const double walltime_s = now_s() - start_s;
-  const auto walltime_ms = static_cast<std::int64_t>(walltime_s * 1e3);
-  if (iterations == 0) {
+bool Flooder::may_start_at(const Vec3& seed) {
+  if (!is_free(seed) || !is_allowed(seed, kMoves | kClosedToSeeds)) return false;
+  if (!near_segment(seed)) return true;
+  segmentation_.view().at(seed) = kFailedSeed;
+  return false;
+}
+
+/// Accept or reject the object under way, which is complete.
+void Flooder::finish() {
+  const Growth growth = *std::exchange(growth_, std::nullopt);
+  const Vec3& seed = growth.start;
+  const auto walltime_ms = static_cast<std::int64_t>(growth.walltime_s * 1e3);
+  if (growth.iterations == 0) {
     count("invalid-other-time-ms", walltime_ms);
     return;
   }
@@ -291,8 +323,9 @@ void Flooder::try_seed(const Vec3& seed, const OnMove& on_move) {
   }
   const Vec3 reach = margin();
   const Box reached =
-      clipped({visited_low_[0] - reach[0], visited_low_[1] - reach[1], visited_low_[2] - reach[2]},
-              {visited_high_[0] + reach[0], visited_high_[1] + reach[1], visited_high_[2] + reach[2]}, canvas_.shape());
+      clipped({growth.visited_low[0] - reach[0], growth.visited_low[1] - reach[1], growth.visited_low[2] - reach[2]},
+              {growth.visited_high[0] + reach[0], growth.visited_high[1] + reach[1], growth.visited_high[2] + reach[2]},
+              canvas_.shape());
   const Box box = shared(reached, interior_);
   const auto id = initial_ + static_cast<std::int32_t>(origins_.size() + 1);
   const auto [voxels, overlaps] = measure(box, id);
@@ -309,7 +342,7 @@ void Flooder::try_seed(const Vec3& seed, const OnMove& on_move) {
   count("voxels-overlapping", overlapping);
   count("valid-time-ms", walltime_ms);
   overlaps_.insert(overlaps_.end(), overlaps.begin(), overlaps.end());
-  origins_.push_back({id, seed, iterations, voxels, walltime_s});
+  origins_.push_back({id, seed, growth.iterations, voxels, growth.walltime_s});
 }
 
 std::int64_t Flooder::settled_voxels(std::int64_t failed, std::int64_t waiting, std::int64_t calls) const {
@@ -322,41 +355,56 @@ std::int64_t Flooder::settled_voxels(std::int64_t failed, std::int64_t waiting, 
   return segmented_ + std::min(others, static_cast<std::int64_t>(without_segment) + calls * of_call);
 }
 
-void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress) {
-  const Timer timer(*this, "segment_all");
+void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress, const std::function<void()>& checkpoint) {
+  if (!resumed_at_) growth_.reset();  // an error has ended an earlier call
+  const bool resumed_at_end = resumed_at_ == std::ssize(seeds);
+  const auto first = static_cast<std::size_t>(std::exchange(resumed_at_, std::nullopt).value_or(0));
+  FLOODTIDE_REQUIRE(first <= seeds.size() && (!growth_ || (first < seeds.size() && seeds[first] == growth_->start)),
+                    invalid_file, "segment: the checkpoint is at seed ", first, ", and not of these ", seeds.size(),
+                    " seeds; expected the same seeds");
   const std::int64_t total = interior_.voxels();
+  if (resumed_at_end) return report(progress, total, total);
+  const Timer timer(*this, "segment_all");
+  all_start_s_ = now_s();
   const auto in_segment = [this](const Vec3& seed) { return segmentation_.view().at(seed) > 0; };
-  std::int64_t failed = 0;                                 // tried seeds that are in no segment
-  auto waiting = static_cast<std::int64_t>(seeds.size());  // seeds that are neither tried nor in a segment
-  for (std::size_t i = 0; i < seeds.size(); ++i) {
+  const auto outside = [&](std::span<const Vec3> some) {
+    return std::ssize(some) - std::count_if(some.begin(), some.end(), in_segment);
+  };
+  std::int64_t failed = outside(seeds.first(first));                                      // tried seeds that are in no segment
+  std::int64_t waiting = first == 0 ? std::ssize(seeds) : outside(seeds.subspan(first));  // neither tried nor in a segment
+  for (std::size_t i = first; i < seeds.size(); ++i) {
+    seed_ = static_cast<std::int64_t>(i);
     const Vec3& seed = seeds[i];
     if (!in_segment(seed)) --waiting;
     const std::size_t segments = origins_.size();
     report(progress, settled_voxels(failed, waiting, 0), total);
-    try_seed(seed, [&](const Move& move) { report(progress, settled_voxels(failed, waiting, move.index + 1), total); });
-    if (!in_segment(seed)) ++failed;
-    if (origins_.size() > segments) {
-      const std::span<const Vec3> left = seeds.subspan(i + 1);
-      waiting = static_cast<std::int64_t>(left.size()) - std::count_if(left.begin(), left.end(), in_segment);
+    const bool resumed = growth_.has_value();
+    if (resumed || may_start_at(seed)) {
+      if (!resumed) begin(seed);
+      grow([&](const Move& move) {
+        report(progress, settled_voxels(failed, waiting, move.index + 1), total);
+        if (checkpoint) checkpoint();
+      });
+      finish();
     }
+    if (!in_segment(seed)) ++failed;
+    if (origins_.size() > segments) waiting = outside(seeds.subspan(i + 1));
   }
+  seed_ = std::ssize(seeds);
   report(progress, total, total);
 }
 
 Result Flooder::take_result(const Vec3& start, const Vec3& volume_shape) {
-  Tensor<std::int32_t, 3> labels;
-  if (interior_.size == segmentation_.shape()) {
-    labels = std::move(segmentation_);
-  } else {
-    labels = Tensor<std::int32_t, 3>(interior_.size);
-    copy_box(View<const std::int32_t, 3>(segmentation_.view()), interior_, labels.view());
-  }
+  Tensor<std::int32_t, 3> labels = without_halo(segmentation_, interior_);
   for (std::int32_t& label : labels.span()) label = std::max(label, 0);
   for (Origin& origin : origins_) {
     for (std::size_t axis = 0; axis < 3; ++axis) origin.start[axis] += start[axis] - interior_.start[axis];
   }
   const auto largest = initial_ + static_cast<std::int64_t>(origins_.size());
-  return {std::move(labels), start, volume_shape, std::move(origins_), std::move(overlaps_), std::move(counters_), largest};
+  Tensor<std::uint8_t, 3> probability;
+  if (probability_.size() > 0) probability = without_halo(probability_, interior_);
+  return {std::move(labels),    start,   volume_shape,          std::move(origins_), std::move(overlaps_),
+          std::move(counters_), largest, std::move(probability)};
 }
 
 }  // namespace floodtide::segment

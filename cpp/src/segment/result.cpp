@@ -17,17 +17,22 @@ namespace {
 
 constexpr std::int64_t kChunk = 64;  // voxels per side; one chunk of 32-bit ids has 1 MiB
 constexpr int kGzip = 4;
+constexpr const char* kProbability = "probability";
 constexpr Limits kStart{0, std::int64_t{1} << 40};  // voxels; the same limits as for coordinates in a configuration
+
+data::DatasetOptions storage_of(const Vec3& shape) {
+  data::DatasetOptions options;
+  for (const std::int64_t side : shape) options.chunks.push_back(std::min(side, kChunk));
+  options.gzip = kGzip;
+  return options;
+}
 
 template <class T>
 void write_labels(const Tensor<std::int32_t, 3>& labels, data::Hdf5File& file, const std::string& dataset) {
   Tensor<T, 3> ids(labels.shape());
   std::transform(labels.span().begin(), labels.span().end(), ids.span().begin(),
                  [](std::int32_t label) { return static_cast<T>(label); });
-  data::DatasetOptions options;
-  for (const std::int64_t side : labels.shape()) options.chunks.push_back(std::min(side, kChunk));
-  options.gzip = kGzip;
-  file.write_array<T>(dataset, labels.shape(), ids.span(), options);
+  file.write_array<T>(dataset, labels.shape(), ids.span(), storage_of(labels.shape()));
 }
 
 template <class Row, class Value>
@@ -56,7 +61,7 @@ void write_triple(data::Hdf5File& file, const std::string& dataset, const std::s
 
 data::Hdf5Result output(const std::string& dataset) {
   return {.command = "floodtide segment",
-          .objects = {dataset, "origins", "overlaps", "counters"},
+          .objects = {dataset, kProbability, "origins", "overlaps", "counters"},
           .format = {},
           .described = dataset};
 }
@@ -79,6 +84,12 @@ Result consensus(const Result& a, const Result& b, std::int64_t min_size) {
     ++voxels[static_cast<std::size_t>(label)];
   }
   result.largest_id = static_cast<std::int64_t>(voxels.size()) - 1;
+  if (a.probability.size() > 0) {
+    result.probability = Tensor<std::uint8_t, 3>(a.probability.shape());
+    for (std::int64_t i = 0; i < a.probability.size(); ++i) {
+      result.probability.data()[i] = result.labels.data()[i] > 0 ? a.probability.data()[i] : std::uint8_t{0};
+    }
+  }
   for (const Origin& origin : a.origins) {
     if (origin.id > result.largest_id || voxels[static_cast<std::size_t>(origin.id)] == 0) continue;
     result.origins.push_back(origin);
@@ -99,6 +110,12 @@ void write(const Result& result, const std::string& path, const std::string& dat
     write_labels<std::uint16_t>(result.labels, file, dataset);
   } else {
     write_labels<std::uint32_t>(result.labels, file, dataset);
+  }
+  if (result.probability.size() > 0) {
+    file.write_array<std::uint8_t>(kProbability, result.probability.shape(), result.probability.span(),
+                                   storage_of(result.probability.shape()));
+    write_triple(file, kProbability, "box_start", result.start);
+    file.write_attribute(kProbability, "encoding", std::string("0: no segment; q from 1: probability (q - 0.5) / 255"));
   }
   write_triple(file, dataset, "box_start", result.start);
   write_triple(file, dataset, "box_size", result.labels.shape());

@@ -25,22 +25,20 @@ void add_plane(std::int64_t z, std::int64_t shift, std::int64_t step, const Shap
 
 }  // namespace
 
-std::vector<Vec3> grid_seeds(View<const float, 3> image, View<const std::uint8_t, 3>, const ParameterValues& values,
-                             const Progress&) {
-  const auto step = static_cast<std::int64_t>(number(values, "grid_step"));
+std::vector<Vec3> grid_seeds(const SeedSearch& search) {
+  const auto step = static_cast<std::int64_t>(number(search.values, "grid_step"));
   std::vector<Vec3> seeds;
   for (const std::int64_t shift : shifts_of(step, {0, 4, 2, 6, 1, 5, 7})) {
-    for (std::int64_t z = shift; z < image.shape(0); z += step) add_plane(z, shift, step, image.shape(), seeds);
+    for (std::int64_t z = shift; z < search.image.shape(0); z += step) add_plane(z, shift, step, search.image.shape(), seeds);
   }
   return seeds;
 }
 
-std::vector<Vec3> planar_grid_seeds(View<const float, 3> image, View<const std::uint8_t, 3>, const ParameterValues& values,
-                                    const Progress&) {
-  const auto step = static_cast<std::int64_t>(number(values, "grid2d_step"));
+std::vector<Vec3> planar_grid_seeds(const SeedSearch& search) {
+  const auto step = static_cast<std::int64_t>(number(search.values, "grid2d_step"));
   std::vector<Vec3> seeds;
   for (const std::int64_t shift : shifts_of(step, {0, 4, 2, 6, 1, 3, 5, 7})) {
-    for (std::int64_t z = 0; z < image.shape(0); ++z) add_plane(z, shift, step, image.shape(), seeds);
+    for (std::int64_t z = 0; z < search.image.shape(0); ++z) add_plane(z, shift, step, search.image.shape(), seeds);
   }
   return seeds;
 }

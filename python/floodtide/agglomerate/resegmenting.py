@@ -25,8 +25,8 @@ from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3
 from floodtide.errors import ShapeError
 from floodtide.segment import Image, Segmenter
-from floodtide.segment.blocks import digest, options_of
 from floodtide.segment.canvas_image import difference, placed, read_labels, total
+from floodtide.segment.identity import digest, options_of
 from floodtide.segment.shared_work import lock_directory, work_on_ranks
 
 Progress = Callable[[int, int], None]
@@ -176,7 +176,7 @@ def resegment_on_ranks(
         "image": volume.name,
         "segmentation": segmentation.name,
         "network": digest(segmenter.model),
-        "segment": options_of(segmenter),
+        "segment": options_of(segmenter.options, segmenter.model),
         "resegment": {name: value for name, value in to_dict(options).items() if name not in _RULE},
     }
     with contextlib.ExitStack() as held:

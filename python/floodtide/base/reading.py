@@ -196,24 +196,27 @@ def read_json_lines(
 
 
 def read_arrays(
-    path: str | os.PathLike[str], names: Sequence[str], expected: str
+    path: str | os.PathLike[str],
+    names: Sequence[str],
+    expected: str,
+    limit: int = LARGEST_ARRAY,
 ) -> list[NDArray[Any]]:
     """Return arrays of an .npz file. Python objects, which would need pickle, are refused.
 
     Raises:
-        InvalidFileError: As `read_bytes`, and if an array is missing, damaged or larger than LARGEST_ARRAY.
+        InvalidFileError: As `read_bytes`, and if an array is missing, damaged or larger than `limit` bytes.
     """
-    content = read_bytes(path, expected)
+    content = read_bytes(path, expected, limit)
     with reading(path, expected), zipfile.ZipFile(io.BytesIO(content)) as archive:
         arrays = []
         for name in names:
             entry = archive.getinfo(f"{name}.npy")
-            if entry.file_size > LARGEST_ARRAY:
+            if entry.file_size > limit:
                 raise InvalidFileError(
-                    f"{os.fspath(path)}: {name} has {entry.file_size} bytes; expected at most {LARGEST_ARRAY}"
+                    f"{os.fspath(path)}: {name} has {entry.file_size} bytes; expected at most {limit}"
                 )
             with archive.open(entry) as stream:
-                arrays.append(_array(stream.read(LARGEST_ARRAY)))
+                arrays.append(_array(stream.read(limit)))
         return arrays
 
 

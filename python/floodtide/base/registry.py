@@ -27,13 +27,20 @@ _TYPES: dict[str, tuple[Any, str]] = {
 }
 
 
-def registered(rows: Rows, selector: str, elsewhere: Sequence[str] = ()) -> Any:
+REVERSED = "reversed"
+"""Word before the name of a row in a list of rows: what the row gives is used in reverse order."""
+
+
+def registered(
+    rows: Rows, selector: str, elsewhere: Sequence[str] = (), *, several: bool = False
+) -> Any:
     """Return a field for a configuration dataclass that holds the parameters of a row, {name: value}.
 
     Args:
         rows: Function that returns the rows of the registry.
         selector: Name of the field that names the row.
         elsewhere: Parameters that other sections set. They are not keys of this section.
+        several: True: the selector may name several rows, see `listed`. The field holds the parameters of all of them.
     """
     return dataclasses.field(
         default_factory=lambda: types.MappingProxyType({}),
@@ -42,6 +49,7 @@ def registered(rows: Rows, selector: str, elsewhere: Sequence[str] = ()) -> Any:
             "rows": rows,
             "selector": selector,
             "elsewhere": tuple(elsewhere),
+            "several": several,
         },
     )
 
@@ -56,11 +64,31 @@ def names(rows: list[Row]) -> tuple[str, ...]:
     return tuple(str(row["name"]) for row in rows)
 
 
+def listed(text: str) -> list[tuple[str, bool]]:
+    """Return the rows of a text "name, reversed name, ...": the name, and whether it is reversed."""
+    rows = []
+    for part in text.split(","):
+        word, _, name = part.strip().partition(" ")
+        rows.append((name.strip(), True) if word == REVERSED else (part.strip(), False))
+    return rows
+
+
+def selected(field: dataclasses.Field[Any], name: str) -> list[str]:
+    """Return the names of the rows that a selector names, whether or not there are such rows."""
+    return [row for row, _ in listed(name)] if field.metadata["several"] else [name]
+
+
 def parameters(field: dataclasses.Field[Any], name: str) -> dict[str, Row]:
-    """Return the parameters {name: specification} that a section has for the row `name`."""
-    row = next(row for row in field.metadata["rows"]() if row["name"] == name)
+    """Return the parameters {name: specification} that a section has for the row, or the rows, `name`."""
+    wanted = selected(field, name)
     elsewhere = field.metadata["elsewhere"]
-    return {spec["name"]: spec for spec in row["parameters"] if spec["name"] not in elsewhere}
+    return {
+        spec["name"]: spec
+        for row in field.metadata["rows"]()
+        if row["name"] in wanted
+        for spec in row["parameters"]
+        if spec["name"] not in elsewhere
+    }
 
 
 def resolve(
@@ -133,7 +161,7 @@ class Registered(Checked):
             selector = field.metadata["selector"]
             name = getattr(self, selector)
             known = names(field.metadata["rows"]())
-            if name not in known:
+            if not set(selected(field, name)) <= set(known):
                 raise ConfigurationError(
                     f"{where}: {selector} is {shown(name)}, expected one of {', '.join(known)}"
                 )

@@ -15,6 +15,7 @@ from floodtide.cli import options as shared
 from floodtide.cli.segment_settings import resolved
 from floodtide.comm import world
 from floodtide.segment import SegmentOptions
+from floodtide.segment.masks import volumes_of
 
 
 @click.command()
@@ -75,7 +76,7 @@ def run(
         if settings.run.threads > 0:
             _core.set_num_threads(settings.run.threads)
         inputs: list[str | Path] = [
-            *files_of([options.image, segmentation, options.mask]),
+            *files_of([segmentation, *volumes_of(options)]),
             *files_in(options.checkpoint),
         ]
         refuse_inputs("resegment", [folder], inputs)

@@ -22,6 +22,7 @@ from floodtide.data.formats import HDF5, format_of
 from floodtide.data.look.problems import settle
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.segment import SegmentOptions, output
+from floodtide.segment.masks import volumes_of
 
 if TYPE_CHECKING:
     from floodtide.segment.ffn_request import FfnRequest
@@ -195,7 +196,7 @@ def command(
         if world.rank() == 0:
             inputs: list[str | Path] = [
                 file,
-                *files_of([options.image, options.initial, options.mask]),
+                *files_of(volumes_of(options)),
                 *files_in(options.checkpoint),
             ]
             with output(base, inputs):
@@ -286,6 +287,12 @@ def _base(out: str) -> str:
     return f"{Path(path).with_suffix('.base.h5')}:{dataset}"
 
 
+def _checkpoint(out: str) -> Path:
+    """Return the file for checkpoints of a segmentation, beside its file."""
+    path, dataset = path_and_dataset(out)
+    return Path(f"{path}.{dataset.strip('/').replace('/', '.')}.checkpoint")
+
+
 def _segment(
     settings: config.Config,
     options: SegmentOptions,
@@ -296,12 +303,14 @@ def _segment(
     from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box
     from floodtide.segment import Segmenter
+    from floodtide.segment.checkpoints import remove_checkpoints
     from floodtide.segment.ffn_files import write_npz
     from floodtide.segment.flooding import call_rate
 
     if settings.run.threads > 0:
         _core.set_num_threads(settings.run.threads)
     segmenter = Segmenter.load(options, compute=settings.run.compute)
+    checkpoint = _checkpoint(out)
     if asked is not None and asked.depth not in (None, segmenter.model.depth):
         raise ConfigurationError(
             f"model_args.depth is {asked.depth}, expected {segmenter.model.depth}, that of {options.checkpoint}"
@@ -309,7 +318,7 @@ def _segment(
     volume = Volume(options.image)
     start_s = time.monotonic()
     with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
-        result = segmenter.segment(volume, parse_box(options.box), progress)
+        result = segmenter.segment(volume, parse_box(options.box), progress, checkpoint=checkpoint)
     notes = {
         "image": options.image,
         "checkpoint": options.checkpoint,
@@ -319,10 +328,14 @@ def _segment(
     result.save(out, notes)
     if npz is not None:
         write_npz(result, npz, b"" if asked is None else asked.message)
+    if options.checkpoint_interval > 0:
+        remove_checkpoints(checkpoint)
     return {
         "segments": result.segments,
         "coverage": result.coverage,
         "network_calls": result.network_calls,
+        "network_calls_before": result.network_calls
+        - segmenter.network_calls,  # by a job that was killed
         "coarse": None if result.coarse is None else result.coarse._asdict(),
         "seconds": time.monotonic() - start_s,
         "checkpoint": options.checkpoint,
@@ -339,7 +352,9 @@ def _text(report: dict[str, Any]) -> str:
             f" ({coarse['network_calls']} at the coarse level, {coarse['check_calls']} to check its objects, of which"
             f" {coarse['kept']} of {coarse['objects']} are kept)"
         )
+    before = report["network_calls_before"]
+    continued = f" ({before} of them before a checkpoint)" if before else ""
     return (
         f"{report['segments']} segments, {100 * report['coverage']:.1f} % of the voxels, in"
-        f" {report['network_calls']} network calls{levels} and {report['seconds']:.0f} s: {report['out']}"
+        f" {report['network_calls']} network calls{levels}{continued} and {report['seconds']:.0f} s: {report['out']}"
     )

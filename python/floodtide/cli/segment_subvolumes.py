@@ -21,6 +21,8 @@ from floodtide.segment.blocks import cut_of
 from floodtide.segment.canvas_image import BYTES_PER_VOXEL
 from floodtide.segment.coarse import coarse_shape
 from floodtide.segment.flooding import call_rate
+from floodtide.segment.masks import volumes_of
+from floodtide.segment.seeds import seed_bytes_per_voxel
 
 _NETWORK_BYTES = 300 << 20  # network, libraries and the program itself
 _TIMED_CALLS = 5
@@ -47,7 +49,7 @@ def run(
             raise InvalidArgumentError(
                 f"--out {out}: names a dataset, expected a folder, because segment.subvolume cuts the box"
             )
-        inputs = files_of([options.image, options.initial, options.mask])
+        inputs = files_of(volumes_of(options))
         refuse_inputs("segment", [out], [*inputs, *files_in(options.checkpoint)])
         pieces = in_subvolumes(
             out,
@@ -99,7 +101,8 @@ def _estimate(segmenter: Segmenter, volume: Volume, options: SegmentOptions) -> 
         "subvolumes": len(cut),
         "counts": cut.counts,
         "size": cut.size,
-        "memory_bytes_per_rank": BYTES_PER_VOXEL * voxels + _NETWORK_BYTES,
+        "memory_bytes_per_rank": (BYTES_PER_VOXEL + seed_bytes_per_voxel(options)) * voxels
+        + _NETWORK_BYTES,
         "network_calls": calls + coarse,
         "coarse_network_calls": coarse,
         "network_calls_per_s": rate,

@@ -6,6 +6,7 @@ Relative paths are relative to the working directory. `~` and `$NAME` are expand
 """
 
 from floodtide.config.files import dumps, from_dict, load, save
+from floodtide.config.mask_options import MaskChannel, MaskOptions
 from floodtide.config.networks import FLOOD, PATCHES, SLICES, FfnConfig, UNet2DConfig, UNet3DConfig
 from floodtide.config.resegment_options import ResegmentOptions
 from floodtide.config.sections import (
@@ -35,6 +36,8 @@ __all__ = [
     "Config",
     "DataConfig",
     "FfnConfig",
+    "MaskChannel",
+    "MaskOptions",
     "ModelConfig",
     "OptimizerConfig",
     "ResegmentOptions",

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from floodtide.base.options import Range, shown
-from floodtide.base.registry import names, parameters, registered_fields, resolve
+from floodtide.base.registry import names, parameters, registered_fields, resolve, selected
 from floodtide.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ class _Reader:
             selector = fields[field.metadata["selector"]]
             known_names = names(field.metadata["rows"]())
             name = table.get(selector.name, selector.default)
-            if not isinstance(name, str) or name not in known_names:
+            if not isinstance(name, str) or not set(selected(field, name)) <= set(known_names):
                 raise ConfigurationError(
                     f"{self._where}: {prefix}{selector.name} is {shown(name)}, expected {_one_of(known_names)}"
                 )

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import FOLDER, option
-from floodtide.base.registry import Registered, Value, names, registered
+from floodtide.base.registry import Registered, Value, registered
+from floodtide.config.mask_options import MaskOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,12 @@ class SegmentOptions(Registered):
         differs=FOLDER,
     )
     mask_invert: bool = option(False, "Exclude the voxels where the mask is 0 instead")
+    masks: tuple[MaskOptions, ...] = option(
+        (), "Further masks by value and channel, one [[segment.masks]] table each"
+    )
+    seed_masks: tuple[MaskOptions, ...] = option(
+        (), "Masks in which no object is started, one [[segment.seed_masks]] table each"
+    )
     subvolume: tuple[int, int, int] | None = option(
         None,
         "Size (z, y, x) in voxels of the overlapping subvolumes into which the box is cut; ranks share them; left out:"
@@ -99,12 +106,19 @@ class SegmentOptions(Registered):
     )
     seed_policy: str = option(
         "peaks",
-        "Method that chooses the seed voxels from which objects grow",
-        choices=names(_core.segment.seed_policies()),
+        "Method that chooses the seed voxels from which objects grow. Several, separated by commas, are used one after"
+        " another; `reversed` before a name reverses its seeds: `peaks, reversed grid` (SequentialPolicies and"
+        " ReverseCoords of google/ffn)",
     )
-    seed_values: Mapping[str, Value] = registered(_core.segment.seed_policies, "seed_policy")
-    seed_reverse: bool = option(
-        False, "Try the seeds of `seed_policy` in reverse order (ReverseCoords of google/ffn)"
+    seed_values: Mapping[str, Value] = registered(
+        _core.segment.seed_policies, "seed_policy", several=True
+    )
+    seed_image: str = option(
+        "",
+        "Volume, file:dataset, that `seed_policy` looks at instead of the image, such as a probability map; it is not"
+        " normalised; empty: the image",
+        path=True,
+        differs=FOLDER,
     )
     seeds: str = option(
         "",
@@ -154,6 +168,37 @@ class SegmentOptions(Registered):
         "If more than this share of a field of view is object (probability of at least move_threshold), voxels with a"
         " probability below 0.5 do not become more probable; negative: off",
         range=limits.DISCO,
+    )
+    shift_mask: str = option(
+        "",
+        "Shift mask, file:dataset of two channels: shifts between sections along x and y. No field of view is centred"
+        " where `shift_mask_fov` around it has a large shift; empty: none",
+        path=True,
+        differs=FOLDER,
+    )
+    shift_mask_fov: str = option(
+        "",
+        "Window around a position, z0:z1,y0:y1,x0:x1 relative to it, for example -16:17,-16:17,-16:17; empty: the field"
+        " of view",
+    )
+    shift_mask_threshold: float = option(
+        4.0, "Smallest shift along x or y that is large", range=limits.SHIFT
+    )
+    shift_mask_scale: int = option(
+        1,
+        "Size of the shift mask's voxels along y and x in voxels of the image; along z they are equal",
+        range=limits.SHIFT_SCALE,
+    )
+    checkpoint_interval: float = option(
+        0.0,
+        "Seconds between two checkpoints while a box or a subvolume is segmented, also in the middle of an object. The"
+        " same command continues after a crash, with the same result; 0: no checkpoints",
+        range=limits.SECONDS,
+    )
+    probability: bool = option(
+        False,
+        "Also store the object probability of each voxel of a segment, as uint8 in the dataset `probability` beside"
+        " the segmentation, and with --npz in google/ffn's file seg-X_Y_Z.prob; 1 more byte of memory per voxel",
     )
     reflect: bool = option(
         False,

@@ -39,6 +39,8 @@ class Volume:
             array, or any object with `shape`, `dtype` and `__getitem__` of three slices: arrays of zarr, h5py,
             tensorstore or dask are such objects.
         dataset: The dataset in the HDF5 file `source`.
+        channel: Index of the channel of a volume with the axes channel, z, y, x in an HDF5, Zarr, N5 or precomputed
+            volume; a volume of three axes has channel 0. None: the volume has three axes.
         name: What messages call an array or object.
 
     Raises:
@@ -52,13 +54,14 @@ class Volume:
         source: str | os.PathLike[str] | NDArray[Any] | Source,
         dataset: str | None = None,
         *,
+        channel: int | None = None,
         name: str = "",
     ) -> None:
         if dataset is not None:
             assert isinstance(source, str | os.PathLike)
-            self._volume = _core.data.Volume(os.fspath(source), dataset)
+            self._volume = _core.data.Volume(os.fspath(source), dataset, channel)
         elif isinstance(source, str | os.PathLike):
-            self._volume = formats.open_volume(os.fspath(source))
+            self._volume = formats.open_volume(os.fspath(source), channel)
         elif isinstance(source, np.ndarray):
             self._volume = array_volume(source, name or "the array")
         else:

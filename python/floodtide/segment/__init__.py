@@ -4,6 +4,7 @@
 from floodtide.config import SegmentOptions
 from floodtide.segment.blocks import in_subvolumes, segment_block, segment_blocks, segment_on_ranks
 from floodtide.segment.canvas_image import Image
+from floodtide.segment.checkpoints import remove_checkpoints
 from floodtide.segment.coarse import CoarseCounts
 from floodtide.segment.cut import Cut
 from floodtide.segment.flooding import (
@@ -44,6 +45,7 @@ __all__ = [
     "read_reconciled",
     "read_seeds",
     "reconcile",
+    "remove_checkpoints",
     "segment_block",
     "segment_blocks",
     "segment_on_ranks",

@@ -5,30 +5,26 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import math
 import os
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
-
-import numpy as np
 
 from floodtide.base.outputs import lock_path
 from floodtide.comm import world
-from floodtide.config import to_dict
 from floodtide.data import Box, Vec3, Volume
 from floodtide.errors import LockedError
+from floodtide.segment.checkpoints import remove_checkpoints
 from floodtide.segment.coarse import coarse_shape, require_fit
 from floodtide.segment.cut import Cut
 from floodtide.segment.flooding import Segmenter, output
+from floodtide.segment.identity import digest, options_of
 from floodtide.segment.pieces import Pieces
 from floodtide.segment.shared_work import lock_directory, work_in_turn, work_on_ranks
 
 Progress = Callable[[int, int], None]
 
-_PLACES = ("checkpoint", "image", "box", "subvolume", "overlap")
 _LOOK_S = 1.0  # between two looks at what others have stored
 
 
@@ -60,7 +56,7 @@ def in_subvolumes(
     settings = {
         "image": volume.name,
         "network": digest(segmenter.model),
-        "options": options_of(segmenter),
+        "options": options_of(segmenter.options, segmenter.model),
         "geometry": dataclasses.asdict(volume.geometry),
     }
     cut = cut_of(segmenter, volume, subvolume=subvolume, overlap=overlap, box=box)
@@ -120,8 +116,11 @@ def segment_block(
     with output(reference):
         if pieces.done(number):  # by a process that had the lock until now
             return False
-        result = segmenter.segment(volume, pieces.cut.subvolume(number), progress)
+        checkpoint = pieces.checkpoint(number)
+        box = pieces.cut.subvolume(number)
+        result = segmenter.segment(volume, box, progress, checkpoint=checkpoint)
         result.save(reference, {"settings": json.dumps(pieces.settings)})
+        remove_checkpoints(checkpoint)
     return True
 
 
@@ -214,21 +213,3 @@ class _Shown:
         now = stored * voxels + under_way * voxels * done // max(1, total)
         self._done = max(self._done, now)
         self._progress(self._done, self._count * voxels)
-
-
-def digest(model: Any) -> str:
-    """Return a text that differs for networks with other parameters; empty for an object that does not show them."""
-    if not hasattr(model, "parameters"):
-        return ""
-    found = hashlib.sha256()
-    for name, values in sorted(model.parameters().items()):
-        found.update(name.encode())
-        found.update(np.ascontiguousarray(values).tobytes())
-    return found.hexdigest()[:16]
-
-
-def options_of(segmenter: Segmenter) -> dict[str, Any]:
-    """Return the options on which a segmentation depends, as JSON values; what places it is left out."""
-    options = to_dict(segmenter.options)
-    kept = {name: value for name, value in options.items() if name not in _PLACES}
-    return kept | {"fov": list(segmenter.model.fov), "deltas": list(segmenter.model.deltas)}

@@ -86,15 +86,29 @@ def read_labels(
 ) -> NDArray[np.integer[Any]]:
     """Return the labels of a volume in the box of an image, without the halo.
 
+    Raises:
+        ShapeError: If the labels do not cover the box.
+        InvalidArgumentError: If they are not integers.
+    """
+    values = read_part(labels, what, volume_shape, image)
+    if not np.issubdtype(values.dtype, np.integer):
+        raise InvalidArgumentError(f"segment: {what} holds {values.dtype}, expected integers")
+    return values
+
+
+def read_part(
+    labels: Image, what: str, volume_shape: Sequence[int], image: CanvasImage
+) -> NDArray[Any]:
+    """Return the voxels of another volume in the box of an image, without the halo.
+
     Args:
         labels: An array or volume that covers the box. A volume without offset begins where the image begins.
-        what: Name of the labels in messages: "the mask".
+        what: Name of the volume in messages: "the mask".
         volume_shape: Size of the volume that has the image.
         image: The box.
 
     Raises:
-        ShapeError: If the labels do not cover the box.
-        InvalidArgumentError: If they are not integers.
+        ShapeError: If the volume does not cover the box.
     """
     offset = placed(labels, volume_shape)
     size = image.inner
@@ -106,12 +120,20 @@ def read_labels(
             f" {image.start}"
         )
     if isinstance(labels, Volume):
-        values = labels.read((start, size))
-    else:
-        values = labels[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
-    if not np.issubdtype(values.dtype, np.integer):
-        raise InvalidArgumentError(f"segment: {what} holds {values.dtype}, expected integers")
-    return values
+        return labels.read((start, size))
+    return labels[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
+
+
+def without_halo(image: CanvasImage) -> NDArray[np.float32]:
+    """Return the voxels of the box, a view."""
+    ends = difference(image.voxels.shape, image.halo_high)
+    return image.voxels[tuple(slice(a, b) for a, b in zip(image.halo_low, ends, strict=True))]
+
+
+def with_halo(part: NDArray[Any], image: CanvasImage) -> NDArray[Any]:
+    """Return voxels of the box with the reflected halo of an image."""
+    halo = list(zip(image.halo_low, image.halo_high, strict=True))
+    return np.ascontiguousarray(np.pad(part, halo, mode="reflect"))
 
 
 def placed(labels: Image, volume_shape: Sequence[int]) -> Vec3:

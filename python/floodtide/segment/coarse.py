@@ -80,7 +80,7 @@ def coarse_objects(
         segmenter: Network and options.
         image: The box at full resolution.
         initial: Segments (z, y, x) of the box that keep their voxels and ids.
-        mask: 1 where no field of view may be centred, (z, y, x) with the halo. Coarse objects end there.
+        mask: 1 where no field of view may be centred, (z, y, x) with the halo; None: nowhere. Coarse objects end there.
         seeds: As for `Segmenter.segment`.
         progress: Called as progress(voxels settled, voxels) of the coarse level.
         limit_s: Seconds of flooding at the coarse level, after which the objects found by then are checked; None: no
@@ -219,7 +219,12 @@ def _coarse_segmenter(segmenter: Floods) -> Floods:
             subvolume=None,
             initial="",
             mask="",
+            masks=(),
+            seed_masks=(),
+            shift_mask="",
+            seed_image="",
             seeds="",
+            checkpoint_interval=0.0,
             reflect=False,
             min_segment_size=-(-options.min_segment_size // block),
             consensus_min_size=-(-options.consensus_min_size // block),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that google/ffn writes for a segmentation, seg-X_Y_Z.npz. Source: google/ffn, storage.py."""
+"""The files of google/ffn for a segmentation, seg-X_Y_Z.npz and seg-X_Y_Z.prob. Source: google/ffn, storage.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MODULE = "ffn.inference.storage"
 
 
 def write_npz(result: Segmentation, folder: str | Path, request: bytes = b"") -> Path:
-    """Write a segmentation as google/ffn does.
+    """Write a segmentation, and its probabilities if it has them, as google/ffn does.
 
     Args:
         result: The segmentation.
@@ -31,7 +31,7 @@ def write_npz(result: Segmentation, folder: str | Path, request: bytes = b"") ->
         request: The request, in protobuf's binary format.
 
     Returns:
-        The file.
+        The file of the segmentation.
 
     Raises:
         StorageError: If it cannot be written.
@@ -62,6 +62,10 @@ def write_npz(result: Segmentation, folder: str | Path, request: bytes = b"") ->
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{path.parent}: cannot be made: {error.strerror}") from None
+    if result.probability is not None:
+        map_data = io.BytesIO()
+        np.savez_compressed(map_data, qprob=result.probability)
+        replace_bytes(path.with_suffix(".prob"), map_data.getvalue())
     replace_bytes(path, data.getvalue())
     return path
 

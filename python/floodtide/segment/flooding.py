@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, nn
+from floodtide.base import reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import reserved
 from floodtide.config.segment_options import SegmentOptions
@@ -30,8 +33,11 @@ from floodtide.segment.canvas_image import (
     read_labels,
     total,
 )
+from floodtide.segment.checkpoints import Checkpoint, passes_of
 from floodtide.segment.coarse import CoarseCounts, away_from, both_levels, coarse_objects
-from floodtide.segment.seeds import read_seeds
+from floodtide.segment.identity import digest, options_of
+from floodtide.segment.masks import closed_to_moves, closed_voxels
+from floodtide.segment.seeds import policy_seeds, read_seeds
 
 Progress = Callable[[int, int], None]
 
@@ -78,6 +84,8 @@ class Segmentation:
         segmentation: Segment ids (z, y, x), from 1; 0 means no segment. Its type is the smallest unsigned integer
             type that holds all ids.
         start_zyx: First voxel of the box, in voxels of the whole volume.
+        probability: Object probabilities (z, y, x) of the voxels of segments, as bytes; None without
+            `options.probability`. 0 means no segment, and q from 1 the probability (q - 0.5) / 255.
         origins: Seed, size and cost of each segment that was flooded, in order of ids.
         overlaps: Numbers of voxels that two segments claimed.
         counters: Event counts, and times in milliseconds, with the names that google/ffn uses; of full resolution.
@@ -93,6 +101,8 @@ class Segmentation:
         self.complete = complete
         self.segmentation: NDArray[np.unsignedinteger[Any]] = result.labels()
         self.start_zyx: Vec3 = tuple(result.start)
+        quantised = result.probability()
+        self.probability: NDArray[np.uint8] | None = quantised if quantised.size else None
         self.origins = [Origin(*row) for row in result.origins()]
         self.overlaps = [Overlap(*row) for row in result.overlaps()]
         self.counters: dict[str, int] = result.counters
@@ -202,6 +212,7 @@ class Segmenter:
         initial: Image | None = None,
         seeds: NDArray[np.integer[Any]] | Sequence[Sequence[int]] | None = None,
         limit_s: float | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Segmentation:
         """Segment a volume, or a box (start, size) of it.
 
@@ -219,36 +230,57 @@ class Segmenter:
             seeds: Seeds (n, 3) of z, y, x in voxels of the volume, in the order in which they are tried; None: those of
                 `options.seeds`, else of `options.seed_policy`. Seeds where no field of view fits are left out.
             limit_s: Seconds of flooding, after which the objects that are whole by then are returned; None: no limit.
+            checkpoint: File for checkpoints each `options.checkpoint_interval` seconds. If it exists, the segmentation
+                continues there. Remove it with `remove_checkpoints` when the result is stored. Not used if the interval
+                is 0.
 
         Raises:
             ShapeError: If the field of view is larger than the box.
             OutOfRangeError: If the box is not inside the volume.
-            InvalidArgumentError: If an option is out of range or a voxel is not finite.
+            InvalidArgumentError: If an option is out of range, a voxel is not finite, or the checkpoint is that of
+                another segmentation.
+            InvalidFileError: If a file is damaged.
         """
+        blocks = self.options.coarse
+        if blocks != (1, 1, 1) and self.options.probability:
+            raise InvalidArgumentError(
+                f"segment: segment.coarse = {list(blocks)} and segment.probability are given, but objects of the coarse"
+                " level have no probabilities at full resolution; expected one of the two"
+            )
         until = _Until(limit_s)
         image = self._read(volume, box)
-        labels, mask = self._initial(initial, volume, image), self._mask(volume, image)
+        labels = self._initial(initial, volume, image)
+        closed = closed_voxels(self.options, volume.shape, image, labels, self.model.fov)
         if seeds is None and self.options.seeds:
             seeds = read_seeds(self.options.seeds)
         passes = 1 if self.options.consensus == "none" else 2
-        positions = (
-            self._seeds(image, mask) if seeds is None else place_seeds(seeds, image, self.model.fov)
-        )
-        coarse, blocks = None, self.options.coarse
+        if seeds is None:
+            positions = policy_seeds(
+                self.options, volume.shape, image, self._normalisation(), self.model.fov, closed
+            )
+        else:
+            positions = place_seeds(seeds, image, self.model.fov)
+        coarse = None
         if blocks != (1, 1, 1):
             first, progress = both_levels(progress, image.inner, blocks)
-            labels, coarse = coarse_objects(self, image, labels, mask, seeds, first, limit_s)
+            blocked = closed_to_moves(closed)
+            if seeds is None and (self.options.seed_image or self.options.seed_masks):
+                seeds = positions + np.subtract(image.start, image.halo_low)  # of the volume
+            labels, coarse = coarse_objects(self, image, labels, blocked, seeds, first, limit_s)
             if coarse.kept > 0:
                 positions = away_from(labels, positions, image, blocks)
         report = None if progress is None else part_of(progress, 0, passes)
         shape = list(volume.shape)
-        forward = self._flood(image, labels, mask, positions, report, shape, until)
+        saved = self._checkpoints(checkpoint, volume, image, positions)
+        forward = self._flood(
+            image, labels, closed, positions, report, shape, until, saved[0], passes > 1
+        )
         if passes == 1:
             return Segmentation(forward, coarse, complete=not until.over)
         back = [origin[1] for origin in reversed(forward.origins())]
         report = None if progress is None else part_of(progress, 1, passes)
         positions = place_seeds(back, image, self.model.fov)
-        reverse = self._flood(image, labels, mask, positions, report, shape, until)
+        reverse = self._flood(image, labels, closed, positions, report, shape, until, saved[1])
         both = _core.segment.consensus(forward, reverse, self.options.consensus_min_size)
         return Segmentation(both, coarse, complete=not until.over)
 
@@ -256,19 +288,26 @@ class Segmenter:
         self,
         image: CanvasImage,
         initial: NDArray[np.int64] | None,
-        mask: NDArray[np.uint8] | None,
+        closed: NDArray[np.uint8] | None,
         seeds: NDArray[np.int64],
         progress: Progress | None,
         volume_shape: list[int],
         until: _Until,
+        checkpoint: Checkpoint | None = None,
+        keep: bool = False,
     ) -> Any:
-        """Return the core's result. Its canvas is freed: a second segmentation needs the memory."""
+        """Return the core's result. Its canvas is freed: a second segmentation needs the memory.
+
+        `keep`: write a last checkpoint, because more work follows.
+        """
         flooder = self._flooder(image)
         if initial is not None:
             flooder.set_initial(initial)
-        if mask is not None:
-            flooder.set_mask(mask)
-        before = self.network_calls
+        if closed is not None:
+            flooder.set_mask(closed)
+        if checkpoint is not None:
+            checkpoint.restore(flooder)
+        before = self.network_calls - flooder.evaluations
 
         def counted(done: int, total: int) -> None:
             self.network_calls = before + flooder.evaluations
@@ -277,22 +316,36 @@ class Segmenter:
             until.check()
 
         with contextlib.suppress(_TimeIsOver):
-            flooder.segment_all(seeds, counted)
+            if checkpoint is None:
+                flooder.segment_all(seeds, counted)
+            else:
+                calls = flooder.evaluations
+                flooder.segment_all(seeds, counted, lambda: checkpoint.due(flooder))
+                if keep and (flooder.evaluations > calls or not reading.exists(checkpoint.path)):
+                    checkpoint.write(flooder)
         return flooder.take_result(image.start, volume_shape)
 
-    def _seeds(self, image: CanvasImage, mask: NDArray[np.uint8] | None) -> NDArray[np.int64]:
-        """Return the seeds of the policy, in voxels of the canvas."""
-        margin = [size // 2 for size in self.model.fov]
-        seeds: NDArray[np.int64] = _core.segment.find_seeds(
-            image.voxels,
-            *self._normalisation(),
-            self.options.seed_policy,
-            dict(self.options.seed_values),
-            margin,
-            None,
-            mask,
-        )
-        return np.ascontiguousarray(seeds[::-1]) if self.options.seed_reverse else seeds
+    def _checkpoints(
+        self,
+        path: str | os.PathLike[str] | None,
+        volume: Image,
+        image: CanvasImage,
+        seeds: NDArray[np.int64],
+    ) -> tuple[Checkpoint | None, Checkpoint | None]:
+        """Return the checkpoints of the first and the second pass."""
+        interval_s = self.options.checkpoint_interval
+        if path is None or interval_s <= 0:
+            return None, None
+        settings = {
+            "image": volume.name if isinstance(volume, Volume) else "",
+            "voxels": hashlib.sha256(image.voxels.data).hexdigest()[:16],
+            "start": list(image.start),
+            "network": digest(self.model),
+            "options": options_of(self.options, self.model),
+            "seeds": hashlib.sha256(seeds.data).hexdigest()[:16],
+        }
+        first, second = passes_of(Path(path))
+        return Checkpoint(first, interval_s, settings), Checkpoint(second, interval_s, settings)
 
     def segment_at(
         self,
@@ -338,12 +391,12 @@ class Segmenter:
         return all(size >= least for size, least in zip(shape, self.model.fov, strict=True))
 
     def canvas(self, volume: Image, box: Box | None = None) -> tuple[Any, CanvasImage]:
-        """Return the core's flooder for a box of a volume, with the options' mask, and the image that it floods."""
+        """Return the core's flooder for a box of a volume, with the options' masks, and the image that it floods."""
         image = self._read(volume, box)
         flooder = self._flooder(image)
-        mask = self._mask(volume, image)
-        if mask is not None:
-            flooder.set_mask(mask)
+        closed = closed_voxels(self.options, volume.shape, image, None, self.model.fov)
+        if closed is not None:
+            flooder.set_mask(closed)
         return flooder, image
 
     def _normalisation(self) -> tuple[float, float]:
@@ -372,15 +425,6 @@ class Segmenter:
         labels = read_labels(initial, "the initial segmentation", volume.shape, image)
         return np.ascontiguousarray(labels, dtype=np.int64)
 
-    def _mask(self, volume: Image, image: CanvasImage) -> NDArray[np.uint8] | None:
-        """Return 1 where no field of view may be centred, (z, y, x) with the halo."""
-        if not self.options.mask:
-            return None
-        labels = read_labels(Volume(self.options.mask), "the mask", volume.shape, image)
-        excluded = (labels == 0) if self.options.mask_invert else (labels != 0)
-        halo = list(zip(image.halo_low, image.halo_high, strict=True))
-        return np.ascontiguousarray(np.pad(excluded, halo, mode="reflect"), dtype=np.uint8)
-
     def _flooder(self, image: CanvasImage) -> Any:
         options = self.options
         predictor = self.model.forward
@@ -402,6 +446,7 @@ class Segmenter:
             min_boundary_dist=list(options.min_boundary_dist),
             halo_low=list(image.halo_low),
             halo_high=list(image.halo_high),
+            probability=options.probability,
         )
 
 

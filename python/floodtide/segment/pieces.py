@@ -23,6 +23,7 @@ from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, box_text
 from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
 from floodtide.segment.cut import Cut
+from floodtide.segment.identity import first_difference
 
 PLAN = "cut.json"
 DATASET = "segmentation"
@@ -139,6 +140,11 @@ class Pieces:
         """Return the segmentation of a subvolume as "file:dataset"."""
         return f"{self.path(number)}:{DATASET}"
 
+    def checkpoint(self, number: int) -> Path:
+        """Return the file for checkpoints of a subvolume while it is segmented."""
+        path = self.path(number)
+        return path.with_name(f".{path.name}.checkpoint")
+
     def done(self, number: int) -> bool:
         """Return True if the segmentation of a subvolume is there."""
         return self.path(number).exists()
@@ -165,12 +171,3 @@ class Pieces:
             )
         z, y, x = (a - b for a, b in zip(box[0], start, strict=True))
         return volume.read(((z, y, x), box[1]))
-
-
-def first_difference(name: str, here: Any, there: Any) -> tuple[str, str]:
-    """Return two texts that name the first difference between two values of a plan."""
-    if isinstance(here, dict) and isinstance(there, dict):
-        for key in here:
-            if here[key] != there.get(key):
-                return first_difference(key, here[key], there.get(key))
-    return f"{here}", f"{name} = {there}"

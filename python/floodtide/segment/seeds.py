@@ -1,15 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeds from files."""
+"""Seeds of policies, and seeds from files."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.base import reading
+from floodtide.base import limits, reading
+from floodtide.base.registry import listed
+from floodtide.config.segment_options import SegmentOptions
+from floodtide.data import Volume
 from floodtide.errors import InvalidFileError
+from floodtide.segment.canvas_image import CanvasImage, read_part, with_halo
 from floodtide.segment.ffn_origins import read_reversed_seeds
+
+
+def seed_bytes_per_voxel(options: SegmentOptions) -> int:
+    """Return the memory (bytes) for each voxel of a box that the seeds need; 0 for policies with few seeds."""
+    names = [name for name, _ in listed(options.seed_policy)]
+    return sum(
+        row["bytes_per_voxel"] * names.count(row["name"]) for row in _core.segment.seed_policies()
+    )
+
+
+def policy_seeds(
+    options: SegmentOptions,
+    volume_shape: Sequence[int],
+    image: CanvasImage,
+    normalisation: tuple[float, float],
+    fov: Sequence[int],
+    closed: NDArray[np.uint8] | None,
+) -> NDArray[np.int64]:
+    """Return the seeds (n, 3) of `options.seed_policy` in voxels of the canvas, in the order in which they are tried.
+
+    Args:
+        options: The policies and their parameters.
+        volume_shape: Size (z, y, x) of the volume that has the image.
+        image: The image, or only its place if `options.seed_image` names another volume.
+        normalisation: Mean and standard deviation of the image.
+        fov: Field of view (z, y, x).
+        closed: Bits of voxels (`closed_voxels`), or None.
+
+    Raises:
+        ShapeError: If `options.seed_image` does not cover the box.
+        InvalidArgumentError: If the seeds do not fit into memory.
+    """
+    limits.require_memory(
+        f"segment: seed_policy '{options.seed_policy}' needs",
+        seed_bytes_per_voxel(options) * image.voxels.size,
+        "a smaller box or another policy",
+    )
+    voxels = image.voxels
+    if options.seed_image:
+        other = read_part(
+            Volume(options.seed_image), f"seed_image {options.seed_image}", volume_shape, image
+        )
+        voxels, normalisation = with_halo(other.astype(np.float32), image), (0.0, 1.0)
+    rows = {row["name"]: row for row in _core.segment.seed_policies()}
+    found = []
+    for name, is_reversed in listed(options.seed_policy):
+        known = {spec["name"] for spec in rows[name]["parameters"]}
+        values = {key: value for key, value in options.seed_values.items() if key in known}
+        margin = [size // 2 for size in fov]
+        seeds = _core.segment.find_seeds(voxels, *normalisation, name, values, margin, None, closed)
+        found.append(seeds[::-1] if is_reversed else seeds)
+    return np.concatenate(found)
 
 
 def read_seeds(path: str) -> NDArray[np.int64]:

@@ -30,6 +30,10 @@ class Canvas {
 
   /// Mark every voxel as unvisited, then set the logit of the seed. The time is proportional to the size of the visited box.
   void reset(const Vec3& seed, float seed_logit);
+  /// Return the box that the last object has reached: every other voxel is unvisited.
+  [[nodiscard]] Box touched() const noexcept;
+  /// Mark every voxel as unvisited, then write the logits [z, y, x] of a box, as of an earlier object that has reached it.
+  void restore(const Box& touched, View<const float, 3> logits);
   /// Copy the field of view centred at `centre`. Unvisited voxels become pad_logit.
   void cut(const Vec3& centre, View<float, 3> out_logits) const;
   /// Write the logits of the field of view centred at `centre`.
@@ -43,6 +47,8 @@ class Canvas {
   void keep_disconnected(const Vec3& centre, float object_logit, double share, View<float, 3> out_logits) const;
 
  private:
+  void clear();
+
   Tensor<float, 3> logits_;
   Vec3 fov_;
   float pad_logit_;

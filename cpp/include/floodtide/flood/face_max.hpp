@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <vector>
 
 #include "floodtide/tensor/view.hpp"
 
@@ -44,6 +45,13 @@ struct FaceMoves {
 /// Source: google/ffn, movement.FaceMaxMovementPolicy.
 class FaceMaxMoves {
  public:
+  /// The queue of an object, and the cells that were evaluated.
+  struct State {
+    Vec3 start{};
+    std::vector<Vec3> queue;
+    std::vector<Vec3> done;
+  };
+
   /// Makes an empty queue.
   /// @param deltas    voxels, at least 0 (Error(invalid_argument) otherwise)
   /// @param threshold smallest logit of a face maximum; compared in double, as in google/ffn
@@ -56,6 +64,9 @@ class FaceMaxMoves {
   [[nodiscard]] std::optional<Vec3> next(const std::function<bool(const Vec3&)>& valid);
   /// Record that `position` was evaluated with the result `logits`, and add its face maxima to the queue.
   void evaluated(const Vec3& position, View<const float, 3> logits);
+
+  [[nodiscard]] State state() const { return {start_, {queue_.begin(), queue_.end()}, {done_.begin(), done_.end()}}; }
+  void restore(State state);
 
  private:
   [[nodiscard]] Vec3 cell(const Vec3& position) const noexcept;

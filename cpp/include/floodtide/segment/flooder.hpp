@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,6 +13,8 @@
 #include "floodtide/base/progress.hpp"
 #include "floodtide/flood/canvas.hpp"
 #include "floodtide/flood/face_max.hpp"
+#include "floodtide/segment/closed.hpp"
+#include "floodtide/segment/flooder_state.hpp"
 #include "floodtide/segment/result.hpp"
 #include "floodtide/tensor/box.hpp"
 #include "floodtide/tensor/view.hpp"
@@ -31,6 +34,7 @@ struct FlooderOptions {
   Vec3 min_boundary_dist{1, 1, 1};
   /// Voxels at the low and high faces of the image that only give context. No segment has them, and the result is without them.
   Vec3 halo_low{}, halo_high{};
+  bool probability = false;  ///< keep the probabilities of voxels of segments, 1 byte per voxel
 };
 
 /// Network that computes updated logits of one field of view from the normalised image and the current logits, all [z, y, x].
@@ -71,6 +75,9 @@ class Flooder {
   [[nodiscard]] View<const float, 3> logits() const noexcept { return canvas_.logits(); }
   /// Return the ids of the segments accepted so far. 0 is an empty voxel, -1 is a failed seed.
   [[nodiscard]] View<const std::int32_t, 3> segmentation() const noexcept { return segmentation_.view(); }
+  /// Return the quantised probabilities of the voxels of segments (probability.hpp), empty without FlooderOptions::probability.
+  /// They are 255 in the initial segmentation, and 0 in voxels without a segment.
+  [[nodiscard]] View<const std::uint8_t, 3> probability() const noexcept { return probability_.view(); }
   [[nodiscard]] const std::vector<Origin>& origins() const noexcept { return origins_; }
   [[nodiscard]] const std::vector<Overlap>& overlaps() const noexcept { return overlaps_; }
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
@@ -83,9 +90,8 @@ class Flooder {
   /// Throws Error(shape_mismatch) for another shape, and Error(unsupported) for ids above 2^30.
   void set_initial(View<const std::int64_t, 3> labels);
 
-  /// Forbid positions: no field of view is centred, and no object started, where the mask is not 0. Objects may still have
-  /// voxels there, as in google/ffn.
-  /// @param mask [z, y, x] with the halo
+  /// Forbid positions. Objects may still have voxels there, as in google/ffn.
+  /// @param mask [z, y, x] with the halo, bits of Closed
   /// Throws Error(shape_mismatch) for another shape than that of the image.
   void set_mask(Tensor<std::uint8_t, 3> mask);
 
@@ -103,7 +109,19 @@ class Flooder {
   /// those of the object under way, and a share of the others: that of the seeds outside segments that were tried. The
   /// network's evaluations are spent more evenly on these voxels than on seeds, because the first objects are large and cover
   /// most seeds. It is called for every seed and after every evaluation.
-  void segment_all(std::span<const Vec3> seeds, const Progress& progress = {});
+  ///
+  /// `checkpoint` is called after every evaluation. It may call state(), and throw to stop flooding. After restore(), the
+  /// work continues where state() was called. Throws Error(invalid_file) if the restored object has not the seed that
+  /// `seeds` has there.
+  void segment_all(std::span<const Vec3> seeds, const Progress& progress = {}, const std::function<void()>& checkpoint = {});
+
+  /// Return what was found so far: during segment_all(), or after it. Allocates the canvas of the object under way.
+  [[nodiscard]] FlooderState state() const;
+  /// Take over what another flooder of the same image, options, initial segmentation and mask has found.
+  /// @param segmentation as segmentation() [z, y, x]
+  /// @param probability  as probability() [z, y, x], or empty
+  /// Throws Error(shape_mismatch) for other shapes, and Error(invalid_file) for positions outside the image.
+  void restore(FlooderState state, View<const std::int32_t, 3> segmentation, View<const std::uint8_t, 3> probability);
 
   /// Move the result out. The flooder must not be used afterwards.
   ///
@@ -113,12 +131,15 @@ class Flooder {
 
  private:
   [[nodiscard]] bool is_free(const Vec3& position);
-  [[nodiscard]] bool is_allowed(const Vec3& position);
+  [[nodiscard]] bool is_allowed(const Vec3& position, std::uint8_t closing);
   [[nodiscard]] bool may_move_to(const Vec3& position);
   [[nodiscard]] std::int64_t settled_voxels(std::int64_t failed, std::int64_t waiting, std::int64_t calls) const;
   [[nodiscard]] bool near_segment(const Vec3& seed) const;
   void evaluate(const Vec3& position);
-  void try_seed(const Vec3& seed, const OnMove& on_move);
+  void begin(const Vec3& start);
+  void grow(const OnMove& on_move);
+  [[nodiscard]] bool may_start_at(const Vec3& seed);
+  void finish();
   [[nodiscard]] std::pair<std::int64_t, std::vector<Overlap>> measure(const Box& box, std::int64_t id) const;
   void accept(const Box& box, std::int32_t id);
   void mark_failed(const Vec3& seed);
@@ -140,9 +161,13 @@ class Flooder {
   Tensor<float, 3> image_fov_;
   Tensor<float, 3> logits_fov_;
   Tensor<float, 3> answer_;
-  Vec3 visited_low_{};
-  Vec3 visited_high_{};
-  std::int64_t segmented_ = 0;  ///< voxels of all segments
+  Tensor<std::uint8_t, 3> probability_;     ///< empty: not kept
+  std::optional<Growth> growth_;            ///< the object under way
+  double growth_start_s_ = 0.0;             ///< when this process began to work on the object
+  double all_start_s_ = 0.0;                ///< when it began segment_all()
+  std::int64_t seed_ = 0;                   ///< index of the seed in segment_all()
+  std::optional<std::int64_t> resumed_at_;  ///< seed at which the next segment_all() begins, after restore()
+  std::int64_t segmented_ = 0;              ///< voxels of all segments
   std::int64_t evaluations_ = 0;
   std::int32_t initial_ = 0;  ///< largest id of the initial segmentation
   std::vector<Origin> origins_;

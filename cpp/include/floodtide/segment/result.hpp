@@ -42,18 +42,20 @@ struct Result {
   std::vector<Overlap> overlaps;
   Counters counters;
   std::int64_t largest_id = 0;  ///< no label is larger
+  /// [z, y, x] quantised probabilities of the voxels of segments (probability.hpp); empty: not kept.
+  Tensor<std::uint8_t, 3> probability{};
 };
 
 /// Return the split consensus of two results of one box (consensus.hpp), with the origins of segments of `a` that keep their
-/// ids. Counters are sums. Overlaps are left out, because their segments may be split.
+/// ids. Counters are sums. Overlaps are left out, because their segments may be split. Probabilities are those of `a`.
 /// Throws Error(shape_mismatch) if the boxes differ.
 [[nodiscard]] Result consensus(const Result& a, const Result& b, std::int64_t min_size);
 
 /// Write a result to an HDF5 file.
 ///
-/// The labels become `dataset`, in the smallest unsigned type that can hold them. Its attributes are box_start, box_size and
-/// volume_shape (z, y, x), and the texts of `notes`. The groups `origins` and `overlaps` have one dataset per column. The group
-/// `counters` has one attribute per counter.
+/// Probabilities, if there are any, become the dataset `probability`. The labels become `dataset`, in the smallest unsigned
+/// type that can hold them. Its attributes are box_start, box_size and volume_shape (z, y, x), and the texts of `notes`. The
+/// groups `origins` and `overlaps` have one dataset per column. The group `counters` has one attribute per counter.
 ///
 /// The file gets the name `path` only when it is complete on disk. data::Hdf5Result says which existing file may be replaced.
 /// Throws Error(io) if the file cannot be written.

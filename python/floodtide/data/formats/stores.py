@@ -53,7 +53,7 @@ def _is_in(reference: str, suffix: str, files: Sequence[str]) -> bool:
     )
 
 
-def open_zarr(reference: str) -> _core.data.Volume:
+def open_zarr(reference: str, channel: int | None = None) -> _core.data.Volume:
     """Open an array of a Zarr 2 or 3 folder, or the finest level of an OME-Zarr image."""
     array, attributes = _zarr_array(reference)
     driver = "zarr3" if array.name == "zarr.json" else "zarr"
@@ -63,21 +63,22 @@ def open_zarr(reference: str) -> _core.data.Volume:
     if array.parent != Path(reference):  # an OME-Zarr image names its axes
         image = _image_of(_attributes(_metadata(Path(reference), reference)))
         axes, geometry = _ome_geometry(image)
-    return _volume(reference, _three_axes(reference, store, axes), geometry, array)
+    return _volume(reference, _three_axes(reference, store, axes, channel), geometry, array)
 
 
-def open_n5(reference: str) -> _core.data.Volume:
+def open_n5(reference: str, channel: int | None = None) -> _core.data.Volume:
     """Open a dataset of an N5 folder."""
     path = Path(reference, "attributes.json")
     attributes = _json(path, reference) if path.is_file() else {}
     if "dimensions" not in attributes:
         raise InvalidFileError(_no_array(reference, "N5 dataset", "attributes.json", "dimensions"))
     store = _opened(reference, {"driver": "n5", **_file(path.parent)})
-    return _volume(reference, _three_axes(reference, store, None).T, _n5_geometry(attributes), path)
+    volume = _three_axes(reference, store.T, None, channel)
+    return _volume(reference, volume, _n5_geometry(attributes), path)
 
 
-def open_precomputed(reference: str) -> _core.data.Volume:
-    """Open the finest scale of a Neuroglancer precomputed volume of one channel."""
+def open_precomputed(reference: str, channel: int | None = None) -> _core.data.Volume:
+    """Open the finest scale of a Neuroglancer precomputed volume of one channel, or one of its channels."""
     folder = reference.removeprefix(PRECOMPUTED)
     if "://" in folder:
         raise UnsupportedError(
@@ -86,14 +87,15 @@ def open_precomputed(reference: str) -> _core.data.Volume:
     path = Path(folder, "info")
     info = _json(path, reference)
     channels = info.get("num_channels", 1)
-    if channels != 1:
+    if channel is None and channels != 1:
         raise InvalidFileError(f"{reference}: has {channels} channels, expected 1")
+    _require_channel(reference, channel or 0, channels)
     store = _opened(reference, {"driver": "neuroglancer_precomputed", **_file(path.parent)})
     scale = info["scales"][0]
     x, y, z = scale["resolution"]
     i, j, k = scale.get("voxel_offset", (0, 0, 0))
     geometry = Geometry(voxel_size_nm=(z, y, x), offset=(k, j, i))
-    return _volume(reference, store[..., 0].T, geometry, path)
+    return _volume(reference, store[..., channel or 0].T, geometry, path)
 
 
 def _volume(reference: str, store: Any, geometry: Geometry, metadata: Path) -> _core.data.Volume:
@@ -191,15 +193,34 @@ def _json(path: Path, reference: str) -> dict[str, Any]:
     return value
 
 
-def _three_axes(reference: str, store: Any, axes: Sequence[str] | None) -> Any:
-    """Return the array without its axes of time and channel, which must have one element."""
-    if axes is not None and len(axes) == store.rank and store.rank > 3:
-        others = store.shape[:-3]
-        if any(n != 1 for n in others):
-            raise InvalidFileError(
-                f"{reference}: has axes {', '.join(axes)} of {tuple(store.shape)}, expected one time and one channel"
-            )
-        store = store[(0,) * len(others)]
+def _require_channel(reference: str, channel: int, channels: int) -> None:
+    if channel >= channels:
+        raise InvalidFileError(
+            f"{reference}: has {channels} channel{'s' * (channels != 1)}, expected one with the index {channel}"
+        )
+
+
+def _three_axes(reference: str, store: Any, axes: Sequence[str] | None, channel: int | None) -> Any:
+    """Return one channel of the array. Without a channel, axes of time and channel must have one element."""
+    names = axes
+    if axes is None and channel is not None and store.rank == 4:
+        names = ("c", "z", "y", "x")
+    has_channels = False
+    if names is not None and len(names) == store.rank and store.rank > 3:
+        index = []
+        for name, size in zip(names[:-3], store.shape[:-3], strict=True):
+            if name == "c" and channel is not None:
+                _require_channel(reference, channel, size)
+                has_channels = True
+            elif size != 1:
+                raise InvalidFileError(
+                    f"{reference}: has axes {', '.join(names)} of {tuple(store.shape)}, expected one time and one"
+                    " channel"
+                )
+            index.append(channel if name == "c" and channel is not None else 0)
+        store = store[tuple(index)]
+    if channel is not None and not has_channels:
+        _require_channel(reference, channel, 1)
     if store.rank != 3:
         raise InvalidFileError(
             f"{reference}: has {store.rank} axes, shape {tuple(store.shape)}; expected three (z, y, x)"

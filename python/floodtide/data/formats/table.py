@@ -19,6 +19,8 @@ from floodtide.data.formats import pictures, stores, writers
 from floodtide.data.formats.writers import Plan, Writer
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 
+_Open = Callable[[str, int | None], _core.data.Volume]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
@@ -27,7 +29,7 @@ class Format:
     name: str
     form: str  # how users write a volume's name
     matches: Callable[[str], bool]
-    open: Callable[[str], _core.data.Volume]
+    open: _Open  # name, and index of a channel or None
     create: Callable[[str, Plan], AbstractContextManager[Writer]]
     path: Callable[[str], Path]  # the volume's file or folder
     library: str  # what must be installed beside floodtide, empty for nothing
@@ -35,8 +37,21 @@ class Format:
     help: str
 
 
-def _open_hdf5(reference: str) -> _core.data.Volume:
-    return _core.data.Volume(*path_and_dataset(reference))
+def _open_hdf5(reference: str, channel: int | None) -> _core.data.Volume:
+    return _core.data.Volume(*path_and_dataset(reference), channel)
+
+
+def _one_channel(open_it: Callable[[str], _core.data.Volume]) -> _Open:
+    """Return a function that opens volumes of a format that has no channels."""
+
+    def opened(reference: str, channel: int | None) -> _core.data.Volume:
+        if channel:
+            raise InvalidArgumentError(
+                f"{reference}: has no channels, expected channel 0 instead of {channel}"
+            )
+        return open_it(reference)
+
+    return opened
 
 
 def _is_hdf5_file(reference: str) -> bool:
@@ -108,7 +123,7 @@ FORMATS: tuple[Format, ...] = (
         name="TIFF stack",
         form="stack.tif",
         matches=pictures.is_stack,
-        open=pictures.open_stack,
+        open=_one_channel(pictures.open_stack),
         create=writers.tiff_stack,
         path=Path,
         library="tifffile",
@@ -119,7 +134,7 @@ FORMATS: tuple[Format, ...] = (
         name="Folder of pictures",
         form="folder/*.tif, folder/*.png",
         matches=pictures.is_folder,
-        open=pictures.open_folder,
+        open=_one_channel(pictures.open_folder),
         create=writers.pictures,
         path=lambda reference: Path(os.path.dirname(reference)),
         library="tifffile, imageio",
@@ -146,15 +161,15 @@ def format_of(reference: str) -> Format:
     )
 
 
-def open_volume(reference: str) -> _core.data.Volume:
-    """Open the volume of a name.
+def open_volume(reference: str, channel: int | None = None) -> _core.data.Volume:
+    """Open the volume of a name, or one channel of it.
 
     Raises:
         InvalidArgumentError: If the name has no known form.
-        InvalidFileError: If the volume cannot be read, or has not three axes.
+        InvalidFileError: If the volume cannot be read, has not three axes, or has no such channel.
         UnsupportedError: If the format needs a library that is not installed.
     """
-    return format_of(reference).open(reference)
+    return format_of(reference).open(reference, channel)
 
 
 def stem(reference: str) -> str:

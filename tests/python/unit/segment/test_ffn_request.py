@@ -58,8 +58,8 @@ def test_the_published_request(tmp_path: Path) -> None:
     assert options.disco_seed_threshold == 0.0
     assert (options.seed_policy, request.depth) == ("peaks", 12)
     assert request.output_folder == "results/fib25/training2"
-    assert len(request.notes) == 1
-    assert "checkpoint_interval" in request.notes[0]
+    assert options.checkpoint_interval == 1800
+    assert not request.notes
 
 
 def test_axes_are_reversed_and_defaults_are_those_of_google(tmp_path: Path) -> None:
@@ -88,35 +88,56 @@ def test_seed_policies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "arguments", "ours", "values", "reverse"),
+    ("policy", "arguments", "ours", "values"),
     [
-        ("PolicyPeaks2d", {"min_distance": 5}, "peaks2d", {"peaks2d_min_distance": 5}, False),
-        ("PolicyPeaks2d", {"sort_cmp": "descending"}, "peaks2d", {}, True),
-        ("PolicyGrid2d", {"step": 8}, "grid2d", {"grid2d_step": 8}, False),
-        ("ReverseCoords", {"policy_to_reverse": "PolicyPeaks"}, "peaks", {}, True),
+        ("PolicyPeaks2d", {"min_distance": 5}, "peaks2d", {"peaks2d_min_distance": 5}),
+        ("PolicyPeaks2d", {"sort_cmp": "descending"}, "reversed peaks2d", {}),
+        ("PolicyGrid2d", {"step": 8}, "grid2d", {"grid2d_step": 8}),
+        ("PolicyMax", {}, "max", {}),
+        ("PolicyMaxPeaks", {}, "max_peaks", {}),
+        ("PolicyFillEmptySpace", {}, "fill_empty", {}),
+        ("ReverseCoords", {"policy_to_reverse": "PolicyPeaks"}, "reversed peaks", {}),
         (
             "ReverseCoords",
             {"policy_to_reverse": "PolicyPeaks2d", "sort_cmp": "descending", "threshold_abs": 3.5},
             "peaks2d",
             {"peaks2d_threshold_abs": 3.5},
-            False,
+        ),
+        (
+            "SequentialPolicies",
+            {
+                "policies": [
+                    ["PolicyPeaks", {}],
+                    ["ReverseCoords", {"policy_to_reverse": "PolicyGrid3d", "step": 8}],
+                    ["PolicyFillEmptySpace", {}],
+                ]
+            },
+            "peaks, reversed grid, fill_empty",
+            {"grid_step": 8},
+        ),
+        (
+            "ReverseCoords",
+            {
+                "policy_to_reverse": "SequentialPolicies",
+                "policies": [["PolicyPeaks", {}], ["PolicyPeaks2d", {"sort_cmp": "descending"}]],
+            },
+            "peaks2d, reversed peaks",
+            {},
         ),
     ],
 )
-def test_planar_and_reversed_policies(
+def test_other_policies_and_sequences(
     tmp_path: Path,
     policy: str,
     arguments: dict[str, object],
     ours: str,
     values: dict[str, object],
-    reverse: bool,
 ) -> None:
     text = json.dumps(json.dumps(arguments))
     request = PUBLISHED.replace('"PolicyPeaks"', f'"{policy}" seed_policy_args: {text}')
     options = read_request(written(tmp_path, request)).options
     assert options.seed_policy == ours
     assert values.items() <= dict(options.seed_values).items()
-    assert options.seed_reverse is reverse
 
 
 @pytest.mark.parametrize(
@@ -128,8 +149,6 @@ def test_planar_and_reversed_policies(
         ("image_mean: 128", "", "image_mean not set"),
         ("pad_value: 0.05", "", "inference_options.pad_value not set"),
         ("image_stddev: 33", "image_stddev: 33 reference_histogram: \"h\"", "reference_histogram is not supported"),
-        ("image_stddev: 33", "image_stddev: 33 masks { image { channels { channel: 0 } } }", "masks is not supported"),
-        ("PolicyPeaks", "PolicyMax", "PolicyInvertOrigins or ReverseCoords"),
         ("\"PolicyPeaks\"", "\"ReverseCoords\"", "policy_to_reverse '' is not supported"),
         ("\"PolicyPeaks\"", "\"PolicyPeaks\" seed_policy_args: '{\"step\": 1}'", "seed_policy_args.step is not"),
         ("\"PolicyPeaks\"", "\"PolicyPeaks2d\" seed_policy_args: '{\"sort_cmp\": \"up\"}'", "sort_cmp 'up' is not"),
@@ -152,6 +171,76 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path, old: str, new: str, says
     assert isinstance(failure.value, errors.InvalidFileError | errors.ConfigurationError)
 
 
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        ("masks { image { } }", "masks.0.image without channels is not supported"),
+        ("masks { invert: true }", "masks.0 with no source is not supported"),
+        (
+            "seed_masks { coordinate_expression { expression: 'x' } }",
+            "seed_masks.0.coordinate_expr",
+        ),
+        (
+            "masks { volume { channels { } mask { volinfo: 'a' } } }",
+            "masks.0.volume.mask.volinfo is",
+        ),
+        ("masks { volume { channels { } } }", "an empty masks.0.volume.mask is not supported"),
+        ("shift_mask { hdf5: 'a.h5:a' }", "shift_mask_threshold is 0.0, expected above 0"),
+        (
+            'init_segmentation { tensorstore: \'{"driver": "n5"}\' }',
+            "init_segmentation.tensorstore",
+        ),
+    ],
+)
+def test_fields_that_cannot_be_followed_are_refused(tmp_path: Path, field: str, says: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=says):
+        read_request(written(tmp_path, f"{PUBLISHED}\n{field}"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "arguments", "says"),
+    [
+        ("PolicyDenseSeeds", {}, "SequentialPolicies or, alone, PolicyInvertOrigins"),
+        ("SequentialPolicies", {}, "policies None is not supported"),
+        ("SequentialPolicies", {"policies": [["PolicyPeaks"]]}, "policies.0 .* is not supported"),
+        (
+            "SequentialPolicies",
+            {"policies": [["PolicyInvertOrigins", {}]]},
+            "policies.0 'PolicyInv",
+        ),
+        (
+            "SequentialPolicies",
+            {"policies": [["PolicyGrid3d", {}], ["PolicyGrid3d", {"step": 4}]]},
+            "PolicyGrid3d with step 16.* and 4 is not supported",
+        ),
+    ],
+)
+def test_policies_that_cannot_be_followed_are_refused(
+    tmp_path: Path, policy: str, arguments: dict[str, object], says: str
+) -> None:
+    text = json.dumps(json.dumps(arguments))
+    request = PUBLISHED.replace('"PolicyPeaks"', f'"{policy}" seed_policy_args: {text}')
+    with pytest.raises(errors.ConfigurationError, match=says):
+        read_request(written(tmp_path, request))
+
+
+def test_volumes_of_tensorstore_and_shift_masks_are_read(tmp_path: Path) -> None:
+    more = """
+    init_segmentation {
+      tensorstore: '{"driver": "zarr", "kvstore": {"driver": "file", "path": "a.zarr/labels/"}}'
+    }
+    shift_mask { hdf5: "shifts.h5:xy" }
+    shift_mask_fov { start { x: -5 y: -4 z: -1 } size { x: 10 y: 8 z: 3 } }
+    shift_mask_scale: 4
+    shift_mask_threshold: 6
+    """
+    options = read_request(written(tmp_path, PUBLISHED + more)).options
+    assert options.initial == "a.zarr/labels"
+    assert options.shift_mask == "shifts.h5:xy"
+    assert options.shift_mask_fov == "-1:2,-4:4,-5:5"
+    assert (options.shift_mask_scale, options.shift_mask_threshold) == (4, 6.0)
+
+
 def test_command_with_a_request_writes_google_s_file_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,7 +257,6 @@ def test_command_with_a_request_writes_google_s_file_too(
     arguments = ["segment", "--request", name, "--out", f"{tmp_path}/a.h5:labels", *box]
     assert cli.run([*arguments, "--npz", f"{tmp_path}/npz", "--json"]) == 0
     printed = capsys.readouterr()
-    assert "whole subvolumes are stored instead" in printed.err
     report = json.loads(printed.out)
     assert cli.run(["segment", str(toml), "--out", f"{tmp_path}/b.h5:labels", *box]) == 0
     with h5py.File(tmp_path / "a.h5") as a, h5py.File(tmp_path / "b.h5") as b:

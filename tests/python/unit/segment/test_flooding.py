@@ -18,6 +18,8 @@ from scipy import ndimage
 from floodtide import _core, data, errors
 from floodtide.cli import evaluate as evaluate_cli
 from floodtide.segment import Segmenter, SegmentOptions
+from floodtide.segment.canvas_image import read_image
+from floodtide.segment.seeds import policy_seeds
 
 
 class FakeNetwork:
@@ -88,7 +90,7 @@ def test_one_object_grows_move_by_move_as_the_twin(case):
 @given(cases(), st.booleans())
 def test_whole_volumes_are_segmented_as_by_the_twin(case, reverse):
     shape, seed, model, options = case
-    options = dataclasses.replace(options, seed_reverse=reverse)
+    options = dataclasses.replace(options, seed_policy="reversed peaks" if reverse else "peaks")
     raw = cells(shape, seed)
     margin = [n // 2 for n in model.fov]
     seeds = _core.segment.find_seeds(
@@ -131,9 +133,11 @@ def test_an_initial_segmentation_is_kept_as_by_the_twin(case, layout):
     blobs, _ = ndimage.label(cells(shape, layout, 2.0) > 170)
     initial = 3 * blobs  # ids with gaps
     margin = [n // 2 for n in model.fov]
+    closed = np.where(initial > 0, _core.segment.CLOSED["segment"], 0).astype(np.uint8)
     seeds = _core.segment.find_seeds(
-        raw.astype(np.float32), options.mean, options.std, "peaks", {}, margin, None
+        raw.astype(np.float32), options.mean, options.std, "peaks", {}, margin, None, closed
     )
+    assert not initial[tuple(seeds.T)].any()
     twin = twin_of(raw, model, options)
     twin.set_initial(initial)
     expected = twin.segment_all([tuple(map(int, seed)) for seed in seeds])
@@ -233,7 +237,7 @@ def test_a_mask_of_everything_leaves_nothing(tmp_path):
         assert Segmenter(model, masked).segment(raw).coverage == 0
         assert Segmenter(model, masked).segment_at(raw, (12, 12, 12)).moves == []
     small = dataclasses.replace(options, mask=f"{tmp_path}/mask.h5:small")
-    with pytest.raises(errors.ShapeError, match="the mask has"):
+    with pytest.raises(errors.ShapeError, match=r"the mask .*:small has"):
         Segmenter(model, small).segment(raw)
 
 
@@ -426,7 +430,41 @@ def test_a_grid_of_seeds_finds_the_objects_that_its_voxels_are_in(small, raw):
     assert all(len({c % 4 for c in start}) == 1 and start[0] % 4 in shifts for start in starts)
 
 
-def test_options_name_every_registered_seed_policy():
-    field = SegmentOptions.__dataclass_fields__["seed_policy"]
+def test_policies_in_sequence_and_of_another_image(tmp_path):
+    raw = cells((20, 21, 22), 3, 1.5)
+    other = cells((24, 21, 22), 4, 1.5).astype(np.float32) - 128
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["map"] = other
+    margin, box = [2, 2, 2], ((4, 0, 0), (16, 21, 22))
+    image = read_image(np.concatenate([raw[:4], raw]), box, [0, 0, 0])
+    options = SegmentOptions(seed_policy="grid, reversed peaks, max", seed_values={"grid_step": 7})
+
+    def of(voxels, name, values, mean, std):
+        return _core.segment.find_seeds(voxels, mean, std, name, values, margin, None)
+
+    def found(options):
+        return policy_seeds(options, other.shape, image, (100.0, 50.0), (5, 5, 5), None)
+
+    voxels = image.voxels
+    expected = [
+        of(voxels, "grid", {"grid_step": 7}, 100.0, 50.0),
+        of(voxels, "peaks", {}, 100.0, 50.0)[::-1],
+        of(voxels, "max", {}, 100.0, 50.0),
+    ]
+    np.testing.assert_array_equal(found(options), np.concatenate(expected))
+    bright = SegmentOptions(seed_policy="max_peaks", seed_image=f"{tmp_path}/other.h5:map")
+    expected_peaks = of(np.ascontiguousarray(other[4:20]), "max_peaks", {}, 0.0, 1.0)
+    assert len(expected_peaks) >= 5
+    np.testing.assert_array_equal(found(bright), expected_peaks)
+
+
+def test_options_take_every_registered_seed_policy_and_lists_of_them():
     names = [row["name"] for row in _core.segment.seed_policies()]
-    assert list(field.metadata["choices"]) == names
+    options = SegmentOptions(seed_policy=", reversed ".join(names), seed_values={"grid_step": 8})
+    assert options.seed_values["grid_step"] == 8
+    assert options.seed_values["peaks2d_min_distance"] == 7
+    for wrong in ("", "peaks,", "peaks reversed", "reversed", "other", "peaks, reversed other"):
+        with pytest.raises(errors.ConfigurationError, match="seed_policy is"):
+            SegmentOptions(seed_policy=wrong)
+    with pytest.raises(errors.ConfigurationError, match="no such parameter, expected none"):
+        SegmentOptions(seed_policy="peaks, max", seed_values={"grid_step": 8})

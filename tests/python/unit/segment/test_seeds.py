@@ -16,8 +16,8 @@ from floodtide import _core, errors
 MEAN, STD = 128.0, 33.0
 
 
-def oracle(raw, margin, mask=None):
-    """google/ffn's PolicyPeaks, with its margin filter."""
+def oracle(raw, margin, mask=None, segments=None):
+    """google/ffn's PolicyPeaks, with its margin filter and that of the segments."""
     image = (raw - np.float32(MEAN)) / np.float32(STD)
     edges = ndimage.generic_gradient_magnitude(image, ndimage.sobel)
     threshold = np.zeros(edges.shape, np.float32)
@@ -25,17 +25,24 @@ def oracle(raw, margin, mask=None):
     edge = edges > threshold
     if mask is not None:
         edge |= mask
-    if not edge.any():
+    if not edge.any() or edge.all():
         return np.zeros((0, 3), np.int64)
     distance = ndimage.distance_transform_edt(~edge).astype(np.float32)
     if mask is not None:
         distance[mask] = -1
-    noise = np.random.RandomState(42).random_sample(distance.shape)
+    if segments is not None:
+        distance[segments] = -1
+    return noisy_peaks(distance, 3, 0, margin)
+
+
+def noisy_peaks(values, min_distance, threshold, margin):
+    """google/ffn's _find_peaks, sorted, with its margin filter."""
+    noise = np.random.RandomState(42).random_sample(values.shape)
     peaks = peak_local_max(
-        distance + noise * 1e-4, min_distance=3, threshold_abs=0, threshold_rel=0
+        values + noise * 1e-4, min_distance=min_distance, threshold_abs=threshold, threshold_rel=0
     )
     peaks = np.array(sorted(map(tuple, peaks)), np.int64).reshape(-1, 3)
-    inside = (peaks >= margin) & (peaks + margin < raw.shape)
+    inside = (peaks >= margin) & (peaks + margin < values.shape)
     return peaks[inside.all(axis=1)]
 
 
@@ -75,6 +82,88 @@ def test_seeds_beside_a_mask_equal_the_oracle(shape, seed, share):
     expected = oracle(raw, (1, 1, 1), mask)
     np.testing.assert_array_equal(found, expected)
     assert not mask[tuple(found.T)].any()
+
+
+def cells(shape, seed, blur=1.5):
+    noise = ndimage.gaussian_filter(np.random.default_rng(seed).normal(size=shape), blur)
+    return np.round(128 + 60 * noise / max(noise.std(), 1e-9)).clip(0, 255).astype(np.float32)
+
+
+CLOSED = _core.segment.CLOSED
+CLOSED_TO_SEEDS = CLOSED["moves"] | CLOSED["seeds"] | CLOSED["segment"]
+
+
+@st.composite
+def closings(draw):
+    """An image, and bits of all kinds in blobs."""
+    shape = draw(st.tuples(*[st.integers(7, 22)] * 3))
+    raw = cells(shape, draw(st.integers(0, 2**32 - 1)))
+    closed = np.zeros(shape, np.uint8)
+    for bit in CLOSED.values():
+        blobs = cells(shape, draw(st.integers(0, 2**32 - 1)))
+        closed[blobs > np.quantile(blobs, draw(st.floats(0.5, 1)))] |= bit
+    return raw, closed, draw(st.tuples(*[st.integers(0, 3)] * 3))
+
+
+def found_by(policy, raw, closed, margin):
+    return _core.segment.find_seeds(raw, MEAN, STD, policy, {}, list(margin), None, closed)
+
+
+def open_only(seeds, closed):
+    return seeds[(closed[tuple(seeds.T)] & CLOSED_TO_SEEDS) == 0]
+
+
+@settings(deadline=None, max_examples=30)
+@given(closings())
+def test_seeds_beside_masks_and_segments_equal_the_oracle(case):
+    raw, closed, margin = case
+    masks = (closed & (CLOSED["moves"] | CLOSED["seeds"])) > 0
+    expected = oracle(raw, margin, masks, (closed & CLOSED["segment"]) > 0)
+    np.testing.assert_array_equal(
+        found_by("peaks", raw, closed, margin), open_only(expected, closed)
+    )
+
+
+@settings(deadline=None, max_examples=30)
+@given(closings())
+def test_brightest_voxels_come_first(case):
+    raw, closed, margin = case
+    order = np.argsort(raw.ravel(), kind="stable")[::-1]
+    voxels = np.stack(np.unravel_index(order, raw.shape), axis=1)
+    inside = ((voxels >= margin) & (voxels + margin < raw.shape)).all(axis=1)
+    expected = open_only(voxels[inside], closed)
+    np.testing.assert_array_equal(found_by("max", raw, closed, margin), expected)
+
+
+@settings(deadline=None, max_examples=30)
+@given(closings())
+def test_peaks_of_the_intensity_equal_the_oracle(case):
+    raw, closed, margin = case
+    image = (raw - np.float32(MEAN)) / np.float32(STD)
+    image[(closed & CLOSED_TO_SEEDS) > 0] = 0
+    expected = open_only(noisy_peaks(image, 3, 0, margin), closed)
+    np.testing.assert_array_equal(found_by("max_peaks", raw, closed, margin), expected)
+
+
+@settings(deadline=None, max_examples=30)
+@given(closings())
+def test_peaks_of_the_empty_space_equal_the_oracle(case):
+    raw, closed, margin = case
+    empty = (closed & CLOSED["segment"]) == 0
+    expected = np.zeros((0, 3), np.int64)
+    if not empty.all():
+        distance = ndimage.distance_transform_edt(empty).astype(np.float32)
+        expected = open_only(noisy_peaks(distance, 2, 0.5, margin), closed)
+    np.testing.assert_array_equal(found_by("fill_empty", raw, closed, margin), expected)
+
+
+def test_the_oracles_of_further_policies_find_seeds():
+    raw = cells((20, 21, 22), 5)
+    closed = np.zeros(raw.shape, np.uint8)
+    closed[0] = closed[-1] = CLOSED["segment"]
+    for policy in ("max", "max_peaks", "fill_empty"):
+        assert len(found_by(policy, raw, closed, (2, 2, 2))) >= 5
+    assert len(found_by("fill_empty", raw, 0 * closed, (2, 2, 2))) == 0
 
 
 def planar_oracle(raw, margin, mask, min_distance, threshold):

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "floodtide/flood/face_max.hpp"
+#include "floodtide/segment/result.hpp"
+#include "floodtide/tensor/box.hpp"
+#include "floodtide/tensor/view.hpp"
+
+namespace floodtide::segment {
+
+/// An object while it grows.
+struct Growth {
+  Vec3 start;                   ///< the seed
+  Vec3 visited_low;             ///< smallest and largest position of a field of view, on each axis
+  Vec3 visited_high;            ///< see visited_low
+  std::int64_t iterations = 0;  ///< evaluations of the network
+  double walltime_s = 0.0;
+};
+
+/// What a Flooder has found so far, but for the voxels of the image's size: segmentation and probability.
+struct FlooderState {
+  std::optional<Growth> growth;  ///< no value: no object is under way
+  flood::FaceMaxMoves::State moves;
+  Box touched;                 ///< the part of the canvas that the last object has reached
+  Tensor<float, 3> logits;     ///< the canvas in this box
+  std::int64_t next_seed = 0;  ///< index of the seed of the object under way, else of the next seed
+  std::int64_t evaluations = 0;
+  std::vector<Origin> origins;
+  std::vector<Overlap> overlaps;
+  Counters counters;
+  std::map<std::string, double, std::less<>> times_s;  ///< sums of the times among the counters
+};
+
+}  // namespace floodtide::segment

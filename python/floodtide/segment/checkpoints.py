@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints of a segmentation, also in the middle of an object.
+
+A checkpoint is an .npz file without pickles, with what `_core.segment.Flooder.state` returns. It appears when it is
+complete. A segmentation that continues from it finds the same segments, bit for bit, as one that was not interrupted.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from floodtide.base import reading
+from floodtide.base.files import replace_bytes
+from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
+from floodtide.segment.identity import first_difference
+
+_FORMAT = "floodtide segment checkpoint 1"
+_EXPECTED = "a checkpoint of floodtide segment"
+_ARRAYS = (
+    "segmentation",
+    "probability",
+    "logits",
+    "touched",
+    "queue",
+    "done",
+    "growth",
+    "origins",
+    "origin_starts",
+    "overlaps",
+)
+_OTHERS = (
+    "iterations",
+    "walltime_s",
+    "next_seed",
+    "evaluations",
+    "origin_walltimes_s",
+    "counters",
+    "times_s",
+)
+_LARGEST_TABLES = 1 << 30  # bytes of what does not have the size of the image
+
+
+class Checkpoint:
+    """The checkpoint of one pass over the seeds.
+
+    Args:
+        path: The file. The folder must exist.
+        interval_s: Seconds between two checkpoints.
+        settings: What the segmentation depends on, JSON values.
+    """
+
+    def __init__(self, path: Path, interval_s: float, settings: Mapping[str, Any]) -> None:
+        self.path = path
+        self._interval_s = interval_s
+        self._settings = json.loads(json.dumps(settings))
+        self._written_s = time.monotonic()
+
+    def restore(self, flooder: Any) -> bool:
+        """Give a new flooder what the checkpoint holds. Return False if there is no checkpoint.
+
+        Raises:
+            InvalidFileError: If the file is damaged, or something else.
+            InvalidArgumentError: If it is the checkpoint of another segmentation.
+        """
+        if not reading.exists(self.path):
+            return False
+        limit = 16 * math.prod(flooder.shape) + _LARGEST_TABLES
+        text, *arrays = reading.read_arrays(self.path, ("text", *_ARRAYS), _EXPECTED, limit)
+        with reading.reading(self.path, _EXPECTED):
+            stored = json.loads(bytes(text))
+            if stored["format"] != _FORMAT:
+                raise InvalidFileError(
+                    f"{self.path}: format {stored['format']!r}, expected {_FORMAT!r}"
+                )
+            if stored["settings"] != self._settings:
+                here, there = first_difference("settings", self._settings, stored["settings"])
+                raise InvalidArgumentError(
+                    f"{self.path}: this checkpoint was made with {there}, now it is {here}; expected the same, or no"
+                    " such file"
+                )
+            others = {name: stored["state"][name] for name in _OTHERS}
+            flooder.restore(others | dict(zip(_ARRAYS, arrays, strict=True)))
+        self._written_s = time.monotonic()
+        return True
+
+    def due(self, flooder: Any) -> None:
+        """Write the checkpoint if the interval is over."""
+        if time.monotonic() - self._written_s >= self._interval_s:
+            self.write(flooder)
+
+    def write(self, flooder: Any) -> None:
+        """Write the checkpoint.
+
+        Raises:
+            StorageError: If it cannot be written. The older checkpoint stays.
+        """
+        state = flooder.state()
+        text = json.dumps(
+            {
+                "format": _FORMAT,
+                "settings": self._settings,
+                "state": {name: state[name] for name in _OTHERS},
+            }
+        )
+        data = io.BytesIO()
+        arrays: dict[str, Any] = {name: state[name] for name in _ARRAYS}
+        np.savez_compressed(data, text=np.frombuffer(text.encode(), np.uint8), **arrays)
+        replace_bytes(self.path, data.getvalue())
+        self._written_s = time.monotonic()
+
+
+def passes_of(path: Path) -> tuple[Path, Path]:
+    """Return the files of the first and the second pass over a box, for the consensus of both."""
+    return path, path.with_name(f"{path.name}.reverse")
+
+
+def remove_checkpoints(path: Path) -> None:
+    """Remove the checkpoints of a box whose segmentation is stored.
+
+    Raises:
+        StorageError: If they cannot be removed.
+    """
+    try:
+        for file in passes_of(path):
+            file.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be removed: {error.strerror}") from None

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a segmentation depends on, for work that continues later: the network's parameters and the options."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from floodtide.config import to_dict
+from floodtide.config.segment_options import SegmentOptions
+
+_PLACES = ("checkpoint", "image", "box", "subvolume", "overlap", "checkpoint_interval")
+
+
+def digest(model: Any) -> str:
+    """Return a text that differs for networks with other parameters; empty for an object that does not show them."""
+    if not hasattr(model, "parameters"):
+        return ""
+    found = hashlib.sha256()
+    for name, values in sorted(model.parameters().items()):
+        found.update(name.encode())
+        found.update(np.ascontiguousarray(values).tobytes())
+    return found.hexdigest()[:16]
+
+
+def options_of(options: SegmentOptions, model: Any) -> dict[str, Any]:
+    """Return the options on which a segmentation depends, as JSON values; what places it is left out."""
+    kept = {name: value for name, value in to_dict(options).items() if name not in _PLACES}
+    return kept | {"fov": list(model.fov), "deltas": list(model.deltas)}
+
+
+def first_difference(name: str, here: Any, there: Any) -> tuple[str, str]:
+    """Return two texts that name the first difference between two values."""
+    if isinstance(here, dict) and isinstance(there, dict):
+        for key in here:
+            if here[key] != there.get(key):
+                return first_difference(key, here[key], there.get(key))
+    return f"{here}", f"{name} = {there}"
