@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the documentation site.
+
+`python docs/build.py` builds it. The root of the repository is the source folder, because pages link to examples.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+project = "floodtide"
+author = "The floodtide developers"
+copyright = "2026, The floodtide developers"
+_found = re.search(r"project\(floodtide VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
+assert _found is not None
+release = version = _found[1]
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_click",
+]
+root_doc = "docs/index"
+include_patterns = ["docs/**", "examples/**", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
+exclude_patterns = ["**/__pycache__", "build", "dist", "runs", ".*", "cpp", "python", "tests"]
+nitpicky = False  # types of NumPy and of the standard library have no pages here
+
+html_theme = "furo"
+html_title = f"floodtide {release}"
+html_static_path: list[str] = []
+html_show_sourcelink = False
+html_extra_path = ["site/index.html"]  # the root of the site leads to docs/index.html
+
+myst_heading_anchors = 3
+myst_enable_extensions = ["attrs_block"]
+nb_execution_mode = "off"  # the notebooks are stored with their outputs; a test runs them
+nb_merge_streams = True
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_default_options = {"members": True, "imported-members": True}
+default_role = "literal"  # docstrings put names in single backticks, as Markdown does
+napoleon_custom_sections = ["Collective"]
