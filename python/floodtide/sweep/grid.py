@@ -49,7 +49,7 @@ class Cell:
 
     @property
     def examples(self) -> int:
-        """Fields of view or samples of the training: a measure of its work."""
+        """Number of fields of view or samples of the training, which measures its work."""
         training = self.config.training
         return training.steps * max(training.walkers, 1) * training.batch * training.accumulate
 

@@ -174,11 +174,12 @@ RUN = [block for block in of_readers() if block.mark and not block.mark["reason"
 @pytest.mark.parametrize("page", sorted({block.page for block in RUN}))
 def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
     """Blocks of a page run in their order, in one folder with a small volume and its configuration."""
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-    }
+    program = tmp_path / "bin/floodtide"  # the one under test, also from a source tree
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m floodtide "$@"\n')
+    program.chmod(0o755)
+    folders = [str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": os.pathsep.join(folders)}
     (tmp_path / "fib25.toml").write_text(CONFIGURATION)
     skipped = []
     bodies = [("python", PREPARE, "the preparation")]
@@ -190,9 +191,9 @@ def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
             else:
                 bodies.append((block.language, block.text, str(block)))
     for language, text, name in bodies:
-        program = [sys.executable, "-c"] if language == "python" else ["bash", "-euc"]
+        shell = [sys.executable, "-c"] if language == "python" else ["bash", "-euc"]
         done = subprocess.run(
-            [*program, text], cwd=tmp_path, env=environment, capture_output=True, timeout=600
+            [*shell, text], cwd=tmp_path, env=environment, capture_output=True, timeout=600
         )
         assert done.returncode == 0, f"{name}: {done.stderr.decode()[-2000:]}"
     if skipped:
