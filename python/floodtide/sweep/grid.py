@@ -51,7 +51,7 @@ class Cell:
 
     @property
     def examples(self) -> int:
-        """Fields of view or samples of the training: a measure of its work."""
+        """Number of fields of view or samples of the training, which measures its work."""
         training = self.config.training
         workers = training.walkers or self.ranks
         if self.config.comm.mode == "asynchronous":  # each update has the gradients of one rank
