@@ -124,10 +124,11 @@ void copy_average(const train::Trainer& trainer, Network& network) {
 }
 
 template <class Network>
-void save_network(const PathName& path, const Network& network) {
+void save_network(const PathName& path, const Network& network, const std::string& statistics) {
   const py::gil_scoped_release unlock;
   data::Hdf5File file = data::Hdf5File::create(path.text, train::network_result());
   train::write_network(file, network);
+  if (!statistics.empty()) file.write_attribute("/", "statistics", statistics);
   file.commit();
 }
 
@@ -161,11 +162,11 @@ Typed<"tuple[floodtide._core.Ffn | floodtide._core.UNet, bool]"> load_network(co
   return py::make_tuple(network, train::has_checksums(file));
 }
 
-/// Return the configuration (TOML) in a checkpoint, or an empty text if the file has a network only.
-std::string stored_configuration(const PathName& path) {
+/// Return a text that a checkpoint keeps as an attribute of the file, or an empty text without the attribute.
+std::string stored_text(const PathName& path, const char* attribute) {
   const py::gil_scoped_release unlock;
   const data::Hdf5File file = data::Hdf5File::open(path.text);
-  return file.has_attribute("/", "configuration") ? file.read_text_attribute("/", "configuration") : "";
+  return file.has_attribute("/", attribute) ? file.read_text_attribute("/", attribute) : "";
 }
 
 using BucketHook =
@@ -301,7 +302,8 @@ void register_train(py::module_& m) {
             }
             return metrics_dict(sums);
           })
-      .def("save", &train::Trainer::save, py::arg("path"), py::arg("configuration"), py::call_guard<py::gil_scoped_release>())
+      .def("save", &train::Trainer::save, py::arg("path"), py::arg("configuration"), py::arg("statistics") = "",
+           py::call_guard<py::gil_scoped_release>())
       .def("load", &train::Trainer::load, py::arg("path"), py::call_guard<py::gil_scoped_release>())
       .def("trace", &train::Trainer::trace, py::arg("path"), py::call_guard<py::gil_scoped_release>())
       .def("begin_activity", &train::Trainer::begin_activity, py::arg("name"))
@@ -366,11 +368,16 @@ void register_train(py::module_& m) {
   m.def(
       "check_network_output", [](const PathName& path) { data::Hdf5File::check_output(path.text, train::network_result()); },
       py::arg("path"), "Raise the error that `save_network` would raise for the path, without writing.");
-  m.def("save_network", &save_network<nn::Ffn>, py::arg("path"), py::arg("network"));
-  m.def("save_network", &save_network<nn::UNet>, py::arg("path"), py::arg("network"));
+  m.def("save_network", &save_network<nn::Ffn>, py::arg("path"), py::arg("network"), py::arg("statistics") = "");
+  m.def("save_network", &save_network<nn::UNet>, py::arg("path"), py::arg("network"), py::arg("statistics") = "");
   m.def("load_network", &load_network, py::arg("path"), py::arg("compute"),
         "Return the network of a file, of any kind, and True if the file has checksums.");
-  m.def("stored_configuration", &stored_configuration, py::arg("path"));
+  m.def(
+      "stored_configuration", [](const PathName& path) { return stored_text(path, "configuration"); }, py::arg("path"),
+      "Return the configuration (TOML) in a checkpoint; empty if the file has a network only.");
+  m.def(
+      "stored_statistics", [](const PathName& path) { return stored_text(path, "statistics"); }, py::arg("path"),
+      "Return the statistics of the training volumes (JSON) in a checkpoint; empty if the file has none.");
   m.def(
       "has_checksums", [](const PathName& path) { return train::has_checksums(data::Hdf5File::open(path.text)); },
       py::arg("path"), py::call_guard<py::gil_scoped_release>(),

@@ -82,7 +82,7 @@ void read_optimizer(const Hdf5File& file, optim::Optimizer& optimizer) {
   require_checksum(file, kOptimizerGroup, checksum);
 }
 
-Hdf5File start_file(const std::string& path, const std::string& configuration, const CheckpointState& state) {
+Hdf5File start_file(const std::string& path, const CheckpointTexts& texts, const CheckpointState& state) {
   Hdf5File file = Hdf5File::create(path, {.command = "floodtide train",
                                           .objects = {kParametersGroup, kAverageGroup, "optimizer", "walkers"},
                                           .format = kCheckpointFormat});
@@ -97,7 +97,8 @@ Hdf5File start_file(const std::string& path, const std::string& configuration, c
   }
   file.write_attribute("/", "seed", static_cast<std::int64_t>(state.walkers.options().seed));
   file.write_attribute("/", "walkers", walkers);
-  file.write_attribute("/", "configuration", configuration);
+  file.write_attribute("/", "configuration", texts.configuration);
+  if (!texts.statistics.empty()) file.write_attribute("/", "statistics", texts.statistics);
   write_optimizer(file, state.optimizer);
   const std::int64_t positions[] = {walkers, static_cast<std::int64_t>(Position{}.size())};
   file.create_dataset(kPositions, data::ElementType::int64, positions);
@@ -207,7 +208,7 @@ void require_walkers(const Hdf5File& file, const Walkers& walkers) {
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, const std::string& configuration, const CheckpointState& state,
+void save_checkpoint(const std::string& path, const CheckpointTexts& texts, const CheckpointState& state,
                      comm::Communicator& communicator) {
   Walkers& walkers = state.walkers;
   std::exception_ptr failure;
@@ -223,7 +224,7 @@ void save_checkpoint(const std::string& path, const std::string& configuration, 
             failure = std::current_exception();
           }
         };
-    attempt([&] { file = start_file(path, configuration, state); });
+    attempt([&] { file = start_file(path, texts, state); });
     for (std::int64_t number = 0; number < walkers.options().walkers; ++number) {
       const int owner = static_cast<int>(number % communicator.size());
       if (owner == 0) {

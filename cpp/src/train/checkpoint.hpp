@@ -22,6 +22,12 @@ inline constexpr const char* kRateFactor = "rate_factor";  // attribute of the f
 inline constexpr const char* kNoiseScale = "noise_scale";  // attribute of the file, if the run measures it
 inline constexpr std::size_t kActive = 3;                  // index in a position: 1 if the walker has an example
 
+/// Texts that a checkpoint keeps for later commands.
+struct CheckpointTexts {
+  const std::string& configuration;  // TOML
+  const std::string& statistics;     // of the training volumes, JSON; left out if empty
+};
+
 /// State that is saved in a checkpoint.
 struct CheckpointState {
   Walkers& walkers;
@@ -40,7 +46,7 @@ struct CheckpointPlace {
 
 /// Write a checkpoint. Rank 0 writes the file, and receives one canvas at a time from the other ranks. Collective; if rank 0
 /// fails, all ranks throw AgreedError.
-void save_checkpoint(const std::string& path, const std::string& configuration, const CheckpointState& state,
+void save_checkpoint(const std::string& path, const CheckpointTexts& texts, const CheckpointState& state,
                      comm::Communicator& communicator);
 
 /// Read parameters, optimizer state and the walkers of this rank, and return where the run resumes. Not collective.

@@ -434,10 +434,10 @@ Metrics Trainer::take_metrics() {
           counts[7], sums[0],   sums[1],   sums[2],   sums[3],   sums[4]};
 }
 
-void Trainer::save(const std::string& path, const std::string& configuration) {
+void Trainer::save(const std::string& path, const std::string& configuration, const std::string& statistics) {
   Impl& t = *impl_;
   const ScopedEvent event(&t.timeline, {"checkpoint", "step", t.step});
-  save_checkpoint(path, configuration, t.state(), t.communicator);
+  save_checkpoint(path, {configuration, statistics}, t.state(), t.communicator);
 }
 
 void Trainer::load(const std::string& path) {

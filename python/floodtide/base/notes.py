@@ -49,6 +49,14 @@ def line(text: str) -> None:
     sys.stderr.flush()
 
 
+def warn(text: str) -> None:
+    """Print `floodtide: warning: <text>`, unless this process has printed it before."""
+    if text in _shown or not speaks():
+        return
+    _shown.add(text)
+    print(f"floodtide: warning: {text}", file=sys.stderr, flush=True)
+
+
 def unprotected(checkpoint: str) -> None:
     """Print a note that floodtide cannot detect damage in a checkpoint without checksums."""
     show(

@@ -13,6 +13,7 @@ from floodtide import _core, nn
 from floodtide.base import limits
 from floodtide.base.outputs import files_in, reserved
 from floodtide.cli import options as shared
+from floodtide.data.look.trained_on import to_text, training_images
 from floodtide.errors import InvalidArgumentError
 
 _CHECKPOINTS = (".h5", ".hdf5")
@@ -91,7 +92,7 @@ def _network(
 ) -> None:
     with reserved("convert", destination, _core.check_network_output, files_in(source)):
         network = nn.load(source, fov=_vector(fov, "--fov"), deltas=_vector(deltas, "--deltas"))
-        network.save(destination)
+        network.save(destination, statistics=to_text(training_images(source)))
     count = sum(array.size for array in network.parameters().values())
     if as_json:
         row: dict[str, Any] = {"source": source, "destination": destination}

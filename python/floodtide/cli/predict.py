@@ -92,9 +92,13 @@ def _predict(
     memory_mib: float | None,
     threads: int,
 ) -> dict[str, Any]:
+    from floodtide import nn
     from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box, parse_vec3
+    from floodtide.data.look import Reading
+    from floodtide.data.look.problems import settle
     from floodtide.segment import predict
+    from floodtide.segment.image_check import image_problems
     from floodtide.train import set_threads
 
     checkpoint = predict.newest_checkpoint(model)
@@ -122,13 +126,16 @@ def _predict(
         context=parse_vec3(context, "--context") if context else None,
         memory_mib=predict.MEMORY_MIB if memory_mib is None else memory_mib,
     )
+    part = parse_box(box)
+    reading = Reading("predict", mean, std, "--mean and --std", volume.geometry.voxel_size_nm)
+    slices = isinstance(network, nn.UNet2D)
+    settle(image_problems(volume, checkpoint, reading, box=part, slices=slices))
     notes = {"checkpoint": str(checkpoint)}
     offsets = predict.offsets(checkpoint)
     if offsets is not None:
         notes["offsets"] = json.dumps(offsets)
     elif predictor.excluding:
         notes["classes"] = str(predictor.outputs)
-    part = parse_box(box)
     start_s = time.monotonic()
     with bar("voxels", "predict") as progress:
         predictor.write(

@@ -16,9 +16,10 @@ from floodtide.base import limits
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_in, files_of
 from floodtide.cli import options as shared
-from floodtide.cli.segment_settings import resolved
+from floodtide.cli.segment_settings import checked, resolved
 from floodtide.comm import world
 from floodtide.data.formats import HDF5, format_of
+from floodtide.data.look.problems import settle
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.segment import SegmentOptions, output
 
@@ -167,6 +168,8 @@ def command(
 
         with world.agreed():
             options = resolved(file, settings, box)
+            if world.rank() == 0:
+                settle(checked(settings, options))
         report = segment_subvolumes.run(settings, options, out, subvolumes, estimate)
         if world.rank() == 0:
             click.echo(json.dumps(report) if as_json else segment_subvolumes.text(report))
@@ -185,6 +188,7 @@ def command(
                 *files_in(options.checkpoint),
             ]
             with output(base, inputs):
+                settle(checked(settings, options))
                 report = _segment(settings, options, base, asked, npz)
             if not (agglomerate and as_json):
                 click.echo(json.dumps(report) if as_json else _text(report))

@@ -7,9 +7,13 @@ import dataclasses
 from typing import Any
 
 from floodtide import config
+from floodtide.config import VolumeConfig
+from floodtide.data import Volume, parse_box
 from floodtide.data.formats import format_of
+from floodtide.data.look import Problem, Reading
 from floodtide.errors import ConfigurationError
 from floodtide.segment import SegmentOptions
+from floodtide.segment.image_check import image_problems
 from floodtide.segment.trained import newest_checkpoint, normalisation
 
 
@@ -34,6 +38,25 @@ def resolved(file: str, settings: config.Config, box: str | None) -> SegmentOpti
     options = _normalised(dataclasses.replace(options, **changes), volume)
     _require_all(file, options, settings.data.volumes)
     return options
+
+
+def checked(settings: config.Config, options: SegmentOptions) -> list[Problem]:
+    """Return how the image differs from what the network was trained on.
+
+    Args:
+        settings: The whole configuration.
+        options: Its resolved [segment] options.
+    """
+    volume, image = _volume(settings), Volume(options.image)
+    size = image.geometry.voxel_size_nm
+    if volume is not None and volume.voxel_size_nm != VolumeConfig(name="", image="").voxel_size_nm:
+        size = volume.voxel_size_nm
+    assert options.mean is not None
+    assert options.std is not None
+    reading = Reading(
+        "segment", options.mean, options.std, "segment.mean and segment.std", voxel_size_nm=size
+    )
+    return image_problems(image, options.checkpoint, reading, box=parse_box(options.box))
 
 
 def _volume(settings: config.Config) -> config.VolumeConfig | None:

@@ -45,18 +45,22 @@ class Network:
         """Return {name: copy} of all arrays that a checkpoint stores. Weights have shape (kz, ky, kx, in, out)."""
         return {name: array.copy() for name, array in self._named(self.core.parameters()).items()}
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, statistics: str = "") -> None:
         """Write the network to an HDF5 file, which `floodtide.nn.load` reads; docs/formats.md describes the format.
 
         The data go to a temporary file in the same folder, which is then renamed. The checkpoint of a training run
         holds the same data and the state of the training.
+
+        Args:
+            path: The file.
+            statistics: What the network was trained on, as `data.look.trained_on.to_text` returns it; empty: unknown.
 
         Raises:
             StorageError: If the file cannot be written. An older file of that name is unchanged.
             InvalidArgumentError: If the existing file holds more than a network, such as the checkpoint of a run.
         """
         with reserved("save", path, unchecked, wait_s=WAIT_S):
-            _core.save_network(os.fsencode(path), self.core)
+            _core.save_network(os.fsencode(path), self.core, statistics)
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Copy the arrays of `state` into the network.

@@ -21,6 +21,7 @@ from floodtide.base.outputs import files_named
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
+from floodtide.data.look.problems import raise_errors
 from floodtide.errors import (
     CommunicationError,
     ConfigurationError,
@@ -34,12 +35,19 @@ from floodtide.nn.losses import loss_of
 from floodtide.optim import Optimizer, advice
 from floodtide.optim.lr import Schedule
 from floodtide.train.comm_hook import CommHook, CoreHook, adapted
+from floodtide.train.data_checks import (
+    checked_parts,
+    kept_statistics,
+    look_at,
+    training_problems,
+)
 from floodtide.train.described import configuration_of
 from floodtide.train.engine_options import engine_options
 from floodtide.train.kinds import Data, HeldOut, Model, Parts, kind_of
 from floodtide.train.memory import require_memory
 from floodtide.train.own_partitions import with_partitions
-from floodtide.train.parts import complete_schedule, parts_of
+from floodtide.train.parts import complete_schedule
+from floodtide.train.resumed import other_model
 from floodtide.train.run_directory import RunDirectory
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
 from floodtide.train.signals import INTERRUPT, StopRequest
@@ -122,11 +130,13 @@ class Trainer:
         "_signal",
         "_start_s",
         "_start_state",
+        "_statistics",
         "_stop",
         "_stopped",
         "_task",
         "_trainer",
         "_walkers",
+        "_warnings",
         "config",
         "data",
         "model",
@@ -222,7 +232,13 @@ class Trainer:
         if parts is None:
             self.config = config = with_partitions(config)
         with world.agreed():
-            self._parts = parts or parts_of(config, self._comm.size)
+            self._parts = parts or checked_parts(config, self._comm.size)
+            self._statistics = ""
+            self._warnings: tuple[str, ...] = ()
+            if self._comm.rank == 0:
+                looked = look_at(self._parts)
+                self._warnings = raise_errors(training_problems(config, self._parts, looked))
+                self._statistics = kept_statistics(looked)
             self._schedule = complete_schedule(
                 self._parts.schedule, self._parts.optimizer, config, self._walkers
             )
@@ -312,6 +328,8 @@ class Trainer:
                 "rate": advice.rate_used(schedule, self._walkers, config.training.batch),
             }
         )
+        for warning in self._warnings:
+            notes.warn(warning)
         for trap in advice.traps(
             parts.optimizer,
             schedule,
@@ -328,7 +346,8 @@ class Trainer:
         try:
             self._trainer.load(checkpoint)
         except InvalidFileError as error:
-            advised = InvalidFileError(f"{error}{self._directory.advice(checkpoint)}")
+            other = other_model(checkpoint, self.config)
+            advised = InvalidFileError(other or f"{error}{self._directory.advice(checkpoint)}")
             advised.agreed = error.agreed
             raise advised from None
         if checkpoint != str(self._directory.checkpoint_path(self.steps_done)):
@@ -648,7 +667,7 @@ class Trainer:
             self._trainer.check_replicas()
         except CommunicationError as error:
             raise self._advised(error) from None
-        self._trainer.save(str(path), configuration.dumps(self.config))
+        self._trainer.save(str(path), configuration.dumps(self.config), self._statistics)
         self._good_checkpoint = str(path)
         with world.agreed():
             inputs = files_named(configuration.to_dict(self.config))

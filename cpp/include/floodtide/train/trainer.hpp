@@ -178,11 +178,12 @@ class Trainer {
   /// Return the metrics since the last call, summed over all ranks. Collective.
   [[nodiscard]] Metrics take_metrics();
 
-  /// Write a checkpoint: all state that is needed to resume the run, and `configuration` as text. Collective.
+  /// Write a checkpoint: all state that is needed to resume the run, and two texts. Collective.
   ///
+  /// The texts are the `configuration`, and `statistics` of the training volumes, which are left out if they are empty.
   /// Rank 0 writes the file under a temporary name, then renames it. If it cannot, all ranks throw AgreedError(io), and an
   /// older file with this name stays unchanged. Call check_replicas() before, so that no damaged parameters are saved.
-  void save(const std::string& path, const std::string& configuration);
+  void save(const std::string& path, const std::string& configuration, const std::string& statistics = "");
   /// Resume from a checkpoint, on any number of ranks. Collective.
   ///
   /// All ranks throw AgreedError(invalid_file) if the file is damaged, has another format version, or was written with another

@@ -17,7 +17,7 @@ from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import volume_folder
 from floodtide.data.formats import pictures, stores, writers
 from floodtide.data.formats.writers import Plan, Writer
-from floodtide.errors import InvalidArgumentError
+from floodtide.errors import InvalidArgumentError, InvalidFileError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,12 +195,25 @@ def documentation() -> str:
     return "\n".join(lines)
 
 
+def _datasets(path: str) -> str:
+    """Return a hint that lists the datasets of an HDF5 file; empty if there is no such file."""
+    if not _isfile(path):
+        return ""
+    try:
+        _core.data.Volume(path, "?")
+    except InvalidFileError as error:  # it lists the datasets that the file has
+        listed = str(error).partition("its datasets are: ")[2]
+        first = listed.split(",")[0].split(" ")[0]
+        return f", for example {path}:{first}; its datasets are: {listed}" if listed else ""
+    return ""
+
+
 def _nearest(reference: str) -> str:
     """Return a hint what the user may have meant, from the name and from existing files."""
     plain = reference.rstrip("/")
     lower = plain.lower()
     if lower.endswith((".h5", ".hdf5", ".hdf")):
-        return f", for example {plain}:raw"
+        return _datasets(plain) or f", for example {plain}:raw"
     try:
         if os.path.isfile(os.path.join(plain, "info")):
             return f", or {stores.PRECOMPUTED}{plain} for the precomputed volume in this folder"

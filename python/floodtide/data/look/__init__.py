@@ -7,10 +7,11 @@ Large volumes are sampled, always at the same places. Memory stays below about 2
 from floodtide.data.look.alignment import Alignment, Candidate, Orientation, alignment
 from floodtide.data.look.image import ImageStatistics, image_statistics
 from floodtide.data.look.labels import LabelStatistics, label_statistics
+from floodtide.data.look.problems import Problem, Reading
 from floodtide.data.look.sampling import FULL, QUICK
 from floodtide.data.look.sections import Finding, Sections
 from floodtide.data.look.sharpness import Sharpness, sharpness
-from floodtide.data.look.trained_on import FIB25, TrainedOn, trained_on
+from floodtide.data.look.trained_on import FIB25, TrainedOn, trained_on, training_images
 
 __all__ = [
     "FIB25",
@@ -22,6 +23,8 @@ __all__ = [
     "ImageStatistics",
     "LabelStatistics",
     "Orientation",
+    "Problem",
+    "Reading",
     "Sections",
     "Sharpness",
     "TrainedOn",
@@ -30,4 +33,5 @@ __all__ = [
     "label_statistics",
     "sharpness",
     "trained_on",
+    "training_images",
 ]

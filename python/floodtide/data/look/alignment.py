@@ -243,14 +243,9 @@ def _counts(shape: Vec3, per_axis: int) -> Vec3:
 
 def _grid(shape: Vec3, per_axis: int) -> dict[Vec3, Box]:
     """Return the cubes of a volume by their place in the grid."""
-    grid = _counts(shape, per_axis)
-    return dict(
-        zip(
-            itertools.product(*map(range, grid)),
-            cubes(whole_of(shape), per_axis),
-            strict=True,
-        )
-    )
+    depth, rows, columns = map(range, _counts(shape, per_axis))
+    places = itertools.product(depth, rows, columns)
+    return dict(zip(places, cubes(whole_of(shape), per_axis), strict=True))
 
 
 def _source(place: Vec3, grid: Vec3, orientation: Orientation) -> Vec3:

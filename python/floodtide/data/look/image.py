@@ -13,6 +13,7 @@ from floodtide.data.boxes import Box, Progress, Vec3
 from floodtide.data.look.levels import GreyLevels
 from floodtide.data.look.sampling import (
     FULL,
+    SMALL,
     Array,
     columns,
     cubes_within,
@@ -111,7 +112,7 @@ def image_statistics(
     """
     require_image(volume)
     whole = box or whole_of(volume.shape)
-    boxes = columns(whole, budget) if sections else cubes_within(whole, budget)
+    boxes = columns(whole, budget) if sections else cubes_within(whole, budget, SMALL)
     total = sum(math.prod(size) for _, size in boxes)
     levels = GreyLevels(volume.dtype, total)
     sums = SectionSums(whole[0][0], whole[1][0]) if sections else None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.data.boxes import Box, Progress, Vec3
-from floodtide.data.look.sampling import FULL, Array, columns, cubes_within, slabs, whole_of
+from floodtide.data.look.sampling import FULL, SMALL, Array, columns, cubes_within, slabs, whole_of
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidFileError
 
@@ -77,19 +77,25 @@ class LabelStatistics:
 
     @property
     def like_image(self) -> bool:
-        """True if most neighbouring voxels differ along all axes, as grey levels do and objects do not."""
-        return min(self.changes) > 0.5
+        """True if many neighbouring voxels differ along all axes, as grey levels do and objects do not."""
+        return min(self.changes) > 0.3
 
 
 def label_statistics(
-    volume: Volume, *, box: Box | None = None, budget: int = FULL, progress: Progress | None = None
+    volume: Volume,
+    *,
+    box: Box | None = None,
+    budget: int = FULL,
+    sections: bool = True,
+    progress: Progress | None = None,
 ) -> LabelStatistics:
-    """Return the statistics of labels. A box of more than `budget` voxels is sampled, in columns along z.
+    """Return the statistics of labels. A box of more than `budget` voxels is sampled.
 
     Args:
         volume: Integer labels.
         box: The part (start, size) to look at; None: the whole volume.
         budget: Voxels to read.
+        sections: Sample in columns through all sections (z). Else in a grid of cubes, which needs fewer files.
         progress: Called as progress(voxels read, voxels to read).
 
     Raises:
@@ -97,7 +103,7 @@ def label_statistics(
     """
     require_labels(volume)
     whole = box or whole_of(volume.shape)
-    boxes = columns(whole, budget)
+    boxes = columns(whole, budget) if sections else cubes_within(whole, budget, SMALL)
     total = sum(math.prod(size) for _, size in boxes)
     done = 0
     tables: list[Array] = []

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +24,7 @@ class GreyLevels:
         total: Number of voxels that will be added.
     """
 
-    def __init__(self, dtype: np.dtype[np.generic], total: int) -> None:
+    def __init__(self, dtype: np.dtype[Any], total: int) -> None:
         self._whole = dtype.kind in "iu"
         if self._whole:
             info = np.iinfo(dtype)

@@ -21,6 +21,7 @@ QUICK = 1 << 21
 """Voxels that checks at the start of a command read of a volume."""
 
 CUBE = 64  # voxels along each side of the cubes that are compared with each other
+SMALL = 32  # the same for statistics of single voxels, which profit from many places
 _TILE = 64  # voxels along y and x of a column
 _SLAB = 1 << 21  # voxels that are processed at a time
 

@@ -167,18 +167,18 @@ def _findings(
 ) -> list[tuple[int, str]]:
     """Return (index, kind) of each bad section; the first reason that holds."""
     found: dict[int, str] = {int(at): MISSING for at in np.flatnonzero(constant)}
-    for at in np.flatnonzero(equal) + 1:
-        found.setdefault(int(at), REPEATED)
+    for repeated in np.flatnonzero(equal).tolist():
+        found.setdefault(repeated + 1, REPEATED)
     varying = np.flatnonzero(~constant)
     if len(varying) >= _LEAST_SECTIONS:
         usual = float(np.median(stds[varying]))
         away = means[varying] - _running(means[varying])
         limit = max(6 * _spread(away), 0.75 * usual)
-        for at, difference in zip(varying, away, strict=True):
+        for at, difference in zip(varying.tolist(), away, strict=True):
             if abs(difference) > limit:
                 found.setdefault(int(at), DARK if difference < 0 else BRIGHT)
         less = stds[varying] / np.maximum(_running(stds[varying]), 1e-30)
-        for at in varying[less < 0.4]:
+        for at in varying[less < 0.4].tolist():
             found.setdefault(int(at), FLAT)
     for at, kind in _unlike(correlations):
         found.setdefault(at, kind)

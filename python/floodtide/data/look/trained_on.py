@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from floodtide import _core
 from floodtide.base import reading
 from floodtide.data.look.image import PERCENTILES, ImageStatistics
 from floodtide.data.look.sharpness import Sharpness
@@ -92,8 +94,8 @@ def trained_on(
 
 
 def to_text(volumes: Sequence[TrainedOn]) -> str:
-    """Return the statistics of training volumes as the JSON text that a checkpoint keeps."""
-    return json.dumps([asdict(volume) for volume in volumes])
+    """Return the statistics of training volumes as the JSON text that a checkpoint keeps; empty for none."""
+    return json.dumps([asdict(volume) for volume in volumes]) if volumes else ""
 
 
 def from_text(text: str, where: str) -> tuple[TrainedOn, ...]:
@@ -162,6 +164,26 @@ def _length(value: Any) -> float | None:
     return None if value is None else _size(value)
 
 
+def training_images(checkpoint: str | os.PathLike[str]) -> tuple[TrainedOn, ...]:
+    """Return what a network was trained on, as its checkpoint keeps it, or as it is known of a published one.
+
+    Args:
+        checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint.
+
+    Returns:
+        The statistics of the training volumes; none for another TensorFlow checkpoint, and for a checkpoint of a
+        version of floodtide that kept none.
+
+    Raises:
+        InvalidFileError: If the file cannot be read, or its statistics have another form.
+    """
+    path = os.fspath(checkpoint)
+    name = os.path.basename(path).removesuffix(".index")
+    if path.endswith(".index") or not reading.exists(path):
+        return PUBLISHED.get(name, ())
+    return from_text(_core.stored_statistics(path), path)
+
+
 FIB25 = TrainedOn(
     name="FIB-25",
     dtype="uint8",
@@ -179,3 +201,6 @@ Normalisation and voxel size are those of the repository's inference configurati
 (`validation_sample`) is not public; grey levels and lengths are means of `image_statistics` of the data set's public
 samples `training_sample1` and `training_sample2`.
 """
+
+PUBLISHED: dict[str, tuple[TrainedOn, ...]] = {"model.ckpt-27465036": (FIB25,)}
+"""Published TensorFlow checkpoints by the name of their files, and what they were trained on."""

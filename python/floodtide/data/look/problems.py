@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is probably wrong with volumes, judged from their statistics. Each problem says what to change.
+
+An error is a mistake that no training or segmentation survives, such as an image given as labels. Everything that
+somebody may want, or that a sample could misjudge, is a warning. docs/checks.md has the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from floodtide.base import notes
+from floodtide.data.look.alignment import Alignment
+from floodtide.data.look.image import ImageStatistics
+from floodtide.data.look.labels import LabelStatistics
+from floodtide.data.look.trained_on import TrainedOn
+from floodtide.errors import ConfigurationError
+
+_FAR, _OFF = (
+    10.0,
+    1.0,
+)  # distance of the mean from 0 for an error and a warning, in standard deviations
+_FAINT, _FLAT = (
+    0.05,
+    0.5,
+)  # standard deviation of what the network reads, for an error and a warning
+_SHIFT, _CONTRAST = 0.5, 1.5  # the same against the training images
+_VOXELS = 1.3  # ratio of voxel sizes
+_LENGTHS = 1.7  # ratio of correlation lengths of two images
+_ANISOTROPY = 2.2  # ratio of the correlation lengths of an image, in nm
+_CERTAIN, _CLEARLY = 0.5, 4.0  # contrast of another orientation, and its ratio to the stored one
+_AXES = "zyx"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is probably wrong.
+
+    Attributes:
+        error: True if nobody can want it.
+        text: One line: what is wrong, where, and what to change.
+    """
+
+    error: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a network reads an image: as (grey level - mean) / std.
+
+    Attributes:
+        where: The volume in messages: "volume 'cube'".
+        mean: Mean that is subtracted.
+        std: Standard deviation that divides.
+        keys: What sets them: "data.volumes.0.mean and std".
+        voxel_size_nm: Voxel size (z, y, x) of the image; None if unknown.
+    """
+
+    where: str
+    mean: float
+    std: float
+    keys: str
+    voxel_size_nm: tuple[float, float, float] | None = None
+
+
+def raise_errors(problems: Sequence[Problem]) -> tuple[str, ...]:
+    """Raise the first error, else return the texts of the warnings.
+
+    Raises:
+        ConfigurationError: If a problem is an error.
+    """
+    for problem in problems:
+        if problem.error:
+            raise ConfigurationError(problem.text)
+    return tuple(problem.text for problem in problems)
+
+
+def settle(problems: Sequence[Problem]) -> None:
+    """Raise the first error; without one, print each warning on standard error of rank 0.
+
+    Raises:
+        ConfigurationError: If a problem is an error.
+    """
+    for text in raise_errors(problems):
+        notes.warn(text)
+
+
+def of_grey_levels(
+    image: ImageStatistics, reading: Reading, trained: Sequence[TrainedOn]
+) -> list[Problem]:
+    """Return what is wrong with mean and std: against the training images if they are known, else by themselves."""
+    found = of_normalisation(image, reading)
+    if trained and not any(problem.error for problem in found):
+        return of_training_images(image, reading, trained)
+    return found
+
+
+def of_normalisation(image: ImageStatistics, reading: Reading) -> list[Problem]:
+    """Return what is wrong with mean and std for an image, whatever the network."""
+    if image.std == 0:
+        return [
+            Problem(
+                False,
+                f"{reading.where}: all sampled voxels of {image.name} are {image.mean:g}, expected an image",
+            )
+        ]
+    mean, std = (image.mean - reading.mean) / reading.std, image.std / reading.std
+    error = abs(mean) > _FAR or not _FAINT <= std <= 1 / _FAINT
+    if not error and abs(mean) <= _OFF and _FLAT <= std <= 1 / _FLAT:
+        return []
+    return [
+        Problem(
+            error,
+            f"{reading.where}: {image.name} ({image.dtype}) has mean {image.mean:.4g} and standard deviation"
+            f" {image.std:.4g}, but mean = {reading.mean:g} and std = {reading.std:g} are set, so that the network"
+            f" reads values of {mean:.3g} +- {std:.2g}, expected about 0 +- 1: set {reading.keys} to"
+            f" {image.proposed_mean:.4g} and {image.proposed_std:.4g}",
+        )
+    ]
+
+
+def of_training_images(
+    image: ImageStatistics, reading: Reading, trained: Sequence[TrainedOn]
+) -> list[Problem]:
+    """Return how an image differs from the images that a network was trained on; nothing without `trained`."""
+    if not trained or image.std == 0:
+        return []
+    mean, std = (image.mean - reading.mean) / reading.std, image.std / reading.std
+
+    def distance(volume: TrainedOn) -> float:
+        away, spread = volume.normalised
+        spread = max(spread, 1e-6)
+        return abs(mean - away) / spread / _SHIFT + abs(math.log(std / spread)) / math.log(
+            _CONTRAST
+        )
+
+    nearest = min(trained, key=distance)
+    found = _of_contrast(image, reading, nearest, mean, std)
+    return found + _of_scale(image, reading, nearest)
+
+
+def _of_contrast(
+    image: ImageStatistics, reading: Reading, volume: TrainedOn, mean: float, std: float
+) -> list[Problem]:
+    away, spread = volume.normalised
+    if spread <= 0:
+        return []
+    if abs(mean - away) <= _SHIFT * spread and 1 / _CONTRAST <= std / spread <= _CONTRAST:
+        return []
+    new_std = image.proposed_std / spread
+    return [
+        Problem(
+            False,
+            f"{reading.where}: {image.name} has another mean and contrast than the network was trained on: the network"
+            f" reads values of {mean:.2f} +- {std:.2f}, and read {away:.2f} +- {spread:.2f} of {volume.name}: set"
+            f" {reading.keys} to {image.proposed_mean - away * new_std:.4g} and {new_std:.4g}",
+        )
+    ]
+
+
+def _of_scale(image: ImageStatistics, reading: Reading, volume: TrainedOn) -> list[Problem]:
+    own, theirs = reading.voxel_size_nm, volume.voxel_size_nm
+    if own is not None and theirs is not None:
+        ratios = [a / b for a, b in zip(own, theirs, strict=True)]
+        if max(max(ratios), 1 / min(ratios)) > _VOXELS:
+            return [
+                Problem(
+                    False,
+                    f"{reading.where}: {image.name} has voxels of {sizes(own)} nm, and the network was trained on"
+                    f" voxels of {sizes(theirs)} nm ({volume.name}): resample the image to about that size",
+                )
+            ]
+    length = image.sharpness.length if image.sharpness is not None else (None,) * 3
+    known = [
+        (axis, a / b)
+        for axis, (a, b) in enumerate(zip(length, volume.length, strict=True))
+        if a is not None and b is not None
+    ]
+    if len(known) != 3:
+        return []
+    ratio = math.prod(one for _, one in known) ** (1 / 3)
+    if 1 / _LENGTHS <= ratio <= _LENGTHS:
+        return []
+    times, how = max(ratio, 1 / ratio), "larger" if ratio > 1 else "smaller"
+    guess = (
+        "" if theirs is None else f", as voxels of about {sizes([s / ratio for s in theirs])} nm"
+    )
+    return [
+        Problem(
+            False,
+            f"{reading.where}: structures of {image.name} are about {times:.1f} times {how} in voxels than those of"
+            f" {volume.name}, on which the network was trained{guess}: check the voxel size, or resample the image",
+        )
+    ]
+
+
+def of_axes(
+    image: ImageStatistics, where: str, voxel_size_nm: tuple[float, float, float] | None
+) -> list[Problem]:
+    """Return whether the order of the axes, or the voxel size, contradicts what the image looks like."""
+    found = image.sharpness
+    if found is None or None in found.length:
+        return []
+    nm = [
+        length * size
+        for length, size in zip(found.length, voxel_size_nm or (1.0, 1.0, 1.0), strict=True)
+        if length is not None
+    ]
+    least, most = nm.index(min(nm)), nm.index(max(nm))
+    if nm[most] / nm[least] <= _ANISOTROPY:
+        return []
+    if voxel_size_nm is None or len(set(voxel_size_nm)) == 1:
+        voxels = [length for length in found.length if length is not None]
+        if least == 0:
+            if voxel_size_nm is None:
+                return []  # thick sections, as usual, and no voxel size that says otherwise
+            return [
+                Problem(
+                    False,
+                    f"{where}: {image.name} changes {nm[most] / nm[least]:.1f} times as fast along z as along"
+                    f" {_AXES[most]}, but the voxel size is {sizes(voxel_size_nm)} nm: give the thickness of a"
+                    " section first, as in 40,4,4",
+                )
+            ]
+        return [
+            Problem(
+                False,
+                f"{where}: {image.name} changes fastest along {_AXES[least]} (half of the correlation is lost in"
+                f" {voxels[least]:.1f} voxels, along {_AXES[most]} in {voxels[most]:.1f}), expected along z, across"
+                " the sections: the axes are probably in another order than z, y, x",
+            )
+        ]
+    return [
+        Problem(
+            False,
+            f"{where}: with voxels of {sizes(voxel_size_nm)} nm (z, y, x), structures of {image.name} are"
+            f" {nm[most] / nm[least]:.1f} times as long along {_AXES[most]} as along {_AXES[least]}: the voxel size or"
+            " the order of the axes is probably wrong",
+        )
+    ]
+
+
+def of_sections(image: ImageStatistics, where: str) -> list[Problem]:
+    """Return bad sections, if the statistics have sections."""
+    if image.sections is None or not image.sections.findings:
+        return []
+    found = image.sections.findings
+    listed = ", ".join(f"{one.section} ({one.kind})" for one in found[:8])
+    more = f" and {len(found) - 8} more" if len(found) > 8 else ""
+    return [Problem(False, f"{where}: {image.name} has bad sections (z): {listed}{more}")]
+
+
+def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
+    """Return what is wrong with labels by themselves."""
+    if labels.like_image:
+        return [
+            Problem(
+                labels.dtype in ("uint8", "int8") and labels.objects > 32,
+                f"{where}: {labels.name} looks like an image, not like labels: {100 * min(labels.changes):.0f} % of"
+                " neighbouring voxels differ; expected one id for each object",
+            )
+        ]
+    if labels.flat_axis is not None:
+        axis = _AXES[labels.flat_axis]
+        return [
+            Problem(
+                False,
+                f"{where}: {labels.name} holds labels of single sections: {100 * max(labels.changes):.0f} % of the"
+                f" voxels change their id along {axis}; expected objects that keep their id through the volume",
+            )
+        ]
+    if labels.objects == 0:
+        return [Problem(False, f"{where}: all sampled voxels of {labels.name} are 0, no object")]
+    return []
+
+
+def of_alignment(found: Alignment, where: str, labels: str) -> list[Problem]:
+    """Return whether labels lie on their image in another orientation than the stored one."""
+    best, stored = found.clear, found.stored
+    if best is None:
+        return []
+    here = found.contrast(stored) if stored is not None else 0.0
+    there = found.contrast(best)
+    return [
+        Problem(
+            there >= max(_CERTAIN, _CLEARLY * here),
+            f"{where}: {labels} does not lie on the image: boundaries of labels differ from their surroundings by"
+            f" {0.0 if stored is None else stored.difference:.1f} grey levels as stored, and by {best.difference:.1f}"
+            f" with {best.orientation.words}: store {best.orientation.expression} instead",
+        )
+    ]
+
+
+def sizes(voxel_size_nm: Sequence[float]) -> str:
+    """Return a voxel size as text: "40 x 4 x 4"."""
+    return " x ".join(f"{size:.3g}" for size in voxel_size_nm)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check before a segmentation or prediction that the image looks like the images that the network was trained on."""
+
+from __future__ import annotations
+
+import os
+
+from floodtide.base import notes
+from floodtide.data import Box, Volume
+from floodtide.data.look import QUICK, Problem, Reading, image_statistics, problems, training_images
+
+
+def image_problems(
+    image: Volume,
+    checkpoint: str | os.PathLike[str],
+    reading: Reading,
+    *,
+    box: Box | None = None,
+    slices: bool = False,
+) -> list[Problem]:
+    """Return how an image differs from what a network was trained on, from a sample of the image.
+
+    Mean and contrast, voxel size and order of axes are compared. Prints a note if the checkpoint keeps no statistics.
+
+    Args:
+        image: The image.
+        checkpoint: A floodtide checkpoint, or the prefix of a TensorFlow checkpoint.
+        reading: Mean and std that are set, and the voxel size of the image.
+        box: The part of the image to segment; None: the whole image.
+        slices: The image is a stack of slices (n, y, x), whose first axis is no length.
+
+    Raises:
+        InvalidFileError: If a file cannot be read, or the image is none.
+    """
+    if box is not None and any(
+        start + size > extent for start, size, extent in zip(*box, image.shape, strict=True)
+    ):
+        return []  # the engine refuses the box
+    statistics = image_statistics(image, box=box, budget=QUICK, sections=False)
+    trained = training_images(checkpoint)
+    if not trained:
+        notes.show(
+            f"{checkpoint} does not keep what its training images looked like, so that mean, contrast and voxel size of"
+            f" {image.name} are not compared with them"
+        )
+    found = problems.of_grey_levels(statistics, reading, () if slices else trained)
+    if not slices:
+        found += problems.of_axes(statistics, reading.where, reading.voxel_size_nm)
+    return found

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the training data before the first step: mistakes that a training survives without a word.
+
+Rank 0 looks at a sample of every volume, which takes about a second, and changes nothing in the training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from floodtide.config import Config, FfnConfig, UNet2DConfig
+from floodtide.data import Box, Shards, Slices, TrainingVolume, Volume, box_text
+from floodtide.data.formats import place
+from floodtide.data.look import (
+    QUICK,
+    ImageStatistics,
+    Problem,
+    Reading,
+    alignment,
+    image_statistics,
+    label_statistics,
+    problems,
+    trained_on,
+    training_images,
+)
+from floodtide.data.look.alignment import orders_for
+from floodtide.data.look.labels import require_labels
+from floodtide.data.look.sampling import cubes_within, whole_of
+from floodtide.data.look.trained_on import to_text
+from floodtide.data.volumes import VolumeLike, name_of
+from floodtide.errors import InvalidArgumentError, ShapeError
+from floodtide.train.kinds import Parts
+from floodtide.train.kinds.flood_task import FloodValidation
+from floodtide.train.kinds.volumes import training_volumes
+from floodtide.train.parts import parts_of
+
+MOST = 8
+"""Volumes that are looked at. More would take longer than a start should."""
+
+_UNKNOWN = (1.0, 1.0, 1.0)  # voxel size of a configuration that gives none
+_RADIUS = 1.6  # ratio of the partitions' radius to half a patch
+_FEW = 0.05  # share of the voxels of a box that are centres of examples
+_INSIDE = 254  # highest class of partitions; 255 marks places that cannot be a centre
+_FOREIGN = 0.02  # share of voxels of which partitions and labels say different things
+
+
+@dataclass(frozen=True)
+class Looked:
+    """An image of the training data, with its statistics and how the network reads it."""
+
+    image: Volume
+    statistics: ImageStatistics
+    reading: Reading
+    name: str
+
+
+def require_fitting(volumes: Sequence[TrainingVolume]) -> None:
+    """Check types and shapes before anything else opens the volumes, so that the message says what to do.
+
+    Raises:
+        InvalidArgumentError: If an image is given as its own labels.
+        InvalidFileError: If labels are not integers, or a file cannot be read.
+        ShapeError: If labels have another shape than the image.
+    """
+    for volume in volumes[:MOST]:
+        if not volume.labels:
+            continue
+        if _same(volume.image, volume.labels):
+            raise InvalidArgumentError(
+                f"volume '{volume.name}': {name_of(volume.labels)} is given as image and as labels; expected labels,"
+                " one id for each object"
+            )
+        image, labels = _opened(volume.image), _opened(volume.labels)
+        require_labels(labels)
+        if image.shape != labels.shape:
+            orders = orders_for(image, labels)  # raises if no order of axes helps
+            raise ShapeError(
+                f"volume '{volume.name}': {labels.name}: labels have shape {labels.shape}, and the image has"
+                f" {image.shape}: the axes are in another order, store labels.transpose{orders[0]}"
+                " (`floodtide inspect` finds which way they lie)"
+            )
+
+
+def checked_parts(config: Config, ranks: int) -> Parts:
+    """Return `parts_of` a configuration, after `require_fitting`. Not collective."""
+    if not isinstance(config.model, UNet2DConfig) and config.data.volumes:
+        require_fitting(training_volumes(config, ()))
+    return parts_of(config, ranks)
+
+
+def look_at(parts: Parts) -> list[Looked]:
+    """Return the statistics of the first MOST images of the training data, from a sample."""
+    data = parts.data
+    if isinstance(data, Slices):
+        return [
+            _look(
+                stack.images,
+                None,
+                Reading(f"stack {number}", data.mean, data.std, "data.mean and data.std"),
+            )
+            for number, stack in enumerate(data.stacks[:MOST])
+        ]
+    found = []
+    for number, volume in enumerate(data.volumes[:MOST]):
+        size = None if tuple(volume.voxel_size_nm) == _UNKNOWN else volume.voxel_size_nm
+        keys = f"mean and std of volume '{volume.name}' (data.volumes.{number})"
+        reading = Reading(f"volume '{volume.name}'", volume.mean, volume.std, keys, size)
+        found.append(_look(volume.image, volume.extent, reading, volume.name))
+    return found
+
+
+def kept_statistics(looked: Sequence[Looked]) -> str:
+    """Return what a checkpoint keeps of the statistics."""
+    return to_text(
+        [
+            trained_on(
+                one.statistics,
+                name=one.name,
+                mean=one.reading.mean,
+                std=one.reading.std,
+                voxel_size_nm=one.reading.voxel_size_nm or one.statistics.voxel_size_nm,
+            )
+            for one in looked
+        ]
+    )
+
+
+def training_problems(config: Config, parts: Parts, looked: Sequence[Looked]) -> list[Problem]:
+    """Return what is probably wrong with the data of a training."""
+    found = []
+    start = config.model.initial_weights
+    trained = training_images(start) if start else ()
+    for one in looked:
+        found += problems.of_grey_levels(one.statistics, one.reading, trained)
+        if not isinstance(parts.data, Slices):
+            size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
+            found += problems.of_axes(one.statistics, one.reading.where, size)
+    if isinstance(parts.data, Slices):
+        return found
+    for volume, one in zip(parts.data.volumes, looked, strict=False):
+        found += _of_labels(volume, one)
+    found += _of_boxes(parts, parts.data.volumes)
+    if isinstance(parts.data, Shards):
+        assert isinstance(config.model, FfnConfig)
+        for volume in parts.data.volumes[:MOST]:
+            found += _of_partitions(volume, config.model.patch_size)
+        found += _of_centres(parts.data, config.model.patch_size)
+    return found
+
+
+def _look(source: VolumeLike, box: Box | None, reading: Reading, name: str = "") -> Looked:
+    image = _opened(source)
+    statistics = image_statistics(image, box=box, budget=QUICK, sections=False)
+    return Looked(image, statistics, reading, name or reading.where)
+
+
+def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
+    labels = _opened(volume.labels)
+    where = one.reading.where
+    statistics = label_statistics(labels, box=volume.extent, budget=QUICK, sections=False)
+    found = problems.of_labels(statistics, where)
+    if found:
+        return found
+    return problems.of_alignment(alignment(one.image, labels, budget=QUICK), where, labels.name)
+
+
+def _of_boxes(parts: Parts, volumes: Sequence[TrainingVolume]) -> list[Problem]:
+    """Return whether voxels are trained on and held out."""
+    held_out = parts.validation
+    if held_out is None or isinstance(held_out, Slices):
+        return []
+    held = held_out.volume if isinstance(held_out, FloodValidation) else held_out.volumes[0]
+    found = []
+    for volume in volumes:
+        if not _same(volume.image, held.image):
+            continue
+        whole = whole_of(_opened(volume.image).shape)
+        trained, validated = volume.extent or whole, held.extent or whole
+        shared = _overlap(trained, validated)
+        if shared:
+            share = 100 * shared / math.prod(validated[1])
+            found.append(
+                Problem(
+                    False,
+                    f"validation.box {box_text(validated)} shares {share:.0f} % of its voxels with the training box"
+                    f" {box_text(trained)} of volume '{volume.name}', so validation scores say nothing about new"
+                    f" data: set validation.box, or the box of volume '{volume.name}', to parts that do not overlap",
+                )
+            )
+    return found
+
+
+def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Problem]:
+    """Return whether partitions have another radius than the patches, or were made of other labels."""
+    partitions = _opened(volume.partitions)
+    labels = _opened(volume.labels)
+    found = []
+    radius = partitions.core.integers("lom_radius_zyx")
+    half = [size // 2 for size in patch_size]
+    if (
+        radius is not None
+        and len(radius) == 3
+        and any(
+            not 1 / _RADIUS <= max(r, 1) / max(h, 1) <= _RADIUS
+            for r, h in zip(radius, half, strict=True)
+        )
+    ):
+        wanted = ",".join(map(str, half))
+        found.append(
+            Problem(
+                False,
+                f"volume '{volume.name}': {partitions.name} was made with --lom-radius {','.join(map(str, radius))},"
+                f" but patches of this network reach {wanted} voxels: make partitions with --lom-radius {wanted}",
+            )
+        )
+    if partitions.shape != labels.shape:
+        return found  # the engine refuses them
+    compared = differ = 0
+    for cube in cubes_within(volume.extent or whole_of(labels.shape), QUICK):
+        classes, ids = partitions.read(cube), labels.read(cube)
+        known = classes <= _INSIDE
+        compared += int(np.count_nonzero(known))
+        object_ids, is_object = ids[known], classes[known] > 0
+        # Partitions count an object as background everywhere, or nowhere.
+        kept, dropped = np.unique(object_ids[is_object]), np.unique(object_ids[~is_object])
+        both = np.union1d(np.intersect1d(kept, dropped), [0])
+        wrong = np.isin(object_ids, both) & (is_object | (object_ids != 0))
+        differ += int(np.count_nonzero(wrong))
+    if compared and differ > _FOREIGN * compared:
+        found.append(
+            Problem(
+                True,
+                f"volume '{volume.name}': {partitions.name} was not made from {labels.name}: they contradict each"
+                f" other at {100 * differ / compared:.0f} % of the sampled voxels; make partitions of these labels with"
+                " `floodtide partition`",
+            )
+        )
+    return found
+
+
+def _of_centres(shards: Shards, patch_size: Sequence[int]) -> list[Problem]:
+    """Return whether hardly any voxel is the centre of an example, and why."""
+    if shards.coordinates:
+        return []
+    boxes = [volume.extent or whole_of(_opened(volume.image).shape) for volume in shards.volumes]
+    voxels = sum(math.prod(size) for _, size in boxes)
+    room = sum(
+        math.prod(max(0, n - patch + 1) for n, patch in zip(size, patch_size, strict=True))
+        for _, size in boxes
+    )
+    if len(shards) >= _FEW * voxels:
+        return []
+    patch = " x ".join(map(str, patch_size))
+    if room < 2 * _FEW * voxels:
+        advice = (
+            f"patches of {patch} voxels have room at {room:,} places only: use a smaller model.fov or model.deltas, and"
+            " partitions with a smaller --lom-radius"
+        )
+    else:
+        advice = (
+            f"patches of {patch} voxels have room at {room:,} places, but partitions allow few of them: make partitions"
+            " with a smaller --lom-radius or --min-size"
+        )
+    return [
+        Problem(
+            False,
+            f"training has examples at {len(shards):,} of {voxels:,} voxels ({100 * len(shards) / voxels:.1f} %):"
+            f" {advice}",
+        )
+    ]
+
+
+def _overlap(a: Box, b: Box) -> int:
+    """Return the number of voxels that two boxes share."""
+    return math.prod(
+        max(0, min(p + m, q + n) - max(p, q))
+        for p, m, q, n in zip(a[0], a[1], b[0], b[1], strict=True)
+    )
+
+
+def _opened(volume: VolumeLike) -> Volume:
+    return volume if isinstance(volume, Volume) else Volume(volume)
+
+
+def _same(a: VolumeLike, b: VolumeLike) -> bool:
+    """Return True if two names or objects are the same volume."""
+    if isinstance(a, Volume) or isinstance(b, Volume):
+        return a is b
+    try:
+        return place(str(a)) == place(str(b))
+    except InvalidArgumentError:
+        return str(a) == str(b)
