@@ -18,7 +18,7 @@ import numpy as np
 from floodtide import _core, config, nn
 from floodtide.base import limits
 from floodtide.data import Box, Volume, box_text, look
-from floodtide.data.look import ImageStatistics
+from floodtide.data.look import ImageStatistics, problems
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import geometry, judging, measuring
 from floodtide.plan.document import Choice
@@ -109,10 +109,9 @@ def make_plan(wish: Wish) -> Plan:
     image, labels = Volume(wish.image), Volume(wish.labels)
     view, view_reason = _view(image, wish)
     split = _split(image, labels, view)
-    seen = look.image_statistics(
-        image, box=split.training, voxel_size_nm=wish.voxel_size_nm, sections=False
-    )
+    seen = look.image_statistics(image, box=split.training, voxel_size_nm=wish.voxel_size_nm)
     mean, std, level_reason = levels_for(seen, wish.start, "the training box")
+    notes = tuple(_notes(image, labels, seen, wish, mean, std))
     least, least_reason = _smallest_object(labels, split.training, view)
     choices = [
         Choice(
@@ -140,7 +139,7 @@ def make_plan(wish: Wish) -> Plan:
     choices += _training(wish, walkers, steps, rate)
     choices += _validation(split, steps)
     choices += _segment(wish, split, least)
-    plan = Plan(choices=tuple(choices), head=(), notes=tuple(_notes(image, labels, seen, wish)))
+    plan = Plan(choices=tuple(choices), head=(), notes=notes)
     settings = plan.config
     memory = needed_bytes(settings, 1, measuring.threads())
     head = [
@@ -408,11 +407,23 @@ def _segment(wish: Wish, split: Split, least: int) -> list[Choice]:
     return [Choice(section="segment", key=key, value=value, reason=why) for key, value, why in rows]
 
 
-def _notes(image: Volume, labels: Volume, seen: ImageStatistics, wish: Wish) -> list[str]:
+def _notes(
+    image: Volume, labels: Volume, seen: ImageStatistics, wish: Wish, mean: float, std: float
+) -> list[str]:
+    """Return warnings about the volumes.
+
+    Raises:
+        ConfigurationError: For a mistake that no training survives, such as labels in another order of axes.
+    """
+    found = judging.problems_of(
+        seen,
+        mean=mean,
+        std=std,
+        voxel_size_nm=wish.voxel_size_nm,
+        wanted_nm=wish.voxel_size_nm,
+        trained=() if wish.start is None else wish.start.images,
+    )
+    found += problems.of_sections(seen, "the image")
+    notes = problems.raise_errors([*found, *judging.label_problems(image, labels)])
     stated = None if wish.resampled_from is not None else image.geometry.voxel_size_nm
-    notes = judging.level_notes(seen)
-    notes += judging.voxel_size_notes(seen.sharpness, wish.voxel_size_nm, stated)
-    if wish.start is not None:
-        notes.append(judging.scale_note(seen.sharpness, wish.voxel_size_nm, wish.start))
-    notes.append(judging.alignment_note(image, labels))
-    return [note for note in notes if note]
+    return [n for n in (*notes, judging.stated_size_note(wish.voxel_size_nm, stated)) if n]
