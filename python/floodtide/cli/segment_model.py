@@ -103,7 +103,7 @@ def run_preview(
     if format_of(name) is not HDF5:
         raise InvalidArgumentError(f"--out {name}: expected FILE.h5:DATASET for a preview")
     picture = Path(path_and_dataset(name)[0]).with_suffix(".png")
-    inputs = [*files_of([image, *([labels] if labels else [])]), *files_in(setting.network.path)]
+    inputs: list[str | Path] = [*files_of([image, labels or ""]), *files_in(setting.network.path)]
     refuse_inputs("segment", [path_and_dataset(name)[0]], inputs)
     with reserved("segment", picture, PICTURES[".png"], inputs):
         say(image, setting)

@@ -39,6 +39,7 @@ EQUAL_SIZES = 1.05
 
 _TRAINED_SHARE = 0.8  # of the time; the rest is validation, checkpoints and reading
 _VALIDATIONS = 4
+_FEW_STEPS = 100
 _SIZES = (10_000, 5_000, 2_000, 1_000, 500, 200, 100, 50)  # smallest objects that are tried
 _KEPT = 0.95  # share of the labelled voxels that objects of at least the smallest size must have
 _COUNTED = 1 << 26  # labels that are counted
@@ -131,14 +132,18 @@ def make_plan(wish: Wish) -> Plan:
         *_model(wish, view, view_reason),
     ]
     model = _model_of(choices, wish)
-    walkers = WALKERS if wish.start is None else FINE_TUNING_WALKERS
-    walkers = max(walkers, measuring.threads())
     rate = measuring.training_rate(model, measuring.threads())
-    steps = max(10, round(60 * wish.minutes * _TRAINED_SHARE * rate / walkers))
+    views = 60 * wish.minutes * _TRAINED_SHARE * rate
+    walkers = _walkers(wish, views)
+    steps = max(10, round(views / walkers))
     steps = min(steps, int(limits.UPDATES.maximum))
     choices += _training(wish, walkers, steps, rate)
     choices += _validation(split, steps)
     choices += _segment(wish, split, least)
+    if steps < _FEW_STEPS:
+        notes += (
+            f"only {steps} steps fit into {wish.minutes:g} minutes, too few to learn from: give more --minutes",
+        )
     plan = Plan(choices=tuple(choices), head=(), notes=notes)
     settings = plan.config
     memory = needed_bytes(settings, 1, measuring.threads())
@@ -146,10 +151,19 @@ def make_plan(wish: Wish) -> Plan:
         f"{wish.image}: {judging.size_text(image.shape)} voxels (z, y, x) of {image.dtype},"
         f" {judging.size_text(wish.voxel_size_nm)} nm.",
         f"Measured on this machine: {rate:.1f} fields of view per second with {measuring.threads()} threads, so"
-        f" {walkers / rate:.2f} s a step and about {steps * walkers / rate / 60:.0f} of {wish.minutes:g} minutes in"
-        f" {steps} steps. Memory: about {_core.describe_bytes(memory)}" + _available(memory),
+        f" {walkers / rate:.2f} s a step. {steps} steps take about {steps * walkers / rate / 60:.1f} minutes; validation"
+        f" and checkpoints come on top, and the training ends after {wish.minutes:g} minutes. Memory: about"
+        f" {_core.describe_bytes(memory)}" + _available(memory),
     ]
     return dataclasses.replace(plan, head=tuple(head))
+
+
+def _walkers(wish: Wish, views: float) -> int:
+    """Return the number of walkers: fewer for fine-tuning if the time is short, so that there are steps at all."""
+    if wish.start is None:
+        return max(WALKERS, measuring.threads())
+    most = min(FINE_TUNING_WALKERS, int(views / _FEW_STEPS))
+    return max(WALKERS, measuring.threads(), most)
 
 
 def _available(memory: int) -> str:
@@ -374,8 +388,10 @@ def _validation(split: Split, steps: int) -> list[Choice]:
         Choice(
             section="validation",
             key="every",
-            value=max(1, steps // _VALIDATIONS),
-            reason=f"{_VALIDATIONS} validations in the training.",
+            value=0 if steps < _FEW_STEPS else steps // _VALIDATIONS,
+            reason="Only at the end: there are few steps."
+            if steps < _FEW_STEPS
+            else f"{_VALIDATIONS} validations in the training.",
         ),
         Choice(
             section="validation",
