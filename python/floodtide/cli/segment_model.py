@@ -57,7 +57,16 @@ def settings_for(
         )
     truth = None if labels is None else Volume(labels)
     setting = setting_for(Volume(image), network, voxel_nm, given, truth)
-    return dataclasses.replace(settings, segment=setting.options), setting
+    volume = config.VolumeConfig(
+        name="image",
+        image=image,
+        mean=setting.options.mean or 0.0,
+        std=setting.options.std or 1.0,
+        voxel_size_nm=setting.voxel_size_nm,
+    )
+    named = dataclasses.replace(setting.options, image=volume.name)
+    data = dataclasses.replace(settings.data, volumes=(volume,))
+    return dataclasses.replace(settings, data=data, segment=named), setting
 
 
 def require_same_voxels(image: str, setting: Setting) -> None:
@@ -84,6 +93,7 @@ def run_preview(
     as_json: bool,
 ) -> None:
     """Segment a box, write it and its picture, and print what was found."""
+    from floodtide.base import notes
     from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box
     from floodtide.plan import preview
@@ -93,10 +103,12 @@ def run_preview(
     if format_of(name) is not HDF5:
         raise InvalidArgumentError(f"--out {name}: expected FILE.h5:DATASET for a preview")
     picture = Path(path_and_dataset(name)[0]).with_suffix(".png")
-    inputs = [*files_of([image, *([labels] if labels else [])]), *files_in(setting.network.path)]
+    inputs: list[str | Path] = [*files_of([image, labels or ""]), *files_in(setting.network.path)]
     refuse_inputs("segment", [path_and_dataset(name)[0]], inputs)
     with reserved("segment", picture, PICTURES[".png"], inputs):
         say(image, setting)
+        for text in setting.notes:
+            notes.warn(text)
         with bar("voxels", "preview", line_every_s=10.0) as progress:
             found = preview(
                 Volume(image),
@@ -125,8 +137,6 @@ def say(image: str, setting: Setting) -> None:
     if setting.resampled:
         voxels += f", resampled to {size_text(setting.wanted_nm)} nm for {setting.network.name}"
     notes.show(f"{image}: {voxels}; mean {options.mean:g}, std {options.std:g}. {setting.levels}")
-    for note in setting.notes:
-        notes.show(note)
 
 
 def _facts(found: Preview, setting: Setting, out: str, picture: Path) -> dict[str, Any]:

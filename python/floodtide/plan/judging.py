@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from floodtide.data import Volume, look
-from floodtide.data.look import Alignment, ImageStatistics, Sharpness
+from floodtide.data.look import ImageStatistics, Problem, Reading, TrainedOn, problems
 from floodtide.errors import InvalidArgumentError
-from floodtide.plan.known import KnownNetwork, SizeNm
+from floodtide.plan.known import SizeNm
 
 MEAN_OFF = 0.25
 """Distance of the means, in standard deviations, up to which two images count as equally normalised."""
@@ -17,10 +18,6 @@ STD_OFF = 1.25
 
 SAME_SIZE = 1.15
 """Ratio of voxel sizes up to which a network segments an image without resampling."""
-
-_SCALE = 1.5  # ratio of correlation lengths that images of one kind of tissue may have
-_UNEVEN = 1.8  # ratio of correlation lengths in nm along two axes that tissue hardly has
-_NAMES = "zyx"
 
 
 def voxel_size_of(volume: Volume, given: Sequence[float] | None) -> SizeNm:
@@ -51,70 +48,56 @@ def same_levels(mean: float, std: float, trained_mean: float, trained_std: float
     return near and 1 / STD_OFF <= std / trained_std <= STD_OFF
 
 
-def voxel_size_notes(
-    found: Sharpness | None, voxel_size_nm: Sequence[float], stated: Sequence[float] | None
-) -> list[str]:
-    """Return what speaks against a voxel size: the file's own, and how far grey levels stay alike along each axis."""
-    notes = []
-    if stated is not None and any(
-        abs(a / b - 1) > 0.02 for a, b in zip(voxel_size_nm, stated, strict=True)
+def problems_of(
+    seen: ImageStatistics,
+    *,
+    mean: float,
+    std: float,
+    voxel_size_nm: SizeNm,
+    wanted_nm: SizeNm,
+    trained: Sequence[TrainedOn],
+) -> list[Problem]:
+    """Return what is wrong with an image that a network reads, resampled to `wanted_nm`, as (image - mean) / std.
+
+    Args:
+        seen: Statistics of the image as it is stored.
+        mean, std: What the network reads the image with.
+        voxel_size_nm: Voxel size (z, y, x) of the image.
+        wanted_nm: Voxel size at which the network reads the image.
+        trained: The images that the network was trained on; empty for a new network.
+    """
+    where = "the image"
+    found = problems.of_axes(seen, where, voxel_size_nm)
+    if seen.sharpness is not None:
+        z, y, x = (
+            None if n is None else n * old / new
+            for n, old, new in zip(seen.sharpness.length, voxel_size_nm, wanted_nm, strict=True)
+        )
+        sharpness = dataclasses.replace(seen.sharpness, length=(z, y, x))
+        seen = dataclasses.replace(seen, sharpness=sharpness)
+    reading = Reading(where, mean, std, "segment.mean and segment.std", wanted_nm)
+    return found + problems.of_grey_levels(seen, reading, trained)
+
+
+def stated_size_note(voxel_size_nm: Sequence[float], stated: Sequence[float] | None) -> str:
+    """Return a note if a file states another voxel size than the one that was given; empty if not."""
+    if stated is None or all(
+        abs(a / b - 1) <= 0.02 for a, b in zip(voxel_size_nm, stated, strict=True)
     ):
-        notes.append(
-            f"the file states voxels of {size_text(stated)} nm, and {size_text(voxel_size_nm)} nm were given: check"
-            " which is right"
-        )
-    if found is None:
-        return notes
-    lengths = found.length_nm(voxel_size_nm)
-    known = [n for n in lengths if n is not None]
-    if len(known) == 3 and max(known) > _UNEVEN * min(known):
-        text = ", ".join(f"{n:.0f} nm along {axis}" for n, axis in zip(known, _NAMES, strict=True))
-        notes.append(
-            f"grey levels stay alike over {text}, which differs more than in tissue: check the voxel size, and that the"
-            " axes are z, y, x"
-        )
-    return notes
-
-
-def scale_note(
-    found: Sharpness | None, voxel_size_nm: Sequence[float], network: KnownNetwork
-) -> str:
-    """Return what speaks against the scale of an image for a network; empty for nothing, or if it cannot be told."""
-    known = [] if found is None else [n for n in found.length_nm(voxel_size_nm) if n is not None]
-    if not known or network.correlation_nm is None:
         return ""
-    middle = sorted(known)[len(known) // 2]
-    low, high = network.correlation_nm
-    if low / _SCALE <= middle <= high * _SCALE:
-        return ""
-    factor = (low * high) ** 0.5 / middle
     return (
-        f"grey levels stay alike over {middle:.0f} nm, in the images that {network.name} was trained for over"
-        f" {low:.0f} to {high:.0f} nm: check the voxel size; one {factor:.1f} times as large would fit"
+        f"the file states voxels of {size_text(stated)} nm, and {size_text(voxel_size_nm)} nm were given: check"
+        " which is right"
     )
 
 
-def alignment_note(image: Volume, labels: Volume) -> str:
-    """Return a note if the labels would lie better on the image in another order of axes; empty for nothing."""
-    found: Alignment = look.alignment(image, labels, budget=look.QUICK)
-    other = found.clear
-    if other is None:
-        return ""
-    return (
-        f"the labels lie on the image as {other.orientation.words}, not as stored: write them again, for example as"
-        f" {other.orientation.expression} (`floodtide inspect` shows it)"
+def label_problems(image: Volume, labels: Volume) -> list[Problem]:
+    """Return what is wrong with labels, and whether they lie on their image in another order of axes."""
+    name = "the labels"
+    found = problems.of_labels(look.label_statistics(labels, budget=look.QUICK), name)
+    return found + problems.of_alignment(
+        look.alignment(image, labels, budget=look.QUICK), name, labels.name
     )
-
-
-def level_notes(found: ImageStatistics) -> list[str]:
-    """Return notes on grey levels: clipped voxels and what the normalisation leaves out."""
-    notes = []
-    if found.left_out:
-        notes.append(f"mean and standard deviation leave out {found.left_out}")
-    clipped = max(found.lowest_share, found.highest_share)
-    if found.dtype in ("uint8", "uint16", "int16", "int8") and clipped > 0.05:
-        notes.append(f"{100 * clipped:.0f} % of the voxels have the lowest or highest grey level")
-    return notes
 
 
 def size_text(size_nm: Sequence[float]) -> str:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from floodtide import nn
+from floodtide.data import look
+from floodtide.data.look import TrainedOn
 from floodtide.segment import trained
 from floodtide.segment.published import PUBLISHED, published
 
@@ -23,7 +25,7 @@ class KnownNetwork:
         mean, std: The network received (image - mean) / std; None if the checkpoint stores no such numbers.
         voxel_size_nm: Voxel size (z, y, x) of the images; None if unknown.
         seed_pad: Probability of voxels that were not visited yet.
-        correlation_nm: Least and greatest correlation length in nm (`data.look`) of such images; None if unknown.
+        images: Statistics of the images of its training; empty if unknown.
     """
 
     name: str
@@ -33,7 +35,7 @@ class KnownNetwork:
     std: float | None
     voxel_size_nm: SizeNm | None
     seed_pad: float = 0.05
-    correlation_nm: tuple[float, float] | None = None
+    images: tuple[TrainedOn, ...] = ()
 
 
 def known_network(text: str) -> KnownNetwork:
@@ -51,7 +53,7 @@ def known_network(text: str) -> KnownNetwork:
             mean=row.mean,
             std=row.std,
             voxel_size_nm=row.voxel_size_nm,
-            correlation_nm=row.correlation_nm,
+            images=look.training_images(path),
         )
     path = str(trained.newest_checkpoint(text))
     model = nn.load_ffn(path)
@@ -64,4 +66,5 @@ def known_network(text: str) -> KnownNetwork:
         std=None if about is None else about.std,
         voxel_size_nm=None if about is None else about.voxel_size_nm,
         seed_pad=0.05 if about is None else about.seed_pad,
+        images=look.training_images(path),
     )

@@ -18,7 +18,7 @@ import numpy as np
 from floodtide import _core, config, nn
 from floodtide.base import limits
 from floodtide.data import Box, Volume, box_text, look
-from floodtide.data.look import ImageStatistics
+from floodtide.data.look import ImageStatistics, problems
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import geometry, judging, measuring
 from floodtide.plan.document import Choice
@@ -39,6 +39,7 @@ EQUAL_SIZES = 1.05
 
 _TRAINED_SHARE = 0.8  # of the time; the rest is validation, checkpoints and reading
 _VALIDATIONS = 4
+_FEW_STEPS = 100
 _SIZES = (10_000, 5_000, 2_000, 1_000, 500, 200, 100, 50)  # smallest objects that are tried
 _KEPT = 0.95  # share of the labelled voxels that objects of at least the smallest size must have
 _COUNTED = 1 << 26  # labels that are counted
@@ -109,10 +110,9 @@ def make_plan(wish: Wish) -> Plan:
     image, labels = Volume(wish.image), Volume(wish.labels)
     view, view_reason = _view(image, wish)
     split = _split(image, labels, view)
-    seen = look.image_statistics(
-        image, box=split.training, voxel_size_nm=wish.voxel_size_nm, sections=False
-    )
+    seen = look.image_statistics(image, box=split.training, voxel_size_nm=wish.voxel_size_nm)
     mean, std, level_reason = levels_for(seen, wish.start, "the training box")
+    notes = tuple(_notes(image, labels, seen, wish, mean, std))
     least, least_reason = _smallest_object(labels, split.training, view)
     choices = [
         Choice(
@@ -132,25 +132,38 @@ def make_plan(wish: Wish) -> Plan:
         *_model(wish, view, view_reason),
     ]
     model = _model_of(choices, wish)
-    walkers = WALKERS if wish.start is None else FINE_TUNING_WALKERS
-    walkers = max(walkers, measuring.threads())
     rate = measuring.training_rate(model, measuring.threads())
-    steps = max(10, round(60 * wish.minutes * _TRAINED_SHARE * rate / walkers))
+    views = 60 * wish.minutes * _TRAINED_SHARE * rate
+    walkers = _walkers(wish, views)
+    steps = max(10, round(views / walkers))
     steps = min(steps, int(limits.UPDATES.maximum))
     choices += _training(wish, walkers, steps, rate)
     choices += _validation(split, steps)
     choices += _segment(wish, split, least)
-    plan = Plan(choices=tuple(choices), head=(), notes=tuple(_notes(image, labels, seen, wish)))
+    if steps < _FEW_STEPS:
+        notes += (
+            f"only {steps} steps fit into {wish.minutes:g} minutes, too few to learn from: give more --minutes",
+        )
+    plan = Plan(choices=tuple(choices), head=(), notes=notes)
     settings = plan.config
     memory = needed_bytes(settings, 1, measuring.threads())
     head = [
         f"{wish.image}: {judging.size_text(image.shape)} voxels (z, y, x) of {image.dtype},"
         f" {judging.size_text(wish.voxel_size_nm)} nm.",
         f"Measured on this machine: {rate:.1f} fields of view per second with {measuring.threads()} threads, so"
-        f" {walkers / rate:.2f} s a step and about {steps * walkers / rate / 60:.0f} of {wish.minutes:g} minutes in"
-        f" {steps} steps. Memory: about {_core.describe_bytes(memory)}" + _available(memory),
+        f" {walkers / rate:.2f} s a step. {steps} steps take about {steps * walkers / rate / 60:.1f} minutes; validation"
+        f" and checkpoints come on top, and the training ends after {wish.minutes:g} minutes. Memory: about"
+        f" {_core.describe_bytes(memory)}" + _available(memory),
     ]
     return dataclasses.replace(plan, head=tuple(head))
+
+
+def _walkers(wish: Wish, views: float) -> int:
+    """Return the number of walkers: fewer for fine-tuning if the time is short, so that there are steps at all."""
+    if wish.start is None:
+        return max(WALKERS, measuring.threads())
+    most = min(FINE_TUNING_WALKERS, int(views / _FEW_STEPS))
+    return max(WALKERS, measuring.threads(), most)
 
 
 def _available(memory: int) -> str:
@@ -375,8 +388,10 @@ def _validation(split: Split, steps: int) -> list[Choice]:
         Choice(
             section="validation",
             key="every",
-            value=max(1, steps // _VALIDATIONS),
-            reason=f"{_VALIDATIONS} validations in the training.",
+            value=0 if steps < _FEW_STEPS else steps // _VALIDATIONS,
+            reason="Only at the end: there are few steps."
+            if steps < _FEW_STEPS
+            else f"{_VALIDATIONS} validations in the training.",
         ),
         Choice(
             section="validation",
@@ -408,11 +423,23 @@ def _segment(wish: Wish, split: Split, least: int) -> list[Choice]:
     return [Choice(section="segment", key=key, value=value, reason=why) for key, value, why in rows]
 
 
-def _notes(image: Volume, labels: Volume, seen: ImageStatistics, wish: Wish) -> list[str]:
+def _notes(
+    image: Volume, labels: Volume, seen: ImageStatistics, wish: Wish, mean: float, std: float
+) -> list[str]:
+    """Return warnings about the volumes.
+
+    Raises:
+        ConfigurationError: For a mistake that no training survives, such as labels in another order of axes.
+    """
+    found = judging.problems_of(
+        seen,
+        mean=mean,
+        std=std,
+        voxel_size_nm=wish.voxel_size_nm,
+        wanted_nm=wish.voxel_size_nm,
+        trained=() if wish.start is None else wish.start.images,
+    )
+    found += problems.of_sections(seen, "the image")
+    notes = problems.raise_errors([*found, *judging.label_problems(image, labels)])
     stated = None if wish.resampled_from is not None else image.geometry.voxel_size_nm
-    notes = judging.level_notes(seen)
-    notes += judging.voxel_size_notes(seen.sharpness, wish.voxel_size_nm, stated)
-    if wish.start is not None:
-        notes.append(judging.scale_note(seen.sharpness, wish.voxel_size_nm, wish.start))
-    notes.append(judging.alignment_note(image, labels))
-    return [note for note in notes if note]
+    return [n for n in (*notes, judging.stated_size_note(wish.voxel_size_nm, stated)) if n]

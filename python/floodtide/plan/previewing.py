@@ -20,6 +20,7 @@ from floodtide.data import Box, Volume, look
 from floodtide.data.boxes import as_vec3
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan
+from floodtide.data.look import problems
 from floodtide.data.resampling import Resampled, labels_at
 from floodtide.errors import InvalidArgumentError
 from floodtide.evaluate import trivial
@@ -110,27 +111,19 @@ def setting_for(
     size = judging.voxel_size_of(image, voxel_size_nm)
     seen = look.image_statistics(image, voxel_size_nm=size, sections=False)
     mean, std, why = levels_for(seen, network, "the image")
-    notes = judging.level_notes(seen)
     if options.mean is not None and options.std is not None:
-        if not judging.same_levels(
-            (seen.proposed_mean - options.mean) / options.std,
-            seen.proposed_std / options.std,
-            0.0,
-            1.0,
-        ):
-            notes.append(
-                f"mean {options.mean:g} and standard deviation {options.std:g} were given; the image has"
-                f" {seen.proposed_mean:.4g} and {seen.proposed_std:.4g}: the network receives unusual values"
-            )
         mean, std, why = options.mean, options.std, "As given."
-    notes += judging.voxel_size_notes(seen.sharpness, size, image.geometry.voxel_size_nm)
-    notes.append(judging.scale_note(seen.sharpness, size, network))
-    if labels is not None:
-        notes.append(judging.alignment_note(image, labels))
-    if network.voxel_size_nm is None:
-        notes.append(f"{network.name} does not state its voxel size: the image is taken as it is")
     resampled = judging.needs_resampling(size, network.voxel_size_nm)
     wanted = network.voxel_size_nm if resampled and network.voxel_size_nm else size
+    found = judging.problems_of(
+        seen, mean=mean, std=std, voxel_size_nm=size, wanted_nm=wanted, trained=network.images
+    )
+    if labels is not None:
+        found += judging.label_problems(image, labels)
+    notes = [*problems.raise_errors(found)]
+    notes.append(judging.stated_size_note(size, image.geometry.voxel_size_nm))
+    if network.voxel_size_nm is None:
+        notes.append(f"{network.name} does not state its voxel size: the image is taken as it is")
     return Setting(
         network=network,
         voxel_size_nm=size,

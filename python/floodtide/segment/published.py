@@ -22,7 +22,6 @@ class PublishedNetwork:
         path: Its file below the data folder.
         mean, std: The network receives (image - mean) / std.
         voxel_size_nm: Voxel size (z, y, x) in nm of the images that it was trained on.
-        correlation_nm: Least and greatest correlation length in nm of such images, along any axis (`data.look`).
         data_set: The name for `floodtide fetch`.
         origin: What it is, in a few words.
     """
@@ -31,7 +30,6 @@ class PublishedNetwork:
     mean: float
     std: float
     voxel_size_nm: tuple[float, float, float]
-    correlation_nm: tuple[float, float]
     data_set: str
     origin: str
 
@@ -42,7 +40,6 @@ PUBLISHED = {
         mean=128.0,
         std=33.0,
         voxel_size_nm=(10.0, 10.0, 10.0),
-        correlation_nm=(58.0, 93.0),  # of training_sample1 and training_sample2
         data_set="fib25",
         origin="google/ffn's network for FIB-25 (FIB-SEM of fly brain)",
     )

@@ -112,7 +112,7 @@ def test_a_new_user_gets_a_scored_validation(
     mean, std = settings.data.volumes[0].mean, settings.data.volumes[0].std
     start, size = parse_box(settings.data.volumes[0].box) or ((0, 0, 0), SHAPE)
     seen = Volume(image).read((start, size))
-    assert (mean, std) == pytest.approx((seen.mean(), seen.std()), rel=1e-3)
+    assert (mean, std) == pytest.approx((seen.mean(), seen.std()), rel=0.02)
     small = [
         "--set",
         "training.steps=2",
@@ -184,7 +184,9 @@ def test_thick_sections(stack: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     found = planned(*line, "--out", f"{tmp_path}/thick.toml", capsys=capsys)
     assert found["config"]["model"]["fov"] == [5, 17, 17]
     assert found["config"]["data"]["permutable_axes"] == [1, 2]
-    assert any("check the voxel size" in note for note in found["notes"])  # the cells are round
+    assert any(
+        "the voxel size or the order of the axes" in note for note in found["notes"]
+    )  # the cells are round
 
 
 @pytest.fixture
@@ -242,19 +244,39 @@ def test_transposed_labels_are_noticed(tmp_path: Path, capsys: pytest.CaptureFix
     image, labels = data.synth((40, 96, 96), seed=5)
     turned = np.ascontiguousarray(labels.transpose(0, 2, 1)).astype(np.int32)
     data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": turned})
-    found = planned(
-        f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels", "--voxel-nm", "8,8,8",
-        "--out", f"{tmp_path}/x.toml", capsys=capsys,
-    )  # fmt: skip
-    assert any("labels.transpose(0, 2, 1)" in note for note in found["notes"])
+    line = [
+        "init",
+        f"{tmp_path}/v.h5:raw",
+        "--labels",
+        f"{tmp_path}/v.h5:labels",
+        "--voxel-nm",
+        "8,8,8",
+    ]
+    text = refused(*line, "--out", f"{tmp_path}/x.toml", capsys=capsys)
+    assert "labels.transpose(0, 2, 1)" in text
+
+
+def test_bad_sections_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image, labels = data.synth((64, 64, 64), seed=5)
+    clean = image.astype(np.float64)
+    image[12], image[30] = 0, 255
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": labels.astype(np.int32)})
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels", "--voxel-nm", "8,8,8"]
+    found = planned(*line, "--out", f"{tmp_path}/x.toml", capsys=capsys)
+    note = next(note for note in found["notes"] if "bad sections" in note)
+    assert "12 (" in note
+    assert "30 (" in note
+    volume = found["config"]["data"]["volumes"][0]
+    assert volume["mean"] == pytest.approx(clean.mean(), rel=0.05)
+    assert volume["std"] == pytest.approx(clean.std(), rel=0.05)
 
 
 def test_levels_are_compared() -> None:
     assert judging.same_levels(130, 35, 128, 33)
     assert not judging.same_levels(148, 55, 128, 33)
     assert not judging.same_levels(0.5, 0.2, 128, 33)
-    assert judging.voxel_size_notes(None, (8, 8, 8), (8, 8, 8)) == []
-    assert "the file states" in judging.voxel_size_notes(None, (8, 8, 8), (40, 4, 4))[0]
+    assert judging.stated_size_note((8, 8, 8), (8, 8, 8)) == ""
+    assert "the file states" in judging.stated_size_note((8, 8, 8), (40, 4, 4))
 
 
 def test_previews(
@@ -379,4 +401,4 @@ def test_a_run_is_a_known_network(
     settings = config.load("r.toml")
     assert found.voxel_size_nm == (8.0, 8.0, 8.0)
     assert (found.mean, found.std) == (settings.data.volumes[0].mean, settings.data.volumes[0].std)
-    assert found.correlation_nm is None
+    assert [image.voxel_size_nm for image in found.images] == [(8.0, 8.0, 8.0)]
