@@ -17,7 +17,7 @@ from floodtide.base.outputs import PICTURES, files_of, reserved
 from floodtide.cli import evaluate_text
 from floodtide.cli import options as shared
 from floodtide.comm import world
-from floodtide.errors import ShapeError, StorageError
+from floodtide.errors import InvalidFileError, ShapeError, StorageError, UnsupportedError
 from floodtide.evaluate import trivial
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _add_grey_level(
     if not name or (not image and not volume_exists(name)):
         report.notes.append(f"{trivial.GREY_LEVEL}: unknown without the image (--image VOLUME)")
         return
-    voxels = report.table.matching()["voxels"]
+    voxels = int(report.table.rows()[:, 2].sum())
     if voxels > _MOST_GREY:
         report.notes.append(
             f"{trivial.GREY_LEVEL}: left out for {voxels} voxels, more than {_MOST_GREY} (--box compares a part)"
@@ -240,7 +240,7 @@ def _add_grey_level(
         return
     try:
         _, grey = evaluate.read_both(segments, Volume(name), box)
-    except ShapeError as error:
+    except (InvalidFileError, ShapeError, UnsupportedError) as error:
         if image:
             raise
         report.notes.append(f"{trivial.GREY_LEVEL}: {error}")

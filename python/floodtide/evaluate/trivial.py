@@ -97,8 +97,12 @@ def pieces(smooth: NDArray[Any], level: GreyLevel) -> NDArray[np.int32]:
 
 
 def smoothed(image: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the image (z, y, x) convolved with the weights 1 2 1 (divided by 4) along each axis."""
-    sums: NDArray[np.float32] = np.pad(image.astype(np.float32), 1, mode="edge")
+    """Return the image (z, y, x) convolved with the weights 1 2 1 (divided by 4) along each axis.
+
+    Voxels that are not finite count as 0.
+    """
+    finite = np.nan_to_num(image.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    sums: NDArray[np.float32] = np.pad(finite, 1, mode="edge")
     sums = sums[:-2] + 2 * sums[1:-1] + sums[2:]
     sums = sums[:, :-2] + 2 * sums[:, 1:-1] + sums[:, 2:]
     sums = sums[..., :-2] + 2 * sums[..., 1:-1] + sums[..., 2:]

@@ -212,5 +212,4 @@ def _image(found: Segmented, end: Sequence[int]) -> npt.NDArray[Any] | None:
     whole = Volume(name)
     if any(e > n for e, n in zip(end, whole.shape, strict=True)):
         return None
-    grey = whole.read((found.start, found.segmentation.shape))
-    return np.nan_to_num(grey.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    return whole.read((found.start, found.segmentation.shape))
