@@ -106,14 +106,7 @@ def rendered(drawn: Figure, file_format: str, dpi: int = 110) -> bytes:
     """Return the bytes of the figure as a `svg`, `png` or `pdf` file. Equal figures give equal bytes."""
     buffer = io.BytesIO()
     metadata = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
-    # Curves have no background: a page in dark colours inverts them.
-    drawn.savefig(
-        buffer,
-        format=file_format,
-        dpi=dpi,
-        metadata=metadata[file_format],
-        transparent=file_format == "svg",
-    )
+    drawn.savefig(buffer, format=file_format, dpi=dpi, metadata=metadata[file_format])
     return buffer.getvalue()
 
 

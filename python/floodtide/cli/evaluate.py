@@ -162,7 +162,7 @@ def command(
                 as_text = evaluate_text.dice_json if as_json else evaluate_text.dice_text
                 click.echo(as_text(rows))
                 return
-            others = {}
+            others: dict[str, evaluate_text.Scores] = {}
             if earlier is not None:
                 others["before"] = evaluate.score_volumes(earlier, objects, part)
             report = evaluate_text.Report(
@@ -249,7 +249,7 @@ def _add_grey_level(
     level = trivial.best_grey_level(grey, known)
     answer = trivial.pieces(trivial.smoothed(grey), level)
     report.level = level
-    report.trivial[trivial.GREY_LEVEL] = evaluate.scores(answer, known)
+    report.answers[trivial.GREY_LEVEL] = evaluate.scores(answer, known)
     report.notes.append(f"{trivial.GREY_LEVEL}: {_side(level)}, chosen with the truth")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +106,8 @@ def smoothed(image: NDArray[Any]) -> NDArray[np.float32]:
     sums = sums[:-2] + 2 * sums[1:-1] + sums[2:]
     sums = sums[:, :-2] + 2 * sums[:, 1:-1] + sums[:, 2:]
     sums = sums[..., :-2] + 2 * sums[..., 1:-1] + sums[..., 2:]
-    return sums / 64
+    sums /= 64
+    return sums
 
 
 def verdict(
@@ -145,7 +146,7 @@ def judged(gain: float, sentence: str) -> Verdict:
     return Verdict(False, f"Not yet better than trivial (worse by {-gain:.3f}): {sentence}.")
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Return True for a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)
 
