@@ -23,7 +23,7 @@ import numpy as np
 import floodtide as ft
 from floodtide import config as configuration
 from floodtide.base.progress import bar
-from floodtide.cli.train import print_record
+from floodtide.cli.training_lines import TrainingLines
 from floodtide.train import Trainer, Validation
 
 LOM_RADIUS = (24, 24, 24)  # half a field of view and one step, as google/ffn's README sets it
@@ -126,7 +126,7 @@ def main() -> None:
         "training part": Validation(dataclasses.replace(config, validation=training_set)),
         "held out": Validation(config),
     }
-    trainer = Trainer.from_config(config, callbacks=[print_record])
+    trainer = Trainer.from_config(config, callbacks=[TrainingLines()])
     before = {name: fixed.run(trainer.model) for name, fixed in sets.items()}
     trainer.run()
     results = {

@@ -106,14 +106,7 @@ def rendered(drawn: Figure, file_format: str, dpi: int = 110) -> bytes:
     """Return the bytes of the figure as a `svg`, `png` or `pdf` file. Equal figures give equal bytes."""
     buffer = io.BytesIO()
     metadata = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
-    # Curves have no background: a page in dark colours inverts them.
-    drawn.savefig(
-        buffer,
-        format=file_format,
-        dpi=dpi,
-        metadata=metadata[file_format],
-        transparent=file_format == "svg",
-    )
+    drawn.savefig(buffer, format=file_format, dpi=dpi, metadata=metadata[file_format])
     return buffer.getvalue()
 
 
@@ -174,7 +167,8 @@ def scale_bar(axes: Axes, width_px: int, height_px: int, pixel_nm: float | None)
         text = f"{length:g} voxels"
     else:
         text = f"{length / 1000.0:g} µm" if length >= 1000.0 else f"{length:g} nm"
-    x, y, thick = 0.04 * width_px, 0.95 * height_px, 0.014 * height_px
+    thick = max(0.014 * height_px, 0.01 * width_px)
+    x, y = 0.04 * width_px, height_px - 1.5 * thick
     axes.add_patch(
         Rectangle((x, y - thick), length / unit, thick, color="white", ec="black", lw=0.4)
     )

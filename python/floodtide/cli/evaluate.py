@@ -17,7 +17,7 @@ from floodtide.base.outputs import PICTURES, files_of, reserved
 from floodtide.cli import evaluate_text
 from floodtide.cli import options as shared
 from floodtide.comm import world
-from floodtide.errors import ShapeError, StorageError
+from floodtide.errors import InvalidFileError, ShapeError, StorageError, UnsupportedError
 from floodtide.evaluate import trivial
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def command(
                 as_text = evaluate_text.dice_json if as_json else evaluate_text.dice_text
                 click.echo(as_text(rows))
                 return
-            others = {}
+            others: dict[str, evaluate_text.Scores] = {}
             if earlier is not None:
                 others["before"] = evaluate.score_volumes(earlier, objects, part)
             report = evaluate_text.Report(
@@ -232,7 +232,7 @@ def _add_grey_level(
     if not name or (not image and not volume_exists(name)):
         report.notes.append(f"{trivial.GREY_LEVEL}: unknown without the image (--image VOLUME)")
         return
-    voxels = report.table.matching()["voxels"]
+    voxels = int(report.table.rows()[:, 2].sum())
     if voxels > _MOST_GREY:
         report.notes.append(
             f"{trivial.GREY_LEVEL}: left out for {voxels} voxels, more than {_MOST_GREY} (--box compares a part)"
@@ -240,7 +240,7 @@ def _add_grey_level(
         return
     try:
         _, grey = evaluate.read_both(segments, Volume(name), box)
-    except ShapeError as error:
+    except (InvalidFileError, ShapeError, UnsupportedError) as error:
         if image:
             raise
         report.notes.append(f"{trivial.GREY_LEVEL}: {error}")
@@ -249,7 +249,7 @@ def _add_grey_level(
     level = trivial.best_grey_level(grey, known)
     answer = trivial.pieces(trivial.smoothed(grey), level)
     report.level = level
-    report.trivial[trivial.GREY_LEVEL] = evaluate.scores(answer, known)
+    report.answers[trivial.GREY_LEVEL] = evaluate.scores(answer, known)
     report.notes.append(f"{trivial.GREY_LEVEL}: {_side(level)}, chosen with the truth")
 
 

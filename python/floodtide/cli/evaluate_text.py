@@ -43,14 +43,14 @@ class Report:
     Attributes:
         table: Voxels of each pair of segment and object.
         others: {name: scores} of an earlier segmentation, if there is one.
-        trivial: {name: scores} of the trivial answers.
+        answers: {name: scores} of the trivial answers.
         level: The grey level of the answer `best grey level`; None if it is not among the answers.
         notes: Sentences below the table.
     """
 
     table: ContingencyTable
     others: dict[str, Scores]
-    trivial: dict[str, Scores]
+    answers: dict[str, Scores]
     level: trivial.GreyLevel | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
     runs: RunLengths | None = None
@@ -60,7 +60,7 @@ class Report:
     def json(self, matching: bool) -> str:
         """Return one JSON object: the scores by name, and the other parts under a name each."""
         plain: dict[str, Any] = _plain(self.table.scores())
-        answers = {name: _plain(scores) for name, scores in self.trivial.items()}
+        answers = {name: _plain(scores) for name, scores in self.answers.items()}
         if self.level is not None:
             answers[trivial.GREY_LEVEL] |= self.level._asdict()
         plain["trivial"] = answers
@@ -78,9 +78,9 @@ class Report:
         """Return tables and sentences for a terminal."""
         scores = self.table.scores()
         lines = []
-        if found := trivial.verdict(scores, self.trivial):
+        if found := trivial.verdict(scores, self.answers):
             lines += [found.text, ""]
-        lines += _table({"segmentation": scores, **self.others, **self.trivial})
+        lines += _table({"segmentation": scores, **self.others, **self.answers})
         lines += [*self.notes, ""]
         lines.append(f"{'segmentation':{_NAME}}{'all voxels':>{_WIDTH}}{'segmented':>{_WIDTH}}")
         for title, name, note in _DETAILS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,12 +97,17 @@ def pieces(smooth: NDArray[Any], level: GreyLevel) -> NDArray[np.int32]:
 
 
 def smoothed(image: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the image (z, y, x) convolved with the weights 1 2 1 (divided by 4) along each axis."""
-    sums: NDArray[np.float32] = np.pad(image.astype(np.float32), 1, mode="edge")
+    """Return the image (z, y, x) convolved with the weights 1 2 1 (divided by 4) along each axis.
+
+    Voxels that are not finite count as 0.
+    """
+    finite = np.nan_to_num(image.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    sums: NDArray[np.float32] = np.pad(finite, 1, mode="edge")
     sums = sums[:-2] + 2 * sums[1:-1] + sums[2:]
     sums = sums[:, :-2] + 2 * sums[:, 1:-1] + sums[:, 2:]
     sums = sums[..., :-2] + 2 * sums[..., 1:-1] + sums[..., 2:]
-    return sums / 64
+    sums /= 64
+    return sums
 
 
 def verdict(
@@ -141,7 +146,7 @@ def judged(gain: float, sentence: str) -> Verdict:
     return Verdict(False, f"Not yet better than trivial (worse by {-gain:.3f}): {sentence}.")
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Return True for a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)
 

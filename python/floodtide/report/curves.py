@@ -316,15 +316,15 @@ def add_time_axis(axis: Axes, runs: Sequence[Run]) -> None:
     times += np.arange(len(times)) * 1e-9 * max(times[-1], 1.0)  # rising, so that it has an inverse
     slope = (times[-1] - times[0]) / (steps[-1] - steps[0])
 
-    def time_of(step: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def time_of(step: Any) -> Any:
         inside = np.interp(step, steps, times)
         outside = np.minimum(step - steps[0], 0.0) + np.maximum(step - steps[-1], 0.0)
-        return np.asarray(inside + slope * outside)
+        return inside + slope * outside
 
-    def step_of(time: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def step_of(time: Any) -> Any:
         inside = np.interp(time, times, steps)
         outside = np.minimum(time - times[0], 0.0) + np.maximum(time - times[-1], 0.0)
-        return np.asarray(inside + outside / slope)
+        return inside + outside / slope
 
     above = axis.secondary_xaxis("top", functions=(time_of, step_of))
     above.set_xlabel(f"time ({unit})", fontsize=8)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-_TRUTH, _PREDICTED = "#56B4E9", "#E69F00"
+# Outlines: colour and line style, so that they differ in grey print, too.
+_TRUTH, _PREDICTED = ("#56B4E9", "solid"), ("#E69F00", "dashed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +60,13 @@ def slices_figure(slices: Sequence[Slice]) -> str:
         for (above, below), one in zip(axes.T, slices, strict=True):
             for axis in (above, below):
                 _show(axis, _grey(one.image))
-            for classes, colour in ((one.truth, _TRUTH), (one.predicted, _PREDICTED)):
-                _outline(below, classes, colour)
+            for classes, (colour, line) in ((one.truth, _TRUTH), (one.predicted, _PREDICTED)):
+                _outline(below, classes, colour, line)
             above.set_title(style.plain(one.title), fontsize=9)
             below.set_xlabel(one.below)
         handles = [
-            Line2D([], [], color=_TRUTH, label="truth"),
-            Line2D([], [], color=_PREDICTED, label="prediction"),
+            Line2D([], [], color=colour, ls=line, label=label)
+            for (colour, line), label in ((_TRUTH, "truth"), (_PREDICTED, "prediction"))
         ]
         drawn.legend(handles=handles, loc="outside lower center", ncols=2)
         return style.data_uri(drawn, "png", dpi=130)
@@ -105,14 +106,16 @@ def _show(axis: Axes, picture: npt.NDArray[Any], aspect: float = 1.0) -> None:
         spine.set_visible(False)
 
 
-def _outline(axis: Axes, classes: npt.NDArray[np.uint8], colour: str) -> None:
+def _outline(axis: Axes, classes: npt.NDArray[np.uint8], colour: str, line: str) -> None:
     """Draw the outline of each class except 0, between pixels."""
     for number in np.unique(classes[classes > 0]).tolist():
         inside = np.pad(
             (classes == number).astype(float), 1
         )  # so that outlines close at the border
         at = [np.arange(n) - 1.0 for n in inside.shape]
-        axis.contour(at[1], at[0], inside, levels=[0.5], colors=[colour], linewidths=1.3)
+        axis.contour(
+            at[1], at[0], inside, levels=[0.5], colors=[colour], linewidths=1.3, linestyles=line
+        )
     axis.set_xlim(-0.5, classes.shape[1] - 0.5)
     axis.set_ylim(classes.shape[0] - 0.5, -0.5)
 

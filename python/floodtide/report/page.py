@@ -156,9 +156,15 @@ def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     if run.unit != FIELDS:
         shown, absent = held_out.pictures(run)
         return {"name": run.name, "held_out": shown, "absent": absent, **_NO_FLOODING}
+    size = run.voxel_size_nm
+    grown = growth.read_growth(run.folder) or (found.grown if found else None)
+    growing: dict[str, Any] = {
+        "strip": growth.strip_figure(grown, size) if grown else None,
+        "frames": growth.frames(grown, size) if grown else [],
+    }
     if found is None:
-        return {"name": run.name, "held_out": None, "absent": [], **_NO_FLOODING}
-    size, grown = run.voxel_size_nm, found.grown
+        empty = {"name": run.name, "note": "", "held_out": None, "absent": []}
+        return {**_NO_FLOODING, **empty, **growing}
     read = planes.read_segmentation(
         found.segmentation,
         found.image,
@@ -179,8 +185,7 @@ def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
         "planes": planes.planes_figure(read, size),
         "worst": worst.worst_figure(found, mistakes, size) if mistakes else None,
         "worst_table": worst.worst_table(mistakes),
-        "strip": growth.strip_figure(grown, size) if grown else None,
-        "frames": growth.frames(grown, size) if grown else [],
+        **growing,
     }
 
 

@@ -48,7 +48,7 @@ class Segmented:
         start: Its first voxel, in voxels of the whole volume.
         image, truth: Names of the volumes of the whole, "" if there is none.
         note: Where the segmentation comes from.
-        grown: Snapshots of a growing object; None if there are none.
+        grown: Snapshots of a growing object, if the segmentation was made for the report.
         objects: Ids of the truth in the same box; None without truth, or for a very large box.
         answers: {name: scores} of the segmentation (the first row) and of trivial answers; empty without `objects`.
         pairs: Rows (segment, object, voxels) of the whole box; None without `objects`.
@@ -59,7 +59,7 @@ class Segmented:
     image: str
     truth: str
     note: str
-    grown: Growth | None
+    grown: Growth | None = None
     objects: Volume | None = None
     answers: dict[str, dict[str, float]] = field(default_factory=dict)
     pairs: npt.NDArray[np.int64] | None = None
@@ -86,7 +86,6 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
             image=image,
             truth=truth,
             note=f"The segmentation is {SEGMENTATION} of the run directory.",
-            grown=growth.read_growth(run.folder),
         )
         return _compared(found), []
     if not alone:
@@ -212,5 +211,4 @@ def _image(found: Segmented, end: Sequence[int]) -> npt.NDArray[Any] | None:
     whole = Volume(name)
     if any(e > n for e, n in zip(end, whole.shape, strict=True)):
         return None
-    grey = whole.read((found.start, found.segmentation.shape))
-    return np.nan_to_num(grey.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    return whole.read((found.start, found.segmentation.shape))

@@ -186,7 +186,7 @@ def test_the_held_out_part_is_small_and_in_the_middle() -> None:
         (56, 20, 160),
     )
     start, size = segmented.small_part(((10, 0, 0), (400, 300, 500)), (33, 33, 33))
-    assert np.prod(size) <= 1 << 19
+    assert np.prod(size) <= 1 << 20
     assert start == ((400 - size[0]) // 2 + 10, (300 - size[1]) // 2, (500 - size[2]) // 2)
     with pytest.raises(OutOfRangeError, match="more than the field of view"):
         segmented.small_part(((0, 0, 0), (17, 40, 40)), (17, 17, 17))
