@@ -156,20 +156,16 @@ def _replays(
     segmenter = Segmenter.load(dataclasses.replace(options, initial=""))
     voxels = Volume(volume.read((start, found.shape)), name=image)
     total = sum((1 + roundings) * origin.calls for origin in chosen)
-    rows, done = [], 0
+    rows, before = [], 0
+
+    def shown(calls: int, _: int) -> None:
+        progress(before + calls, total)
+
     for origin in chosen:
-        before = done
         local = origin._replace(zyx=difference(origin.zyx, start))
-        row = replay(
-            segmenter,
-            voxels,
-            stored,
-            local,
-            roundings=roundings,
-            progress=lambda calls, _, before=before: progress(before + calls, total),
-        )
+        row = replay(segmenter, voxels, stored, local, roundings=roundings, progress=shown)
         rows.append(row.moved_by(start))
-        done += (1 + roundings) * origin.calls
+        before += (1 + roundings) * origin.calls
     return rows
 
 

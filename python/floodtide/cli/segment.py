@@ -166,7 +166,7 @@ def command(
             raise click.UsageError(
                 "--npz with segment.subvolume or --estimate, expected a box in one piece"
             )
-        given = {"consensus": consensus, "coarse": coarse}
+        given: dict[str, Any] = {"consensus": consensus, "coarse": coarse}
         changes = {name: value for name, value in given.items() if value is not None}
         changed = dataclasses.replace(settings.segment, **changes)
         settings = dataclasses.replace(settings, segment=changed)

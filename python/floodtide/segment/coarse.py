@@ -203,7 +203,8 @@ def far_from(labels: Labels, positions: NDArray[np.int64], distance: Vec3) -> ND
             spread[tuple(other)] |= near[tuple(one)]
         near = spread
     z, y, x = positions.T
-    return ~near[z, y, x]
+    far: NDArray[np.bool_] = ~near[z, y, x]
+    return far
 
 
 def _coarse_segmenter(segmenter: Floods) -> Floods:
@@ -287,7 +288,7 @@ def _agreement(
     grown, labels = answer[middle] >= _logit(options.segment_threshold), canvas[view][middle]
     own = labels == name
     both, either = grown & own, (grown | own) & (labels >= 0)
-    return np.count_nonzero(both) / max(1, np.count_nonzero(either))
+    return int(np.count_nonzero(both)) / max(1, int(np.count_nonzero(either)))
 
 
 def _places(
@@ -348,7 +349,8 @@ def _coarse_seeds(
     factors: Vec3,
 ) -> NDArray[np.int64]:
     rows = np.asarray(seeds, np.int64).reshape(-1, 3)
-    return (rows - np.array(start)) // np.array(factors) + np.array(halo)
+    local: NDArray[np.int64] = (rows - np.array(start)) // np.array(factors) + np.array(halo)
+    return local
 
 
 def _coarse_halo(halo: Vec3, fov: Vec3) -> Vec3:
