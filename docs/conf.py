@@ -68,11 +68,10 @@ def to_restructured_text(lines: list[str]) -> None:
         if example is not None:
             continue
         lines[i] = escape(line)
-        below = [text for text in lines[i + 1 : i + 3] if text]
-        if line.endswith(":") and lines[i + 1 : i + 2] == [""] and below:
-            if len(below[0]) - len(below[0].lstrip()) > indentation:
-                lines[i] += ":"
-                example = indentation
+        below = next((text for text in lines[i + 2 : i + 3] if lines[i + 1] == ""), "")
+        if line.endswith(":") and len(below) - len(below.lstrip()) > indentation:
+            lines[i] += ":"
+            example = indentation
 
 
 def setup(app: Any) -> None:
