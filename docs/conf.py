@@ -38,7 +38,7 @@ html_extra_path = ["site/index.html"]  # the root of the site leads to docs/inde
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["attrs_block"]
-nb_execution_mode = "off"  # the notebooks are stored with their outputs; a test runs them
+nb_execution_mode = "off"  # tests/python/unit/comm/test_notebook.py runs the notebooks
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"
