@@ -38,7 +38,7 @@ html_extra_path = ["site/index.html"]  # the root of the site leads to docs/inde
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["attrs_block"]
-nb_execution_mode = "off"  # the notebooks are stored with their outputs; a test runs them
+nb_execution_mode = "off"  # tests/python/unit/comm/test_notebook.py runs the notebooks
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"
@@ -68,11 +68,10 @@ def to_restructured_text(lines: list[str]) -> None:
         if example is not None:
             continue
         lines[i] = escape(line)
-        below = [text for text in lines[i + 1 : i + 3] if text]
-        if line.endswith(":") and lines[i + 1 : i + 2] == [""] and below:
-            if len(below[0]) - len(below[0].lstrip()) > indentation:
-                lines[i] += ":"
-                example = indentation
+        below = next((text for text in lines[i + 2 : i + 3] if lines[i + 1] == ""), "")
+        if line.endswith(":") and len(below) - len(below.lstrip()) > indentation:
+            lines[i] += ":"
+            example = indentation
 
 
 def setup(app: Any) -> None:

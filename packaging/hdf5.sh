@@ -17,6 +17,7 @@ trap 'rm -rf "$work"' EXIT
 
 mkdir -p "$work"/{parts,lists/partial,cache/archives/partial,build}
 for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
+  [ -f "$file" ] || continue
   case $file in
     *.sources) grep -q debian "$file" && sed 's/^Types:.*/Types: deb-src/' "$file" >"$work/parts/$(basename "$file")" ;;
     *.list) { grep '^deb .*debian' "$file" || true; } | sed 's/^deb /deb-src /' >"$work/parts/$(basename "$file")" ;;
@@ -25,7 +26,7 @@ done
 own=(-q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/parts" -o "Dir::State::lists=$work/lists" -o "Dir::Cache=$work/cache")
 cd "$work"
 { apt-get "${own[@]}" update && apt-get "${own[@]}" source --download-only hdf5; } >apt.log 2>&1 || { cat apt.log >&2; exit 1; }
-dpkg-source --extract hdf5_*.dsc source >>apt.log
+dpkg-source --extract hdf5_*.dsc source >>apt.log 2>&1 || { cat apt.log >&2; exit 1; }
 
 # HDF5's configuration writes files into the current folder and expects to find them in the build folder.
 cd build
