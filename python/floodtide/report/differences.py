@@ -104,7 +104,7 @@ def _colours() -> tuple[tuple[float, float, float], ...]:
     """Return the colours of voxels in both, in the reference alone, and in the segmentation alone."""
     from matplotlib.colors import to_rgb
 
-    return to_rgb(style.SERIES[0]), to_rgb(style.NOT_SEGMENTED), to_rgb(style.OTHER_OBJECT)
+    return to_rgb(style.SERIES[0]), to_rgb(style.NOT_SEGMENTED), to_rgb(style.SPLIT)
 
 
 def _legend(figure: Any) -> None:
