@@ -163,8 +163,14 @@ def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
         "frames": growth.frames(grown, size) if grown else [],
     }
     if found is None:
-        empty = {"name": run.name, "note": "", "held_out": None, "absent": []}
-        return {**_NO_FLOODING, **empty, **growing}
+        return {
+            **_NO_FLOODING,
+            **growing,
+            "name": run.name,
+            "note": "",
+            "held_out": None,
+            "absent": [],
+        }
     read = planes.read_segmentation(
         found.segmentation,
         found.image,
