@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,7 @@ def render(found: Inspection, image: Volume, labels: Volume | None) -> str:
     return pages.render(
         "inspect.html",
         version=__version__,
-        title=found.image.name,
+        title=os.path.basename(found.image.name),
         found=found,
         verdict=verdict(found),
         facts=_facts(found),

@@ -14,7 +14,7 @@ from floodtide.data.look import ImageStatistics
 from floodtide.data.look.sampling import read
 
 _MOST_PIXELS = 1024  # along a side of a plane
-_PANEL_IN = 3.1  # width of a plane in the figure
+_PANEL_IN = 3.1  # mean width of a plane in the figure
 _MOST_POINTS = 2000  # of a curve
 _AXES = "zyx"
 _UNITS = "distance (voxels)"
@@ -28,10 +28,12 @@ def planes(image: Volume, labels: Volume | None, voxel_size_nm: VoxelSize | None
     rows = 1 if labels is None else 2
     extents = [n * nm for n, nm in zip(image.shape, size, strict=True)]
     ratios = [extents[1] / extents[2], extents[0] / extents[2], extents[0] / extents[1]]
-    height = min(max(_PANEL_IN * max(ratios), 0.8), 2 * _PANEL_IN)
+    # Planes of one height fill the row: their widths differ as their shapes do.
+    widths = [1.0 / min(max(ratio, 0.2), 5.0) for ratio in ratios]
+    height = min(3 * _PANEL_IN / sum(widths), 1.5 * _PANEL_IN)
     with style.figure(3 * _PANEL_IN + 0.4, height * rows + 0.5) as drawn:
         drawn.set_layout_engine("compressed")
-        axes = drawn.subplots(rows, 3, squeeze=False)
+        axes = drawn.subplots(rows, 3, squeeze=False, width_ratios=widths)
         for axis in range(3):
             down, right = (other for other in range(3) if other != axis)
             at = image.shape[axis] // 2
