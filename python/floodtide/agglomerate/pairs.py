@@ -17,7 +17,7 @@ from floodtide.agglomerate.points import DecisionPoint
 from floodtide.base import reading
 from floodtide.base.files import replace_bytes
 from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
-from floodtide.segment.pieces import first_difference
+from floodtide.segment.identity import first_difference
 
 PLAN = "pairs.json"
 _FORMAT = "floodtide pairs 1"
