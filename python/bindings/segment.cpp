@@ -135,10 +135,15 @@ void register_segment(py::module_& m) {
     }
     return records;
   });
-  s.attr("CLOSED") = std::map<std::string, int>{{"moves", segment::kClosedToMoves},
-                                                {"seeds", segment::kClosedToSeeds},
-                                                {"segment", segment::kClosedBySegment},
-                                                {"shift", segment::kClosedByShift}};
+  s.def(
+      "closed_bits",
+      [] {
+        return std::map<std::string, int>{{"moves", segment::kClosedToMoves},
+                                          {"seeds", segment::kClosedToSeeds},
+                                          {"segment", segment::kClosedBySegment},
+                                          {"shift", segment::kClosedByShift}};
+      },
+      "Return the bits that say why a voxel is closed, by name.");
   s.def("check_output", &segment::check_output, py::arg("path"), py::arg("dataset"),
         "Raise the error that `write` would raise for this output, before there is a result.");
   s.def(
@@ -193,7 +198,8 @@ void register_segment(py::module_& m) {
       },
       py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("policy"), py::arg("values"), py::arg("margin"),
       py::arg("progress"), py::arg("closed") = std::nullopt,
-      "Return the seeds of a policy, int64 (n, 3) of z, y, x, in the order in which they are tried. `closed` has CLOSED bits.");
+      "Return the seeds of a policy, int64 (n, 3) of z, y, x, in the order in which they are tried. `closed` has "
+      "`closed_bits`.");
 
   s.def(
       "connected_components",

@@ -12,11 +12,11 @@ import floodtide._core
 import floodtide._core.data
 
 __all__: list[str] = [
-    "CLOSED",
     "Flooder",
     "Result",
     "SplitConsensus",
     "check_output",
+    "closed_bits",
     "compare_overlap",
     "connected",
     "connected_components",
@@ -94,6 +94,7 @@ class Flooder:
     def shape(self) -> tuple[int, int, int]: ...
 
 def check_output(path: str, dataset: str) -> None: ...
+def closed_bits() -> dict[str, int]: ...
 def compare_overlap(
     counts: numpy.typing.NDArray[numpy.uint64], min_voxels: int, min_share: float
 ) -> tuple[numpy.typing.NDArray[numpy.uint64], int]: ...
@@ -123,5 +124,3 @@ def seed_policies() -> list[dict[str, typing.Any]]: ...
 def split_consensus(
     a: numpy.typing.NDArray[numpy.int32], b: numpy.typing.NDArray[numpy.int32], min_size: int
 ) -> numpy.typing.NDArray[numpy.int32]: ...
-
-CLOSED: dict

@@ -23,7 +23,7 @@ from floodtide.segment.shift_mask import shifted_positions
 Mask = NDArray[np.bool_]
 
 _MOVES, _SEEDS, _SEGMENT, _SHIFT = (
-    _core.segment.CLOSED[name] for name in ("moves", "seeds", "segment", "shift")
+    _core.segment.closed_bits()[name] for name in ("moves", "seeds", "segment", "shift")
 )
 
 
@@ -34,7 +34,7 @@ def closed_voxels(
     initial: NDArray[np.int64] | None,
     fov: Sequence[int],
 ) -> NDArray[np.uint8] | None:
-    """Return the bits `_core.segment.CLOSED` of each voxel of an image, with its halo; None if no voxel can be closed.
+    """Return the bits (`closed_bits` of the core) of the voxels of an image, with its halo; None if none can be closed.
 
     Args:
         options: The masks.

@@ -133,7 +133,7 @@ def test_an_initial_segmentation_is_kept_as_by_the_twin(case, layout):
     blobs, _ = ndimage.label(cells(shape, layout, 2.0) > 170)
     initial = 3 * blobs  # ids with gaps
     margin = [n // 2 for n in model.fov]
-    closed = np.where(initial > 0, _core.segment.CLOSED["segment"], 0).astype(np.uint8)
+    closed = np.where(initial > 0, _core.segment.closed_bits()["segment"], 0).astype(np.uint8)
     seeds = _core.segment.find_seeds(
         raw.astype(np.float32), options.mean, options.std, "peaks", {}, margin, None, closed
     )

@@ -26,7 +26,7 @@ from floodtide.segment.ffn_request import read_request
 from floodtide.segment.masks import closed_voxels
 from floodtide.segment.shift_mask import parse_window, shifted_positions
 
-CLOSED = _core.segment.CLOSED
+CLOSED = _core.segment.closed_bits()
 SHAPE = (12, 13, 14)
 
 

@@ -89,7 +89,7 @@ def cells(shape, seed, blur=1.5):
     return np.round(128 + 60 * noise / max(noise.std(), 1e-9)).clip(0, 255).astype(np.float32)
 
 
-CLOSED = _core.segment.CLOSED
+CLOSED = _core.segment.closed_bits()
 CLOSED_TO_SEEDS = CLOSED["moves"] | CLOSED["seeds"] | CLOSED["segment"]
 
 
