@@ -340,6 +340,13 @@ COMMANDS = {
         outputs=("out.slurm",),
         whole=("out.slurm",),
     ),
+    "check": Command("check train.toml --json", lines),
+    "inspect": Command(
+        "inspect volume.h5:raw --labels volume.h5:labels --out out.html",
+        lines,
+        outputs=("out.html",),
+        whole=("out.html",),
+    ),
     "simulate": Command("simulate run --ranks 1,2 --steps 50", lines),
     "simulate-samples": Command(
         "simulate --samples samples.txt --ranks 1,2 --steps 50 --network 10gbe", lines

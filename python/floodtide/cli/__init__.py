@@ -26,6 +26,7 @@ COMMANDS = {
     "synth": "Make a synthetic EM volume with labels.",
     "partition": "Classify the voxels of a label volume by local object fraction.",
     "coordinates": "Write a balanced list of example centres.",
+    "inspect": "Write a page about an image and its labels.",
     "check": "Look for mistakes in the data of a configuration.",
     "train": "Train a network, or resume a training run.",
     "sweep": "Run one training for every combination of some values.",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,16 @@ def write_all(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:
             held.enter_context(reserved("report", path, check, inputs))
         for path, content in outputs.items():
             replace_bytes(path, content)
+
+
+def reserve(path: Path, inputs: Sequence[Path]) -> AbstractContextManager[None]:
+    """Return a context manager that reserves a page, so that a long command notices at its start what prevents it.
+
+    Raises:
+        InvalidArgumentError: If the file exists and is no older report, or is an input.
+        StorageError: If its folder is missing or write-protected.
+    """
+    return reserved("report", path, _REPORT, inputs)
 
 
 def inputs(run: Run) -> list[Path]:
