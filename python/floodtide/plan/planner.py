@@ -151,8 +151,8 @@ def make_plan(wish: Wish) -> Plan:
         f"{wish.image}: {judging.size_text(image.shape)} voxels (z, y, x) of {image.dtype},"
         f" {judging.size_text(wish.voxel_size_nm)} nm.",
         f"Measured on this machine: {rate:.1f} fields of view per second with {measuring.threads()} threads, so"
-        f" {walkers / rate:.2f} s a step. {steps} steps take about {steps * walkers / rate / 60:.1f} minutes; validation"
-        f" and checkpoints come on top, and the training ends after {wish.minutes:g} minutes. Memory: about"
+        f" {walkers / rate:.2f} s a step. {steps} steps take about {steps * walkers / rate / 60:.1f} minutes;"
+        f" validation and checkpoints come on top, and the training ends after {wish.minutes:g} minutes. Memory: about"
         f" {_core.describe_bytes(memory)}" + _available(memory),
     ]
     return dataclasses.replace(plan, head=tuple(head))
