@@ -69,12 +69,13 @@ def require_fitting(volumes: Sequence[TrainingVolume]) -> None:
     for volume in volumes[:MOST]:
         if not volume.labels:
             continue
+        image = _opened(volume.image)
         if _same(volume.image, volume.labels):
             raise InvalidArgumentError(
                 f"volume '{volume.name}': {name_of(volume.labels)} is given as image and as labels; expected labels,"
                 " one id for each object"
             )
-        image, labels = _opened(volume.image), _opened(volume.labels)
+        labels = _opened(volume.labels)
         require_labels(labels)
         if image.shape != labels.shape:
             orders = orders_for(image, labels)  # raises if no order of axes helps

@@ -30,7 +30,7 @@ _SHIFT, _CONTRAST = 0.5, 1.5  # the same against the training images
 _VOXELS = 1.3  # ratio of voxel sizes
 _LENGTHS = 1.7  # ratio of correlation lengths of two images
 _ANISOTROPY = 2.2  # ratio of the correlation lengths of an image, in nm
-_CERTAIN, _CLEARLY = 0.5, 4.0  # contrast of another orientation, and its ratio to the stored one
+_CERTAIN, _CLEARLY = 0.7, 4.0  # contrast of another orientation, and its ratio to the stored one
 _AXES = "zyx"
 
 
