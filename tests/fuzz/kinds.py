@@ -65,7 +65,15 @@ def _file_case(sources: tuple[Source, ...], how: str) -> Maker:
 _VOLUMES = (
     Source(
         "volume.h5",
-        ("partition", "segment", "evaluate", "train", "train-affinities", "predict-affinities"),
+        (
+            "partition",
+            "segment",
+            "segment-coarse",
+            "evaluate",
+            "train",
+            "train-affinities",
+            "predict-affinities",
+        ),
         "hdf5",
         covered=True,
     ),
@@ -94,7 +102,7 @@ _CHECKPOINTS = (
 _RESULTS = (
     Source(
         "segmentation.h5",
-        ("evaluate", "evaluate", "evaluate-picture", "consensus", "segment-seeds"),
+        ("evaluate", "evaluate", "evaluate-picture", "consensus", "segment-seeds", "compare"),
         "hdf5",
         covered=True,
     ),

@@ -25,6 +25,7 @@ _LINES = {
     "segment": "segment segment.toml --out out.h5:ids",
     "predict": "predict slices_run slices.h5:image out.h5:labels",
     "evaluate": "evaluate segmentation.h5:segmentation volume.h5:labels",
+    "compare": "compare segmentation.h5:segmentation segmentation.h5:segmentation",
     "convert": "convert network.h5 out.h5",
     "train": "train train.toml --set run.dir=out --set run.stop_after_s=1.0",
     "simulate": "simulate --compute-s 0.1 --ranks 1,2 --steps 20 --network 10gbe",
