@@ -68,6 +68,7 @@ _VOLUMES = (
         (
             "partition",
             "segment",
+            "segment-coarse",
             "evaluate",
             "train",
             "train-affinities",
@@ -106,7 +107,7 @@ _CHECKPOINTS = (
 _RESULTS = (
     Source(
         "segmentation.h5",
-        ("evaluate", "evaluate", "evaluate-picture", "consensus", "segment-seeds"),
+        ("evaluate", "evaluate", "evaluate-picture", "consensus", "segment-seeds", "compare"),
         "hdf5",
         covered=True,
     ),

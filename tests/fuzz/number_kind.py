@@ -25,6 +25,7 @@ _LINES = {
     "segment": "segment segment.toml --out out.h5:ids",
     "predict": "predict slices_run slices.h5:image out.h5:labels",
     "evaluate": "evaluate segmentation.h5:segmentation volume.h5:labels",
+    "compare": "compare segmentation.h5:segmentation segmentation.h5:segmentation",
     "convert": "convert network.h5 out.h5",
     "init": "init volume.h5:raw --labels volume.h5:labels --voxel-nm 8,8,8 --out out.toml",
     "train": "train train.toml --set run.dir=out --set run.stop_after_s=1.0",

@@ -332,14 +332,12 @@ def _blocked(
         for n, factor in zip(size, factors, strict=True)
     )
     blocked = labels[np.ix_(*middles)].copy()
-    largest = int(labels.max(initial=0))
     if mask is not None:
         ends = [(0, -n % factor) for n, factor in zip(size, factors, strict=True)]
         inner = np.pad(_inside(mask, image.halo_low, size), ends)
         masked = _blocks(inner, factors).any(axis=(1, 3, 5))
-        largest += 1
-        blocked[masked & (blocked == 0)] = largest
-    return blocked, largest
+        blocked[masked & (blocked == 0)] = int(labels.max(initial=0)) + 1
+    return blocked, int(blocked.max(initial=0))
 
 
 def _coarse_seeds(

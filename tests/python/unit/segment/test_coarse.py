@@ -207,10 +207,11 @@ def test_small_objects_are_not_checked():
 def test_initial_segments_keep_their_voxels_and_ids():
     image = image_with(LARGE, OTHER)
     initial = np.zeros(image.shape, np.int64)
-    initial[10:14, 6:10, 10:14] = 7
+    initial[10:20, 6:15, 10:20] = 7
+    initial[4, 24, 4] = 9  # too small for the coarse level
     result = Segmenter(Bright(), OPTIONS).segment(image, initial=initial)
     np.testing.assert_array_equal(result.segmentation[initial == 7], 7)
-    assert set(np.unique(result.segmentation)) >= {0, 7, 8, 9}
+    assert set(np.unique(result.segmentation)) >= {0, 7, 9, 10, 11}
     np.testing.assert_array_equal(result.segmentation == 7, initial == 7)
     assert result.coarse.kept == 2
 
