@@ -126,7 +126,7 @@ def test_slices_are_the_largest_of_the_picked_patients_and_as_predicted(
 def test_a_report_shows_the_slices(slices_run: Path) -> None:
     page = Page(report.write([slices_run]))
     assert page.images["Held-out slices with outlines"].startswith("data:image/png")
-    assert "Not in this report" in page.text  # no training records
+    assert "What this report cannot show" in page.text  # no training records
     assert "pictures of what was held out" not in page.text
 
 
@@ -174,7 +174,7 @@ def test_what_is_gone_is_named_and_the_rest_is_shown(
 ) -> None:
     change(slices_run)
     page = Page(report.write([slices_run]))
-    absent = page.text[page.text.index("Not in this report") :]
+    absent = page.text[page.text.index("What this report cannot show") :]
     assert "pictures of what was held out: " in absent
     assert words in absent
 
