@@ -50,7 +50,7 @@ def save_differences(
     raw = Volume(image) if image and volume_exists(image) else None
     rows = max(1, -(-len(shown) // _COLUMNS))
     with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S):
-        with style.figure(2.9 * _COLUMNS, 3.1 * rows + 0.4) as drawn:
+        with style.figure(2.9 * _COLUMNS, 3.2 * rows + 0.5) as drawn:
             drawn.set_layout_engine("constrained")
             axes = drawn.subplots(rows, _COLUMNS, squeeze=False).ravel()
             for axis in axes:
