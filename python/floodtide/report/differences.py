@@ -50,7 +50,8 @@ def save_differences(
     raw = Volume(image) if image and volume_exists(image) else None
     rows = max(1, -(-len(shown) // _COLUMNS))
     with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S):
-        with style.figure(2.9 * _COLUMNS, 3.1 * rows + 0.4) as drawn:
+        with style.figure(2.9 * _COLUMNS, 3.2 * rows + 0.5) as drawn:
+            drawn.set_layout_engine("constrained")
             axes = drawn.subplots(rows, _COLUMNS, squeeze=False).ravel()
             for axis in axes:
                 axis.set_axis_off()
@@ -104,7 +105,7 @@ def _colours() -> tuple[tuple[float, float, float], ...]:
     """Return the colours of voxels in both, in the reference alone, and in the segmentation alone."""
     from matplotlib.colors import to_rgb
 
-    return to_rgb(style.SERIES[0]), to_rgb(style.NOT_SEGMENTED), to_rgb(style.SPLIT)
+    return to_rgb(style.SERIES[2]), to_rgb(style.NOT_SEGMENTED), to_rgb(style.SPLIT)
 
 
 def _legend(figure: Any) -> None:
@@ -112,4 +113,4 @@ def _legend(figure: Any) -> None:
 
     names = ("in both", "in the reference alone", "in the segmentation alone")
     handles = [Patch(color=c, label=n) for c, n in zip(_colours(), names, strict=True)]
-    figure.legend(handles=handles, loc="lower center", ncols=3)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
