@@ -23,11 +23,12 @@ fi
 for sweep in "${sweeps[@]}"; do
   floodtide sweep "examples/study/$sweep.toml"
 done
+floodtide sweep examples/study/modes-synchronous.toml
 # Real ranks, more than there are cores: threads that wait give their core away.
 for ranks in 4 16 64; do
   floodtide sweep "examples/study/modes-$ranks.toml" --parallel 1
 done
-floodtide report "$out"/modes-* "$out/noise" --out "$out/modes.html" --figures "$out/figures/modes"
+floodtide report "$out"/modes-* "$out/noise" --target 0.77 --out "$out/modes.html" --figures "$out/figures/modes"
 floodtide report "$out/noise" "$out/adam" "$out/momentum" --out "$out/report.html" --figures "$out/figures"
 for sweep in "${sweeps[@]:3}"; do
   floodtide report "$out/$sweep" --figures "$out/figures/$sweep"

@@ -29,6 +29,7 @@ _LINES: tuple[tuple[Any, str], ...] = (
     ((0, (5, 1)), "v"),
     ((0, (1, 1)), "P"),
 )
+_CHARACTERS = 13  # of a legend in an inch
 _LONGEST_NAME = 80  # characters of the name of a run in a legend
 _STEEPEST = 20.0  # maximum ratio of height and width of a picture, or of width and height
 GREY = "#6b7280"
@@ -70,6 +71,14 @@ def line_style(index: int) -> dict[str, Any]:
     """Return colour, line style and marker of a series, so that series differ in print, too."""
     line, marker = _LINES[index % len(_LINES)]
     return {"color": series_colour(index), "ls": line, "marker": marker, "ms": 5.0}
+
+
+def legend_below(figure: Figure, axis: Axes) -> None:
+    """Draw the legend of a subplot below all subplots, in as many columns as its longest text leaves room for."""
+    handles, labels = axis.get_legend_handles_labels()
+    longest = max(map(len, labels), default=0) + 6  # with the line beside the text
+    columns = int(figure.get_figwidth() * _CHARACTERS // longest)
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(max(columns, 1), 3))
 
 
 def plain_numbers(axis: Axis, base: int = 10) -> None:

@@ -25,6 +25,8 @@ _AXES = ("optimizer.lr", "training.walkers", "training.noise_scale")  # the last
 _OWN = (
     "run.",
 )  # seed, directory, threads, records: nothing that changes what a worker learns on average
+# Keys that a label names only if the other keys do not tell the lines apart.
+_QUIET = ("comm.exactness", "training.steps")
 _NAMED = ("optimizer", "schedule")  # sections whose further keys depend on their name
 
 
@@ -237,14 +239,17 @@ def read_study(folders: Sequence[Path]) -> Study:
     for run in runs:
         key = json.dumps(_identity(flat[id(run)]), sort_keys=True, default=str)
         lines.setdefault(key, []).append(run)
+    tables = [flat[id(members[0])] for members in lines.values()]
     made = [
         Line(
-            label=_label(flat[id(members[0])], differing),
+            label=label,
             trainings=tuple(_training(run, flat[id(run)]) for run in members),
-            averaging=_averaging(flat[id(members[0])]),
-            batch=_batch(flat[id(members[0])]),
+            averaging=_averaging(table),
+            batch=_batch(table),
         )
-        for members in lines.values()
+        for members, table, label in zip(
+            lines.values(), tables, _labels(tables, differing), strict=True
+        )
     ]
     return Study(unit=units[0], lines=tuple(made), differing=tuple(differing))
 
@@ -326,10 +331,22 @@ def _volumes(flat: Mapping[str, Any]) -> str:
     return " and ".join(str(volume.get("name", "")) for volume in flat.get("data.volumes", []))
 
 
+def _labels(tables: Sequence[Mapping[str, Any]], differing: Sequence[str]) -> list[str]:
+    """Return what distinguishes each line, with as few keys of _QUIET as possible."""
+    for hidden in range(len(_QUIET), 0, -1):
+        shown = [key for key in differing if key not in _QUIET[:hidden]]
+        labels = [_label(table, shown) for table in tables]
+        if len(set(labels)) == len(labels):
+            return labels
+    return [_label(table, differing) for table in tables]
+
+
 def _label(flat: Mapping[str, Any], differing: Sequence[str]) -> str:
     words = [str(flat.get("optimizer.name", ""))]
     for key in differing:
         if key == "optimizer.name" or key not in flat:
+            continue
+        if key == "comm.contributors" and not flat[key]:  # all ranks
             continue
         value = flat[key]
         if key == "data.volumes":

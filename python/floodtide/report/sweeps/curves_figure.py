@@ -62,4 +62,4 @@ def draw(drawn: Figure, curves: Sequence[Curve], scores: Sequence[Score]) -> Non
         style.plain_numbers(axis.xaxis)
     for axis in axes[-1]:
         axis.set_xlabel(f"time of one rank for each worker ({unit}, computed)")
-    drawn.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    style.legend_below(drawn, axes[0][0])

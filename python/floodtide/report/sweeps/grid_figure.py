@@ -32,8 +32,7 @@ def draw(drawn: Figure, results: Sequence[Optima], noise_scale: float | None) ->
     axes = drawn.subplots(1, len(results), squeeze=False)[0]
     for axis, found in zip(axes, results, strict=True):
         _panel(axis, found, noise_scale)
-    handles, labels = axes[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=3)
+    style.legend_below(drawn, axes[0])
 
 
 def _panel(axis: Axes, found: Optima, noise_scale: float | None) -> None:

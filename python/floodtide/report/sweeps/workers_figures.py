@@ -91,7 +91,7 @@ def to_target(drawn: Figure, by_line: ByLine, unit: str, score: str) -> None:
         style.plain_numbers(axis.yaxis)
         axis.set_title(title)
         axis.set_ylabel(unit_name)
-    drawn.legend(*steps.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    style.legend_below(drawn, steps)
 
 
 def _ideal(axis: Axes, by_line: ByLine) -> None:

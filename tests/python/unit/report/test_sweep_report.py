@@ -293,7 +293,8 @@ def test_modes_count_the_examples_of_an_update(tmp_path: Path) -> None:
     partial = by_mode["partial"]
     assert partial.workers == (4, 16)
     assert partial.averaging.share == 0.75
-    assert "0.75 of the ranks" in partial.label
+    assert partial.label == "adam, mode partial, contributors 0.75 of the ranks"
+    assert by_mode["synchronous"].label == "adam, mode synchronous"
     assert [by_mode[mode].examples(16) for mode in ("synchronous", "asynchronous", "partial")] == [
         16,
         1,
