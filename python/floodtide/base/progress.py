@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from floodtide.base import notes, terminal
+from floodtide.base import notes
 
 _WIDEST = 120  # columns of a bar
 
@@ -35,7 +35,7 @@ class Progress:
         self._first: tuple[int, float] | None = None  # work done and time at the first call
         self._bar: Any = None
         self._shown = notes.speaks()
-        self._columns = terminal.columns() if self._shown else None
+        self._columns = _columns() if self._shown else None
 
     def __call__(self, done: int, total: int) -> None:
         if self._first is None:
@@ -95,6 +95,12 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.close()
+
+
+def _columns() -> int | None:
+    from floodtide.base import terminal
+
+    return terminal.columns()
 
 
 def duration(seconds: float) -> str:

@@ -55,7 +55,7 @@ def command(
 ) -> None:
     """Look at IMAGE and LABELS, and write a configuration for `floodtide train`, with the reason of every value.
 
-    IMAGE and LABELS are volumes of any format: stack.tif, 'folder/*.png', volume.zarr, file.h5:dataset. If the network
+    IMAGE and LABELS are volumes of any format: stack.tif, volume.zarr, file.h5:dataset. If the network
     to start from needs other voxels, resampled copies are written beside the plan. A few passes of the network are run
     to measure this machine.
 

@@ -98,7 +98,7 @@ def _predict(
     from floodtide.data.look import Reading
     from floodtide.data.look.problems import settle
     from floodtide.segment import predict
-    from floodtide.segment.image_check import image_problems
+    from floodtide.segment.image_check import image_problems, note_without_statistics
     from floodtide.train import set_threads
 
     checkpoint = predict.newest_checkpoint(model)
@@ -146,6 +146,7 @@ def _predict(
             notes=notes,
             progress=progress,
         )
+    note_without_statistics(checkpoint, image)
     return {
         "checkpoint": str(checkpoint),
         "network": repr(network),

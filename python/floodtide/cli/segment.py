@@ -22,6 +22,7 @@ from floodtide.data.formats import HDF5, format_of
 from floodtide.data.look.problems import settle
 from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.segment import SegmentOptions, output
+from floodtide.segment.image_check import note_without_statistics
 from floodtide.segment.masks import volumes_of
 
 if TYPE_CHECKING:
@@ -184,6 +185,7 @@ def command(
                 settle(checked(settings, options))
         report = segment_subvolumes.run(settings, options, out, subvolumes, estimate)
         if world.rank() == 0:
+            note_without_statistics(options.checkpoint, options.image)
             click.echo(json.dumps(report) if as_json else segment_subvolumes.text(report))
         return
     if subvolumes is not None:
@@ -202,6 +204,7 @@ def command(
             with output(base, inputs):
                 settle(checked(settings, options))
                 report = _segment(settings, options, base, asked, npz)
+            note_without_statistics(options.checkpoint, options.image)
             if not (agglomerate and as_json):
                 click.echo(json.dumps(report) if as_json else _text(report))
     if agglomerate:

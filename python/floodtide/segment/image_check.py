@@ -20,7 +20,7 @@ def image_problems(
 ) -> list[Problem]:
     """Return how an image differs from what a network was trained on, from a sample of the image.
 
-    Mean and contrast, voxel size and order of axes are compared. Prints a note if the checkpoint keeps no statistics.
+    Mean and contrast, voxel size and order of axes are compared, as far as the checkpoint keeps statistics.
 
     Args:
         image: The image.
@@ -38,12 +38,16 @@ def image_problems(
         return []  # the engine refuses the box
     statistics = image_statistics(image, box=box, budget=QUICK, sections=False)
     trained = training_images(checkpoint)
-    if not trained:
-        notes.show(
-            f"{checkpoint} does not keep what its training images looked like, so that mean, contrast and voxel size of"
-            f" {image.name} are not compared with them"
-        )
     found = problems.of_grey_levels(statistics, reading, () if slices else trained)
     if not slices:
         found += problems.of_axes(statistics, reading.where, reading.voxel_size_nm)
     return found
+
+
+def note_without_statistics(checkpoint: str | os.PathLike[str], image: str) -> None:
+    """Print a note if a checkpoint keeps no statistics of its training images. Call this after the work is done."""
+    if not training_images(checkpoint):
+        notes.show(
+            f"{checkpoint} does not keep what its training images looked like, so that mean, contrast and voxel size of"
+            f" {image} were not compared with them"
+        )

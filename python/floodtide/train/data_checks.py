@@ -93,6 +93,26 @@ def checked_parts(config: Config, ranks: int) -> Parts:
     return parts_of(config, ranks)
 
 
+def checked(config: Config, parts: Parts | None, ranks: int) -> tuple[Parts, str, tuple[str, ...]]:
+    """Build what a configuration describes, and look at its data. Not collective: only rank 0 does this.
+
+    Args:
+        config: The whole configuration.
+        parts: What was built before; None: build it.
+        ranks: Number of ranks.
+
+    Returns:
+        The parts, the statistics that checkpoints keep, and warnings.
+
+    Raises:
+        floodtide.errors.Error: If the data cannot be what somebody wants to train on.
+    """
+    built = parts or checked_parts(config, ranks)
+    looked = look_at(built)
+    warnings = problems.raise_errors(training_problems(config, built, looked))
+    return built, kept_statistics(looked), warnings
+
+
 def look_at(parts: Parts) -> list[Looked]:
     """Return the statistics of the first MOST images of the training data, from a sample."""
     data = parts.data

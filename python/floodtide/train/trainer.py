@@ -21,7 +21,6 @@ from floodtide.base.outputs import files_named
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
-from floodtide.data.look.problems import raise_errors
 from floodtide.errors import (
     CommunicationError,
     ConfigurationError,
@@ -35,19 +34,11 @@ from floodtide.nn.losses import loss_of
 from floodtide.optim import Optimizer, advice
 from floodtide.optim.lr import Schedule
 from floodtide.train.comm_hook import CommHook, CoreHook, adapted
-from floodtide.train.data_checks import (
-    checked_parts,
-    kept_statistics,
-    look_at,
-    training_problems,
-)
 from floodtide.train.described import configuration_of
 from floodtide.train.engine_options import engine_options
 from floodtide.train.kinds import Data, HeldOut, Model, Parts, kind_of
 from floodtide.train.memory import require_memory
-from floodtide.train.own_partitions import with_partitions
-from floodtide.train.parts import complete_schedule
-from floodtide.train.resumed import other_model
+from floodtide.train.parts import complete_schedule, parts_of
 from floodtide.train.run_directory import RunDirectory
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
 from floodtide.train.signals import INTERRUPT, StopRequest
@@ -229,16 +220,21 @@ class Trainer:
             check_on_lost_rank(config.comm, self._comm)
             set_threads(config.run.threads)
             require_memory(config, self._comm.size)
-        if parts is None:
+        # Ranks import modules only when they need them: a thousand ranks read the files at once.
+        if parts is None and any(v.labels and not v.partitions for v in config.data.volumes):
+            from floodtide.train.own_partitions import with_partitions
+
             self.config = config = with_partitions(config)
+        self._statistics = ""
+        self._warnings: tuple[str, ...] = ()
         with world.agreed():
-            self._parts = parts or checked_parts(config, self._comm.size)
-            self._statistics = ""
-            self._warnings: tuple[str, ...] = ()
             if self._comm.rank == 0:
-                looked = look_at(self._parts)
-                self._warnings = raise_errors(training_problems(config, self._parts, looked))
-                self._statistics = kept_statistics(looked)
+                from floodtide.train.data_checks import checked
+
+                found = checked(config, parts, self._comm.size)
+                self._parts, self._statistics, self._warnings = found
+            else:
+                self._parts = parts or parts_of(config, self._comm.size)
             self._schedule = complete_schedule(
                 self._parts.schedule, self._parts.optimizer, config, self._walkers
             )
@@ -346,6 +342,8 @@ class Trainer:
         try:
             self._trainer.load(checkpoint)
         except InvalidFileError as error:
+            from floodtide.train.resumed import other_model
+
             other = other_model(checkpoint, self.config)
             advised = InvalidFileError(other or f"{error}{self._directory.advice(checkpoint)}")
             advised.agreed = error.agreed

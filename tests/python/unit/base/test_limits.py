@@ -73,7 +73,7 @@ def document(key: str, kind: str, value: Any) -> dict[str, Any]:
     *parents, last = key.split(".")
     node: Any = result
     for part, following in zip(parents, [*parents[1:], last], strict=True):
-        fresh = [dict(SLICES)] if following.isdigit() else {}
+        fresh = [dict(SLICES) if part == "slices" else {}] if following.isdigit() else {}
         node = node[0] if part.isdigit() else node.setdefault(part, fresh)
     node[last] = value
     return result

@@ -192,9 +192,9 @@ def test_a_trained_run_is_segmented_by_its_directory_and_image_alone(tmp_path, c
     ("settings", "expected"),
     [
         (["segment.image=sample"], (120.0, 40.0)),
-        (["segment.image=sample", "segment.mean=1", "segment.std=2"], (1.0, 2.0)),
-        (["segment.mean=1"], (1.0, 50.0)),
-        (["segment.std=2"], (110.0, 2.0)),
+        (["segment.image=sample", "segment.mean=100", "segment.std=35"], (100.0, 35.0)),
+        (["segment.mean=100"], (100.0, 50.0)),
+        (["segment.std=35"], (110.0, 35.0)),
     ],
 )
 def test_what_the_file_says_wins_over_the_run(folder, capsys, settings, expected):

@@ -143,7 +143,7 @@ def trained(run: Path, named: dict[str, Any], steps: int = 6, **loading: int) ->
 
 def trainer_on(run: Path, named: dict[str, Any], steps: int = 6, **loading: int) -> Trainer:
     model = nn.FFN(depth=2, features=4, fov=(7, 7, 7), deltas=(2, 2, 2), seed=4)
-    volume = data.TrainingVolume(**named, box="0:28,0:40,0:40", name="cube")
+    volume = data.TrainingVolume(**named, box="0:28,0:40,0:40", name="cube", mean=178.0, std=45.0)
     held_out = dataclasses.replace(volume, box="22:40,0:40,0:40")
     return Trainer(
         directory=run,
@@ -609,7 +609,10 @@ def test_python_may_end_while_the_core_reads(cube: Path, tmp_path: Path) -> None
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+    said = [
+        line for line in done.stderr.splitlines() if not line.startswith("floodtide: warning: ")
+    ]
+    assert (done.returncode, done.stdout, said) == (0, "end\n", [])  # the held-out box overlaps
 
 
 def test_one_volume_has_one_place_whatever_its_name(
