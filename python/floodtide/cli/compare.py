@@ -144,9 +144,10 @@ def _replays(
         )
     document = {"segment": json.loads(name)}
     options = config.from_dict(document, f"{found.name}: options").segment
-    if options.mask:
+    if options.mask or options.masks or options.shift_mask:
         raise InvalidArgumentError(
-            "compare: --replay of a segmentation with segment.mask, expected one without a mask"
+            "compare: --replay of a segmentation with segment.mask, segment.masks or segment.shift_mask, expected one"
+            " without masks"
         )
     volume = Volume(image)
     if options.reflect and found.shape != volume.shape:

@@ -17,6 +17,7 @@ from floodtide import _core, cli, config, data, nn
 from floodtide.base import notes
 from floodtide.data import look
 from floodtide.data.look.trained_on import to_text
+from floodtide.train import data_checks
 
 BOX, HELD_OUT = "0:40,0:64,0:64", "40:64,0:64,0:64"
 Check = Callable[..., tuple[list[str], list[str]]]
@@ -170,14 +171,27 @@ def test_few_centres_are_a_warning_with_the_reason(check: Check) -> None:
     assert any("have room at" in text and "smaller model.fov" in text for text in warnings)
 
 
-def test_two_ranks_worth_of_checks_do_not_change_the_training(volume: Path, tmp_path: Path) -> None:
-    settings = config.load(volume / "config.toml", [f"run.dir={tmp_path}/run"])
-    assert cli.run(["train", str(volume / "config.toml"), "--set", f"run.dir={tmp_path}/a"]) == 0
-    (kept,) = look.training_images(tmp_path / "a" / "checkpoints" / "step-2.h5")
+def test_checkpoints_keep_statistics_and_the_checks_do_not_change_the_training(
+    volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trained(name: str) -> Path:
+        words = ["train", str(volume / "config.toml"), "--set", f"run.dir={tmp_path}/{name}"]
+        assert cli.run(words) == 0
+        return tmp_path / name / "checkpoints" / "step-2.h5"
+
+    checked = trained("checked")
+    (kept,) = look.training_images(checked)
+    settings = config.load(volume / "config.toml")
     assert kept.name == "cube"
     assert (kept.mean, kept.std) == (settings.data.volumes[0].mean, settings.data.volumes[0].std)
     assert kept.image_mean == pytest.approx(kept.mean, abs=0.2 * kept.std)
     assert None not in kept.length
+
+    monkeypatch.setattr(data_checks, "look_at", lambda parts: [])
+    unchecked = trained("unchecked")
+    assert look.training_images(unchecked) == ()
+    a, b = (nn.load(path).state_dict() for path in (checked, unchecked))
+    assert all(np.array_equal(a[name], b[name]) for name in a)
 
 
 def test_training_stops_at_an_error_and_names_warnings(
