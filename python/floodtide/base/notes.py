@@ -7,9 +7,11 @@ This module does not know ranks. When `floodtide` is imported, it sets the funct
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 _shown: set[str] = set()
+_warns = True
 
 
 def _always() -> bool:
@@ -51,10 +53,21 @@ def line(text: str) -> None:
 
 def warn(text: str) -> None:
     """Print `floodtide: warning: <text>`, unless this process has printed it before."""
-    if text in _shown or not speaks():
+    if text in _shown or not _warns or not speaks():
         return
     _shown.add(text)
     print(f"floodtide: warning: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def no_warnings() -> Iterator[None]:
+    """Print no warnings inside the block: for benchmarks, which train on data that they make themselves."""
+    global _warns
+    before, _warns = _warns, False
+    try:
+        yield
+    finally:
+        _warns = before
 
 
 def unprotected(checkpoint: str) -> None:

@@ -120,11 +120,13 @@ def _rows(
     own: dict[str, Any],
 ) -> Iterable[dict[str, Any]]:
     from floodtide import bench
+    from floodtide.base import notes
     from floodtide.bench import trainings
     from floodtide.comm import world
 
     common = {"ranks": world.size(), "threads": threads}
     with (
+        notes.no_warnings(),
         bench.threads(threads),
         trainings.laboratory(trainings.TrainedShape(**network), threads) as lab,
     ):

@@ -191,7 +191,8 @@ def problems(
 
 def is_progress(line: str) -> bool:
     """Whether a line is a record of the log, or empty."""
-    return not line.strip() or bool(re.match(r"\d\d:\d\d:\d\d (step |\d+ parameters, )", line))
+    said = r"\d\d:\d\d:\d\d (step |\d+ parameters, )|floodtide: warning: "
+    return not line.strip() or bool(re.match(said, line))
 
 
 def campaign(sample: int | None, seed: int, only: int | None) -> int:

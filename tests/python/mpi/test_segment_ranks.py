@@ -135,4 +135,4 @@ def test_scores_do_not_depend_on_ranks(tmp_path: Path) -> None:
     one, three = (mpiexec(ranks, [*command, "--json", "--matching"]) for ranks in (1, 3))
     assert one.status == three.status == 0, three.stderr
     assert one.stdout == three.stdout
-    assert one.stdout.count("{") == 2
+    assert len(one.stdout.splitlines()) == 1  # rank 0 alone prints
