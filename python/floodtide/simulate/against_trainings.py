@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core, config, data, simulate
+from floodtide.base import notes
 from floodtide.comm import world
 from floodtide.comm.notebook import run
 from floodtide.errors import InvalidArgumentError
@@ -179,7 +180,8 @@ class _Trainings:
 
 
 def _train(document: dict[str, Any]) -> None:
-    Trainer.from_config(config.from_dict(document)).run()
+    with notes.no_warnings():
+        Trainer.from_config(config.from_dict(document)).run()
 
 
 def _train_apart(documents: list[dict[str, Any]]) -> None:
@@ -191,7 +193,8 @@ def _train_apart(documents: list[dict[str, Any]]) -> None:
 
 def _train_and_sleep(document: dict[str, Any], sleep_s: float, sigma: float) -> float:
     """Train, and return the seconds of an update on this rank, without the last update, which also saves."""
-    trainer = Trainer.from_config(config.from_dict(document))
+    with notes.no_warnings():
+        trainer = Trainer.from_config(config.from_dict(document))
     random = np.random.default_rng(world.rank())
     times: list[tuple[float, int]] = []
     while not trainer.complete:
