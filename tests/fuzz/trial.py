@@ -41,7 +41,7 @@ PASSES = ("refused", "same", "accepted")
 _STDOUT, _STDERR = ".stdout", ".stderr"
 # What a training says on standard error while all is well, and what readers remark about older files.
 _REMARKS = re.compile(
-    r"\d\d:\d\d:\d\d (step \d+|\d+ parameters,)|stopped at step |note: |warning: |\w+: \d+ of \d+ "
+    r"\d\d:\d\d:\d\d (step \d+|\d+ parameters,)|stopped at step |(floodtide: )?(note|warning): |\w+: \d+ of \d+ "
 )
 _TEMPORARY = re.compile(r"\.(partial|part|tmp)\b|\.tmp-")
 _NOT_A_NUMBER = re.compile(r"(?<![\w./-])[+-]?(nan|inf|infinity)(?![\w./-])", re.IGNORECASE)
