@@ -60,8 +60,10 @@ def _described(name: str, value: Any) -> str:
 
 
 def scores(_: Path, printed: str) -> Any:
-    """What is printed as JSON, without the time that it took, and without the trivial answers: the grey level is left out
-    if the image cannot be found."""
+    """What is printed as JSON, without the time that it took and without trivial answers.
+
+    The grey level is left out if the image cannot be found.
+    """
     rows = json.loads(printed)
     rows.pop("seconds", None)
     rows.pop("trivial", None)
