@@ -23,7 +23,7 @@ struct Growth {
   double walltime_s = 0.0;
 };
 
-/// What a Flooder has found so far, but for the voxels of the image's size: segmentation and probability.
+/// What a Flooder has found so far, without the two arrays of the image's size (segmentation and probability).
 struct FlooderState {
   std::optional<Growth> growth;  ///< no value: no object is under way
   flood::FaceMaxMoves::State moves;
