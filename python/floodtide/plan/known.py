@@ -50,9 +50,9 @@ def known_network(text: str) -> KnownNetwork:
             name=text,
             path=path,
             model=nn.load_ffn(path),
-            mean=row.mean,
-            std=row.std,
-            voxel_size_nm=row.voxel_size_nm,
+            mean=row.trained_on.mean,
+            std=row.trained_on.std,
+            voxel_size_nm=row.trained_on.voxel_size_nm,
             images=look.training_images(path),
         )
     path = str(trained.newest_checkpoint(text))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodtide.base import reading
+from floodtide.data.look import FIB25, TrainedOn
 from floodtide.errors import InvalidFileError
 
 ENVIRONMENT = "FLOODTIDE_DATA"
@@ -20,16 +21,13 @@ class PublishedNetwork:
 
     Attributes:
         path: Its file below the data folder.
-        mean, std: The network receives (image - mean) / std.
-        voxel_size_nm: Voxel size (z, y, x) in nm of the images that it was trained on.
+        trained_on: The images that it was trained on, with their normalisation and voxel size.
         data_set: The name for `floodtide fetch`.
         origin: What it is, in a few words.
     """
 
     path: str
-    mean: float
-    std: float
-    voxel_size_nm: tuple[float, float, float]
+    trained_on: TrainedOn
     data_set: str
     origin: str
 
@@ -37,9 +35,7 @@ class PublishedNetwork:
 PUBLISHED = {
     "fib25": PublishedNetwork(
         path="ffn_fib25_checkpoint/model.ckpt-27465036",
-        mean=128.0,
-        std=33.0,
-        voxel_size_nm=(10.0, 10.0, 10.0),
+        trained_on=FIB25,
         data_set="fib25",
         origin="google/ffn's network for FIB-25 (FIB-SEM of fly brain)",
     )

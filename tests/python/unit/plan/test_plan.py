@@ -193,7 +193,8 @@ def test_thick_sections(stack: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A published network for voxels of 8 nm that floods bright voxels."""
     bright_network.save(tmp_path / "bright.h5")
-    row = dataclasses.replace(PUBLISHED["fib25"], voxel_size_nm=(8.0, 8.0, 8.0))
+    images = dataclasses.replace(PUBLISHED["fib25"].trained_on, voxel_size_nm=(8.0, 8.0, 8.0))
+    row = dataclasses.replace(PUBLISHED["fib25"], trained_on=images)
     monkeypatch.setattr(known, "published", lambda _: (row, str(tmp_path / "bright.h5")))
     return "fib25"
 
