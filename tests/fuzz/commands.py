@@ -62,11 +62,12 @@ def _described(name: str, value: Any) -> str:
 def scores(_: Path, printed: str) -> Any:
     """What is printed as JSON, without the time that it took and without trivial answers.
 
-    The grey level is left out if the image cannot be found.
+    The grey level is left out if the image cannot be found; `notes` says so.
     """
     rows = json.loads(printed)
     rows.pop("seconds", None)
     rows.pop("trivial", None)
+    rows.pop("notes", None)
     return rows
 
 

@@ -64,6 +64,7 @@ class Report:
         if self.level is not None:
             answers[trivial.GREY_LEVEL] |= self.level._asdict()
         plain["trivial"] = answers
+        plain["notes"] = self.notes
         if self.others:
             plain["before"] = next(_plain(scores) for scores in self.others.values())
         if self.runs is not None:
@@ -80,7 +81,7 @@ class Report:
         lines = []
         if found := trivial.verdict(scores, self.answers):
             lines += [found.text, ""]
-        lines += _table({"segmentation": scores, **self.others, **self.answers})
+        lines += table({"segmentation": scores, **self.others, **self.answers})
         lines += [*self.notes, ""]
         lines.append(f"{'segmentation':{_NAME}}{'all voxels':>{_WIDTH}}{'segmented':>{_WIDTH}}")
         for title, name, note in _DETAILS:
@@ -117,12 +118,13 @@ def dice_text(rows: Sequence[Mapping[str, float]]) -> str:
     return "\n".join([*lines, "everything: the Dice of predicting this class everywhere"])
 
 
-def _table(rows: Mapping[str, Scores]) -> list[str]:
+def table(rows: Mapping[str, Scores]) -> list[str]:
+    """Return the main scores over all voxels as lines of a table, one for each name."""
     head = f"{'all voxels':{_NAME}}" + "".join(f"{title:>{_WIDTH}}" for title, _ in _COLUMNS)
     lines = [head]
     for name, scores in rows.items():
         cells = "".join(f"{_text(scores[key]):>{_WIDTH}}" for _, key in _COLUMNS)
-        lines.append(f"{name:{_NAME}}{cells}")
+        lines.append(f"{name[: _NAME - 1]:{_NAME}}{cells}")
     return lines
 
 

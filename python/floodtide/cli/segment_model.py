@@ -14,19 +14,13 @@ import click
 from floodtide import config
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import PICTURES, files_in, files_of, refuse_inputs, reserved
+from floodtide.cli import evaluate_text
 from floodtide.data.formats import HDF5, format_of, stem
 from floodtide.errors import InvalidArgumentError
 from floodtide.segment import SegmentOptions
 
 if TYPE_CHECKING:
     from floodtide.plan import Preview, Setting
-
-_COLUMNS = (
-    ("Rand error", "all_adapted_rand_error"),
-    ("coverage", "coverage"),
-    ("VOI split", "all_voi_split"),
-    ("VOI merge", "all_voi_merge"),
-)
 
 
 def settings_for(
@@ -168,10 +162,7 @@ def lines(found: Preview, setting: Setting, out: str, picture: Path) -> list[str
             " smaller --box"
         )
     if found.scores:
-        text.append("scores over all voxels, unsegmented ones as one segment:")
-        text.append(f"{'':24}" + "".join(f"{title:>12}" for title, _ in _COLUMNS))
-        for name, row in found.scores.items():
-            text.append(f"{name[:23]:24}" + "".join(f"{row[key]:12.3f}" for _, key in _COLUMNS))
+        text += evaluate_text.table(found.scores)
         text.append("the grey level was chosen on this box, with its labels in view")
     text += [f"segmentation: {out}", f"picture: {picture}"]
     return text

@@ -14,7 +14,6 @@ import numpy as np
 
 from floodtide.config import Config, FfnConfig, UNet2DConfig
 from floodtide.data import Box, Shards, Slices, TrainingVolume, Volume, box_text
-from floodtide.data.formats import place
 from floodtide.data.look import (
     QUICK,
     ImageStatistics,
@@ -27,19 +26,14 @@ from floodtide.data.look import (
     trained_on,
     training_images,
 )
-from floodtide.data.look.alignment import orders_for
-from floodtide.data.look.labels import require_labels
 from floodtide.data.look.sampling import cubes_within, whole_of
 from floodtide.data.look.trained_on import to_text
-from floodtide.data.volumes import VolumeLike, name_of
-from floodtide.errors import InvalidArgumentError, ShapeError
+from floodtide.data.volumes import VolumeLike
+from floodtide.train.fitting import MOST, opened, require_fitting, same_volume
 from floodtide.train.kinds import Parts
 from floodtide.train.kinds.flood_task import FloodValidation
 from floodtide.train.kinds.volumes import training_volumes
 from floodtide.train.parts import parts_of
-
-MOST = 8
-"""Volumes that are looked at. More would take longer than a start should."""
 
 _UNKNOWN = (1.0, 1.0, 1.0)  # voxel size of a configuration that gives none
 _RADIUS = 1.6  # ratio of the partitions' radius to half a patch
@@ -56,34 +50,6 @@ class Looked:
     statistics: ImageStatistics
     reading: Reading
     name: str
-
-
-def require_fitting(volumes: Sequence[TrainingVolume]) -> None:
-    """Check types and shapes before anything else opens the volumes, so that the message says what to do.
-
-    Raises:
-        InvalidArgumentError: If an image is given as its own labels.
-        InvalidFileError: If labels are not integers, or a file cannot be read.
-        ShapeError: If labels have another shape than the image.
-    """
-    for volume in volumes[:MOST]:
-        if not volume.labels:
-            continue
-        image = _opened(volume.image)
-        if _same(volume.image, volume.labels):
-            raise InvalidArgumentError(
-                f"volume '{volume.name}': {name_of(volume.labels)} is given as image and as labels; expected labels,"
-                " one id for each object"
-            )
-        labels = _opened(volume.labels)
-        require_labels(labels)
-        if image.shape != labels.shape:
-            orders = orders_for(image, labels)  # raises if no order of axes helps
-            raise ShapeError(
-                f"volume '{volume.name}': {labels.name}: labels have shape {labels.shape}, and the image has"
-                f" {image.shape}: the axes are in another order, store labels.transpose{orders[0]}"
-                " (`floodtide inspect` finds which way they lie)"
-            )
 
 
 def checked_parts(config: Config, ranks: int) -> Parts:
@@ -174,13 +140,13 @@ def training_problems(config: Config, parts: Parts, looked: Sequence[Looked]) ->
 
 
 def _look(source: VolumeLike, box: Box | None, reading: Reading, name: str = "") -> Looked:
-    image = _opened(source)
+    image = opened(source)
     statistics = image_statistics(image, box=box, budget=QUICK, sections=False)
     return Looked(image, statistics, reading, name or reading.where)
 
 
 def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
-    labels = _opened(volume.labels)
+    labels = opened(volume.labels)
     where = one.reading.where
     statistics = label_statistics(labels, box=volume.extent, budget=QUICK, sections=False)
     found = problems.of_labels(statistics, where)
@@ -197,9 +163,9 @@ def _of_boxes(parts: Parts, volumes: Sequence[TrainingVolume]) -> list[Problem]:
     held = held_out.volume if isinstance(held_out, FloodValidation) else held_out.volumes[0]
     found = []
     for volume in volumes:
-        if not _same(volume.image, held.image):
+        if not same_volume(volume.image, held.image):
             continue
-        whole = whole_of(_opened(volume.image).shape)
+        whole = whole_of(opened(volume.image).shape)
         trained, validated = volume.extent or whole, held.extent or whole
         shared = _overlap(trained, validated)
         if shared:
@@ -217,8 +183,8 @@ def _of_boxes(parts: Parts, volumes: Sequence[TrainingVolume]) -> list[Problem]:
 
 def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Problem]:
     """Return whether partitions have another radius than the patches, or were made of other labels."""
-    partitions = _opened(volume.partitions)
-    labels = _opened(volume.labels)
+    partitions = opened(volume.partitions)
+    labels = opened(volume.labels)
     found = []
     radius = partitions.core.integers("lom_radius_zyx")
     half = [size // 2 for size in patch_size]
@@ -267,7 +233,7 @@ def _of_centres(shards: Shards, patch_size: Sequence[int]) -> list[Problem]:
     """Return whether hardly any voxel is the centre of an example, and why."""
     if shards.coordinates:
         return []
-    boxes = [volume.extent or whole_of(_opened(volume.image).shape) for volume in shards.volumes]
+    boxes = [volume.extent or whole_of(opened(volume.image).shape) for volume in shards.volumes]
     voxels = sum(math.prod(size) for _, size in boxes)
     room = sum(
         math.prod(max(0, n - patch + 1) for n, patch in zip(size, patch_size, strict=True))
@@ -301,17 +267,3 @@ def _overlap(a: Box, b: Box) -> int:
         max(0, min(p + m, q + n) - max(p, q))
         for p, m, q, n in zip(a[0], a[1], b[0], b[1], strict=True)
     )
-
-
-def _opened(volume: VolumeLike) -> Volume:
-    return volume if isinstance(volume, Volume) else Volume(volume)
-
-
-def _same(a: VolumeLike, b: VolumeLike) -> bool:
-    """Return True if two names or objects are the same volume."""
-    if isinstance(a, Volume) or isinstance(b, Volume):
-        return a is b
-    try:
-        return place(str(a)) == place(str(b))
-    except InvalidArgumentError:
-        return str(a) == str(b)

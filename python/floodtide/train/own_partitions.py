@@ -17,6 +17,8 @@ from floodtide.data.boxes import as_vec3
 from floodtide.data.formats import format_of, place
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import StorageError
+from floodtide.train.fitting import require_fitting
+from floodtide.train.kinds.volumes import training_volumes
 
 DATASET = "partitions"
 """Dataset of the files that are made here."""
@@ -34,6 +36,9 @@ def with_partitions(config: Config) -> Config:
     """
     if not isinstance(config.model, FfnConfig):
         return config
+    with world.agreed():
+        if world.current().rank == 0:  # partitions of wrong labels would take long before the error
+            require_fitting(training_volumes(config, ()))
     volumes = tuple(
         volume if volume.partitions or not volume.labels else _with_own(volume, config)
         for volume in config.data.volumes

@@ -207,6 +207,18 @@ def test_training_stops_at_an_error_and_names_warnings(
     assert "floodtide: warning: validation.box 0:40,0:64,0:64 shares" in capsys.readouterr().err
 
 
+def test_no_partitions_are_made_of_wrong_labels(
+    volume: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", str(volume / "config.toml"), "--set", f"run.dir={tmp_path}/run"]
+    words += ["--set", "data.volumes.0.partitions="]
+    for name, said in (("raw", "is given as image and as labels"), ("floats", "are float32")):
+        assert cli.run([*words, "--set", f"data.volumes.0.labels={volume}/volume.h5:{name}"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert said in line
+        assert not (tmp_path / "run").exists()
+
+
 def test_resuming_with_another_field_of_view_names_the_keys(
     volume: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
