@@ -24,7 +24,8 @@ def command(file: str, overrides: tuple[str, ...], as_json: bool) -> int:
 
     Compares a sample of every volume with the configuration: mean and contrast, voxel size and order of the axes,
     labels that do not lie on the image, partitions of other labels or of another radius, validation on training data.
-    A network to start from, or to segment with, is compared with the image too.
+    A network to start from, or to segment with, is compared with the image too. If the configuration names no
+    partitions, they are made in the run directory, where `train` uses them again.
 
     The exit status is 2 if there is an error, else 0.
 
@@ -37,19 +38,30 @@ def command(file: str, overrides: tuple[str, ...], as_json: bool) -> int:
     status = 0
     with world.agreed():
         settings = config.load(file, overrides)
+    refused: Problem | None = None
+    if _trains(settings):
+        from floodtide.train.own_partitions import with_partitions
+
+        try:
+            settings = with_partitions(settings)
+        except Error as error:  # on every rank alike
+            refused = Problem(True, str(error))
+    with world.agreed():
         if world.rank() == 0:
-            report, found = _report(file, settings)
+            report, found = _report(file, settings, refused)
             status = 2 if any(problem.error for problem in found) else 0
             click.echo(json.dumps(report) if as_json else _text(file, report))
     return int(world.broadcast_object(status))
 
 
-def _report(file: str, settings: config.Config) -> tuple[dict[str, Any], list[Problem]]:
-    """Return what was looked at and found."""
-    found: list[Problem] = []
+def _report(
+    file: str, settings: config.Config, refused: Problem | None
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Return what was looked at and found. `refused`: why no partitions can be made."""
+    found: list[Problem] = [] if refused is None else [refused]
     volumes: list[dict[str, Any]] = []
     trains = _trains(settings)
-    if trains:
+    if trains and refused is None:
         volumes, found = _of_training(settings)
     segments = bool(settings.segment.checkpoint)
     if segments:

@@ -207,6 +207,19 @@ def test_training_stops_at_an_error_and_names_warnings(
     assert "floodtide: warning: validation.box 0:40,0:64,0:64 shares" in capsys.readouterr().err
 
 
+def test_a_configuration_without_partitions_is_checked_and_then_trained(
+    volume: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(volume / "config.toml"), "--set", f"run.dir={tmp_path}/run"]
+    words += ["--set", "data.volumes.0.partitions=", "--set", "data.min_object_size=300"]
+    assert cli.run(["check", *words]) == 0
+    assert "error" not in capsys.readouterr().out.replace("0 errors", "")
+    (made,) = (tmp_path / "run").glob("partitions-*.h5")
+    changed = made.stat().st_mtime_ns
+    assert cli.run(["train", *words]) == 0
+    assert made.stat().st_mtime_ns == changed
+
+
 def test_no_partitions_are_made_of_wrong_labels(
     volume: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
