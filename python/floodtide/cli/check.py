@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from floodtide.cli import options as shared
 from floodtide.comm import world
 from floodtide.data.look import Problem
 from floodtide.errors import Error
+from floodtide.nn.checkpoint_files import checkpoints
 
 
 @click.command()
@@ -63,7 +65,7 @@ def _report(
     trains = _trains(settings)
     if trains and refused is None:
         volumes, found = _of_training(settings)
-    segments = bool(settings.segment.checkpoint)
+    segments = bool(settings.segment.checkpoint) and not _to_be_trained(settings)
     if segments:
         found += _of_segmentation(file, settings)
     report = {
@@ -80,6 +82,13 @@ def _report(
 def _trains(settings: config.Config) -> bool:
     """Return True if the configuration has data to train on, and not only an image to segment."""
     return bool(settings.data.slices) or any(volume.labels for volume in settings.data.volumes)
+
+
+def _to_be_trained(settings: config.Config) -> bool:
+    """Return True if the network to segment with is that of this training, and has no checkpoint yet."""
+    folder = Path(settings.run.dir)
+    own = bool(settings.run.dir) and Path(settings.segment.checkpoint) == folder
+    return own and not (folder.is_dir() and checkpoints(folder))
 
 
 def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Problem]]:

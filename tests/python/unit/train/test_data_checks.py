@@ -212,6 +212,7 @@ def test_a_configuration_without_partitions_is_checked_and_then_trained(
 ) -> None:
     words = [str(volume / "config.toml"), "--set", f"run.dir={tmp_path}/run"]
     words += ["--set", "data.volumes.0.partitions=", "--set", "data.min_object_size=300"]
+    words += ["--set", f"segment.checkpoint={tmp_path}/run"]  # as `floodtide init` writes it
     assert cli.run(["check", *words]) == 0
     assert "error" not in capsys.readouterr().out.replace("0 errors", "")
     (made,) = (tmp_path / "run").glob("partitions-*.h5")
