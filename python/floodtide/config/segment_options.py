@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -205,3 +206,21 @@ class SegmentOptions(Registered):
         "Continue the image by reflection beyond the faces of the volume, so that fields of view reach the faces;"
         " google/ffn, and the default, centre no field of view within half its size of a face",
     )
+
+    def alone(self) -> SegmentOptions:
+        """Return these options for an array in memory: in one piece, at one resolution, and without other volumes."""
+        return dataclasses.replace(
+            self,
+            box="",
+            subvolume=None,
+            coarse=(1, 1, 1),
+            initial="",
+            mask="",
+            masks=(),
+            seed_masks=(),
+            seed_image="",
+            seeds="",
+            shift_mask="",
+            checkpoint_interval=0.0,
+            probability=False,
+        )

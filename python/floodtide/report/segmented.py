@@ -117,17 +117,14 @@ def _segment(run: Run) -> Segmented:
     if source is None:
         raise InvalidArgumentError(f"the configuration has no [[data.volumes]] table '{name}'")
     options = dataclasses.replace(
-        settings.segment,
+        settings.segment.alone(),
         checkpoint=str(checkpoints[-1]),
         mean=source.mean,
         std=source.std,
         fov=None,
         deltas=None,
-        initial="",
-        mask="",
-        seeds="",
-        subvolume=None,
         consensus="none",
+        reflect=False,  # only voxels that a field of view can have in its middle are shown
     )
     segmenter = Segmenter.load(options, compute=settings.run.compute)
     part = small_part(box, segmenter.model.fov)
