@@ -60,7 +60,6 @@ def worst_figure(
     assert found.pairs is not None
     rows = -(-len(mistakes) // _COLUMNS)
     with style.figure(2.2 * _COLUMNS, 2.5 * rows + 0.35) as drawn:
-        drawn.set_layout_engine("compressed")
         axes = drawn.subplots(rows, _COLUMNS, squeeze=False)
         for axis in axes.flat[len(mistakes) :]:
             axis.set_axis_off()

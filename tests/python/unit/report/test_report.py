@@ -14,18 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 import report_runs
+import training_volume
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_page import Page
 from report_runs import make_run, training_record
 
-from floodtide import cli, data, evaluate, report
+from floodtide import cli, config, data, evaluate, report
 from floodtide.base import style
 from floodtide.errors import InvalidFileError, OutOfRangeError, StorageError
 from floodtide.evaluate import trivial
 from floodtide.report import curves, growth, mistake_colours, planes, segmented, verdict
 from floodtide.segment import Segmenter, SegmentOptions
-from floodtide.train import Run, read_run
+from floodtide.train import Run, Trainer, read_run
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +191,21 @@ def test_the_held_out_part_is_small_and_in_the_middle() -> None:
     assert start == ((400 - size[0]) // 2 + 10, (300 - size[1]) // 2, (500 - size[2]) // 2)
     with pytest.raises(OutOfRangeError, match="more than the field of view"):
         segmented.small_part(((0, 0, 0), (17, 40, 40)), (17, 17, 17))
+
+
+def test_a_run_with_reflected_faces_is_segmented_for_the_report(tmp_path: Path) -> None:
+    training_volume.write_volume(tmp_path)
+    low = {"reflect": True, "move_threshold": 0.01, "segment_threshold": 0.01, "pad_value": 0.5}
+    document = training_volume.document(
+        tmp_path, training={"steps": 1}, segment={**low, "min_segment_size": 1, "coarse": [1, 2, 2]}
+    )
+    Trainer.from_config(config.from_dict(document)).run()
+    found, missing = segmented.of_run(read_run(tmp_path / "run"), alone=True)
+    assert missing == []
+    assert found is not None
+    assert found.segmentation.read().max() > 0
+    assert found.grown is not None
+    assert found.grown.moves[-1] > 1
 
 
 def test_growth_is_drawn_through_the_seed(run_folder: Path) -> None:
