@@ -21,8 +21,8 @@ namespace floodtide::segment {
 /// plane without edges has no seeds. The policy looks at kClosedToMoves only. Source: google/ffn, seed.PolicyPeaks2d.
 [[nodiscard]] std::vector<Vec3> planar_peak_seeds(const SeedSearch& search);
 
-/// Return the peaks of the intensity above 0, which is the image mean, ordered by z, y, x. Distances and noise are those of
-/// `peak_seeds`. Closed voxels have intensity 0. Source: google/ffn, seed.PolicyMaxPeaks.
+/// Return the intensity peaks, ordered by z, y, x. A peak is brighter than 0, the mean of the normalised image. The distance
+/// between peaks and the noise are as in `peak_seeds`. Closed voxels have intensity 0. Source: google/ffn, seed.PolicyMaxPeaks.
 [[nodiscard]] std::vector<Vec3> intensity_peak_seeds(const SeedSearch& search);
 
 /// Return the peaks of the distance to the nearest voxel of the initial segmentation, ordered by z, y, x. Peaks are at least 3

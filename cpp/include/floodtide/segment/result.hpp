@@ -47,7 +47,7 @@ struct Result {
 };
 
 /// Return the split consensus of two results of one box (consensus.hpp), with the origins of segments of `a` that keep their
-/// ids. Counters are sums. Overlaps are left out, because their segments may be split. Probabilities are those of `a`.
+/// ids. Counters are sums. Overlaps are left out, because their segments may be split. The probabilities come from `a`.
 /// Throws Error(shape_mismatch) if the boxes differ.
 [[nodiscard]] Result consensus(const Result& a, const Result& b, std::int64_t min_size);
 
