@@ -171,7 +171,7 @@ def _drawings(
     """Return the figures that the trainings have data for: {name: (size in inches, function that draws)}."""
     unit, pace = results.study.unit, results.pace
     drawings: dict[str, tuple[tuple[float, float], Callable[[Figure], None]]] = {}
-    if len(pace.workers) > 1:
+    if len(pace.workers) > 1 and (pace.measured or pace.one_rank):
         drawings["throughput"] = (
             (5.8, 4.2),
             lambda drawn: workers_figures.throughput(drawn, pace, unit, results.network),
