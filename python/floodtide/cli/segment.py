@@ -92,7 +92,13 @@ if TYPE_CHECKING:
 @click.option(
     "--estimate",
     is_flag=True,
-    help="Print subvolumes, memory, network calls and hours; segment nothing.",
+    help="Print subvolumes, memory, network calls and hours; segment nothing. Subvolumes that are segmented already"
+    " make the estimate better.",
+)
+@click.option(
+    "--ranks",
+    type=shared.Numbers(limits.RANKS),
+    help="With --estimate, if some subvolumes are segmented: also hours and efficiency of these numbers of ranks.",
 )
 @shared.overrides
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -111,6 +117,7 @@ def command(
     agglomerate: bool,
     subvolumes: str | None,
     estimate: bool,
+    ranks: tuple[int, ...] | None,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -141,7 +148,7 @@ def command(
     """
     shared.require_same_arguments()
     with world.agreed():
-        _require_together(file, model, voxel_nm, preview, labels, request, out)
+        _require_together(file, model, voxel_nm, preview, labels, request, out, estimate, ranks)
         if preview:
             _refuse_with_preview(npz, consensus, agglomerate, subvolumes, estimate)
     if model is not None:
@@ -177,16 +184,21 @@ def command(
                 "--agglomerate with segment.subvolume or --estimate, expected a box in one piece; for subvolumes:"
                 " `floodtide reconcile`, then `floodtide resegment`"
             )
-        from floodtide.cli import segment_subvolumes
+        from floodtide.cli import segment_estimate, segment_subvolumes
 
         with world.agreed():
             options = resolved(file, settings, box)
             if world.rank() == 0:
                 settle(checked(settings, options))
-        report = segment_subvolumes.run(settings, options, out, subvolumes, estimate)
+        if estimate:
+            report = segment_estimate.run(settings, options, out, ranks)
+            text = segment_estimate.text(report)
+        else:
+            report = segment_subvolumes.run(settings, options, out, subvolumes)
+            text = segment_subvolumes.text(report)
         if world.rank() == 0:
             note_without_statistics(options.checkpoint, options.image)
-            click.echo(json.dumps(report) if as_json else segment_subvolumes.text(report))
+            click.echo(json.dumps(report) if as_json else text)
         return
     if subvolumes is not None:
         raise click.UsageError(
@@ -225,6 +237,8 @@ def _require_together(
     labels: str | None,
     request: str | None,
     out: str | None,
+    estimate: bool,
+    ranks: tuple[int, ...] | None,
 ) -> None:
     """Check which options are given together."""
     if model is None:
@@ -238,6 +252,8 @@ def _require_together(
         raise click.UsageError(
             "--labels without --preview, expected `floodtide evaluate` afterwards"
         )
+    if ranks is not None and not estimate:
+        raise click.UsageError("--ranks without --estimate, expected both")
     if out is None and not preview:
         raise click.UsageError("--out is missing, expected FILE.h5:DATASET, or a folder")
 

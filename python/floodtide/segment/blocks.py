@@ -20,7 +20,7 @@ from floodtide.segment.coarse import coarse_shape, require_fit
 from floodtide.segment.cut import Cut
 from floodtide.segment.flooding import Segmenter, output
 from floodtide.segment.identity import digest, options_of
-from floodtide.segment.pieces import Pieces
+from floodtide.segment.pieces import CALLS, Pieces
 from floodtide.segment.shared_work import lock_directory, work_in_turn, work_on_ranks
 
 Progress = Callable[[int, int], None]
@@ -119,7 +119,8 @@ def segment_block(
         checkpoint = pieces.checkpoint(number)
         box = pieces.cut.subvolume(number)
         result = segmenter.segment(volume, box, progress, checkpoint=checkpoint)
-        result.save(reference, {"settings": json.dumps(pieces.settings)})
+        notes = {"settings": json.dumps(pieces.settings), CALLS: str(result.network_calls)}
+        result.save(reference, notes)
         remove_checkpoints(checkpoint)
     return True
 

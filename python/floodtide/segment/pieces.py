@@ -27,6 +27,7 @@ from floodtide.segment.identity import first_difference
 
 PLAN = "cut.json"
 DATASET = "segmentation"
+CALLS = "network_calls"  # attribute of it
 _FORMAT = "floodtide subvolumes 1"
 _EXPECTED = "the plan of a segmentation in subvolumes"
 
