@@ -226,9 +226,9 @@ void register_segment(py::module_& m) {
       py::arg("a"), py::arg("b"), py::arg("min_size"), "Return the oversegmentation consensus of two int32 segmentations.");
   s.def(
       "compare_overlap",
-      [](const UInt64Array& counts, std::int64_t min_voxels, double min_share) {
+      [](const UInt64Array& counts, std::int64_t min_voxels, double min_share, std::int64_t inside_voxels) {
         const std::vector<evaluate::ContingencyTable::Entry> entries = entries_of(counts);
-        const segment::Seam seam = segment::compare_overlap(entries, {min_voxels, min_share});
+        const segment::Seam seam = segment::compare_overlap(entries, {min_voxels, min_share, inside_voxels});
         Tensor<std::uint64_t, 2> same({static_cast<std::int64_t>(seam.same.size()), 2});
         for (std::size_t i = 0; i < seam.same.size(); ++i) {
           same.data()[2 * i] = seam.same[i].first;
@@ -236,7 +236,7 @@ void register_segment(py::module_& m) {
         }
         return std::pair(to_numpy(std::move(same)), seam.split);
       },
-      py::arg("counts"), py::arg("min_voxels"), py::arg("min_share"),
+      py::arg("counts"), py::arg("min_voxels"), py::arg("min_share"), py::arg("inside_voxels"),
       "Return the pairs of segments (uint64, 2 columns) that agree in an overlap, and how many segments agree with none.");
   s.def(
       "connected",

@@ -23,6 +23,16 @@ std::int64_t root_of(std::vector<std::int64_t>& parents, std::int64_t item) {
   return root;
 }
 
+/// Return whether `common` voxels of segments with `a` and `b` voxels make them one object.
+bool agree(std::int64_t common, std::int64_t a, std::int64_t b, const Agreement& rule) {
+  if (common < rule.min_voxels) return false;
+  const double voxels = static_cast<double>(common);
+  const double of_smaller = voxels / static_cast<double>(std::min(a, b)),
+               of_larger = voxels / static_cast<double>(std::max(a, b));
+  if (of_larger >= rule.min_share) return true;
+  return rule.inside_voxels > 0 && common >= rule.inside_voxels && of_smaller >= kInsideShare && of_larger >= kInsideOfOther;
+}
+
 }  // namespace
 
 Seam compare_overlap(std::span<const evaluate::ContingencyTable::Entry> counts, const Agreement& rule) {
@@ -30,6 +40,8 @@ Seam compare_overlap(std::span<const evaluate::ContingencyTable::Entry> counts, 
                     ", expected at least 1");
   FLOODTIDE_REQUIRE(rule.min_share > 0.0 && rule.min_share <= 1.0, invalid_argument, "reconcile: min_share is ", rule.min_share,
                     ", expected more than 0 and at most 1");
+  FLOODTIDE_REQUIRE(rule.inside_voxels >= 0, invalid_argument, "reconcile: inside_voxels is ", rule.inside_voxels,
+                    ", expected at least 0");
   std::map<std::uint64_t, std::int64_t> first, second;  // voxels of each segment
   for (const auto& [a, b, voxels] : counts) {
     if (a == 0 || b == 0) continue;
@@ -45,10 +57,7 @@ Seam compare_overlap(std::span<const evaluate::ContingencyTable::Entry> counts, 
     if (voxels >= rule.min_voxels) second_alone.insert(b);
   }
   for (const auto& [a, b, voxels] : counts) {
-    if (a == 0 || b == 0 || voxels < rule.min_voxels) continue;
-    const auto common = static_cast<double>(voxels);
-    if (common < rule.min_share * static_cast<double>(first[a])) continue;
-    if (common < rule.min_share * static_cast<double>(second[b])) continue;
+    if (a == 0 || b == 0 || !agree(voxels, first[a], second[b], rule)) continue;
     seam.same.emplace_back(a, b);
     first_alone.erase(a);
     second_alone.erase(b);

@@ -96,7 +96,10 @@ class Flooder:
 def check_output(path: str, dataset: str) -> None: ...
 def closed_bits() -> dict[str, int]: ...
 def compare_overlap(
-    counts: numpy.typing.NDArray[numpy.uint64], min_voxels: int, min_share: float
+    counts: numpy.typing.NDArray[numpy.uint64],
+    min_voxels: int,
+    min_share: float,
+    inside_voxels: int,
 ) -> tuple[numpy.typing.NDArray[numpy.uint64], int]: ...
 def connected(
     count: int, pairs: numpy.typing.NDArray[numpy.int64]

@@ -29,13 +29,22 @@ from floodtide.comm import world
     show_default=True,
     help="Share of both segments that must lie in the other one.",
 )
+@click.option(
+    "--inside-voxels",
+    type=shared.Number(limits.VOXELS),
+    default=5000,
+    show_default=True,
+    help="Voxels of a segment that lies inside another one, and belongs to it for that reason; 0: none does.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(folder: str, out: str, min_voxels: int, min_share: float, as_json: bool) -> None:
+def command(
+    folder: str, out: str, min_voxels: int, min_share: float, inside_voxels: int, as_json: bool
+) -> None:
     """Make one segmentation OUT with global ids from the subvolumes in FOLDER, which `floodtide segment` has made.
 
     Two segments of neighbouring subvolumes are one object if enough of the voxels that both subvolumes have segmented
-    lie in both segments. OUT is a volume of any format. The ranks share the overlaps, and the blocks of OUT if OUT is a
-    Zarr, N5 or precomputed volume. Rank 0 writes all other formats.
+    lie in both segments, or if a large one lies inside the other one. OUT is a volume of any format. The ranks share
+    the overlaps, and the blocks of OUT if OUT is a Zarr, N5 or precomputed volume. Rank 0 writes all other formats.
 
     \b
     Example:
@@ -51,7 +60,13 @@ def command(folder: str, out: str, min_voxels: int, min_share: float, as_json: b
         format_of(out)
         pieces = Pieces.open(folder)
     with bar("overlaps", "reconcile") as progress:
-        found = reconcile(pieces, min_voxels=min_voxels, min_share=min_share, progress=progress)
+        found = reconcile(
+            pieces,
+            min_voxels=min_voxels,
+            min_share=min_share,
+            inside_voxels=inside_voxels,
+            progress=progress,
+        )
     with bar("voxels", "reconcile") as progress:
         write_reconciled(pieces, found, out, progress)
     if world.rank() > 0:

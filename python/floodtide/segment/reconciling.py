@@ -27,7 +27,9 @@ from floodtide.segment.pieces import Pieces
 
 Progress = Callable[[int, int], None]
 
-_CHECKED = Arguments(min_voxels=limits.SOME_VOXELS, min_share=limits.SOME_SHARE)
+_CHECKED = Arguments(
+    min_voxels=limits.SOME_VOXELS, min_share=limits.SOME_SHARE, inside_voxels=limits.VOXELS
+)
 
 
 @dataclass(frozen=True)
@@ -53,25 +55,32 @@ def reconcile(
     *,
     min_voxels: int = 1,
     min_share: float = 0.5,
+    inside_voxels: int = 5000,
     progress: Progress | None = None,
 ) -> Reconciled:
     """Find which segments of neighbouring subvolumes are one object, and number the objects. Collective.
 
-    Two segments are one object if, of the voxels that both subvolumes have segmented in their overlap, at least
-    `min_share` of each segment, and at least `min_voxels`, lie in the other one. Objects are all segments that such
-    pairs connect. They are numbered in the order of subvolumes and of ids within them, whatever the number of ranks.
+    Of the voxels that both subvolumes have segmented in their overlap, at least `min_voxels` must lie in both segments.
+    Two such segments are one object if at least `min_share` of each lies in the other one. They are also one object if
+    one of them lies inside the other one: 95 % of it, at least `inside_voxels` voxels, which are a fifth of the other
+    one or more. Objects are all segments that such pairs connect. They are numbered in the order of subvolumes and of
+    ids within them, whatever the number of ranks.
 
     Args:
         pieces: The subvolumes. All must be segmented.
         min_voxels: Least number of common voxels.
         min_share: Least common share of both segments, above 0 and at most 1.
+        inside_voxels: Least voxels of a segment inside another one; 0: no segment counts as inside.
         progress: Called as progress(overlaps done, overlaps of this rank).
 
     Raises:
         InvalidArgumentError: If a subvolume is missing, or an argument is out of range.
         InvalidFileError: If a subvolume cannot be read.
     """
-    _CHECKED.check("reconcile", min_voxels=min_voxels, min_share=min_share)
+    _CHECKED.check(
+        "reconcile", min_voxels=min_voxels, min_share=min_share, inside_voxels=inside_voxels
+    )
+    rule = (min_voxels, min_share, inside_voxels)
     rank, size = world.rank(), world.size()
     with world.agreed():
         missing = list(pieces.missing())
@@ -85,7 +94,7 @@ def reconcile(
             _add_ids(pieces, number, found)
         pairs = list(pieces.cut.neighbours())[rank::size]
         for done, (a, b) in enumerate(pairs):
-            _add_overlap(pieces, a, b, min_voxels, min_share, found)
+            _add_overlap(pieces, a, b, rule, found)
             if progress is not None:
                 progress(done + 1, len(pairs))
     return _numbered(allgather_object(found))
@@ -117,12 +126,12 @@ def _distinct(labels: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def _add_overlap(
-    pieces: Pieces, a: int, b: int, min_voxels: int, min_share: float, found: _Found
+    pieces: Pieces, a: int, b: int, rule: tuple[int, float, int], found: _Found
 ) -> None:
     box = pieces.cut.shared(a, b)
     table = _core.evaluate.ContingencyTable()
     table.add(pieces.read(a, box), pieces.read(b, box))
-    same, alone = _core.segment.compare_overlap(table.rows(), min_voxels, min_share)
+    same, alone = _core.segment.compare_overlap(table.rows(), *rule)
     found.agreeing.append((a, b, same))
     found.splits += alone
 

@@ -12,10 +12,17 @@
 namespace floodtide::segment {
 
 /// When two segments of overlapping subvolumes count as one object. Only voxels count that both subvolumes have segmented.
+/// They do if enough of each lies in the other one, or if a large one lies inside the other one: where a subvolume
+/// has split an object, its part is much smaller than the whole object in the other subvolume.
 struct Agreement {
   std::int64_t min_voxels = 1;  ///< voxels in both segments; at least 1
   double min_share = 0.5;       ///< least share of each of the two segments that lies in the other one; above 0, at most 1
+  std::int64_t inside_voxels = 5000;  ///< least voxels of a segment that lies inside the other one; 0: none does
 };
+
+inline constexpr double kInsideShare = 0.95;  ///< least share of a segment that lies inside the other one
+inline constexpr double kInsideOfOther =
+    0.2;  ///< least share of the other one that it fills: a merger fills less of what it touches
 
 /// What the overlap of two subvolumes shows.
 struct Seam {

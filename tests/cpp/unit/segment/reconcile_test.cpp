@@ -33,10 +33,25 @@ TEST(CompareOverlap, CountsSegmentsThatAgreeWithNone) {
   EXPECT_EQ(compare_overlap({}, {1, 0.5}).split, 0);
 }
 
+TEST(CompareOverlap, ALargeSegmentInsideAnotherOneAgrees) {
+  // Segment 1 lies inside segment 7, but is a quarter of it; the rest of 7 is empty or belongs to 2.
+  const std::vector<Entry> counts{{1, 7, 25}, {2, 7, 75}};
+  EXPECT_EQ(compare_overlap(counts, {1, 0.5, 25}).same, (Pairs{{1, 7}, {2, 7}}));
+  EXPECT_EQ(compare_overlap(counts, {1, 0.5, 26}).same, (Pairs{{2, 7}}));  // too small
+  EXPECT_EQ(compare_overlap(counts, {1, 0.5, 0}).same, (Pairs{{2, 7}}));   // no segment counts as inside
+  EXPECT_EQ(compare_overlap(counts, {26, 0.5, 1}).same, (Pairs{{2, 7}}));  // min_voxels holds for all
+  // Two of 25 voxels outside are more than a twentieth.
+  EXPECT_EQ(compare_overlap(std::vector<Entry>{{1, 7, 23}, {1, 8, 2}, {2, 7, 77}}, {1, 0.5, 1}).same, (Pairs{{2, 7}}));
+  // A fifth of the other one is enough, less is not.
+  EXPECT_EQ(compare_overlap(std::vector<Entry>{{1, 7, 20}, {2, 7, 80}}, {1, 0.9, 1}).same, (Pairs{{1, 7}, {2, 7}}));
+  EXPECT_EQ(compare_overlap(std::vector<Entry>{{1, 7, 19}, {2, 7, 81}}, {1, 0.9, 1}).same, (Pairs{{2, 7}}));
+}
+
 TEST(CompareOverlap, RefusesThresholdsOutOfRange) {
   EXPECT_THROW(static_cast<void>(compare_overlap({}, {0, 0.5})), Error);
   EXPECT_THROW(static_cast<void>(compare_overlap({}, {1, 0.0})), Error);
   EXPECT_THROW(static_cast<void>(compare_overlap({}, {1, 1.5})), Error);
+  EXPECT_THROW(static_cast<void>(compare_overlap({}, {1, 0.5, -1})), Error);
 }
 
 TEST(Connected, ReturnsTheSmallestItemWhateverTheOrderOfPairs) {

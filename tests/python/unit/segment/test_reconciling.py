@@ -81,8 +81,9 @@ def test_a_segmentation_that_was_cut_into_27_comes_back_whole(tmp_path):
     seed=st.integers(0, 2**32 - 1),
     min_voxels=st.integers(1, 30),
     min_share=st.sampled_from([0.1, 0.5, 0.8, 1.0]),
+    inside_voxels=st.sampled_from([0, 1, 20]),
 )
-def test_ids_are_those_of_a_slow_twin(tmp_path_factory, seed, min_voxels, min_share):
+def test_ids_are_those_of_a_slow_twin(tmp_path_factory, seed, min_voxels, min_share, inside_voxels):
     """Subvolumes disagree here: each has its own objects."""
     rng = np.random.default_rng(seed)
     start = tuple(int(n) for n in rng.integers(0, 4, 3))
@@ -91,14 +92,23 @@ def test_ids_are_those_of_a_slow_twin(tmp_path_factory, seed, min_voxels, min_sh
     pieces = store(
         tmp_path_factory.mktemp("twin") / "pieces", cut, stored.__getitem__, shape=(30, 30, 30)
     )
-    found = reconcile(pieces, min_voxels=min_voxels, min_share=min_share)
-    expected, splits = twin(cut, stored, min_voxels, min_share)
+    rule = {"min_voxels": min_voxels, "min_share": min_share, "inside_voxels": inside_voxels}
+    found = reconcile(pieces, **rule)
+    expected, splits = twin(cut, stored, **rule)
     np.testing.assert_array_equal(read_reconciled(pieces, found, cut.box), expected)
     assert found.splits == splits
 
 
-def twin(cut, stored, min_voxels, min_share):
+def twin(cut, stored, min_voxels, min_share, inside_voxels):
     """Voxel by voxel, with SciPy's connected components."""
+
+    def one_object(common, of_first, of_second):
+        shares = common / of_first, common / of_second
+        if min(shares) >= min_share:
+            return True
+        inside = max(shares) >= 0.95 and min(shares) >= 0.2
+        return inside and 0 < inside_voxels <= common
+
     items = [(n, int(i)) for n, labels in enumerate(stored) for i in np.unique(labels) if i]
     place = {item: k for k, item in enumerate(items)}
     edges, splits = [], 0
@@ -112,9 +122,7 @@ def twin(cut, stored, min_voxels, min_share):
         agreed = [
             (i, j)
             for (i, j), voxels in common.items()
-            if voxels >= min_voxels
-            and voxels >= min_share * sizes[0][i]
-            and voxels >= min_share * sizes[1][j]
+            if voxels >= min_voxels and one_object(voxels, sizes[0][i], sizes[1][j])
         ]
         edges += [(place[a, i], place[b, j]) for i, j in agreed]
         for side in range(2):
@@ -240,6 +248,7 @@ def test_files_that_do_not_belong_there_are_refused(tmp_path, spoil, says):
         ({"min_voxels": 0}, "min_voxels"),
         ({"min_share": 0.0}, "min_share"),
         ({"min_share": 1.5}, "min_share"),
+        ({"inside_voxels": -1}, "inside_voxels"),
     ],
 )
 def test_thresholds_out_of_range_are_refused(tmp_path, arguments, says):
