@@ -19,6 +19,7 @@ from floodtide import _core, nn
 from floodtide.base import reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import reserved
+from floodtide.comm import world
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import part_of
@@ -72,7 +73,7 @@ class Move(NamedTuple):
 class Object(NamedTuple):
     """One object that was grown from a seed."""
 
-    logits: NDArray[np.float32]  # canvas (z, y, x); NaN in voxels that no field of view reached
+    logits: NDArray[np.float32]  # of the box (z, y, x); NaN in voxels that no field of view reached
     moves: list[Vec3]  # centres of all fields of view, in voxels of the whole volume
     counters: dict[str, int]  # with the names that google/ffn uses
 
@@ -382,7 +383,9 @@ class Segmenter:
                 on_move(Move(step, moves[-1], logits, deleted))
 
         flooder.segment_at(difference(zyx, first), moved)
-        return Object(flooder.logits(), moves, flooder.counters())
+        low, size = image.halo_low, image.inner
+        inner = tuple(slice(a, a + n) for a, n in zip(low, size, strict=True))
+        return Object(np.ascontiguousarray(flooder.logits()[inner]), moves, flooder.counters())
 
     def fits(self, volume: Image, box: Box) -> bool:
         """Return True if a field of view fits into a box of a volume, with its reflected faces."""
@@ -451,12 +454,13 @@ class Segmenter:
 
 
 def call_rate(segmenter: Segmenter) -> Callable[[], str]:
-    """Return a function whose text tells the network calls per second since now, for progress displays."""
+    """Return a function whose text tells this rank's network calls per second since now, for progress displays."""
+    where = " on this rank" if world.size() > 1 else ""
     start_s, before = time.monotonic(), segmenter.network_calls
 
     def text() -> str:
         elapsed_s = max(time.monotonic() - start_s, 1e-9)
-        return f"{(segmenter.network_calls - before) / elapsed_s:.1f} network calls/s"
+        return f"{(segmenter.network_calls - before) / elapsed_s:.1f} network calls/s{where}"
 
     return text
 

@@ -161,7 +161,10 @@ class _History:
             at - n // 2 - first
             for at, n, first in zip(move.position_zyx, move.logits.shape, self._start, strict=True)
         ]
-        view = tuple(slice(a, a + n) for a, n in zip(start, move.logits.shape, strict=True))
+        # Where faces are reflected, fields of view reach beyond the box.
+        view = tuple(
+            slice(max(0, a), max(0, a + n)) for a, n in zip(start, move.logits.shape, strict=True)
+        )
         self.last_call[view] = move.step + 1
         if self._before is None:
             self._calls.append((move.position_zyx, move.logits.astype(np.float16)))

@@ -253,6 +253,10 @@ def test_only_faces_of_the_volume_are_reflected():
     )
     seen = Segmenter(model, options).segment_at(raw, (0, 24, 0))
     assert seen.moves[0] == (0, 24, 0)
+    assert seen.logits.shape == raw.shape
+    assert np.isfinite(
+        seen.logits[:4, 21:, :4]
+    ).all()  # the field of view at the corner, without what is reflected
     with pytest.raises(errors.OutOfRangeError, match="no field of view"):
         plain.segment_at(raw, (0, 24, 0))
 

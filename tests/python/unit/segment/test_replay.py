@@ -86,6 +86,24 @@ def test_the_first_call_with_a_wrong_voxel_is_named(found: Path, capsys):
     assert row["rounding"] == 0
 
 
+def test_objects_at_reflected_faces_are_flooded_again(tmp_path: Path, capsys):
+    file = str(bright_network.configuration(tmp_path))
+    out = f"{tmp_path}/out.h5:ids"
+    assert cli.run(["segment", file, "--out", out, "--set", "segment.reflect=true"]) == 0
+    shutil.copy(tmp_path / "out.h5", tmp_path / "reference.h5")
+    with h5py.File(tmp_path / "out.h5") as stored:
+        labels = stored["ids"][()]
+    name = int(
+        labels[0][labels[0] > 0][0]
+    )  # reaches the first plane: fields of view reach beyond it
+    removed = labels[0] == name
+    change(tmp_path / "reference.h5", lambda stored: stored[0].__setitem__(removed, 0))
+    (row,) = compared(tmp_path, capsys, "--replay", "--roundings", "0")["replays"]
+    assert (row["id"], row["voxels"]) == (name, np.count_nonzero(removed))
+    assert row["visible_call"] > 0
+    assert row["visible_zyx"][0] <= 4
+
+
 def test_an_object_that_an_earlier_one_changed_is_equal_when_flooded_again(found: Path, capsys):
     def edit(labels) -> None:
         name = int(np.bincount(labels[labels > 0]).argmax())
