@@ -27,12 +27,17 @@ def pictures_of(notebook) -> int:
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
-def run(name: str, folder: Path) -> tuple[int, str]:
-    """Number of pictures and what was printed."""
+def run(name: str, folder: Path, **replaced: str) -> tuple[int, str]:
+    """Number of pictures and what was printed. `replaced`: other values of the notebook's constants."""
     import nbclient
     import nbformat
 
     notebook = nbformat.read(ROOT / name, as_version=4)
+    for constant, value in replaced.items():
+        first = next(cell for cell in notebook.cells if f"{constant} = " in cell.source)
+        first.source = re.sub(
+            rf"^{constant} = .*$", f"{constant} = {value}", first.source, flags=re.M
+        )
     client = nbclient.NotebookClient(
         notebook, timeout=600, resources={"metadata": {"path": folder}}
     )
@@ -58,7 +63,7 @@ def test_outputs_are_stored(name: str, pictures: int) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of nbclient's own event loop
 def test_the_notebook_runs_and_shows_pictures(tmp_path: Path) -> None:
-    pictures, printed = run("examples/notebook.ipynb", tmp_path)
+    pictures, printed = run("examples/notebook.ipynb", tmp_path, STEPS="200")
     assert pictures == 4
     assert "adapted Rand error" in printed
     assert "report.html" in printed

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segment two volumes in every way that floodtide has, and score all results alike (docs/real_em.md).
+
+The volumes: sections 190 to 249 of FIB-25's training_sample2, and all of gala_fib. Runs the commands of floodtide one
+after another, from the repository's root; results that are there are not made again:
+
+    FLOODTIDE_DATA=... python examples/fib25/quality.py runs/quality \\
+        --fine-tuned runs/fib25-fine-tune --affinities runs/affinities
+
+Prints a table: adapted Rand error and variation of information over all voxels, coverage, normalised expected run
+length, and core hours of the segmentation (training not included). A row is left out if its network is not given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A volume with its truth. The network reads 16 sections more than are scored, where there are any."""
+
+    folder: str
+    mean: float
+    std: float
+    voxel_nm: str
+    segmented: str
+    scored: str
+
+    def file(self, name: str) -> str:
+        return f"{os.environ['FLOODTIDE_DATA']}/{self.folder}/{name}"
+
+
+SAMPLES = {
+    "training_sample2": Sample(
+        "fib25/training_sample2", 128, 33, "10,10,10", "174:250,0:250,0:250", "190:250,0:250,0:250"
+    ),
+    "gala_fib": Sample(
+        "gala_fib/train", 148.22, 55.28, "1,1,1", "0:50,0:100,0:200", "0:50,0:100,0:200"
+    ),
+}
+COARSE = {
+    "published network, coarse to fine (1, 2, 2)": ["--coarse", "1,2,2"],
+    "published network, coarse to fine (2, 2, 2)": ["--coarse", "2"],
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A segmentation of a sample, and the seconds that it took."""
+
+    method: str
+    segmentation: str
+    seconds: float
+
+
+def run(log: Path, *words: str) -> dict[str, Any]:
+    """Run a command of floodtide, unless its result is there. Return its JSON object, with the key wall_s."""
+    if not log.exists():
+        print("floodtide", *words, flush=True)
+        start_s = time.monotonic()
+        done = subprocess.run(["floodtide", *words, "--json"], check=True, stdout=subprocess.PIPE)
+        found = json.loads(done.stdout) | {"wall_s": time.monotonic() - start_s}
+        log.write_text(json.dumps(found))
+    return dict(json.loads(log.read_text()))
+
+
+def flood(
+    sample: Sample, out: Path, checkpoint: str | None = None, words: Sequence[str] = ()
+) -> tuple[str, dict[str, Any]]:
+    """Segment by flood filling. Return the segmentation and the report of the command."""
+    settings: dict[str, Any] = {
+        "segment.image": sample.file("grayscale_maps.h5:raw"),
+        "segment.mean": sample.mean,
+        "segment.std": sample.std,
+        "segment.reflect": "true",
+    }
+    if checkpoint:
+        settings["segment.checkpoint"] = checkpoint
+    overrides = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    name = f"{out}.h5:segmentation"
+    configuration = "examples/fib25/zero_shot.toml"
+    place = ("--out", name, "--box", sample.segmented)
+    return name, run(Path(f"{out}.json"), "segment", configuration, *place, *overrides, *words)
+
+
+def flooded(sample: Sample, out: Path, tuned: str | None) -> Iterator[Row]:
+    name, made = flood(sample, out / "published")
+    yield Row("published network", name, made["wall_s"])
+    if tuned:
+        name, made = flood(sample, out / "fine_tuned", tuned)
+        yield Row("fine-tuned network", name, made["wall_s"])
+    words = ("--consensus", "reverse", "--agglomerate")
+    name, made = flood(sample, out / "objects", words=words)
+    base = name.replace(".h5", ".base.h5")
+    yield Row("published network, consensus", base, made["seconds"])
+    yield Row("published network, consensus and agglomeration", name, made["wall_s"])
+    for method, words in COARSE.items():
+        name, made = flood(sample, out / f"coarse_{words[-1]}", words=words)
+        yield Row(method, name, made["wall_s"])
+
+
+def from_affinities(sample: Sample, out: Path, network: str) -> Iterator[Row]:
+    affinities, image = out / "affinities.h5", sample.file("grayscale_maps.h5:raw")
+    grey = ("--mean", str(sample.mean), "--std", str(sample.std))
+    words = (network, image, f"{affinities}:affinities", *grey, "--box", sample.segmented)
+    predicted = run(out / "affinities.json", "predict", *words)
+    for method in ("mutex", "mean"):
+        name = f"{out / method}.h5:segmentation"
+        words = (f"{affinities}:affinities", name, "--method", method)
+        made = run(out / f"{method}.json", "agglomerate", *words)
+        yield Row(f"affinities, {method}", name, predicted["wall_s"] + made["wall_s"])
+
+
+def scored(sample: Sample, row: Row) -> dict[str, Any]:
+    """Compare a segmentation with the truth."""
+    log = Path(row.segmentation.partition(":")[0]).with_suffix(".scores.json")
+    words = (row.segmentation, sample.file("groundtruth.h5:stack"), "--box", sample.scored)
+    image = ("--image", sample.file("grayscale_maps.h5:raw"))
+    skeletons = ("--skeletons", "--merge-nodes", "50", "--voxel-nm", sample.voxel_nm)
+    return run(log, "evaluate", *words, *image, *skeletons)
+
+
+def line(name: str, scores: dict[str, Any], length: float | None, hours: float | None) -> str:
+    cells = [
+        name,
+        f"{scores['all_adapted_rand_error']:.3f}",
+        f"{scores['all_voi_split']:.2f} + {scores['all_voi_merge']:.2f}",
+        f"{scores['coverage']:.2f}",
+        "" if length is None else f"{length:.2f}",
+        "" if hours is None else f"{hours:.2f}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("--fine-tuned", help="run or checkpoint of a flood-filling network")
+    arguments.add_argument("--affinities", help="run or checkpoint of a U-Net for affinities")
+    given = arguments.parse_args()
+    cores = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+    table = [
+        "| volume, method | Rand error | VOI split + merge | coverage | run length | core hours |"
+    ]
+    table.append("|" + "---|" * 6)
+    for name, sample in SAMPLES.items():
+        out = given.folder / name
+        out.mkdir(parents=True, exist_ok=True)
+        rows = list(flooded(sample, out, given.fine_tuned))
+        if given.affinities:
+            rows += from_affinities(sample, out, given.affinities)
+        trivial: dict[str, Any] = {}
+        for row in rows:
+            found = scored(sample, row)
+            trivial = found["trivial"]
+            length, hours = found["run_lengths"]["normalised"], row.seconds * cores / 3600
+            table.append(line(f"{name}, {row.method}", found, length, hours))
+        table += [line(f"{name}, {answer}", found, None, None) for answer, found in trivial.items()]
+    print("\n".join(table))
+
+
+if __name__ == "__main__":
+    main()
