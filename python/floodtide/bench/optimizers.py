@@ -45,9 +45,8 @@ def _row(name: str, parameters: int, count: int, seconds: float) -> Row:
     passes.step()
     steps: list[float] = []
     sweeps: list[float] = []
-    end_s = (
-        time.monotonic() + seconds
-    )  # caches are emptied before each pass, which takes longer than the passes
+    # Caches are emptied before each pass. This takes longer than the pass, so elapsed time counts.
+    end_s = time.monotonic() + seconds
     while len(steps) < 20 or time.monotonic() < end_s:
         sweeps.append(passes.sweep())
         steps.append(passes.step())

@@ -20,9 +20,10 @@ struct Agreement {
   std::int64_t inside_voxels = 5000;  ///< least voxels of a segment that lies inside the other one; 0: none does
 };
 
-inline constexpr double kInsideShare = 0.95;  ///< least share of a segment that lies inside the other one
-inline constexpr double kInsideOfOther =
-    0.2;  ///< least share of the other one that it fills: a merger fills less of what it touches
+/// Least share of an inner segment that lies in the outer one.
+inline constexpr double kInsideShare = 0.95;
+/// Least share of the outer segment that is common. A smaller common part is too weak evidence for one object.
+inline constexpr double kInsideOfOther = 0.2;
 
 /// What the overlap of two subvolumes shows.
 struct Seam {

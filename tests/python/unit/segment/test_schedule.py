@@ -47,9 +47,8 @@ def test_one_large_subvolume_at_the_end_keeps_the_others_waiting() -> None:
 @given(CALLS, st.integers(1, 200), st.integers(1, 50))
 def test_a_forecast_lies_between_its_bounds(measured: list[int], count: int, ranks: int) -> None:
     found = forecast(measured, count, ranks)
-    most = max(measured) * (
-        1 + (count - 1) / ranks
-    )  # the last subvolume begins when a rank is free
+    # The last subvolume begins as soon as a rank is free.
+    most = max(measured) * (1 + (count - 1) / ranks)
     assert min(measured) * math.ceil(count / ranks) <= found.calls <= most * (1 + 1e-12)
     assert 0 < found.efficiency <= 1 + 1e-12
     assert found == forecast(measured, count, ranks)
