@@ -10,6 +10,7 @@
 #include "bindings.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
+#include "floodtide/bench/bandwidth.hpp"
 #include "floodtide/bench/conv.hpp"
 #include "floodtide/bench/measure.hpp"
 #include "floodtide/bench/optimizer.hpp"
@@ -28,22 +29,28 @@ Isa level_of(const std::string& level) {
         "processor has (up to ", name(processor_isa()), ")");
 }
 
+/// Return what all rows have of their samples, in seconds.
+py::dict to_dict(const bench::Samples& samples) {
+  py::dict result;
+  result["samples"] = samples.size();
+  result["median_s"] = samples.quantile(0.5);
+  result["p10_s"] = samples.quantile(0.1);
+  result["p90_s"] = samples.quantile(0.9);
+  result["min_s"] = samples.quantile(0.0);
+  return result;
+}
+
 /// Return a row as a dictionary. Times are in seconds, rates in 1e9 operations per second.
 py::dict to_dict(const bench::Row& row) {
   const double median_s = row.samples.quantile(0.5);
   const double least_s = row.samples.quantile(0.0);
-  py::dict result;
+  py::dict result = to_dict(row.samples);
   result["name"] = row.name;
   result["kernel"] = row.kernel;
   result["level"] = row.level;
   result["shape"] = row.shape;
   result["threads"] = row.threads;
   result["ranks"] = 1;
-  result["samples"] = row.samples.size();
-  result["median_s"] = median_s;
-  result["p10_s"] = row.samples.quantile(0.1);
-  result["p90_s"] = row.samples.quantile(0.9);
-  result["min_s"] = least_s;
   result["gflops"] = row.flops / median_s * 1e-9;
   result["peak_gflops"] = row.peak_gflops;
   result["ratio"] = row.flops / median_s * 1e-9 / row.peak_gflops;
@@ -93,6 +100,20 @@ void register_bench(py::module_& m) {
       },
       py::arg("level"), py::arg("seconds"),
       "Measure the peak multiply-add rate of an instruction set with the current threads.");
+  module.def(
+      "bandwidth",
+      [](std::int64_t bytes_per_thread, double seconds) -> Record {
+        bench::Reads reads;
+        {
+          const py::gil_scoped_release unlocked;
+          reads = bench::measure_reads(bytes_per_thread, seconds);
+        }
+        py::dict result = to_dict(reads.samples);
+        result["threads"] = num_threads();
+        result["gb_per_s"] = reads.bytes / reads.samples.quantile(0.5) * 1e-9;
+        return result;
+      },
+      py::arg("bytes_per_thread"), py::arg("seconds"), "Measure reads of memory with the current threads.");
   module.def("enough", &bench::enough, py::arg("samples"), py::arg("spent_s"),
              "Return True if a benchmark has enough samples: 20, or 3 if all together took 2 s.");
   module.def(

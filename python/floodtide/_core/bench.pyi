@@ -12,6 +12,7 @@ __all__: list[str] = [
     "OptimizerPasses",
     "Peak",
     "Workload",
+    "bandwidth",
     "conv",
     "conv_kernels",
     "enough",
@@ -50,6 +51,7 @@ class Peak:
     def __init__(self) -> None: ...
     def sample(self) -> float: ...
 
+def bandwidth(bytes_per_thread: int, seconds: float) -> dict[str, typing.Any]: ...
 def conv(
     size: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
     in_channels: int,

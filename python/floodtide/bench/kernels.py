@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks of kernels: the peak multiply-add rate and convolutions."""
+"""Benchmarks of kernels: the peak multiply-add rate, the bandwidth of caches and memory, and convolutions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from floodtide import _core
+from floodtide.base import limits
 from floodtide.bench.rows import Row, stamped, threads
+
+MIB = (0.5, 4.0, 256.0)
+"""Sizes of buffers that, on most processors, lie in the second cache, in the third one, and in memory."""
 
 
 def peak(*, thread_counts: Sequence[int] = (1,), seconds: float = 1.0) -> Iterator[Row]:
@@ -21,6 +25,37 @@ def peak(*, thread_counts: Sequence[int] = (1,), seconds: float = 1.0) -> Iterat
         for count in thread_counts:
             with threads(count):
                 yield stamped(_core.bench.peak(level, seconds))
+
+
+def bandwidth(
+    *, thread_counts: Sequence[int] = (1,), mib: Sequence[float] = MIB, seconds: float = 1.0
+) -> Iterator[Row]:
+    """Measure how fast threads read from caches and memory, and yield rows.
+
+    Rows have `gb_per_s`, the bytes that all threads read in 1e-9 s, from the median time.
+
+    Args:
+        thread_counts: Numbers of threads; one set of rows for each.
+        mib: Sizes in MiB of the buffer that each thread reads again and again.
+        seconds: Minimum time to measure each row.
+
+    Raises:
+        floodtide.errors.InvalidArgumentError: If the buffers do not fit into memory.
+    """
+    largest = max(mib) * max(thread_counts)
+    limits.require_memory("bench bandwidth: the buffers need", largest * 2**20, "fewer MiB")
+    for count in thread_counts:
+        with threads(count):
+            for size in mib:
+                row = {
+                    "name": "bandwidth",
+                    "kernel": "read",
+                    "level": _core.active_isa(),
+                    "shape": f"{size:g} MiB for each thread",
+                    "ranks": 1,
+                    "mib": size,
+                }
+                yield stamped(row | _core.bench.bandwidth(int(size * 2**20), seconds))
 
 
 def conv(

@@ -19,7 +19,15 @@ from floodtide.base import limits
 from floodtide.cli import options as shared
 
 BENCHMARKS = {
+    "all": (
+        "floodtide.cli.bench_all:command",
+        "Table of all benchmarks of computation, beside PyTorch.",
+    ),
     "peak": ("floodtide.cli.bench:peak", "Peak multiply-add rate of each instruction set."),
+    "bandwidth": (
+        "floodtide.cli.bench:bandwidth",
+        "Speed of reading from caches and memory.",
+    ),
     "conv": ("floodtide.cli.bench:conv", "Forward and backward passes of one convolution."),
     "scaling": (
         "floodtide.cli.bench_scaling:command",
@@ -130,6 +138,7 @@ EXTRA_COLUMNS = (
     "last_bucket_s",
     "exposed_share",
     "sent_bytes",
+    "mib",
     "gb_per_s",
     "fovs_per_s",
     "images_per_s",
@@ -190,6 +199,30 @@ def peak(thread_counts: tuple[int, ...], seconds: float) -> Iterable[dict[str, A
     from floodtide import bench
 
     return bench.peak(thread_counts=counts_or_default(thread_counts), seconds=seconds)
+
+
+@click.command()
+@click.option(
+    "--mib",
+    type=shared.Numbers(limits.BUFFER_MIB),
+    help="Sizes in MiB of the buffer of each thread.  [default: 0.5,4,256]",
+)
+@threads_option
+@seconds_option
+@row_options
+def bandwidth(
+    mib: tuple[float, ...] | None, thread_counts: tuple[int, ...], seconds: float
+) -> Iterable[dict[str, Any]]:
+    """Measure how fast threads read from caches and memory. Each thread reads its own buffer again and again.
+
+    Example: floodtide bench bandwidth --threads 1,2 --mib 0.5,4,256
+    """
+    from floodtide import bench
+
+    sizes = mib or bench.MIB
+    return bench.bandwidth(
+        thread_counts=counts_or_default(thread_counts), mib=sizes, seconds=seconds
+    )
 
 
 @click.command()

@@ -11,10 +11,11 @@ from floodtide.base.files import replace_text
 from floodtide.base.outputs import files_of, reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.data import Volume
+from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.resampling import resample
-from floodtide.errors import InvalidFileError, ShapeError
+from floodtide.errors import InvalidFileError
 from floodtide.plan.document import MARK, as_toml
-from floodtide.plan.judging import needs_resampling, size_text, voxel_size_of
+from floodtide.plan.judging import needs_resampling, voxel_size_of
 from floodtide.plan.known import KnownNetwork, SizeNm
 from floodtide.plan.planner import Plan, Wish, make_plan
 
@@ -83,11 +84,7 @@ def _require_pair(image: Volume, labels: Volume) -> None:
             f"{image.name}: holds {image.dtype}, as labels do; expected an image of 8 or 16 bits, or of floating-point"
             " numbers"
         )
-    if image.shape != labels.shape:
-        raise ShapeError(
-            f"{labels.name}: labels have {size_text(labels.shape)} voxels, the image {image.name} has"
-            f" {size_text(image.shape)}; expected the same part of the volume in both (z, y, x)"
-        )
+    require_same_shape(image, labels)
 
 
 def _resampled(

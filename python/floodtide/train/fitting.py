@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from floodtide.data import TrainingVolume, Volume
 from floodtide.data.formats import place
-from floodtide.data.look.alignment import orders_for
+from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.labels import require_labels
 from floodtide.data.volumes import VolumeLike, name_of
-from floodtide.errors import InvalidArgumentError, ShapeError
+from floodtide.errors import InvalidArgumentError
 
 MOST = 8
 """Volumes that are looked at. More would take longer than a start should."""
@@ -35,13 +35,7 @@ def require_fitting(volumes: Sequence[TrainingVolume]) -> None:
             )
         labels = opened(volume.labels)
         require_labels(labels)
-        if image.shape != labels.shape:
-            orders = orders_for(image, labels)  # raises if no order of axes helps
-            raise ShapeError(
-                f"volume '{volume.name}': {labels.name}: labels have shape {labels.shape}, and the image has"
-                f" {image.shape}: the axes are in another order, store labels.transpose{orders[0]}"
-                " (`floodtide inspect` finds which way they lie)"
-            )
+        require_same_shape(image, labels)
 
 
 def opened(volume: VolumeLike) -> Volume:

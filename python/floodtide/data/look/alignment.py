@@ -215,6 +215,20 @@ def orders_for(image: Volume, labels: Volume) -> list[Vec3]:
     return orders
 
 
+def require_same_shape(image: Volume, labels: Volume) -> None:
+    """Check that labels have the shape of their image.
+
+    Raises:
+        ShapeError: If not. The message says how to turn the labels if their axes are in another order.
+    """
+    if image.shape != labels.shape:
+        orders = orders_for(image, labels)
+        raise ShapeError(
+            f"{labels.name}: labels have shape {labels.shape}, and the image {image.name} has {image.shape}: the axes"
+            f" are in another order, store labels.transpose{orders[0]} (`floodtide inspect` finds which way they lie)"
+        )
+
+
 def _parts(labels: Array) -> tuple[Places, Places]:
     """Return the places of the voxels at a change of label, and of the other voxels that are labelled 0."""
     boundary, _ = changed(labels)

@@ -231,7 +231,10 @@ def test_wrong_input_is_one_line(
     assert "expected integers" in text
     tifffile.imwrite(tmp_path / "cut.tif", np.ones((40, 64, 99), np.int32))
     text = refused("init", image, "--labels", f"{tmp_path}/cut.tif", *size, *out, capsys=capsys)
-    assert "40 x 64 x 99" in text
+    assert "(40, 64, 99)" in text
+    tifffile.imwrite(tmp_path / "turned.tif", np.ones(SHAPE[::-1], np.int32))
+    text = refused("init", image, "--labels", f"{tmp_path}/turned.tif", *size, *out, capsys=capsys)
+    assert "store labels.transpose(2, " in text
     tifffile.imwrite(tmp_path / "none.tif", np.zeros(SHAPE, np.int32))
     text = refused("init", image, "--labels", f"{tmp_path}/none.tif", *size, *out, capsys=capsys)
     assert "two objects" in text

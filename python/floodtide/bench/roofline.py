@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Picture of a machine's measurements: the roofline of a convolution, and bars of the passes compared with PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from floodtide.base import style
+from floodtide.bench.everything import Benchmark
+from floodtide.bench.rows import Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Bytes of memory that a pass of the measured convolution must move: two arrays of 33³ x 32 floats, and the weights.
+_CONV_BYTES = 4 * (2 * 33**3 * 32 + 27 * 32 * 32)
+_FLOPS_PER_BYTE = (0.1, 1000.0)
+
+
+def draw(results: Sequence[tuple[Benchmark, Sequence[Row]]], kind: str) -> bytes:
+    """Return the picture as a file of kind "svg", "png" or "pdf".
+
+    Left: the roofline of one thread. Lines are limits: the peak rate of multiply-adds, and reading from caches and
+    memory. Points are the passes of a convolution, counted as direct convolution. Right: PyTorch's median time divided
+    by ours, if PyTorch was measured.
+    """
+    with style.figure(11.0, 4.4) as drawn:
+        left, right = drawn.subplots(1, 2)
+        _roofline(left, [row for _, rows in results for row in rows if row["threads"] == 1])
+        _bars(right, results)
+        return style.rendered(drawn, kind, dpi=130)
+
+
+def _roofline(axes: Axes, rows: Sequence[Row]) -> None:
+    peak = max(row["gflops"] for row in rows if row["name"] == "peak")
+    axes.axhline(peak, color="black", lw=1.2)
+    axes.annotate(f"multiply-adds: {peak:.0f} GFLOP/s", (0.11, peak * 1.1), fontsize=8)
+    reads = [row for row in rows if row["name"] == "bandwidth"]
+    for index, row in enumerate(reads):
+        speed = row["gb_per_s"]
+        label = f"reading {row['shape']}: {speed:.0f} GB/s"
+        axes.plot(
+            [_FLOPS_PER_BYTE[0], peak / speed],
+            [speed * _FLOPS_PER_BYTE[0], peak],
+            color=style.SERIES[index],
+            ls=("-", "--", "-.")[index % 3],
+            marker="",
+            label=label,
+        )
+    for index, row in enumerate(row for row in rows if row["name"].startswith("conv ")):
+        axes.plot(
+            [row["gflops"] * row["median_s"] * 1e9 / _CONV_BYTES],
+            [row["gflops"]],
+            color=style.SERIES[3],
+            ls="",
+            marker=("o", "s", "^")[index % 3],
+            label=f"convolution, {row['name'].partition(' ')[2].replace('_', '-')}",
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(*_FLOPS_PER_BYTE)
+    axes.set_xlabel("floating-point operations of direct convolution per byte")
+    axes.set_ylabel("GFLOP/s")
+    axes.set_title("Roofline, one thread")
+    axes.legend(loc="lower right")
+
+
+def _bars(axes: Axes, results: Sequence[tuple[Benchmark, Sequence[Row]]]) -> None:
+    compared = [
+        (_name(benchmark, row), row["speedup"])
+        for benchmark, rows in results
+        for row in rows
+        if "speedup" in row
+    ]
+    axes.set_title("PyTorch's time / floodtide's")
+    if not compared:
+        axes.text(0.5, 0.5, "PyTorch was not measured", ha="center", transform=axes.transAxes)
+        axes.set_axis_off()
+        return
+    places = range(len(compared))[::-1]
+    axes.barh(places, [ratio for _, ratio in compared], color=style.SERIES[0], height=0.7)
+    for place, (_, ratio) in zip(places, compared, strict=True):
+        axes.annotate(
+            f"{ratio:.2f}", (ratio, place), xytext=(3, 0), textcoords="offset points", va="center"
+        )
+    axes.axvline(1.0, color="black", lw=1.0)
+    axes.set_yticks(places, [name for name, _ in compared])
+    axes.set_xlim(0, 1.15 * max(ratio for _, ratio in compared))
+    axes.set_xlabel("above 1: floodtide is faster")
+    axes.grid(visible=False, axis="y")
+
+
+def _name(benchmark: Benchmark, row: Row) -> str:
+    name = row["name"].replace("unet", "U-Net")
+    batch = ", batch 2" if "--batch 2" in benchmark.command else ""
+    peer = " against bfloat16" if benchmark.peer == "torch-bf16" else ""
+    threads = "1 thread" if row["threads"] == 1 else f"{row['threads']} threads"
+    return f"{name if name.startswith('U-Net') else f'FFN {name}'}{batch}{peer}, {threads}"
