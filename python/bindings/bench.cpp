@@ -191,6 +191,9 @@ void register_bench(py::module_& m) {
            py::arg("kernel") = "")
       .def("step", &bench::NetworkPasses::step, py::call_guard<py::gil_scoped_release>())
       .def("forward", &bench::NetworkPasses::forward, py::call_guard<py::gil_scoped_release>())
+      .def(
+          "use_fastest_forward", [](bench::NetworkPasses& self) { return std::string(name(self.use_fastest_forward())); },
+          py::call_guard<py::gil_scoped_release>(), "Compute forward passes in the faster way, and return it.")
       .def("step_flops", &bench::NetworkPasses::step_flops)
       .def("forward_flops", &bench::NetworkPasses::forward_flops)
       .def("kernel_names", &bench::NetworkPasses::kernel_names)

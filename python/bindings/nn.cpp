@@ -5,6 +5,7 @@
 #include "bindings.hpp"
 #include "floodtide/data/tensorflow_checkpoint.hpp"
 #include "floodtide/nn/ffn.hpp"
+#include "floodtide/nn/forward_choice.hpp"
 #include "floodtide/nn/limits.hpp"
 #include "floodtide/nn/loss.hpp"
 #include "floodtide/train/network_file.hpp"
@@ -151,6 +152,20 @@ void register_nn(py::module_& m) {
           },
           "Return all parameters as one array that shares memory. Call parameters_changed() after writing to the array.")
       .def("parameters_changed", &Ffn::parameters_changed)
+      .def("fft_unsupported", &Ffn::fft_unsupported, py::arg("size"),
+           "Return why forward passes cannot use Fourier transforms for this image size; empty if they can.")
+      .def(
+          "fastest_forward",
+          [](const Ffn& network) {
+            const nn::ForwardChoice choice = nn::fastest_forward(network.options());
+            return std::pair(std::string(name(choice.forward)), choice.fft_speedup);
+          },
+          py::call_guard<py::gil_scoped_release>(),
+          "Measure and return (the faster way of forward passes, speed-up by Fourier transforms; 0 if unsupported).")
+      .def(
+          "use_forward", [](Ffn& network, const std::string& forward) { network.use_forward(named<nn::Forward>(forward)); },
+          py::arg("forward"), "Compute forward passes by `layers` or `fft`.")
+      .def_property_readonly("forward_in_use", [](const Ffn& network) { return std::string(name(network.forward_in_use())); })
       .def("forward", &forward, py::arg("image"), py::arg("logits"))
       .def("loss_and_gradients", &loss_and_gradients, py::arg("image"), py::arg("logits"), py::arg("labels"),
            py::arg("weights"), py::arg("gradients"), py::arg("scale"),

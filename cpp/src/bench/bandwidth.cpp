@@ -12,7 +12,7 @@
 namespace floodtide::bench {
 namespace {
 
-constexpr std::int64_t kLine = 64 / sizeof(float);       // floats of a cache line
+constexpr std::int64_t kLine = 64 / sizeof(float);              // floats of a cache line
 constexpr std::int64_t kSampleBytes = std::int64_t{256} << 20;  // of a thread; a sample then takes milliseconds
 
 void read_lines(const float* values, std::int64_t size) {

@@ -6,6 +6,7 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/random.hpp"
+#include "floodtide/nn/forward_choice.hpp"
 
 namespace floodtide::bench {
 namespace {
@@ -97,6 +98,12 @@ double NetworkPasses::step() {
 }
 
 void NetworkPasses::forward() { network_.forward(examples_); }
+
+nn::Forward NetworkPasses::use_fastest_forward() {
+  const nn::Forward forward = nn::fastest_forward(network_.options()).forward;
+  network_.use_forward(forward);
+  return forward;
+}
 
 double NetworkPasses::step_flops() const noexcept {
   return static_cast<double>(examples_.size()) * network_.step_flops(network_.options().fov);

@@ -63,21 +63,16 @@ struct Ffn::Impl {
   ParameterLayout layout;
   AlignedBuffer<float> parameters;
   std::unique_ptr<FfnPlan> plan;
-  bool stale = true;           // true: the weights of the plan differ from `parameters`
-  Passes ready = Passes::all;  // if not stale: the passes for which the weights of the plan are prepared
+  Forward forward = Forward::layers;
 
   /// Return the plan for this image size, with the current parameters.
   FfnPlan& planned(const Vec3& size, Passes passes) {
     if (!plan || plan->size() != size) {
       plan.reset();  // free the old plan first: both plans together would need twice the memory
-      plan = std::make_unique<FfnPlan>(size, options);
-      stale = true;
+      plan =
+          std::make_unique<FfnPlan>(size, options, FfnPlan::fft_unsupported(size, options).empty() ? forward : Forward::layers);
     }
-    if (stale || (passes == Passes::all && ready == Passes::forward)) {
-      plan->set_parameters(layout, parameters.span(), passes);
-      ready = passes;
-    }
-    stale = false;
+    plan->prepare(layout, parameters.span(), passes);
     return *plan;
   }
 };
@@ -96,7 +91,22 @@ const FfnOptions& Ffn::options() const noexcept { return impl_->options; }
 const ParameterLayout& Ffn::layout() const noexcept { return impl_->layout; }
 std::span<float> Ffn::parameters() noexcept { return impl_->parameters.span(); }
 std::span<const float> Ffn::parameters() const noexcept { return std::as_const(impl_->parameters).span(); }
-void Ffn::parameters_changed() noexcept { impl_->stale = true; }
+void Ffn::parameters_changed() noexcept {
+  if (impl_->plan) impl_->plan->parameters_changed();
+}
+
+std::string Ffn::fft_unsupported(const Vec3& size) const { return FfnPlan::fft_unsupported(size, impl_->options); }
+
+void Ffn::use_forward(Forward forward) {
+  if (forward == Forward::fft) {
+    const std::string reason = fft_unsupported(impl_->options.fov);
+    FLOODTIDE_REQUIRE(reason.empty(), unsupported, "ffn: no forward passes by Fourier transforms: ", reason);
+  }
+  if (forward != impl_->forward) impl_->plan.reset();
+  impl_->forward = forward;
+}
+
+Forward Ffn::forward_in_use() const noexcept { return impl_->forward; }
 
 void Ffn::forward(std::span<const FfnExample> batch) {
   for (const FfnExample& example : batch) check_example(example, batch[0].image.shape());
@@ -130,7 +140,7 @@ std::string Ffn::kernel_names() const {
   if (impl_->plan) return impl_->plan->kernel_names();
   FfnOptions shallow = options();
   shallow.depth = 1;
-  return FfnPlan(shallow.fov, shallow).kernel_names();
+  return FfnPlan(shallow.fov, shallow, Forward::layers).kernel_names();
 }
 
 double Ffn::step_flops(const Vec3& size) const noexcept {

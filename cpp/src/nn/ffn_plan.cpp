@@ -41,20 +41,38 @@ Conv3dShape convolution_shape(const Vec3& size, int features, int number) {
 FfnPlan::Lane::Lane(const kernels::Conv3dShape& first, const kernels::Conv3dShape& other)
     : head(other), input(floats(first, first.stored_in())) {}
 
-FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options)
+std::string FfnPlan::fft_unsupported(const Vec3& size, const FfnOptions& options) {
+  if (options.compute != kernels::Compute::fp32) return "compute is fp32-direct";
+  if (!options.kernel.empty()) return str_cat("all convolutions use the kernel ", options.kernel);
+  return kernels::FftChain::unsupported(size, options.features, active_isa());
+}
+
+FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options, Forward forward)
     : size_(size),
       options_(options),
       convolutions_(make_convolutions(size, options)),
-      head_weights_(static_cast<std::size_t>(options.features)) {}
+      head_weights_(static_cast<std::size_t>(options.features)) {
+  if (forward == Forward::fft) {
+    chain_.emplace(size, options.features, std::ssize(convolutions_) - 1, *kernels::FftChain::kernels_of(active_isa()));
+  }
+}
 
-void FfnPlan::set_parameters(const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes) {
+void FfnPlan::prepare(const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes) {
+  const bool training = passes == kernels::Passes::all;
+  if (training ? training_ready_ : forward_ready_) return;
+  const auto of = [&](std::size_t entry) { return part(parameters, layout.entry(entry)).data(); };
   for (std::size_t i = 0; i < convolutions_.size(); ++i) {
-    convolutions_[i].set_weights(part(parameters, layout.entry(2 * i)).data(), part(parameters, layout.entry(2 * i + 1)).data(),
-                                 passes);
+    if (!training && chain_ && i > 0) {
+      chain_->set_weights(static_cast<std::int64_t>(i) - 1, of(2 * i), of(2 * i + 1));
+    } else if (!training_ready_) {
+      convolutions_[i].set_weights(of(2 * i), of(2 * i + 1), passes);
+    }
   }
   const std::size_t head = 2 * convolutions_.size();
   std::ranges::copy(part(parameters, layout.entry(head)), head_weights_.begin());
-  head_bias_ = part(parameters, layout.entry(head + 1))[0];
+  head_bias_ = of(head + 1)[0];
+  if (training) training_ready_ = true;
+  if (!training || !chain_) forward_ready_ = true;
 }
 
 template <class Example, class Body, class After>
@@ -111,6 +129,13 @@ void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
   load_input(lane, example);
   float* const inner = lane.activations[0].data();
   float* const stream = lane.activations[1].data();
+  if (chain_) {
+    if (lane.chain.spectrum.size() == 0) lane.chain = chain_->make_workspace();
+    convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, inner);
+    chain_->forward(inner, stream, lane.chain);
+    lane.head.forward(stream, example.logits.data(), example.out_logits.data());
+    return;
+  }
   for (std::size_t i = 0; i < convolutions_.size(); i += 2) {
     const bool first = i == 0;
     convolutions_[i].forward(first ? lane.input.data() : stream, first ? Activation::none : Activation::relu, nullptr, true,
@@ -227,7 +252,8 @@ Tensor<std::uint8_t, 5> FfnPlan::relu_masks() const {
 std::size_t FfnPlan::bytes() const noexcept {
   std::size_t total = 0;
   for (const Lane& lane : lanes_) {
-    std::int64_t count = lane.input.size() + lane.stream_grad.size() + lane.inner_grad.size() + lane.gradients.size();
+    std::int64_t count = lane.input.size() + lane.stream_grad.size() + lane.inner_grad.size() + lane.gradients.size() +
+                         lane.chain.spectrum.size();
     for (const AlignedBuffer<float>& activation : lane.activations) count += activation.size();
     total += static_cast<std::size_t>(count) * sizeof(float) + lane.head.bytes();
   }

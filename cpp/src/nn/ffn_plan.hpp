@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "floodtide/base/memory.hpp"
 #include "floodtide/nn/ffn.hpp"
 #include "kernels/conv3d/conv3d.hpp"
+#include "kernels/fft_chain/fft_chain.hpp"
 #include "nn/head.hpp"
 
 namespace floodtide::nn {
@@ -15,11 +17,18 @@ namespace floodtide::nn {
 /// Convolutions and memory of a network for one image size.
 class FfnPlan {
  public:
-  FfnPlan(const Vec3& size, const FfnOptions& options);
+  /// Return why forward passes for this image size cannot use Fourier transforms. Empty if they can.
+  [[nodiscard]] static std::string fft_unsupported(const Vec3& size, const FfnOptions& options);
+
+  /// @param forward how forward() computes; `fft` needs an empty fft_unsupported()
+  FfnPlan(const Vec3& size, const FfnOptions& options, Forward forward);
 
   [[nodiscard]] const Vec3& size() const noexcept { return size_; }
-  /// Prepares the weights for `passes`. The order of the layout is: weights and biases of the convolutions, then of the head.
-  void set_parameters(const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes);
+  /// Prepares the weights for `passes`, unless they are. The order of the layout is: weights and biases of the convolutions,
+  /// then of the head.
+  void prepare(const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes);
+  /// Says that the next call of prepare() has other parameters.
+  void parameters_changed() noexcept { forward_ready_ = training_ready_ = false; }
 
   void forward(std::span<const FfnExample> batch);
   void loss_and_gradients(std::span<FfnExample> batch, const ParameterLayout& layout, std::span<float> gradients, double scale,
@@ -47,6 +56,7 @@ class FfnPlan {
     Head head;
     AlignedBuffer<float> input;                     // channels: image, logits, zeros
     std::vector<AlignedBuffer<float>> activations;  // outputs of convolutions_: `a` after the ReLU, `b` with the skip added
+    kernels::FftChain::Workspace chain;
     AlignedBuffer<float> stream_grad, inner_grad;
     AlignedBuffer<float> gradients;  // gradients of the parameters for one example
     bool trained = false;            // true: `activations` are those of a complete training pass
@@ -65,6 +75,8 @@ class FfnPlan {
   Vec3 size_;
   FfnOptions options_;
   std::vector<kernels::Conv3d> convolutions_;  // conv0_a, conv0_b, conv1_a, ...
+  std::optional<kernels::FftChain> chain_;     // all convolutions but the first one, for forward()
+  bool forward_ready_ = false, training_ready_ = false;
   std::vector<float> head_weights_;
   float head_bias_ = 0;
   std::vector<Lane> lanes_;

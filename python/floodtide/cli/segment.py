@@ -357,6 +357,8 @@ def _segment(
         - segmenter.network_calls,  # by a job that was killed
         "coarse": None if result.coarse is None else result.coarse._asdict(),
         "seconds": time.monotonic() - start_s,
+        "forward": segmenter.forward,
+        "fft_speedup": segmenter.fft_speedup,
         "checkpoint": options.checkpoint,
         "mean": options.mean,
         "std": options.std,
@@ -373,7 +375,13 @@ def _text(report: dict[str, Any]) -> str:
         )
     before = report["network_calls_before"]
     continued = f" ({before} of them before a checkpoint)" if before else ""
+    faster = ""
+    if report["forward"] == "fft" and report["fft_speedup"] is not None:
+        faster = (
+            f" (by Fourier transforms, {report['fft_speedup']:.2f} times as fast as layer by layer)"
+        )
     return (
         f"{report['segments']} segments, {100 * report['coverage']:.1f} % of the voxels, in"
-        f" {report['network_calls']} network calls{levels}{continued} and {report['seconds']:.0f} s: {report['out']}"
+        f" {report['network_calls']} network calls{levels}{continued}{faster} and {report['seconds']:.0f} s:"
+        f" {report['out']}"
     )

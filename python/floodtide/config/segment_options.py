@@ -201,6 +201,13 @@ class SegmentOptions(Registered):
         "Also store the object probability of each voxel of a segment, as uint8 in the dataset `probability` beside"
         " the segmentation, and with --npz in google/ffn's file seg-X_Y_Z.prob; 1 more byte of memory per voxel",
     )
+    forward: str = option(
+        "fastest",
+        "How the network's convolutions are computed: `layers`: one after another, as in training; `fft`: by Fourier"
+        " transforms (AVX-512, fields of view of multiples of 11 voxels, multiples of 16 feature maps); `fastest`: both"
+        " are measured at the start. Results differ by rounding only",
+        choices=("fastest", "layers", "fft"),
+    )
     reflect: bool = option(
         False,
         "Continue the image by reflection beyond the faces of the volume, so that fields of view reach the faces;"

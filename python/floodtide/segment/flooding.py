@@ -169,7 +169,8 @@ class Segmenter:
     """Segmentation of volumes with a flood-filling network.
 
     Args:
-        model: `ft.nn.FFN`, or any object with `fov`, `deltas` and `forward(image, logits)`.
+        model: `ft.nn.FFN`, or any object with `fov`, `deltas` and `forward(image, logits)`. A FFN computes its forward
+            passes as `options.forward` says, from then on.
         options: Thresholds and image normalisation. `mean` and `std` must be given. The keys `checkpoint`, `image`,
             `box`, `fov` and `deltas` are ignored.
 
@@ -177,9 +178,12 @@ class Segmenter:
         network_calls: Evaluations of the network by all calls of `segment` so far, also while one is running, and by
             resegmentations.
         coarse_calls: Those of them at the coarse level, and to check its objects.
+        fft_speedup: How many times as fast forward passes are by Fourier transforms, if `options.forward` is "fastest"
+            and the network and the processor allow them; else None.
 
     Raises:
         InvalidArgumentError: If `options` has no mean or no std.
+        UnsupportedError: If `options.forward` is "fft", and the network or the processor does not allow it.
     """
 
     def __init__(self, model: Any, options: SegmentOptions) -> None:
@@ -187,7 +191,22 @@ class Segmenter:
         self.options = options
         self.network_calls = 0
         self.coarse_calls = 0
+        self.fft_speedup: float | None = None
         self._normalisation()
+        if hasattr(model, "core"):
+            self._choose_forward()
+
+    @property
+    def forward(self) -> str:
+        """Return how the network's convolutions are computed: "fft" or "layers"."""
+        return str(self.model.core.forward_in_use) if hasattr(self.model, "core") else "layers"
+
+    def _choose_forward(self) -> None:
+        forward = self.options.forward
+        if forward == "fastest":
+            forward, speedup = self.model.core.fastest_forward()
+            self.fft_speedup = speedup or None
+        self.model.core.use_forward(forward)
 
     @classmethod
     def load(cls, options: SegmentOptions, *, compute: str = "fp32") -> Segmenter:

@@ -11,7 +11,7 @@ import numpy as np
 from floodtide.config import to_dict
 from floodtide.config.segment_options import SegmentOptions
 
-_PLACES = ("checkpoint", "image", "box", "subvolume", "overlap", "checkpoint_interval")
+_LEFT_OUT = ("checkpoint", "image", "box", "subvolume", "overlap", "checkpoint_interval", "forward")
 
 
 def digest(model: Any) -> str:
@@ -26,8 +26,11 @@ def digest(model: Any) -> str:
 
 
 def options_of(options: SegmentOptions, model: Any) -> dict[str, Any]:
-    """Return the options on which a segmentation depends, as JSON values; what places it is left out."""
-    kept = {name: value for name, value in to_dict(options).items() if name not in _PLACES}
+    """Return the options on which a segmentation depends, as JSON values.
+
+    Options that place it, or only decide how fast it is, are left out.
+    """
+    kept = {name: value for name, value in to_dict(options).items() if name not in _LEFT_OUT}
     return kept | {"fov": list(model.fov), "deltas": list(model.deltas)}
 
 

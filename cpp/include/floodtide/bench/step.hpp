@@ -25,6 +25,8 @@ class NetworkPasses {
   double step();
   /// Run a forward pass. Allocates memory in the first call only.
   void forward();
+  /// Compute forward passes in the faster way from now on, as segmentation does, and return it.
+  nn::Forward use_fastest_forward();
 
   /// Return the floating-point operations of one call of step(), counted as direct convolution.
   [[nodiscard]] double step_flops() const noexcept;

@@ -26,6 +26,13 @@ constexpr Names<Parallel, 2> names_of(Parallel) {
   return {"parallel", {{{"fovs", Parallel::fovs}, {"voxels", Parallel::voxels}}}};
 }
 
+/// How Ffn::forward computes the convolutions between feature maps. Training passes always compute layer by layer.
+enum class Forward {
+  layers,  ///< one after another, with the same kernels as in training
+  fft      ///< as products of Fourier transforms, which a layer hands to the next one; see Ffn::fft_unsupported
+};
+constexpr Names<Forward, 2> names_of(Forward) { return {"forward", {{{"layers", Forward::layers}, {"fft", Forward::fft}}}}; }
+
 struct FfnOptions {
   int depth = 9;           ///< number of modules, at least 1: an input module, then residual modules; two convolutions each
   Vec3 fov{33, 33, 33};    ///< field of view in voxels, odd
@@ -82,6 +89,13 @@ class Ffn {
   [[nodiscard]] std::span<const float> parameters() const noexcept;
   void parameters_changed() noexcept;
 
+  /// Return why forward() cannot use Fourier transforms for images of this size on this processor. Empty if it can.
+  [[nodiscard]] std::string fft_unsupported(const Vec3& size) const;
+  /// Choose how forward() computes. Throws Error(unsupported) for `fft` unless the field of view of the options allows it.
+  /// Images of other sizes, for which fft_unsupported() gives a reason, are computed layer by layer.
+  void use_forward(Forward forward);
+  [[nodiscard]] Forward forward_in_use() const noexcept;
+
   /// Compute the updated logits of each example. Throws Error(shape_mismatch) unless all shapes are equal and not empty.
   void forward(std::span<const FfnExample> batch);
 
@@ -108,7 +122,8 @@ class Ffn {
 
   /// Return the bytes of activations and gradients planned so far, without the packed weights of the convolutions.
   [[nodiscard]] std::size_t workspace_bytes() const noexcept;
-  /// Return the kernels of the convolutions for the last image size, or for the field of view before the first pass.
+  /// Return the kernels of the convolutions for the last image size, or for the field of view before the first pass. They are
+  /// those of training passes, and of forward() unless it uses Fourier transforms.
   [[nodiscard]] std::string kernel_names() const;
   /// Return the floating-point operations of one training step per example, counted as direct convolution. The first layer has
   /// no backward-data pass.

@@ -5,4 +5,5 @@
 #pragma GCC diagnostic ignored "-Wpsabi"  // no stable ABI for returning such vectors; only this file calls these functions
 #define kAvx512 kAvx512Emulated
 #define kAvx512Narrow kAvx512NarrowEmulated
-#include "kernels/conv3d/avx512.cpp"  // NOLINT(bugprone-suspicious-include)
+#include "kernels/conv3d/avx512.cpp"     // NOLINT(bugprone-suspicious-include)
+#include "kernels/fft_chain/avx512.cpp"  // NOLINT(bugprone-suspicious-include)

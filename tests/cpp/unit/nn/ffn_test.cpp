@@ -11,6 +11,7 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/base/random.hpp"
+#include "floodtide/nn/forward_choice.hpp"
 #include "floodtide/nn/loss.hpp"
 #include "support/ffn_reference.hpp"
 
@@ -348,6 +349,95 @@ TEST(Ffn, RefusesWhatDoesNotFit) {
   EXPECT_THROW(train_all({{a, a, a, a, b}}, gradients.size()), Error);
   EXPECT_THROW(train_all({{a, a, a, a, {}}}, 3), Error);
   EXPECT_THROW(static_cast<void>(network.relu_masks()), Error);
+}
+
+/// Return a network whose forward passes can use Fourier transforms, on processors that have kernels for them.
+Ffn fft_network() {
+  Ffn network({.depth = 3, .fov = {11, 11, 11}, .deltas = {2, 2, 2}, .features = 16, .seed = 3});
+  Philox random(3, 99);
+  for (float& value : network.parameters()) value += static_cast<float>(0.05 * random.normal());
+  network.parameters_changed();
+  return network;
+}
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(double{a[i]} - double{b[i]}));
+  return largest;
+}
+
+class FfnByFourierTransforms : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string reason = network_.fft_unsupported({11, 11, 11});
+    if (!reason.empty()) GTEST_SKIP() << "no Fourier transforms here: " << reason;
+  }
+
+  Ffn network_ = fft_network();
+  Example example_{{11, 11, 11}};
+};
+
+TEST_F(FfnByFourierTransforms, ForwardIsTheSame) {
+  std::vector<float> layers(example_.image.size()), fft(layers.size());
+  forward(network_, example_, layers);
+  network_.use_forward(Forward::fft);
+  EXPECT_EQ(network_.forward_in_use(), Forward::fft);
+  forward(network_, example_, fft);
+  EXPECT_LT(largest_difference(layers, fft), 1e-5);
+  EXPECT_GT(largest_difference(layers, example_.logits), 0.1);
+}
+
+TEST_F(FfnByFourierTransforms, TrainingDoesNotChange) {
+  const Step before = step(network_, example_);
+  network_.use_forward(Forward::fft);
+  std::vector<float> room(example_.image.size());
+  forward(network_, example_, room);
+  const Step after = step(network_, example_);
+  EXPECT_EQ(before.logits, after.logits);
+  EXPECT_EQ(before.gradients, after.gradients);
+  std::vector<float> again(room.size());
+  forward(network_, example_, again);
+  EXPECT_EQ(room, again);
+}
+
+TEST_F(FfnByFourierTransforms, NewParametersCount) {
+  network_.use_forward(Forward::fft);
+  std::vector<float> room(example_.image.size()), other(room.size()), layers(room.size());
+  forward(network_, example_, room);
+  for (float& value : network_.parameters()) value *= 1.1F;
+  network_.parameters_changed();
+  forward(network_, example_, other);
+  EXPECT_GT(largest_difference(room, other), 1e-3);
+  network_.use_forward(Forward::layers);
+  forward(network_, example_, layers);
+  EXPECT_LT(largest_difference(other, layers), 1e-5);
+}
+
+TEST_F(FfnByFourierTransforms, OtherSizesAreComputedLayerByLayer) {
+  const Example other({9, 10, 11});
+  std::vector<float> layers(other.image.size()), fft(layers.size());
+  forward(network_, other, layers);
+  network_.use_forward(Forward::fft);
+  forward(network_, other, fft);
+  EXPECT_EQ(layers, fft);
+}
+
+TEST_F(FfnByFourierTransforms, TheFasterWayIsMeasured) {
+  const ForwardChoice choice = fastest_forward(network_.options());
+  EXPECT_GT(choice.fft_speedup, 0);
+  EXPECT_EQ(choice.forward == Forward::fft, choice.fft_speedup >= 1.25);
+}
+
+TEST(Ffn, FourierTransformsAreRefusedByName) {
+  Ffn direct({.fov = {11, 11, 11}, .deltas = {2, 2, 2}, .compute = kernels::Compute::fp32_direct});
+  EXPECT_EQ(direct.fft_unsupported({11, 11, 11}), "compute is fp32-direct");
+  EXPECT_THROW(direct.use_forward(Forward::fft), Error);
+  EXPECT_EQ(direct.forward_in_use(), Forward::layers);
+  const ForwardChoice choice = fastest_forward(direct.options());
+  EXPECT_EQ(choice.forward, Forward::layers);
+  EXPECT_EQ(choice.fft_speedup, 0);
+  Ffn odd({.fov = {9, 9, 9}, .deltas = {2, 2, 2}});
+  EXPECT_THROW(odd.use_forward(Forward::fft), Error);
 }
 
 }  // namespace

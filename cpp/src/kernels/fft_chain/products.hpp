@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/fft_chain/transforms.hpp"
+
+// Products of the points of a group with their weights. Along z, all tiles of the group are transformed, multiplied and
+// transformed back. A complex product takes three real ones (Gauss): with m = (a + b) c, the product of a + ib and c + id is
+// m - b (c + d) + i (m + a (d - c)).
+namespace floodtide::kernels::fft {
+namespace {
+
+constexpr int kBlockTiles = 14;
+
+/// Spectra of a group along z: [point][real, imaginary, their sum][tile][channel], then the products [point][real,
+/// imaginary][tile][channel].
+struct Columns {
+  float* data;
+  Index stride;
+  [[nodiscard]] FLOODTIDE_INLINE float* input(Index point, Index part) const { return data + (point * 3 + part) * stride; }
+  [[nodiscard]] FLOODTIDE_INLINE float* product(Index point, Index part) const {
+    return data + (3 * kPoints + point * 2 + part) * stride;
+  }
+};
+
+template <class B, bool Real>
+FLOODTIDE_BLOCK void forward_column(const float* from, Index plane_stride, Index first, Index planes, Index channels,
+                                    const Columns& to, Index offset) {
+  using Vector = typename B::Vector;
+  float *const re = to.input(0, 0) + offset, *const im = to.input(0, 1) + offset, *const sum = to.input(0, 2) + offset;
+  const Index stride = 3 * to.stride;
+  forward_complex<Vector>(
+      [=](int n) FLOODTIDE_LAMBDA {
+        const Index plane = first + n;
+        if (plane < 0 || plane >= planes) return Complex<Vector>{};  // zeros outside of the volume
+        const float* const at = from + plane * plane_stride;
+        return Complex<Vector>{load<B>(at), Real ? Vector{} : load<B>(at + channels)};
+      },
+      [=](int point, Complex<Vector> value) FLOODTIDE_LAMBDA {
+        slot<B>(re + point * stride) = value.re;
+        slot<B>(im + point * stride) = value.im;
+        slot<B>(sum + point * stride) = value.re + value.im;
+      });
+}
+
+template <class B, bool Real>
+FLOODTIDE_BLOCK void inverse_column(const Columns& from, Index offset, float* to, Index plane_stride, Index channels) {
+  using Vector = typename B::Vector;
+  const float *const re = from.product(0, 0) + offset, *const im = from.product(0, 1) + offset;
+  const Index stride = 2 * from.stride;
+  inverse_complex<Vector>(
+      [=](int point) FLOODTIDE_LAMBDA { return Complex<Vector>{load<B>(re + point * stride), load<B>(im + point * stride)}; },
+      [=](int n, Complex<Vector> value) FLOODTIDE_LAMBDA {
+        slot<B>(to + n * plane_stride) = value.re;
+        if constexpr (!Real) slot<B>(to + n * plane_stride + channels) = value.im;
+      });
+}
+
+/// A product of the three: by the real part of the weights, by imaginary minus real part, or by the sum of both, subtracted.
+enum class Factor { real, difference, sum };
+
+/// Adds a product to the sums. The imaginary parts of the weights follow `weights` after `imaginary` floats.
+template <class B, int Tiles, int Vectors, Factor factor>
+FLOODTIDE_INLINE void accumulate(const float* x, Index step, const float* weights, Index imaginary,
+                                 typename B::Vector (&sums)[Tiles][Vectors]) {
+  using Vector = typename B::Vector;
+  // One pointer for three tiles, because an x86 address can be base, base + step or base + 2 * step.
+  const float* base[(Tiles + 2) / 3];
+#pragma GCC unroll 8
+  for (int i = 0; i < (Tiles + 2) / 3; ++i) base[i] = x + 3 * i * step;
+#pragma GCC unroll 4
+  for (Index k = 0; k < step; ++k, weights += Vectors * B::Lanes) {
+    Vector weight[Vectors];
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) {
+      weight[vector] = load<B>(weights + vector * B::Lanes);
+      if constexpr (factor == Factor::difference)
+        weight[vector] = load<B>(weights + imaginary + vector * B::Lanes) - weight[vector];
+      if constexpr (factor == Factor::sum) weight[vector] += load<B>(weights + imaginary + vector * B::Lanes);
+    }
+#pragma GCC unroll 16
+    for (int tile = 0; tile < Tiles; ++tile) {
+      const float value = base[tile / 3][tile % 3 * step + k];
+#pragma GCC unroll 4
+      for (int vector = 0; vector < Vectors; ++vector) {
+        if constexpr (factor == Factor::sum) {
+          sums[tile][vector] -= weight[vector] * value;
+        } else {
+          sums[tile][vector] += weight[vector] * value;
+        }
+      }
+    }
+  }
+}
+
+template <class B, int Tiles, int Vectors>
+FLOODTIDE_INLINE void store_sums(const typename B::Vector (&sums)[Tiles][Vectors], float* to, Index step) {
+#pragma GCC unroll 16
+  for (int tile = 0; tile < Tiles; ++tile) {
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) slot<B>(to + tile * step + vector * B::Lanes) = sums[tile][vector];
+  }
+}
+
+template <class B, int Tiles, int Vectors>
+FLOODTIDE_INLINE void load_sums(const float* from, Index step, typename B::Vector (&sums)[Tiles][Vectors]) {
+#pragma GCC unroll 16
+  for (int tile = 0; tile < Tiles; ++tile) {
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) sums[tile][vector] = load<B>(from + tile * step + vector * B::Lanes);
+  }
+}
+
+/// Pointers to the first tile of a block: inputs and products.
+struct PointBlock {
+  const float *re, *im, *sum;
+  float *out_re, *out_im;
+};
+
+template <class B, int Tiles, int Vectors>
+FLOODTIDE_BLOCK void multiply_block(const PointBlock& at, Index step, const float* weights, Index imaginary) {
+  using Vector = typename B::Vector;
+  Vector sums[Tiles][Vectors];
+#pragma GCC unroll 16
+  for (int tile = 0; tile < Tiles; ++tile) {
+#pragma GCC unroll 4
+    for (int vector = 0; vector < Vectors; ++vector) sums[tile][vector] = Vector{};
+  }
+  accumulate<B, Tiles, Vectors, Factor::real>(at.sum, step, weights, imaginary, sums);
+  store_sums<B>(sums, at.out_re, step);
+  accumulate<B, Tiles, Vectors, Factor::difference>(at.re, step, weights, imaginary, sums);
+  store_sums<B>(sums, at.out_im, step);
+  load_sums<B>(at.out_re, step, sums);
+  accumulate<B, Tiles, Vectors, Factor::sum>(at.im, step, weights, imaginary, sums);
+  store_sums<B>(sums, at.out_re, step);
+}
+
+template <class B, int Tiles, int Vectors>
+FLOODTIDE_INLINE void multiply_tiles(Index count, const PointBlock& at, Index step, const float* weights, Index imaginary) {
+  if constexpr (Tiles > 1) {
+    if (count < Tiles) return multiply_tiles<B, Tiles - 1, Vectors>(count, at, step, weights, imaginary);
+  }
+  multiply_block<B, Tiles, Vectors>(at, step, weights, imaginary);
+}
+
+/// Multiplies one point of all tiles. The weights are [real, imaginary][block of outputs][in][out].
+template <class B>
+FLOODTIDE_INLINE void multiply_point(const Layout& layout, const Columns& columns, Index point, const float* weights) {
+  const Index channels = layout.channels, tiles = layout.tiles();
+  const Index blocks = (tiles + kBlockTiles - 1) / kBlockTiles;
+  for (Index out = 0; out < channels; out += kBlockOut) {
+    for (Index block = 0; block < blocks; ++block) {
+      const Index begin = part_begin(tiles, blocks, block), count = part_begin(tiles, blocks, block + 1) - begin;
+      const Index at = begin * channels;
+      const PointBlock here{columns.input(point, 0) + at, columns.input(point, 1) + at, columns.input(point, 2) + at,
+                            columns.product(point, 0) + at + out, columns.product(point, 1) + at + out};
+      const float* const from = weights + out * channels;
+      if (channels - out >= kBlockOut) {
+        multiply_tiles<B, kBlockTiles, kBlockOut / B::Lanes>(count, here, channels, from, channels * channels);
+      } else {
+        multiply_tiles<B, kBlockTiles, 16 / B::Lanes>(count, here, channels, from, channels * channels);
+      }
+    }
+  }
+}
+
+// Cosine and sine of multiples of a twelfth of a turn.
+constexpr float kCos[12] = {1, kHalfSqrt3, 0.5F, 0, -0.5F, -kHalfSqrt3, -1, -kHalfSqrt3, -0.5F, 0, 0.5F, kHalfSqrt3};
+constexpr float kSin[12] = {0, 0.5F, kHalfSqrt3, 1, kHalfSqrt3, 0.5F, 0, -0.5F, -kHalfSqrt3, -1, -kHalfSqrt3, -0.5F};
+
+/// Computes the weights of frequency `k`, and of its conjugate if `to_conjugate` is given, from the three taps along z.
+template <class B>
+FLOODTIDE_BLOCK void weights_of_frequency(const float* taps, Index count, int k, float* to, float* to_conjugate) {
+  using Vector = typename B::Vector;
+  const float cos1 = kCos[k], sin1 = kSin[k], cos2 = kCos[2 * k % 12], sin2 = kSin[2 * k % 12];
+  for (Index i = 0; i < count; i += B::Lanes) {
+    Vector re[3], im[3];
+#pragma GCC unroll 3
+    for (int tap = 0; tap < 3; ++tap) {
+      re[tap] = load<B>(taps + 2 * tap * count + i);
+      im[tap] = load<B>(taps + (2 * tap + 1) * count + i);
+    }
+    // The correlation multiplies by the conjugate of the weights' transform, so angles are positive.
+    const Vector even_re = re[0] + cos1 * re[1] + cos2 * re[2], even_im = im[0] + cos1 * im[1] + cos2 * im[2];
+    const Vector odd_re = sin1 * re[1] + sin2 * re[2], odd_im = sin1 * im[1] + sin2 * im[2];
+    slot<B>(to + i) = even_re - odd_im;
+    slot<B>(to + count + i) = even_im + odd_re;
+    if (to_conjugate != nullptr) {
+      slot<B>(to_conjugate + i) = even_re + odd_im;
+      slot<B>(to_conjugate + count + i) = even_im - odd_re;
+    }
+  }
+}
+
+template <class B>
+FLOODTIDE_BLOCK void weights_of_infinity(const float* taps, Index count, float* to) {
+  // The transformed weights have the factor 1/12 of an inverse transform along z. This point is not transformed.
+  for (Index i = 0; i < 2 * count; i += B::Lanes) slot<B>(to + i) = 12.0F * load<B>(taps + 4 * count + i);
+}
+
+/// Fetches a part of the next group into the second cache.
+FLOODTIDE_INLINE void fetch(const float* from, Index floats) {
+  for (Index i = 0; i < floats; i += 16) __builtin_prefetch(from + i, 0, 2);
+}
+
+template <class B, bool Real>
+FLOODTIDE_INLINE void multiply_group(const ProductsTask& task, Index group) {
+  const Layout layout = task.layout;
+  const Index channels = layout.channels, squared = channels * channels;
+  float* const spectrum = task.spectrum + group * layout.group_stride();
+  const float* const taps = task.weights + group * 6 * squared;
+  float* const weights = task.scratch;
+  const Columns columns{weights + 4 * squared, layout.point_stride()};
+  const Index plane_stride = layout.plane_stride();
+  Index tile = 0;
+  for (Index z = 0; z < layout.tiles_z; ++z) {
+    for (Index at = 0; at < layout.plane_tiles(); ++at, ++tile) {
+      for (Index channel = 0; channel < channels; channel += B::Lanes) {
+        forward_column<B, Real>(spectrum + at * 2 * channels + channel, plane_stride, kTile * z - 1, layout.planes(), channels,
+                                columns, tile * channels + channel);
+      }
+    }
+  }
+  // A group of real numbers has conjugate products at conjugate frequencies.
+  const bool last = group + 1 == task.group_end;
+  const Index share = layout.group_stride() / 8;
+  for (int k = 0; k <= 6; ++k) {
+    if (!last) {
+      fetch(spectrum + layout.group_stride() + k * share, share);
+      fetch(taps + (6 + k) * squared, k < 6 ? squared : 0);
+    }
+    const bool pair = !Real && k != 0 && k != 6;
+    weights_of_frequency<B>(taps, squared, k, weights, pair ? weights + 2 * squared : nullptr);
+    multiply_point<B>(layout, columns, k, weights);
+    if (pair) multiply_point<B>(layout, columns, 12 - k, weights + 2 * squared);
+  }
+  if (!last) fetch(spectrum + layout.group_stride() + 7 * share, layout.group_stride() - 7 * share);
+  weights_of_infinity<B>(taps, squared, weights);
+  multiply_point<B>(layout, columns, kInfinity, weights);
+  if constexpr (Real) {
+    for (int k = 1; k < 6; ++k) {
+      for (Index i = 0; i < layout.tiles() * channels; i += B::Lanes) {
+        slot<B>(columns.product(12 - k, 0) + i) = load<B>(columns.product(k, 0) + i);
+        slot<B>(columns.product(12 - k, 1) + i) = -load<B>(columns.product(k, 1) + i);
+      }
+    }
+  }
+  tile = 0;
+  for (Index z = 0; z < layout.tiles_z; ++z) {
+    for (Index at = 0; at < layout.plane_tiles(); ++at, ++tile) {
+      for (Index channel = 0; channel < channels; channel += B::Lanes) {
+        inverse_column<B, Real>(columns, tile * channels + channel,
+                                spectrum + kTile * z * plane_stride + at * 2 * channels + channel, plane_stride, channels);
+      }
+    }
+  }
+}
+
+template <class B>
+void multiply_groups(const ProductsTask& task) {
+  for (Index group = task.group_begin; group < task.group_end; ++group) {
+    if (group < kRealGroups) {
+      multiply_group<B, true>(task, group);
+    } else {
+      multiply_group<B, false>(task, group);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace floodtide::kernels::fft

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/fft_chain/fft_chain.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "floodtide/base/parallel.hpp"
+#include "unit/kernels/conv3d_fixture.hpp"
+
+namespace floodtide::kernels {
+
+namespace fft {
+extern const Kernels kAvx512Emulated;
+}
+
+namespace {
+
+using test::Conv3dCase;
+
+struct Chain {
+  Conv3dShape shape;
+  std::vector<Conv3dCase> layers;
+  AlignedBuffer<float> input;
+};
+
+Chain make_chain(const Vec3& size, std::int64_t channels, int count) {
+  Chain chain{{size[0], size[1], size[2], channels, channels}, {}, {}};
+  for (int i = 0; i < count; ++i) {
+    chain.layers.push_back(test::make_case(chain.shape));
+    Conv3dCase& layer = chain.layers.back();
+    Philox random(11, static_cast<std::uint64_t>(i));
+    const double scale = 1 / std::sqrt(27.0 * static_cast<double>(channels));  // keeps the size of activations
+    for (float& weight : layer.weights) weight = static_cast<float>(scale * random.normal());
+  }
+  chain.input = test::random_activation(chain.shape, channels, channels, 9);
+  return chain;
+}
+
+/// Computes the chain in double precision, layer by layer.
+std::vector<double> reference_of(const Chain& chain) {
+  const auto apply = [&](std::size_t layer, const std::vector<double>& input, Activation on_input, const double* residual,
+                         bool relu_output) {
+    const Conv3dCase& c = chain.layers[layer];
+    std::vector<double> out(input.size());
+    reference::conv3d_forward(c.shape, input.data(), on_input, test::widened(c.weights).data(), test::widened(c.bias).data(),
+                              residual, relu_output, out.data());
+    return out;
+  };
+  std::vector<double> stream = apply(0, test::widened(chain.input), Activation::none, nullptr, false);
+  for (std::size_t i = 1; i < chain.layers.size(); i += 2) {
+    const std::vector<double> inner = apply(i, stream, Activation::relu, nullptr, true);
+    stream = apply(i + 1, inner, Activation::none, stream.data(), false);
+  }
+  return stream;
+}
+
+AlignedBuffer<float> run(const Chain& chain, const fft::Kernels& kernels) {
+  const Conv3dShape& shape = chain.shape;
+  FftChain fft({shape.z, shape.y, shape.x}, shape.in_channels, std::ssize(chain.layers), kernels);
+  for (std::size_t i = 0; i < chain.layers.size(); ++i) {
+    fft.set_weights(static_cast<std::int64_t>(i), chain.layers[i].weights.data(), chain.layers[i].bias.data());
+  }
+  FftChain::Workspace workspace = fft.make_workspace();
+  AlignedBuffer<float> out(chain.input.size());
+  fft.forward(chain.input.data(), out.data(), workspace);
+  std::ranges::fill(out.span(), 0.0F);
+  fft.forward(chain.input.data(), out.data(), workspace);  // the spectrum of the pass before does not matter
+  return out;
+}
+
+double relative_error(const AlignedBuffer<float>& found, const std::vector<double>& expected) {
+  double error = 0, square = 0;
+  for (std::int64_t i = 0; i < found.size(); ++i) {
+    const double right = expected[static_cast<std::size_t>(i)];
+    error += (found[i] - right) * (found[i] - right);
+    square += right * right;
+  }
+  return std::sqrt(error / square);
+}
+
+/// Checks the chain with the kernels of this processor, if it has some, and with the emulated ones.
+template <class Body>
+void for_kernels(Body body) {
+  body(fft::kAvx512Emulated);
+  if (const fft::Kernels* kernels = FftChain::kernels_of(processor_isa())) body(*kernels);
+}
+
+struct Size {
+  Vec3 voxels;
+  std::int64_t channels;
+  int layers;
+};
+
+class FftChainSizes : public testing::TestWithParam<Size> {};
+
+TEST_P(FftChainSizes, EqualsTheReference) {
+  const auto [voxels, channels, layers] = GetParam();
+  const Chain chain = make_chain(voxels, channels, layers);
+  const std::vector<double> expected = reference_of(chain);
+  for_kernels([&](const fft::Kernels& kernels) {
+    EXPECT_LT(relative_error(run(chain, kernels), expected), 6e-7);  // 2.3e-7 a layer
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, FftChainSizes,
+                         testing::Values(Size{{11, 11, 11}, 16, 1}, Size{{11, 22, 11}, 16, 3}, Size{{22, 11, 33}, 32, 3},
+                                         Size{{33, 11, 22}, 48, 1}, Size{{11, 11, 22}, 16, 5}));
+
+TEST(FftChain, ZerosStayOutsideOfTheVolume) {
+  const Chain chain = make_chain({11, 22, 11}, 16, 3);
+  for_kernels([&](const fft::Kernels& kernels) {
+    const AlignedBuffer<float> out = run(chain, kernels);
+    std::int64_t inside = 0, outside = 0;
+    for (std::int64_t z = -1; z <= chain.shape.z; ++z) {
+      for (std::int64_t y = -1; y <= chain.shape.y; ++y) {
+        for (std::int64_t x = -1; x <= chain.shape.x; ++x) {
+          const bool in = z >= 0 && z < chain.shape.z && y >= 0 && y < chain.shape.y && x >= 0 && x < chain.shape.x;
+          (in ? inside : outside) += 1;
+          if (!in) {
+            EXPECT_EQ(out[activation_offset(chain.shape, 16, z, y, x)], 0.0F);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(inside, 11 * 22 * 11);
+    EXPECT_EQ(outside, 13 * 24 * 13 - inside);
+  });
+}
+
+TEST(FftChain, BitsDoNotDependOnThreads) {
+  const fft::Kernels* kernels = FftChain::kernels_of(processor_isa());
+  if (kernels == nullptr) kernels = &fft::kAvx512Emulated;
+  const Chain chain = make_chain({22, 22, 11}, 16, 3);
+  const int before = num_threads();
+  set_num_threads(1);
+  const AlignedBuffer<float> one = run(chain, *kernels);
+  for (const int threads : {2, 3, 4}) {
+    set_num_threads(threads);
+    const AlignedBuffer<float> several = run(chain, *kernels);
+    EXPECT_TRUE(std::ranges::equal(one.span(), several.span())) << threads << " threads";
+  }
+  set_num_threads(before);
+}
+
+TEST(FftChain, SaysWhatIsMissing) {
+  EXPECT_EQ(FftChain::unsupported({33, 33, 33}, 32, Isa::avx512), "");
+  EXPECT_EQ(FftChain::unsupported({33, 33, 33}, 32, Isa::avx2), "needs avx512, the level is avx2");
+  EXPECT_EQ(FftChain::unsupported({33, 17, 33}, 32, Isa::avx512),
+            "the field of view is (33, 17, 33), expected multiples of 11 voxels");
+  EXPECT_EQ(FftChain::unsupported({33, 33, 33}, 24, Isa::avx512), "24 feature maps, expected a multiple of 16");
+}
+
+}  // namespace
+}  // namespace floodtide::kernels

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`segment.forward`: Fourier transforms find the same segments as layer by layer, and are chosen if they are faster."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from floodtide import errors, nn
+from floodtide.config.segment_options import SegmentOptions
+from floodtide.segment import Segmenter
+from floodtide.segment.identity import options_of
+
+OPTIONS = SegmentOptions(
+    mean=0.0, std=1.0, min_segment_size=50, move_threshold=0.6, min_boundary_dist=(0, 0, 0)
+)
+
+
+def network(fov: int = 11) -> nn.FFN:
+    """Return a network that raises logits in bright places and lowers them in dark ones, with some noise."""
+    model = nn.FFN(depth=2, features=16, fov=(fov,) * 3, deltas=(3, 3, 3), seed=4)
+    state = {name: 0.02 * values for name, values in model.state_dict().items()}
+    for channel, sign in ((0, 1), (1, -1)):
+        state["seed_update/conv0_a/weights"][1, 1, 1, 0, channel] = sign
+        state["seed_update/conv0_b/weights"][1, 1, 1, channel, channel] = 1
+        state["seed_update/conv_lom/weights"][0, 0, 0, channel, 0] = 2 * sign
+    model.load_state_dict(state)
+    return model
+
+
+def require_fft(model: nn.FFN) -> None:
+    reason = model.core.fft_unsupported(list(model.fov))
+    if reason:
+        pytest.skip(f"no Fourier transforms here: {reason}")
+
+
+def blobs() -> np.ndarray:
+    image = np.random.default_rng(3).normal(size=(24, 30, 36))
+    for axis in range(3):
+        for _ in range(3):
+            image = (np.roll(image, 1, axis) + 2 * image + np.roll(image, -1, axis)) / 4
+    return (6 * image / image.std()).astype(np.float32)
+
+
+def test_segments_are_the_same() -> None:
+    model = network()
+    require_fft(model)
+    found = {}
+    for forward in ("layers", "fft"):
+        segmenter = Segmenter(model, dataclasses.replace(OPTIONS, forward=forward))
+        assert segmenter.forward == forward
+        assert segmenter.fft_speedup is None  # not measured
+        found[forward] = segmenter.segment(blobs())
+    assert found["layers"].segments >= 2
+    np.testing.assert_array_equal(found["fft"].segmentation, found["layers"].segmentation)
+
+
+def test_the_faster_way_is_measured() -> None:
+    model = network()
+    require_fft(model)
+    segmenter = Segmenter(model, OPTIONS)
+    assert segmenter.fft_speedup is not None
+    assert segmenter.forward == ("fft" if segmenter.fft_speedup >= 1.25 else "layers")
+
+
+def test_what_cannot_be_computed_is_refused_or_not_chosen() -> None:
+    model = network(fov=9)
+    segmenter = Segmenter(model, OPTIONS)
+    assert segmenter.forward == "layers"
+    assert segmenter.fft_speedup is None
+    with pytest.raises(errors.UnsupportedError, match=r"needs avx512|multiples of 11 voxels"):
+        Segmenter(model, dataclasses.replace(OPTIONS, forward="fft"))
+
+
+def test_work_continues_with_another_way() -> None:
+    """The results differ by rounding only, so a restart on another processor is no other segmentation."""
+    model = network()
+    other = dataclasses.replace(OPTIONS, forward="layers")
+    assert options_of(OPTIONS, model) == options_of(other, model)
