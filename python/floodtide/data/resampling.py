@@ -116,7 +116,8 @@ def resample(
 ) -> Volume:
     """Write a volume at another voxel size, block by block. Arguments as for `Resampled` and `convert`.
 
-    Without `voxel_size_nm`, the voxel size is what the source states.
+    Without `voxel_size_nm`, the voxel size is what the source states. If the source is a part of a larger volume, the
+    new volume states where it begins, in new voxels, rounded.
 
     Returns:
         The new volume, with its voxel size.
@@ -136,10 +137,13 @@ def resample(
             f"resample: {source.name} holds {source.dtype}, expected integers for labels"
         )
     new = Resampled(source, voxel_size_nm, new_voxel_size_nm, labels=labels)
+    begin = source.geometry.offset
+    if begin is not None:
+        begin = as_vec3([round(n / r) for n, r in zip(begin, new.ratio, strict=True)])
     plan = Plan(
         shape=new.shape,
         dtype=new.dtype,
-        geometry=Geometry(voxel_size_nm=new.voxel_size_nm),
+        geometry=Geometry(voxel_size_nm=new.voxel_size_nm, offset=begin),
         command=command,
     )
     return write_blocks(

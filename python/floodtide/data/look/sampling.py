@@ -40,8 +40,11 @@ def starts(extent: int, edge: int, count: int) -> list[int]:
 
 
 def edge_of(extent: int, cube: int = CUBE) -> int:
-    """Return the side of a cube along an axis: such that a cube in the middle is its own mirror image."""
-    edge = min(extent, cube)
+    """Return the side of a cube along an axis: such that a cube in the middle is its own mirror image.
+
+    Where one cube and a half fit, two shorter cubes tell more about the volume than a single one.
+    """
+    edge = extent // 2 if 3 * cube <= 2 * extent < 4 * cube else min(extent, cube)
     return edge - (extent - edge) % 2 if edge > 1 else edge
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -162,3 +163,17 @@ def test_convert_resamples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     np.testing.assert_allclose(found.read(), means, atol=0.501)
     assert found.geometry.voxel_size_nm == (8.0, 8.0, 8.0)
     assert cli.run(["convert", source, out, "--labels"]) == 2
+
+
+def test_a_part_of_a_volume_stays_at_its_place(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "part.h5", "w") as file:
+        file["v"] = np.ones((4, 6, 8), np.uint8)
+        file["v"].attrs["box_start"] = [7, 0, 3]
+    for new, expected in ((10.0, (14, 0, 6)), (40.0, (4, 0, 2))):
+        made = data.resample(
+            f"{tmp_path}/part.h5:v",
+            f"{tmp_path}/{new:g}.h5:v",
+            voxel_size_nm=(20.0,) * 3,
+            new_voxel_size_nm=(new,) * 3,
+        )
+        assert made.geometry.offset == expected
