@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which segments belong to one object: pairwise resegmentation and merges; and segments of affinities."""
 
-from floodtide.agglomerate.affinities import AffinityFile, AffinityOptions, segments_of
 from floodtide.agglomerate.affinity_blocks import agglomerate_on_ranks, write_segments
 from floodtide.agglomerate.merging import Merged, merge, should_merge, write_merged
 from floodtide.agglomerate.pairs import Pairs
@@ -12,6 +11,7 @@ from floodtide.agglomerate.resegmenting import (
     resegment_on_ranks,
     resegment_pair,
 )
+from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
 
 __all__ = [
     "AffinityFile",

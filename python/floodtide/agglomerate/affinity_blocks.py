@@ -6,13 +6,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.agglomerate.affinities import AffinityFile, AffinityOptions, segments_of
 from floodtide.base.outputs import files_of, hdf5_result, reserved
 from floodtide.comm import world
 from floodtide.config import to_dict
@@ -20,6 +19,7 @@ from floodtide.data import Box, Vec3
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan
 from floodtide.segment import Cut, Pieces
+from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
 from floodtide.segment.pieces import DATASET
 from floodtide.segment.shared_work import lock_directory, work_on_ranks
 
@@ -30,9 +30,21 @@ _CHUNK = 64  # voxels along each axis of a stored chunk
 
 
 def write_segments(
-    affinities: AffinityFile, options: AffinityOptions, destination: str
+    affinities: AffinityFile,
+    options: AffinityOptions,
+    destination: str,
+    *,
+    voxel_size_nm: tuple[float, float, float] | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> tuple[int, float]:
     """Make the segments of affinities in one piece, and write them to a volume of any format. Not collective.
+
+    Args:
+        affinities: The affinities.
+        options: How they become segments.
+        destination: The volume to write.
+        voxel_size_nm: Voxel size (z, y, x) that the volume states; None: none.
+        notes: Texts that become attributes of the volume.
 
     Returns:
         The number of segments, and the share of the voxels that are in one.
@@ -45,9 +57,13 @@ def write_segments(
     plan = Plan(
         shape=size,
         dtype=np.dtype(np.uint32),
-        geometry=Geometry(offset=start),
+        geometry=Geometry(voxel_size_nm=voxel_size_nm, offset=start),
         command=_COMMAND,
-        notes={"affinities": affinities.name, "options": json.dumps(to_dict(options))},
+        notes={
+            **(notes or {}),
+            "affinities": affinities.name,
+            "options": json.dumps(to_dict(options)),
+        },
     )
 
     def read(box: Box) -> NDArray[np.uint32]:

@@ -30,6 +30,12 @@ from floodtide.cli import options as shared
     help="Train this network further: fib25 (`floodtide fetch fib25`), a checkpoint or a run directory.",
 )
 @click.option(
+    "--network",
+    type=click.Choice(["affinities", "ffn"]),
+    help="A U-Net for affinities, useful after minutes, or a flood-filling network.  [default: affinities; with --from"
+    " or for at least 240 minutes ffn]",
+)
+@click.option(
     "--minutes",
     type=shared.Number(limits.MINUTES),
     default=30.0,
@@ -48,6 +54,7 @@ def command(
     labels: str,
     voxel_nm: tuple[float, float, float] | None,
     start: str | None,
+    network: str | None,
     minutes: float,
     out: str | None,
     run: str | None,
@@ -76,6 +83,7 @@ def command(
         Path(name),
         voxel_size_nm=voxel_nm,
         start=None if start is None else known_network(start),
+        network=network,
         minutes=minutes,
         run=run or f"runs/{Path(name).stem}",
     )

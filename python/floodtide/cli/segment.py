@@ -129,6 +129,9 @@ def command(
     With segment.subvolume, the box is cut into overlapping subvolumes, which ranks share. The same command continues
     after a crash, on any number of ranks. `floodtide reconcile` then makes one segmentation.
 
+    With the configuration of a U-Net for affinities, the newest checkpoint of run.dir predicts the affinities of the
+    held-out box, or of --box, and segments are merged while the mean affinity between them is above 0.5.
+
     Without a configuration, `--model` names the network for IMAGE. Mean and standard deviation are those of the
     network's training if the image is alike, else the image's own. `--preview` resamples the image if the network needs
     other voxels.
@@ -169,6 +172,24 @@ def command(
         with world.agreed():
             file, asked, settings = _settings(file, request, box, overrides)
     assert out is not None
+    if isinstance(settings.model, config.UNet3DConfig):
+        from floodtide.cli import segment_affinities
+
+        with world.agreed():
+            segment_affinities.require_alone(
+                {
+                    "--consensus": consensus,
+                    "--coarse": coarse,
+                    "--agglomerate": agglomerate,
+                    "--npz": npz,
+                    "--subvolumes": subvolumes,
+                    "--estimate": estimate,
+                }
+            )
+            if world.rank() == 0:
+                report = segment_affinities.run(file, settings, out, box)
+                click.echo(json.dumps(report) if as_json else segment_affinities.text(report))
+        return
     with world.agreed():
         if npz is not None and (settings.segment.subvolume is not None or estimate):
             raise click.UsageError(

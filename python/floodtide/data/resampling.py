@@ -7,6 +7,7 @@ i * r to (i + 1) * r, where r is the new voxel size divided by the old one.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.base import limits
+from floodtide.base import limits, reading
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of
 from floodtide.data.boxes import Box, Progress, Vec3, as_vec3
@@ -27,6 +28,7 @@ SizeNm = tuple[float, float, float]
 
 _SIZES = Arguments(voxel_size_nm=limits.VOXEL_SIZE, new_voxel_size_nm=limits.VOXEL_SIZE)
 _MOST_RATIO = 64.0  # between two voxel sizes
+_FROM, _FROM_NM = "resampled_from", "resampled_from_voxel_nm"  # attributes of resampled volumes
 
 
 class Resampled:
@@ -145,10 +147,25 @@ def resample(
         dtype=new.dtype,
         geometry=Geometry(voxel_size_nm=new.voxel_size_nm, offset=begin),
         command=command,
+        notes={_FROM: source.name, _FROM_NM: json.dumps(list(voxel_size_nm))},
     )
     return write_blocks(
         destination, plan, new.read, inputs=files_of([source.name]), progress=progress
     )
+
+
+def original_of(volume: Volume) -> tuple[str, SizeNm] | None:
+    """Return name and voxel size (z, y, x) of the volume from which `resample` made an HDF5 volume; None for others.
+
+    Raises:
+        InvalidFileError: If the attributes are damaged.
+    """
+    name = volume.text(_FROM)
+    if not name:
+        return None
+    with reading.reading(volume.name, "the voxel size of the volume from which it was resampled"):
+        z, y, x = (float(size) for size in json.loads(volume.text(_FROM_NM)))
+    return name, (z, y, x)
 
 
 def labels_at(labels: NDArray[Any], start: Vec3, ratio: Sequence[float], box: Box) -> NDArray[Any]:

@@ -3,9 +3,10 @@
 
 from floodtide.plan.document import Choice, as_lines, as_toml
 from floodtide.plan.known import KnownNetwork, known_network
-from floodtide.plan.planner import Plan, Wish, as_tables, make_plan
+from floodtide.plan.planner import Plan, as_tables, make_plan
 from floodtide.plan.preparing import prepare
 from floodtide.plan.previewing import Preview, Setting, preview, setting_for
+from floodtide.plan.wish import Wish
 
 __all__ = [
     "Choice",

@@ -36,7 +36,7 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Training and validation box, with a guard band of one field of view between them.
+    """Training and validation box, with a guard band between them.
 
     Attributes:
         axis: The axis (0 is z) along which the volume is cut.
@@ -83,20 +83,20 @@ def _step(delta: int, extent: int, fov: int) -> int:
     return max(1, min(round(delta * extent / fov), (extent - 1) // 2))
 
 
-def splits(shape: Vec3, view: View) -> list[Split]:
+def splits(shape: Vec3, patch: Vec3, guard: Vec3) -> list[Split]:
     """Return all splits along one axis in which both parts hold patches, the one with most training voxels first.
 
-    The validation part is a fifth of the axis, or a little more than a patch. It lies at the end of the axis, or at the
-    beginning.
+    Between the parts lie `guard` voxels (z, y, x, of which that of the axis counts). The validation part is a fifth of
+    the axis, or a little more than a patch. It lies at the end of the axis, or at the beginning.
     """
     found = []
-    for axis, (whole, patch, fov) in enumerate(zip(shape, view.patch, view.fov, strict=True)):
-        held_out = max(round(_HELD_OUT * whole), patch + patch // 4)
-        rest = whole - held_out - fov
-        if rest < patch + patch // 4 or any(n < p for n, p in zip(shape, view.patch, strict=True)):
+    for axis, (whole, extent, between) in enumerate(zip(shape, patch, guard, strict=True)):
+        held_out = max(round(_HELD_OUT * whole), extent + extent // 4)
+        rest = whole - held_out - between
+        if rest < extent + extent // 4 or any(n < p for n, p in zip(shape, patch, strict=True)):
             continue
         for at_end in (True, False):
-            low, high = (0, rest), (rest + fov, whole)
+            low, high = (0, rest), (rest + between, whole)
             training, validation = (low, high) if at_end else ((whole - rest, whole), (0, held_out))
             found.append(
                 (
@@ -107,7 +107,7 @@ def splits(shape: Vec3, view: View) -> list[Split]:
                         axis=axis,
                         training=_along(shape, axis, training),
                         validation=_along(shape, axis, validation),
-                        guard=fov,
+                        guard=between,
                     ),
                 )
             )
@@ -130,7 +130,7 @@ def view_for(shape: Vec3, voxel_size_nm: Sequence[float], largest: int) -> View:
         if fov > largest:
             continue
         view = fitted(view_of(fov, delta, voxel_size_nm), shape)
-        if splits(shape, view):
+        if splits(shape, view.patch, view.fov):
             return view
     raise InvalidArgumentError(_too_small(shape, VIEWS[-1][0]))
 
@@ -149,7 +149,7 @@ def view_for_network(shape: Vec3, fov: Vec3, deltas: Vec3) -> View:
         InvalidArgumentError: If the volume is too small.
     """
     view = fitted(View(fov=fov, deltas=deltas), shape)
-    while not splits(shape, view):
+    while not splits(shape, view.patch, view.fov):
         smaller = as_vec3([max(_LEAST_FOV, n - 2) for n in view.fov])
         if smaller == view.fov:
             raise InvalidArgumentError(_too_small(shape, max(view.fov)))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from floodtide import _core, nn
+from floodtide.data import Vec3
 
 _LEAST_S = 1.0  # that passes are timed for
 _LEAST_PASSES = 2
@@ -27,6 +28,14 @@ def training_rate(model: nn.FFN, batch: int) -> float:
     seeds = np.full(shape, -2.9, np.float32)
     labels = np.full(shape, 0.05, np.float32)
     return batch * _passes_per_s(lambda: model.loss_and_gradients(image, seeds, labels))
+
+
+def patch_rate(model: nn.UNet3D, patch: Vec3) -> float:
+    """Return the patches per second of forward and backward passes of a U-Net for affinities, with all threads."""
+    rng = np.random.default_rng(0)
+    image = rng.standard_normal((1, *patch), dtype=np.float32)
+    truth = np.ones((1, *patch, model.core.options.classes), np.float32)
+    return _passes_per_s(lambda: model.loss_and_gradients(image, truth, loss="cross_entropy"))
 
 
 def call_rate(model: nn.FFN) -> float:

@@ -13,13 +13,18 @@ from floodtide.base.progress import bar
 from floodtide.data import Volume
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.resampling import resample
-from floodtide.errors import InvalidFileError
+from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.plan.affinities import coarser
 from floodtide.plan.document import MARK, as_toml
 from floodtide.plan.judging import needs_resampling, voxel_size_of
 from floodtide.plan.known import KnownNetwork, SizeNm
-from floodtide.plan.planner import Plan, Wish, make_plan
+from floodtide.plan.planner import Plan, make_plan
+from floodtide.plan.wish import Wish
 
 COMMAND = "floodtide init"
+FFN_MINUTES = 240.0
+"""Minutes from which a flood-filling network of random weights is planned: a shorter training is too short for one."""
+
 _TOML = starts_like("a plan of floodtide init", MARK.encode())
 
 
@@ -30,6 +35,7 @@ def prepare(
     *,
     voxel_size_nm: Sequence[float] | None,
     start: KnownNetwork | None,
+    network: str | None = None,
     minutes: float,
     run: str,
 ) -> Plan:
@@ -40,6 +46,7 @@ def prepare(
         out: The TOML file. An older plan is replaced.
         voxel_size_nm: Voxel size (z, y, x); None: what the image states.
         start: The network to start from; None: random weights.
+        network: "affinities" or "ffn"; None: "ffn" with `start` or for at least FFN_MINUTES, else "affinities".
         minutes: Time for the training.
         run: The run directory.
 
@@ -50,20 +57,28 @@ def prepare(
     picture, objects = Volume(image), Volume(labels)
     _require_pair(picture, objects)
     size = voxel_size_of(picture, voxel_size_nm)
+    network = network or ("ffn" if start is not None or minutes >= FFN_MINUTES else "affinities")
+    if start is not None and network != "ffn":
+        raise InvalidArgumentError(
+            f"init: network {network} and a network to start from, expected ffn: only flood-filling networks are"
+            " trained further"
+        )
     with contextlib.ExitStack() as held:
         held.enter_context(reserved("init", out, _TOML, files_of([image, labels])))
         before: SizeNm | None = None
-        if start is not None and needs_resampling(size, start.voxel_size_nm):
-            assert start.voxel_size_nm is not None
-            before, wanted = size, start.voxel_size_nm
-            image, labels = _resampled(picture, objects, out, before, wanted)
-            size = wanted
+        wanted = coarser(picture.shape, size) if network == "affinities" else size
+        if start is not None and start.voxel_size_nm is not None:
+            wanted = start.voxel_size_nm
+        if needs_resampling(size, wanted):
+            image, labels = _resampled(picture, objects, out, size, wanted)
+            before, size = size, wanted
         plan = make_plan(
             Wish(
                 image=image,
                 labels=labels,
                 voxel_size_nm=size,
                 start=start,
+                network=network,
                 minutes=minutes,
                 run=run,
                 resampled_from=before,

@@ -25,15 +25,9 @@ from floodtide.report import (
     verdict,
     worst,
 )
-from floodtide.train.recorded_run import FIELDS, Run, read_run
+from floodtide.train.recorded_run import FIELDS, PATCHES, Run, read_run
 
-_NO_FLOODING: dict[str, Any] = {
-    "planes": None,
-    "worst": None,
-    "objects": None,
-    "strip": None,
-    "frames": [],
-}
+_NO_SEGMENTATION: dict[str, Any] = {"planes": None, "worst": None, "objects": None}
 
 
 def write(
@@ -104,7 +98,7 @@ def render(
     for run in runs:
         found: segmented.Segmented | None = None
         missing: list[str] = []
-        if run.unit == FIELDS:
+        if run.unit in (FIELDS, PATCHES):
             found, missing = segmented.of_run(run, alone=len(runs) == 1)
         shown.append((run, found))
         absent += [f"{run.name}: {part}" for part in (*run.absent, *missing)]
@@ -153,24 +147,20 @@ def _comparison(runs: Sequence[Run], losses: Sequence[float]) -> dict[str, Any] 
 
 def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     """Return the pictures of a run, and texts about those that cannot be made."""
-    if run.unit != FIELDS:
-        shown, absent = held_out.pictures(run)
-        return {"name": run.name, "held_out": shown, "absent": absent, **_NO_FLOODING}
+    flooding = run.unit == FIELDS
+    shown, absent = (None, []) if flooding else held_out.pictures(run)
     size = run.voxel_size_nm
-    grown = growth.read_growth(run.folder) or (found.grown if found else None)
-    growing: dict[str, Any] = {
+    grown = None
+    if flooding:
+        grown = growth.read_growth(run.folder) or (found.grown if found else None)
+    common: dict[str, Any] = {
+        "name": run.name,
+        "held_out": shown,
         "strip": growth.strip_figure(grown, size) if grown else None,
         "frames": growth.frames(grown, size) if grown else [],
     }
     if found is None:
-        return {
-            **_NO_FLOODING,
-            **growing,
-            "name": run.name,
-            "note": "",
-            "held_out": None,
-            "absent": [],
-        }
+        return {**_NO_SEGMENTATION, **common, "note": "", "absent": absent}
     read = planes.read_segmentation(
         found.segmentation,
         found.image,
@@ -182,16 +172,14 @@ def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     solid, note = objects.picture(found.segmentation, size)
     mistakes = worst.worst_of(found)
     return {
-        "name": run.name,
+        **common,
         "note": found.note,
-        "held_out": None,
-        "absent": [note] if note and solid is None else [],
+        "absent": [*absent, note] if note and solid is None else absent,
         "objects": solid,
         "objects_note": note,
         "planes": planes.planes_figure(read, size),
         "worst": worst.worst_figure(found, mistakes, size) if mistakes else None,
         "worst_table": worst.worst_table(mistakes),
-        **growing,
     }
 
 

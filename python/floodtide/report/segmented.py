@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The segmentation that a report shows of a flood-filling network: that of the run directory, or a small one made here.
+"""The segmentation that a report shows of a run: that of the run directory, or a small one made here.
 
-If the run directory holds no `segmentation.h5`, the newest checkpoint segments the middle of the held-out box. This
-takes up to a minute, is not stored, and works for a run that still trains.
+If the run directory holds no `segmentation.h5`, the newest checkpoint segments the middle of the held-out box: by flood
+filling, or from affinities. This takes up to a minute, is not stored, and works for a run that still trains.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from floodtide import _core, evaluate
 from floodtide.base.progress import bar
-from floodtide.data import Box, Vec3, Volume, parse_box
+from floodtide.data import Box, Vec3, Volume, box_text, parse_box
 from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import volume_exists
 from floodtide.errors import (
@@ -29,9 +29,12 @@ from floodtide.errors import (
 )
 from floodtide.evaluate import trivial
 from floodtide.report import growth
-from floodtide.train.recorded_run import SEGMENTATION, Run
+from floodtide.train.recorded_run import PATCHES, SEGMENTATION, Run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from floodtide import config
     from floodtide.report.growth import Growth
 
 _SMALL = 1 << 19  # voxels that the report segments itself
@@ -91,16 +94,24 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
     if not alone:
         return None, [f"{_WHAT}: `floodtide report` of this run alone makes them"]
     try:
-        made = _segment(run)
+        made = _from_affinities(run) if run.unit == PATCHES else _flooded(run)
     except (InvalidFileError, InvalidArgumentError, OutOfRangeError, UnsupportedError) as error:
         return None, [f"{_WHAT}: {error}"]
     return _compared(made), []
 
 
-def _segment(run: Run) -> Segmented:
-    """Segment the middle of the held-out box with the newest checkpoint of the run."""
+@dataclass(frozen=True, kw_only=True)
+class _HeldOut:
+    """What a report segments: the newest checkpoint, and the held-out box of a volume."""
+
+    settings: config.Config
+    checkpoint: Path
+    source: config.VolumeConfig
+    box: Box
+
+
+def _held_out(run: Run) -> _HeldOut:
     from floodtide import config
-    from floodtide.segment import Segmenter
     from floodtide.train.run_directory import RunDirectory
 
     checkpoints = RunDirectory(run.folder, writer=False).checkpoints()
@@ -116,9 +127,45 @@ def _segment(run: Run) -> Segmented:
     source = next((v for v in settings.data.volumes if name in ("", v.name)), None)
     if source is None:
         raise InvalidArgumentError(f"the configuration has no [[data.volumes]] table '{name}'")
+    return _HeldOut(settings=settings, checkpoint=checkpoints[-1], source=source, box=box)
+
+
+def _from_affinities(run: Run) -> Segmented:
+    """Predict the middle of the held-out box with the newest checkpoint, and agglomerate it by mean affinity."""
+    from floodtide.segment import predict
+    from floodtide.segment.affinities import AffinityOptions, segments_of
+
+    found = _held_out(run)
+    source = found.source
+    predictor = predict.Predictor(predict.load(found.checkpoint), mean=source.mean, std=source.std)
+    offsets = predict.offsets(found.checkpoint)
+    if offsets is None:
+        raise InvalidArgumentError(
+            f"{found.checkpoint.name} does not state the offsets of its affinities"
+        )
+    part = small_part(found.box, (1, 1, 1))
+    with bar("voxels", f"{run.name}: segment held-out voxels for the report") as progress:
+        affinities = predictor.probabilities(Volume(source.image), part, progress)
+    labels = segments_of(affinities, offsets, AffinityOptions(method="mean"))
+    return Segmented(
+        segmentation=Volume(labels.astype(np.uint32)),
+        start=part[0],
+        image=source.image,
+        truth=source.labels,
+        note=f"Held-out voxels {box_text(part)} (z, y, x), segmented for this report from the affinities of"
+        f" {found.checkpoint.name}, by `floodtide agglomerate --method mean`.",
+    )
+
+
+def _flooded(run: Run) -> Segmented:
+    """Segment the middle of the held-out box with the newest checkpoint of the run."""
+    from floodtide.segment import Segmenter
+
+    found = _held_out(run)
+    settings, source, box = found.settings, found.source, found.box
     options = dataclasses.replace(
         settings.segment.alone(),
-        checkpoint=str(checkpoints[-1]),
+        checkpoint=str(found.checkpoint),
         mean=source.mean,
         std=source.std,
         fov=None,
@@ -147,7 +194,7 @@ def _segment(run: Run) -> Segmented:
         start=start,
         image=source.image,
         truth=source.labels,
-        note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {checkpoints[-1].name}.",
+        note=f"Held-out voxels {shown} (z, y, x), segmented for this report by {found.checkpoint.name}.",
         grown=grown,
     )
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from floodtide import cli, config, data, evaluate, nn, segment
 from floodtide.data import Volume, parse_box
 from floodtide.errors import InvalidArgumentError
-from floodtide.plan import geometry, judging, known, known_network, measuring
+from floodtide.plan import affinities, geometry, judging, known, known_network, measuring
 from floodtide.segment.published import PUBLISHED
 from floodtide.train import read_log
 
@@ -40,6 +40,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure nothing: a busy machine would plan few steps."""
     monkeypatch.setattr(measuring, "training_rate", lambda *_: 100.0)
     monkeypatch.setattr(measuring, "call_rate", lambda *_: 100.0)
+    monkeypatch.setattr(measuring, "patch_rate", lambda *_: 10.0)
 
 
 def planned(*line: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def test_parts_hold_patches_and_are_apart(
         return
     assert all(f % 2 == 1 and 5 <= f <= largest for f in view.fov)
     assert all(1 <= d <= (f - 1) // 2 for f, d in zip(view.fov, view.deltas, strict=True))
-    for split in geometry.splits(shape, view):
+    for split in geometry.splits(shape, view.patch, view.fov):
         for start, extent in (split.training, split.validation):
             assert all(n >= p for n, p in zip(extent, view.patch, strict=True))
             assert all(a >= 0 and a + n <= m for a, n, m in zip(start, extent, shape, strict=True))
@@ -94,10 +95,11 @@ def test_fields_of_view_are_cubes_of_tissue() -> None:
 def test_a_new_user_gets_a_scored_validation(
     stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """init, train and segment, with nothing but a TIFF stack and labels."""
+    """init and train a flood-filling network, with nothing but a TIFF stack and labels."""
     monkeypatch.chdir(tmp_path)
     image, labels = str(stack / "stack.tif"), str(stack / "labels.tif")
     line = ["init", image, "--labels", labels, "--voxel-nm", "8,8,8", "--minutes", "1"]
+    line += ["--network", "ffn"]
     assert cli.run(line) == 0
     printed = capsys.readouterr().out
     assert "stack.toml is written" in printed
@@ -145,6 +147,106 @@ def test_a_new_user_gets_a_scored_validation(
     assert "not replaced" in refused(*line, capsys=capsys)
 
 
+def test_a_new_user_gets_segments(
+    stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """init, train and segment with affinities, which are the default: the held-out box is segmented and scored."""
+    monkeypatch.chdir(tmp_path)
+    image, labels = str(stack / "stack.tif"), str(stack / "labels.tif")
+    line = ["init", image, "--labels", labels, "--voxel-nm", "20,20,20", "--minutes", "1"]
+    assert cli.run(line) == 0
+    settings = config.load("stack.toml")
+    assert isinstance(settings.model, config.UNet3DConfig)
+    assert settings.data.zero_is_boundary  # the cells are separated by membranes of label 0
+    assert settings.training.steps == 60 * 0.8 * 10 / settings.training.walkers
+    short = ["--set", "training.steps=3", "--set", "schedule.warmup_steps=1"]
+    assert cli.run(["train", "stack.toml", *short]) == 0
+    assert cli.run(["segment", "stack.toml", "--out", "out.h5:segments", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["affinities"] == "out.affinities.h5:affinities"
+    made = Volume("out.h5:segments")
+    start, size = parse_box(settings.validation.box) or ((0, 0, 0), SHAPE)
+    assert (made.geometry.offset or (0, 0, 0), made.shape) == (start, size)
+    assert made.geometry.voxel_size_nm == (20.0, 20.0, 20.0)
+    assert cli.run(["agglomerate", found["affinities"], "again.h5:s", "--method", "mean"]) == 0
+    np.testing.assert_array_equal(Volume("again.h5:s").read(), made.read())
+    assert cli.run(["evaluate", "out.h5:segments", labels]) == 0
+    assert "all voxels" in capsys.readouterr().out
+    for option in (["--agglomerate"], ["--consensus", "reverse"], ["--estimate"]):
+        text = refused("segment", "stack.toml", "--out", "a.h5:b", *option, capsys=capsys)
+        assert "with a U-Net for affinities" in text
+    text = refused("segment", "stack.toml", "--out", "a.zarr", capsys=capsys)
+    assert "expected FILE.h5:DATASET" in text
+
+
+def test_small_voxels_are_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert affinities.coarser((250, 250, 250), (8.0, 8.0, 8.0)) == (16.0, 16.0, 16.0)
+    assert affinities.coarser((190, 250, 250), (8.0, 8.0, 8.0)) == (8.0, 8.0, 8.0)
+    assert affinities.coarser((50, 400, 400), (40.0, 4.0, 4.0)) == (40.0, 16.0, 16.0)
+    assert affinities.coarser((50, 400, 150), (40.0, 4.0, 4.0)) == (40.0, 4.0, 4.0)
+    assert affinities.coarser((99, 99, 99), (20.0, 20.0, 20.0)) == (20.0, 20.0, 20.0)
+    monkeypatch.setattr(affinities, "_LEFT", 32)
+    monkeypatch.chdir(tmp_path)
+    image, labels = data.synth((64, 64, 96), seed=5)
+    data.write_volume("v.h5", {"raw": image, "labels": labels.astype(np.int32)})
+    line = ["v.h5:raw", "--labels", "v.h5:labels", "--voxel-nm", "8,8,8"]
+    found = planned(*line, capsys=capsys)
+    volume = found["config"]["data"]["volumes"][0]
+    assert volume["voxel_size_nm"] == [16, 16, 16]
+    assert Volume(volume["image"]).shape == (32, 32, 48)
+    short = ["--set", "training.steps=2", "--set", "schedule.warmup_steps=1"]
+    assert cli.run(["train", "v.toml", *short]) == 0
+    assert cli.run(["segment", "v.toml", "--out", "held_out.h5:s"]) == 0
+    assert cli.run(["segment", "v.toml", "--out", "part.h5:s", "--box", "3:9,0:7,1:12"]) == 0
+    box = parse_box(found["config"]["validation"]["box"])
+    assert box is not None
+    coarse = Volume("held_out.coarse.h5:segments").read()
+    fine = Volume("held_out.h5:s")  # at the voxels of the image
+    assert fine.geometry.voxel_size_nm == (8.0, 8.0, 8.0)
+    assert fine.geometry.offset == tuple(2 * a for a in box[0])
+    np.testing.assert_array_equal(fine.read(), coarse.repeat(2, 0).repeat(2, 1).repeat(2, 2))
+    part = Volume("part.h5:s")
+    assert (part.geometry.offset, part.shape) == ((3, 0, 1), (6, 7, 11))
+    assert cli.run(["evaluate", "held_out.h5:s", "v.h5:labels"]) == 0
+
+
+def test_objects_may_touch_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from scipy import ndimage
+
+    image, labels = data.synth(SHAPE, seed=3)
+    nearest = ndimage.distance_transform_edt(
+        labels == 0, return_distances=False, return_indices=True
+    )
+    grown = labels[tuple(nearest)].astype(np.int32)
+    data.write_volume(tmp_path / "v.h5", {"raw": image, "labels": grown})
+    line = [f"{tmp_path}/v.h5:raw", "--labels", f"{tmp_path}/v.h5:labels"]
+    found = planned(*line, "--voxel-nm", "20,20,20", "--out", f"{tmp_path}/v.toml", capsys=capsys)
+    assert not found["config"]["data"]["zero_is_boundary"]
+
+
+def test_the_kind_of_network(
+    stack: Path, tmp_path: Path, network: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A flood-filling network needs hours, and only flood-filling networks are trained further."""
+    line = [
+        str(stack / "stack.tif"),
+        "--labels",
+        str(stack / "labels.tif"),
+        "--voxel-nm",
+        "20,20,20",
+    ]
+    line += ["--out", f"{tmp_path}/v.toml"]
+    kinds = {
+        minutes: planned(*line, "--minutes", minutes, capsys=capsys)["config"]["model"].get("kind")
+        for minutes in ("239", "240")
+    }
+    assert kinds == {"239": "unet3d", "240": None}
+    text = refused("init", *line, "--from", network, "--network", "affinities", capsys=capsys)
+    assert "only flood-filling networks are trained further" in text
+
+
 def test_partitions_of_the_training_are_those_of_the_command(
     stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +259,8 @@ def test_partitions_of_the_training_are_those_of_the_command(
         labels,
         "--voxel-nm",
         "8,8,8",
+        "--network",
+        "ffn",
         "--out",
         "p.toml",
         capsys=capsys,
@@ -181,12 +285,26 @@ def test_partitions_of_the_training_are_those_of_the_command(
 
 def test_thick_sections(stack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = [str(stack / "stack.tif"), "--labels", str(stack / "labels.tif"), "--voxel-nm", "40,4,4"]
-    found = planned(*line, "--out", f"{tmp_path}/thick.toml", capsys=capsys)
+    out = ["--out", f"{tmp_path}/thick.toml"]
+    found = planned(*line, *out, "--network", "ffn", capsys=capsys)
     assert found["config"]["model"]["fov"] == [5, 17, 17]
     assert found["config"]["data"]["permutable_axes"] == [1, 2]
     assert any(
         "the voxel size or the order of the axes" in note for note in found["notes"]
     )  # the cells are round
+    found = planned(*line, *out, capsys=capsys)
+    assert found["config"]["data"]["permutable_axes"] == [1, 2]
+    model = found["config"]["model"]
+    assert model["kernels"] == [[1, 3, 3]] * 3 + [[3, 3, 3]]
+    assert model["pools"] == [[1, 2, 2]] * 3
+    assert model["offsets"][3:] == [
+        [-2, 0, 0],
+        [0, -15, 0],
+        [0, 0, -15],
+        [-4, 0, 0],
+        [0, -16, 0],
+        [0, 0, -16],
+    ]
 
 
 @pytest.fixture
@@ -397,6 +515,8 @@ def test_a_run_is_a_known_network(
         str(stack / "labels.tif"),
         "--voxel-nm",
         "8,8,8",
+        "--network",
+        "ffn",
     ]
     assert cli.run([*line, "--out", "r.toml"]) == 0
     short = ["--set", "training.steps=1", "--set", "validation.box="]

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide segment` with the configuration of a U-Net for affinities: predict, then agglomerate by mean affinity."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from floodtide import config
+from floodtide.base.files import path_and_dataset
+from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import as_vec3
+from floodtide.data.formats import HDF5, format_of
+from floodtide.data.resampling import SizeNm
+from floodtide.errors import InvalidArgumentError
+
+
+def require_alone(options: dict[str, Any]) -> None:
+    """Refuse options that are for flood-filling networks.
+
+    Args:
+        options: {name on the command line: value}.
+    """
+    for name, value in options.items():
+        if value:
+            raise click.UsageError(
+                f"{name} with a U-Net for affinities, expected a flood-filling network; for affinities there are"
+                " `floodtide predict` and `floodtide agglomerate`"
+            )
+
+
+def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[str, Any]:
+    """Segment a box of the training's volume with the newest checkpoint of the training, and return the report.
+
+    If the training's volume is a resampled copy, its segments go to another file, and `out` has the voxels of the
+    original.
+
+    Args:
+        file: The configuration, for messages.
+        settings: Its content, of model.kind "unet3d".
+        out: "file:dataset" of an HDF5 file. The affinities are kept beside it.
+        box: In voxels of the original; None: the held-out box of the validation, else the whole volume.
+    """
+    from floodtide.agglomerate import AffinityFile, AffinityOptions, write_segments
+    from floodtide.base.progress import bar
+    from floodtide.data import parse_box
+    from floodtide.data.look import Reading
+    from floodtide.data.look.problems import settle
+    from floodtide.data.resampling import original_of
+    from floodtide.segment import predict
+    from floodtide.segment.image_check import image_problems
+    from floodtide.train import set_threads
+
+    affinities = _affinities(out)
+    volume_settings = _volume(file, settings)
+    checkpoint = predict.newest_checkpoint(settings.run.dir)
+    volume = Volume(volume_settings.image)
+    known = original_of(volume)
+    original = None if known is None else _Original(Volume(known[0]), known[1], volume_settings)
+    wanted = parse_box(box or "")
+    part = parse_box(settings.validation.box) if box is None else wanted
+    if original is not None and wanted is not None:
+        part = original.grid.box_of(wanted)
+    mean, std, size = volume_settings.mean, volume_settings.std, volume_settings.voxel_size_nm
+    set_threads(settings.run.threads)
+    reading = Reading("segment", mean, std, "data.volumes.mean and std", voxel_size_nm=size)
+    settle(image_problems(volume, checkpoint, reading, box=part))
+    predictor = predict.Predictor(predict.load(checkpoint), mean=mean, std=std)
+    notes = {
+        "image": volume.name if original is None else original.volume.name,
+        "checkpoint": str(checkpoint),
+        "offsets": json.dumps(predict.offsets(checkpoint)),
+    }
+    start_s = time.monotonic()
+    with bar("voxels", "predict", line_every_s=10.0) as progress:
+        predictor.write(volume, affinities, box=part, notes=notes, progress=progress)
+    made = out if original is None else _beside(out, "coarse", "segments")
+    segments, coverage = write_segments(
+        AffinityFile(affinities),
+        AffinityOptions(method="mean"),
+        made,
+        voxel_size_nm=size,
+        notes=notes,
+    )
+    if original is not None:
+        original.write(Volume(made), out, wanted, notes)
+    return {
+        "segments": segments,
+        "coverage": coverage,
+        "affinities": affinities,
+        "checkpoint": str(checkpoint),
+        "voxel_size_nm": list(size if original is None else original.size_nm),
+        "seconds": time.monotonic() - start_s,
+        "out": out,
+    }
+
+
+class _Original:
+    """The volume from which that of a training was resampled."""
+
+    def __init__(self, volume: Volume, size_nm: SizeNm, trained: config.VolumeConfig) -> None:
+        from floodtide.data.resampling import Resampled
+
+        self.volume = volume
+        self.size_nm = size_nm
+        self.grid = Resampled(volume, size_nm, trained.voxel_size_nm)
+
+    def write(self, made: Volume, out: str, box: Box | None, notes: dict[str, str]) -> None:
+        """Write segments of coarser voxels at the voxels of this volume; of `box`, or of all that they cover."""
+        from floodtide.data.copies import write_blocks
+        from floodtide.data.formats import Geometry, Plan
+        from floodtide.data.resampling import labels_at
+
+        first = made.geometry.offset or (0, 0, 0)
+        labels = made.read()
+        start, size = box or self._covered(first, made.shape)
+
+        def read(part: Box) -> Any:
+            inside = tuple(a + b for a, b in zip(start, part[0], strict=True))
+            return labels_at(labels, first, self.grid.ratio, (as_vec3(inside), part[1]))
+
+        plan = Plan(
+            shape=size,
+            dtype=labels.dtype,
+            geometry=Geometry(voxel_size_nm=self.size_nm, offset=start),
+            command="floodtide segment",
+            notes=notes,
+        )
+        write_blocks(out, plan, read, inputs=[])
+
+    def _covered(self, first: Vec3, shape: Vec3) -> Box:
+        ratios = self.grid.ratio
+        start = as_vec3([round(a * r) for a, r in zip(first, ratios, strict=True)])
+        ends = [
+            min(round((a + n) * r), whole)
+            for a, n, r, whole in zip(first, shape, ratios, self.volume.shape, strict=True)
+        ]
+        return start, as_vec3([end - a for a, end in zip(start, ends, strict=True)])
+
+
+def text(report: dict[str, Any]) -> str:
+    """Return the report as text."""
+    return (
+        f"{report['segments']} segments, {100 * report['coverage']:.1f} % of the voxels, in {report['seconds']:.0f} s:"
+        f" {report['out']}; affinities: {report['affinities']} (`floodtide agglomerate` makes other segments of them)"
+    )
+
+
+def _affinities(out: str) -> str:
+    if format_of(out) is not HDF5:
+        raise InvalidArgumentError(
+            f"--out {out}: expected FILE.h5:DATASET with a U-Net for affinities; `floodtide convert` copies it"
+        )
+    return _beside(out, "affinities", "affinities")
+
+
+def _beside(out: str, suffix: str, dataset: str) -> str:
+    return f"{Path(path_and_dataset(out)[0]).with_suffix(f'.{suffix}.h5')}:{dataset}"
+
+
+def _volume(file: str, settings: config.Config) -> config.VolumeConfig:
+    """Return the volume of the validation, or the only one."""
+    volumes = {volume.name: volume for volume in settings.data.volumes}
+    name = settings.validation.volume or next(iter(volumes), "")
+    if name not in volumes:
+        raise InvalidArgumentError(
+            f"{file}: has no [[data.volumes]] table, expected the volume to segment"
+        )
+    return volumes[name]
