@@ -11,7 +11,7 @@ namespace floodtide::nn {
 namespace {
 
 constexpr int kRounds = 2, kPasses = 3;
-constexpr double kWorth = 1.25;
+constexpr double kWorth = 1.1;
 
 }  // namespace
 

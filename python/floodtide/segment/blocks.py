@@ -60,7 +60,9 @@ def in_subvolumes(
         "geometry": dataclasses.asdict(volume.geometry),
     }
     cut = cut_of(segmenter, volume, subvolume=subvolume, overlap=overlap, box=box)
-    return Pieces.create(directory, cut, volume.shape, settings)
+    pieces = Pieces.create(directory, cut, volume.shape, settings, segmenter.forward)
+    segmenter.follow(pieces.forward)
+    return pieces
 
 
 def cut_of(

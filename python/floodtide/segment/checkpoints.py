@@ -55,12 +55,19 @@ class Checkpoint:
         path: The file. The folder must exist.
         interval_s: Seconds between two checkpoints.
         settings: What the segmentation depends on, JSON values.
+        forward: How forward passes are computed, "layers" or "fft".
+
+    Attributes:
+        forward: The same; after `restore`, that of the checkpoint.
     """
 
-    def __init__(self, path: Path, interval_s: float, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: Path, interval_s: float, settings: Mapping[str, Any], forward: str
+    ) -> None:
         self.path = path
         self._interval_s = interval_s
         self._settings = json.loads(json.dumps(settings))
+        self.forward = forward
         self._written_s = time.monotonic()
 
     def restore(self, flooder: Any) -> bool:
@@ -86,6 +93,7 @@ class Checkpoint:
                     f"{self.path}: this checkpoint was made with {there}, now it is {here}; expected the same, or no"
                     " such file"
                 )
+            self.forward = str(stored.get("forward", "layers"))
             others = {name: stored["state"][name] for name in _OTHERS}
             flooder.restore(others | dict(zip(_ARRAYS, arrays, strict=True)))
         self._written_s = time.monotonic()
@@ -107,6 +115,7 @@ class Checkpoint:
             {
                 "format": _FORMAT,
                 "settings": self._settings,
+                "forward": self.forward,
                 "state": {name: state[name] for name in _OTHERS},
             }
         )

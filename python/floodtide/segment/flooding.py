@@ -201,6 +201,17 @@ class Segmenter:
         """Return how the network's convolutions are computed: "fft" or "layers"."""
         return str(self.model.core.forward_in_use) if hasattr(self.model, "core") else "layers"
 
+    def follow(self, forward: str) -> None:
+        """Compute forward passes as earlier work did, so that its bits come out again, where the processor can.
+
+        Args:
+            forward: "fft" or "layers". With `options.forward` other than "fastest", nothing changes.
+        """
+        if self.options.forward != "fastest" or not hasattr(self.model, "core"):
+            return
+        if forward == "layers" or not self.model.core.fft_unsupported(list(self.model.fov)):
+            self.model.core.use_forward(forward)
+
     def _choose_forward(self) -> None:
         forward = self.options.forward
         if forward == "fastest":
@@ -325,8 +336,8 @@ class Segmenter:
             flooder.set_initial(initial)
         if closed is not None:
             flooder.set_mask(closed)
-        if checkpoint is not None:
-            checkpoint.restore(flooder)
+        if checkpoint is not None and checkpoint.restore(flooder):
+            self.follow(checkpoint.forward)
         before = self.network_calls - flooder.evaluations
 
         def counted(done: int, total: int) -> None:
@@ -365,7 +376,10 @@ class Segmenter:
             "seeds": hashlib.sha256(seeds.data).hexdigest()[:16],
         }
         first, second = passes_of(Path(path))
-        return Checkpoint(first, interval_s, settings), Checkpoint(second, interval_s, settings)
+        return (
+            Checkpoint(first, interval_s, settings, self.forward),
+            Checkpoint(second, interval_s, settings, self.forward),
+        )
 
     def segment_at(
         self,

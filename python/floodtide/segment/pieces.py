@@ -30,6 +30,7 @@ DATASET = "segmentation"
 CALLS = "network_calls"  # attribute of it
 _FORMAT = "floodtide subvolumes 1"
 _EXPECTED = "the plan of a segmentation in subvolumes"
+_FORWARD = "forward"  # may differ: results differ by rounding only
 
 
 class Pieces:
@@ -40,15 +41,22 @@ class Pieces:
         cut: How the box is cut.
         volume_shape: Size (z, y, x) of the volume that has the box.
         settings: What all subvolumes have in common: image, network and options, as JSON values.
+        forward: How the process that made the directory computed forward passes: "layers" or "fft".
     """
 
     def __init__(
-        self, directory: Path, cut: Cut, volume_shape: Vec3, settings: Mapping[str, Any]
+        self,
+        directory: Path,
+        cut: Cut,
+        volume_shape: Vec3,
+        settings: Mapping[str, Any],
+        forward: str = "layers",
     ) -> None:
         self.directory = directory
         self.cut = cut
         self.volume_shape = volume_shape
         self.settings = dict(settings)
+        self.forward = forward
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Pieces:
@@ -67,6 +75,7 @@ class Pieces:
         cut: Cut,
         volume_shape: Vec3,
         settings: Mapping[str, Any],
+        forward: str = "layers",
     ) -> Pieces:
         """Make a directory for the subvolumes of a cut, or open the one that is there if it is for the same ones.
 
@@ -75,7 +84,7 @@ class Pieces:
                 files but no plan.
             StorageError: If it cannot be written.
         """
-        pieces = cls(Path(directory), cut, volume_shape, settings)
+        pieces = cls(Path(directory), cut, volume_shape, settings, forward)
         wanted = pieces._plan()
         path = pieces.directory / PLAN
         try:
@@ -92,9 +101,9 @@ class Pieces:
             if not reading.exists(path):
                 replace_bytes(path, json.dumps(wanted, indent=1).encode())
         stored = reading.read_json(path, _EXPECTED)
-        cls._read(path, stored)
+        pieces.forward = cls._read(path, stored).forward
         for name, value in wanted.items():
-            if stored.get(name) != value:
+            if name != _FORWARD and stored.get(name) != value:
                 here, there = first_difference(name, value, stored.get(name))
                 raise InvalidArgumentError(
                     f"{directory}: its subvolumes were made with {there}, now it is {here}; expected the same, or"
@@ -121,7 +130,8 @@ class Pieces:
                 raise InvalidFileError(
                     f"{path}: box {plan['box']!r}, expected one inside a volume of {shape}"
                 )
-            return cls(path.parent, cut, shape, dict(plan["settings"]))
+            forward = str(plan.get(_FORWARD, "layers"))
+            return cls(path.parent, cut, shape, dict(plan["settings"]), forward)
 
     def _plan(self) -> dict[str, Any]:
         return {
@@ -131,6 +141,7 @@ class Pieces:
             "overlap": list(self.cut.overlap),
             "volume_shape": list(self.volume_shape),
             "settings": json.loads(json.dumps(self.settings)),
+            _FORWARD: self.forward,
         }
 
     def path(self, number: int) -> Path:

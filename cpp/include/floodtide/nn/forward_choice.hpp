@@ -14,7 +14,7 @@ struct ForwardChoice {
 
 /// Measure which way of computing forward passes is faster for the field of view of these options, on num_threads() threads.
 ///
-/// Fourier transforms must be at least 1.25 times as fast to be chosen, so that the choice seldom depends on what else runs on
+/// Fourier transforms must be at least 1.1 times as fast to be chosen, so that the choice seldom depends on what else runs on
 /// the machine. Takes the time of about 16 forward passes.
 [[nodiscard]] ForwardChoice fastest_forward(const FfnOptions& options);
 

@@ -425,7 +425,7 @@ TEST_F(FfnByFourierTransforms, OtherSizesAreComputedLayerByLayer) {
 TEST_F(FfnByFourierTransforms, TheFasterWayIsMeasured) {
   const ForwardChoice choice = fastest_forward(network_.options());
   EXPECT_GT(choice.fft_speedup, 0);
-  EXPECT_EQ(choice.forward == Forward::fft, choice.fft_speedup >= 1.25);
+  EXPECT_EQ(choice.forward == Forward::fft, choice.fft_speedup >= 1.1);
 }
 
 TEST(Ffn, FourierTransformsAreRefusedByName) {

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from floodtide import errors, nn
+from floodtide import data, errors, nn
 from floodtide.config.segment_options import SegmentOptions
-from floodtide.segment import Segmenter
+from floodtide.segment import Pieces, Segmenter, in_subvolumes
 from floodtide.segment.identity import options_of
 
 OPTIONS = SegmentOptions(
@@ -62,7 +63,7 @@ def test_the_faster_way_is_measured() -> None:
     require_fft(model)
     segmenter = Segmenter(model, OPTIONS)
     assert segmenter.fft_speedup is not None
-    assert segmenter.forward == ("fft" if segmenter.fft_speedup >= 1.25 else "layers")
+    assert segmenter.forward == ("fft" if segmenter.fft_speedup >= 1.1 else "layers")
 
 
 def test_what_cannot_be_computed_is_refused_or_not_chosen() -> None:
@@ -72,6 +73,42 @@ def test_what_cannot_be_computed_is_refused_or_not_chosen() -> None:
     assert segmenter.fft_speedup is None
     with pytest.raises(errors.UnsupportedError, match=r"needs avx512|multiples of 11 voxels"):
         Segmenter(model, dataclasses.replace(OPTIONS, forward="fft"))
+
+
+def test_a_restart_follows_the_choice_of_the_start(tmp_path: Path) -> None:
+    model = network()
+    require_fft(model)
+    volume = data.Volume(blobs())
+    for forward in ("layers", "fft"):
+        first = Segmenter(model, dataclasses.replace(OPTIONS, forward=forward))
+        folder = tmp_path / forward
+        assert in_subvolumes(folder, first, volume, subvolume=(24, 30, 30)).forward == forward
+        assert Pieces.open(folder).forward == forward
+        again = Segmenter(model, OPTIONS)  # "fastest"
+        in_subvolumes(folder, again, volume, subvolume=(24, 30, 30))
+        assert again.forward == forward
+        fixed = Segmenter(model, dataclasses.replace(OPTIONS, forward="layers"))
+        in_subvolumes(folder, fixed, volume, subvolume=(24, 30, 30))
+        assert fixed.forward == "layers"
+
+
+@pytest.mark.parametrize("forward", ["layers", "fft"])
+def test_a_checkpoint_remembers_the_choice(tmp_path: Path, forward: str) -> None:
+    model = network()
+    require_fft(model)
+    options = dataclasses.replace(OPTIONS, checkpoint_interval=1e-9)
+    killed = Segmenter(model, dataclasses.replace(options, forward=forward))
+
+    def kill(done: int, total: int) -> None:
+        if killed.network_calls == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        killed.segment(blobs(), progress=kill, checkpoint=tmp_path / "a.checkpoint")
+    again = Segmenter(model, options)
+    again.follow("layers" if forward == "fft" else "fft")
+    again.segment(blobs(), checkpoint=tmp_path / "a.checkpoint")
+    assert again.forward == forward
 
 
 def test_work_continues_with_another_way() -> None:
