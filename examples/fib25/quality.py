@@ -5,7 +5,7 @@ The volumes: sections 190 to 249 of FIB-25's training_sample2, and all of gala_f
 after another, from the repository's root; results that are there are not made again:
 
     FLOODTIDE_DATA=... python examples/fib25/quality.py runs/quality \\
-        --fine-tuned runs/fib25-fine-tune --affinities runs/affinities
+        --fine-tuned runs/fib25-fine-tune --affinities runs/evening-1 runs/evening-2 runs/evening-3
 
 Prints a table: adapted Rand error and variation of information over all voxels, coverage, normalised expected run
 length, and core hours of the segmentation (processor time; training not included). A row is left out if its network is
@@ -27,7 +27,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Sample:
-    """A volume with its truth. The network reads 16 sections more than are scored, where there are any."""
+    """A volume with its truth. The network reads 16 sections more than are scored, where there are any.
+
+    U-Nets for affinities read the image with `merged` voxels along each axis in one: both volumes then look alike.
+    """
 
     folder: str
     mean: float
@@ -35,6 +38,7 @@ class Sample:
     voxel_nm: str
     segmented: str
     scored: str
+    merged: int
 
     def file(self, name: str) -> str:
         return f"{os.environ['FLOODTIDE_DATA']}/{self.folder}/{name}"
@@ -42,10 +46,16 @@ class Sample:
 
 SAMPLES = {
     "training_sample2": Sample(
-        "fib25/training_sample2", 128, 33, "10,10,10", "174:250,0:250,0:250", "190:250,0:250,0:250"
+        "fib25/training_sample2",
+        128,
+        33,
+        "10,10,10",
+        "174:250,0:250,0:250",
+        "190:250,0:250,0:250",
+        2,
     ),
     "gala_fib": Sample(
-        "gala_fib/train", 148.22, 55.28, "1,1,1", "0:50,0:100,0:200", "0:50,0:100,0:200"
+        "gala_fib/train", 148.22, 55.28, "1,1,1", "0:50,0:100,0:200", "0:50,0:100,0:200", 1
     ),
 }
 CONFIGURATION = "examples/fib25/zero_shot.toml"
@@ -124,20 +134,53 @@ def flooded(sample: Sample, out: Path, tuned: str | None) -> Iterator[Row]:
 
 
 def from_affinities(sample: Sample, out: Path, network: str) -> Iterator[Row]:
-    affinities, image = out / "affinities.h5", sample.file("grayscale_maps.h5:raw")
+    """Predict affinities, make segments of them, and bring these back to the voxels of the image."""
+    stem = out / Path(network).name
+    image, box, again = sample.file("grayscale_maps.h5:raw"), sample.segmented, sample.merged > 1
+    fine = sample.voxel_nm
+    coarse = ",".join(str(sample.merged * int(size)) for size in fine.split(","))
+    if again:
+        words = (
+            "convert",
+            image,
+            f"{out}/coarse.h5:raw",
+            "--voxel-nm",
+            fine,
+            "--resample-nm",
+            coarse,
+        )
+        run(out / "coarse.json", *words)
+        image = f"{out}/coarse.h5:raw"
+        ends = [[int(n) // sample.merged for n in axis.split(":")] for axis in box.split(",")]
+        box = ",".join(f"{low}:{high}" for low, high in ends)
+    affinities = f"{stem}.affinities.h5:affinities"
     grey = ("--mean", str(sample.mean), "--std", str(sample.std))
-    words = (network, image, f"{affinities}:affinities", *grey, "--box", sample.segmented)
-    predicted = run(out / "affinities.json", "predict", *words)
+    predicted = run(
+        Path(f"{stem}.affinities.json"), "predict", network, image, affinities, *grey, "--box", box
+    )
     for method in ("mutex", "mean"):
-        name = f"{out / method}.h5:segmentation"
-        words = (f"{affinities}:affinities", name, "--method", method)
-        made = run(out / f"{method}.json", "agglomerate", *words)
-        yield Row(f"affinities, {method}", name, predicted["processor_s"] + made["processor_s"])
+        made, name = f"{stem}.{method}.coarse.h5:segmentation", f"{stem}.{method}.h5:segmentation"
+        words = ("agglomerate", affinities, made if again else name, "--method", method)
+        grouped = run(Path(f"{stem}.{method}.json"), *words)
+        if again:
+            words = (
+                "convert",
+                made,
+                name,
+                "--labels",
+                "--voxel-nm",
+                coarse,
+                "--resample-nm",
+                fine,
+            )
+            run(Path(f"{stem}.{method}.fine.json"), *words)
+        seconds = predicted["processor_s"] + grouped["processor_s"]
+        yield Row(f"affinities of {stem.name}, {method}", name, seconds)
 
 
 def scored(sample: Sample, row: Row) -> dict[str, Any]:
     """Compare a segmentation with the truth."""
-    log = Path(row.segmentation.partition(":")[0]).with_suffix(".scores.json")
+    log = Path(row.segmentation.replace(".h5:segmentation", ".scores.json"))
     words = (row.segmentation, sample.file("groundtruth.h5:stack"), "--box", sample.scored)
     image = ("--image", sample.file("grayscale_maps.h5:raw"))
     skeletons = ("--skeletons", "--merge-nodes", "50", "--voxel-nm", sample.voxel_nm)
@@ -151,7 +194,7 @@ def line(name: str, scores: dict[str, Any], length: float | None, hours: float |
         f"{scores['all_voi_split']:.2f} + {scores['all_voi_merge']:.2f}",
         f"{scores['coverage']:.2f}",
         "" if length is None else f"{length:.2f}",
-        "" if hours is None else f"{hours:.2f}",
+        "" if hours is None else f"{hours:.3f}",
     ]
     return "| " + " | ".join(cells) + " |"
 
@@ -160,7 +203,9 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("folder", type=Path)
     arguments.add_argument("--fine-tuned", help="run or checkpoint of a flood-filling network")
-    arguments.add_argument("--affinities", help="run or checkpoint of a U-Net for affinities")
+    arguments.add_argument(
+        "--affinities", nargs="*", default=[], help="runs of U-Nets for affinities"
+    )
     given = arguments.parse_args()
     table = [
         "| volume, method | Rand error | VOI split + merge | coverage | run length | core hours |"
@@ -170,8 +215,8 @@ def main() -> None:
         out = given.folder / name
         out.mkdir(parents=True, exist_ok=True)
         rows = list(flooded(sample, out, given.fine_tuned))
-        if given.affinities:
-            rows += from_affinities(sample, out, given.affinities)
+        for network in given.affinities:
+            rows += from_affinities(sample, out, network)
         trivial: dict[str, Any] = {}
         for row in rows:
             found = scored(sample, row)
