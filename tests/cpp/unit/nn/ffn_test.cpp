@@ -370,7 +370,7 @@ class FfnByFourierTransforms : public testing::Test {
  protected:
   void SetUp() override {
     const std::string reason = network_.fft_unsupported({11, 11, 11});
-    if (!reason.empty()) GTEST_SKIP() << "no Fourier transforms here: " << reason;
+    if (!reason.empty()) GTEST_SKIP() << "this processor has no Fourier transforms: " << reason;
   }
 
   Ffn network_ = fft_network();

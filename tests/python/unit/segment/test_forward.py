@@ -34,7 +34,7 @@ def network(fov: int = 11) -> nn.FFN:
 def require_fft(model: nn.FFN) -> None:
     reason = model.core.fft_unsupported(list(model.fov))
     if reason:
-        pytest.skip(f"no Fourier transforms here: {reason}")
+        pytest.skip(f"this processor has no Fourier transforms: {reason}")
 
 
 def blobs() -> np.ndarray:
