@@ -12,6 +12,7 @@ import click
 
 from floodtide import config
 from floodtide.base.files import path_and_dataset
+from floodtide.base.libraries import library
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats import HDF5, format_of
@@ -55,6 +56,7 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
     from floodtide.segment.image_check import image_problems
     from floodtide.train import set_threads
 
+    library("waterz", "segment", "affinities")  # missing? say so before a long prediction
     affinities = _affinities(out)
     volume_settings = _volume(file, settings)
     checkpoint = predict.newest_checkpoint(settings.run.dir)

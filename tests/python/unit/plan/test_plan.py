@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,9 @@ def test_a_new_user_gets_segments(
         assert "with a U-Net for affinities" in text
     text = refused("segment", "stack.toml", "--out", "a.zarr", capsys=capsys)
     assert "expected FILE.h5:DATASET" in text
+    monkeypatch.setitem(sys.modules, "waterz", None)
+    text = refused("segment", "stack.toml", "--out", "a.h5:b", capsys=capsys)
+    assert "pip install 'floodtide[affinities]'" in text
 
 
 def test_small_voxels_are_merged(
