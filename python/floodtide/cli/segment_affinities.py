@@ -13,6 +13,7 @@ import click
 from floodtide import config
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
+from floodtide.base.outputs import files_of
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats import HDF5, format_of
@@ -132,7 +133,7 @@ class _Original:
             command="floodtide segment",
             notes=notes,
         )
-        write_blocks(out, plan, read, inputs=[])
+        write_blocks(out, plan, read, inputs=files_of([self.volume.name]))
 
     def _covered(self, first: Vec3, shape: Vec3) -> Box:
         ratios = self.grid.ratio

@@ -21,6 +21,7 @@ DEPTH, FEATURES = 9, 32
 SMALL_DEPTH, SMALL_FEATURES = 5, 16
 """Those of a network that learns within minutes."""
 SMALL_BELOW_MINUTES = 240.0
+"""Minutes of training below which the small network is planned, and below which `init` prefers affinities."""
 
 WALKERS, FINE_TUNING_WALKERS = 8, 32
 

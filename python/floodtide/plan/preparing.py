@@ -16,15 +16,13 @@ from floodtide.data.resampling import resample
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.plan.affinities import coarser
 from floodtide.plan.document import MARK, as_toml
+from floodtide.plan.flooding import SMALL_BELOW_MINUTES
 from floodtide.plan.judging import needs_resampling, voxel_size_of
 from floodtide.plan.known import KnownNetwork, SizeNm
 from floodtide.plan.planner import Plan, make_plan
 from floodtide.plan.wish import Wish
 
 COMMAND = "floodtide init"
-FFN_MINUTES = 240.0
-"""Minutes from which a flood-filling network of random weights is planned: a shorter training is too short for one."""
-
 _TOML = starts_like("a plan of floodtide init", MARK.encode())
 
 
@@ -46,7 +44,8 @@ def prepare(
         out: The TOML file. An older plan is replaced.
         voxel_size_nm: Voxel size (z, y, x); None: what the image states.
         start: The network to start from; None: random weights.
-        network: "affinities" or "ffn"; None: "ffn" with `start` or for at least FFN_MINUTES, else "affinities".
+        network: "affinities" or "ffn"; None: "ffn" with `start` or for at least SMALL_BELOW_MINUTES, else
+            "affinities".
         minutes: Time for the training.
         run: The run directory.
 
@@ -57,7 +56,9 @@ def prepare(
     picture, objects = Volume(image), Volume(labels)
     _require_pair(picture, objects)
     size = voxel_size_of(picture, voxel_size_nm)
-    network = network or ("ffn" if start is not None or minutes >= FFN_MINUTES else "affinities")
+    network = network or (
+        "ffn" if start is not None or minutes >= SMALL_BELOW_MINUTES else "affinities"
+    )
     if start is not None and network != "ffn":
         raise InvalidArgumentError(
             f"init: network {network} and a network to start from, expected ffn: only flood-filling networks are"
