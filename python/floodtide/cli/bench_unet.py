@@ -65,7 +65,7 @@ from floodtide.cli.bench import (
 @click.option(
     "--against",
     default="",
-    help="Compare with the same network in PyTorch ('torch'; 'torch-bf16' with autocast). Samples of the two alternate.",
+    help="Compare with the same network in PyTorch ('torch'; 'torch-bf16' with autocast). Samples alternate.",
 )
 @threads_option
 @seconds_option
