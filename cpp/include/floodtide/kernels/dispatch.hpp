@@ -32,7 +32,8 @@ struct KernelName {
   std::string_view name;  ///< name in kernel_names() and in benchmark results
   Isa level;              ///< instruction-set level that the kernel needs
 };
-/// Return all convolution kernels, in the order in which the dispatch tries them.
+/// Return all convolution kernels, in the order in which the dispatch tries them, without bfloat16 kernels whose instructions
+/// this processor lacks.
 [[nodiscard]] std::vector<KernelName> conv3d_kernel_names();
 
 }  // namespace floodtide::kernels

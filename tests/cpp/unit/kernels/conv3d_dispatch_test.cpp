@@ -102,6 +102,10 @@ TEST(Conv3dDispatch, Bf16IsUsedInTheLayersThatGain) {
   EXPECT_FALSE(Conv3d(first, processor_isa(), "", Compute::bf16).rounds_operands());
   EXPECT_EQ(refusal({paper, planar}, processor_isa()), "");
   if (amx) return;
+  EXPECT_EQ(Conv3d({33, 33, 33, 24, 24}, processor_isa(), "", Compute::bf16).kernel(), "avx512_bf16");
+  for (const Conv3dShape& shape : {Conv3dShape{33, 33, 33, 32, 32, 1, 1, 1}, {33, 33, 33, 24, 8}, {33, 33, 7, 24, 24}}) {
+    EXPECT_FALSE(Conv3d(shape, processor_isa(), "", Compute::bf16).rounds_operands());
+  }
   const std::string message = refusal({paper, first}, processor_isa());
   EXPECT_NE(message.find("no convolution of this network is faster"), std::string::npos) << message;
 }
