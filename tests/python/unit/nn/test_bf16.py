@@ -48,7 +48,7 @@ def test_gradients_of_an_ffn_differ_by_the_rounding_of_operands() -> None:
     rounded_loss, got = results["bf16-all"]
     assert 0 < abs(rounded_loss - loss) <= ROUNDING * loss
     for name, gradient in expected.items():
-        # Four layers in both directions round, and change signs of ReLUs. Measured: up to 25 roundings (conv0_a/biases).
+        # Four layers round in both directions, and change signs of ReLUs. Measured: up to 25 roundings.
         assert distance(got[name], gradient) <= 40 * ROUNDING, name
 
 
