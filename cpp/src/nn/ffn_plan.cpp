@@ -42,7 +42,7 @@ FfnPlan::Lane::Lane(const kernels::Conv3dShape& first, const kernels::Conv3dShap
     : head(other), input(floats(first, first.stored_in())) {}
 
 std::string FfnPlan::fft_unsupported(const Vec3& size, const FfnOptions& options) {
-  if (options.compute != kernels::Compute::fp32) return "compute is fp32-direct";
+  if (options.compute != kernels::Compute::fp32) return str_cat("compute is ", name(options.compute));
   if (!options.kernel.empty()) return str_cat("all convolutions use the kernel ", options.kernel);
   return kernels::FftChain::unsupported(size, options.features, active_isa());
 }
