@@ -26,7 +26,9 @@ constexpr Names<Parallel, 2> names_of(Parallel) {
   return {"parallel", {{{"fovs", Parallel::fovs}, {"voxels", Parallel::voxels}}}};
 }
 
-/// How Ffn::forward computes the convolutions between feature maps. Training passes always compute layer by layer.
+/// How Ffn::forward computes the convolutions between feature maps. Training passes do not depend on this choice: their forward
+/// pass computes layer by layer, and their gradients by activations use Fourier transforms for fields of view of at least 9
+/// tiles of 11 x 11 x 11 voxels, unless Ffn::fft_unsupported gives a reason.
 enum class Forward {
   layers,  ///< one after another, with the same kernels as in training
   fft      ///< as products of Fourier transforms, which a layer hands to the next one; see Ffn::fft_unsupported
@@ -122,8 +124,7 @@ class Ffn {
 
   /// Return the bytes of activations and gradients planned so far, without the packed weights of the convolutions.
   [[nodiscard]] std::size_t workspace_bytes() const noexcept;
-  /// Return the kernels of the convolutions for the last image size, or for the field of view before the first pass. They are
-  /// those of training passes, and of forward() unless it uses Fourier transforms.
+  /// Return the kernels of training passes for the last image size, or for the field of view before the first pass.
   [[nodiscard]] std::string kernel_names() const;
   /// Return the floating-point operations of one training step per example, counted as direct convolution. The first layer has
   /// no backward-data pass.

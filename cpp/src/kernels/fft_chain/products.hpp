@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/fft_chain/transforms.hpp"
+#include "kernels/fft_chain/weights.hpp"
 
 // Products of the points of a group with their weights. Along z, all tiles of the group are transformed, multiplied and
 // transformed back. A complex product takes three real ones (Gauss): with m = (a + b) c, the product of a + ib and c + id is
@@ -163,38 +164,46 @@ FLOODTIDE_INLINE void multiply_point(const Layout& layout, const Columns& column
   }
 }
 
-// Cosine and sine of multiples of a twelfth of a turn.
-constexpr float kCos[12] = {1, kHalfSqrt3, 0.5F, 0, -0.5F, -kHalfSqrt3, -1, -kHalfSqrt3, -0.5F, 0, 0.5F, kHalfSqrt3};
-constexpr float kSin[12] = {0, 0.5F, kHalfSqrt3, 1, kHalfSqrt3, 0.5F, 0, -0.5F, -kHalfSqrt3, -1, -kHalfSqrt3, -0.5F};
+/// A vector of B::Lanes values of type T.
+template <class B, class T>
+struct TapLanes {
+  typedef T Vector __attribute__((vector_size(sizeof(T) * B::Lanes), may_alias));
+};
 
 /// Computes the weights of frequency `k`, and of its conjugate if `to_conjugate` is given, from the three taps along z.
-template <class B>
-FLOODTIDE_BLOCK void weights_of_frequency(const float* taps, Index count, int k, float* to, float* to_conjugate) {
+template <class B, class T>
+FLOODTIDE_BLOCK void weights_of_frequency(const T* taps, Index count, int k, float* to, float* to_conjugate) {
+  using Wide = typename TapLanes<B, T>::Vector;
   using Vector = typename B::Vector;
-  const float cos1 = kCos[k], sin1 = kSin[k], cos2 = kCos[2 * k % 12], sin2 = kSin[2 * k % 12];
+  const T cos1 = static_cast<T>(kExactCos[k]), sin1 = static_cast<T>(exact_sin(k));
+  const T cos2 = static_cast<T>(kExactCos[2 * k % 12]), sin2 = static_cast<T>(exact_sin(2 * k % 12));
   for (Index i = 0; i < count; i += B::Lanes) {
-    Vector re[3], im[3];
+    Wide re[3], im[3];
 #pragma GCC unroll 3
     for (int tap = 0; tap < 3; ++tap) {
-      re[tap] = load<B>(taps + 2 * tap * count + i);
-      im[tap] = load<B>(taps + (2 * tap + 1) * count + i);
+      re[tap] = *reinterpret_cast<const Wide*>(taps + 2 * tap * count + i);
+      im[tap] = *reinterpret_cast<const Wide*>(taps + (2 * tap + 1) * count + i);
     }
     // The correlation multiplies by the conjugate of the weights' transform, so angles are positive.
-    const Vector even_re = re[0] + cos1 * re[1] + cos2 * re[2], even_im = im[0] + cos1 * im[1] + cos2 * im[2];
-    const Vector odd_re = sin1 * re[1] + sin2 * re[2], odd_im = sin1 * im[1] + sin2 * im[2];
-    slot<B>(to + i) = even_re - odd_im;
-    slot<B>(to + count + i) = even_im + odd_re;
+    const Wide even_re = re[0] + cos1 * re[1] + cos2 * re[2], even_im = im[0] + cos1 * im[1] + cos2 * im[2];
+    const Wide odd_re = sin1 * re[1] + sin2 * re[2], odd_im = sin1 * im[1] + sin2 * im[2];
+    slot<B>(to + i) = __builtin_convertvector(even_re - odd_im, Vector);
+    slot<B>(to + count + i) = __builtin_convertvector(even_im + odd_re, Vector);
     if (to_conjugate != nullptr) {
-      slot<B>(to_conjugate + i) = even_re + odd_im;
-      slot<B>(to_conjugate + count + i) = even_im - odd_re;
+      slot<B>(to_conjugate + i) = __builtin_convertvector(even_re + odd_im, Vector);
+      slot<B>(to_conjugate + count + i) = __builtin_convertvector(even_im - odd_re, Vector);
     }
   }
 }
 
-template <class B>
-FLOODTIDE_BLOCK void weights_of_infinity(const float* taps, Index count, float* to) {
+template <class B, class T>
+FLOODTIDE_BLOCK void weights_of_infinity(const T* taps, Index count, float* to) {
+  using Wide = typename TapLanes<B, T>::Vector;
   // The transformed weights have the factor 1/12 of an inverse transform along z. This point is not transformed.
-  for (Index i = 0; i < 2 * count; i += B::Lanes) slot<B>(to + i) = 12.0F * load<B>(taps + 4 * count + i);
+  for (Index i = 0; i < 2 * count; i += B::Lanes) {
+    const Wide tap = *reinterpret_cast<const Wide*>(taps + 4 * count + i);
+    slot<B>(to + i) = __builtin_convertvector(static_cast<T>(12) * tap, typename B::Vector);
+  }
 }
 
 /// Fetches a part of the next group into the second cache.
@@ -202,14 +211,24 @@ FLOODTIDE_INLINE void fetch(const float* from, Index floats) {
   for (Index i = 0; i < floats; i += 16) __builtin_prefetch(from + i, 0, 2);
 }
 
-template <class B, bool Real>
+/// Multiplies a group by weights that are transformed along y and x already (T is float), or are transformed here (double). An
+/// error of a transformed weight affects all tiles, and training adds up the errors of many passes, so there the only rounding
+/// is that of the final weights.
+template <class B, bool Real, class T>
 FLOODTIDE_INLINE void multiply_group(const ProductsTask& task, Index group) {
   const Layout layout = task.layout;
   const Index channels = layout.channels, squared = channels * channels;
   float* const spectrum = task.spectrum + group * layout.group_stride();
-  const float* const taps = task.weights + group * 6 * squared;
   float* const weights = task.scratch;
-  const Columns columns{weights + 4 * squared, layout.point_stride()};
+  double* const own_taps = reinterpret_cast<double*>(weights + 4 * squared);
+  const Columns columns{weights + 4 * squared + 2 * layout.group_weight_floats(), layout.point_stride()};
+  const T* taps;
+  if constexpr (sizeof(T) == sizeof(double)) {
+    transform_group_weights<B>(layout, task.weights, group, own_taps);
+    taps = own_taps;
+  } else {
+    taps = task.transformed + group * layout.group_weight_floats();
+  }
   const Index plane_stride = layout.plane_stride();
   Index tile = 0;
   for (Index z = 0; z < layout.tiles_z; ++z) {
@@ -226,15 +245,17 @@ FLOODTIDE_INLINE void multiply_group(const ProductsTask& task, Index group) {
   for (int k = 0; k <= 6; ++k) {
     if (!last) {
       fetch(spectrum + layout.group_stride() + k * share, share);
-      fetch(taps + (6 + k) * squared, k < 6 ? squared : 0);
+      if constexpr (sizeof(T) == sizeof(float)) {
+        if (k < 6) fetch(taps + (6 + k) * squared, squared);
+      }
     }
     const bool pair = !Real && k != 0 && k != 6;
-    weights_of_frequency<B>(taps, squared, k, weights, pair ? weights + 2 * squared : nullptr);
+    weights_of_frequency<B, T>(taps, squared, k, weights, pair ? weights + 2 * squared : nullptr);
     multiply_point<B>(layout, columns, k, weights);
     if (pair) multiply_point<B>(layout, columns, 12 - k, weights + 2 * squared);
   }
   if (!last) fetch(spectrum + layout.group_stride() + 7 * share, layout.group_stride() - 7 * share);
-  weights_of_infinity<B>(taps, squared, weights);
+  weights_of_infinity<B, T>(taps, squared, weights);
   multiply_point<B>(layout, columns, kInfinity, weights);
   if constexpr (Real) {
     for (int k = 1; k < 6; ++k) {
@@ -258,10 +279,10 @@ FLOODTIDE_INLINE void multiply_group(const ProductsTask& task, Index group) {
 template <class B>
 void multiply_groups(const ProductsTask& task) {
   for (Index group = task.group_begin; group < task.group_end; ++group) {
-    if (group < kRealGroups) {
-      multiply_group<B, true>(task, group);
+    if (task.weights != nullptr) {
+      group < kRealGroups ? multiply_group<B, true, double>(task, group) : multiply_group<B, false, double>(task, group);
     } else {
-      multiply_group<B, false>(task, group);
+      group < kRealGroups ? multiply_group<B, true, float>(task, group) : multiply_group<B, false, float>(task, group);
     }
   }
 }
