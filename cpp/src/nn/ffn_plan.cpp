@@ -29,6 +29,10 @@ std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, const FfnOption
   return convolutions;
 }
 
+FftChain make_chain(const Vec3& size, const FfnOptions& options) {
+  return {size, options.features, *FftChain::kernels_of(active_isa())};
+}
+
 std::int64_t floats(const Conv3dShape& shape, std::int64_t channels) {
   return kernels::activation_size(shape.z, shape.y, shape.x, channels);
 }
@@ -53,43 +57,45 @@ std::string FfnPlan::fft_unsupported(const Vec3& size, const FfnOptions& options
   return FftChain::unsupported(size, options.features, active_isa());
 }
 
-bool FfnPlan::backward_by_fft(const Vec3& size, const FfnOptions& options) {
+bool FfnPlan::trains_by_fft(const Vec3& size, const FfnOptions& options) {
   return volume<3>(size) >= kLeastFftTiles * volume<3>(kFftTile) && fft_unsupported(size, options).empty();
 }
 
-FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options, Forward forward)
+FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options, std::optional<Forward> forward)
     : size_(size),
       options_(options),
       convolutions_(make_convolutions(size, options)),
-      forward_by_fft_(forward == Forward::fft),
-      backward_by_fft_(backward_by_fft(size, options)),
+      keeps_chain_weights_(forward == Forward::fft),
+      trains_by_fft_(trains_by_fft(size, options)),
+      forward_by_fft_(forward ? *forward == Forward::fft : trains_by_fft_),
       head_weights_(static_cast<std::size_t>(options.features)) {
-  if (forward_by_fft_ || backward_by_fft_) {
-    chain_.emplace(size, options.features, *FftChain::kernels_of(active_isa()));
-  }
+  if (forward_by_fft_ || trains_by_fft_) chain_ = make_chain(size, options);
 }
 
 void FfnPlan::prepare(const ParameterLayout& layout, std::span<const float> parameters, Passes passes) {
   const bool training = passes == Passes::all;
   if (training ? training_ready_ : forward_ready_) return;
+  const auto of = [&](std::size_t entry) { return part(parameters, layout.entry(entry)).data(); };
+  const bool chained = training ? trains_by_fft_ : forward_by_fft_;
   if (!training) chain_weights_.clear();
+  for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+    if (i == 0 || !chained) {
+      const bool ready = training_ready_ && (i == 0 || !trains_by_fft_);
+      if (!ready) convolutions_[i].set_weights(of(2 * i), of(2 * i + 1), passes);
+    } else if (!training && keeps_chain_weights_) {
+      chain_weights_.push_back(chain_->transformed(of(2 * i)));
+    }
+  }
   weights_.clear();
   biases_.clear();
   for (std::size_t i = 0; i < convolutions_.size(); ++i) {
     weights_.push_back(part(parameters, layout.entry(2 * i)));
     biases_.push_back(part(parameters, layout.entry(2 * i + 1)));
-    const float *const weights = weights_[i].data(), *const biases = biases_[i].data();
-    if (!training && forward_by_fft_ && i > 0) {
-      chain_weights_.push_back(chain_->transformed(weights));
-    } else if (!training_ready_) {
-      convolutions_[i].set_weights(weights, biases, backward_by_fft_ ? Passes::forward : passes);
-    }
   }
   const std::size_t head = 2 * convolutions_.size();
   std::ranges::copy(part(parameters, layout.entry(head)), head_weights_.begin());
-  head_bias_ = part(parameters, layout.entry(head + 1))[0];
-  if (training) training_ready_ = true;
-  if (!training || !forward_by_fft_) forward_ready_ = true;
+  head_bias_ = of(head + 1)[0];
+  (training ? training_ready_ : forward_ready_) = true;
 }
 
 template <class Example, class Body, class After>
@@ -157,7 +163,11 @@ void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
     chain_->begin(inner, lane.chain);
     for (std::size_t i = 1; i < convolutions_.size(); ++i) {
       const bool last = i + 1 == convolutions_.size(), to_stream = i % 2 == 1;
-      chain_->multiply(chain_weights_[i - 1], lane.chain);
+      if (keeps_chain_weights_) {
+        chain_->multiply(chain_weights_[i - 1], lane.chain);
+      } else {
+        chain_->multiply(weights_[i].data(), lane.chain);
+      }
       chain_->finish({.bias = biases_[i].data(),
                       .residual = to_stream && i > 1 ? stream : nullptr,
                       .out = to_stream ? stream : nullptr,
@@ -218,7 +228,7 @@ void FfnPlan::loss_and_each_gradients(std::span<FfnExample> batch, const Paramet
 void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale,
                     const OnReady& on_ready) const {
   reserve(lane, convolutions_.size());
-  if (backward_by_fft_) reserve_chain(lane, FftChain::Transposed::too);
+  if (trains_by_fft_) reserve_chain(lane, FftChain::Transposed::too);
   if (lane.stream_grad.size() == 0) {
     lane.stream_grad = AlignedBuffer<float>(lane.activations[0].size());
     lane.inner_grad = AlignedBuffer<float>(lane.activations[0].size());
@@ -226,12 +236,7 @@ void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layo
   }
   std::ranges::fill(lane.gradients.span(), 0.0F);
   load_input(lane, example);
-  for (std::size_t i = 0; i < convolutions_.size(); i += 2) {
-    const float* const before = i == 0 ? lane.input.data() : lane.activations[i - 1].data();
-    float* const inner = lane.activations[i].data();
-    convolutions_[i].forward(before, i == 0 ? Activation::none : Activation::relu, nullptr, true, inner);
-    convolutions_[i + 1].forward(inner, Activation::none, i == 0 ? nullptr : before, false, lane.activations[i + 1].data());
-  }
+  train_forward(lane);
   const std::size_t head = 2 * convolutions_.size();
   example.loss = lane.head.backward(
       lane.activations.back().data(), example.logits.data(), example.labels.data(),
@@ -247,6 +252,32 @@ void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layo
   lane.trained = true;
 }
 
+void FfnPlan::train_forward(Lane& lane) const {
+  std::vector<AlignedBuffer<float>>& activations = lane.activations;
+  for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+    const bool to_stream = i % 2 == 1;  // the other convolutions are the first half of a module
+    const float* const before = i > 1 ? activations[i - 1 - i % 2].data() : nullptr;  // the stream before this module
+    float* const out = activations[i].data();
+    if (i == 0) {
+      convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, out);
+      if (trains_by_fft_) chain_->begin(out, lane.chain);
+    } else if (trains_by_fft_) {
+      const bool last = i + 1 == convolutions_.size();
+      chain_->multiply(weights_[i].data(), lane.chain);
+      chain_->finish({.bias = biases_[i].data(),
+                      .residual = to_stream ? before : nullptr,
+                      .out = to_stream ? out : nullptr,
+                      .out_rectified = to_stream ? nullptr : out,
+                      .next = last ? FftChain::Next::nothing : FftChain::Next::rectified},
+                     lane.chain);
+    } else if (to_stream) {
+      convolutions_[i].forward(activations[i - 1].data(), Activation::none, before, false, out);
+    } else {
+      convolutions_[i].forward(before, Activation::relu, nullptr, true, out);
+    }
+  }
+}
+
 template <class Ready>
 void FfnPlan::train_backward(Lane& lane, const ParameterLayout& layout, Ready ready) const {
   std::vector<AlignedBuffer<float>>& activations = lane.activations;
@@ -259,7 +290,7 @@ void FfnPlan::train_backward(Lane& lane, const ParameterLayout& layout, Ready re
   };
   /// Computes the gradient by the input of convolution i > 0. With Fourier transforms, the spectrum is that of `grad`.
   const auto backward_data = [&](std::size_t i, const float* grad, const float* mask, bool accumulate, float* out) {
-    if (!backward_by_fft_) return convolutions_[i].backward_data(grad, mask, accumulate, out);
+    if (!trains_by_fft_) return convolutions_[i].backward_data(grad, mask, accumulate, out);
     chain_->multiply_transposed(weights_[i].data(), lane.chain);
     chain_->finish({.mask = mask,
                     .residual = accumulate ? out : nullptr,
@@ -267,7 +298,7 @@ void FfnPlan::train_backward(Lane& lane, const ParameterLayout& layout, Ready re
                     .next = i == 1 ? FftChain::Next::nothing : FftChain::Next::out},
                    lane.chain);
   };
-  if (backward_by_fft_) chain_->begin(stream_grad, lane.chain);
+  if (trains_by_fft_) chain_->begin(stream_grad, lane.chain);
   for (std::size_t i = convolutions_.size(); i > 0; i -= 2) {
     const std::size_t a = i - 2, b = i - 1;
     const float* const inner = activations[a].data();
@@ -316,7 +347,7 @@ std::size_t FfnPlan::training_bytes(const FfnOptions& options, const Vec3& size,
   const Conv3dShape other = convolution_shape(size, options.features, 1);
   const std::int64_t activations = 2 * options.depth + 2;  // with those of stream_grad and inner_grad
   const std::int64_t chain =
-      backward_by_fft(size, options) ? FftChain::workspace_floats(size, options.features, FftChain::Transposed::too) : 0;
+      trains_by_fft(size, options) ? FftChain::workspace_floats(size, options.features, FftChain::Transposed::too) : 0;
   const std::int64_t lane =
       floats(first, first.stored_in()) + activations * floats(first, first.stored_out()) + chain + parameters;
   return static_cast<std::size_t>(examples_at_once(options, examples, threads)) *
@@ -326,8 +357,7 @@ std::size_t FfnPlan::training_bytes(const FfnOptions& options, const Vec3& size,
 std::string FfnPlan::kernel_names() const {
   const std::string& others = convolutions_[1].kernel();
   return "conv0_a: " + convolutions_[0].kernel_names() + "; others: " +
-         (backward_by_fft_ ? "forward " + others + ", backward_data fft, backward_weights " + others
-                           : convolutions_[1].kernel_names());
+         (trains_by_fft_ ? "forward fft, backward_data fft, backward_weights " + others : convolutions_[1].kernel_names());
 }
 
 }  // namespace floodtide::nn

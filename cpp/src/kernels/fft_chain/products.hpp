@@ -164,46 +164,38 @@ FLOODTIDE_INLINE void multiply_point(const Layout& layout, const Columns& column
   }
 }
 
-/// A vector of B::Lanes values of type T.
-template <class B, class T>
-struct TapLanes {
-  typedef T Vector __attribute__((vector_size(sizeof(T) * B::Lanes), may_alias));
-};
+// Cosine and sine of multiples of a twelfth of a turn.
+constexpr float kCos[12] = {1, kHalfSqrt3, 0.5F, 0, -0.5F, -kHalfSqrt3, -1, -kHalfSqrt3, -0.5F, 0, 0.5F, kHalfSqrt3};
+constexpr float kSin[12] = {0, 0.5F, kHalfSqrt3, 1, kHalfSqrt3, 0.5F, 0, -0.5F, -kHalfSqrt3, -1, -kHalfSqrt3, -0.5F};
 
 /// Computes the weights of frequency `k`, and of its conjugate if `to_conjugate` is given, from the three taps along z.
-template <class B, class T>
-FLOODTIDE_BLOCK void weights_of_frequency(const T* taps, Index count, int k, float* to, float* to_conjugate) {
-  using Wide = typename TapLanes<B, T>::Vector;
+template <class B>
+FLOODTIDE_BLOCK void weights_of_frequency(const float* taps, Index count, int k, float* to, float* to_conjugate) {
   using Vector = typename B::Vector;
-  const T cos1 = static_cast<T>(kExactCos[k]), sin1 = static_cast<T>(exact_sin(k));
-  const T cos2 = static_cast<T>(kExactCos[2 * k % 12]), sin2 = static_cast<T>(exact_sin(2 * k % 12));
+  const float cos1 = kCos[k], sin1 = kSin[k], cos2 = kCos[2 * k % 12], sin2 = kSin[2 * k % 12];
   for (Index i = 0; i < count; i += B::Lanes) {
-    Wide re[3], im[3];
+    Vector re[3], im[3];
 #pragma GCC unroll 3
     for (int tap = 0; tap < 3; ++tap) {
-      re[tap] = *reinterpret_cast<const Wide*>(taps + 2 * tap * count + i);
-      im[tap] = *reinterpret_cast<const Wide*>(taps + (2 * tap + 1) * count + i);
+      re[tap] = load<B>(taps + 2 * tap * count + i);
+      im[tap] = load<B>(taps + (2 * tap + 1) * count + i);
     }
     // The correlation multiplies by the conjugate of the weights' transform, so angles are positive.
-    const Wide even_re = re[0] + cos1 * re[1] + cos2 * re[2], even_im = im[0] + cos1 * im[1] + cos2 * im[2];
-    const Wide odd_re = sin1 * re[1] + sin2 * re[2], odd_im = sin1 * im[1] + sin2 * im[2];
-    slot<B>(to + i) = __builtin_convertvector(even_re - odd_im, Vector);
-    slot<B>(to + count + i) = __builtin_convertvector(even_im + odd_re, Vector);
+    const Vector even_re = re[0] + cos1 * re[1] + cos2 * re[2], even_im = im[0] + cos1 * im[1] + cos2 * im[2];
+    const Vector odd_re = sin1 * re[1] + sin2 * re[2], odd_im = sin1 * im[1] + sin2 * im[2];
+    slot<B>(to + i) = even_re - odd_im;
+    slot<B>(to + count + i) = even_im + odd_re;
     if (to_conjugate != nullptr) {
-      slot<B>(to_conjugate + i) = __builtin_convertvector(even_re + odd_im, Vector);
-      slot<B>(to_conjugate + count + i) = __builtin_convertvector(even_im - odd_re, Vector);
+      slot<B>(to_conjugate + i) = even_re + odd_im;
+      slot<B>(to_conjugate + count + i) = even_im - odd_re;
     }
   }
 }
 
-template <class B, class T>
-FLOODTIDE_BLOCK void weights_of_infinity(const T* taps, Index count, float* to) {
-  using Wide = typename TapLanes<B, T>::Vector;
+template <class B>
+FLOODTIDE_BLOCK void weights_of_infinity(const float* taps, Index count, float* to) {
   // The transformed weights have the factor 1/12 of an inverse transform along z. This point is not transformed.
-  for (Index i = 0; i < 2 * count; i += B::Lanes) {
-    const Wide tap = *reinterpret_cast<const Wide*>(taps + 4 * count + i);
-    slot<B>(to + i) = __builtin_convertvector(static_cast<T>(12) * tap, typename B::Vector);
-  }
+  for (Index i = 0; i < 2 * count; i += B::Lanes) slot<B>(to + i) = 12.0F * load<B>(taps + 4 * count + i);
 }
 
 /// Fetches a part of the next group into the second cache.
@@ -211,24 +203,45 @@ FLOODTIDE_INLINE void fetch(const float* from, Index floats) {
   for (Index i = 0; i < floats; i += 16) __builtin_prefetch(from + i, 0, 2);
 }
 
-/// Multiplies a group by weights that are transformed along y and x already (T is float), or are transformed here (double). An
-/// error of a transformed weight affects all tiles, and training adds up the errors of many passes, so there the only rounding
-/// is that of the final weights.
-template <class B, bool Real, class T>
+/// Multiplies the point of frequency 0 along all axes in double precision, for one tile. Activations after a ReLU are positive,
+/// so this point is far larger than the others, and its rounding error reaches all voxels of the tile with the same sign: in
+/// single precision, the errors of a network's gradients were twice as large.
+/// @param from spectrum of the tile in the first of `planes` planes: the inputs of the transform that are inside the volume
+template <class B>
+FLOODTIDE_BLOCK void multiply_constant(const float* from, Index planes, Index plane_stride, Index channels, const float* taps,
+                                       float* out) {
+  typedef double Wide __attribute__((vector_size(sizeof(double) * B::Lanes)));
+  const Index squared = channels * channels;
+  for (Index block = 0; block < channels; block += kBlockOut) {
+    const Index width = smaller(kBlockOut, channels - block);
+    for (Index channel = 0; channel < width; channel += B::Lanes) {
+      Wide sum{};
+      for (Index in = 0; in < channels; ++in) {
+        double input = 0;
+        for (Index plane = 0; plane < planes; ++plane) input += double{from[plane * plane_stride + in]};
+        Wide weight{};
+        for (Index tap = 0; tap < 3; ++tap) {
+          const float* const at = taps + 2 * tap * squared + block * channels + in * width + channel;
+          weight += __builtin_convertvector(load<B>(at), Wide);
+        }
+        sum += input * weight;
+      }
+      slot<B>(out + block + channel) = __builtin_convertvector(sum, typename B::Vector);
+    }
+  }
+}
+
+template <class B, bool Real>
 FLOODTIDE_INLINE void multiply_group(const ProductsTask& task, Index group) {
   const Layout layout = task.layout;
   const Index channels = layout.channels, squared = channels * channels;
   float* const spectrum = task.spectrum + group * layout.group_stride();
   float* const weights = task.scratch;
-  double* const own_taps = reinterpret_cast<double*>(weights + 4 * squared);
-  const Columns columns{weights + 4 * squared + 2 * layout.group_weight_floats(), layout.point_stride()};
-  const T* taps;
-  if constexpr (sizeof(T) == sizeof(double)) {
-    transform_group_weights<B>(layout, task.weights, group, own_taps);
-    taps = own_taps;
-  } else {
-    taps = task.transformed + group * layout.group_weight_floats();
-  }
+  float* const own_taps = weights + 4 * squared;
+  const Columns columns{own_taps + layout.group_weight_floats(), layout.point_stride()};
+  const bool transformed = task.weights == nullptr;
+  if (!transformed) transform_group_weights<B>(layout, task.weights, group, own_taps);
+  const float* const taps = transformed ? task.transformed + group * layout.group_weight_floats() : own_taps;
   const Index plane_stride = layout.plane_stride();
   Index tile = 0;
   for (Index z = 0; z < layout.tiles_z; ++z) {
@@ -245,17 +258,25 @@ FLOODTIDE_INLINE void multiply_group(const ProductsTask& task, Index group) {
   for (int k = 0; k <= 6; ++k) {
     if (!last) {
       fetch(spectrum + layout.group_stride() + k * share, share);
-      if constexpr (sizeof(T) == sizeof(float)) {
-        if (k < 6) fetch(taps + (6 + k) * squared, squared);
-      }
+      if (transformed && k < 6) fetch(taps + (6 + k) * squared, squared);
     }
     const bool pair = !Real && k != 0 && k != 6;
-    weights_of_frequency<B, T>(taps, squared, k, weights, pair ? weights + 2 * squared : nullptr);
+    weights_of_frequency<B>(taps, squared, k, weights, pair ? weights + 2 * squared : nullptr);
     multiply_point<B>(layout, columns, k, weights);
     if (pair) multiply_point<B>(layout, columns, 12 - k, weights + 2 * squared);
   }
+  if (group == 0) {
+    tile = 0;
+    for (Index z = 0; z < layout.tiles_z; ++z) {
+      const Index first = larger(kTile * z - 1, 0), end = smaller(kTile * (z + 1), layout.planes());
+      for (Index at = 0; at < layout.plane_tiles(); ++at, ++tile) {
+        multiply_constant<B>(spectrum + first * plane_stride + at * 2 * channels, end - first, plane_stride, channels, taps,
+                             columns.product(0, 0) + tile * channels);
+      }
+    }
+  }
   if (!last) fetch(spectrum + layout.group_stride() + 7 * share, layout.group_stride() - 7 * share);
-  weights_of_infinity<B, T>(taps, squared, weights);
+  weights_of_infinity<B>(taps, squared, weights);
   multiply_point<B>(layout, columns, kInfinity, weights);
   if constexpr (Real) {
     for (int k = 1; k < 6; ++k) {
@@ -279,10 +300,10 @@ FLOODTIDE_INLINE void multiply_group(const ProductsTask& task, Index group) {
 template <class B>
 void multiply_groups(const ProductsTask& task) {
   for (Index group = task.group_begin; group < task.group_end; ++group) {
-    if (task.weights != nullptr) {
-      group < kRealGroups ? multiply_group<B, true, double>(task, group) : multiply_group<B, false, double>(task, group);
+    if (group < kRealGroups) {
+      multiply_group<B, true>(task, group);
     } else {
-      group < kRealGroups ? multiply_group<B, true, float>(task, group) : multiply_group<B, false, float>(task, group);
+      multiply_group<B, false>(task, group);
     }
   }
 }

@@ -83,7 +83,7 @@ struct ProductsTask {
   float* scratch;  ///< products_scratch_floats() floats
 };
 constexpr std::int64_t products_scratch_floats(const Layout& layout) {
-  return kPoints * 5 * layout.point_stride() + 16 * layout.channels * layout.channels;
+  return kPoints * 5 * layout.point_stride() + 10 * layout.channels * layout.channels;
 }
 
 struct Kernels {

@@ -55,10 +55,9 @@ constexpr GroupPoint group_point(Index group) {
   return result;
 }
 
-/// Transforms the weights of one group. T is float or double.
-template <class B, class T>
-FLOODTIDE_BLOCK void transform_group_weights(const Layout& layout, const float* weights, Index group, T* out_transformed) {
-  typedef T Result __attribute__((vector_size(sizeof(T) * B::Lanes), may_alias));
+/// Transforms the weights of one group.
+template <class B>
+FLOODTIDE_BLOCK void transform_group_weights(const Layout& layout, const float* weights, Index group, float* out_transformed) {
   typedef double Wide __attribute__((vector_size(sizeof(double) * B::Lanes)));
   const Index channels = layout.channels, squared = channels * channels;
   const GroupPoint point = group_point(group);
@@ -68,7 +67,7 @@ FLOODTIDE_BLOCK void transform_group_weights(const Layout& layout, const float* 
     factors[tap] = {point.factor * (a.re * b.re - a.im * b.im), point.factor * (a.re * b.im + a.im * b.re)};
   }
   for (Index z = 0; z < 3; ++z) {
-    T* const to = out_transformed + 2 * z * squared;
+    float* const to = out_transformed + 2 * z * squared;
     for (Index in = 0; in < channels; ++in) {
       for (Index out = 0; out < channels; out += B::Lanes) {
         Wide re{}, im{};
@@ -80,8 +79,8 @@ FLOODTIDE_BLOCK void transform_group_weights(const Layout& layout, const float* 
         }
         const Index block = out / kBlockOut * kBlockOut, width = smaller(kBlockOut, channels - block);
         const Index at = block * channels + in * width + out - block;
-        *reinterpret_cast<Result*>(to + at) = __builtin_convertvector(re, Result);
-        *reinterpret_cast<Result*>(to + squared + at) = __builtin_convertvector(im, Result);
+        slot<B>(to + at) = __builtin_convertvector(re, typename B::Vector);
+        slot<B>(to + squared + at) = __builtin_convertvector(im, typename B::Vector);
       }
     }
   }

@@ -400,11 +400,25 @@ TEST_F(FfnByFourierTransforms, TrainingDoesNotChange) {
   EXPECT_EQ(room, again);
 }
 
-TEST_F(FfnByFourierTransforms, BackwardUsesThemForEnoughTiles) {
-  static_cast<void>(step(network_, example_));
+TEST_F(FfnByFourierTransforms, TrainingUsesThemForEnoughTiles) {
+  const Example few({11, 11, 11}), many({11, 33, 33});
+  static_cast<void>(step(network_, few));
   EXPECT_EQ(network_.kernel_names().find("fft"), std::string::npos);
-  static_cast<void>(step(network_, Example({11, 33, 33})));
-  EXPECT_NE(network_.kernel_names().find("backward_data fft"), std::string::npos);
+  static_cast<void>(step(network_, many));
+  EXPECT_NE(network_.kernel_names().find("forward fft, backward_data fft, backward_weights"), std::string::npos);
+}
+
+TEST_F(FfnByFourierTransforms, KeptWeightsDoNotChangeTheBits) {
+  const Example many({11, 33, 33});
+  std::vector<float> anew(many.image.size()), kept(anew.size()), layers(anew.size());
+  forward(network_, many, anew);
+  network_.use_forward(Forward::fft);
+  forward(network_, many, kept);
+  EXPECT_EQ(anew, kept);
+  network_.use_forward(Forward::layers);
+  forward(network_, many, layers);
+  EXPECT_NE(anew, layers);
+  EXPECT_LT(largest_difference(anew, layers), 1e-5);
 }
 
 TEST_F(FfnByFourierTransforms, NewParametersCount) {
