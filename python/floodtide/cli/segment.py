@@ -13,6 +13,7 @@ import click
 
 from floodtide import _core, config
 from floodtide.base import limits
+from floodtide.base.counts import count_of
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_in, files_of
 from floodtide.cli import options as shared
@@ -401,8 +402,9 @@ def _text(report: dict[str, Any]) -> str:
         faster = (
             f" (by Fourier transforms, {report['fft_speedup']:.2f} times as fast as layer by layer)"
         )
+    calls = count_of(report["network_calls"], "network call")
     return (
-        f"{report['segments']} segments, {100 * report['coverage']:.1f} % of the voxels, in"
-        f" {report['network_calls']} network calls{levels}{continued}{faster} and {report['seconds']:.0f} s:"
+        f"{count_of(report['segments'], 'segment')}, {100 * report['coverage']:.1f} % of the voxels, in"
+        f" {calls}{levels}{continued}{faster} and {report['seconds']:.0f} s:"
         f" {report['out']}"
     )
