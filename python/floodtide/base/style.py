@@ -177,7 +177,7 @@ def scale_bar(axes: Axes, width_px: int, height_px: int, pixel_nm: float | None)
     else:
         text = f"{length / 1000.0:g} µm" if length >= 1000.0 else f"{length:g} nm"
     thick = max(0.014 * height_px, 0.01 * width_px)
-    x, y = 0.04 * width_px, height_px - 1.5 * thick
+    x, y = 0.04 * width_px, height_px - 0.5 - 1.5 * thick  # the last pixel ends at height_px - 0.5
     axes.add_patch(
         Rectangle((x, y - thick), length / unit, thick, color="white", ec="black", lw=0.4)
     )

@@ -120,7 +120,7 @@ def coloured(
     both, missing, additional = (np.array(colour) for colour in _colours())
     picture = np.repeat(0.62 + 0.38 * grey[..., None], 3, axis=-1)
     inside = mine & theirs
-    picture[inside] = 0.65 * both + 0.35 * grey[inside][:, None]
+    picture[inside] = 0.6 * both + 0.06 + 0.28 * grey[inside][:, None]
     picture[theirs & ~mine] = missing
     picture[mine & ~theirs] = additional
     return picture

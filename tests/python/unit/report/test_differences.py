@@ -57,3 +57,15 @@ def test_the_picture_shows_nanometres_and_rings_around_few_voxels(
     assert len(rings) == 2  # white, and black on it
     legend = [text.get_text() for text in drawn[0].legends[0].get_texts()]
     assert legend == ["in both", "in the reference alone", "in the segmentation alone"]
+
+
+@pytest.mark.parametrize("pixels", [5, 17, 200])
+def test_a_scale_bar_lies_inside_of_its_picture(pixels: int) -> None:
+    """A bar below a small picture makes its subplot smaller than those beside it."""
+    with style.figure(2.0, 2.0) as drawn:
+        axis = drawn.subplots()
+        axis.imshow(np.zeros((pixels, pixels)))
+        style.scale_bar(axis, pixels, pixels, 8.0)
+        (bar,) = axis.patches
+        low, high = sorted(axis.get_ylim())
+        assert low <= bar.get_y() <= bar.get_y() + bar.get_height() <= high
