@@ -95,9 +95,9 @@ def _panel(
     axis.imshow(coloured(grey, mine, theirs), interpolation="nearest")
     _outline(axis, mine & ~theirs)
     if 0 < np.count_nonzero(mine != theirs) <= _FEW:
-        y, x = (float(places.mean()) for places in np.nonzero(mine != theirs))
+        row, column = (float(places.mean()) for places in np.nonzero(mine != theirs))
         for colour, width in (("white", 3.0), ("black", 1.2)):
-            axis.plot(x, y, marker="o", ms=17, mfc="none", mec=colour, mew=width, ls="")
+            axis.plot(column, row, marker="o", ms=17, mfc="none", mec=colour, mew=width, ls="")
     high, wide = mine.shape
     style.scale_bar(axis, wide, high, None if voxel_nm is None else float(voxel_nm[2]))
     axis.set_title(
