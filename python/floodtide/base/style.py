@@ -67,6 +67,12 @@ def series_colour(index: int) -> str:
     return SERIES[index % len(SERIES)]
 
 
+def series_look(colour: str, points: int = 1) -> dict[str, Any]:
+    """Return colour and marker of the line of a run. Markers at about eight points tell runs apart in grey print."""
+    marker = _LINES[SERIES.index(colour) % len(_LINES)][1]
+    return {"color": colour, "marker": marker, "ms": 4.0, "markevery": max(1, points // 8)}
+
+
 def line_style(index: int) -> dict[str, Any]:
     """Return colour, line style and marker of a series, so that series differ in print, too."""
     line, marker = _LINES[index % len(_LINES)]

@@ -69,3 +69,10 @@ def test_a_scale_bar_lies_inside_of_its_picture(pixels: int) -> None:
         (bar,) = axis.patches
         low, high = sorted(axis.get_ylim())
         assert low <= bar.get_y() <= bar.get_y() + bar.get_height() <= high
+
+
+def test_runs_differ_in_their_markers() -> None:
+    looks = [style.series_look(style.series_colour(run), 80) for run in range(6)]
+    assert len({look["marker"] for look in looks}) == 6
+    assert {look["markevery"] for look in looks} == {10}
+    assert style.series_look(style.SERIES[0])["markevery"] == 1  # a single point is seen
