@@ -13,10 +13,10 @@ from floodtide import _core, config
 from floodtide.base.counts import count_of
 from floodtide.base.outputs import files_in, files_of, refuse_inputs
 from floodtide.cli import options as shared
-from floodtide.cli.segment_settings import resolved
 from floodtide.comm import world
 from floodtide.segment import SegmentOptions
 from floodtide.segment.masks import volumes_of
+from floodtide.segment.settings import resolved
 
 
 @click.command()

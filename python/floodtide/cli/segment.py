@@ -17,7 +17,6 @@ from floodtide.base.counts import count_of
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_in, files_of
 from floodtide.cli import options as shared
-from floodtide.cli.segment_settings import checked, resolved
 from floodtide.comm import world
 from floodtide.data.formats import HDF5, format_of
 from floodtide.data.look.problems import settle
@@ -25,6 +24,7 @@ from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.segment import SegmentOptions, output
 from floodtide.segment.image_check import note_without_statistics
 from floodtide.segment.masks import volumes_of
+from floodtide.segment.settings import checked, resolved
 
 if TYPE_CHECKING:
     from floodtide.segment.ffn_request import FfnRequest
