@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _MOST = 6  # panels
 _COLUMNS = 3
 _WIDTH = 80  # voxels along each side of a panel
-_FEW = 9  # so few voxels that differ in a panel get a ring
+_FEW = 9  # most voxels that differ in a panel with rings
+_NEAR = 4  # voxels within a ring
 
 
 def save_differences(
@@ -94,8 +95,7 @@ def _panel(
         grey = np.clip((plane - low) / max(high - low, 1e-9), 0.0, 1.0)
     axis.imshow(coloured(grey, mine, theirs), interpolation="nearest")
     _outline(axis, mine & ~theirs)
-    if 0 < np.count_nonzero(mine != theirs) <= _FEW:
-        row, column = (float(places.mean()) for places in np.nonzero(mine != theirs))
+    for row, column in _rings(mine != theirs):
         for colour, width in (("white", 3.0), ("black", 1.2)):
             axis.plot(column, row, marker="o", ms=17, mfc="none", mec=colour, mew=width, ls="")
     high, wide = mine.shape
@@ -124,6 +124,16 @@ def coloured(
     picture[theirs & ~mine] = missing
     picture[mine & ~theirs] = additional
     return picture
+
+
+def _rings(wrong: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return centres (y, x) of rings around pixels that differ, none if there are many. Near pixels share a ring."""
+    pixels = [(int(y), int(x)) for y, x in np.argwhere(wrong)]
+    centres: list[tuple[int, int]] = []
+    for y, x in pixels if len(pixels) <= _FEW else ():
+        if all(max(abs(y - row), abs(x - column)) > _NEAR for row, column in centres):
+            centres.append((y, x))
+    return centres
 
 
 def _outline(axis: Axes, mask: npt.NDArray[np.bool_]) -> None:

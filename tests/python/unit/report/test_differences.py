@@ -54,7 +54,11 @@ def test_the_picture_shows_nanometres_and_rings_around_few_voxels(
     texts = [{text.get_text() for text in one.axes[0].texts} for one in drawn]
     assert texts == [{"100 nm"}, {"10 voxels"}]
     rings = [line for line in drawn[0].axes[0].lines if line.get_marker() == "o"]
-    assert len(rings) == 2  # white, and black on it
+    assert [(line.get_ydata()[0], line.get_xdata()[0]) for line in rings[::2]] == [
+        (25, 30),  # the panel begins at y = 5
+        (55, 40),
+    ]
+    assert len(rings) == 4  # white, and black on it
     legend = [text.get_text() for text in drawn[0].legends[0].get_texts()]
     assert legend == ["in both", "in the reference alone", "in the segmentation alone"]
 
