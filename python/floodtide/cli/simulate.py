@@ -201,7 +201,7 @@ def command(
     """Forecast the throughput of synchronous training for given numbers of ranks.
 
     The forecast takes times from RUN, a run directory, and from options. Options override RUN.
-    docs/scaling.md describes the model. Efficiency is the throughput divided by the number of ranks
+    docs/scaling_model.md describes the model. Efficiency is the throughput divided by the number of ranks
     times the throughput of one rank.
 
     \b
