@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import os
 import re
@@ -190,6 +189,8 @@ def _wrong(value: Any, expected: Any, key: str, where: str) -> ConfigurationErro
 def _refuse_unknown(table: Mapping[str, Any], known: Any, prefix: str, where: str) -> None:
     for key in table:
         if key not in known:
+            import difflib
+
             nearest = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
             hint = (
                 f", did you mean '{prefix}{nearest[0]}'?"
