@@ -17,6 +17,8 @@ constexpr std::int64_t kMostChannels = 256;  // limited by the copy of the input
 // Parts of the volume whose weight gradients are summed separately and then added in order. The number is fixed, so that
 // results do not depend on the number of threads.
 constexpr std::int64_t kWeightsChunks = 8;
+// Parts of the volume that forward and backward-data compute in one go: neighbouring rows of tiles share rows of the input.
+constexpr std::int64_t kForwardChunks = 128;
 
 std::int64_t tiles_along(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
 
@@ -156,11 +158,14 @@ class WinogradPlan final : public Conv3dPlan {
 
   void run(const winograd::ForwardTask& whole) const {
     float* const scratch = thread_scratch(num_threads() * forward_floats());
-    parallel_for(tiles_along(tiles(tiling_), kernels_.forward_tiles), [&](std::int64_t chunk) {
+    const std::int64_t blocks = tiles_along(tiles(tiling_), kernels_.forward_tiles);
+    const std::int64_t chunks = std::min(blocks, kForwardChunks);
+    parallel_for(chunks, [&](std::int64_t chunk) {
+      const Range range = chunk_range(blocks, chunks, chunk);
       winograd::ForwardTask task = whole;
       task.tiling = tiling_;
-      task.tile_begin = chunk * kernels_.forward_tiles;
-      task.tile_end = std::min(task.tile_begin + kernels_.forward_tiles, tiles(tiling_));
+      task.tile_begin = range.begin * kernels_.forward_tiles;
+      task.tile_end = std::min(range.end * kernels_.forward_tiles, tiles(tiling_));
       task.scratch = scratch + worker_index() * forward_floats();
       kernels_.forward(task);
     });
