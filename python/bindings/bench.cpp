@@ -119,18 +119,20 @@ void register_bench(py::module_& m) {
   module.def(
       "conv",
       [](const Vec3& size, std::int64_t in_channels, std::int64_t out_channels, const Vec3& kernel, bool relu_input,
-         double seconds, const std::string& against) -> Records {
+         const std::string& compute, double seconds, const std::string& against) -> Records {
         std::vector<bench::Row> rows;
         {
           const py::gil_scoped_release unlocked;
-          rows = bench::conv({size, in_channels, out_channels, kernel, relu_input, seconds, against});
+          rows = bench::conv(
+              {size, in_channels, out_channels, kernel, relu_input, named<kernels::Compute>(compute), seconds, against});
         }
         py::list result;
         for (const bench::Row& row : rows) result.append(to_dict(row));
         return result;
       },
       py::arg("size"), py::arg("in_channels"), py::arg("out_channels"), py::arg("kernel"), py::arg("relu_input"),
-      py::arg("seconds"), py::arg("against"), "Measure the three passes of a convolution with the current threads.");
+      py::arg("compute"), py::arg("seconds"), py::arg("against"),
+      "Measure the three passes of a convolution with the current threads.");
   py::class_<bench::Workload>(module, "Workload", "The computation of a rank in a step that `scaling` measures.");
   module.def(
       "ffn_workload",

@@ -40,6 +40,10 @@ class Channels {
                       dataset_, ": attribute box_start has not three numbers of at least 0");
     return Vec3{values.values[0], values.values[1], values.values[2]};
   }
+  [[nodiscard]] std::optional<std::vector<double>> numbers(const std::string& attribute) const {
+    if (!file_.has_attribute(dataset_, attribute)) return std::nullopt;
+    return file_.read_attribute<double>(dataset_, attribute).values;
+  }
   [[nodiscard]] Tensor<float, 4> read(const Vec3& start, const Vec3& size) const {
     const std::vector<std::int64_t> first{0, start[0], start[1], start[2]};
     const std::vector<std::int64_t> count{info_.shape[0], size[0], size[1], size[2]};
@@ -74,6 +78,7 @@ void register_channels(py::module_& m) {
       .def_property_readonly("shape", &Channels::shape)
       .def_property_readonly("start", &Channels::start)
       .def("text", &Channels::text, py::arg("attribute"), "A text that the dataset carries; empty if it has none.")
+      .def("numbers", &Channels::numbers, py::arg("attribute"), "Numbers that the dataset carries, or None.")
       .def(
           "read",
           [](const Channels& channels, const Vec3& start, const Vec3& size) {

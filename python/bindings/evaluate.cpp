@@ -61,7 +61,7 @@ Labels labels_of(const py::object& object, const char* what) {
   const Reader reader = find_reader<std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t, std::int8_t, std::int16_t,
                                     std::int32_t, std::int64_t>(array);
   FLOODTIDE_REQUIRE(reader != nullptr, invalid_argument, what, ": expected an integer array, got dtype ",
-                    py::str(array.dtype()).cast<std::string>());
+                    py::str(array.dtype()).cast<std::string>(), ": write the ids as uint32, for example");
   FLOODTIDE_REQUIRE((array.flags() & py::array::c_style) != 0, invalid_argument, what,
                     ": expected a C-contiguous array, got a strided one");
   return {array, array.data(), reader};

@@ -98,7 +98,9 @@ std::vector<Centre> balanced_centres(std::span<const Source> sources, const Vec3
     if (value >= first_class && value <= last_class) classes.push_back(value);
   }
   FLOODTIDE_REQUIRE(!classes.empty(), invalid_argument, "centres: no voxel of partition classes ", first_class, " to ",
-                    last_class, " has a patch of ", Show{patch_size}, " (z, y, x) inside its box");
+                    last_class, " has a patch of ", Show{patch_size},
+                    " (z, y, x) inside its box: use a larger box, a smaller field of view, or partitions that keep smaller"
+                    " objects (data.min_object_size)");
   std::int64_t voxels = 0;
   for (const int value : classes) voxels += index.count(value);
   FLOODTIDE_REQUIRE(count >= 1 && count <= voxels, invalid_argument, "centres: ", count, " given, expected 1 to ", voxels,

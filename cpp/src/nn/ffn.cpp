@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/nn/ffn.hpp"
 
+#include <array>
+
 #include "floodtide/base/error.hpp"
 #include "floodtide/nn/limits.hpp"
 #include "nn/ffn_plan.hpp"
@@ -63,14 +65,14 @@ struct Ffn::Impl {
   ParameterLayout layout;
   AlignedBuffer<float> parameters;
   std::unique_ptr<FfnPlan> plan;
-  Forward forward = Forward::layers;
+  std::optional<Forward> forward = {};  // what use_forward() was called with
 
   /// Return the plan for this image size, with the current parameters.
   FfnPlan& planned(const Vec3& size, Passes passes) {
     if (!plan || plan->size() != size) {
       plan.reset();  // free the old plan first: both plans together would need twice the memory
-      plan =
-          std::make_unique<FfnPlan>(size, options, FfnPlan::fft_unsupported(size, options).empty() ? forward : Forward::layers);
+      const bool possible = FfnPlan::fft_unsupported(size, options).empty();
+      plan = std::make_unique<FfnPlan>(size, options, possible ? forward : Forward::layers);
     }
     plan->prepare(layout, parameters.span(), passes);
     return *plan;
@@ -79,6 +81,9 @@ struct Ffn::Impl {
 
 Ffn::Ffn(const FfnOptions& options, Initial initial) {
   ParameterLayout layout = parameter_layout(options);
+  const std::array shapes{convolution_shape(options.fov, options.features, 0),
+                          convolution_shape(options.fov, options.features, 1)};
+  kernels::require_bf16_gain(options.compute, shapes);
   AlignedBuffer<float> parameters(layout.size());
   if (initial == Initial::random) initialise_glorot(layout, options.seed, parameters.span());
   impl_ = std::make_unique<Impl>(Impl{options, std::move(layout), std::move(parameters), nullptr});
@@ -106,7 +111,10 @@ void Ffn::use_forward(Forward forward) {
   impl_->forward = forward;
 }
 
-Forward Ffn::forward_in_use() const noexcept { return impl_->forward; }
+Forward Ffn::forward_in_use() const {
+  if (impl_->forward) return *impl_->forward;
+  return FfnPlan::trains_by_fft(impl_->options.fov, impl_->options) ? Forward::fft : Forward::layers;
+}
 
 void Ffn::forward(std::span<const FfnExample> batch) {
   for (const FfnExample& example : batch) check_example(example, batch[0].image.shape());
@@ -140,7 +148,7 @@ std::string Ffn::kernel_names() const {
   if (impl_->plan) return impl_->plan->kernel_names();
   FfnOptions shallow = options();
   shallow.depth = 1;
-  return FfnPlan(shallow.fov, shallow, Forward::layers).kernel_names();
+  return FfnPlan(shallow.fov, shallow, {}).kernel_names();
 }
 
 double Ffn::step_flops(const Vec3& size) const noexcept {

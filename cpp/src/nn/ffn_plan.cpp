@@ -11,8 +11,14 @@ namespace {
 
 using kernels::Activation;
 using kernels::Conv3dShape;
+using kernels::FftChain;
+using kernels::Passes;
 
 constexpr std::int64_t kInputChannels = 2;  // image, logits
+// Training passes of fewer tiles are slower by Fourier transforms, because each pass transforms the weights. Measured on a Zen
+// 5 with 16 to 64 channels: 1 tile takes 1.4 to 1.7 times as long, 9 tiles 0.9 times, 27 tiles 0.8 to 0.96 times.
+constexpr std::int64_t kLeastFftTiles = 9;
+constexpr Vec3 kFftTile{kernels::fft::kTile, kernels::fft::kTile, kernels::fft::kTile};
 
 std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, const FfnOptions& options) {
   std::vector<kernels::Conv3d> convolutions;
@@ -21,6 +27,10 @@ std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, const FfnOption
     convolutions.emplace_back(convolution_shape(size, options.features, number), active_isa(), options.kernel, options.compute);
   }
   return convolutions;
+}
+
+FftChain make_chain(const Vec3& size, const FfnOptions& options) {
+  return {size, options.features, *FftChain::kernels_of(active_isa())};
 }
 
 std::int64_t floats(const Conv3dShape& shape, std::int64_t channels) {
@@ -42,37 +52,50 @@ FfnPlan::Lane::Lane(const kernels::Conv3dShape& first, const kernels::Conv3dShap
     : head(other), input(floats(first, first.stored_in())) {}
 
 std::string FfnPlan::fft_unsupported(const Vec3& size, const FfnOptions& options) {
-  if (options.compute != kernels::Compute::fp32) return "compute is fp32-direct";
+  if (options.compute != kernels::Compute::fp32) return str_cat("compute is ", name(options.compute));
   if (!options.kernel.empty()) return str_cat("all convolutions use the kernel ", options.kernel);
-  return kernels::FftChain::unsupported(size, options.features, active_isa());
+  return FftChain::unsupported(size, options.features, active_isa());
 }
 
-FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options, Forward forward)
+bool FfnPlan::trains_by_fft(const Vec3& size, const FfnOptions& options) {
+  return volume<3>(size) >= kLeastFftTiles * volume<3>(kFftTile) && fft_unsupported(size, options).empty();
+}
+
+FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options, std::optional<Forward> forward)
     : size_(size),
       options_(options),
       convolutions_(make_convolutions(size, options)),
+      keeps_chain_weights_(forward == Forward::fft),
+      trains_by_fft_(trains_by_fft(size, options)),
+      forward_by_fft_(forward ? *forward == Forward::fft : trains_by_fft_),
       head_weights_(static_cast<std::size_t>(options.features)) {
-  if (forward == Forward::fft) {
-    chain_.emplace(size, options.features, std::ssize(convolutions_) - 1, *kernels::FftChain::kernels_of(active_isa()));
-  }
+  if (forward_by_fft_ || trains_by_fft_) chain_ = make_chain(size, options);
 }
 
-void FfnPlan::prepare(const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes) {
-  const bool training = passes == kernels::Passes::all;
+void FfnPlan::prepare(const ParameterLayout& layout, std::span<const float> parameters, Passes passes) {
+  const bool training = passes == Passes::all;
   if (training ? training_ready_ : forward_ready_) return;
   const auto of = [&](std::size_t entry) { return part(parameters, layout.entry(entry)).data(); };
+  const bool chained = training ? trains_by_fft_ : forward_by_fft_;
+  if (!training) chain_weights_.clear();
   for (std::size_t i = 0; i < convolutions_.size(); ++i) {
-    if (!training && chain_ && i > 0) {
-      chain_->set_weights(static_cast<std::int64_t>(i) - 1, of(2 * i), of(2 * i + 1));
-    } else if (!training_ready_) {
-      convolutions_[i].set_weights(of(2 * i), of(2 * i + 1), passes);
+    if (i == 0 || !chained) {
+      const bool ready = training_ready_ && (i == 0 || !trains_by_fft_);
+      if (!ready) convolutions_[i].set_weights(of(2 * i), of(2 * i + 1), passes);
+    } else if (!training && keeps_chain_weights_) {
+      chain_weights_.push_back(chain_->transformed(of(2 * i)));
     }
+  }
+  weights_.clear();
+  biases_.clear();
+  for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+    weights_.push_back(part(parameters, layout.entry(2 * i)));
+    biases_.push_back(part(parameters, layout.entry(2 * i + 1)));
   }
   const std::size_t head = 2 * convolutions_.size();
   std::ranges::copy(part(parameters, layout.entry(head)), head_weights_.begin());
   head_bias_ = of(head + 1)[0];
-  if (training) training_ready_ = true;
-  if (!training || !chain_) forward_ready_ = true;
+  (training ? training_ready_ : forward_ready_) = true;
 }
 
 template <class Example, class Body, class After>
@@ -99,6 +122,11 @@ void FfnPlan::for_each_example(std::span<Example> batch, Body body, After after)
 void FfnPlan::reserve(Lane& lane, std::size_t activations) const {
   const Conv3dShape& shape = convolutions_[0].shape();
   while (lane.activations.size() < activations) lane.activations.emplace_back(floats(shape, shape.stored_out()));
+}
+
+void FfnPlan::reserve_chain(Lane& lane, FftChain::Transposed transposed) const {
+  if (lane.chain.floats() < FftChain::workspace_floats(size_, options_.features, transposed))
+    lane.chain = chain_->make_workspace(transposed);
 }
 
 void FfnPlan::load_input(Lane& lane, const FfnExample& example) const {
@@ -129,10 +157,23 @@ void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
   load_input(lane, example);
   float* const inner = lane.activations[0].data();
   float* const stream = lane.activations[1].data();
-  if (chain_) {
-    if (lane.chain.spectrum.size() == 0) lane.chain = chain_->make_workspace();
+  if (forward_by_fft_) {
+    reserve_chain(lane, FftChain::Transposed::no);
     convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, inner);
-    chain_->forward(inner, stream, lane.chain);
+    chain_->begin(inner, lane.chain);
+    for (std::size_t i = 1; i < convolutions_.size(); ++i) {
+      const bool last = i + 1 == convolutions_.size(), to_stream = i % 2 == 1;
+      if (keeps_chain_weights_) {
+        chain_->multiply(chain_weights_[i - 1], lane.chain);
+      } else {
+        chain_->multiply(weights_[i].data(), lane.chain);
+      }
+      chain_->finish({.bias = biases_[i].data(),
+                      .residual = to_stream && i > 1 ? stream : nullptr,
+                      .out = to_stream ? stream : nullptr,
+                      .next = last ? FftChain::Next::nothing : FftChain::Next::rectified},
+                     lane.chain);
+    }
     lane.head.forward(stream, example.logits.data(), example.out_logits.data());
     return;
   }
@@ -187,46 +228,86 @@ void FfnPlan::loss_and_each_gradients(std::span<FfnExample> batch, const Paramet
 void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale,
                     const OnReady& on_ready) const {
   reserve(lane, convolutions_.size());
-  std::vector<AlignedBuffer<float>>& activations = lane.activations;
+  if (trains_by_fft_) reserve_chain(lane, FftChain::Transposed::too);
   if (lane.stream_grad.size() == 0) {
-    lane.stream_grad = AlignedBuffer<float>(activations[0].size());
-    lane.inner_grad = AlignedBuffer<float>(activations[0].size());
+    lane.stream_grad = AlignedBuffer<float>(lane.activations[0].size());
+    lane.inner_grad = AlignedBuffer<float>(lane.activations[0].size());
     lane.gradients = AlignedBuffer<float>(layout.size());
   }
   std::ranges::fill(lane.gradients.span(), 0.0F);
   load_input(lane, example);
-  for (std::size_t i = 0; i < convolutions_.size(); i += 2) {
-    const float* const before = i == 0 ? lane.input.data() : activations[i - 1].data();
-    float* const inner = activations[i].data();
-    convolutions_[i].forward(before, i == 0 ? Activation::none : Activation::relu, nullptr, true, inner);
-    convolutions_[i + 1].forward(inner, Activation::none, i == 0 ? nullptr : before, false, activations[i + 1].data());
-  }
-  const auto grad_of = [&](std::size_t entry) { return part(lane.gradients.span(), layout.entry(entry)); };
+  train_forward(lane);
   const std::size_t head = 2 * convolutions_.size();
-  float* const stream_grad = lane.stream_grad.data();
-  float* const inner_grad = lane.inner_grad.data();
-  example.loss = lane.head.backward(activations.back().data(), example.logits.data(), example.labels.data(),
-                                    example.weights.empty() ? nullptr : example.weights.data(), scale,
-                                    example.out_logits.data(), stream_grad, grad_of(head), grad_of(head + 1)[0]);
+  example.loss = lane.head.backward(
+      lane.activations.back().data(), example.logits.data(), example.labels.data(),
+      example.weights.empty() ? nullptr : example.weights.data(), scale, example.out_logits.data(), lane.stream_grad.data(),
+      part(lane.gradients.span(), layout.entry(head)), part(lane.gradients.span(), layout.entry(head + 1))[0]);
   const auto ready = [&](std::size_t weights_entry) {
     if (!on_ready) return;
     on_ready(weights_entry + 1);  // biases
     on_ready(weights_entry);
   };
   ready(head);
+  train_backward(lane, layout, ready);
+  lane.trained = true;
+}
+
+void FfnPlan::train_forward(Lane& lane) const {
+  std::vector<AlignedBuffer<float>>& activations = lane.activations;
+  for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+    const bool to_stream = i % 2 == 1;  // the other convolutions are the first half of a module
+    const float* const before = i > 1 ? activations[i - 1 - i % 2].data() : nullptr;  // the stream before this module
+    float* const out = activations[i].data();
+    if (i == 0) {
+      convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, out);
+      if (trains_by_fft_) chain_->begin(out, lane.chain);
+    } else if (trains_by_fft_) {
+      const bool last = i + 1 == convolutions_.size();
+      chain_->multiply(weights_[i].data(), lane.chain);
+      chain_->finish({.bias = biases_[i].data(),
+                      .residual = to_stream ? before : nullptr,
+                      .out = to_stream ? out : nullptr,
+                      .out_rectified = to_stream ? nullptr : out,
+                      .next = last ? FftChain::Next::nothing : FftChain::Next::rectified},
+                     lane.chain);
+    } else if (to_stream) {
+      convolutions_[i].forward(activations[i - 1].data(), Activation::none, before, false, out);
+    } else {
+      convolutions_[i].forward(before, Activation::relu, nullptr, true, out);
+    }
+  }
+}
+
+template <class Ready>
+void FfnPlan::train_backward(Lane& lane, const ParameterLayout& layout, Ready ready) const {
+  std::vector<AlignedBuffer<float>>& activations = lane.activations;
+  float* const stream_grad = lane.stream_grad.data();
+  float* const inner_grad = lane.inner_grad.data();
+  const auto add_gradients = [&](std::size_t i, const float* input, Activation on_input, const float* output_grad) {
+    const auto grad_of = [&](std::size_t entry) { return part(lane.gradients.span(), layout.entry(entry)).data(); };
+    convolutions_[i].backward_weights(input, on_input, output_grad, grad_of(2 * i), grad_of(2 * i + 1));
+    ready(2 * i);
+  };
+  /// Computes the gradient by the input of convolution i > 0. With Fourier transforms, the spectrum is that of `grad`.
+  const auto backward_data = [&](std::size_t i, const float* grad, const float* mask, bool accumulate, float* out) {
+    if (!trains_by_fft_) return convolutions_[i].backward_data(grad, mask, accumulate, out);
+    chain_->multiply_transposed(weights_[i].data(), lane.chain);
+    chain_->finish({.mask = mask,
+                    .residual = accumulate ? out : nullptr,
+                    .out = out,
+                    .next = i == 1 ? FftChain::Next::nothing : FftChain::Next::out},
+                   lane.chain);
+  };
+  if (trains_by_fft_) chain_->begin(stream_grad, lane.chain);
   for (std::size_t i = convolutions_.size(); i > 0; i -= 2) {
     const std::size_t a = i - 2, b = i - 1;
     const float* const inner = activations[a].data();
-    convolutions_[b].backward_weights(inner, Activation::none, stream_grad, grad_of(2 * b).data(), grad_of(2 * b + 1).data());
-    ready(2 * b);
-    convolutions_[b].backward_data(stream_grad, inner, false, inner_grad);
     const float* const before = a == 0 ? lane.input.data() : activations[a - 1].data();
-    convolutions_[a].backward_weights(before, a == 0 ? Activation::none : Activation::relu, inner_grad, grad_of(2 * a).data(),
-                                      grad_of(2 * a + 1).data());
-    ready(2 * a);
-    if (a > 0) convolutions_[a].backward_data(inner_grad, before, true, stream_grad);
+    add_gradients(b, inner, Activation::none, stream_grad);
+    backward_data(b, stream_grad, inner, false, inner_grad);
+    add_gradients(a, before, a == 0 ? Activation::none : Activation::relu, inner_grad);
+    if (a > 0) backward_data(a, inner_grad, before, true, stream_grad);
   }
-  lane.trained = true;
 }
 
 Tensor<std::uint8_t, 5> FfnPlan::relu_masks() const {
@@ -252,8 +333,8 @@ Tensor<std::uint8_t, 5> FfnPlan::relu_masks() const {
 std::size_t FfnPlan::bytes() const noexcept {
   std::size_t total = 0;
   for (const Lane& lane : lanes_) {
-    std::int64_t count = lane.input.size() + lane.stream_grad.size() + lane.inner_grad.size() + lane.gradients.size() +
-                         lane.chain.spectrum.size();
+    std::int64_t count =
+        lane.input.size() + lane.stream_grad.size() + lane.inner_grad.size() + lane.gradients.size() + lane.chain.floats();
     for (const AlignedBuffer<float>& activation : lane.activations) count += activation.size();
     total += static_cast<std::size_t>(count) * sizeof(float) + lane.head.bytes();
   }
@@ -265,13 +346,18 @@ std::size_t FfnPlan::training_bytes(const FfnOptions& options, const Vec3& size,
   const Conv3dShape first = convolution_shape(size, options.features, 0);
   const Conv3dShape other = convolution_shape(size, options.features, 1);
   const std::int64_t activations = 2 * options.depth + 2;  // with those of stream_grad and inner_grad
-  const std::int64_t lane = floats(first, first.stored_in()) + activations * floats(first, first.stored_out()) + parameters;
+  const std::int64_t chain =
+      trains_by_fft(size, options) ? FftChain::workspace_floats(size, options.features, FftChain::Transposed::too) : 0;
+  const std::int64_t lane =
+      floats(first, first.stored_in()) + activations * floats(first, first.stored_out()) + chain + parameters;
   return static_cast<std::size_t>(examples_at_once(options, examples, threads)) *
          (static_cast<std::size_t>(lane) * sizeof(float) + Head::bytes_of(other));
 }
 
 std::string FfnPlan::kernel_names() const {
-  return "conv0_a: " + convolutions_[0].kernel_names() + "; others: " + convolutions_[1].kernel_names();
+  const std::string& others = convolutions_[1].kernel();
+  return "conv0_a: " + convolutions_[0].kernel_names() + "; others: " +
+         (trains_by_fft_ ? "forward fft, backward_data fft, backward_weights " + others : convolutions_[1].kernel_names());
 }
 
 }  // namespace floodtide::nn

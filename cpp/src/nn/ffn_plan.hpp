@@ -19,13 +19,16 @@ class FfnPlan {
  public:
   /// Return why forward passes for this image size cannot use Fourier transforms. Empty if they can.
   [[nodiscard]] static std::string fft_unsupported(const Vec3& size, const FfnOptions& options);
+  /// True if training passes for this image size use Fourier transforms. The answer does not depend on measurements, because
+  /// the bits of a training must not depend on the load of a machine.
+  [[nodiscard]] static bool trains_by_fft(const Vec3& size, const FfnOptions& options);
 
-  /// @param forward how forward() computes; `fft` needs an empty fft_unsupported()
-  FfnPlan(const Vec3& size, const FfnOptions& options, Forward forward);
+  /// @param forward how forward() computes; `fft` needs an empty fft_unsupported(). Empty: as training passes do
+  FfnPlan(const Vec3& size, const FfnOptions& options, std::optional<Forward> forward);
 
   [[nodiscard]] const Vec3& size() const noexcept { return size_; }
   /// Prepares the weights for `passes`, unless they are. The order of the layout is: weights and biases of the convolutions,
-  /// then of the head.
+  /// then of the head. Passes also read `parameters` themselves.
   void prepare(const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes);
   /// Says that the next call of prepare() has other parameters.
   void parameters_changed() noexcept { forward_ready_ = training_ready_ = false; }
@@ -67,15 +70,25 @@ class FfnPlan {
   template <class Example, class Body, class After>
   void for_each_example(std::span<Example> batch, Body body, After after);
   void reserve(Lane& lane, std::size_t activations) const;
+  void reserve_chain(Lane& lane, kernels::FftChain::Transposed transposed) const;
   void load_input(Lane& lane, const FfnExample& example) const;
   void forward(Lane& lane, const FfnExample& example) const;
   /// Runs forward and backward pass of one example. Calls on_ready for each entry of lane.gradients when it is complete.
   void train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale, const OnReady& on_ready) const;
+  /// Computes lane.activations of a training pass.
+  void train_forward(Lane& lane) const;
+  /// Computes the gradients of the convolutions from lane.stream_grad. Calls ready(entry of the weights) when weights and
+  /// biases of a convolution are complete.
+  template <class Ready>
+  void train_backward(Lane& lane, const ParameterLayout& layout, Ready ready) const;
 
   Vec3 size_;
   FfnOptions options_;
   std::vector<kernels::Conv3d> convolutions_;  // conv0_a, conv0_b, conv1_a, ...
-  std::optional<kernels::FftChain> chain_;     // all convolutions but the first one, for forward()
+  bool keeps_chain_weights_, trains_by_fft_, forward_by_fft_;
+  std::optional<kernels::FftChain> chain_;                // all convolutions but the first one, if any pass uses it
+  std::vector<AlignedBuffer<float>> chain_weights_;       // transformed, for forward()
+  std::vector<std::span<const float>> weights_, biases_;  // of the convolutions, in the caller's parameters
   bool forward_ready_ = false, training_ready_ = false;
   std::vector<float> head_weights_;
   float head_bias_ = 0;

@@ -18,6 +18,7 @@ constexpr double kWorth = 1.1;
 ForwardChoice fastest_forward(const FfnOptions& options) {
   Ffn layers(options), fft(options);
   if (!layers.fft_unsupported(options.fov).empty()) return {};
+  layers.use_forward(Forward::layers);
   fft.use_forward(Forward::fft);
   Tensor<float, 3> image(options.fov), logits(options.fov), updated(options.fov);
   Philox random(1, 0);

@@ -81,6 +81,12 @@ UNetPlan::UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptio
   input_ = AlignedBuffer<float>(input_floats(grid, options));
   levels_.reserve(static_cast<std::size_t>(options.depth));
   for (int level = 0; level < options.depth; ++level) add_level(level, options, layout);
+  std::vector<kernels::Conv3dShape> shapes;
+  for (const Level& level : levels_) {
+    for (const Node& node : level.encoder) shapes.push_back(node.block.convolution().shape());
+    for (const Node& node : level.decoder) shapes.push_back(node.block.convolution().shape());
+  }
+  kernels::require_bf16_gain(options.compute, shapes);
   head_.emplace_back(grid, n, levels_[0].channels, options.classes, options.output);
   std::int64_t largest = 0;
   for (const Level& level : levels_) largest = std::max(largest, level.grid.floats(level.channels));

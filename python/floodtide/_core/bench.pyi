@@ -59,6 +59,7 @@ def conv(
     out_channels: int,
     kernel: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],
     relu_input: bool,
+    compute: str,
     seconds: float,
     against: str,
 ) -> list[dict[str, typing.Any]]: ...

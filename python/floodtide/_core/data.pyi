@@ -87,6 +87,7 @@ class Hdf5Writer:
 
 class Channels:
     def __init__(self, path: str, dataset: str) -> None: ...
+    def numbers(self, attribute: str) -> list[float] | None: ...
     def read(
         self,
         start: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"],

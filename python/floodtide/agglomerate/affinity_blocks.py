@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +44,7 @@ def write_segments(
         affinities: The affinities.
         options: How they become segments.
         destination: The volume to write.
-        voxel_size_nm: Voxel size (z, y, x) that the volume states; None: none.
+        voxel_size_nm: Voxel size (z, y, x) that the volume states; None: that of the affinities, if any.
         notes: Texts that become attributes of the volume.
 
     Returns:
@@ -57,7 +58,7 @@ def write_segments(
     plan = Plan(
         shape=size,
         dtype=np.dtype(np.uint32),
-        geometry=Geometry(voxel_size_nm=voxel_size_nm, offset=start),
+        geometry=Geometry(voxel_size_nm=voxel_size_nm or affinities.voxel_size_nm, offset=start),
         command=_COMMAND,
         notes={
             **(notes or {}),
@@ -104,7 +105,12 @@ def agglomerate_on_ranks(
             cut = Cut(affinities.box, subvolume, overlap)
             start, size = affinities.box
             z, y, x = (a + n for a, n in zip(start, size, strict=True))
-            settings = {"affinities": affinities.name, "options": to_dict(options)}
+            settings: dict[str, Any] = {
+                "affinities": affinities.name,
+                "options": to_dict(options),
+            }
+            if affinities.voxel_size_nm is not None:
+                settings["geometry"] = {"voxel_size_nm": affinities.voxel_size_nm}
             pieces = Pieces.create(directory, cut, (z, y, x), settings)
             if world.rank() == 0:
                 held.callback(lock_directory("agglomerate", directory).release)

@@ -64,6 +64,7 @@ def conv(
     channels: tuple[int, int] = (32, 32),
     kernel: tuple[int, int, int] = (3, 3, 3),
     relu: bool = True,
+    compute: str = "fp32",
     thread_counts: Sequence[int] = (1,),
     seconds: float = 1.0,
     against: str = "",
@@ -75,6 +76,7 @@ def conv(
         channels: Numbers of input and output channels.
         kernel: Size (z, y, x) of the convolution kernel, each 1 or 3.
         relu: Apply a ReLU to the input of forward and backward-weights, and its mask to the result of backward-data.
+        compute: As for `floodtide.nn.FFN`.
         thread_counts: Numbers of threads; one set of rows for each.
         seconds: Minimum time to measure each row. At least 20 samples are taken, or 3 if all samples together
             take 2 s.
@@ -82,12 +84,13 @@ def conv(
 
     Raises:
         floodtide.errors.InvalidArgumentError: If a size is out of range or `against` is unknown.
-        floodtide.errors.UnsupportedError: If the kernel `against` does not support this shape or machine.
+        floodtide.errors.UnsupportedError: If the kernel `against` does not support this shape or machine, or
+            `compute` is bf16 and no kernel with bfloat16 operands is faster for this shape.
     """
     for count in thread_counts:
         with threads(count):
             yield from map(
-                stamped, _core.bench.conv(size, *channels, kernel, relu, seconds, against)
+                stamped, _core.bench.conv(size, *channels, kernel, relu, compute, seconds, against)
             )
 
 

@@ -18,9 +18,10 @@ class TorchUNet:
         network: Depth, features, classes, size and batch.
         threads: Number of threads that PyTorch uses.
         layout: Memory format of activations and weights, one of LAYOUTS.
+        bfloat16: True: use autocast to bfloat16; False: float32.
     """
 
-    def __init__(self, network: UNetShape, *, threads: int, layout: str) -> None:
+    def __init__(self, network: UNetShape, *, threads: int, layout: str, bfloat16: bool) -> None:
         self._torch = torch = torch_module()
         torch.set_num_threads(threads)
         torch.manual_seed(1)
@@ -42,6 +43,7 @@ class TorchUNet:
         self._images = torch.randn(network.batch, 1, *network.size).to(memory_format=memory_format)
         self._labels = (torch.rand(network.batch, *network.size) < 0.3).long()
         self._classes = network.classes
+        self._bfloat16 = bfloat16
 
     def _pair(self, inputs: int, outputs: int) -> Any:
         nn = self._torch.nn
@@ -56,13 +58,14 @@ class TorchUNet:
 
     def _logits(self) -> Any:
         torch = self._torch
-        x, skips = self._images, []
-        for level, pair in enumerate(self._down):
-            x = pair(x if level == 0 else torch.nn.functional.max_pool2d(x, 2))
-            skips.append(x)
-        for level in reversed(range(len(self._up))):
-            x = self._joined[level](torch.cat([skips[level], self._up[level](x)], 1))
-        return self._head(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self._bfloat16):
+            x, skips = self._images, []
+            for level, pair in enumerate(self._down):
+                x = pair(x if level == 0 else torch.nn.functional.max_pool2d(x, 2))
+                skips.append(x)
+            for level in reversed(range(len(self._up))):
+                x = self._joined[level](torch.cat([skips[level], self._up[level](x)], 1))
+            return self._head(x).float()
 
     def step(self) -> float:
         """Run the forward and backward pass and return the loss."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from floodtide import _core, nn
 from floodtide.bench import Row, in_own_process, stamped, threads, timed_in_turn
+from floodtide.bench.ffn_passes import TORCH
 from floodtide.bench.shapes import UNetShape
 from floodtide.errors import InternalError, InvalidArgumentError, UnsupportedError
 
@@ -89,35 +90,40 @@ def unet(
         thread_counts: Numbers of threads; one set of rows for each.
         seconds: Minimum time to measure each row of floodtide. At least 20 samples are taken, or 3 if all samples
             together take 2 s.
-        against: "torch" or "".
+        against: "torch", "torch-bf16" (autocast to bfloat16) or "".
 
     Raises:
         InvalidArgumentError: If `against` is unknown or an argument is out of range.
         UnsupportedError: If PyTorch is not installed but needed.
     """
-    if against not in ("", "torch"):
-        raise InvalidArgumentError(f"unet: --against is '{against}', expected torch or nothing")
+    if against not in ("", *TORCH):
+        raise InvalidArgumentError(
+            f"unet: --against is '{against}', expected {' or '.join(TORCH)} or nothing"
+        )
     if against and importlib.util.find_spec("torch") is None:
-        raise UnsupportedError("unet: --against torch needs PyTorch, which is not installed")
+        raise UnsupportedError(f"unet: --against {against} needs PyTorch, which is not installed")
     Passes(UNetShape(depth=min(network.depth, 3), size=(16, 16), batch=2)).check()
     for count in thread_counts:
         with threads(count):
             yield from _rows(network, count, seconds, against)
 
 
-def peak_memory_mib(network: dict[str, Any], threads: int, layout: str) -> float:
+def peak_memory_mib(network: dict[str, Any], threads: int, layout: str, against: str) -> float:
     """Run two steps and return the peak memory of this process in MiB.
 
     Args:
         network: Fields of UNetShape.
         threads: Number of threads.
         layout: Memory format of PyTorch; "": measure floodtide.
+        against: As for `unet`.
     """
     passes: Any
     if layout:
         from floodtide.bench.torch_unet import TorchUNet
 
-        passes = TorchUNet(UNetShape(**network), threads=threads, layout=layout)
+        passes = TorchUNet(
+            UNetShape(**network), threads=threads, layout=layout, bfloat16=against == "torch-bf16"
+        )
     else:
         _core.set_num_threads(threads)
         passes = Passes(UNetShape(**network))
@@ -135,8 +141,10 @@ def _rows(network: UNetShape, count: int, seconds: float, against: str) -> Itera
         from floodtide.bench.torch_unet import LAYOUTS, TorchUNet
 
         for layout in LAYOUTS:
-            name = f"torch {layout}"
-            contestants[name] = TorchUNet(network, threads=count, layout=layout)
+            name = f"{against} {layout}"
+            contestants[name] = TorchUNet(
+                network, threads=count, layout=layout, bfloat16=against == "torch-bf16"
+            )
             layouts[name] = layout
     memory = {
         name: in_own_process(
@@ -144,6 +152,7 @@ def _rows(network: UNetShape, count: int, seconds: float, against: str) -> Itera
             network=asdict(network),
             threads=count,
             layout=layout,
+            against=against,
         )
         for name, layout in layouts.items()
     }

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from floodtide import _core
 from floodtide.base import limits
 from floodtide.cli import options as shared
 
@@ -253,6 +254,13 @@ def bandwidth(
     help="Apply a ReLU to the input, and its mask to the result of backward-data.",
 )
 @click.option(
+    "--compute",
+    type=click.Choice(_core.choices("compute")),
+    default="fp32",
+    show_default=True,
+    help="Convolution algorithms, as `run.compute`.",
+)
+@click.option(
     "--against",
     default="",
     help="Name of a second kernel to compare with; samples of the two kernels alternate.",
@@ -265,6 +273,7 @@ def conv(
     channels: tuple[int, int],
     kernel: tuple[int, int, int],
     relu: bool,
+    compute: str,
     against: str,
     thread_counts: tuple[int, ...],
     seconds: float,
@@ -280,6 +289,7 @@ def conv(
         channels=channels,
         kernel=kernel,
         relu=relu,
+        compute=compute,
         thread_counts=counts_or_default(thread_counts),
         seconds=seconds,
         against=against,

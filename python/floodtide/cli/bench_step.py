@@ -52,7 +52,7 @@ def _network_options(depth: int) -> Callable[[Callable[..., Any]], Callable[...,
         ),
         click.option(
             "--compute",
-            type=click.Choice(["fp32", "fp32-direct"]),
+            type=click.Choice(_core.choices("compute")),
             default="fp32",
             show_default=True,
             help="Convolution algorithms, as `run.compute`.",

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from floodtide import _core
 from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench import (
@@ -56,7 +57,7 @@ from floodtide.cli.bench import (
 )
 @click.option(
     "--compute",
-    type=click.Choice(["fp32", "fp32-direct"]),
+    type=click.Choice(_core.choices("compute")),
     default="fp32",
     show_default=True,
     help="Convolution algorithms, as `run.compute`.",
@@ -64,7 +65,7 @@ from floodtide.cli.bench import (
 @click.option(
     "--against",
     default="",
-    help="'torch': compare with the same network in PyTorch; samples of the two alternate.",
+    help="Compare with the same network in PyTorch ('torch'; 'torch-bf16' with autocast). Samples alternate.",
 )
 @threads_option
 @seconds_option

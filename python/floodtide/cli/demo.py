@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core, config, data, evaluate, nn, report
-from floodtide.base import limits
+from floodtide.base import limits, notes
 from floodtide.base.files import replace_text
 from floodtide.base.outputs import reserved, starts_like
 from floodtide.base.progress import bar
@@ -112,8 +112,10 @@ def _run(directory: Path, steps: int, seed: int, held: contextlib.ExitStack) -> 
         )
     for share, lr in PHASES:  # the second phase resumes from the checkpoint of the first
         settings = config.from_dict(_configuration(directory, round(share * steps), lr, seed))
-        trainer = Trainer.from_config(settings, callbacks=[TrainingLines()])
-        with bar("steps", f"train at rate {lr:g}") as progress:
+        # The partitions of the demonstration have a smaller radius than its network reaches, on purpose.
+        with notes.no_warnings():
+            trainer = Trainer.from_config(settings, callbacks=[TrainingLines()])
+        with bar("steps", f"train at rate {lr:g}") as progress, notes.no_warnings():
             trainer.run(progress)
         if not trainer.complete:
             stopped = Error(f"stopped at step {trainer.steps_done}: the same command resumes")

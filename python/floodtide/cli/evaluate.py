@@ -168,6 +168,8 @@ def command(
             report = evaluate_text.Report(
                 table, others, {trivial.ONE_OBJECT: trivial.one_object(table)}
             )
+            if place := evaluate.assumed_place(segments, objects):
+                report.notes.append(place)
             _add_grey_level(report, image, segments, objects, part)
             stated = voxel_nm or objects.geometry.voxel_size_nm
             if skeletons:

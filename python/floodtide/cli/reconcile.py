@@ -36,9 +36,20 @@ from floodtide.comm import world
     show_default=True,
     help="Voxels of a segment that lies inside another one, and belongs to it for that reason; 0: none does.",
 )
+@click.option(
+    "--probability",
+    metavar="VOLUME",
+    help="Also write the object probabilities of the subvolumes (segment.probability = true) as this volume.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    folder: str, out: str, min_voxels: int, min_share: float, inside_voxels: int, as_json: bool
+    folder: str,
+    out: str,
+    min_voxels: int,
+    min_share: float,
+    inside_voxels: int,
+    probability: str | None,
+    as_json: bool,
 ) -> None:
     """Make one segmentation OUT with global ids from the subvolumes in FOLDER, which `floodtide segment` has made.
 
@@ -52,13 +63,20 @@ def command(
       mpiexec -n 8 floodtide reconcile pieces precomputed://brain
     """
     from floodtide.base.progress import bar
+    from floodtide.data.copies import require_new
     from floodtide.data.formats import format_of
-    from floodtide.segment import Pieces, reconcile, write_reconciled
+    from floodtide.segment import Pieces, reconcile, write_probabilities, write_reconciled
 
     shared.require_same_arguments()
     with world.agreed():
         format_of(out)
         pieces = Pieces.open(folder)
+        if probability is not None:
+            require_new(out)
+            require_new(probability)
+            if probability == out:
+                raise click.UsageError(f"--probability {out}: is OUT, expected another volume")
+            pieces.require_probabilities()
     with bar("overlaps", "reconcile") as progress:
         found = reconcile(
             pieces,
@@ -69,6 +87,9 @@ def command(
         )
     with bar("voxels", "reconcile") as progress:
         write_reconciled(pieces, found, out, progress)
+    if probability is not None:
+        with bar("voxels", "reconcile") as progress:
+            write_probabilities(pieces, probability, progress)
     if world.rank() > 0:
         return
     report = {
@@ -76,9 +97,12 @@ def command(
         "objects": found.objects,
         "splits": found.splits,
         "out": out,
+        "probability": probability,
     }
     text = (
         f"{found.objects} objects from {len(pieces.cut)} subvolumes;"
         f" {found.splits} segments end at a border without agreement: {out}"
     )
+    if probability is not None:
+        text += f"; probabilities: {probability}"
     click.echo(json.dumps(report) if as_json else text)

@@ -169,4 +169,7 @@ def lines(found: Preview, setting: Setting, out: str, picture: Path) -> list[str
 
 
 def _duration(hours: float) -> str:
-    return f"{60 * hours:.0f} minutes" if hours < 2 else f"{hours:.1f} hours"
+    minutes = max(round(60 * hours), 1)
+    if minutes == 1:
+        return "1 minute"
+    return f"{minutes} minutes" if hours < 2 else f"{hours:.1f} hours"

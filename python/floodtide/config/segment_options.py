@@ -203,7 +203,7 @@ class SegmentOptions(Registered):
     )
     forward: str = option(
         "fastest",
-        "How the network's convolutions are computed: `layers`: one after another, as in training; `fft`: by Fourier"
+        "How the network's convolutions are computed: `layers`: one after another; `fft`: by Fourier"
         " transforms (AVX-512, fields of view of multiples of 11 voxels, multiples of 16 feature maps); `fastest`: both"
         " are measured at the start. Results differ by rounding only",
         choices=("fastest", "layers", "fft"),

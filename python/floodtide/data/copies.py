@@ -179,6 +179,15 @@ def _write(
             progress(done, total)
 
 
+def require_new(destination: str) -> None:
+    """Raise InvalidArgumentError if a destination exists and would not be replaced: any one but an HDF5 file."""
+    row = format_of(destination)
+    if row is not HDF5 and os.path.lexists(row.path(destination)):
+        raise InvalidArgumentError(
+            f"{destination}: exists and is not replaced; choose another name, or remove it first"
+        )
+
+
 def _reserved(
     row: Format, command: str, destination: str, inputs: Iterable[str | os.PathLike[str]]
 ) -> contextlib.AbstractContextManager[None]:
@@ -186,11 +195,8 @@ def _reserved(
     if row is HDF5:
         path, dataset = path_and_dataset(destination)
         return reserved(name, path, hdf5_result(command, [dataset]), inputs)
+    require_new(destination)
     place = row.path(destination)
-    if os.path.lexists(place):
-        raise InvalidArgumentError(
-            f"{destination}: exists and is not replaced; choose another name, or remove it first"
-        )
     if not place.parent.is_dir() and volume_folder(destination) in (None, str(place)):
         raise InvalidArgumentError(f"{destination}: there is no folder {place.parent}")
     return reserved(name, new_top(str(place)), unchecked, inputs)

@@ -11,6 +11,7 @@ from floodtide.evaluate.skeletons import (
 from floodtide.evaluate.voxels import (
     ContingencyTable,
     Difference,
+    assumed_place,
     count_on_ranks,
     count_volumes,
     differing_objects,
@@ -29,6 +30,7 @@ __all__ = [
     "Mistake",
     "Part",
     "RunLengths",
+    "assumed_place",
     "count_on_ranks",
     "count_volumes",
     "dice",

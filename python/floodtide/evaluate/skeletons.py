@@ -72,7 +72,7 @@ def run_lengths(
         merge_nodes: A segment merges objects if it has at least this many nodes of each of two skeletons.
 
     Raises:
-        InvalidArgumentError: If there is no edge, or an argument is out of range.
+        InvalidArgumentError: If there is no edge, if all edges have length 0, or if an argument is out of range.
         OutOfRangeError: If a node is outside of the segmentation.
     """
     _CHECKED.check("run lengths", voxel_size=list(voxel_size), merge_nodes=merge_nodes)
@@ -96,6 +96,8 @@ def run_lengths(
     correct = ~omitted & ~merged & ~split
 
     total = float(length.sum())
+    if total == 0:
+        raise InvalidArgumentError("run lengths: all edges have length 0, expected a longer one")
     _, run = np.unique(
         np.stack([owner[start][correct], segments[start][correct]]), axis=1, return_inverse=True
     )

@@ -220,6 +220,20 @@ def common_blocks(
             progress(done, total)
 
 
+def assumed_place(segmentation: Volume, truth: Volume) -> str | None:
+    """Return a sentence if no file says where a smaller segmentation lies in the truth; None if its place is known."""
+    if segmentation.shape == truth.shape or _placement(segmentation) is not None:
+        return None
+    return (
+        f"{segmentation.name} has {_sizes(segmentation)} voxels and does not say where it lies in {truth.name}"
+        f" ({_sizes(truth)}): compared with {_show((0, 0, 0), segmentation.shape)}"
+    )
+
+
+def _sizes(volume: Volume) -> str:
+    return " x ".join(map(str, volume.shape))
+
+
 def _common_box(segmentation: Volume, truth: Volume, box: Box | None) -> tuple[Box, Vec3, Vec3]:
     """Return the box to compare, and the first voxels of both volumes, in voxels of the whole volume."""
     start = _placement(segmentation) or (0, 0, 0)

@@ -96,7 +96,10 @@ def load_ffn(
     """
     network = load(path, fov, deltas, compute)
     if not isinstance(network, FFN):
-        raise InvalidFileError(f"load: {path} holds {network!r}, expected a flood-filling network")
+        raise InvalidFileError(
+            f"load: {path} holds {network!r}, expected a flood-filling network; for a U-Net there are"
+            " `floodtide predict` and, for segments of its affinities, `floodtide agglomerate`"
+        )
     return network
 
 

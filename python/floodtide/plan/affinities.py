@@ -105,7 +105,8 @@ class AffinitiesRecipe:
             (
                 "offsets",
                 [list(offset) for offset in self.offsets],
-                "Neighbours, and voxels about 60 and 160 nm away, which show where membranes are faint.",
+                "Neighbours, and voxels about 60 and 160 nm away (at most half a patch), which show where"
+                " membranes are faint.",
             ),
             ("depth", DEPTH, "As in examples/evening.toml."),
             ("features", FEATURES, "As in examples/evening.toml."),

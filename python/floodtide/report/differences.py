@@ -102,10 +102,10 @@ def _panel(
 
 
 def _colours() -> tuple[tuple[float, float, float], ...]:
-    """Return the colours of voxels in both, in the reference alone, and in the segmentation alone."""
+    """Return the colours of voxels in both, in the reference alone (dark), and in the segmentation alone (light)."""
     from matplotlib.colors import to_rgb
 
-    return to_rgb(style.SERIES[2]), to_rgb(style.NOT_SEGMENTED), to_rgb(style.SPLIT)
+    return to_rgb(style.SERIES[2]), to_rgb(style.MERGED), to_rgb(style.SPLIT)
 
 
 def _legend(figure: Any) -> None:

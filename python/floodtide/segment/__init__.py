@@ -19,8 +19,10 @@ from floodtide.segment.flooding import (
 from floodtide.segment.pieces import Pieces
 from floodtide.segment.reconciling import (
     Reconciled,
+    read_probabilities,
     read_reconciled,
     reconcile,
+    write_probabilities,
     write_reconciled,
 )
 from floodtide.segment.seeds import read_seeds
@@ -42,6 +44,7 @@ __all__ = [
     "consensus",
     "in_subvolumes",
     "output",
+    "read_probabilities",
     "read_reconciled",
     "read_seeds",
     "reconcile",
@@ -50,5 +53,6 @@ __all__ = [
     "segment_blocks",
     "segment_on_ranks",
     "write_consensus",
+    "write_probabilities",
     "write_reconciled",
 ]

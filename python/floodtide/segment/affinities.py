@@ -83,6 +83,7 @@ class AffinityFile:
         name: "file:dataset".
         box: (start, size) of the box to segment, in voxels of the image.
         offsets: Offsets (z, y, x) of the affinities.
+        voxel_size_nm: Voxel size (z, y, x) that the file states in the attribute `resolution`; None: none.
 
     Args:
         name: "file:dataset", as `floodtide predict` writes it.
@@ -107,6 +108,7 @@ class AffinityFile:
             raise OutOfRangeError(
                 f"{name}: box {box_text(self.box)} is not inside the affinities, {box_text((self._start, (z, y, x)))}"
             )
+        self.voxel_size_nm = self._voxel_size_nm()
         text = self._channels.text("offsets")
         if text:
             with reading.reading(name, "the offsets of affinities, a list of [z, y, x]"):
@@ -121,6 +123,16 @@ class AffinityFile:
             raise InvalidFileError(
                 f"{name}: {count} channels and offsets {list(self.offsets)}, expected one for each channel, not 0"
             )
+
+    def _voxel_size_nm(self) -> tuple[float, float, float] | None:
+        size = self._channels.numbers("resolution")
+        if size is None:
+            return None
+        if len(size) != 3 or not all(math.isfinite(n) and n > 0 for n in size):
+            raise InvalidFileError(
+                f"{self.name}: attribute resolution is {size}, expected three positive numbers (z, y, x) in nm"
+            )
+        return size[0], size[1], size[2]
 
     def read(self, box: Box) -> NDArray[np.float32]:
         """Return the affinities (offsets, z, y, x) of a box, in voxels of the image."""

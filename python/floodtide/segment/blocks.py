@@ -108,17 +108,16 @@ def segment_block(
         LockedError: If another process segments the subvolume at the moment.
         Error: As `Segmenter.segment` and `Segmentation.save` raise.
     """
-    reference = pieces.reference(number)
+    reference, checkpoint = pieces.reference(number), pieces.checkpoint(number)
     if pieces.done(number):
         # A lock that is there now may be that of a process killed just after storing: taking it removes it.
         if lock_path(pieces.path(number)).exists():
             with contextlib.suppress(LockedError), output(reference):
-                pass
+                remove_checkpoints(checkpoint)
         return False
     with output(reference):
         if pieces.done(number):  # by a process that had the lock until now
             return False
-        checkpoint = pieces.checkpoint(number)
         box = pieces.cut.subvolume(number)
         result = segmenter.segment(volume, box, progress, checkpoint=checkpoint)
         notes = {"settings": json.dumps(pieces.settings), CALLS: str(result.network_calls)}

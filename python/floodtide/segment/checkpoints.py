@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from floodtide.base import reading
-from floodtide.base.files import replace_bytes
+from floodtide.base.files import replace_bytes, temporaries
 from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
 from floodtide.segment.identity import first_difference
 
@@ -132,13 +132,16 @@ def passes_of(path: Path) -> tuple[Path, Path]:
 
 
 def remove_checkpoints(path: Path) -> None:
-    """Remove the checkpoints of a box whose segmentation is stored.
+    """Remove the checkpoints of a box whose segmentation is stored, and what killed processes have left of them.
+
+    The caller has the lock of the segmentation, so that no other process writes a checkpoint.
 
     Raises:
         StorageError: If they cannot be removed.
     """
     try:
         for file in passes_of(path):
-            file.unlink(missing_ok=True)
+            for stale in (file, *temporaries(file)):
+                stale.unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(f"{path}: cannot be removed: {error.strerror}") from None

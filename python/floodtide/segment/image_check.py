@@ -47,7 +47,4 @@ def image_problems(
 def note_without_statistics(checkpoint: str | os.PathLike[str], image: str) -> None:
     """Print a note if a checkpoint keeps no statistics of its training images. Call this after the work is done."""
     if not training_images(checkpoint):
-        notes.show(
-            f"{checkpoint} does not keep what its training images looked like, so that mean, contrast and voxel size of"
-            f" {image} were not compared with them"
-        )
+        notes.show(problems.unknown_training_images(str(checkpoint), image))

@@ -259,6 +259,8 @@ class Predictor:
                 file.attribute(name, "box_start", list(start))
                 file.attribute(name, "box_size", list(size))
                 file.attribute(name, "volume_shape", list(volume.shape))
+                if volume.geometry.voxel_size_nm is not None:
+                    file.numbers(name, "resolution", list(volume.geometry.voxel_size_nm))
                 for key, text in {**self._notes(volume), **(notes or {})}.items():
                     file.attribute(name, key, text)
             for block, kept in self.blocks(volume, box, progress):

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 SHAPE = (96, 96, 160)
 COUNT = 4 * 4 * 7
+KILLS = 10
 SIZE = "segment.subvolume=[32,32,32]"
 
 
@@ -35,8 +36,37 @@ def labels(ranks: int, pieces: Path, out: Path) -> np.ndarray:
         return np.asarray(file["labels"])
 
 
-def test_the_result_does_not_depend_on_ranks_or_kills(tmp_path: Path) -> None:
-    file = bright_network.configuration(tmp_path, SHAPE)
+def start(ranks: int, arguments: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(MPIEXEC), "-n", str(ranks), sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **ENVIRONMENT},
+        start_new_session=True,
+    )
+
+
+def kill_after(job: subprocess.Popen[str], pieces: Path, stored: int, pause_s: float) -> bool:
+    """Kill a job some time after a number of subvolumes are stored; return False if it has ended by itself."""
+    deadline = time.monotonic() + 60
+    while len(list(pieces.glob("[!.]*.h5"))) < stored:
+        assert job.poll() is None, job.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    time.sleep(pause_s)
+    running = job.poll() is None
+    kill_job(job)
+    job.communicate()
+    return running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpoint_s", [0.0, 0.005])
+def test_the_result_does_not_depend_on_ranks_or_ten_kills(
+    tmp_path: Path, checkpoint_s: float
+) -> None:
+    file = bright_network.configuration(tmp_path, SHAPE, checkpoint_interval=checkpoint_s)
     result = mpiexec(1, segment(file, tmp_path / "whole"))
     assert result.status == 0, result.stderr
     assert f"{COUNT} of {COUNT} subvolumes segmented" in result.stdout
@@ -44,46 +74,26 @@ def test_the_result_does_not_depend_on_ranks_or_kills(tmp_path: Path) -> None:
     assert expected.max() > 3
 
     generator = random.Random(20261124)
-    kills, ranks = 0, 1
-    while True:
-        ranks = ranks % 3 + 1
-        command = [str(MPIEXEC), "-n", str(ranks), sys.executable]
-        job = subprocess.Popen(
-            [*command, *segment(file, tmp_path / "killed")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **ENVIRONMENT},
-            start_new_session=True,
-        )
-        try:
-            _, stderr = job.communicate(timeout=generator.uniform(0.5, 1.8))
-        except subprocess.TimeoutExpired:
-            kill_job(job)
-            job.communicate()
-            kills += 1
-            assert kills < 40
-            continue
-        assert job.returncode == 0, stderr
-        break
-    assert kills > 0
-    np.testing.assert_array_equal(labels(3, tmp_path / "killed", tmp_path / "killed.h5"), expected)
+    killed = tmp_path / "killed"
+    for kill in range(KILLS):
+        job = start(kill % 3 + 1, segment(file, killed))
+        # The first jobs are killed at any moment after they have begun, also before anything is stored.
+        stored = kill * COUNT // (KILLS + 2)
+        assert kill_after(job, killed, stored, generator.uniform(0.0, 0.05) + 0.6 * (kill < 2))
+    assert len(list(killed.glob("[!.]*.h5"))) < COUNT
+    result = mpiexec(3, segment(file, killed))
+    assert result.status == 0, result.stderr
+    np.testing.assert_array_equal(labels(3, killed, tmp_path / "killed.h5"), expected)
     for path in (tmp_path / "whole").glob("*.h5"):
-        with h5py.File(path) as a, h5py.File(tmp_path / "killed" / path.name) as b:
+        with h5py.File(path) as a, h5py.File(killed / path.name) as b:
             np.testing.assert_array_equal(a["segmentation"], b["segmentation"])
-    left = [p.name for p in (tmp_path / "killed").iterdir() if p.suffix not in (".h5", ".json")]
+    left = [p.name for p in killed.iterdir() if p.suffix not in (".h5", ".json")]
     assert left == []
 
 
 def test_a_second_job_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     file = bright_network.configuration(tmp_path, SHAPE)
-    first = subprocess.Popen(
-        [str(MPIEXEC), "-n", "2", sys.executable, *segment(file, tmp_path / "pieces")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **ENVIRONMENT},
-        start_new_session=True,
-    )
+    first = start(2, segment(file, tmp_path / "pieces"))
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("pieces/*.h5")):
         assert time.monotonic() < deadline

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "floodtide/bench/measure.hpp"
+#include "floodtide/kernels/dispatch.hpp"
 #include "floodtide/tensor/view.hpp"
 
 namespace floodtide::bench {
@@ -16,8 +17,9 @@ struct ConvOptions {
   std::int64_t out = 32;  ///< output channels, without padding
   Vec3 kernel{3, 3, 3};
   bool relu_input = true;  ///< apply a ReLU to the input in forward and backward-weights, and its mask in backward-data
-  double seconds = 1.0;    ///< smallest total time of the samples, for each kernel and pass
-  std::string against;     ///< name of a second kernel, timed alternately with the first; empty: none
+  kernels::Compute compute = kernels::Compute::fp32;
+  double seconds = 1.0;  ///< smallest total time of the samples, for each kernel and pass
+  std::string against;   ///< name of a second kernel, timed alternately with the first; empty: none
 };
 
 /// Time the three passes of a convolution on num_threads() threads, with the kernel that the dispatch chooses.

@@ -26,9 +26,11 @@ constexpr Names<Parallel, 2> names_of(Parallel) {
   return {"parallel", {{{"fovs", Parallel::fovs}, {"voxels", Parallel::voxels}}}};
 }
 
-/// How Ffn::forward computes the convolutions between feature maps. Training passes always compute layer by layer.
+/// How Ffn::forward computes the convolutions between feature maps. Without a choice, forward() computes as training passes do,
+/// bit for bit: by Fourier transforms for fields of view of at least 9 tiles of 11 x 11 x 11 voxels, unless
+/// Ffn::fft_unsupported gives a reason. Training passes do not depend on the choice.
 enum class Forward {
-  layers,  ///< one after another, with the same kernels as in training
+  layers,  ///< one after another
   fft      ///< as products of Fourier transforms, which a layer hands to the next one; see Ffn::fft_unsupported
 };
 constexpr Names<Forward, 2> names_of(Forward) { return {"forward", {{{"layers", Forward::layers}, {"fft", Forward::fft}}}}; }
@@ -91,10 +93,13 @@ class Ffn {
 
   /// Return why forward() cannot use Fourier transforms for images of this size on this processor. Empty if it can.
   [[nodiscard]] std::string fft_unsupported(const Vec3& size) const;
-  /// Choose how forward() computes. Throws Error(unsupported) for `fft` unless the field of view of the options allows it.
-  /// Images of other sizes, for which fft_unsupported() gives a reason, are computed layer by layer.
+  /// Choose how forward() computes. After a choice of `fft`, the transformed weights are kept, which makes many passes with the
+  /// same weights faster and needs 2 MB for each layer of 32 features. Throws Error(unsupported) for `fft` unless the field of
+  /// view of the options allows it. Images of other sizes, for which fft_unsupported() gives a reason, are computed layer by
+  /// layer.
   void use_forward(Forward forward);
-  [[nodiscard]] Forward forward_in_use() const noexcept;
+  /// Return how forward() computes images of the field of view.
+  [[nodiscard]] Forward forward_in_use() const;
 
   /// Compute the updated logits of each example. Throws Error(shape_mismatch) unless all shapes are equal and not empty.
   void forward(std::span<const FfnExample> batch);
@@ -122,8 +127,7 @@ class Ffn {
 
   /// Return the bytes of activations and gradients planned so far, without the packed weights of the convolutions.
   [[nodiscard]] std::size_t workspace_bytes() const noexcept;
-  /// Return the kernels of the convolutions for the last image size, or for the field of view before the first pass. They are
-  /// those of training passes, and of forward() unless it uses Fourier transforms.
+  /// Return the kernels of training passes for the last image size, or for the field of view before the first pass.
   [[nodiscard]] std::string kernel_names() const;
   /// Return the floating-point operations of one training step per example, counted as direct convolution. The first layer has
   /// no backward-data pass.

@@ -6,6 +6,7 @@
 #include "floodtide/base/parallel.hpp"
 #include "kernels/conv3d/plan.hpp"
 #include "kernels/conv3d/winograd.hpp"
+#include "kernels/transpose_weights.hpp"
 
 namespace floodtide::kernels {
 namespace {
@@ -65,15 +66,9 @@ class WinogradPlan final : public Conv3dPlan {
     transform(weights, in, out, forward_weights_.data());
     if (passes == Passes::forward) return;
     if (backward_weights_.size() == 0) backward_weights_ = AlignedBuffer<float>(products_);
-    float* const flipped = thread_scratch(shape_.weight_count());  // [tap][out][in], taps in reverse order
-    parallel_for(shape_.taps(), [&](std::int64_t tap) {
-      const float* const from = weights + (shape_.taps() - 1 - tap) * in * out;
-      float* const to = flipped + tap * in * out;
-      for (std::int64_t i = 0; i < in; ++i) {
-        for (std::int64_t o = 0; o < out; ++o) to[o * in + i] = from[i * out + o];
-      }
-    });
-    transform(flipped, out, in, backward_weights_.data());
+    float* const transposed = thread_scratch(shape_.weight_count());
+    transpose_weights(weights, shape_.taps(), in, out, transposed);
+    transform(transposed, out, in, backward_weights_.data());
   }
 
   void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {

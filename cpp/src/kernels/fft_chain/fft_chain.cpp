@@ -5,13 +5,15 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
+#include "kernels/transpose_weights.hpp"
 
 namespace floodtide::kernels {
 namespace {
 
 constexpr std::int64_t kChannelBlock = 16;
-// Groups that a thread multiplies one after another: it fetches the next group while it computes.
-constexpr std::int64_t kGroupsOfChunk = 9;
+constexpr std::int64_t kTaps = 27;
+// A thread multiplies the groups of a chunk one after another: it fetches the next group while it computes.
+constexpr std::int64_t kChunksOfGroups = 10;
 
 fft::Layout layout_of(const Vec3& size, std::int64_t channels) {
   return {size[0] / fft::kTile, size[1] / fft::kTile, size[2] / fft::kTile, channels};
@@ -49,12 +51,8 @@ std::string FftChain::unsupported(const Vec3& size, std::int64_t channels, Isa l
   return "";
 }
 
-FftChain::FftChain(const Vec3& size, std::int64_t channels, std::int64_t layers, const fft::Kernels& kernels)
-    : layout_(layout_of(size, channels)), kernels_(&kernels) {
-  FLOODTIDE_ASSERT(layers % 2 == 1);
-  for (std::int64_t i = 0; i < layers; ++i) {
-    layers_.push_back({AlignedBuffer<float>(layout_.weight_floats()), AlignedBuffer<float>(channels)});
-  }
+FftChain::FftChain(const Vec3& size, std::int64_t channels, const fft::Kernels& kernels)
+    : layout_(layout_of(size, channels)), kernels_(&kernels), no_bias_(channels) {
   static_cast<void>(thread_scratch(num_threads() * scratch_floats()));
 }
 
@@ -63,53 +61,85 @@ std::int64_t FftChain::scratch_floats() const {
   return (std::max(planes, fft::products_scratch_floats(layout_)) / 16 | 1) * 16;
 }
 
-void FftChain::set_weights(std::int64_t layer, const float* weights, const float* bias) {
-  Layer& to = layers_[static_cast<std::size_t>(layer)];
-  std::copy_n(bias, layout_.channels, to.bias.data());
-  parallel_for(layout_.channels / kChannelBlock, [&](std::int64_t block) {
-    const std::int64_t begin = block * kChannelBlock;
-    kernels_->transform_weights(layout_, weights, begin, begin + kChannelBlock, to.weights.data());
-  });
+std::int64_t FftChain::workspace_floats(const Vec3& size, std::int64_t channels, Transposed transposed) {
+  return layout_of(size, channels).spectrum_floats() + (transposed == Transposed::too ? kTaps * channels * channels : 0);
 }
 
-void FftChain::multiply(const Layer& layer, float* spectrum) const {
+FftChain::Workspace FftChain::make_workspace(Transposed transposed) const {
+  const std::int64_t weights = transposed == Transposed::too ? kTaps * layout_.channels * layout_.channels : 0;
+  return {AlignedBuffer<float>(layout_.spectrum_floats()), AlignedBuffer<float>(weights)};
+}
+
+AlignedBuffer<float> FftChain::transformed(const float* weights) const {
+  AlignedBuffer<float> result(fft::kGroups * layout_.group_weight_floats());
+  parallel_for(kChunksOfGroups, [&](std::int64_t chunk) {
+    const Range groups = chunk_range(fft::kGroups, kChunksOfGroups, chunk);
+    kernels_->transform_weights(layout_, weights, groups.begin, groups.end, result.data());
+  });
+  return result;
+}
+
+void FftChain::begin(const float* input, Workspace& workspace) const {
   float* const scratch = thread_scratch(num_threads() * scratch_floats());
-  const std::int64_t chunks = (fft::kGroups + kGroupsOfChunk - 1) / kGroupsOfChunk;
-  parallel_for(chunks, [&](std::int64_t chunk) {
-    const Range groups = chunk_range(fft::kGroups, chunks, chunk);
-    kernels_->products(
-        {layout_, groups.begin, groups.end, layer.weights.data(), spectrum, scratch + worker_index() * scratch_floats()});
+  parallel_for(layout_.planes(), [&](std::int64_t plane) {
+    kernels_->forward({layout_, plane, input + (plane + 1) * layout_.plane_floats(), workspace.spectrum.data(),
+                       scratch + worker_index() * scratch_floats()});
   });
 }
 
-void FftChain::forward(const float* input, float* out_stream, Workspace& workspace) const {
+void FftChain::multiply(fft::ProductsTask task, float* spectrum) const {
+  float* const scratch = thread_scratch(num_threads() * scratch_floats());
+  task.layout = layout_;
+  task.spectrum = spectrum;
+  parallel_for(kChunksOfGroups, [&](std::int64_t chunk) {
+    const Range groups = chunk_range(fft::kGroups, kChunksOfGroups, chunk);
+    fft::ProductsTask here = task;
+    here.group_begin = groups.begin;
+    here.group_end = groups.end;
+    here.scratch = scratch + worker_index() * scratch_floats();
+    kernels_->products(here);
+  });
+}
+
+void FftChain::multiply(const AlignedBuffer<float>& transformed, Workspace& workspace) const {
+  fft::ProductsTask task{};
+  task.transformed = transformed.data();
+  multiply(task, workspace.spectrum.data());
+}
+
+void FftChain::multiply(const float* weights, Workspace& workspace) const {
+  fft::ProductsTask task{};
+  task.weights = weights;
+  multiply(task, workspace.spectrum.data());
+}
+
+void FftChain::multiply_transposed(const float* weights, Workspace& workspace) const {
+  const std::int64_t channels = layout_.channels;
+  FLOODTIDE_ASSERT(workspace.transposed_weights.size() == kTaps * channels * channels);
+  transpose_weights(weights, kTaps, channels, channels, workspace.transposed_weights.data());
+  multiply(workspace.transposed_weights.data(), workspace);
+}
+
+void FftChain::finish(const Results& results, Workspace& workspace) const {
   float* const spectrum = workspace.spectrum.data();
   float* const scratch = thread_scratch(num_threads() * scratch_floats());
-  const auto at_plane = [&](auto* activation, std::int64_t plane) { return activation + (plane + 1) * layout_.plane_floats(); };
+  const float* const bias = results.bias != nullptr ? results.bias : no_bias_.data();
   parallel_for(layout_.planes(), [&](std::int64_t plane) {
-    kernels_->forward({layout_, plane, at_plane(input, plane), spectrum, scratch + worker_index() * scratch_floats()});
+    const auto at_plane = [&](auto* activation) {
+      return activation == nullptr ? nullptr : activation + (plane + 1) * layout_.plane_floats();
+    };
+    float* const tile = scratch + worker_index() * scratch_floats();
+    float* rectified = at_plane(results.out_rectified);
+    if (results.next == Next::rectified && rectified == nullptr) {
+      rectified = tile + fft::kPlaneScratchFloats;
+      clear_halo(layout_, rectified);
+    }
+    float* const out = at_plane(results.out);
+    kernels_->inverse(
+        {layout_, plane, spectrum, bias, at_plane(results.mask), at_plane(results.residual), out, rectified, tile});
+    if (results.next == Next::nothing) return;
+    kernels_->forward({layout_, plane, results.next == Next::out ? out : rectified, spectrum, tile});
   });
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    multiply(layers_[i], spectrum);
-    const bool last = i + 1 == layers_.size();
-    const bool to_stream = i % 2 == 0;  // the other layers are the first half of a residual module
-    parallel_for(layout_.planes(), [&](std::int64_t plane) {
-      float* const tile = scratch + worker_index() * scratch_floats();
-      float* const rectified = tile + fft::kPlaneScratchFloats;
-      if (!last) clear_halo(layout_, rectified);
-      fft::InverseTask task{};
-      task.layout = layout_;
-      task.plane = plane;
-      task.spectrum = spectrum;
-      task.bias = layers_[i].bias.data();
-      task.stream = to_stream ? at_plane(out_stream, plane) : nullptr;
-      task.add_stream = to_stream && i > 0;
-      task.out_rectified = last ? nullptr : rectified;
-      task.scratch = tile;
-      kernels_->inverse(task);
-      if (!last) kernels_->forward({layout_, plane, rectified, spectrum, tile});
-    });
-  }
 }
 
 }  // namespace floodtide::kernels

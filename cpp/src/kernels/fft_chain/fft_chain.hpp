@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "floodtide/base/isa.hpp"
 #include "floodtide/base/memory.hpp"
@@ -12,12 +11,12 @@
 
 namespace floodtide::kernels {
 
-/// Forward passes of a chain of 3x3x3 convolutions with as many outputs as inputs, as a flood-filling network has them:
-/// s = conv_0(input); then for each pair s = s + conv_2i(ReLU(conv_2i-1(ReLU(s)))).
+/// 3x3x3 convolutions with as many outputs as inputs, one after another, as a flood-filling network has them.
 ///
-/// All convolutions are products of Fourier transforms. Between two layers, only the transform along y and x is undone, plane
-/// by plane, so that a layer reads and writes each spectrum once. Activations have the layout of Conv3d. Passes run on
-/// num_threads() threads. The result does not depend on their number, bit for bit.
+/// All convolutions are products of Fourier transforms. A chain begins with begin(). Then each convolution is one call of
+/// multiply() and one of finish(). finish() undoes the transform along y and x only, plane by plane, and makes the spectrum of
+/// the next convolution from it, so that a convolution reads and writes the spectrum once. Activations have the layout of
+/// Conv3d. Passes run on num_threads() threads. The result does not depend on their number, bit for bit.
 class FftChain {
  public:
   /// Return why such a chain cannot be computed: a size that is not a multiple of 11 voxels, channels that are not a multiple
@@ -29,32 +28,52 @@ class FftChain {
 
   /// @param size     of the volume in voxels (z, y, x)
   /// @param channels of all activations
-  /// @param layers   number of convolutions, odd
-  FftChain(const Vec3& size, std::int64_t channels, std::int64_t layers, const fft::Kernels& kernels);
-
-  /// Transforms the weights [3, 3, 3][channels][channels] of a layer.
-  void set_weights(std::int64_t layer, const float* weights, const float* bias);
+  FftChain(const Vec3& size, std::int64_t channels, const fft::Kernels& kernels);
 
   /// Memory of a pass. Several passes at the same time need one each.
   struct Workspace {
     AlignedBuffer<float> spectrum;
+    AlignedBuffer<float> transposed_weights;  // only in a workspace for transposed convolutions
+    [[nodiscard]] std::int64_t floats() const noexcept { return spectrum.size() + transposed_weights.size(); }
   };
-  [[nodiscard]] Workspace make_workspace() const { return {AlignedBuffer<float>(layout_.spectrum_floats())}; }
+  enum class Transposed { no, too };
+  [[nodiscard]] Workspace make_workspace(Transposed transposed) const;
+  /// Return Workspace::floats() of the workspace of a chain for this size.
+  [[nodiscard]] static std::int64_t workspace_floats(const Vec3& size, std::int64_t channels, Transposed transposed);
 
-  /// Computes the chain. @param input, out_stream activations with a halo of zeros
-  void forward(const float* input, float* out_stream, Workspace& workspace) const;
+  /// Weights that are transformed once, for many passes. They need 20 times the memory.
+  [[nodiscard]] AlignedBuffer<float> transformed(const float* weights) const;
+
+  /// Makes the spectrum of `input`, an activation with a halo of zeros.
+  void begin(const float* input, Workspace& workspace) const;
+
+  /// Multiply the spectrum by weights: transformed ones; [3, 3, 3][in][out], which are transformed on the way; or the weights
+  /// of the transposed convolution, given as [3, 3, 3][in][out] of the convolution itself.
+  void multiply(const AlignedBuffer<float>& transformed, Workspace& workspace) const;
+  void multiply(const float* weights, Workspace& workspace) const;
+  void multiply_transposed(const float* weights, Workspace& workspace) const;
+
+  /// What the next convolution reads: nothing, `out`, or the rectified result.
+  enum class Next { nothing, out, rectified };
+  /// What becomes of the sums of a convolution. Arrays other than the bias are activations with a halo of zeros, and may be
+  /// null.
+  struct Results {
+    const float* bias = nullptr;      ///< [channels], may be null
+    const float* mask = nullptr;      ///< a sum becomes 0 where the mask is not positive
+    const float* residual = nullptr;  ///< added after the mask; may be `out`
+    float* out = nullptr;             ///< the result
+    float* out_rectified = nullptr;   ///< the result after a ReLU
+    Next next = Next::nothing;
+  };
+  void finish(const Results& results, Workspace& workspace) const;
 
  private:
-  struct Layer {
-    AlignedBuffer<float> weights, bias;
-  };
   [[nodiscard]] std::int64_t scratch_floats() const;
-  /// Computes the products of a layer, in place.
-  void multiply(const Layer& layer, float* spectrum) const;
+  void multiply(fft::ProductsTask task, float* spectrum) const;
 
   fft::Layout layout_;
   const fft::Kernels* kernels_;
-  std::vector<Layer> layers_;
+  AlignedBuffer<float> no_bias_;
 };
 
 }  // namespace floodtide::kernels

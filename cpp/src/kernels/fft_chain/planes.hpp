@@ -108,26 +108,48 @@ FLOODTIDE_BLOCK void inverse_complex_column(const float* from, int x, float* to,
       });
 }
 
-/// Where inverse_row stores a row of a tile; null: not stored.
+/// What inverse_row reads and writes for one row of a tile. `out` may be null, the others only if the function does not use
+/// them.
 struct Row {
-  float *stream, *rectified;
+  const float *mask, *residual;
+  float *out, *rectified;
   Index step;
 };
 
-template <class B, bool Add, bool Rectified>
+template <class B, bool Mask, bool Add, bool Rectify>
 FLOODTIDE_BLOCK void inverse_row(const float* from, typename B::Vector bias, const Row& row) {
   using Vector = typename B::Vector;
-  float *const stream = row.stream, *const out = row.rectified;
+  const float *const mask = row.mask, *const residual = row.residual;
+  float *const out = row.out, *const out_rectified = row.rectified;
   const Index step = row.step;
   inverse_real<Vector>([=](int line) FLOODTIDE_LAMBDA { return load<B>(from + real_column(line) * B::Lanes); },
                        [=](int line, int part)
                            FLOODTIDE_LAMBDA { return load<B>(from + complex_column(line, part) * B::Lanes); },
                        [=](int n, Vector value) FLOODTIDE_LAMBDA {
                          value += bias;
-                         if constexpr (Add) value += load<B>(stream + n * step);
-                         if (stream != nullptr) slot<B>(stream + n * step) = value;
-                         if constexpr (Rectified) slot<B>(out + n * step) = rectified<B>(value);
+                         if constexpr (Mask) value = load<B>(mask + n * step) > 0.0F ? value : Vector{};
+                         if constexpr (Add) value += load<B>(residual + n * step);
+                         if (out != nullptr) slot<B>(out + n * step) = value;
+                         if constexpr (Rectify) slot<B>(out_rectified + n * step) = rectified<B>(value);
                        });
+}
+
+template <class B, bool Mask>
+FLOODTIDE_INLINE auto inverse_row_of(bool add, bool rectify) {
+  return add ? (rectify ? &inverse_row<B, Mask, true, true> : &inverse_row<B, Mask, true, false>)
+             : (rectify ? &inverse_row<B, Mask, false, true> : &inverse_row<B, Mask, false, false>);
+}
+
+/// Fetches a tile of a plane, given its first voxel.
+FLOODTIDE_INLINE void fetch_tile(const Layout& layout, const float* tile) {
+  for (int n = 0; n < kTile; ++n) {
+    for (Index i = 0; i < kTile * layout.channels; i += 16) __builtin_prefetch(tile + n * layout.row_stride() + i, 1);
+  }
+}
+
+template <class T>
+FLOODTIDE_INLINE T* moved(T* plane, Index offset) {
+  return plane == nullptr ? nullptr : plane + offset;
 }
 
 template <class B>
@@ -136,15 +158,12 @@ void inverse_plane(const InverseTask& task) {
   const Index stride = layout.group_stride();
   const float* const spectrum = task.spectrum + task.plane * layout.plane_stride();
   const Index interior = layout.row_stride() + layout.channels;
-  const bool add = task.add_stream, rectify = task.out_rectified != nullptr;
-  const auto row_of = add ? (rectify ? &inverse_row<B, true, true> : &inverse_row<B, true, false>)
-                          : (rectify ? &inverse_row<B, false, true> : &inverse_row<B, false, false>);
+  const bool add = task.residual != nullptr, rectify = task.out_rectified != nullptr;
+  const auto row_of = task.mask != nullptr ? inverse_row_of<B, true>(add, rectify) : inverse_row_of<B, false>(add, rectify);
   for_tiles<B>(layout, [&](Index at, Index tile, Index channel) {
-    if (add && channel == 0) {  // the residuals are needed last
-      for (int n = 0; n < kTile; ++n) {
-        const float* const row = task.stream + interior + at + n * layout.row_stride();
-        for (Index i = 0; i < kTile * layout.channels; i += 16) __builtin_prefetch(row + i, 1);
-      }
+    if (channel == 0) {  // what is needed last
+      if (add) fetch_tile(layout, task.residual + interior + at);
+      if (task.mask != nullptr) fetch_tile(layout, task.mask + interior + at);
     }
     if (channel == 0) {  // no hardware fetches ahead in as many streams as there are groups
       const float* const next = spectrum + tile + 2 * layout.channels;
@@ -155,10 +174,10 @@ void inverse_plane(const InverseTask& task) {
     for (int x = 0; x < kRealLines; ++x) inverse_real_column<B>(spectrum + tile, x, task.scratch, stride, layout.channels);
     for (int x = 0; x < kComplexLines; ++x)
       inverse_complex_column<B>(spectrum + tile, x, task.scratch, stride, layout.channels);
-    const typename B::Vector bias = load<B>(task.bias + channel);
+    const typename B::Vector bias = load_unaligned<B>(task.bias + channel);
     for (int n = 0; n < kTile; ++n) {
       const Index to = interior + at + n * layout.row_stride();
-      const Row row{task.stream == nullptr ? nullptr : task.stream + to, rectify ? task.out_rectified + to : nullptr,
+      const Row row{moved(task.mask, to), moved(task.residual, to), moved(task.out, to), moved(task.out_rectified, to),
                     layout.channels};
       row_of(task.scratch + n * kColumns * B::Lanes, bias, row);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/fft_chain/transforms.hpp"
+#include "kernels/fft_chain/weights.hpp"
 
 // Products of the points of a group with their weights. Along z, all tiles of the group are transformed, multiplied and
 // transformed back. A complex product takes three real ones (Gauss): with m = (a + b) c, the product of a + ib and c + id is
@@ -202,14 +203,45 @@ FLOODTIDE_INLINE void fetch(const float* from, Index floats) {
   for (Index i = 0; i < floats; i += 16) __builtin_prefetch(from + i, 0, 2);
 }
 
+/// Multiplies the point of frequency 0 along all axes in double precision, for one tile. Activations after a ReLU are positive,
+/// so this point is far larger than the others, and its rounding error reaches all voxels of the tile with the same sign: in
+/// single precision, the errors of a network's gradients were twice as large.
+/// @param from spectrum of the tile in the first of `planes` planes: the inputs of the transform that are inside the volume
+template <class B>
+FLOODTIDE_BLOCK void multiply_constant(const float* from, Index planes, Index plane_stride, Index channels, const float* taps,
+                                       float* out) {
+  typedef double Wide __attribute__((vector_size(sizeof(double) * B::Lanes)));
+  const Index squared = channels * channels;
+  for (Index block = 0; block < channels; block += kBlockOut) {
+    const Index width = smaller(kBlockOut, channels - block);
+    for (Index channel = 0; channel < width; channel += B::Lanes) {
+      Wide sum{};
+      for (Index in = 0; in < channels; ++in) {
+        double input = 0;
+        for (Index plane = 0; plane < planes; ++plane) input += double{from[plane * plane_stride + in]};
+        Wide weight{};
+        for (Index tap = 0; tap < 3; ++tap) {
+          const float* const at = taps + 2 * tap * squared + block * channels + in * width + channel;
+          weight += __builtin_convertvector(load<B>(at), Wide);
+        }
+        sum += input * weight;
+      }
+      slot<B>(out + block + channel) = __builtin_convertvector(sum, typename B::Vector);
+    }
+  }
+}
+
 template <class B, bool Real>
 FLOODTIDE_INLINE void multiply_group(const ProductsTask& task, Index group) {
   const Layout layout = task.layout;
   const Index channels = layout.channels, squared = channels * channels;
   float* const spectrum = task.spectrum + group * layout.group_stride();
-  const float* const taps = task.weights + group * 6 * squared;
   float* const weights = task.scratch;
-  const Columns columns{weights + 4 * squared, layout.point_stride()};
+  float* const own_taps = weights + 4 * squared;
+  const Columns columns{own_taps + layout.group_weight_floats(), layout.point_stride()};
+  const bool transformed = task.weights == nullptr;
+  if (!transformed) transform_group_weights<B>(layout, task.weights, group, own_taps);
+  const float* const taps = transformed ? task.transformed + group * layout.group_weight_floats() : own_taps;
   const Index plane_stride = layout.plane_stride();
   Index tile = 0;
   for (Index z = 0; z < layout.tiles_z; ++z) {
@@ -226,12 +258,22 @@ FLOODTIDE_INLINE void multiply_group(const ProductsTask& task, Index group) {
   for (int k = 0; k <= 6; ++k) {
     if (!last) {
       fetch(spectrum + layout.group_stride() + k * share, share);
-      fetch(taps + (6 + k) * squared, k < 6 ? squared : 0);
+      if (transformed && k < 6) fetch(taps + (6 + k) * squared, squared);
     }
     const bool pair = !Real && k != 0 && k != 6;
     weights_of_frequency<B>(taps, squared, k, weights, pair ? weights + 2 * squared : nullptr);
     multiply_point<B>(layout, columns, k, weights);
     if (pair) multiply_point<B>(layout, columns, 12 - k, weights + 2 * squared);
+  }
+  if (group == 0) {
+    tile = 0;
+    for (Index z = 0; z < layout.tiles_z; ++z) {
+      const Index first = larger(kTile * z - 1, 0), end = smaller(kTile * (z + 1), layout.planes());
+      for (Index at = 0; at < layout.plane_tiles(); ++at, ++tile) {
+        multiply_constant<B>(spectrum + first * plane_stride + at * 2 * channels, end - first, plane_stride, channels, taps,
+                             columns.product(0, 0) + tile * channels);
+      }
+    }
   }
   if (!last) fetch(spectrum + layout.group_stride() + 7 * share, layout.group_stride() - 7 * share);
   weights_of_infinity<B>(taps, squared, weights);

@@ -43,7 +43,7 @@ struct Layout {
   [[nodiscard]] constexpr std::int64_t row_stride() const { return (columns() + 2) * channels; }
   [[nodiscard]] constexpr std::int64_t plane_floats() const { return (rows() + 2) * row_stride(); }
   /// Transformed weights: [group][tap z][real, imaginary][block of up to 32 outputs][in][out of the block].
-  [[nodiscard]] constexpr std::int64_t weight_floats() const { return kGroups * 6 * channels * channels; }
+  [[nodiscard]] constexpr std::int64_t group_weight_floats() const { return 6 * channels * channels; }
   [[nodiscard]] constexpr std::int64_t point_stride() const { return (tiles() * channels / 16 | 1) * 16; }
 };
 
@@ -59,15 +59,17 @@ struct ForwardTask {
   float* scratch;
 };
 
-/// Task: transform the products of one plane back, then add biases and residuals.
+/// Task: transform the products of one plane back, then apply bias, mask and residual. All arrays but the bias are planes with
+/// halo, and may be null.
 struct InverseTask {
   Layout layout;
   std::int64_t plane;
   const float* spectrum;
-  const float* bias;     ///< [channels]
-  float* stream;         ///< if given, the result is stored there; a plane with halo
-  bool add_stream;       ///< add `stream` before
-  float* out_rectified;  ///< if given, the result after a ReLU; a plane with halo
+  const float* bias;      ///< [channels], any alignment
+  const float* mask;      ///< the sum becomes 0 where the mask is not positive
+  const float* residual;  ///< added after the mask; may be `out`
+  float* out;             ///< the result
+  float* out_rectified;   ///< the result after a ReLU
   float* scratch;
 };
 
@@ -75,17 +77,18 @@ struct InverseTask {
 struct ProductsTask {
   Layout layout;
   std::int64_t group_begin, group_end;
-  const float* weights;
+  const float* weights;  ///< [3, 3, 3][in][out]; null: `transformed` are given
+  const float* transformed;
   float* spectrum;
   float* scratch;  ///< products_scratch_floats() floats
 };
 constexpr std::int64_t products_scratch_floats(const Layout& layout) {
-  return kPoints * 5 * layout.point_stride() + 4 * layout.channels * layout.channels;
+  return kPoints * 5 * layout.point_stride() + 10 * layout.channels * layout.channels;
 }
 
 struct Kernels {
-  /// Transforms weights [3, 3, 3][in][out] along y and x, for the input channels from in_begin to in_end.
-  void (*transform_weights)(const Layout& layout, const float* weights, std::int64_t in_begin, std::int64_t in_end,
+  /// Transforms weights [3, 3, 3][in][out] along y and x, for the groups from group_begin to group_end.
+  void (*transform_weights)(const Layout& layout, const float* weights, std::int64_t group_begin, std::int64_t group_end,
                             float* out_transformed);
   void (*forward)(const ForwardTask& task);
   void (*products)(const ProductsTask& task);

@@ -55,35 +55,41 @@ constexpr GroupPoint group_point(Index group) {
   return result;
 }
 
+/// Transforms the weights of one group.
 template <class B>
-void transform_weights(const Layout& layout, const float* weights, Index in_begin, Index in_end, float* out_transformed) {
+FLOODTIDE_BLOCK void transform_group_weights(const Layout& layout, const float* weights, Index group, float* out_transformed) {
   typedef double Wide __attribute__((vector_size(sizeof(double) * B::Lanes)));
   const Index channels = layout.channels, squared = channels * channels;
-  for (Index group = 0; group < kGroups; ++group) {
-    const GroupPoint point = group_point(group);
-    Number factors[9];
-    for (Index tap = 0; tap < 9; ++tap) {
-      const Number a = tap_factor(point.y, tap / 3), b = tap_factor(point.x, tap % 3);
-      factors[tap] = {point.factor * (a.re * b.re - a.im * b.im), point.factor * (a.re * b.im + a.im * b.re)};
-    }
-    for (Index z = 0; z < 3; ++z) {
-      float* const to = out_transformed + (group * 3 + z) * 2 * squared;
-      for (Index in = in_begin; in < in_end; ++in) {
-        for (Index out = 0; out < channels; out += B::Lanes) {
-          Wide re{}, im{};
-          for (Index tap = 0; tap < 9; ++tap) {
-            const Wide weight =
-                __builtin_convertvector(load_unaligned<B>(weights + ((z * 9 + tap) * channels + in) * channels + out), Wide);
-            re += factors[tap].re * weight;
-            im += factors[tap].im * weight;
-          }
-          const Index block = out / kBlockOut * kBlockOut, width = smaller(kBlockOut, channels - block);
-          const Index at = block * channels + in * width + out - block;
-          slot<B>(to + at) = __builtin_convertvector(re, typename B::Vector);
-          slot<B>(to + squared + at) = __builtin_convertvector(im, typename B::Vector);
+  const GroupPoint point = group_point(group);
+  Number factors[9];
+  for (Index tap = 0; tap < 9; ++tap) {
+    const Number a = tap_factor(point.y, tap / 3), b = tap_factor(point.x, tap % 3);
+    factors[tap] = {point.factor * (a.re * b.re - a.im * b.im), point.factor * (a.re * b.im + a.im * b.re)};
+  }
+  for (Index z = 0; z < 3; ++z) {
+    float* const to = out_transformed + 2 * z * squared;
+    for (Index in = 0; in < channels; ++in) {
+      for (Index out = 0; out < channels; out += B::Lanes) {
+        Wide re{}, im{};
+        for (Index tap = 0; tap < 9; ++tap) {
+          const Wide weight =
+              __builtin_convertvector(load_unaligned<B>(weights + ((z * 9 + tap) * channels + in) * channels + out), Wide);
+          re += factors[tap].re * weight;
+          im += factors[tap].im * weight;
         }
+        const Index block = out / kBlockOut * kBlockOut, width = smaller(kBlockOut, channels - block);
+        const Index at = block * channels + in * width + out - block;
+        slot<B>(to + at) = __builtin_convertvector(re, typename B::Vector);
+        slot<B>(to + squared + at) = __builtin_convertvector(im, typename B::Vector);
       }
     }
+  }
+}
+
+template <class B>
+void transform_weights(const Layout& layout, const float* weights, Index group_begin, Index group_end, float* out_transformed) {
+  for (Index group = group_begin; group < group_end; ++group) {
+    transform_group_weights<B>(layout, weights, group, out_transformed + group * layout.group_weight_floats());
   }
 }
 

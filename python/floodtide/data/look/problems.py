@@ -8,6 +8,7 @@ somebody may want, or that a sample could misjudge, is a warning. docs/checks.md
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -76,6 +77,14 @@ def raise_errors(problems: Sequence[Problem]) -> tuple[str, ...]:
         if problem.error:
             raise ConfigurationError(problem.text)
     return tuple(problem.text for problem in problems)
+
+
+def unknown_training_images(checkpoint: str, image: str | os.PathLike[str]) -> str:
+    """Return what a note says if a checkpoint keeps no statistics of its training images."""
+    return (
+        f"{checkpoint} does not keep what its training images looked like, so that mean, contrast and voxel size of"
+        f" {image} were not compared with them"
+    )
 
 
 def settle(problems: Sequence[Problem]) -> None:

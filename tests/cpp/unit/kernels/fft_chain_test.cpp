@@ -56,18 +56,34 @@ std::vector<double> reference_of(const Chain& chain) {
   return stream;
 }
 
+AlignedBuffer<float> copy_of(const AlignedBuffer<float>& from) {
+  AlignedBuffer<float> result(from.size());
+  std::ranges::copy(from.span(), result.data());
+  return result;
+}
+
 AlignedBuffer<float> run(const Chain& chain, const fft::Kernels& kernels) {
   const Conv3dShape& shape = chain.shape;
-  FftChain fft({shape.z, shape.y, shape.x}, shape.in_channels, std::ssize(chain.layers), kernels);
-  for (std::size_t i = 0; i < chain.layers.size(); ++i) {
-    fft.set_weights(static_cast<std::int64_t>(i), chain.layers[i].weights.data(), chain.layers[i].bias.data());
-  }
-  FftChain::Workspace workspace = fft.make_workspace();
-  AlignedBuffer<float> out(chain.input.size());
-  fft.forward(chain.input.data(), out.data(), workspace);
-  std::ranges::fill(out.span(), 0.0F);
-  fft.forward(chain.input.data(), out.data(), workspace);  // the spectrum of the pass before does not matter
-  return out;
+  const FftChain fft({shape.z, shape.y, shape.x}, shape.in_channels, kernels);
+  FftChain::Workspace workspace = fft.make_workspace(FftChain::Transposed::no);
+  AlignedBuffer<float> stream(chain.input.size());
+  const auto pass = [&](auto multiply) {
+    fft.begin(chain.input.data(), workspace);
+    for (std::size_t i = 0; i < chain.layers.size(); ++i) {
+      multiply(chain.layers[i].weights.data());
+      fft.finish({.bias = chain.layers[i].bias.data(),
+                  .residual = i % 2 == 0 && i > 0 ? stream.data() : nullptr,
+                  .out = i % 2 == 0 ? stream.data() : nullptr,
+                  .next = i + 1 == chain.layers.size() ? FftChain::Next::nothing : FftChain::Next::rectified},
+                 workspace);
+    }
+  };
+  pass([&](const float* weights) { fft.multiply(fft.transformed(weights), workspace); });
+  const AlignedBuffer<float> first = copy_of(stream);
+  std::ranges::fill(stream.span(), 0.0F);
+  pass([&](const float* weights) { fft.multiply(weights, workspace); });  // the spectrum of the pass before does not matter
+  EXPECT_TRUE(std::ranges::equal(first.span(), stream.span()));
+  return stream;
 }
 
 double relative_error(const AlignedBuffer<float>& found, const std::vector<double>& expected) {
@@ -107,6 +123,31 @@ TEST_P(FftChainSizes, EqualsTheReference) {
 INSTANTIATE_TEST_SUITE_P(Kernels, FftChainSizes,
                          testing::Values(Size{{11, 11, 11}, 16, 1}, Size{{11, 22, 11}, 16, 3}, Size{{22, 11, 33}, 32, 3},
                                          Size{{33, 11, 22}, 48, 1}, Size{{11, 11, 22}, 16, 5}));
+
+TEST(FftChain, TransposedConvolutionsEqualTheReference) {
+  const Chain chain = make_chain({22, 11, 11}, 32, 2);
+  const Conv3dShape& shape = chain.shape;
+  const AlignedBuffer<float> inner_mask = test::random_activation(shape, 32, 32, 21);
+  const AlignedBuffer<float> stream_mask = test::random_activation(shape, 32, 32, 22);
+  const auto weights = [&](std::size_t layer) { return test::widened(chain.layers[layer].weights); };
+  const std::vector<double> grad = test::widened(chain.input);
+  std::vector<double> inner(grad.size()), expected = grad;
+  reference::conv3d_backward_data(shape, grad.data(), weights(1).data(), test::widened(inner_mask).data(), false, inner.data());
+  reference::conv3d_backward_data(shape, inner.data(), weights(0).data(), test::widened(stream_mask).data(), true,
+                                  expected.data());
+  for_kernels([&](const fft::Kernels& kernels) {
+    const FftChain fft({shape.z, shape.y, shape.x}, 32, kernels);
+    FftChain::Workspace workspace = fft.make_workspace(FftChain::Transposed::too);
+    AlignedBuffer<float> stream_grad = copy_of(chain.input), inner_grad(stream_grad.size());
+    fft.begin(stream_grad.data(), workspace);
+    fft.multiply_transposed(chain.layers[1].weights.data(), workspace);
+    fft.finish({.mask = inner_mask.data(), .out = inner_grad.data(), .next = FftChain::Next::out}, workspace);
+    fft.multiply_transposed(chain.layers[0].weights.data(), workspace);
+    fft.finish({.mask = stream_mask.data(), .residual = stream_grad.data(), .out = stream_grad.data()}, workspace);
+    EXPECT_LT(relative_error(inner_grad, inner), 6e-7);
+    EXPECT_LT(relative_error(stream_grad, expected), 6e-7);
+  });
+}
 
 TEST(FftChain, ZerosStayOutsideOfTheVolume) {
   const Chain chain = make_chain({11, 22, 11}, 16, 3);

@@ -156,7 +156,7 @@ TEST_P(FfnSizes, AllocatesNothingAfterTheFirstStep) {
 INSTANTIATE_TEST_SUITE_P(Sizes, FfnSizes,
                          testing::Values(Case{1, 1, {1, 1, 1}}, Case{1, 5, {3, 2, 4}}, Case{2, 16, {5, 7, 3}},
                                          Case{2, 17, {1, 6, 9}}, Case{3, 32, {5, 5, 12}}, Case{2, 33, {4, 3, 5}},
-                                         Case{4, 8, {7, 1, 11}}));
+                                         Case{4, 8, {7, 1, 11}}, Case{2, 16, {11, 33, 33}}));
 
 TEST(FfnReferenceGradients, PassCentralDifferencesForEveryArray) {
   const Example example({3, 4, 3});
@@ -398,6 +398,27 @@ TEST_F(FfnByFourierTransforms, TrainingDoesNotChange) {
   std::vector<float> again(room.size());
   forward(network_, example_, again);
   EXPECT_EQ(room, again);
+}
+
+TEST_F(FfnByFourierTransforms, TrainingUsesThemForEnoughTiles) {
+  const Example few({11, 11, 11}), many({11, 33, 33});
+  static_cast<void>(step(network_, few));
+  EXPECT_EQ(network_.kernel_names().find("fft"), std::string::npos);
+  static_cast<void>(step(network_, many));
+  EXPECT_NE(network_.kernel_names().find("forward fft, backward_data fft, backward_weights"), std::string::npos);
+}
+
+TEST_F(FfnByFourierTransforms, KeptWeightsDoNotChangeTheBits) {
+  const Example many({11, 33, 33});
+  std::vector<float> anew(many.image.size()), kept(anew.size()), layers(anew.size());
+  forward(network_, many, anew);
+  network_.use_forward(Forward::fft);
+  forward(network_, many, kept);
+  EXPECT_EQ(anew, kept);
+  network_.use_forward(Forward::layers);
+  forward(network_, many, layers);
+  EXPECT_NE(anew, layers);
+  EXPECT_LT(largest_difference(anew, layers), 1e-5);
 }
 
 TEST_F(FfnByFourierTransforms, NewParametersCount) {

@@ -68,8 +68,9 @@ def test_training_that_a_signal_has_ended_is_not_segmented(tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_run_leaves_scores_of_four_answers_and_a_report(tmp_path):
+def test_a_run_leaves_scores_of_four_answers_and_a_report(tmp_path, capsys):
     page = demo.run(tmp_path / "demo", steps=4, seed=1)
+    assert "warning" not in capsys.readouterr().err
     assert page is not None
     assert page.is_file()
     rows = json.loads((tmp_path / "demo" / "scores.json").read_text())

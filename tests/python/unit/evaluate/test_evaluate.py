@@ -117,7 +117,11 @@ def test_ids_above_the_signed_range_are_objects_and_negative_ones_are_not():
     ("segmentation", "truth", "message"),
     [
         (np.zeros((2, 2, 2), int), np.zeros((2, 2, 3), int), "truth has shape"),
-        (np.zeros((2, 2, 2)), np.zeros((2, 2, 2), int), "segmentation: expected an integer array"),
+        (
+            np.zeros((2, 2, 2)),
+            np.zeros((2, 2, 2), int),
+            "got dtype float64: write the ids as uint32",
+        ),
     ],
 )
 def test_unfit_arrays_are_errors(segmentation, truth, message):

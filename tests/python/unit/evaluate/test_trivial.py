@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodtide import errors, evaluate
+from floodtide import data, errors, evaluate
 from floodtide.cli import evaluate as evaluate_cli
 from floodtide.evaluate import trivial
 
@@ -96,6 +96,20 @@ def test_evaluate_begins_with_the_verdict_and_the_error_over_all_voxels(volumes:
 def test_evaluate_without_the_image_says_so(volumes: str) -> None:
     text = run(f"{volumes}:whole", f"{volumes}:truth")
     assert "best grey level: unknown without the image (--image VOLUME)" in text
+
+
+def test_json_says_what_is_missing(volumes: str) -> None:
+    found = json.loads(run(f"{volumes}:whole", f"{volumes}:truth", "--json"))
+    assert found["notes"] == ["best grey level: unknown without the image (--image VOLUME)"]
+
+
+def test_a_segmentation_of_unknown_place_says_where_it_is_compared(tmp_path: Path) -> None:
+    truth = np.repeat(np.arange(1, 5), 54).reshape(4, 6, 9)
+    data.write_volume(tmp_path / "v.h5", {"truth": truth, "part": truth[:3]})
+    text = run(f"{tmp_path}/v.h5:part", f"{tmp_path}/v.h5:truth")
+    assert "part has 3 x 6 x 9 voxels and does not say where it lies in" in text
+    assert "(4 x 6 x 9): compared with 0:3,0:6,0:9" in text
+    assert "where it lies" not in run(f"{tmp_path}/v.h5:truth", f"{tmp_path}/v.h5:truth")
 
 
 def test_json_keeps_its_names_and_adds_the_trivial_answers(volumes: str) -> None:

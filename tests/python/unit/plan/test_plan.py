@@ -338,6 +338,19 @@ def test_a_network_for_other_voxels(
     assert same["config"]["data"]["volumes"][0]["image"] == line[0]  # near enough
 
 
+def test_a_checkpoint_without_statistics_is_noted(
+    stack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bright_network.save(tmp_path / "bright.h5")
+    line = [str(stack / "stack.tif"), "--labels", str(stack / "labels.tif"), "--voxel-nm", "8,8,8"]
+    bare = planned(
+        *line, "--from", f"{tmp_path}/bright.h5", "--out", f"{tmp_path}/a.toml", capsys=capsys
+    )
+    assert any("does not keep what its training images looked like" in n for n in bare["notes"])
+    fresh = planned(*line, "--out", f"{tmp_path}/b.toml", capsys=capsys)
+    assert not any("does not keep" in n for n in fresh["notes"])
+
+
 def test_wrong_input_is_one_line(
     stack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -203,7 +203,9 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str], dtype: type)
     affinities = affinities_of(labels, FAR)
     if dtype is np.uint8:
         affinities = (affinities * 255).astype(np.uint8)
-    name = write(tmp_path / "a.h5", affinities, FAR, box_start=[100, 0, 0])
+    name = write(
+        tmp_path / "a.h5", affinities, FAR, box_start=[100, 0, 0], resolution=[40.0, 8.0, 8.0]
+    )
     out = f"{tmp_path}/out.h5:segments"
     arguments = ["agglomerate", name, out, "--method", "mean", "--min-size", "5", "--json"]
     assert cli.run([*arguments, "--box", "102:110,0:14,0:16"]) == 0
@@ -211,12 +213,14 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str], dtype: type)
     stored = Volume(out)
     assert stored.shape == (8, 14, 16)
     assert stored.geometry.offset == (102, 0, 0)
+    assert stored.geometry.voxel_size_nm == (40, 8, 8)
     assert report["segments"] == int(stored.read().max())
     assert report["coverage"] == pytest.approx(np.mean(stored.read() > 0))
     pieces = f"{tmp_path}/pieces"
     assert cli.run(["agglomerate", name, pieces, "--subvolume", "8,8,8", "--overlap", "2,2,2"]) == 0
     assert cli.run(["reconcile", pieces, f"{tmp_path}/whole.zarr"]) == 0
     assert Volume(f"{tmp_path}/whole.zarr").shape == (12, 14, 16)
+    assert Volume(f"{tmp_path}/whole.zarr").geometry.voxel_size_nm == (40, 8, 8)
 
 
 @pytest.mark.parametrize(
@@ -259,6 +263,11 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str], dtype: type)
             lambda p: write(p, np.zeros((3, 4, 4, 4), np.float32), NEAREST),
             ["--bias", "2"],
             "expected 0 to 1",
+        ),
+        (
+            lambda p: write(p, np.zeros((3, 4, 4, 4), np.float32), NEAREST, resolution=[8.0, 0.0]),
+            [],
+            "attribute resolution is [8.0, 0.0]",
         ),
         (lambda p: str(p), [], "expected file:dataset"),
     ],

@@ -208,10 +208,13 @@ def test_a_run_directory_predicts_classes_with_its_newest_checkpoint(
 
 def test_affinities_are_written_in_blocks_under_the_field_s_order(folder: Path) -> None:
     memory = memory_for(VOLUMES, 4, 24, 24)
+    with h5py.File(folder / "image.h5", "r+") as file:
+        file["raw"].attrs["resolution"] = [40.0, 8.0, 8.0]
     assert run(folder, "volumes.h5", "image.h5:raw", "--memory", str(memory), out="out.h5:a/b") == 0
     whole = Predictor(VOLUMES, mean=100.0, std=50.0)
     with h5py.File(folder / "out.h5") as file:
         assert file["a/b"].dtype == np.float32
+        assert file["a/b"].attrs["resolution"].tolist() == [40.0, 8.0, 8.0]
         expected = whole.probabilities(data.Volume(f"{folder}/image.h5:raw"))
         np.testing.assert_allclose(file["a/b"][()], expected, rtol=0, atol=TOLERANCE)
 
