@@ -213,38 +213,55 @@ void forward(const ForwardTask& task) {
 }
 
 template <class B>
-void weights(const WeightsTask& task) {
+void transform_tiles(const WeightsTask& task) {
   const Tiling& t = task.tiling;
   const Gather of_input = gather_of<B, InputTransform>(t, task.relu_input);
   const Gather of_grad = gather_of<B, OutputGradTransform>(t, false);
   const TiledVolume input = input_source(t, task.input, task.in_channels);
   const TiledVolume grad = grad_source(t, task.output_grad, task.out_channels);
-  float* const x = task.scratch + ring_floats(t);
-  float* const g = x + transformed_floats(t, B::WeightsTiles, task.in_channels);
-  const Index x_stride = point_stride(B::WeightsTiles, task.in_channels);
-  const Index g_stride = point_stride(B::WeightsTiles, task.out_channels);
+  const TransformedTiles<B> layout(t, task.in_channels, task.out_channels);
+  float* const x = task.scratch + layout.x;
+  float* const g = task.scratch + layout.grad;
+  for_each_segment(t, task.tile_begin, task.tile_end, [&](const Segment& segment) {
+    gather<B>(t, input, segment, of_input, task.scratch, x, layout.x_stride, task.in_channels);
+    gather<B>(t, grad, segment, of_grad, task.scratch, g, layout.grad_stride, task.out_channels);
+  });
   // At the interpolation point 1 along each axis, the transformed gradients of a tile are the sum of its gradients.
   const Index ones_x = points(t.tile_x) > 1, ones_y = points(t.tile_y) > 1, ones_z = points(t.tile_z) > 1;
   const Index ones = (ones_z * points(t.tile_y) + ones_y) * points(t.tile_x) + ones_x;
+  for (Index channel = 0; channel < task.out_channels; channel += B::Lanes) {
+    typename B::Vector sum{};
+    for (Index tile = 0; tile < task.tile_end - task.tile_begin; ++tile) {
+      sum += load<B>(g + ones * layout.grad_stride + tile * task.out_channels + channel);
+    }
+    slot<B>(task.bias_grad + channel) = sum;
+  }
+}
+
+template <class B>
+void weights(const WeightsTask& task) {
+  constexpr Index most_channels = 256;
+  alignas(64) float bias_grad[most_channels];
   for (Index channel = 0; channel < task.out_channels; ++channel) task.bias_grad[channel] = 0;
+  WeightsTask block = task;
+  block.bias_grad = bias_grad;
   for (Index begin = task.tile_begin; begin < task.tile_end; begin += B::WeightsTiles) {
-    const Index end = smaller(begin + B::WeightsTiles, task.tile_end);
-    for_each_segment(t, begin, end, [&](const Segment& segment) {
-      gather<B>(t, input, segment, of_input, task.scratch, x, x_stride, task.in_channels);
-      gather<B>(t, grad, segment, of_grad, task.scratch, g, g_stride, task.out_channels);
-    });
-    weight_products<B>(task, end - begin, x, x_stride, g, g_stride, begin == task.tile_begin);
+    block.tile_begin = begin;
+    block.tile_end = smaller(begin + B::WeightsTiles, task.tile_end);
+    transform_tiles<B>(block);
+    for (Index point = 0; point < points(task.tiling); ++point) {
+      multiply_point<B>({task.tiling, task.in_channels, task.out_channels, block.tile_end - begin, point, task.scratch,
+                         begin == task.tile_begin, task.products});
+    }
     for (Index channel = 0; channel < task.out_channels; channel += B::Lanes) {
-      typename B::Vector sum{};
-      for (Index tile = 0; tile < end - begin; ++tile) sum += load<B>(g + ones * g_stride + tile * task.out_channels + channel);
-      slot<B>(task.bias_grad + channel) += sum;
+      slot<B>(task.bias_grad + channel) += load<B>(bias_grad + channel);
     }
   }
 }
 
 template <class B>
-inline constexpr Kernels kernels_of{B::ForwardTiles,        B::WeightsTiles, &transform_weights<B>,
-                                    &transform_products<B>, &forward<B>,     &weights<B>};
+inline constexpr Kernels kernels_of{B::ForwardTiles, B::WeightsTiles, &transform_weights<B>, &transform_products<B>,
+                                    &forward<B>,     &weights<B>,     &transform_tiles<B>,   &multiply_point<B>};
 
 }  // namespace
 }  // namespace floodtide::kernels::winograd

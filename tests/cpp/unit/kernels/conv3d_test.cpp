@@ -53,7 +53,8 @@ std::vector<Conv3dShape> all_shapes() {
   shapes.push_back({7, 8, 9, 16, 16});
   shapes.push_back({6, 4, 10, 48, 32});
   shapes.push_back({3, 4, 2, 16, 80});
-  shapes.push_back({2, 5, 70, 32, 48, 1, 3, 3});  // rows with more tiles than a block of them
+  shapes.push_back({2, 5, 70, 32, 48, 1, 3, 3});   // rows with more tiles than a block of them
+  shapes.push_back({1, 13, 40, 64, 80, 1, 3, 3});  // many weights and few tiles: backward-weights goes point by point
   for (const std::int64_t z : {1, 3}) {
     for (const std::int64_t y : {1, 3}) {
       for (const std::int64_t x : {1, 3}) {
