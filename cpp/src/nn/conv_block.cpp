@@ -11,13 +11,27 @@ namespace {
 
 using kernels::Activation;
 using kernels::pointwise::Affine;
-using kernels::pointwise::AffineGradient;
 
 constexpr double kEpsilon = 1e-5;  // added to the variances
+
+// The output of a band, its gradients and the input should stay in the last-level cache.
+constexpr std::int64_t kBandBytes = std::int64_t{4} << 20;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
+
+std::int64_t ConvBlock::band_units(const Grid& grid, std::int64_t out, int groups) {
+  if (!grid.planar) return 1;  // a convolution knows only one volume
+  // Return the largest divisor of the units of a group whose output has at most kBandBytes.
+  const std::int64_t of_group = grid.units() / groups;
+  for (std::int64_t bands = 1; bands < of_group; ++bands) {
+    if (of_group % bands != 0) continue;
+    const std::int64_t units = of_group / bands;
+    if (units * grid.unit_floats(out) * std::int64_t{sizeof(float)} <= kBandBytes) return units;
+  }
+  return 1;
+}
 
 ConvBlock::Statistics::Statistics(std::int64_t channels)
     : scale(channels),
@@ -35,9 +49,10 @@ ConvBlock::Statistics::Statistics(std::int64_t channels)
 ConvBlock::ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std::int64_t out, int groups,
                      const Options& options)
     : grid_(grid),
+      band_(band_grid(grid, band_units(grid, out, groups))),
       channels_(out),
       options_(options),
-      convolution_({grid.z, grid.y, grid.x, in, out, kernel[0], kernel[1], kernel[2]}, active_isa(), options.kernel,
+      convolution_({band_.z, band_.y, band_.x, in, out, kernel[0], kernel[1], kernel[2]}, active_isa(), options.kernel,
                    options.compute),
       pointwise_(&kernels::pointwise::kernels_at(active_isa())),
       weights_scale_(out),
@@ -45,11 +60,11 @@ ConvBlock::ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std:
       moving_scale_(out),
       moving_shift_(out),
       no_biases_(out),
-      dropped_bias_grad_(out) {
+      dropped_bias_grad_(out),
+      chunks_(std::clamp<std::int64_t>(64 / grid.units(), std::min<std::int64_t>(8, grid.unit_rows()), grid.unit_rows())) {
   const int count = options.batch_norm && !options.synchronised ? groups : 1;
   for (int group = 0; group < count; ++group) groups_.emplace_back(out);
-  chunks_ = chunks_of(grid.rows(), count);
-  partial_sums_ = AlignedBuffer<double>(count * chunks_ * 2 * out);
+  partial_sums_ = AlignedBuffer<double>(options.batch_norm ? grid.units() * chunks_ * 2 * out : 0);
 }
 
 void ConvBlock::set_parameters(const BlockParameters<const float>& parameters, std::span<const float> moving_mean,
@@ -66,58 +81,68 @@ void ConvBlock::set_parameters(const BlockParameters<const float>& parameters, s
   }
 }
 
-void ConvBlock::forward(const float* input, float* before, Channels<float> out) const {
-  const std::int64_t in_floats = grid_.example_floats(convolution_.shape().stored_in());
-  const std::int64_t out_floats = grid_.example_floats(channels_);
-  for (std::int64_t example = 0; example < grid_.examples; ++example) {
-    convolution_.forward(input + example * in_floats, Activation::none, nullptr, false, before + example * out_floats);
+void ConvBlock::use_moving_statistics() {
+  for (Statistics& group : groups_) {
+    std::ranges::copy(moving_scale_.span(), group.scale.data());
+    std::ranges::copy(moving_shift_.span(), group.shift.data());
   }
-  normalise(before, out, moving_scale_.data(), moving_shift_.data(), 0, grid_.rows());
 }
 
-void ConvBlock::normalise(const float* before, Channels<float> out, const float* scale, const float* shift,
-                          std::int64_t first_row, std::int64_t rows) const {
-  for_each_chunk(rows, 1, chunks_of(rows, 1), [&](std::int64_t, std::int64_t, Range range) {
-    for (std::int64_t row = first_row + range.begin; row < first_row + range.end; ++row) {
-      pointwise_->normalise(before + grid_.offset(row, channels_), {scale, shift}, grid_.x, channels_,
-                            out.data + grid_.offset(row, out.stored), out.stored);
-    }
+Affine ConvBlock::affine(std::int64_t unit) const noexcept {
+  const Statistics& group = group_of(unit);
+  return {group.scale.data(), group.shift.data()};
+}
+
+void ConvBlock::normalise(Range units, const float* before, Channels<float> out) const {
+  const Affine factors = affine(units.begin);
+  for_each_row({0, (units.end - units.begin) * grid_.unit_rows()}, [&](std::int64_t row) {
+    pointwise_->normalise(before + grid_.offset(row, channels_), factors, grid_.x, channels_,
+                          out.data + grid_.offset(row, out.stored), out.stored);
   });
 }
 
 template <class Body>
-void ConvBlock::sum(Body body) {
+void ConvBlock::sum(Range units, Body body) {
   const std::int64_t each = 2 * channels_;
-  std::ranges::fill(partial_sums_.span(), 0.0);
-  for_each_chunk(grid_.rows(), std::ssize(groups_), chunks_, [&](std::int64_t group, std::int64_t chunk, Range rows) {
-    double* const sums = partial_sums_.data() + (group * chunks_ + chunk) * each;
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) body(row, groups_[at(group)], sums);
+  parallel_for((units.end - units.begin) * chunks_, [&](std::int64_t part) {
+    const std::int64_t unit = units.begin + part / chunks_;
+    double* const sums = partial_sums_.data() + (units.begin * chunks_ + part) * each;
+    std::fill_n(sums, each, 0.0);
+    const Range rows = chunk_range(grid_.unit_rows(), chunks_, part % chunks_);
+    const std::int64_t first = part / chunks_ * grid_.unit_rows();
+    for (std::int64_t row = first + rows.begin; row < first + rows.end; ++row) body(row, unit, sums);
   });
+}
+
+void ConvBlock::add_sums() {
+  const std::int64_t each = 2 * channels_, parts = units_of_group() * chunks_;
   for (std::int64_t group = 0; group < std::ssize(groups_); ++group) {
-    std::span<double> sums = groups_[at(group)].sums.span();
+    const std::span<double> sums = groups_[at(group)].sums.span();
     std::ranges::fill(sums, 0.0);
-    for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
-      const double* const part = partial_sums_.data() + (group * chunks_ + chunk) * each;
-      for (std::int64_t i = 0; i < each; ++i) sums[at(i)] += part[i];
+    for (std::int64_t part = group * parts; part < (group + 1) * parts; ++part) {
+      for (std::int64_t i = 0; i < each; ++i) sums[at(i)] += partial_sums_[part * each + i];
     }
-    sums.back() = static_cast<double>(rows_of_group() * grid_.x);
+    sums.back() = static_cast<double>(units_of_group() * grid_.unit_rows() * grid_.x);
   }
 }
 
-void ConvBlock::forward_training(const float* input, float* before, Channels<float> out, std::span<float> out_mean,
-                                 std::span<float> out_variance, double scale, const SumOverRanks& sum_over_ranks) {
-  if (!options_.batch_norm) return forward(input, before, out);
-  const std::int64_t in_floats = grid_.example_floats(convolution_.shape().stored_in());
-  const std::int64_t out_floats = grid_.example_floats(channels_);
-  for (std::int64_t example = 0; example < grid_.examples; ++example) {
-    convolution_.forward(input + example * in_floats, Activation::none, nullptr, false, before + example * out_floats);
-  }
-  sum([&](std::int64_t row, const Statistics&, double* sums) {
+void ConvBlock::convolve(const float* input, float* before) const {
+  convolution_.forward(input, Activation::none, nullptr, false, before);
+}
+
+void ConvBlock::sum_outputs(Range units, const float* before) {
+  if (!options_.batch_norm) return;
+  sum(units, [&](std::int64_t row, std::int64_t, double* sums) {
     pointwise_->sums(before + grid_.offset(row, channels_), grid_.x, channels_, sums);
   });
+}
+
+void ConvBlock::finish_statistics(std::span<float> out_mean, std::span<float> out_variance, double scale,
+                                  const SumOverRanks& sum_over_ranks) {
+  if (!options_.batch_norm) return;
+  add_sums();
   const double share = scale / static_cast<double>(groups_.size());
-  for (std::size_t number = 0; number < groups_.size(); ++number) {
-    Statistics& group = groups_[number];
+  for (Statistics& group : groups_) {
     if (options_.synchronised && sum_over_ranks) sum_over_ranks(group.sums.span());
     const double count = group.sums[2 * channels_];
     for (std::int64_t c = 0; c < channels_; ++c) {
@@ -133,56 +158,57 @@ void ConvBlock::forward_training(const float* input, float* before, Channels<flo
       out_mean[at(c)] += static_cast<float>(share * mean);
       out_variance[at(c)] += static_cast<float>(share * variance * (count > 1 ? count / (count - 1) : 1.0));
     }
-    const std::int64_t rows = rows_of_group();
-    normalise(before, out, group.scale.data(), group.shift.data(), static_cast<std::int64_t>(number) * rows, rows);
   }
 }
 
-void ConvBlock::backward(const float* input, const float* before, Channels<const float> grad, float* scratch,
-                         float* out_input_grad, const BlockParameters<float>& gradients, const SumOverRanks& sum_over_ranks) {
-  if (options_.batch_norm) {
-    sum([&](std::int64_t row, const Statistics& group, double* sums) {
-      pointwise_->gradient_sums(before + grid_.offset(row, channels_), {group.scale.data(), group.shift.data()},
-                                grad.data + grid_.offset(row, grad.stored), grad.stored, grid_.x, channels_, sums);
-    });
-    for (Statistics& group : groups_) {
-      // The sum of g * normalised x, from the sums of g * x and of g. The gradients of scale and shift are those of this rank.
-      const auto of_normalised = [&](std::int64_t c) {
-        return group.inverse_deviation[c] * (group.sums[channels_ + c] - double{group.mean[c]} * group.sums[c]);
-      };
-      for (std::int64_t c = 0; c < channels_; ++c) {
-        gradients.scale[at(c)] += static_cast<float>(of_normalised(c));
-        gradients.shift[at(c)] += static_cast<float>(group.sums[c]);
-      }
-      if (options_.synchronised && sum_over_ranks) sum_over_ranks(group.sums.span());
-      const double count = group.sums[2 * channels_];
-      for (std::int64_t c = 0; c < channels_; ++c) {
-        const double slope = double{weights_scale_[c]} * group.inverse_deviation[c];
-        group.slope[c] = static_cast<float>(slope);
-        group.curve[c] = static_cast<float>(-slope * group.inverse_deviation[c] * of_normalised(c) / count);
-        group.offset[c] = static_cast<float>(-slope * group.sums[c] / count);
-      }
-    }
-  }
-  for_each_chunk(grid_.rows(), std::ssize(groups_), chunks_, [&](std::int64_t number, std::int64_t, Range rows) {
-    const Statistics& group = groups_[at(number)];
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      const std::int64_t here = grid_.offset(row, channels_);
-      pointwise_->gradient(before + here, {group.scale.data(), group.shift.data()},
-                           {group.slope.data(), group.curve.data(), group.mean.data(), group.offset.data()},
-                           grad.data + grid_.offset(row, grad.stored), grad.stored, grid_.x, channels_, scratch + here);
-    }
+void ConvBlock::sum_gradients(Range units, const float* before, const float* grad) {
+  if (!options_.batch_norm) return;
+  sum(units, [&](std::int64_t row, std::int64_t unit, double* sums) {
+    const std::int64_t offset = grid_.offset(row, channels_);
+    pointwise_->gradient_sums(before + offset, affine(unit), grad + offset, channels_, grid_.x, channels_, sums);
   });
-  float* const bias_grad = options_.batch_norm ? dropped_bias_grad_.data() : gradients.biases.data();
-  const std::int64_t in_floats = grid_.example_floats(convolution_.shape().stored_in());
-  const std::int64_t out_floats = grid_.example_floats(channels_);
-  for (std::int64_t example = 0; example < grid_.examples; ++example) {
-    const float* const output_grad = scratch + example * out_floats;
-    convolution_.backward_weights(input + example * in_floats, Activation::none, output_grad, gradients.weights.data(),
-                                  bias_grad);
-    if (out_input_grad == nullptr) continue;
-    convolution_.backward_data(output_grad, nullptr, false, out_input_grad + example * in_floats);
+}
+
+void ConvBlock::finish_gradients(const BlockParameters<float>& gradients, const SumOverRanks& sum_over_ranks) {
+  if (!options_.batch_norm) return;
+  add_sums();
+  for (Statistics& group : groups_) {
+    // The sum of g * normalised x, from the sums of g * x and of g. The gradients of scale and shift are those of this rank.
+    const auto of_normalised = [&](std::int64_t c) {
+      return group.inverse_deviation[c] * (group.sums[channels_ + c] - double{group.mean[c]} * group.sums[c]);
+    };
+    for (std::int64_t c = 0; c < channels_; ++c) {
+      gradients.scale[at(c)] += static_cast<float>(of_normalised(c));
+      gradients.shift[at(c)] += static_cast<float>(group.sums[c]);
+    }
+    if (options_.synchronised && sum_over_ranks) sum_over_ranks(group.sums.span());
+    const double count = group.sums[2 * channels_];
+    for (std::int64_t c = 0; c < channels_; ++c) {
+      const double slope = double{weights_scale_[c]} * group.inverse_deviation[c];
+      group.slope[c] = static_cast<float>(slope);
+      group.curve[c] = static_cast<float>(-slope * group.inverse_deviation[c] * of_normalised(c) / count);
+      group.offset[c] = static_cast<float>(-slope * group.sums[c] / count);
+    }
   }
+}
+
+void ConvBlock::gradient(Range units, const float* before, const float* grad, float* out_before_grad) const {
+  const Statistics& group = group_of(units.begin);
+  for_each_row({0, (units.end - units.begin) * grid_.unit_rows()}, [&](std::int64_t row) {
+    const std::int64_t offset = grid_.offset(row, channels_);
+    pointwise_->gradient(before + offset, {group.scale.data(), group.shift.data()},
+                         {group.slope.data(), group.curve.data(), group.mean.data(), group.offset.data()}, grad + offset,
+                         channels_, grid_.x, channels_, out_before_grad + offset);
+  });
+}
+
+void ConvBlock::backward_weights(const float* input, const float* before_grad, const BlockParameters<float>& gradients) {
+  float* const bias_grad = options_.batch_norm ? dropped_bias_grad_.data() : gradients.biases.data();
+  convolution_.backward_weights(input, Activation::none, before_grad, gradients.weights.data(), bias_grad);
+}
+
+void ConvBlock::backward_data(const float* before_grad, float* out_input_grad) const {
+  convolution_.backward_data(before_grad, nullptr, false, out_input_grad);
 }
 
 }  // namespace floodtide::nn

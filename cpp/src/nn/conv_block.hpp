@@ -27,8 +27,15 @@ struct Channels {
   std::int64_t stored;  ///< number of stored channels of the whole activation
 };
 
-/// Convolution, batch norm (or a bias) and ReLU. From the output of the convolution, the backward pass recomputes which values
-/// passed the ReLU.
+/// Convolution, batch norm (or a bias) and ReLU.
+///
+/// A block stores only `before`, the output of its convolution. Whoever reads the block's output normalises it again, a band at
+/// a time, so that it stays in the cache: memory is slower than this computation. All pointers are to the first unit of a band.
+///
+/// Batch norm needs sums over all units of a group before it can scale the first one. A training pass therefore calls
+/// convolve() and sum_outputs() for all bands, then finish_statistics(), then normalise(). The backward pass calls
+/// sum_gradients() for all units, then finish_gradients(), then for each band gradient(), backward_weights() and
+/// backward_data().
 class ConvBlock {
  public:
   struct Options {
@@ -42,22 +49,34 @@ class ConvBlock {
   void set_parameters(const BlockParameters<const float>& parameters, std::span<const float> moving_mean,
                       std::span<const float> moving_variance, kernels::Passes passes);
 
-  /// Runs the block with the moving statistics. @param before memory for the output of the convolution; overwritten
-  void forward(const float* input, float* before, Channels<float> out) const;
-  /// Runs the block with the statistics of the batch. `scale` times the mean of the statistics over the groups of this rank is
-  /// added to out_mean and out_variance.
-  void forward_training(const float* input, float* before, Channels<float> out, std::span<float> out_mean,
-                        std::span<float> out_variance, double scale, const SumOverRanks& sum_over_ranks);
-  /// Runs the backward pass, and adds to `gradients`.
-  /// @param before         output of the convolution, from forward_training
-  /// @param grad           gradient by the output of the block
-  /// @param scratch        activation with a halo of zeros. Its interior is overwritten. May be `grad`, if `grad` is a whole
-  ///                       activation.
-  /// @param out_input_grad gradient by the input; null: not computed
-  void backward(const float* input, const float* before, Channels<const float> grad, float* scratch, float* out_input_grad,
-                const BlockParameters<float>& gradients, const SumOverRanks& sum_over_ranks);
+  /// Return the number of units of a band. Bands lie within groups, and are not larger with more groups.
+  [[nodiscard]] static std::int64_t band_units(const Grid& grid, std::int64_t out, int groups);
+  [[nodiscard]] std::int64_t band_units() const noexcept { return band_.units(); }
+
+  /// @param input its halo is zero
+  void convolve(const float* input, float* before) const;
+  void sum_outputs(Range units, const float* before);
+  /// `scale` times the mean of the statistics over the groups of this rank is added to out_mean and out_variance.
+  void finish_statistics(std::span<float> out_mean, std::span<float> out_variance, double scale,
+                         const SumOverRanks& sum_over_ranks);
+  /// From now on, normalise with the moving statistics instead of the statistics of the last training pass.
+  void use_moving_statistics();
+  /// Return the factors that turn `before` into the input of the ReLU.
+  [[nodiscard]] kernels::pointwise::Affine affine(std::int64_t unit) const noexcept;
+  /// Computes the output of the block. @param units of one group
+  void normalise(Range units, const float* before, Channels<float> out) const;
+
+  /// @param grad gradient by the output of the block
+  void sum_gradients(Range units, const float* before, const float* grad);
+  void finish_gradients(const BlockParameters<float>& gradients, const SumOverRanks& sum_over_ranks);
+  /// Computes the gradient by `before`.
+  void gradient(Range units, const float* before, const float* grad, float* out_before_grad) const;
+  /// Adds to the gradients of the weights, and of the biases without batch norm. Halos of both activations are zero.
+  void backward_weights(const float* input, const float* before_grad, const BlockParameters<float>& gradients);
+  void backward_data(const float* before_grad, float* out_input_grad) const;
 
   [[nodiscard]] const Grid& grid() const noexcept { return grid_; }
+  [[nodiscard]] const Grid& band() const noexcept { return band_; }
   [[nodiscard]] std::int64_t channels() const noexcept { return channels_; }
   [[nodiscard]] const kernels::Conv3d& convolution() const noexcept { return convolution_; }
 
@@ -71,24 +90,27 @@ class ConvBlock {
     AlignedBuffer<double> sums;  // two sums per channel, then the number of voxels
   };
 
-  /// Computes the sums of each group: calls body(row, group, sums) for all rows.
+  /// Computes partial sums: calls body(row of the band, unit, sums) for all rows of the units.
   template <class Body>
-  void sum(Body body);
-  void normalise(const float* before, Channels<float> out, const float* scale, const float* shift, std::int64_t first_row,
-                 std::int64_t rows) const;
-  [[nodiscard]] std::int64_t rows_of_group() const noexcept { return grid_.rows() / std::ssize(groups_); }
+  void sum(Range units, Body body);
+  /// Adds the partial sums of each group.
+  void add_sums();
+  [[nodiscard]] std::int64_t units_of_group() const noexcept { return grid_.units() / std::ssize(groups_); }
+  [[nodiscard]] const Statistics& group_of(std::int64_t unit) const noexcept {
+    return groups_[static_cast<std::size_t>(unit / units_of_group())];
+  }
 
-  Grid grid_;
+  Grid grid_, band_;
   std::int64_t channels_;
   Options options_;
-  kernels::Conv3d convolution_;
+  kernels::Conv3d convolution_;  // of a band
   const kernels::pointwise::Kernels* pointwise_;
   AlignedBuffer<float> weights_scale_, weights_shift_;  // parameters of batch norm; 1 and 0 without batch norm
   AlignedBuffer<float> moving_scale_, moving_shift_;    // factors of the forward pass with the moving statistics
   AlignedBuffer<float> no_biases_, dropped_bias_grad_;
   std::vector<Statistics> groups_;
-  std::int64_t chunks_;                 // number of chunks per group
-  AlignedBuffer<double> partial_sums_;  // [groups, chunks, 2, channels]
+  std::int64_t chunks_;                 // number of chunks per unit
+  AlignedBuffer<double> partial_sums_;  // [units, chunks, 2, channels]
 };
 
 }  // namespace floodtide::nn

@@ -10,14 +10,26 @@
 namespace floodtide::nn {
 
 /// Voxels of one level of a network for a batch: `examples` volumes, one after another, each with its own halo. If no layer
-/// mixes z planes, all slices of a batch form one volume, so that each layer needs one pass only.
+/// mixes z planes (`planar`), all slices of a batch form one volume.
+///
+/// A *unit* is the smallest part that a layer can process alone: a plane of a planar grid, else an example. All levels of a
+/// network have the same units. A *band* is a range of units that layers process one after the other, so that it stays in the
+/// cache. A pointer to the first unit of a band, in an activation of the whole grid, is an activation of the band's grid.
 struct Grid {
   std::int64_t examples, z, y, x;
+  bool planar = false;
 
   [[nodiscard]] std::int64_t rows() const noexcept { return examples * z * y; }
   [[nodiscard]] std::int64_t voxels() const noexcept { return rows() * x; }
   [[nodiscard]] std::int64_t example_floats(std::int64_t channels) const noexcept {
     return kernels::activation_size(z, y, x, channels);
+  }
+  [[nodiscard]] std::int64_t units() const noexcept { return planar ? examples * z : examples; }
+  [[nodiscard]] std::int64_t unit_rows() const noexcept { return planar ? y : z * y; }
+  [[nodiscard]] Range rows_of(Range units) const noexcept { return {units.begin * unit_rows(), units.end * unit_rows()}; }
+  /// Return the distance of two units of an activation.
+  [[nodiscard]] std::int64_t unit_floats(std::int64_t channels) const noexcept {
+    return planar ? (y + 2) * (x + 2) * channels : example_floats(channels);
   }
   [[nodiscard]] std::int64_t floats(std::int64_t channels) const noexcept { return examples * example_floats(channels); }
   /// Return the offset of the first voxel of a row in an activation with `channels` stored channels. Rows count over all
@@ -29,6 +41,11 @@ struct Grid {
   }
 };
 
+/// Return the grid of a band of `units` units.
+[[nodiscard]] inline Grid band_grid(const Grid& grid, std::int64_t units) noexcept {
+  return grid.planar ? Grid{1, units, grid.y, grid.x, true} : Grid{units, grid.z, grid.y, grid.x};
+}
+
 /// Calls body(group, chunk, rows) in parallel. The rows are split into equal groups, and each group into `chunks` chunks. The
 /// chunks do not depend on the number of threads.
 template <class Body>
@@ -38,6 +55,16 @@ void for_each_chunk(std::int64_t rows, std::int64_t groups, std::int64_t chunks,
     const std::int64_t group = part / chunks;
     const Range range = chunk_range(of_group, chunks, part % chunks);
     body(group, part % chunks, Range{group * of_group + range.begin, group * of_group + range.end});
+  });
+}
+
+/// Calls body(row) in parallel for the rows of a range.
+template <class Body>
+void for_each_row(Range rows, Body body) {
+  const std::int64_t count = rows.end - rows.begin, chunks = std::min<std::int64_t>(count, 64);
+  parallel_for(chunks, [&](std::int64_t chunk) {
+    const Range range = chunk_range(count, chunks, chunk);
+    for (std::int64_t row = rows.begin + range.begin; row < rows.begin + range.end; ++row) body(row);
   });
 }
 

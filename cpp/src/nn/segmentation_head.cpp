@@ -27,7 +27,8 @@ SegmentationHead::SegmentationHead(const Grid& grid, std::int64_t n, std::int64_
       biases_(classes),
       probabilities_(grid.voxels() * classes),
       sums_(n * loss_.chunks() * sums_each(channels, classes)),
-      logit_grad_(n * loss_.chunks() * grid.x * classes) {}
+      logit_grad_(n * loss_.chunks() * grid.x * classes),
+      rows_(n * loss_.chunks() * grid.x * channels) {}
 
 void SegmentationHead::set_weights(std::span<const float> weights, std::span<const float> biases) {
   for (std::int64_t c = 0; c < channels_; ++c) {
@@ -42,51 +43,60 @@ void SegmentationHead::for_each_image_chunk(Body body) const {
   for_each_chunk(grid_.rows(), n_, loss_.chunks(), body);
 }
 
-void SegmentationHead::logits_of(const float* input, std::int64_t row) noexcept {
-  pointwise_->head(input + grid_.offset(row, channels_), grid_.x, channels_, classes_, weights_.data(), biases_.data(),
-                   row_probabilities(row));
+const float* SegmentationHead::row_of(const HeadInput& input, std::int64_t row, std::int64_t part) noexcept {
+  const float* const values = input.values + grid_.offset(row, channels_);
+  if (input.block == nullptr) return values;
+  float* const out = rows_.data() + part * grid_.x * channels_;
+  pointwise_->normalise(values, input.block->affine(row / grid_.unit_rows()), grid_.x, channels_, out, channels_);
+  return out;
 }
 
-void SegmentationHead::forward(const float* input) {
-  for_each_image_chunk([&](std::int64_t, std::int64_t, Range rows) {
+void SegmentationHead::logits_of(const float* input_row, std::int64_t row) noexcept {
+  pointwise_->head(input_row, grid_.x, channels_, classes_, weights_.data(), biases_.data(), row_probabilities(row));
+}
+
+void SegmentationHead::forward(const HeadInput& input) {
+  for_each_image_chunk([&](std::int64_t image, std::int64_t chunk, Range rows) {
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      logits_of(input, row);
+      logits_of(row_of(input, row, image * loss_.chunks() + chunk), row);
       to_probabilities(output_, classes_, grid_.x, row_probabilities(row));
     }
   });
 }
 
-LossReport SegmentationHead::forward(const float* input, const SegmentationLoss& loss, const SegmentationTruth& truth,
+LossReport SegmentationHead::forward(const HeadInput& input, const SegmentationLoss& loss, const SegmentationTruth& truth,
                                      double scale, const SumOverRanks& sum_over_ranks) {
   loss_.begin(loss, truth, scale);
-  const std::int64_t image_rows = grid_.rows() / n_;
   for_each_image_chunk([&](std::int64_t image, std::int64_t chunk, Range rows) {
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      logits_of(input, row);
-      loss_.forward(image, chunk, (row - image * image_rows) * grid_.x, grid_.x, row_probabilities(row));
+      logits_of(row_of(input, row, image * loss_.chunks() + chunk), row);
+      loss_.forward(image, chunk, (row - image * image_rows()) * grid_.x, grid_.x, row_probabilities(row));
     }
   });
   return loss_.finish(sum_over_ranks);
 }
 
-void SegmentationHead::backward(const float* input, float* out_input_grad, std::span<float> out_weight_grad,
-                                std::span<float> out_bias_grad) {
-  const std::int64_t image_rows = grid_.rows() / n_;
+void SegmentationHead::backward(std::int64_t image, const HeadInput& input, float* out_input_grad) {
   const std::int64_t each = sums_each(channels_, classes_);
-  for_each_image_chunk([&](std::int64_t image, std::int64_t chunk, Range rows) {
+  parallel_for(loss_.chunks(), [&](std::int64_t chunk) {
     const std::int64_t part = image * loss_.chunks() + chunk;
     double* const sums = sums_.data() + part * each;
     double* const bias_sums = sums + classes_ * channels_;
     float* const logit_grad = logit_grad_.data() + part * grid_.x * classes_;
     std::fill_n(sums, each, 0.0);
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      loss_.gradient(image, (row - image * image_rows) * grid_.x, grid_.x, row_probabilities(row), logit_grad);
-      const std::int64_t at = grid_.offset(row, channels_);
-      pointwise_->head_gradient(input + at, grid_.x, channels_, classes_, weights_.data(), logit_grad, out_input_grad + at,
-                                sums);
+    const Range rows = chunk_range(image_rows(), loss_.chunks(), chunk);
+    for (std::int64_t in_image = rows.begin; in_image < rows.end; ++in_image) {
+      const std::int64_t row = image * image_rows() + in_image;
+      loss_.gradient(image, in_image * grid_.x, grid_.x, row_probabilities(row), logit_grad);
+      pointwise_->head_gradient(row_of(input, row, part), grid_.x, channels_, classes_, weights_.data(), logit_grad,
+                                out_input_grad + grid_.offset(row, channels_), sums);
       for (std::int64_t i = 0; i < grid_.x * classes_; ++i) bias_sums[i % classes_] += double{logit_grad[i]};
     }
   });
+}
+
+void SegmentationHead::finish_gradients(std::span<float> out_weight_grad, std::span<float> out_bias_grad) {
+  const std::int64_t each = sums_each(channels_, classes_);
   for (std::int64_t part = 1; part < n_ * loss_.chunks(); ++part) {
     for (std::int64_t i = 0; i < each; ++i) sums_[i] += sums_[part * each + i];
   }
@@ -99,14 +109,15 @@ void SegmentationHead::backward(const float* input, float* out_input_grad, std::
 }
 
 std::size_t SegmentationHead::bytes() const noexcept {
-  return loss_.bytes() + static_cast<std::size_t>(probabilities_.size() + logit_grad_.size()) * sizeof(float) +
+  return loss_.bytes() + static_cast<std::size_t>(probabilities_.size() + logit_grad_.size() + rows_.size()) * sizeof(float) +
          static_cast<std::size_t>(sums_.size()) * sizeof(double);
 }
 
 std::size_t SegmentationHead::bytes_of(const Grid& grid, std::int64_t n, std::int64_t channels, int classes, Output output) {
   const LossPass loss = loss_pass(grid, n, classes, output);
   const std::int64_t parts = n * loss.chunks();
-  return loss.bytes() + static_cast<std::size_t>((grid.voxels() + parts * grid.x) * classes) * sizeof(float) +
+  return loss.bytes() +
+         static_cast<std::size_t>(grid.voxels() * classes + parts * grid.x * (classes + channels)) * sizeof(float) +
          static_cast<std::size_t>(parts * sums_each(channels, classes)) * sizeof(double);
 }
 

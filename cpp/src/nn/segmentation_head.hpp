@@ -6,13 +6,20 @@
 
 #include "floodtide/base/memory.hpp"
 #include "kernels/pointwise/pointwise.hpp"
+#include "nn/conv_block.hpp"
 #include "nn/grid.hpp"
 #include "nn/loss_pass.hpp"
 
 namespace floodtide::nn {
 
+/// Input of the head: the output of a block.
+struct HeadInput {
+  const float* values;     ///< activation
+  const ConvBlock* block;  ///< normalises the values, see ConvBlock; null: the values are the output already
+};
+
 /// Last layer of a U-Net: a 1x1x1 convolution, softmax or sigmoids, and the loss. Both passes work row by row, so that the
-/// logits of a row and their gradients stay in the cache.
+/// input of a row, its logits and their gradients stay in the cache.
 class SegmentationHead {
  public:
   /// @param n number of images in the voxels of `grid`
@@ -22,13 +29,15 @@ class SegmentationHead {
   void set_weights(std::span<const float> weights, std::span<const float> biases);
 
   /// Computes the probabilities [n, voxels, classes].
-  void forward(const float* input);
+  void forward(const HeadInput& input);
   /// Computes the probabilities, and returns the loss.
-  [[nodiscard]] LossReport forward(const float* input, const SegmentationLoss& loss, const SegmentationTruth& truth,
+  [[nodiscard]] LossReport forward(const HeadInput& input, const SegmentationLoss& loss, const SegmentationTruth& truth,
                                    double scale, const SumOverRanks& sum_over_ranks);
-  /// @param out_input_grad activation; its interior is overwritten
-  /// @param out_weight_grad, out_bias_grad the gradients are added to them
-  void backward(const float* input, float* out_input_grad, std::span<float> out_weight_grad, std::span<float> out_bias_grad);
+  /// Computes the gradient by the input of one image. Call this for all images, then finish_gradients.
+  /// @param out_input_grad activation of all images; the interior of this image is overwritten
+  void backward(std::int64_t image, const HeadInput& input, float* out_input_grad);
+  /// Adds the gradients of the weights and biases to the outputs.
+  void finish_gradients(std::span<float> out_weight_grad, std::span<float> out_bias_grad);
 
   [[nodiscard]] std::span<const float> probabilities() const noexcept { return probabilities_.span(); }
   [[nodiscard]] std::size_t bytes() const noexcept;
@@ -45,7 +54,10 @@ class SegmentationHead {
   [[nodiscard]] static std::int64_t sums_each(std::int64_t channels, std::int64_t classes) noexcept {
     return classes * channels + (classes + 7) / 8 * 8;
   }
-  void logits_of(const float* input, std::int64_t row) noexcept;
+  [[nodiscard]] std::int64_t image_rows() const noexcept { return grid_.rows() / n_; }
+  /// Return a row of the input. @param part number of the chunk among all chunks
+  [[nodiscard]] const float* row_of(const HeadInput& input, std::int64_t row, std::int64_t part) noexcept;
+  void logits_of(const float* input_row, std::int64_t row) noexcept;
 
   Grid grid_;
   std::int64_t n_, channels_, classes_;
@@ -57,6 +69,7 @@ class SegmentationHead {
   AlignedBuffer<float> probabilities_;
   AlignedBuffer<double> sums_;       // [n, chunks, sums_each()]: gradients of the weights, then of the biases
   AlignedBuffer<float> logit_grad_;  // [n, chunks, x * classes]
+  AlignedBuffer<float> rows_;        // [n, chunks, x * channels]: a row of the input
 };
 
 }  // namespace floodtide::nn

@@ -2,6 +2,7 @@
 #include "nn/unet_plan.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "floodtide/base/error.hpp"
@@ -12,12 +13,17 @@ namespace {
 
 using kernels::Passes;
 
-/// Sets the halo of an activation to zero. The interior does not change.
+/// Sets to zero all parts of the halo of an activation that a convolution reads. The interior does not change. Convolutions of
+/// a planar grid read one row of the planes outside: the first.
 void clear_halo(const Grid& grid, std::int64_t channels, float* activation) {
   const std::int64_t row_floats = (grid.x + 2) * channels, plane_rows = grid.y + 2, planes = grid.z + 2;
   parallel_for(grid.examples * planes, [&](std::int64_t plane) {
     float* const begin = activation + plane * plane_rows * row_floats;
     const bool outside = plane % planes == 0 || plane % planes == planes - 1;
+    if (outside && grid.planar) {
+      if (plane == 0) std::fill_n(begin, row_floats, 0.0F);
+      return;
+    }
     for (std::int64_t row = 0; row < plane_rows; ++row) {
       float* const at = begin + row * row_floats;
       if (outside || row == 0 || row == plane_rows - 1) {
@@ -35,28 +41,62 @@ Grid grid_of(std::int64_t n, Vec3 size, int level, const UNetOptions& options) {
   for (int above = 0; above < level; ++above) {
     for (std::size_t axis = 0; axis < 3; ++axis) size[axis] /= pool_of(options, above)[axis];
   }
-  return is_planar(options) ? Grid{1, n * size[0], size[1], size[2]} : Grid{n, size[0], size[1], size[2]};
+  return is_planar(options) ? Grid{1, n * size[0], size[1], size[2], true} : Grid{n, size[0], size[1], size[2]};
 }
 
-/// Sizes of the buffers of a level, in floats.
-struct LevelFloats {
-  std::int64_t output;  // of one block: `encoder_inner`, each `before`, each half of `joined`
-  std::int64_t pooled, joined, decoded;
-  std::int64_t blocks;  // number of blocks, each with a buffer `before` in a plan for training
+/// Sizes of the buffers of a plan, in floats.
+struct PlanFloats {
+  std::int64_t bottom = 0, input = 0, before_grad = 0, below = 0;
+  std::int64_t grads[2] = {0, 0};
+  std::vector<std::int64_t> levels;  // of one activation of each level
+
+  PlanFloats(std::int64_t n, const Vec3& size, bool training, const UNetOptions& options) {
+    for (int level = 0; level < options.depth; ++level) {
+      const Grid grid = grid_of(n, size, level, options);
+      const std::int64_t channels = features_of(options, level), units = ConvBlock::band_units(grid, channels, 1);
+      const bool last = level + 1 == options.depth;
+      const std::int64_t before = level > 0 ? features_of(options, level - 1) : kernels::stored_channels(options.in_channels);
+      levels.push_back(grid.floats(channels));
+      const Grid band = band_grid(grid, units);
+      input = std::max({input, band.floats(before), band.floats((last ? 1 : 2) * channels)});
+      if (last) bottom = levels.back();
+      if (level + 2 < options.depth) {
+        const Grid next = band_grid(grid_of(n, size, level + 1, options), units);
+        below = std::max(below, next.floats(features_of(options, level + 1)));
+      }
+      if (!training) continue;
+      before_grad = std::max(before_grad, band.floats(channels));
+      grads[level % 2] = std::max(grads[level % 2], levels.back());
+    }
+  }
+
+  /// Return the number of activations of a level that a plan stores: the outputs of its convolutions, and `joined`.
+  [[nodiscard]] std::int64_t stored(std::size_t level, bool training) const noexcept {
+    return level + 1 == levels.size() ? 2 : 4 + (training ? 1 : 0);
+  }
+  [[nodiscard]] std::int64_t total(bool training) const noexcept {
+    std::int64_t sum = bottom + input + before_grad + below + grads[0] + grads[1];
+    for (std::size_t level = 0; level < levels.size(); ++level) sum += stored(level, training) * levels[level];
+    return sum;
+  }
 };
 
-LevelFloats floats_of(const Grid& grid, int level, const UNetOptions& options) {
-  const bool last = level + 1 == options.depth;
-  const std::int64_t output = grid.floats(features_of(options, level));
-  return {.output = output,
-          .pooled = level > 0 ? grid.floats(features_of(options, level - 1)) : 0,
-          .joined = last ? output : 2 * output,
-          .decoded = last ? 0 : 2 * output,
-          .blocks = last ? 2 : 4};
+/// Calls body(units) for all bands of a block.
+template <class Body>
+void for_each_band(const ConvBlock& block, Body body) {
+  const std::int64_t units = block.band_units();
+  for (std::int64_t begin = 0; begin < block.grid().units(); begin += units) body(Range{begin, begin + units});
 }
 
-std::int64_t input_floats(const Grid& grid, const UNetOptions& options) {
-  return grid.floats(kernels::stored_channels(options.in_channels));
+/// Copies `count` channels of the interior of an activation, a multiple of 16.
+void copy_channels(const Grid& grid, std::int64_t count, Channels<const float> from, Channels<float> to) {
+  for_each_row({0, grid.rows()}, [&](std::int64_t row) {
+    const float* source = from.data + grid.offset(row, from.stored);
+    float* target = to.data + grid.offset(row, to.stored);
+    for (std::int64_t x = 0; x < grid.x; ++x, source += from.stored, target += to.stored) {
+      for (std::int64_t c = 0; c < count; c += 16) std::memcpy(target + c, source + c, 16 * sizeof(float));
+    }
+  });
 }
 
 }  // namespace
@@ -78,7 +118,6 @@ UNetPlan::UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptio
       dropout_(options.dropout),
       seed_(options.seed) {
   const Grid grid = grid_of(n, size, 0, options);
-  input_ = AlignedBuffer<float>(input_floats(grid, options));
   levels_.reserve(static_cast<std::size_t>(options.depth));
   for (int level = 0; level < options.depth; ++level) add_level(level, options, layout);
   std::vector<kernels::Conv3dShape> shapes;
@@ -88,13 +127,12 @@ UNetPlan::UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptio
   }
   kernels::require_bf16_gain(options.compute, shapes);
   head_.emplace_back(grid, n, levels_[0].channels, options.classes, options.output);
-  std::int64_t largest = 0;
-  for (const Level& level : levels_) largest = std::max(largest, level.grid.floats(level.channels));
-  if (groups == 0) {
-    scratch_ = AlignedBuffer<float>(largest);
-  } else {
-    for (AlignedBuffer<float>& grad : grads_) grad = AlignedBuffer<float>(largest);
-  }
+  const PlanFloats floats(n, size, groups > 0, options);
+  bottom_ = AlignedBuffer<float>(floats.bottom);
+  input_ = AlignedBuffer<float>(floats.input);
+  before_grad_ = AlignedBuffer<float>(floats.before_grad);
+  below_ = AlignedBuffer<float>(floats.below);
+  for (std::size_t parity : {0, 1}) grads_[parity] = AlignedBuffer<float>(floats.grads[parity]);
 }
 
 void UNetPlan::add_level(int level, const UNetOptions& options, const UNetLayout& layout) {
@@ -102,28 +140,26 @@ void UNetPlan::add_level(int level, const UNetOptions& options, const UNetLayout
   Level& here = levels_.emplace_back();
   here.grid = grid_of(n_, size_, level, options);
   here.channels = features_of(options, level);
-  const LevelFloats floats = floats_of(here.grid, level, options);
+  const std::int64_t floats = here.grid.floats(here.channels);
   const ConvBlock::Options block_options{options.batch_norm, options.synchronised, options.compute, options.kernel};
   const auto node = [&](const BlockEntries& entries) {
     return Node{&entries,
                 {here.grid, kernel_of(options, level), entries.in, entries.out, std::max(groups_, 1), block_options},
-                AlignedBuffer<float>(groups_ > 0 ? floats.output : 0)};
+                AlignedBuffer<float>(floats)};
   };
-  here.encoder_inner = AlignedBuffer<float>(floats.output);
   for (std::size_t half = 0; half < 2; ++half) here.encoder.push_back(node(layout.encoder[2 * number + half]));
   if (level > 0) {
-    const Level& above = levels_[number - 1];
+    Level& above = levels_[number - 1];
     const Vec3 pool = pool_of(options, level - 1);
-    here.pooled = AlignedBuffer<float>(floats.pooled);
-    levels_[number - 1].pool.push_back({above.grid, here.grid, pool, above.channels});
-    levels_[number - 1].up.emplace_back(kernels::UpConvolutionShape{here.grid.examples, here.grid.z, here.grid.y, here.grid.x,
-                                                                    here.channels, above.channels, pool, 2 * above.channels,
-                                                                    above.channels});
+    const Grid& band = here.encoder[0].block.band();
+    above.pool.push_back({band_grid(above.grid, band.units()), band, pool, above.channels});
+    const Grid below = band_grid(here.grid, above.decoder[0].block.band_units());
+    above.up.emplace_back(kernels::UpConvolutionShape{below.examples, below.z, below.y, below.x, here.channels, above.channels,
+                                                      pool, 2 * above.channels, above.channels});
   }
-  here.joined = AlignedBuffer<float>(floats.joined);
   if (level + 1 == options.depth) return;
   for (std::size_t half = 0; half < 2; ++half) here.decoder.push_back(node(layout.decoder[2 * number + half]));
-  here.decoded = AlignedBuffer<float>(floats.decoded);
+  if (groups_ > 0) here.joined = AlignedBuffer<float>(floats);
 }
 
 void UNetPlan::set_parameters(std::span<const float> parameters) {
@@ -148,77 +184,102 @@ void UNetPlan::set_parameters(std::span<const float> parameters) {
   head_[0].set_weights(of(layout_->head), of(layout_->head + 1));
 }
 
-std::int64_t UNetPlan::joined_stored(std::size_t level) const noexcept {
-  return (level == lowest() ? 1 : 2) * levels_[level].channels;
-}
-
-float* UNetPlan::output_of(std::size_t level) noexcept {
-  return level == lowest() ? levels_[level].joined.data() : levels_[level].decoder_out();
-}
-
-float* UNetPlan::input_of(std::size_t level) noexcept { return level == 0 ? input_.data() : levels_[level].pooled.data(); }
-
-void UNetPlan::load(View<const float, 5> images) {
+void UNetPlan::load_images(View<const float, 5> images, Range units) {
   const Grid& grid = levels_[0].grid;
-  const std::int64_t channels = images.shape(4), stored = kernels::stored_channels(channels);
-  const std::int64_t depth = size_[0];
-  for_each_chunk(grid.rows(), 1, chunks_of(grid.rows(), 1), [&](std::int64_t, std::int64_t, Range rows) {
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      const std::int64_t y = row % grid.y, plane = row / grid.y;
-      const std::int64_t image = plane / depth, z = plane % depth;
-      float* const out = input_.data() + grid.offset(row, stored);
-      const bool inside = z < images.shape(1) && y < images.shape(2);
-      for (std::int64_t x = 0; x < grid.x; ++x) {
-        for (std::int64_t c = 0; c < channels; ++c) {
-          out[x * stored + c] = inside && x < images.shape(3) ? images(image, z, y, x, c) : 0.0F;
-        }
-      }
+  const std::int64_t channels = images.shape(4), stored = kernels::stored_channels(channels), depth = size_[0];
+  const Range rows = grid.rows_of(units);
+  for_each_row(rows, [&](std::int64_t row) {
+    const std::int64_t y = row % grid.y, plane = row / grid.y, image = plane / depth, z = plane % depth;
+    float* const out = input_.data() + grid.offset(row - rows.begin, stored);
+    const std::int64_t inside = z < images.shape(1) && y < images.shape(2) ? images.shape(3) : 0;
+    const float* const source = inside > 0 ? &images(image, z, y, 0, 0) : nullptr;
+    std::fill_n(out, grid.x * stored, 0.0F);
+    for (std::int64_t c = 0; c < channels; ++c) {
+      for (std::int64_t x = 0; x < inside; ++x) out[x * stored + c] = source[x * channels + c];
     }
   });
 }
 
-void UNetPlan::run_node(Node& node, const float* input, Channels<float> out, const Pass* pass) {
-  float* const before = groups_ > 0 ? node.before.data() : scratch_.data();
-  if (pass == nullptr || !batch_norm_) return node.block.forward(input, before, out);
-  const auto statistics = [&](std::size_t entry) { return part(pass->gradients, layout_->arrays.entry(entry)); };
-  node.block.forward_training(input, before, out, statistics(node.entries->mean), statistics(node.entries->variance),
-                              pass->scale * static_cast<double>(n_), pass->sum_over_ranks);
+void UNetPlan::load_output(const Node& node, Range units, Channels<float> out) const {
+  node.block.normalise(units, node.band(units), out);
 }
 
-void UNetPlan::run(const Pass* pass) {
+void UNetPlan::load_input(std::size_t level, View<const float, 5> images, Range units) {
+  if (level == 0) return load_images(images, units);
+  const Level& above = levels_[level - 1];
+  const Node& source = above.encoder[1];
+  above.pool[0].forward(source.band(units), source.block.affine(units.begin), input_.data());
+}
+
+const float* UNetPlan::output_of(std::size_t level, Range units) {
+  const Level& here = levels_[level];
+  if (level == lowest()) return bottom_.data() + here.encoder[1].begin(units);
+  load_output(here.decoder[1], units, {below_.data(), here.channels});
+  return below_.data();
+}
+
+template <class Load>
+void UNetPlan::run_node(Node& node, const Pass* pass, Load load) {
+  ConvBlock& block = node.block;
+  clear_halo(block.band(), block.convolution().shape().stored_in(), input_.data());
+  if (pass == nullptr) block.use_moving_statistics();
+  for_each_band(block, [&](Range units) {
+    load(units);
+    block.convolve(input_.data(), node.band(units));
+    if (pass != nullptr) block.sum_outputs(units, node.band(units));
+  });
+  if (pass == nullptr) return;
+  const auto statistics = [&](std::size_t entry) {
+    return batch_norm_ ? part(pass->gradients, layout_->arrays.entry(entry)) : std::span<float>();
+  };
+  block.finish_statistics(statistics(node.entries->mean), statistics(node.entries->variance),
+                          pass->scale * static_cast<double>(n_), pass->sum_over_ranks);
+}
+
+void UNetPlan::run(View<const float, 5> images, const Pass* pass) {
   for (std::size_t number = 0; number < levels_.size(); ++number) {
     Level& level = levels_[number];
-    const Channels<float> skip{level.joined.data(), joined_stored(number)};
-    run_node(level.encoder[0], input_of(number), {level.encoder_inner.data(), level.channels}, pass);
-    run_node(level.encoder[1], level.encoder_inner.data(), skip, pass);
-    if (number < lowest()) {
-      level.pool[0].forward({skip.data, skip.stored}, levels_[number + 1].pooled.data());
-    } else if (pass != nullptr && dropout_ > 0) {
-      apply_dropout(level.grid, level.channels, dropout_, seed_, pass->batch.examples, level.joined.data());
-    }
+    run_node(level.encoder[0], pass, [&](Range units) { load_input(number, images, units); });
+    run_node(level.encoder[1], pass, [&](Range units) { load_output(level.encoder[0], units); });
+  }
+  const Level& last = levels_.back();
+  const Node& source = last.encoder[1];
+  for_each_band(source.block,
+                [&](Range units) { load_output(source, units, {bottom_.data() + source.begin(units), last.channels}); });
+  if (pass != nullptr && dropout_ > 0) {
+    apply_dropout(last.grid, last.channels, dropout_, seed_, pass->batch.examples, bottom_.data());
   }
   for (std::size_t number = lowest(); number > 0; --number) {
     Level& level = levels_[number - 1];
-    level.up[0].forward(output_of(number), level.joined.data());
-    if (groups_ > 0) clear_halo(level.grid, level.channels, level.decoder_inner());  // this memory held a gradient before
-    run_node(level.decoder[0], level.joined.data(), {level.decoder_inner(), level.channels}, pass);
-    run_node(level.decoder[1], level.decoder_inner(), {level.decoder_out(), level.channels}, pass);
+    const std::int64_t channels = level.channels;
+    run_node(level.decoder[0], pass, [&](Range units) {
+      load_output(level.encoder[1], units, {input_.data(), 2 * channels});
+      level.up[0].forward(output_of(number, units), input_.data());
+      if (pass == nullptr) return;
+      copy_channels(level.decoder[0].block.band(), channels, {input_.data() + channels, 2 * channels},
+                    {level.joined.data() + level.decoder[0].begin(units), channels});
+    });
+    run_node(level.decoder[1], pass, [&](Range units) { load_output(level.decoder[0], units); });
   }
 }
 
+HeadInput UNetPlan::head_input() const noexcept {
+  if (lowest() == 0) return {bottom_.data(), nullptr};
+  const Node& last = levels_[0].decoder[1];
+  return {last.before.data(), &last.block};
+}
+
 void UNetPlan::forward(View<const float, 5> images) {
-  load(images);
-  run(nullptr);
-  head_[0].forward(output_of(0));
+  run(images, nullptr);
+  head_[0].forward(head_input());
 }
 
 LossReport UNetPlan::loss_and_gradients(const UNetBatch& batch, const SegmentationLoss& loss, std::span<float> gradients,
                                         double scale, const OnReady& on_ready, const SumOverRanks& sum_over_ranks) {
   const Pass pass{batch, gradients, scale, on_ready, sum_over_ranks};
-  load(batch.images);
-  run(&pass);
+  run(batch.images, &pass);
   for (std::size_t entry = layout_->head + 2; entry < layout_->arrays.entries().size(); ++entry) ready(pass, entry);
-  const LossReport report = head_[0].forward(output_of(0), loss, batch.truth, scale, sum_over_ranks);
+  const LossReport report = head_[0].forward(head_input(), loss, batch.truth, scale, sum_over_ranks);
   backward(pass);
   return report;
 }
@@ -227,11 +288,19 @@ void UNetPlan::ready(const Pass& pass, std::size_t entry) {
   if (pass.on_ready) pass.on_ready(entry);
 }
 
-void UNetPlan::backward_node(Node& node, const float* input, Channels<const float> grad, float* scratch, float* out_input_grad,
-                             const Pass& pass) {
-  clear_halo(node.block.grid(), node.block.channels(), scratch);
-  node.block.backward(input, node.before.data(), grad, scratch, out_input_grad,
-                      block_part(pass.gradients, *layout_, *node.entries, batch_norm_), pass.sum_over_ranks);
+template <class Load, class After>
+void UNetPlan::backward_node(Node& node, const float* grad, const Pass& pass, Load load, After after) {
+  ConvBlock& block = node.block;
+  const BlockParameters<float> gradients = block_part(pass.gradients, *layout_, *node.entries, batch_norm_);
+  block.finish_gradients(gradients, pass.sum_over_ranks);
+  clear_halo(block.band(), block.convolution().shape().stored_in(), input_.data());
+  clear_halo(block.band(), block.channels(), before_grad_.data());
+  for_each_band(block, [&](Range units) {
+    block.gradient(units, node.band(units), grad + node.begin(units), before_grad_.data());
+    load(units);
+    block.backward_weights(input_.data(), before_grad_.data(), gradients);
+    after(units);
+  });
   if (batch_norm_) {
     ready(pass, node.entries->shift);
     ready(pass, node.entries->scale);
@@ -243,33 +312,74 @@ void UNetPlan::backward_node(Node& node, const float* input, Channels<const floa
 
 void UNetPlan::backward(const Pass& pass) {
   const auto of = [&](std::size_t entry) { return part(pass.gradients, layout_->arrays.entry(entry)); };
-  float* grad = grads_[0].data();  // gradient by the output of the next layer of the backward pass
-  float* other = grads_[1].data();
-  head_[0].backward(output_of(0), grad, of(layout_->head), of(layout_->head + 1));
+  // Each layer leaves a band of gradients in the cache, where the sums of the next block are computed at once.
+  const auto sum = [](Node& node, Range units, const float* grad) {
+    node.block.sum_gradients(units, node.band(units), grad + node.begin(units));
+  };
+  /// Backward pass of the second block of a pair, in place: `grad` becomes the gradient by the output of the first block.
+  const auto backward_second = [&](std::vector<Node>& pair, float* grad) {
+    backward_node(
+        pair[1], grad, pass, [&](Range units) { load_output(pair[0], units); },
+        [&](Range units) {
+          pair[1].block.backward_data(before_grad_.data(), grad + pair[1].begin(units));
+          sum(pair[0], units, grad);
+        });
+  };
+  Node& last = lowest() == 0 ? levels_[0].encoder[1] : levels_[0].decoder[1];
+  const std::int64_t image_units = levels_[0].grid.units() / n_;
+  for (std::int64_t image = 0; image < n_; ++image) {
+    head_[0].backward(image, head_input(), grads_of(0));
+    const Range units{image * image_units, (image + 1) * image_units};
+    if (lowest() > 0) sum(last, units, grads_of(0));
+  }
+  head_[0].finish_gradients(of(layout_->head), of(layout_->head + 1));
   ready(pass, layout_->head + 1);
   ready(pass, layout_->head);
   for (std::size_t number = 0; number < lowest(); ++number) {
-    Level& level = levels_[number];
-    backward_node(level.decoder[1], level.decoder_inner(), {grad, level.channels}, grad, other, pass);
-    backward_node(level.decoder[0], level.joined.data(), {other, level.channels}, other, level.joined_grad(), pass);
-    level.up[0].backward_weights(output_of(number + 1), level.joined_grad(), of(layout_->up[number]).data(),
-                                 of(layout_->up[number] + 1).data());
+    Level &level = levels_[number], &below = levels_[number + 1];
+    const std::int64_t channels = level.channels;
+    Node& first = level.decoder[0];
+    const Grid& band = first.block.band();
+    const Channels<float> skip{input_.data(), 2 * channels}, up{input_.data() + channels, 2 * channels};
+    const std::span<float> weights = of(layout_->up[number]), biases = of(layout_->up[number] + 1);
+    backward_second(level.decoder, grads_of(number));
+    backward_node(
+        first, grads_of(number), pass,
+        [&](Range units) {
+          load_output(level.encoder[1], units, skip);
+          copy_channels(band, channels, {level.joined.data() + first.begin(units), channels}, up);
+        },
+        [&](Range units) {
+          first.block.backward_data(before_grad_.data(), input_.data());
+          copy_channels(band, channels, {skip.data, skip.stored}, {level.joined.data() + first.begin(units), channels});
+          Node& source = number + 1 == lowest() ? below.encoder[1] : below.decoder[1];
+          level.up[0].backward_weights(output_of(number + 1, units), input_.data(), weights.data(), biases.data());
+          level.up[0].backward_data(input_.data(), grads_of(number + 1) + source.begin(units));
+          if (number + 1 < lowest()) sum(source, units, grads_of(number + 1));
+        });
     ready(pass, layout_->up[number] + 1);
     ready(pass, layout_->up[number]);
-    level.up[0].backward_data(level.joined_grad(), grad);
   }
   for (std::size_t number = levels_.size(); number > 0; --number) {
     Level& level = levels_[number - 1];
-    Channels<const float> output_grad{grad, level.channels};
+    float* const grad = number - 1 == lowest() ? grads_of(lowest()) : level.joined.data();
     if (number - 1 == lowest()) {
       if (dropout_ > 0) apply_dropout(level.grid, level.channels, dropout_, seed_, pass.batch.examples, grad);
-    } else {
-      level.pool[0].backward({level.joined.data(), joined_stored(number - 1)}, levels_[number].pooled.data(), grad,
-                             {level.joined_grad(), joined_stored(number - 1)});
-      output_grad = {level.joined_grad(), joined_stored(number - 1)};
+      sum(level.encoder[1], {0, level.grid.units()}, grad);
     }
-    backward_node(level.encoder[1], level.encoder_inner.data(), output_grad, grad, other, pass);
-    backward_node(level.encoder[0], input_of(number - 1), {other, level.channels}, other, number > 1 ? grad : nullptr, pass);
+    backward_second(level.encoder, grad);
+    Node& first = level.encoder[0];
+    backward_node(
+        first, grad, pass, [&](Range units) { load_input(number - 1, pass.batch.images, units); },
+        [&](Range units) {
+          if (number == 1) return;
+          Level& above = levels_[number - 2];
+          Node& source = above.encoder[1];
+          first.block.backward_data(before_grad_.data(), input_.data());
+          above.pool[0].backward(source.band(units), source.block.affine(units.begin), input_.data(),
+                                 above.joined.data() + source.begin(units));
+          sum(source, units, above.joined.data());
+        });
   }
 }
 
@@ -280,11 +390,12 @@ View<const float, 5> UNetPlan::probabilities() const noexcept {
 }
 
 std::size_t UNetPlan::bytes() const noexcept {
-  std::int64_t floats = input_.size() + scratch_.size() + grads_[0].size() + grads_[1].size();
+  std::int64_t floats = 0;
+  for (const AlignedBuffer<float>* buffer : {&bottom_, &grads_[0], &grads_[1], &input_, &before_grad_, &below_}) {
+    floats += buffer->size();
+  }
   for (const Level& level : levels_) {
-    for (const AlignedBuffer<float>* buffer : {&level.pooled, &level.encoder_inner, &level.joined, &level.decoded}) {
-      floats += buffer->size();
-    }
+    floats += level.joined.size();
     for (const auto* nodes : {&level.encoder, &level.decoder}) {
       for (const Node& node : *nodes) floats += node.before.size();
     }
@@ -294,16 +405,9 @@ std::size_t UNetPlan::bytes() const noexcept {
 
 std::size_t UNetPlan::bytes_of(std::int64_t n, const Vec3& size, Passes passes, const UNetOptions& options) {
   const bool training = passes == Passes::all;
-  const Grid grid = grid_of(n, size, 0, options);
-  std::int64_t floats = input_floats(grid, options), largest = 0;
-  for (int level = 0; level < options.depth; ++level) {
-    const LevelFloats here = floats_of(grid_of(n, size, level, options), level, options);
-    floats += (1 + (training ? here.blocks : 0)) * here.output + here.pooled + here.joined + here.decoded;
-    largest = std::max(largest, here.output);
-  }
-  const std::int64_t shared = (training ? 2 : 1) * largest;  // grads_, or scratch_
-  return static_cast<std::size_t>(floats + shared) * sizeof(float) +
-         SegmentationHead::bytes_of(grid, n, features_of(options, 0), options.classes, options.output);
+  const PlanFloats floats(n, size, training, options);
+  return static_cast<std::size_t>(floats.total(training)) * sizeof(float) +
+         SegmentationHead::bytes_of(grid_of(n, size, 0, options), n, features_of(options, 0), options.classes, options.output);
 }
 
 std::string UNetPlan::kernel_names() const {

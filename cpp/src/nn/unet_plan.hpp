@@ -48,40 +48,52 @@ class UNetPlan {
   struct Node {
     const BlockEntries* entries;
     ConvBlock block;
-    AlignedBuffer<float> before;  // output of the convolution, for the backward pass
+    AlignedBuffer<float> before;  // output of the convolution
+
+    [[nodiscard]] std::int64_t begin(Range units) const noexcept {
+      return units.begin * block.grid().unit_floats(block.channels());
+    }
+    [[nodiscard]] const float* band(Range units) const noexcept { return before.data() + begin(units); }
+    [[nodiscard]] float* band(Range units) noexcept { return before.data() + begin(units); }
   };
   struct Level {
     Grid grid;
     std::int64_t channels;
     std::vector<Node> encoder, decoder;  // two blocks each; the lowest level has no decoder
-    AlignedBuffer<float> pooled;         // input of the encoder, except on level 0
-    AlignedBuffer<float> encoder_inner;
-    AlignedBuffer<float> joined;  // output of the encoder, then (except on the lowest level) the channels from the level below
-    /// Outputs of the first and second block of the decoder, one after the other. Later, the gradient by `joined` uses the same
-    /// memory, because the outputs are not needed any more then.
-    AlignedBuffer<float> decoded;
-    std::vector<MaxPool> pool;               // pooling to the next level; empty on the lowest level
-    std::vector<kernels::UpConvolution> up;  // transposed convolution from the next level; empty on the lowest level
-
-    [[nodiscard]] float* decoder_inner() noexcept { return decoded.data(); }
-    [[nodiscard]] float* decoder_out() noexcept { return decoded.data() + grid.floats(channels); }
-    [[nodiscard]] float* joined_grad() noexcept { return decoded.data(); }
+    /// Plan for training: the channels from the level below. The decoder reads them together with the output of the encoder. As
+    /// soon as its backward pass does not need them any more, the same memory holds the gradient by the output of the encoder.
+    AlignedBuffer<float> joined;
+    std::vector<MaxPool> pool;               // pooling of a band to the next level; empty on the lowest level
+    std::vector<kernels::UpConvolution> up;  // transposed convolution of a band of the next level; empty on the lowest level
   };
   struct Pass;  // arguments of a training pass
 
   [[nodiscard]] std::size_t lowest() const noexcept { return levels_.size() - 1; }
-  [[nodiscard]] std::int64_t joined_stored(std::size_t level) const noexcept;
-  /// Return the output of the last block of a level. The level above reads it; the head reads that of level 0.
-  [[nodiscard]] float* output_of(std::size_t level) noexcept;
-  [[nodiscard]] float* input_of(std::size_t level) noexcept;
   void add_level(int level, const UNetOptions& options, const UNetLayout& layout);
-  void load(View<const float, 5> images);
-  void run_node(Node& node, const float* input, Channels<float> out, const Pass* pass);
+
+  // These functions compute a band of the input of a convolution.
+  void load_images(View<const float, 5> images, Range units);
+  /// Loads the images on level 0, and else what is pooled from the level above.
+  void load_input(std::size_t level, View<const float, 5> images, Range units);
+  /// Loads the output of a block.
+  void load_output(const Node& node, Range units, Channels<float> out) const;
+  void load_output(const Node& node, Range units) { load_output(node, units, {input_.data(), node.block.channels()}); }
+  /// Return a band of the output of the last block of a level. The level above reads it.
+  [[nodiscard]] const float* output_of(std::size_t level, Range units);
+
+  template <class Load>
+  void run_node(Node& node, const Pass* pass, Load load);
   /// Runs the forward pass of all layers before the head. `pass` is null except in training.
-  void run(const Pass* pass);
+  void run(View<const float, 5> images, const Pass* pass);
+  [[nodiscard]] HeadInput head_input() const noexcept;
   void backward(const Pass& pass);
-  void backward_node(Node& node, const float* input, Channels<const float> grad, float* scratch, float* out_input_grad,
-                     const Pass& pass);
+  /// Runs the backward pass of a block, except for the gradient by its input. Calls load(units) to load a band of the input,
+  /// and then after(units), which may overwrite it.
+  /// @param grad gradient by the output of the block; sum_gradients has been called for all of it
+  template <class Load, class After>
+  void backward_node(Node& node, const float* grad, const Pass& pass, Load load, After after);
+  /// Return the memory for gradients of a level in the decoder. The next level uses other memory.
+  [[nodiscard]] float* grads_of(std::size_t level) noexcept { return grads_[level % 2].data(); }
   static void ready(const Pass& pass, std::size_t entry);
 
   std::int64_t n_;
@@ -91,11 +103,14 @@ class UNetPlan {
   bool batch_norm_;
   double dropout_;
   std::uint64_t seed_;
-  AlignedBuffer<float> input_;
   std::vector<Level> levels_;
   std::vector<SegmentationHead> head_;  // exactly one
-  AlignedBuffer<float> scratch_;        // forward-only plan: output of each convolution in turn
-  AlignedBuffer<float> grads_[2];       // plan for training: gradients of the activations, used alternately
+  AlignedBuffer<float> bottom_;         // output of the lowest level
+  AlignedBuffer<float> grads_[2];       // plan for training: see grads_of
+  // Bands. They are as large as one group needs, because bands of several groups are not larger.
+  AlignedBuffer<float> input_;        // input of a convolution; in the backward pass also the gradient by it
+  AlignedBuffer<float> before_grad_;  // plan for training: gradient by the output of a convolution
+  AlignedBuffer<float> below_;        // output of the next level, which a transposed convolution reads
 };
 
 }  // namespace floodtide::nn

@@ -48,6 +48,17 @@ struct WeightsTask {
   float* scratch;  ///< weights_scratch_floats() floats
 };
 
+/// Task: multiply one point of a block of tiles that WeightsTask has transformed.
+struct MultiplyTask {
+  Tiling tiling;
+  std::int64_t in_channels, out_channels;
+  std::int64_t tiles;  ///< number of tiles in the block
+  std::int64_t point;
+  const float* scratch;  ///< of the WeightsTask
+  bool first;            ///< true: `products` is overwritten; false: the result is added
+  float* products;       ///< [points][in_channels][out_channels]
+};
+
 /// Functions of one instruction-set file. Weights are [kernel_z, kernel_y, kernel_x][in][out].
 struct Kernels {
   std::int64_t forward_tiles;  ///< number of tiles that forward transforms and multiplies together: a few register blocks
@@ -63,6 +74,9 @@ struct Kernels {
                              float* out_weight_grad);
   void (*forward)(const ForwardTask& task);
   void (*weights)(const WeightsTask& task);
+  /// The two parts of `weights` for at most weights_tiles tiles. transform_tiles does not need `products`.
+  void (*transform_tiles)(const WeightsTask& task);
+  void (*multiply_point)(const MultiplyTask& task);
 };
 
 extern const Kernels kAvx2;

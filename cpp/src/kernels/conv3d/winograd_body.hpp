@@ -75,9 +75,20 @@ FLOODTIDE_INLINE void for_each_segment(const Tiling& t, Index begin, Index end, 
   }
 }
 
+/// Transforms of a volume's tiles. If tiles are planar, `planar` does all of it.
+struct Gather {
+  GatherPlanar planar;
+  GatherPlane plane;
+  GatherLine line;
+};
+template <class B, template <int> class Transform>
+FLOODTIDE_INLINE Gather gather_of(const Tiling& t, bool relu) {
+  return {gather_planar_of<B, Transform>(t, relu), gather_plane_of<B, Transform>(t, relu), gather_line_of<B, Transform>(t)};
+}
+
 /// Transforms the tiles of a segment of `source` to [point][tile][channel].
 template <class B>
-void gather(const Tiling& t, const TiledVolume& source, const Segment& segment, GatherPlane plane, GatherLine line, float* ring,
+void gather(const Tiling& t, const TiledVolume& source, const Segment& segment, const Gather& transforms, float* ring,
             float* out, Index stride, Index step) {
   const Index planes = points(t.tile_z) * points(t.tile_y);
   const Index slot_floats = planes * B::Lanes;
@@ -91,6 +102,19 @@ void gather(const Tiling& t, const TiledVolume& source, const Segment& segment, 
       rows[dz * source.window_y + dy] = source.data + (inside ? row_offset(t, z + dz, y + dy, source.channels) : 0);
     }
   }
+  if (transforms.planar != nullptr) {
+    const Index x = source.first_x + segment.begin * t.tile_x;
+    const PlanarTiles tiles{segment.end - segment.begin,
+                            source.end_x - x,
+                            source.channels,
+                            stride,
+                            step,
+                            row_offset(t, 0, t.tile_y, source.channels)};
+    for (Index channel = 0; channel < source.channels; channel += B::Lanes) {
+      transforms.planar(rows, x * source.channels + channel, tiles, out + segment.done * step + channel);
+    }
+    return;
+  }
   for (Index channel = 0; channel < source.channels; channel += B::Lanes) {
     float* slots[kMostPoints];
     for (Index i = 0; i < source.window_x; ++i) slots[i] = ring + i * slot_floats;
@@ -100,12 +124,12 @@ void gather(const Tiling& t, const TiledVolume& source, const Segment& segment, 
       const Index x = source.first_x + tile * t.tile_x;
       for (Index i = known; i < source.window_x; ++i) {
         if (x + i < source.end_x) {
-          plane(rows, (x + i) * source.channels + channel, slots[i]);
+          transforms.plane(rows, (x + i) * source.channels + channel, slots[i]);
         } else {
           for (Index k = 0; k < slot_floats; k += B::Lanes) slot<B>(slots[i] + k) = typename B::Vector{};
         }
       }
-      line(slots, planes, to, stride, step);
+      transforms.line(slots, planes, to, stride, step);
       // Positions that the next tile shares with this one move to the front.
       known = source.window_x - smaller(t.tile_x, source.window_x);
       float* shifted[kMostPoints];
@@ -115,10 +139,17 @@ void gather(const Tiling& t, const TiledVolume& source, const Segment& segment, 
   }
 }
 
+/// Inverse transforms. If tiles are planar, `planar` does all of it.
+struct Scatter {
+  ScatterPlanar planar;
+  ScatterPlane plane;
+  ScatterLine line;
+};
+
 /// Transforms the products of a segment back, and writes the output.
 template <class B>
-void scatter(const ForwardTask& task, const Segment& segment, ScatterPlane plane, ScatterLine line, const float* products,
-             Index stride, Index tile_stride) {
+void scatter(const ForwardTask& task, const Segment& segment, const Scatter& transforms, const float* products, Index stride,
+             Index tile_stride) {
   const Tiling& t = task.tiling;
   alignas(64) float middle[kMostTile * kMostPoints * kMostPoints * B::Lanes];
   const Index planes = points(t.tile_z) * points(t.tile_y);
@@ -133,13 +164,26 @@ void scatter(const ForwardTask& task, const Segment& segment, ScatterPlane plane
     }
   }
   const float* from = products + segment.done * tile_stride;
+  if (transforms.planar != nullptr) {
+    const Index x = segment.begin * t.tile_x;
+    const PlanarTiles tiles{segment.end - segment.begin,
+                            t.x - x,
+                            task.out_channels,
+                            stride,
+                            tile_stride,
+                            row_offset(t, 0, t.tile_y, task.out_channels)};
+    for (Index channel = 0; channel < task.out_channels; channel += B::Lanes) {
+      transforms.planar(from + channel, epilogue, rows, (x + 1) * task.out_channels + channel, channel, tiles);
+    }
+    return;
+  }
   for (Index tile = segment.begin; tile < segment.end; ++tile, from += tile_stride) {
     const Index x = tile * t.tile_x;
     const Index count = smaller(t.tile_x, t.x - x);
     for (Index channel = 0; channel < task.out_channels; channel += B::Lanes) {
-      line(from + channel, stride, planes, middle);
+      transforms.line(from + channel, stride, planes, middle);
       for (Index i = 0; i < count; ++i) {
-        plane(middle + i * planes * B::Lanes, epilogue, rows, (x + i + 1) * task.out_channels + channel, channel);
+        transforms.plane(middle + i * planes * B::Lanes, epilogue, rows, (x + i + 1) * task.out_channels + channel, channel);
       }
     }
   }
@@ -150,10 +194,9 @@ void scatter(const ForwardTask& task, const Segment& segment, ScatterPlane plane
 template <class B>
 void forward(const ForwardTask& task) {
   const Tiling& t = task.tiling;
-  const GatherPlane plane = gather_plane_of<B, InputTransform>(t, task.relu_input);
-  const GatherLine line = gather_line_of<B, InputTransform>(t);
-  const ScatterPlane out_plane = scatter_plane_of<B>(t);
-  const ScatterLine out_line = scatter_line_of<B>(t);
+  const Gather transforms = gather_of<B, InputTransform>(t, task.relu_input);
+  const Scatter inverse{scatter_planar_of<B>(t, task.mask == nullptr && task.residual == nullptr), scatter_plane_of<B>(t),
+                        scatter_line_of<B>(t)};
   const TiledVolume input = input_source(t, task.input, task.in_channels);
   float* const transformed = task.scratch + ring_floats(t);
   const Index step = larger(task.in_channels, task.out_channels);
@@ -161,50 +204,64 @@ void forward(const ForwardTask& task) {
   for (Index begin = task.tile_begin; begin < task.tile_end; begin += B::ForwardTiles) {
     const Index end = smaller(begin + B::ForwardTiles, task.tile_end);
     for_each_segment(t, begin, end, [&](const Segment& segment) {
-      gather<B>(t, input, segment, plane, line, task.scratch, transformed, stride, step);
+      gather<B>(t, input, segment, transforms, task.scratch, transformed, stride, step);
     });
     products<B>(task, end - begin, transformed, stride, step);
-    for_each_segment(t, begin, end, [&](const Segment& segment) {
-      scatter<B>(task, segment, out_plane, out_line, transformed, stride, step);
-    });
+    for_each_segment(t, begin, end,
+                     [&](const Segment& segment) { scatter<B>(task, segment, inverse, transformed, stride, step); });
+  }
+}
+
+template <class B>
+void transform_tiles(const WeightsTask& task) {
+  const Tiling& t = task.tiling;
+  const Gather of_input = gather_of<B, InputTransform>(t, task.relu_input);
+  const Gather of_grad = gather_of<B, OutputGradTransform>(t, false);
+  const TiledVolume input = input_source(t, task.input, task.in_channels);
+  const TiledVolume grad = grad_source(t, task.output_grad, task.out_channels);
+  const TransformedTiles<B> layout(t, task.in_channels, task.out_channels);
+  float* const x = task.scratch + layout.x;
+  float* const g = task.scratch + layout.grad;
+  for_each_segment(t, task.tile_begin, task.tile_end, [&](const Segment& segment) {
+    gather<B>(t, input, segment, of_input, task.scratch, x, layout.x_stride, task.in_channels);
+    gather<B>(t, grad, segment, of_grad, task.scratch, g, layout.grad_stride, task.out_channels);
+  });
+  // At the interpolation point 1 along each axis, the transformed gradients of a tile are the sum of its gradients.
+  const Index ones_x = points(t.tile_x) > 1, ones_y = points(t.tile_y) > 1, ones_z = points(t.tile_z) > 1;
+  const Index ones = (ones_z * points(t.tile_y) + ones_y) * points(t.tile_x) + ones_x;
+  for (Index channel = 0; channel < task.out_channels; channel += B::Lanes) {
+    typename B::Vector sum{};
+    for (Index tile = 0; tile < task.tile_end - task.tile_begin; ++tile) {
+      sum += load<B>(g + ones * layout.grad_stride + tile * task.out_channels + channel);
+    }
+    slot<B>(task.bias_grad + channel) = sum;
   }
 }
 
 template <class B>
 void weights(const WeightsTask& task) {
-  const Tiling& t = task.tiling;
-  const GatherPlane x_plane = gather_plane_of<B, InputTransform>(t, task.relu_input);
-  const GatherLine x_line = gather_line_of<B, InputTransform>(t);
-  const GatherPlane grad_plane = gather_plane_of<B, OutputGradTransform>(t, false);
-  const GatherLine grad_line = gather_line_of<B, OutputGradTransform>(t);
-  const TiledVolume input = input_source(t, task.input, task.in_channels);
-  const TiledVolume grad = grad_source(t, task.output_grad, task.out_channels);
-  float* const x = task.scratch + ring_floats(t);
-  float* const g = x + transformed_floats(t, B::WeightsTiles, task.in_channels);
-  const Index x_stride = point_stride(B::WeightsTiles, task.in_channels);
-  const Index g_stride = point_stride(B::WeightsTiles, task.out_channels);
-  // At the interpolation point 1 along each axis, the transformed gradients of a tile are the sum of its gradients.
-  const Index ones_x = points(t.tile_x) > 1, ones_y = points(t.tile_y) > 1, ones_z = points(t.tile_z) > 1;
-  const Index ones = (ones_z * points(t.tile_y) + ones_y) * points(t.tile_x) + ones_x;
+  constexpr Index most_channels = 256;
+  alignas(64) float bias_grad[most_channels];
   for (Index channel = 0; channel < task.out_channels; ++channel) task.bias_grad[channel] = 0;
+  WeightsTask block = task;
+  block.bias_grad = bias_grad;
   for (Index begin = task.tile_begin; begin < task.tile_end; begin += B::WeightsTiles) {
-    const Index end = smaller(begin + B::WeightsTiles, task.tile_end);
-    for_each_segment(t, begin, end, [&](const Segment& segment) {
-      gather<B>(t, input, segment, x_plane, x_line, task.scratch, x, x_stride, task.in_channels);
-      gather<B>(t, grad, segment, grad_plane, grad_line, task.scratch, g, g_stride, task.out_channels);
-    });
-    weight_products<B>(task, end - begin, x, x_stride, g, g_stride, begin == task.tile_begin);
+    block.tile_begin = begin;
+    block.tile_end = smaller(begin + B::WeightsTiles, task.tile_end);
+    transform_tiles<B>(block);
+    for (Index point = 0; point < points(task.tiling); ++point) {
+      multiply_point<B>({task.tiling, task.in_channels, task.out_channels, block.tile_end - begin, point, task.scratch,
+                         begin == task.tile_begin, task.products});
+    }
     for (Index channel = 0; channel < task.out_channels; channel += B::Lanes) {
-      typename B::Vector sum{};
-      for (Index tile = 0; tile < end - begin; ++tile) sum += load<B>(g + ones * g_stride + tile * task.out_channels + channel);
-      slot<B>(task.bias_grad + channel) += sum;
+      slot<B>(task.bias_grad + channel) += load<B>(bias_grad + channel);
     }
   }
 }
 
 template <class B>
-inline constexpr Kernels kernels_of{B::ForwardTiles,        B::WeightsTiles, &transform_weights<B>,
-                                    &transform_products<B>, &forward<B>,     &weights<B>};
+inline constexpr Kernels kernels_of{B::ForwardTiles, B::WeightsTiles, &transform_weights<B>, &transform_products<B>,
+                                    &forward<B>,     &weights<B>,     &transform_tiles<B>,   &multiply_point<B>};
 
 }  // namespace
 }  // namespace floodtide::kernels::winograd

@@ -18,6 +18,8 @@ constexpr std::int64_t kMostChannels = 256;  // limited by the copy of the input
 // Parts of the volume whose weight gradients are summed separately and then added in order. The number is fixed, so that
 // results do not depend on the number of threads.
 constexpr std::int64_t kWeightsChunks = 8;
+// Parts of the volume that forward and backward-data compute in one go: neighbouring rows of tiles share rows of the input.
+constexpr std::int64_t kForwardChunks = 128;
 
 std::int64_t tiles_along(std::int64_t extent, std::int64_t tile) { return (extent + tile - 1) / tile; }
 
@@ -52,6 +54,7 @@ class WinogradPlan final : public Conv3dPlan {
         kernels_(kernels),
         tiling_(tiling_of(shape)),
         products_(winograd::points(tiling_) * shape.in_channels * shape.out_channels),
+        by_points_(weights_blocks() * block_floats() < weights_chunks() * products_),
         forward_weights_(products_),
         bias_(shape.out_channels),
         zero_bias_(shape.in_channels) {
@@ -98,6 +101,7 @@ class WinogradPlan final : public Conv3dPlan {
 
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
                         float* out_bias_grad) override {
+    if (by_points_) return weights_by_points(input, on_input, output_grad, out_weight_grad, out_bias_grad);
     const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
     const std::int64_t chunks = weights_chunks();
     const std::int64_t chunk_floats = products_ + out;
@@ -106,24 +110,11 @@ class WinogradPlan final : public Conv3dPlan {
     const std::int64_t scratch_floats = winograd::weights_scratch_floats(tiling_, kernels_, in, out);
     parallel_for(chunks, [&](std::int64_t chunk) {
       const Range range = chunk_range(tiles(tiling_), chunks, chunk);
-      winograd::WeightsTask task{};
-      task.tiling = tiling_;
-      task.in_channels = in;
-      task.out_channels = out;
-      task.tile_begin = range.begin;
-      task.tile_end = range.end;
-      task.input = input;
-      task.output_grad = output_grad;
-      task.products = sums + chunk * chunk_floats;
-      task.bias_grad = task.products + products_;
-      task.relu_input = on_input == Activation::relu;
-      task.scratch = scratch + worker_index() * scratch_floats;
-      kernels_.weights(task);
+      float* const products = sums + chunk * chunk_floats;
+      kernels_.weights({tiling_, in, out, range.begin, range.end, input, output_grad, products, products + products_,
+                        on_input == Activation::relu, scratch + worker_index() * scratch_floats});
     });
-    parallel_for(in / kChannelBlock, [&](std::int64_t block) {
-      const std::int64_t begin = block * kChannelBlock;
-      kernels_.transform_products(tiling_, sums, chunks, chunk_floats, in, out, begin, begin + kChannelBlock, out_weight_grad);
-    });
+    transform_products(sums, chunks, chunk_floats, out_weight_grad);
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
       const float* const bias_grad = sums + chunk * chunk_floats + products_;
       for (std::int64_t channel = 0; channel < out; ++channel) out_bias_grad[channel] += bias_grad[channel];
@@ -134,10 +125,56 @@ class WinogradPlan final : public Conv3dPlan {
   [[nodiscard]] std::int64_t weights_chunks() const {
     return std::min(kWeightsChunks, tiles_along(tiles(tiling_), kernels_.weights_tiles));
   }
+  /// Return the number of blocks of tiles that backward-weights transforms.
+  [[nodiscard]] std::int64_t weights_blocks() const { return tiles_along(tiles(tiling_), kernels_.weights_tiles); }
+  /// Return the floats of a block of transformed tiles, and of its gradient of the biases.
+  [[nodiscard]] std::int64_t block_floats() const {
+    return winograd::weights_scratch_floats(tiling_, kernels_, shape_.in_channels, shape_.out_channels) + shape_.out_channels;
+  }
+
+  /// Backward-weights of a layer with many channels and few tiles: transforms all tiles, and then multiplies point by point.
+  /// Each product is summed in one place. Parts of the volume would each need such sums, which are many.
+  void weights_by_points(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
+                         float* out_bias_grad) const {
+    const std::int64_t in = shape_.in_channels, out = shape_.out_channels, blocks = weights_blocks();
+    const std::int64_t each = block_floats();
+    float* const products = thread_scratch(weights_floats());
+    float* const transformed = products + products_;
+    const auto tiles_of = [&](std::int64_t block) { return chunk_range(tiles(tiling_), blocks, block); };
+    parallel_for(blocks, [&](std::int64_t block) {
+      float* const scratch = transformed + block * each;
+      const Range range = tiles_of(block);
+      kernels_.transform_tiles({tiling_, in, out, range.begin, range.end, input, output_grad, nullptr, scratch + each - out,
+                                on_input == Activation::relu, scratch});
+    });
+    parallel_for(winograd::points(tiling_), [&](std::int64_t point) {
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const Range range = tiles_of(block);
+        kernels_.multiply_point(
+            {tiling_, in, out, range.end - range.begin, point, transformed + block * each, block == 0, products});
+      }
+    });
+    transform_products(products, 1, products_, out_weight_grad);
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const float* const bias_grad = transformed + (block + 1) * each - out;
+      for (std::int64_t channel = 0; channel < out; ++channel) out_bias_grad[channel] += bias_grad[channel];
+    }
+  }
+
+  /// Transforms the sum of `parts` arrays of products, and adds it to the gradients of the weights.
+  void transform_products(const float* products, std::int64_t parts, std::int64_t part_floats, float* out_weight_grad) const {
+    parallel_for(shape_.in_channels / kChannelBlock, [&](std::int64_t block) {
+      const std::int64_t begin = block * kChannelBlock;
+      kernels_.transform_products(tiling_, products, parts, part_floats, shape_.in_channels, shape_.out_channels, begin,
+                                  begin + kChannelBlock, out_weight_grad);
+    });
+  }
+
   [[nodiscard]] std::int64_t forward_floats() const {
     return winograd::forward_scratch_floats(tiling_, kernels_, shape_.in_channels, shape_.out_channels);
   }
   [[nodiscard]] std::int64_t weights_floats() const {
+    if (by_points_) return products_ + weights_blocks() * block_floats();
     return weights_chunks() * (products_ + shape_.out_channels) +
            num_threads() * winograd::weights_scratch_floats(tiling_, kernels_, shape_.in_channels, shape_.out_channels);
   }
@@ -151,11 +188,14 @@ class WinogradPlan final : public Conv3dPlan {
 
   void run(const winograd::ForwardTask& whole) const {
     float* const scratch = thread_scratch(num_threads() * forward_floats());
-    parallel_for(tiles_along(tiles(tiling_), kernels_.forward_tiles), [&](std::int64_t chunk) {
+    const std::int64_t blocks = tiles_along(tiles(tiling_), kernels_.forward_tiles);
+    const std::int64_t chunks = std::min(blocks, kForwardChunks);
+    parallel_for(chunks, [&](std::int64_t chunk) {
+      const Range range = chunk_range(blocks, chunks, chunk);
       winograd::ForwardTask task = whole;
       task.tiling = tiling_;
-      task.tile_begin = chunk * kernels_.forward_tiles;
-      task.tile_end = std::min(task.tile_begin + kernels_.forward_tiles, tiles(tiling_));
+      task.tile_begin = range.begin * kernels_.forward_tiles;
+      task.tile_end = std::min(range.end * kernels_.forward_tiles, tiles(tiling_));
       task.scratch = scratch + worker_index() * forward_floats();
       kernels_.forward(task);
     });
@@ -165,6 +205,7 @@ class WinogradPlan final : public Conv3dPlan {
   const winograd::Kernels& kernels_;
   Tiling tiling_;
   std::int64_t products_;  // floats of transformed weights
+  bool by_points_;         // backward-weights: see weights_by_points
   AlignedBuffer<float> forward_weights_;
   AlignedBuffer<float> backward_weights_;  // allocated when first needed
   AlignedBuffer<float> bias_;

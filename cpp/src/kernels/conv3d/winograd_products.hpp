@@ -126,31 +126,41 @@ FLOODTIDE_INLINE void weights_channels(Index count, const float* x, Index x_step
 
 /// Computes sums[in][out] = x^T * grad for one point. Unless `first`, the result is added to `sums`.
 template <class B, int Vectors>
-FLOODTIDE_INLINE void weights_group(const WeightsTask& task, const float* x, const float* grad, Index tiles, bool first,
-                                    float* sums) {
+FLOODTIDE_INLINE void weights_group(const MultiplyTask& task, const float* x, const float* grad, float* sums) {
   const Index blocks = (task.in_channels + B::Channels - 1) / B::Channels;
   for (Index block = 0; block < blocks; ++block) {
     const Index begin = part_begin(task.in_channels, blocks, block);
     const Index count = part_begin(task.in_channels, blocks, block + 1) - begin;
-    weights_channels<B, B::Channels, Vectors>(count, x + begin, task.in_channels, grad, task.out_channels, tiles, first,
-                                              sums + begin * task.out_channels, task.out_channels);
+    weights_channels<B, B::Channels, Vectors>(count, x + begin, task.in_channels, grad, task.out_channels, task.tiles,
+                                              task.first, sums + begin * task.out_channels, task.out_channels);
   }
 }
 
+/// Transformed tiles of a WeightsTask: of the input, and of the gradients.
 template <class B>
-void weight_products(const WeightsTask& task, Index tiles, const float* x, Index x_stride, const float* grad, Index grad_stride,
-                     bool first) {
+struct TransformedTiles {
+  Index x_stride, grad_stride;  ///< floats from one point to the next
+  Index x, grad;                ///< offsets in the scratch memory
+
+  FLOODTIDE_INLINE TransformedTiles(const Tiling& t, Index in_channels, Index out_channels)
+      : x_stride(point_stride(B::WeightsTiles, in_channels)),
+        grad_stride(point_stride(B::WeightsTiles, out_channels)),
+        x(ring_floats(t)),
+        grad(x + transformed_floats(t, B::WeightsTiles, in_channels)) {}
+};
+
+template <class B>
+void multiply_point(const MultiplyTask& task) {
   constexpr Index group = B::Lanes * B::Vectors;
-  const Index count = points(task.tiling);
-  float* sums = task.products;
-  for (Index point = 0; point < count; ++point, sums += task.in_channels * task.out_channels) {
-    for (Index channel = 0; channel < task.out_channels; channel += group) {
-      const float* const from = grad + point * grad_stride + channel;
-      if (group <= 16 || task.out_channels - channel >= group) {
-        weights_group<B, B::Vectors>(task, x + point * x_stride, from, tiles, first, sums + channel);
-      } else {
-        weights_group<B, 16 / B::Lanes>(task, x + point * x_stride, from, tiles, first, sums + channel);
-      }
+  const TransformedTiles<B> layout(task.tiling, task.in_channels, task.out_channels);
+  const float* const x = task.scratch + layout.x + task.point * layout.x_stride;
+  const float* const grad = task.scratch + layout.grad + task.point * layout.grad_stride;
+  float* const sums = task.products + task.point * task.in_channels * task.out_channels;
+  for (Index channel = 0; channel < task.out_channels; channel += group) {
+    if (group <= 16 || task.out_channels - channel >= group) {
+      weights_group<B, B::Vectors>(task, x, grad + channel, sums + channel);
+    } else {
+      weights_group<B, 16 / B::Lanes>(task, x, grad + channel, sums + channel);
     }
   }
 }

@@ -148,11 +148,120 @@ FLOODTIDE_BLOCK void scatter_plane(const float* from, const Epilogue& epilogue, 
                            });
 }
 
+// ---- Planar tiles ---------------------------------------------------------------------------------------------------
+//
+// If the kernel has size 1 along z, the points of a tile fit into the registers. One call transforms consecutive tiles of a row
+// of tiles, for one vector of channels. It needs no ring.
+
+/// Consecutive tiles of one row of tiles.
+struct PlanarTiles {
+  Index count;
+  Index left;    ///< number of positions from the first one of the first tile to the end of the volume; zeros follow
+  Index voxel;   ///< floats from one position to the next
+  Index stride;  ///< floats from one point to the next in the scratch memory
+  Index step;    ///< floats from one tile to the next in the scratch memory
+  Index ahead;   ///< floats from a row to the same row of the next row of tiles, which is prefetched
+};
+
+/// Transforms one position along y. Prefetches this position of the rows that only the next row of tiles reads: hardware
+/// prefetchers do not recognise them, and waiting for them took most of the time of a transform.
+template <class B, class Y, int Shared, bool Relu>
+FLOODTIDE_INLINE void gather_column(const float* const* rows, Index offset, bool inside, Index ahead,
+                                    typename B::Vector (&out)[Y::rows]) {
+  typename B::Vector line[Y::columns];
+#pragma GCC unroll 8
+  for (int y = 0; y < Y::columns; ++y) {
+    if (y >= Shared) __builtin_prefetch(rows[y] + offset + ahead, 0, 2);
+    line[y] = inside ? load<B>(rows[y] + offset) : typename B::Vector{};
+    if constexpr (Relu) line[y] = rectified<B>(line[y]);
+  }
+  apply<Y>(line, out);
+}
+
+/// Transforms planar tiles into the scratch memory. `rows` are Y::columns rows of the volume, and `offset` is the first
+/// position of the first tile. Positions of neighbouring tiles overlap by `SharedY` and `Shared`.
+template <class B, class Y, class X, int SharedY, int Shared, bool Relu>
+FLOODTIDE_BLOCK void gather_planar(const float* const* rows, Index offset, const PlanarTiles& tiles, float* to) {
+  using Vector = typename B::Vector;
+  Vector columns[X::columns][Y::rows];
+  Index left = tiles.left;
+#pragma GCC unroll 8
+  for (int x = 0; x < Shared; ++x)
+    gather_column<B, Y, SharedY, Relu>(rows, offset + x * tiles.voxel, x < left, tiles.ahead, columns[x]);
+  for (Index tile = 0; tile < tiles.count; ++tile, to += tiles.step) {
+#pragma GCC unroll 8
+    for (int x = Shared; x < X::columns; ++x) {
+      gather_column<B, Y, SharedY, Relu>(rows, offset + x * tiles.voxel, x < left, tiles.ahead, columns[x]);
+    }
+#pragma GCC unroll 8
+    for (int y = 0; y < Y::rows; ++y) {
+      Vector line[X::columns], result[X::rows];
+#pragma GCC unroll 8
+      for (int x = 0; x < X::columns; ++x) line[x] = columns[x][y];
+      apply<X>(line, result);
+#pragma GCC unroll 8
+      for (int x = 0; x < X::rows; ++x) slot<B>(to + (y * X::rows + x) * tiles.stride) = result[x];
+    }
+#pragma GCC unroll 8
+    for (int x = 0; x < Shared; ++x) {
+#pragma GCC unroll 8
+      for (int y = 0; y < Y::rows; ++y) columns[x][y] = columns[x + X::columns - Shared][y];
+    }
+    offset += (X::columns - Shared) * tiles.voxel;
+    left -= X::columns - Shared;
+  }
+}
+
+/// Inverse transform of planar tiles: writes them to the volume. `rows` are the offsets of the output rows, negative outside
+/// the volume. `offset` is the first position of the first tile.
+/// @tparam Plain the epilogue has neither mask nor residual
+template <class B, class Y, class X, bool Plain>
+FLOODTIDE_BLOCK void scatter_planar(const float* from, const Epilogue& epilogue, const Index* rows, Index offset, Index channel,
+                                    const PlanarTiles& tiles) {
+  using Vector = typename B::Vector;
+  const Vector bias = load<B>(epilogue.bias + channel);
+  Index left = tiles.left;
+  for (Index tile = 0; tile < tiles.count; ++tile, from += tiles.step) {
+    Vector middle[X::rows][Y::columns];
+#pragma GCC unroll 8
+    for (int y = 0; y < Y::columns; ++y) {
+      Vector line[X::columns], result[X::rows];
+#pragma GCC unroll 8
+      for (int x = 0; x < X::columns; ++x) line[x] = load<B>(from + (y * X::columns + x) * tiles.stride);
+      apply<X>(line, result);
+#pragma GCC unroll 8
+      for (int x = 0; x < X::rows; ++x) middle[x][y] = result[x];
+    }
+#pragma GCC unroll 8
+    for (int x = 0; x < X::rows; ++x) {
+      Vector result[Y::rows];
+      apply<Y>(middle[x], result);
+      if (x >= left) break;
+#pragma GCC unroll 8
+      for (int y = 0; y < Y::rows; ++y) {
+        if (rows[y] < 0) continue;
+        const Index at = rows[y] + offset + x * tiles.voxel;
+        __builtin_prefetch(epilogue.out + at + tiles.ahead, 1);
+        Vector value = result[y] + bias;
+        if constexpr (!Plain) {
+          if (epilogue.mask != nullptr) value = load<B>(epilogue.mask + at) > 0.0F ? value : Vector{};
+          if (epilogue.residual != nullptr) value += load<B>(epilogue.residual + at);
+        }
+        slot<B>(epilogue.out + at) = epilogue.relu ? rectified<B>(value) : value;
+      }
+    }
+    offset += X::rows * tiles.voxel;
+    left -= X::rows;
+  }
+}
+
 // Pointers to the transforms for each combination of tile sizes.
 using GatherPlane = void (*)(const float* const*, Index, float*);
 using GatherLine = void (*)(const float* const*, Index, float*, Index, Index);
 using ScatterPlane = void (*)(const float*, const Epilogue&, const Index*, Index, Index);
 using ScatterLine = void (*)(const float*, Index, Index, float*);
+using GatherPlanar = void (*)(const float* const*, Index, const PlanarTiles&, float*);
+using ScatterPlanar = void (*)(const float*, const Epilogue&, const Index*, Index, Index, const PlanarTiles&);
 
 /// Calls function with `tile` as a template argument, for tile in [1, kMostTile].
 template <int Tile, class Function>
@@ -186,6 +295,30 @@ FLOODTIDE_INLINE ScatterPlane scatter_plane_of(const Tiling& t) {
 template <class B>
 FLOODTIDE_INLINE ScatterLine scatter_line_of(const Tiling& t) {
   return with_tile<1>(t.tile_x, []<int X>() -> ScatterLine { return &scatter_line<B, OutputTransform<X>>; });
+}
+
+/// Return the transform of planar tiles, or null if tiles are not planar. The kernel then has size 3 along y and x.
+template <class B, template <int> class Transform>
+FLOODTIDE_INLINE GatherPlanar gather_planar_of(const Tiling& t, bool relu) {
+  if (t.tile_z > 1 || t.tile_y == 1 || t.tile_x == 1) return nullptr;
+  return with_tile<2>(t.tile_y, [&]<int Y>() {
+    return with_tile<2>(t.tile_x, [&]<int X>() -> GatherPlanar {
+      // An input tile shares positions with its neighbours, and a tile of gradients does not.
+      constexpr int along_y = Transform<Y>::columns - Y, along_x = Transform<X>::columns - X;
+      if (relu) return &gather_planar<B, Transform<Y>, Transform<X>, along_y, along_x, true>;
+      return &gather_planar<B, Transform<Y>, Transform<X>, along_y, along_x, false>;
+    });
+  });
+}
+template <class B>
+FLOODTIDE_INLINE ScatterPlanar scatter_planar_of(const Tiling& t, bool plain) {
+  if (t.tile_z > 1 || t.tile_y == 1 || t.tile_x == 1) return nullptr;
+  return with_tile<2>(t.tile_y, [&]<int Y>() {
+    return with_tile<2>(t.tile_x, [&]<int X>() -> ScatterPlanar {
+      if (plain) return &scatter_planar<B, OutputTransform<Y>, OutputTransform<X>, true>;
+      return &scatter_planar<B, OutputTransform<Y>, OutputTransform<X>, false>;
+    });
+  });
 }
 
 }  // namespace

@@ -82,17 +82,24 @@ void gradient_sums(const float* x, Affine affine, const float* grad, Index grad_
   constexpr int half_lanes = B::Lanes / 2;
   for (Index c = 0; c < channels; c += half_lanes) {
     const Half scale = half<B>(affine.scale + c), shift = half<B>(affine.shift + c);
-    Wide sum = {}, product = {};
+    constexpr int voxels = 4;  // at a time, for shorter chains of dependent additions
+    Wide sum[voxels] = {}, product[voxels] = {};
     const float* from = x + c;
     const float* g = grad + c;
-    for (Index i = 0; i < count; ++i, from += channels, g += grad_step) {
-      const Half value = half<B>(from);
-      const Wide gradient = wide<B>(value * scale + shift > 0.0F ? half<B>(g) : Half{});
-      sum += gradient;
-      product += gradient * wide<B>(value);
+    const auto add = [&](int voxel) FLOODTIDE_LAMBDA {
+      const Half value = half<B>(from + voxel * channels);
+      const Wide gradient = wide<B>(value * scale + shift > 0.0F ? half<B>(g + voxel * grad_step) : Half{});
+      sum[voxel] += gradient;
+      product[voxel] += gradient * wide<B>(value);
+    };
+    Index i = 0;
+    for (; i + voxels <= count; i += voxels, from += voxels * channels, g += voxels * grad_step) {
+#pragma GCC unroll 4
+      for (int voxel = 0; voxel < voxels; ++voxel) add(voxel);
     }
-    wide_slot<B>(out + c) += sum;
-    wide_slot<B>(out + channels + c) += product;
+    for (; i < count; ++i, from += channels, g += grad_step) add(0);
+    wide_slot<B>(out + c) += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    wide_slot<B>(out + channels + c) += (product[0] + product[1]) + (product[2] + product[3]);
   }
 }
 
@@ -111,36 +118,49 @@ void gradient(const float* x, Affine affine, AffineGradient factors, const float
   }
 }
 
+/// Return the larger value, or NaN if one of them is NaN.
+template <class Vector>
+FLOODTIDE_INLINE Vector larger_of(Vector a, Vector b) {
+  return (b <= a) | (a != a) ? a : b;
+}
+
 template <class B>
-void max_pool(const float* const* rows, Index row_count, Index step, Index pool, Index count, Index channels, float* out) {
+void max_pool(const float* const* rows, Affine affine, Index row_count, Index pool, Index count, Index channels, float* out) {
   using Vector = typename B::Vector;
   for (Index i = 0; i < count; ++i, out += channels) {
     for (Index c = 0; c < channels; c += B::Lanes) {
-      Vector best = load<B>(rows[0] + i * pool * step + c);
+      const Vector scale = load<B>(affine.scale + c), shift = load<B>(affine.shift + c);
+      const Index first = i * pool * channels + c;
+      Vector best = load<B>(rows[0] + first) * scale + shift;
       for (Index row = 0; row < row_count; ++row) {
-        for (Index x = 0; x < pool; ++x) {
-          const Vector value = load<B>(rows[row] + (i * pool + x) * step + c);
-          best = (value <= best) | (best != best) ? best : value;  // NaN != NaN: the first NaN stays
+        for (Index x = row == 0; x < pool; ++x) {
+          best = larger_of(best, Vector(load<B>(rows[row] + first + x * channels) * scale + shift));
         }
       }
-      slot<B>(out + c) = best;
+      slot<B>(out + c) = rectified<B>(best);
     }
   }
 }
 
 template <class B>
-void max_pool_gradient(const float* const* rows, Index row_count, Index step, Index pool, Index count, Index channels,
-                       const float* pooled, const float* grad, float* const* row_grads) {
+void max_pool_gradient(const float* const* rows, Affine affine, Index row_count, Index pool, Index count, Index channels,
+                       const float* grad, float* const* row_grads) {
   using Vector = typename B::Vector;
-  for (Index i = 0; i < count; ++i, pooled += channels, grad += channels) {
+  Vector values[16 * 4];
+  for (Index i = 0; i < count; ++i, grad += channels) {
     for (Index c = 0; c < channels; c += B::Lanes) {
-      const Vector best = load<B>(pooled + c);
+      const Vector scale = load<B>(affine.scale + c), shift = load<B>(affine.shift + c);
+      const Index first = i * pool * channels + c;
+      for (Index row = 0; row < row_count; ++row) {
+        for (Index x = 0; x < pool; ++x) values[row * pool + x] = load<B>(rows[row] + first + x * channels) * scale + shift;
+      }
+      Vector best = values[0];
+      for (Index value = 1; value < row_count * pool; ++value) best = larger_of(best, values[value]);
       Vector left = load<B>(grad + c);  // becomes zero when a voxel has received the gradient
       for (Index row = 0; row < row_count; ++row) {
         for (Index x = 0; x < pool; ++x) {
-          const Index at = (i * pool + x) * step + c;
-          const auto here = load<B>(rows[row] + at) == best;
-          slot<B>(row_grads[row] + at) += here ? left : Vector{};
+          const auto here = values[row * pool + x] == best;
+          slot<B>(row_grads[row] + first + x * channels) += here ? left : Vector{};
           left = here ? Vector{} : left;
         }
       }

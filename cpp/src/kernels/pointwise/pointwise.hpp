@@ -37,13 +37,13 @@ struct Kernels {
   /// Computes the gradient by x. `out` may be `grad` if the steps are equal.
   void (*gradient)(const float* x, Affine affine, AffineGradient factors, const float* grad, std::int64_t grad_step,
                    std::int64_t count, std::int64_t channels, float* out);
-  /// Max pooling: out[x] is the largest value over `row_count` rows and `pool` voxels of each; NaN if one of them is NaN.
-  void (*max_pool)(const float* const* rows, std::int64_t row_count, std::int64_t step, std::int64_t pool, std::int64_t count,
+  /// Max pooling of relu(scale * x + shift): out[x] is the largest value over `row_count` rows and `pool` voxels of each; NaN
+  /// if one of them is NaN. `row_count` is at most 16, `pool` at most 4.
+  void (*max_pool)(const float* const* rows, Affine affine, std::int64_t row_count, std::int64_t pool, std::int64_t count,
                    std::int64_t channels, float* out);
-  /// Adds grad[x] to the gradient of the first voxel, in the order of the rows, whose value equals pooled[x].
-  void (*max_pool_gradient)(const float* const* rows, std::int64_t row_count, std::int64_t step, std::int64_t pool,
-                            std::int64_t count, std::int64_t channels, const float* pooled, const float* grad,
-                            float* const* row_grads);
+  /// Adds grad[x] to the gradient of the first voxel, in the order of the rows, with the largest value of scale * x + shift.
+  void (*max_pool_gradient)(const float* const* rows, Affine affine, std::int64_t row_count, std::int64_t pool,
+                            std::int64_t count, std::int64_t channels, const float* grad, float* const* row_grads);
   /// Computes logits[x][k] = biases[k] + sum over c of x[c] * weights[k][c]. Weights are [classes][channels].
   void (*head)(const float* x, std::int64_t count, std::int64_t channels, std::int64_t classes, const float* weights,
                const float* biases, float* logits);

@@ -53,6 +53,8 @@ std::vector<Conv3dShape> all_shapes() {
   shapes.push_back({7, 8, 9, 16, 16});
   shapes.push_back({6, 4, 10, 48, 32});
   shapes.push_back({3, 4, 2, 16, 80});
+  shapes.push_back({2, 5, 70, 32, 48, 1, 3, 3});   // rows with more tiles than a block of them
+  shapes.push_back({1, 13, 40, 64, 80, 1, 3, 3});  // many weights and few tiles: backward-weights goes point by point
   for (const std::int64_t z : {1, 3}) {
     for (const std::int64_t y : {1, 3}) {
       for (const std::int64_t x : {1, 3}) {
@@ -333,8 +335,11 @@ TEST(Conv3dKernels, ErrorsOfTransformedProductsAreThoseOfFloats) {
 
 TEST(Conv3dKernels, TilesCoverAnyExtent) {
   for (std::int64_t extent = 1; extent <= 40; ++extent) {
-    for (const Conv3dShape& shape :
-         {Conv3dShape{extent, 3, 4, 16, 16}, {3, extent, 2, 16, 16}, {4, 3, extent, 16, 16}, {2, extent, 5, 16, 16, 1, 3, 3}}) {
+    for (const Conv3dShape& shape : {Conv3dShape{extent, 3, 4, 16, 16},
+                                     {3, extent, 2, 16, 16},
+                                     {4, 3, extent, 16, 16},
+                                     {2, extent, 5, 16, 16, 1, 3, 3},
+                                     {2, 5, extent, 16, 16, 1, 3, 3}}) {
       const Conv3dCase c = make_case(shape);
       const Passes64 expected = reference_passes(c);
       for_each_kernel_of(shape, [&](const Conv3dCandidate& kernel) {

@@ -121,31 +121,36 @@ TEST_P(Pointwise, GradientIsAffineInGradAndInput) {
 
 TEST_P(Pointwise, MaxPoolGivesItsGradientToTheFirstOfEqualVoxels) {
   constexpr std::int64_t pool = 2;
-  const std::int64_t row_floats = count * pool * step;
+  const std::int64_t row_floats = count * pool * channels;
   std::array<AlignedBuffer<float>, 3> rows{normal(row_floats, 9), normal(row_floats, 10), normal(row_floats, 11)};
   for (auto& row : rows) {
     for (float& value : row.span()) value = std::round(value);  // so that many values are equal
   }
+  for (float& value : scale.span()) value = value < 0 ? -2.0F : 2.0F;
+  for (float& value : shift.span()) value = std::round(value);
   const float* const inputs[] = {rows[0].data(), rows[1].data(), rows[2].data()};
   AlignedBuffer<float> pooled(count * channels);
-  kernels.max_pool(inputs, 3, step, pool, count, channels, pooled.data());
+  kernels.max_pool(inputs, affine, 3, pool, count, channels, pooled.data());
   std::array<AlignedBuffer<float>, 3> grads{AlignedBuffer<float>(row_floats), AlignedBuffer<float>(row_floats),
                                             AlignedBuffer<float>(row_floats)};
+  for (auto& row : grads) std::ranges::fill(row.span(), 3.0F);  // the kernel adds to the gradients
   float* const outputs[] = {grads[0].data(), grads[1].data(), grads[2].data()};
-  kernels.max_pool_gradient(inputs, 3, step, pool, count, channels, pooled.data(), grad.data(), outputs);
+  kernels.max_pool_gradient(inputs, affine, 3, pool, count, channels, grad.data(), outputs);
   for (std::int64_t i = 0; i < count; ++i) {
     for (std::int64_t c = 0; c < channels; ++c) {
-      float largest = rows[0][i * pool * step + c];
-      for (const auto& row : rows) {
-        for (std::int64_t j = 0; j < pool; ++j) largest = std::max(largest, row[(i * pool + j) * step + c]);
+      const auto normalised = [&](std::size_t row, std::int64_t j) {
+        return rows[row][(i * pool + j) * channels + c] * scale[c] + shift[c];
+      };
+      float largest = normalised(0, 0);
+      for (std::size_t row = 0; row < 3; ++row) {
+        for (std::int64_t j = 0; j < pool; ++j) largest = std::max(largest, normalised(row, j));
       }
-      EXPECT_EQ(pooled[i * channels + c], largest);
+      EXPECT_EQ(pooled[i * channels + c], std::max(largest, 0.0F));
       bool given = false;
       for (std::size_t row = 0; row < 3; ++row) {
         for (std::int64_t j = 0; j < pool; ++j) {
-          const std::int64_t at = (i * pool + j) * step + c;
-          const bool first = !given && rows[row][at] == largest;
-          EXPECT_EQ(grads[row][at], first ? grad[i * channels + c] : 0.0F);
+          const bool first = !given && normalised(row, j) == largest;
+          EXPECT_EQ(grads[row][(i * pool + j) * channels + c], first ? 3.0F + grad[i * channels + c] : 3.0F);
           given = given || first;
         }
       }
@@ -156,12 +161,12 @@ TEST_P(Pointwise, MaxPoolGivesItsGradientToTheFirstOfEqualVoxels) {
 TEST_P(Pointwise, MaxPoolOfANaNIsNaN) {
   constexpr std::int64_t pool = 2, row_count = 3;
   for (std::int64_t place = 0; place < row_count * pool; ++place) {
-    std::array<AlignedBuffer<float>, row_count> rows{normal(count * pool * step, 9), normal(count * pool * step, 10),
-                                                     normal(count * pool * step, 11)};
-    rows[static_cast<std::size_t>(place / pool)][place % pool * step] = std::numeric_limits<float>::quiet_NaN();
+    std::array<AlignedBuffer<float>, row_count> rows{normal(count * pool * channels, 9), normal(count * pool * channels, 10),
+                                                     normal(count * pool * channels, 11)};
+    rows[static_cast<std::size_t>(place / pool)][place % pool * channels] = std::numeric_limits<float>::quiet_NaN();
     const float* const inputs[] = {rows[0].data(), rows[1].data(), rows[2].data()};
     AlignedBuffer<float> pooled(count * channels);
-    kernels.max_pool(inputs, row_count, step, pool, count, channels, pooled.data());
+    kernels.max_pool(inputs, affine, row_count, pool, count, channels, pooled.data());
     EXPECT_TRUE(std::isnan(pooled[0])) << "NaN in place " << place;
     EXPECT_EQ(std::ranges::count_if(pooled.span(), [](float value) { return std::isnan(value); }), 1);
   }
