@@ -4,6 +4,7 @@
 #include <omp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <limits>
 #include <system_error>
 #include <utility>
@@ -14,6 +15,7 @@
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/parallel.hpp"
 
 namespace floodtide::detail {
 namespace {
@@ -122,16 +124,23 @@ void Team::add_worker() {
 }
 
 void Team::work(int index) {
+  const int parts = std::min(threads_.load(std::memory_order_relaxed), kMostParts);
+  for (int i = 0; i < parts; ++i) work_on((index + i) % parts, index);
+}
+
+void Team::work_on(int part, int index) {
+  std::atomic<std::uint64_t>& shared_ticket = parts_[static_cast<std::size_t>(part)].ticket;
   for (;;) {
-    std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
-    const std::uint32_t unclaimed = static_cast<std::uint32_t>(ticket);
+    std::uint64_t ticket = shared_ticket.load(std::memory_order_acquire);
+    const auto unclaimed = static_cast<std::uint32_t>(ticket);
     const std::int64_t chunks = chunks_.load(std::memory_order_relaxed);
+    const int threads = threads_.load(std::memory_order_relaxed);
     const ChunkFunction function = function_.load(std::memory_order_relaxed);
     void* const context = context_.load(std::memory_order_relaxed);
-    if (unclaimed == 0 || index >= threads_.load(std::memory_order_relaxed)) return;
-    if (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel)) continue;
+    if (unclaimed == 0 || index >= threads) return;
+    if (!shared_ticket.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel)) continue;
     try {
-      function(context, chunks - unclaimed);
+      function(context, chunk_range(chunks, std::min(threads, kMostParts), part).end - unclaimed);
     } catch (...) {
       const std::lock_guard lock(mutex_);
       if (!failure_) failure_ = std::current_exception();
@@ -148,8 +157,13 @@ void Team::run(std::int64_t chunks, int threads, ChunkFunction function, void* c
   function_.store(function, std::memory_order_relaxed);
   context_.store(context, std::memory_order_relaxed);
   unfinished_.store(static_cast<std::uint32_t>(chunks), std::memory_order_relaxed);
-  const std::uint64_t job = (ticket_.load(std::memory_order_relaxed) >> 32) + 1;
-  ticket_.store(job << 32 | static_cast<std::uint64_t>(chunks), std::memory_order_release);
+  ++job_;
+  const int parts = std::min(threads, kMostParts);
+  for (int part = 0; part < parts; ++part) {
+    const Range range = chunk_range(chunks, parts, part);
+    parts_[static_cast<std::size_t>(part)].ticket.store(
+        std::uint64_t{job_} << 32 | static_cast<std::uint64_t>(range.end - range.begin), std::memory_order_release);
+  }
   ++jobs_;
   jobs_.notify_all();
   work(0);

@@ -2,7 +2,6 @@
 #include "kernels/fft_chain/fft_chain.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
@@ -13,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kChannelBlock = 16;
 constexpr std::int64_t kTaps = 27;
-constexpr std::int64_t kChunksOfGroups = 10;  // for transforms of weights
+constexpr std::int64_t kChunksOfGroups = 45;  // a thread takes consecutive ones, as long as it can
 
 fft::Layout layout_of(const Vec3& size, std::int64_t channels) {
   return {size[0] / fft::kTile, size[1] / fft::kTile, size[2] / fft::kTile, channels};
@@ -29,27 +28,6 @@ void clear_halo(const fft::Layout& layout, float* plane) {
   }
   std::fill_n(plane + (layout.rows() + 1) * row, row, 0.0F);
 }
-
-/// Ranges of groups for threads that take one after another. A thread fetches the next group of its range while it multiplies
-/// one, so ranges should be long. They become shorter towards the end, so that all threads end at the same time. The last
-/// ranges have the groups of real numbers, which take less time.
-class GroupRanges {
- public:
-  explicit GroupRanges(std::int64_t threads) {
-    for (std::int64_t left = fft::kGroups; left > 0; ++count_) {
-      ends_[static_cast<std::size_t>(count_)] = left;
-      left -= (left + 2 * threads - 1) / (2 * threads);
-    }
-  }
-  [[nodiscard]] std::int64_t count() const { return count_; }
-  [[nodiscard]] Range operator[](std::int64_t index) const {
-    return {index + 1 < count_ ? ends_[static_cast<std::size_t>(index + 1)] : 0, ends_[static_cast<std::size_t>(index)]};
-  }
-
- private:
-  std::array<std::int64_t, fft::kGroups> ends_{};
-  std::int64_t count_ = 0;
-};
 
 }  // namespace
 
@@ -112,9 +90,8 @@ void FftChain::multiply(fft::ProductsTask task, float* spectrum) const {
   float* const scratch = thread_scratch(num_threads() * scratch_floats());
   task.layout = layout_;
   task.spectrum = spectrum;
-  const GroupRanges ranges(num_threads());
-  parallel_for(ranges.count(), [&](std::int64_t chunk) {
-    const Range groups = ranges[chunk];
+  parallel_for(kChunksOfGroups, [&](std::int64_t chunk) {
+    const Range groups = chunk_range(fft::kGroups, kChunksOfGroups, chunk);
     fft::ProductsTask here = task;
     here.group_begin = groups.begin;
     here.group_end = groups.end;
