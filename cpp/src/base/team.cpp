@@ -2,9 +2,11 @@
 #include "base/team.hpp"
 
 #include <omp.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <system_error>
 #include <utility>
@@ -39,7 +41,7 @@ class Wait {
     if (ready()) return true;
     const std::int64_t start = now_ns();
     std::int64_t now = start;
-    while (now - start < kSpinNs) {
+    while (now - start < kSpinNs || active()) {
       for (int i = 0; i < 16; ++i) {
         if (ready()) return true;
         pause();
@@ -61,6 +63,14 @@ class Wait {
   }
 
  private:
+  static bool active() {
+    static const bool wanted = [] {
+      const char* const policy = std::getenv("OMP_WAIT_POLICY");
+      return policy != nullptr && ::strcasecmp(policy, "active") == 0;
+    }();
+    return wanted;
+  }
+
   static void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
