@@ -2,44 +2,25 @@
 #include "floodtide/base/parallel.hpp"
 
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
 #include <latch>
-#include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/team.hpp"
 #include "floodtide/base/error.hpp"
-
-#if defined(__SANITIZE_THREAD__)
-extern "C" void __tsan_acquire(void* address);
-extern "C" void __tsan_release(void* address);
-#define FLOODTIDE_NO_THREAD_SANITIZER __attribute__((no_sanitize_thread))
-#else
-#define FLOODTIDE_NO_THREAD_SANITIZER
-#endif
 
 namespace floodtide {
 namespace {
 
-/// Tells the thread sanitizer that memory accesses before release() happen before those after acquire(). The sanitizer does not
-/// see how libgomp starts and joins its threads.
-class HappensBefore {
- public:
-#if defined(__SANITIZE_THREAD__)
-  void release() { __tsan_release(this); }
-  void acquire() { __tsan_acquire(this); }
-#else
-  void release() {}
-  void acquire() {}
-#endif
-};
-
 /// Throws Error(unsupported) unless the system allows `count` threads plus one eighth. Starts this many threads and ends them.
-/// The check is needed because libgomp ends the process if the system refuses a thread.
+/// This way, a refusal is reported here and not in the middle of a step.
 void require_threads(int count) {
   const int tried = count + count / 8;
   std::latch all_started(1);
@@ -65,39 +46,54 @@ void set_num_threads(int count) {
   omp_set_num_threads(count);
 }
 
-int num_threads() { return omp_in_parallel() != 0 ? 1 : omp_get_max_threads(); }
+int num_threads() { return omp_get_max_threads(); }
 
 OneThread::OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
 OneThread::~OneThread() { omp_set_num_threads(before_); }
 
-int worker_index() { return omp_get_thread_num(); }
+int worker_index() { return detail::Team::index(); }
 
 int available_cores() { return omp_get_num_procs(); }
 
 namespace detail {
+namespace {
 
-// The thread sanitizer is off in this function: libgomp passes the shared variables of the region to its threads before
-// start.acquire() runs. It still checks the code of the chunks.
-FLOODTIDE_NO_THREAD_SANITIZER void parallel_chunks(std::int64_t chunks, ChunkFunction function, void* context) {
-  std::exception_ptr failure;
-  std::mutex mutex;
-  HappensBefore start, end;
-  start.release();
-#pragma omp parallel if (chunks > 1)
-  {
-    start.acquire();
-#pragma omp for schedule(dynamic, 1) nowait
-    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-      try {
-        function(context, chunk);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-      }
+/// Return the team of the calling thread. A child of fork() makes a new one, and leaves that of its parent alone.
+Team& own_team() {
+  struct Owner {
+    Team* team = nullptr;
+    Owner() = default;
+    Owner(const Owner&) = delete;
+    Owner& operator=(const Owner&) = delete;
+    Owner(Owner&&) = delete;
+    Owner& operator=(Owner&&) = delete;
+    ~Owner() {
+      if (team != nullptr && team->process() == ::getpid()) delete team;
     }
-    end.release();
+  };
+  static thread_local Owner owner;
+  if (owner.team == nullptr || owner.team->process() != ::getpid()) owner.team = new Team;
+  return *owner.team;
+}
+
+}  // namespace
+
+void parallel_chunks(std::int64_t chunks, ChunkFunction function, void* context) {
+  const int threads = num_threads();
+  if (threads > 1 && chunks > 1) {
+    const OneThread inside;
+    return own_team().run(chunks, threads, function, context);
   }
-  end.acquire();
+  const int index = std::exchange(Team::index(), 0);
+  std::exception_ptr failure;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    try {
+      function(context, chunk);
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  Team::index() = index;
   if (failure) std::rethrow_exception(failure);
 }
 

@@ -20,10 +20,10 @@ constexpr std::int64_t kInputChannels = 2;  // image, logits
 constexpr std::int64_t kLeastFftTiles = 9;
 constexpr Vec3 kFftTile{kernels::fft::kTile, kernels::fft::kTile, kernels::fft::kTile};
 
-std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, const FfnOptions& options) {
+std::vector<kernels::Conv3d> make_convolutions(const Vec3& size, const FfnOptions& options, int count) {
   std::vector<kernels::Conv3d> convolutions;
-  convolutions.reserve(static_cast<std::size_t>(2 * options.depth));
-  for (int number = 0; number < 2 * options.depth; ++number) {
+  convolutions.reserve(static_cast<std::size_t>(count));
+  for (int number = 0; number < count; ++number) {
     convolutions.emplace_back(convolution_shape(size, options.features, number), active_isa(), options.kernel, options.compute);
   }
   return convolutions;
@@ -36,6 +36,8 @@ FftChain make_chain(const Vec3& size, const FfnOptions& options) {
 std::int64_t floats(const Conv3dShape& shape, std::int64_t channels) {
   return kernels::activation_size(shape.z, shape.y, shape.x, channels);
 }
+
+std::int64_t activation_floats(const Conv3dShape& shape) { return floats(shape, shape.stored_out()); }
 
 /// Return the number of examples that are computed at the same time.
 std::int64_t examples_at_once(const FfnOptions& options, std::int64_t examples, int threads) {
@@ -64,10 +66,11 @@ bool FfnPlan::trains_by_fft(const Vec3& size, const FfnOptions& options) {
 FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options, std::optional<Forward> forward)
     : size_(size),
       options_(options),
-      convolutions_(make_convolutions(size, options)),
+      layers_(static_cast<std::size_t>(2 * options.depth)),
       keeps_chain_weights_(forward == Forward::fft),
       trains_by_fft_(trains_by_fft(size, options)),
       forward_by_fft_(forward ? *forward == Forward::fft : trains_by_fft_),
+      convolutions_(make_convolutions(size, options, trains_by_fft_ && forward_by_fft_ ? 2 : 2 * options.depth)),
       head_weights_(static_cast<std::size_t>(options.features)) {
   if (forward_by_fft_ || trains_by_fft_) chain_ = make_chain(size, options);
 }
@@ -78,7 +81,7 @@ void FfnPlan::prepare(const ParameterLayout& layout, std::span<const float> para
   const auto of = [&](std::size_t entry) { return part(parameters, layout.entry(entry)).data(); };
   const bool chained = training ? trains_by_fft_ : forward_by_fft_;
   if (!training) chain_weights_.clear();
-  for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+  for (std::size_t i = 0; i < layers_; ++i) {
     if (i == 0 || !chained) {
       const bool ready = training_ready_ && (i == 0 || !trains_by_fft_);
       if (!ready) convolutions_[i].set_weights(of(2 * i), of(2 * i + 1), passes);
@@ -88,11 +91,11 @@ void FfnPlan::prepare(const ParameterLayout& layout, std::span<const float> para
   }
   weights_.clear();
   biases_.clear();
-  for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+  for (std::size_t i = 0; i < layers_; ++i) {
     weights_.push_back(part(parameters, layout.entry(2 * i)));
     biases_.push_back(part(parameters, layout.entry(2 * i + 1)));
   }
-  const std::size_t head = 2 * convolutions_.size();
+  const std::size_t head = 2 * layers_;
   std::ranges::copy(part(parameters, layout.entry(head)), head_weights_.begin());
   head_bias_ = of(head + 1)[0];
   (training ? training_ready_ : forward_ready_) = true;
@@ -119,9 +122,23 @@ void FfnPlan::for_each_example(std::span<Example> batch, Body body, After after)
   }
 }
 
-void FfnPlan::reserve(Lane& lane, std::size_t activations) const {
-  const Conv3dShape& shape = convolutions_[0].shape();
-  while (lane.activations.size() < activations) lane.activations.emplace_back(floats(shape, shape.stored_out()));
+void FfnPlan::reserve(Lane& lane, std::int64_t activations) const {
+  const std::int64_t size = activations * activation_floats(convolutions_[0].shape());
+  if (lane.activations.size() >= size) return;
+  lane.activations = {};  // free the old block first: both blocks together would need twice the memory
+  lane.activations = AlignedBuffer<float>(size);
+}
+
+float* FfnPlan::activation(Lane& lane, std::size_t number) const {
+  return lane.activations.data() + static_cast<std::int64_t>(number) * activation_floats(convolutions_[0].shape());
+}
+
+const float* FfnPlan::activation(const Lane& lane, std::size_t number) const {
+  return lane.activations.data() + static_cast<std::int64_t>(number) * activation_floats(convolutions_[0].shape());
+}
+
+const kernels::Conv3d& FfnPlan::convolution(std::size_t number) const {
+  return convolutions_[std::min(number, convolutions_.size() - 1)];
 }
 
 void FfnPlan::reserve_chain(Lane& lane, FftChain::Transposed transposed) const {
@@ -155,14 +172,14 @@ void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
   reserve(lane, 2);
   lane.trained = false;
   load_input(lane, example);
-  float* const inner = lane.activations[0].data();
-  float* const stream = lane.activations[1].data();
+  float* const inner = activation(lane, 0);
+  float* const stream = activation(lane, 1);
   if (forward_by_fft_) {
     reserve_chain(lane, FftChain::Transposed::no);
     convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, inner);
     chain_->begin(inner, lane.chain);
-    for (std::size_t i = 1; i < convolutions_.size(); ++i) {
-      const bool last = i + 1 == convolutions_.size(), to_stream = i % 2 == 1;
+    for (std::size_t i = 1; i < layers_; ++i) {
+      const bool last = i + 1 == layers_, to_stream = i % 2 == 1;
       if (keeps_chain_weights_) {
         chain_->multiply(chain_weights_[i - 1], lane.chain);
       } else {
@@ -177,7 +194,7 @@ void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
     lane.head.forward(stream, example.logits.data(), example.out_logits.data());
     return;
   }
-  for (std::size_t i = 0; i < convolutions_.size(); i += 2) {
+  for (std::size_t i = 0; i < layers_; i += 2) {
     const bool first = i == 0;
     convolutions_[i].forward(first ? lane.input.data() : stream, first ? Activation::none : Activation::relu, nullptr, true,
                              inner);
@@ -227,20 +244,16 @@ void FfnPlan::loss_and_each_gradients(std::span<FfnExample> batch, const Paramet
 
 void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layout, double scale,
                     const OnReady& on_ready) const {
-  reserve(lane, convolutions_.size());
+  reserve(lane, 2 * options_.depth + 2);
   if (trains_by_fft_) reserve_chain(lane, FftChain::Transposed::too);
-  if (lane.stream_grad.size() == 0) {
-    lane.stream_grad = AlignedBuffer<float>(lane.activations[0].size());
-    lane.inner_grad = AlignedBuffer<float>(lane.activations[0].size());
-    lane.gradients = AlignedBuffer<float>(layout.size());
-  }
+  if (lane.gradients.size() == 0) lane.gradients = AlignedBuffer<float>(layout.size());
   std::ranges::fill(lane.gradients.span(), 0.0F);
   load_input(lane, example);
   train_forward(lane);
-  const std::size_t head = 2 * convolutions_.size();
+  const std::size_t head = 2 * layers_;
   example.loss = lane.head.backward(
-      lane.activations.back().data(), example.logits.data(), example.labels.data(),
-      example.weights.empty() ? nullptr : example.weights.data(), scale, example.out_logits.data(), lane.stream_grad.data(),
+      activation(lane, layers_ - 1), example.logits.data(), example.labels.data(),
+      example.weights.empty() ? nullptr : example.weights.data(), scale, example.out_logits.data(), stream_grad(lane),
       part(lane.gradients.span(), layout.entry(head)), part(lane.gradients.span(), layout.entry(head + 1))[0]);
   const auto ready = [&](std::size_t weights_entry) {
     if (!on_ready) return;
@@ -253,16 +266,15 @@ void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layo
 }
 
 void FfnPlan::train_forward(Lane& lane) const {
-  std::vector<AlignedBuffer<float>>& activations = lane.activations;
-  for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+  for (std::size_t i = 0; i < layers_; ++i) {
     const bool to_stream = i % 2 == 1;  // the other convolutions are the first half of a module
-    const float* const before = i > 1 ? activations[i - 1 - i % 2].data() : nullptr;  // the stream before this module
-    float* const out = activations[i].data();
+    const float* const before = i > 1 ? activation(lane, i - 1 - i % 2) : nullptr;  // the stream before this module
+    float* const out = activation(lane, i);
     if (i == 0) {
       convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, out);
       if (trains_by_fft_) chain_->begin(out, lane.chain);
     } else if (trains_by_fft_) {
-      const bool last = i + 1 == convolutions_.size();
+      const bool last = i + 1 == layers_;
       chain_->multiply(weights_[i].data(), lane.chain);
       chain_->finish({.bias = biases_[i].data(),
                       .residual = to_stream ? before : nullptr,
@@ -271,7 +283,7 @@ void FfnPlan::train_forward(Lane& lane) const {
                       .next = last ? FftChain::Next::nothing : FftChain::Next::rectified},
                      lane.chain);
     } else if (to_stream) {
-      convolutions_[i].forward(activations[i - 1].data(), Activation::none, before, false, out);
+      convolutions_[i].forward(activation(lane, i - 1), Activation::none, before, false, out);
     } else {
       convolutions_[i].forward(before, Activation::relu, nullptr, true, out);
     }
@@ -280,12 +292,11 @@ void FfnPlan::train_forward(Lane& lane) const {
 
 template <class Ready>
 void FfnPlan::train_backward(Lane& lane, const ParameterLayout& layout, Ready ready) const {
-  std::vector<AlignedBuffer<float>>& activations = lane.activations;
-  float* const stream_grad = lane.stream_grad.data();
-  float* const inner_grad = lane.inner_grad.data();
+  float* const stream_grad = this->stream_grad(lane);
+  float* const inner_grad = this->inner_grad(lane);
   const auto add_gradients = [&](std::size_t i, const float* input, Activation on_input, const float* output_grad) {
     const auto grad_of = [&](std::size_t entry) { return part(lane.gradients.span(), layout.entry(entry)).data(); };
-    convolutions_[i].backward_weights(input, on_input, output_grad, grad_of(2 * i), grad_of(2 * i + 1));
+    convolution(i).backward_weights(input, on_input, output_grad, grad_of(2 * i), grad_of(2 * i + 1));
     ready(2 * i);
   };
   /// Computes the gradient by the input of convolution i > 0. With Fourier transforms, the spectrum is that of `grad`.
@@ -299,10 +310,10 @@ void FfnPlan::train_backward(Lane& lane, const ParameterLayout& layout, Ready re
                    lane.chain);
   };
   if (trains_by_fft_) chain_->begin(stream_grad, lane.chain);
-  for (std::size_t i = convolutions_.size(); i > 0; i -= 2) {
+  for (std::size_t i = layers_; i > 0; i -= 2) {
     const std::size_t a = i - 2, b = i - 1;
-    const float* const inner = activations[a].data();
-    const float* const before = a == 0 ? lane.input.data() : activations[a - 1].data();
+    const float* const inner = activation(lane, a);
+    const float* const before = a == 0 ? lane.input.data() : activation(lane, a - 1);
     add_gradients(b, inner, Activation::none, stream_grad);
     backward_data(b, stream_grad, inner, false, inner_grad);
     add_gradients(a, before, a == 0 ? Activation::none : Activation::relu, inner_grad);
@@ -314,12 +325,12 @@ Tensor<std::uint8_t, 5> FfnPlan::relu_masks() const {
   FLOODTIDE_REQUIRE(!lanes_.empty() && lanes_[0].trained, invalid_argument,
                     "ffn: ReLU masks are those of loss_and_gradients, which was not the last pass");
   const Conv3dShape& shape = convolutions_[0].shape();
-  const std::vector<AlignedBuffer<float>>& activations = lanes_[0].activations;
-  Tensor<std::uint8_t, 5> masks({std::ssize(activations), shape.z, shape.y, shape.x, options_.features});
-  for (std::int64_t i = 0; i < std::ssize(activations); ++i) {
-    const float* const activation = activations[static_cast<std::size_t>(i)].data();
+  const auto layers = static_cast<std::int64_t>(layers_);
+  Tensor<std::uint8_t, 5> masks({layers, shape.z, shape.y, shape.x, options_.features});
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const float* const outputs = activation(lanes_[0], static_cast<std::size_t>(i));
     for (std::int64_t row = 0; row < shape.z * shape.y; ++row) {
-      const float* in = activation + kernels::activation_offset(shape, shape.stored_out(), row / shape.y, row % shape.y, 0);
+      const float* in = outputs + kernels::activation_offset(shape, shape.stored_out(), row / shape.y, row % shape.y, 0);
       std::uint8_t* out = &masks.view()(i, row / shape.y, row % shape.y, 0, 0);
       for (std::int64_t x = 0; x < shape.x; ++x) {
         for (std::int64_t c = 0; c < options_.features; ++c)
@@ -333,9 +344,7 @@ Tensor<std::uint8_t, 5> FfnPlan::relu_masks() const {
 std::size_t FfnPlan::bytes() const noexcept {
   std::size_t total = 0;
   for (const Lane& lane : lanes_) {
-    std::int64_t count =
-        lane.input.size() + lane.stream_grad.size() + lane.inner_grad.size() + lane.gradients.size() + lane.chain.floats();
-    for (const AlignedBuffer<float>& activation : lane.activations) count += activation.size();
+    const std::int64_t count = lane.input.size() + lane.activations.size() + lane.gradients.size() + lane.chain.floats();
     total += static_cast<std::size_t>(count) * sizeof(float) + lane.head.bytes();
   }
   return total;
@@ -345,11 +354,10 @@ std::size_t FfnPlan::training_bytes(const FfnOptions& options, const Vec3& size,
                                     std::int64_t parameters) {
   const Conv3dShape first = convolution_shape(size, options.features, 0);
   const Conv3dShape other = convolution_shape(size, options.features, 1);
-  const std::int64_t activations = 2 * options.depth + 2;  // with those of stream_grad and inner_grad
+  const std::int64_t activations = 2 * options.depth + 2;  // with stream_grad and inner_grad
   const std::int64_t chain =
       trains_by_fft(size, options) ? FftChain::workspace_floats(size, options.features, FftChain::Transposed::too) : 0;
-  const std::int64_t lane =
-      floats(first, first.stored_in()) + activations * floats(first, first.stored_out()) + chain + parameters;
+  const std::int64_t lane = floats(first, first.stored_in()) + activations * activation_floats(first) + chain + parameters;
   return static_cast<std::size_t>(examples_at_once(options, examples, threads)) *
          (static_cast<std::size_t>(lane) * sizeof(float) + Head::bytes_of(other));
 }

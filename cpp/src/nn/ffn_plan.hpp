@@ -57,10 +57,10 @@ class FfnPlan {
     explicit Lane(const kernels::Conv3dShape& first, const kernels::Conv3dShape& other);
 
     Head head;
-    AlignedBuffer<float> input;                     // channels: image, logits, zeros
-    std::vector<AlignedBuffer<float>> activations;  // outputs of convolutions_: `a` after the ReLU, `b` with the skip added
+    AlignedBuffer<float> input;        // channels: image, logits, zeros
+    AlignedBuffer<float> activations;  // of the convolutions: `a` after the ReLU, `b` with the skip added; then the gradients
+                                       // stream_grad and inner_grad. In one block, because huge pages are not shared by blocks
     kernels::FftChain::Workspace chain;
-    AlignedBuffer<float> stream_grad, inner_grad;
     AlignedBuffer<float> gradients;  // gradients of the parameters for one example
     bool trained = false;            // true: `activations` are those of a complete training pass
   };
@@ -69,7 +69,14 @@ class FfnPlan {
   /// Several bodies run at the same time if options_.parallel allows it; `alone` is true if only one runs.
   template <class Example, class Body, class After>
   void for_each_example(std::span<Example> batch, Body body, After after);
-  void reserve(Lane& lane, std::size_t activations) const;
+  void reserve(Lane& lane, std::int64_t activations) const;
+  /// Return an activation of the lane. The two gradients follow those of the convolutions.
+  [[nodiscard]] float* activation(Lane& lane, std::size_t number) const;
+  [[nodiscard]] const float* activation(const Lane& lane, std::size_t number) const;
+  [[nodiscard]] float* stream_grad(Lane& lane) const { return activation(lane, layers_); }
+  [[nodiscard]] float* inner_grad(Lane& lane) const { return activation(lane, layers_ + 1); }
+  /// Return a convolution by its number: conv0_a, conv0_b, conv1_a, ...
+  [[nodiscard]] const kernels::Conv3d& convolution(std::size_t number) const;
   void reserve_chain(Lane& lane, kernels::FftChain::Transposed transposed) const;
   void load_input(Lane& lane, const FfnExample& example) const;
   void forward(Lane& lane, const FfnExample& example) const;
@@ -84,8 +91,11 @@ class FfnPlan {
 
   Vec3 size_;
   FfnOptions options_;
-  std::vector<kernels::Conv3d> convolutions_;  // conv0_a, conv0_b, conv1_a, ...
+  std::size_t layers_;  // number of convolutions
   bool keeps_chain_weights_, trains_by_fft_, forward_by_fft_;
+  // conv0_a, conv0_b, conv1_a, ... If all passes use Fourier transforms, conv0_b stands for all that follow: it only computes
+  // gradients by weights, for which it needs no weights.
+  std::vector<kernels::Conv3d> convolutions_;
   std::optional<kernels::FftChain> chain_;                // all convolutions but the first one, if any pass uses it
   std::vector<AlignedBuffer<float>> chain_weights_;       // transformed, for forward()
   std::vector<std::span<const float>> weights_, biases_;  // of the convolutions, in the caller's parameters

@@ -12,4 +12,4 @@ WAITING: Mapping[str, Mapping[str, str]] = {
     "passive": {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"},
     "active": {"OMP_WAIT_POLICY": "active", "KMP_BLOCKTIME": "infinite"},
 }
-"""By policy: passive threads sleep, active threads keep their cores busy."""
+"""By policy: passive threads soon sleep, active threads keep their cores busy."""

@@ -44,10 +44,16 @@ def threads(count: int) -> Iterator[None]:
         _core.set_num_threads(before)
 
 
+_PAUSE_S = 0.05  # between two measured functions
+
+
 def timed_in_turn(
     bodies: Mapping[str, Callable[[], Any]], seconds: float
 ) -> tuple[dict[str, list[float]], list[float]]:
     """Call functions in turn until the first one took `seconds` in all, and there are enough samples.
+
+    A pause before each call lets the threads of the previous function fall asleep. OpenMP's threads poll for some
+    milliseconds after their work, and would take a core from the next function.
 
     Returns:
         The times of each function in seconds, and the peak multiply-add rate of the threads in GFLOP/s, measured
@@ -63,8 +69,10 @@ def timed_in_turn(
         not _core.bench.enough(len(rates), sum(map(sum, times.values())))
         or sum(times[first]) < seconds
     ):
+        time.sleep(_PAUSE_S)
         rates.append(peak.sample())
         for name, body in bodies.items():
+            time.sleep(_PAUSE_S)
             start = time.perf_counter()
             body()
             times[name].append(time.perf_counter() - start)

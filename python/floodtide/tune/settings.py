@@ -22,7 +22,7 @@ class Setting:
         threads: Compute threads of each rank (`run.threads`).
         walkers: Walkers of each rank: the batch of the host is ranks x walkers fields of view.
         bind: `run.bind`: "launcher", or "ranks" for a share of the cores for each rank.
-        wait: "passive": idle threads sleep; "active": they keep their cores busy (`OMP_WAIT_POLICY`).
+        wait: "passive": idle threads soon sleep; "active": they keep their cores busy (`OMP_WAIT_POLICY`).
     """
 
     ranks: int

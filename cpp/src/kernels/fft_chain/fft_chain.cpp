@@ -12,8 +12,7 @@ namespace {
 
 constexpr std::int64_t kChannelBlock = 16;
 constexpr std::int64_t kTaps = 27;
-// A thread multiplies the groups of a chunk one after another: it fetches the next group while it computes.
-constexpr std::int64_t kChunksOfGroups = 10;
+constexpr std::int64_t kChunksOfGroups = 45;  // a thread takes consecutive ones, as long as it can
 
 fft::Layout layout_of(const Vec3& size, std::int64_t channels) {
   return {size[0] / fft::kTile, size[1] / fft::kTile, size[2] / fft::kTile, channels};

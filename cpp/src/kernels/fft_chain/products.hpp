@@ -253,7 +253,7 @@ FLOODTIDE_INLINE void multiply_group(const ProductsTask& task, Index group) {
     }
   }
   // A group of real numbers has conjugate products at conjugate frequencies.
-  const bool last = group + 1 == task.group_end;
+  const bool last = group + 1 == kGroups;  // the thread usually multiplies the next group, too
   const Index share = layout.group_stride() / 8;
   for (int k = 0; k <= 6; ++k) {
     if (!last) {

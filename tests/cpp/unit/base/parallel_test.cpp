@@ -3,7 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <thread>
 #include <vector>
 
 #include "floodtide/base/error.hpp"
@@ -29,6 +36,68 @@ TEST(ParallelFor, RethrowsTheFailureOfAChunk) {
                               if (chunk == 5) raise(ErrorCode::numerical, "chunk 5");
                             }),
                Error);
+}
+
+TEST(ParallelFor, RunsTheNextLoopsAfterAFailure) {
+  set_num_threads(2);
+  EXPECT_THROW(parallel_for(2, [](std::int64_t) { raise(ErrorCode::numerical, "every chunk"); }), Error);
+  std::atomic<int> runs = 0;
+  parallel_for(8, [&](std::int64_t) { ++runs; });
+  EXPECT_EQ(runs, 8);
+  EXPECT_EQ(num_threads(), 2);
+}
+
+// Workers that come late find the next loop, which has other chunks and other memory.
+TEST(ParallelFor, GivesLateWorkersNoChunkOfAnotherLoop) {
+  set_num_threads(4);
+  for (int loop = 0; loop < 5000; ++loop) {
+    const int chunks = 1 + loop % 7;
+    std::vector<std::atomic<int>> runs(static_cast<std::size_t>(chunks));
+    parallel_for(chunks, [&runs](std::int64_t chunk) { ++runs[static_cast<std::size_t>(chunk)]; });
+    for (const std::atomic<int>& count : runs) ASSERT_EQ(count, 1);
+  }
+}
+
+TEST(ParallelFor, GivesEachThreadAnIndexBelowTheNumberOfThreads) {
+  for (const int threads : {4, 2, 3}) {  // fewer threads than before leave workers without work
+    set_num_threads(threads);
+    std::array<std::atomic<int>, 3> wrong{};
+    parallel_for(200, [&](std::int64_t) { wrong[0] += worker_index() < 0 || worker_index() >= threads; });
+    EXPECT_EQ(wrong[0], 0);
+  }
+}
+
+#if !defined(__SANITIZE_THREAD__)  // which allows no threads after a fork
+TEST(ParallelFor, WorksInAChildOfFork) {
+  set_num_threads(2);
+  parallel_for(8, [](std::int64_t) {});  // starts a worker, which the child does not have
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::atomic<int> runs = 0;
+    for (int loop = 0; loop < 100; ++loop) parallel_for(8, [&](std::int64_t) { ++runs; });
+    ::_exit(runs == 800 ? 0 : 1);
+  }
+  ASSERT_GT(child, 0);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+#endif
+
+TEST(ParallelFor, EndsItsWorkersWithTheThreadThatCallsIt) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  const auto before = threads();
+  std::thread caller([] {
+    set_num_threads(3);
+    parallel_for(8, [](std::int64_t) {});
+  });
+  caller.join();
+  // The system removes the entry of a thread some time after the thread has ended.
+  for (int attempt = 0; threads() != before && attempt < 1000; ++attempt)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(threads(), before);
 }
 
 TEST(ParallelFor, RunsOnOneThreadInsideOfAnother) {
