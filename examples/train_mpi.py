@@ -4,6 +4,8 @@
     python examples/train_mpi.py
     mpiexec -n 2 python examples/train_mpi.py
 
+A second start resumes from runs/train_mpi, where all steps are done. Remove this folder to train again.
+
 It makes a small synthetic volume; put the names of your own datasets (file.h5:dataset) in its place.
 """
 

@@ -134,8 +134,12 @@ def test_a_new_user_gets_a_scored_validation(
         "validation.every=0",
     ]
     assert cli.run(["train", "stack.toml", *small]) == 0
+    said = "the training is complete: 2 steps. Next: floodtide report runs/stack"
+    assert said in capsys.readouterr().err
     record = read_log(Path("runs/stack/log.jsonl"))[-1]
     assert record["kind"] == "validation"
+    assert cli.run(["train", "stack.toml", *small]) == 0  # nothing is left to train
+    assert said in capsys.readouterr().err
     files = list(Path("runs/stack").glob("partitions-*.h5"))
     assert len(files) == 1
     changed = files[0].stat().st_mtime_ns
