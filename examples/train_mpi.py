@@ -4,6 +4,8 @@
     python examples/train_mpi.py
     mpiexec -n 2 python examples/train_mpi.py
 
+A second start resumes from runs/train_mpi, where all steps are done. Remove this folder to train again.
+
 It makes a small synthetic volume; put the names of your own datasets (file.h5:dataset) in its place.
 """
 
@@ -17,7 +19,7 @@ def main() -> None:
         image, labels = ft.data.synth((64, 64, 64))
         ft.data.write_volume("cube.h5", {"raw": image, "labels": labels})
     ft.barrier()
-    ft.data.partition("cube.h5:labels", "classes.h5:af", lom_radius=(8, 8, 8), min_size=100)
+    ft.data.partition("cube.h5:labels", "classes.h5:af", lom_radius=(12, 12, 12), min_size=100)
 
     model = ft.nn.FFN(depth=3, features=8, fov=(17, 17, 17), deltas=(4, 4, 4))
     cube = ft.data.TrainingVolume("cube.h5:raw", "cube.h5:labels", "classes.h5:af", name="cube")

@@ -9,6 +9,11 @@ from typing import Any
 from floodtide.errors import UnsupportedError
 
 
+def install(extra: str) -> str:
+    """Return the command that installs an extra of floodtide, for messages. No package registry has floodtide."""
+    return f"in floodtide's source tree: pip install '.[{extra}]'"
+
+
 def library(name: str, what: str, extra: str) -> Any:
     """Import an optional library.
 
@@ -25,5 +30,5 @@ def library(name: str, what: str, extra: str) -> Any:
     except ImportError:
         package = name.partition(".")[0]
         raise UnsupportedError(
-            f"{what}: needs the Python package {package}, which is not installed; pip install 'floodtide[{extra}]'"
+            f"{what}: needs the Python package {package}, which is not installed; {install(extra)}"
         ) from None

@@ -151,7 +151,8 @@ def text(report: dict[str, Any]) -> str:
     found = count_of(report["segments"], "segment")
     return (
         f"{found}, {100 * report['coverage']:.1f} % of the voxels, in {report['seconds']:.0f} s:"
-        f" {report['out']}; affinities: {report['affinities']} (`floodtide agglomerate` makes other segments of them)"
+        f" {report['out']}; affinities: {report['affinities']}"
+        " (`floodtide agglomerate --method mean` makes other segments of them)"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +92,7 @@ def run_preview(
     from floodtide.base import notes
     from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box
-    from floodtide.plan import preview
+    from floodtide.plan import preview, previewing
     from floodtide.report import planes
 
     name = out or f"{stem(image)}-preview.h5:segmentation"
@@ -104,7 +105,13 @@ def run_preview(
         say(image, setting)
         for text in setting.notes:
             notes.warn(text)
-        with bar("voxels", "preview", line_every_s=10.0) as progress:
+        end_s = time.monotonic() + previewing.LIMIT_S
+        with bar(
+            "voxels",
+            "preview",
+            line_every_s=10.0,
+            at_most_s=lambda: max(0.0, end_s - time.monotonic()),
+        ) as progress:
             found = preview(
                 Volume(image),
                 setting,

@@ -9,6 +9,7 @@ import sys
 import click
 
 from floodtide import config
+from floodtide.base.counts import count_of
 from floodtide.cli import options as shared
 from floodtide.cli.training_lines import TrainingLines
 from floodtide.comm import world
@@ -60,7 +61,13 @@ def command(file: str, overrides: tuple[str, ...], box: str | None, tuned: str |
             trainer.run(progress)
         except Interrupted as error:
             status = error.exit_status
-    if not trainer.complete and world.rank() == 0:
+    if trainer.complete and speaks:
+        steps, run = settings.training.steps, settings.run.dir
+        click.echo(
+            f"the training is complete: {count_of(steps, 'step')}. Next: floodtide report {run}",
+            err=True,
+        )
+    elif speaks:
         how = "with a checkpoint: the same command resumes from there"
         if trainer.given_up:
             how = "for good: a validation was no better than a trivial prediction (validation.give_up_after)"

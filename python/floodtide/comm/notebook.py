@@ -103,7 +103,7 @@ def _cloudpickle() -> Any:
         import cloudpickle
     except ModuleNotFoundError:
         raise UnsupportedError(
-            "run: cloudpickle is missing; install it with: pip install 'floodtide[notebook]'"
+            "run: cloudpickle is missing; in floodtide's source tree: pip install '.[notebook]'"
         ) from None
     return cloudpickle
 
@@ -115,7 +115,7 @@ def _mpiexec() -> str:
         what = "this build has no MPI plug-in" if found else "there is no mpiexec"
         raise UnsupportedError(
             f"run: {what}; expected one beside {sys.executable} or on the path: "
-            "pip install 'floodtide[mpi]', or load the site's MPI and install floodtide again"
+            "in floodtide's source tree: pip install '.[mpi]', or load the site's MPI and install floodtide again"
         )
     return found
 

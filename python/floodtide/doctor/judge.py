@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from floodtide.base.counts import count_of
+from floodtide.base.libraries import install
 from floodtide.doctor.finding import (
     ADVICE,
     OK,
@@ -67,7 +68,7 @@ def launcher(ranks: Ranks) -> Finding:
             check="launcher",
             level=ADVICE,
             text=f"{by}, 1 rank; {first['no_library']}",
-            advice="for more ranks: pip install 'floodtide[mpi]', or load the site's MPI and install floodtide again",
+            advice=f"for more ranks: {install('mpi')}, or load the site's MPI and install floodtide again",
         )
     versions = {facts["library_version"] for facts in ranks}
     text = (

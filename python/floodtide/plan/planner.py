@@ -87,7 +87,8 @@ def make_plan(wish: Wish) -> Plan:
                 (
                     "stop_after_s",
                     60.0 * wish.minutes,
-                    f"The time that was asked for: {minutes}. The training ends here in any case.",
+                    f"The time that was asked for: {minutes}. The training stops then in any case; the last validation"
+                    " follows.",
                 ),
             ],
         ),

@@ -44,7 +44,7 @@ class Result:
 def skip_without_mpi() -> None:
     """Skip the calling test where no ranks can be started."""
     if not MPIEXEC.exists():
-        pytest.skip(f"no mpiexec beside {sys.executable} (pip install 'floodtide[mpi]')")
+        pytest.skip(f"no mpiexec beside {sys.executable} (pip install '.[mpi]')")
     if not any(libraries.plugin(family).exists() for family in libraries.FAMILIES):
         pytest.skip("this build has no MPI plug-in")
 

@@ -19,7 +19,7 @@ STEPS = 100  # of the last cell, as the notebook says
 def _ranks() -> None:
     """Both notebooks end with ranks of their own."""
     if not Path(sys.executable).with_name("mpiexec").exists() or not libraries.plugins():
-        pytest.skip("no mpiexec or no MPI plug-in (pip install 'floodtide[mpi]')")
+        pytest.skip("no mpiexec or no MPI plug-in (pip install '.[mpi]')")
 
 
 def pictures_of(notebook) -> int:

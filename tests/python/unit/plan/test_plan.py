@@ -17,9 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import cli, config, data, evaluate, nn, segment
+from floodtide.base import progress
 from floodtide.data import Volume, parse_box
 from floodtide.errors import InvalidArgumentError
-from floodtide.plan import affinities, geometry, judging, known, known_network, measuring
+from floodtide.plan import (
+    affinities,
+    geometry,
+    judging,
+    known,
+    known_network,
+    measuring,
+    previewing,
+)
 from floodtide.segment.published import PUBLISHED
 from floodtide.train import read_log
 
@@ -125,8 +134,12 @@ def test_a_new_user_gets_a_scored_validation(
         "validation.every=0",
     ]
     assert cli.run(["train", "stack.toml", *small]) == 0
+    said = "the training is complete: 2 steps. Next: floodtide report runs/stack"
+    assert said in capsys.readouterr().err
     record = read_log(Path("runs/stack/log.jsonl"))[-1]
     assert record["kind"] == "validation"
+    assert cli.run(["train", "stack.toml", *small]) == 0  # nothing is left to train
+    assert said in capsys.readouterr().err
     files = list(Path("runs/stack").glob("partitions-*.h5"))
     assert len(files) == 1
     changed = files[0].stat().st_mtime_ns
@@ -171,6 +184,9 @@ def test_a_new_user_gets_segments(
     assert made.geometry.voxel_size_nm == (20.0, 20.0, 20.0)
     assert cli.run(["agglomerate", found["affinities"], "again.h5:s", "--method", "mean"]) == 0
     np.testing.assert_array_equal(Volume("again.h5:s").read(), made.read())
+    line = ["agglomerate", found["affinities"], "fewer.h5:s", "--method", "mean"]
+    assert cli.run([*line, "--threshold", "0.6"]) == 0
+    assert Volume("fewer.h5:s").shape == made.shape
     assert cli.run(["evaluate", "out.h5:segments", labels, "--picture", "stack.png"]) == 0
     assert "all voxels" in capsys.readouterr().out
     assert Path("stack.png").read_bytes()[:4] == b"\x89PNG"
@@ -183,7 +199,7 @@ def test_a_new_user_gets_segments(
     assert "expected FILE.h5:DATASET" in text
     monkeypatch.setitem(sys.modules, "waterz", None)
     text = refused("segment", "stack.toml", "--out", "a.h5:b", capsys=capsys)
-    assert "pip install 'floodtide[affinities]'" in text
+    assert "in floodtide's source tree: pip install '.[affinities]'" in text
 
 
 def test_small_voxels_are_merged(
@@ -507,6 +523,27 @@ def test_previews_end_in_time(
     line = ["segment", "volume.h5:raw", "--model", network, "--preview", "--voxel-nm", "8,8,8"]
     assert cli.run(line) == 0
     assert "the time was over" in capsys.readouterr().out
+
+
+def test_the_time_left_of_a_preview_is_at_most_its_limit(
+    tmp_path: Path, network: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first objects of a box settle slowly: by their speed alone, the preview would take many minutes."""
+    monkeypatch.chdir(tmp_path)
+    seen = []
+
+    def bar(*arguments: Any, **options: Any) -> progress.Progress:
+        limit_s = options["at_most_s"]()
+        assert limit_s is not None
+        seen.append(limit_s)
+        return progress.Progress(*arguments, **options)
+
+    monkeypatch.setattr(progress, "bar", bar)
+    bright_network.write_volume(tmp_path / "volume.h5", (24, 26, 28))
+    line = ["segment", "volume.h5:raw", "--model", network, "--preview", "--voxel-nm", "8,8,8"]
+    assert cli.run(line) == 0
+    assert len(seen) == 1
+    assert 0.0 < seen[0] <= previewing.LIMIT_S
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_without_zmesh_the_page_says_what_installs_it(
     monkeypatch.setitem(sys.modules, "zmesh", None)
     page = Page(report.write([make_run(tmp_path / "run")]))
     assert "The largest segments in three dimensions" not in page.images
-    assert "pip install 'floodtide[view]'" in html.unescape(page.text)
+    assert "pip install '.[view]'" in html.unescape(page.text)
 
 
 def test_figures_are_embedded_and_not_empty(page: Page) -> None:
