@@ -2,12 +2,13 @@
 #include "base/team.hpp"
 
 #include <omp.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <limits>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -66,7 +67,8 @@ class Wait {
   static bool active() {
     static const bool wanted = [] {
       const char* const policy = std::getenv("OMP_WAIT_POLICY");
-      return policy != nullptr && ::strcasecmp(policy, "active") == 0;
+      const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+      return policy != nullptr && std::ranges::equal(std::string_view(policy), std::string_view("active"), same);
     }();
     return wanted;
   }
