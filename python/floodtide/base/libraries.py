@@ -10,7 +10,7 @@ from floodtide.errors import UnsupportedError
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra of floodtide, for messages. No package registry has floodtide."""
+    """Return the command that installs an extra of floodtide, for messages."""
     return f"in floodtide's source tree: pip install '.[{extra}]'"
 
 
