@@ -20,7 +20,7 @@ import floodtide as ft
 
 def opened(file: str) -> tuple[ft.segment.Segmenter, ft.data.Volume]:
     """Return the network and the image that the [segment] section names."""
-    options = ft.config.load(file).segment
+    options = ft.segment.load_options(file)
     return ft.segment.Segmenter.load(options), ft.data.Volume(options.image)
 
 
@@ -37,7 +37,7 @@ def work(file: str, folder: str) -> None:
 
 
 def main(file: str, folder: str, out: str, workers: str) -> None:
-    options = ft.config.load(file).segment
+    options = ft.segment.load_options(file)
     if options.subvolume is None:
         raise SystemExit(f"{file}: segment.subvolume is missing")
     pieces = ft.segment.in_subvolumes(

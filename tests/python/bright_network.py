@@ -52,3 +52,14 @@ def configuration(folder: Path, shape: tuple[int, int, int] = (40, 44, 48), **ke
     path = folder / "segment.toml"
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def name_volume(file: Path) -> None:
+    """Change a configuration: segment.image names a [[data.volumes]] table, which has mean and std."""
+    text = file.read_text()
+    image = f"{file.parent}/volume.h5:raw"
+    for line in ("mean = 128.0\n", "std = 33.0\n"):
+        text = text.replace(line, "")
+    text = text.replace(f'image = "{image}"', 'image = "spots"')
+    volume = f'[[data.volumes]]\nname = "spots"\nimage = "{image}"\nmean = 128.0\nstd = 33.0\n'
+    file.write_text(f"{volume}\n{text}")

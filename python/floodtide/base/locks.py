@@ -350,9 +350,8 @@ def _note(path: Path, descriptor: int) -> str:
     if mount.locks_count and _is_locked(descriptor) is not None:
         return ""
     return (
-        f"{path.parent} is on a file system ({mount.kind or 'of unknown type'}) whose locks other hosts may not see."
-        f" Instead, {path.name} is renewed every {RENEW_S:.0f} s, and after a job was killed on another host, the lock"
-        f" stays for {EXPIRY_S:.0f} s"
+        f"other hosts may not see the locks of the file system of {path.parent} (type: {mount.kind or 'unknown'})."
+        f" If a job is killed, a job on another host can use the same output {EXPIRY_S:.0f} s later"
     )
 
 

@@ -67,6 +67,12 @@ def series_colour(index: int) -> str:
     return SERIES[index % len(SERIES)]
 
 
+def series_look(colour: str, points: int = 1) -> dict[str, Any]:
+    """Return colour and marker of the line of a run. Markers at about eight points tell runs apart in grey print."""
+    marker = _LINES[SERIES.index(colour) % len(_LINES)][1]
+    return {"color": colour, "marker": marker, "ms": 4.0, "markevery": max(1, points // 8)}
+
+
 def line_style(index: int) -> dict[str, Any]:
     """Return colour, line style and marker of a series, so that series differ in print, too."""
     line, marker = _LINES[index % len(_LINES)]
@@ -177,7 +183,7 @@ def scale_bar(axes: Axes, width_px: int, height_px: int, pixel_nm: float | None)
     else:
         text = f"{length / 1000.0:g} µm" if length >= 1000.0 else f"{length:g} nm"
     thick = max(0.014 * height_px, 0.01 * width_px)
-    x, y = 0.04 * width_px, height_px - 1.5 * thick
+    x, y = 0.04 * width_px, height_px - 0.5 - 1.5 * thick  # the last pixel ends at height_px - 0.5
     axes.add_patch(
         Rectangle((x, y - thick), length / unit, thick, color="white", ec="black", lw=0.4)
     )

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from floodtide.base.counts import count_of
 from floodtide.bench import machine
 from floodtide.bench.rows import Row
 from floodtide.errors import InternalError
@@ -133,7 +134,7 @@ def page(
 def conditions(found: Mapping[str, Any]) -> str:
     """Return one line about machine and versions."""
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    parts = [f"{found['cores']} cores", f"{found['memory_bytes'] / 2**30:.0f} GiB of memory"]
+    parts = [count_of(found["cores"], "core"), f"{found['memory_bytes'] / 2**30:.0f} GiB of memory"]
     parts += [f"{level} {size}" for level, size in found.get("caches", {}).items()]
     parts += [" ".join(found["instructions"])] if "instructions" in found else []
     parts.append(f"commit {found['commit']}" if "commit" in found else "commit unknown")

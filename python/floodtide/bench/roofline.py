@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from floodtide.base import style
+from floodtide.base.counts import count_of
 from floodtide.bench.everything import Benchmark
 from floodtide.bench.rows import Row
 
@@ -95,5 +96,5 @@ def _name(benchmark: Benchmark, row: Row) -> str:
     name = row["name"].replace("unet", "U-Net")
     batch = ", batch 2" if "--batch 2" in benchmark.command else ""
     peer = " against bfloat16" if benchmark.peer == "torch-bf16" else ""
-    threads = "1 thread" if row["threads"] == 1 else f"{row['threads']} threads"
+    threads = count_of(row["threads"], "thread")
     return f"{name if name.startswith('U-Net') else f'FFN {name}'}{batch}{peer}, {threads}"

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from floodtide.agglomerate import AffinityFile, AffinityOptions
+from floodtide.base.counts import count_of
 from floodtide.base.outputs import files_of, refuse_inputs
 from floodtide.cli import options as shared
 from floodtide.comm import world
@@ -119,5 +120,7 @@ def _offsets(text: str | None) -> list[list[int]] | None:
 
 def _text(report: dict[str, Any]) -> str:
     if "segments" in report:
-        return f"{report['segments']} segments, {100 * report['coverage']:.1f} % of the voxels: {report['out']}"
-    return f"{report['subvolumes']} subvolumes: {report['out']}; `floodtide reconcile` makes one segmentation of them"
+        found = count_of(report["segments"], "segment")
+        return f"{found}, {100 * report['coverage']:.1f} % of the voxels: {report['out']}"
+    cut = count_of(report["subvolumes"], "subvolume")
+    return f"{cut}: {report['out']}; `floodtide reconcile` makes one segmentation of them"

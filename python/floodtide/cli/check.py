@@ -118,7 +118,7 @@ def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Pr
 
 
 def _of_segmentation(file: str, settings: config.Config) -> list[Problem]:
-    from floodtide.cli.segment_settings import checked, resolved
+    from floodtide.segment.settings import checked, resolved
 
     try:
         return checked(settings, resolved(file, settings, None))

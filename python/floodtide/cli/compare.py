@@ -14,6 +14,7 @@ import click
 
 from floodtide import _core, config
 from floodtide.base import limits
+from floodtide.base.counts import count_of
 from floodtide.base.outputs import PICTURES, files_of, reserved
 from floodtide.cli import options as shared
 from floodtide.comm import world
@@ -45,6 +46,12 @@ if TYPE_CHECKING:
     metavar="FILE.png",
     help="Also draw, for each of the objects that differ most, the plane with most of the voxels that differ.",
 )
+@click.option(
+    "--voxel-nm",
+    type=shared.Numbers(limits.VOXEL_SIZE, 3),
+    metavar="Z,Y,X",
+    help="With --picture: voxel size in nanometres. Without: as a file says, else the scale bar is in voxels.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     segmentation: str,
@@ -52,6 +59,7 @@ def command(
     replay: bool,
     roundings: int,
     picture: str | None,
+    voxel_nm: tuple[float, float, float] | None,
     as_json: bool,
 ) -> None:
     """Compare a segmentation of `floodtide segment` with another one of the same voxels, such as a published one.
@@ -70,6 +78,8 @@ def command(
     from floodtide.segment.replay import read_origins
 
     shared.require_same_arguments()
+    if voxel_nm and picture is None:
+        raise click.UsageError("--voxel-nm has no effect without --picture")
     with contextlib.ExitStack() as held, world.agreed():
         if world.rank() > 0:
             return
@@ -101,7 +111,8 @@ def command(
             from floodtide.report.differences import save_differences
 
             image = found.text("image")
-            save_differences(labels, stored, differences, image, start, Path(picture))
+            size = voxel_nm or found.geometry.voxel_size_nm or other.geometry.voxel_size_nm
+            save_differences(labels, stored, differences, image, start, Path(picture), size)
         text = _text(report, differences, {o.id: o for o in theirs}, replays)
         click.echo(json.dumps(report) if as_json else text)
 
@@ -203,9 +214,12 @@ def _text(
 
 def _replayed(row: Replay, calls: int) -> str:
     """Return what a replay tells about an object of this number of network calls."""
+    made = count_of(row.calls, "call")
     if row.voxels == 0:
-        return f"flooded again it is equal ({row.calls} calls): an earlier object differs"
-    text = f"flooded again {row.voxels} voxels differ ({row.calls} calls, reference {calls})"
+        return f"flooded again it is equal ({made}): an earlier object differs"
+    text = (
+        f"flooded again, it differs in {count_of(row.voxels, 'voxel')} ({made}, reference {calls})"
+    )
     if row.visible_call > 0:
         where = _place(row.visible_zyx)
         text += f", visible from call {row.visible_call} at {where} on, {row.margin:.1e} from the threshold"

@@ -9,6 +9,7 @@ import click
 
 from floodtide import data
 from floodtide.base import limits
+from floodtide.base.counts import count_of
 from floodtide.base.progress import bar
 from floodtide.cli import options as shared
 from floodtide.comm import world
@@ -55,4 +56,6 @@ def command(partitions: tuple[str, ...], out: str, margin: str, seed: int, as_js
     if as_json:
         click.echo(json.dumps({"out": out, "rows": rows, "partition_counts": counts}))
         return
-    click.echo(f"{rows} centres: {len(counts)} partitions, {max(counts.values())} of each")
+    click.echo(
+        f"{count_of(rows, 'centre')}: {count_of(len(counts), 'partition')}, {max(counts.values())} of each"
+    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from floodtide.base import limits
+from floodtide.base.counts import count_of
 from floodtide.cli import options as shared
 from floodtide.comm import world
 
@@ -76,7 +77,7 @@ def _text(found: Inspection, verdict: str) -> str:
     ]
     if labels is not None:
         lines.append(
-            f"labels: {labels.objects:,} objects, {labels.at_least[3]:,} of at least 1,000 voxels,"
+            f"labels: {count_of(labels.objects, 'object', ',')}, {labels.at_least[3]:,} of at least 1,000 voxels,"
             f" {100 * labels.unlabelled:.2f} % unlabelled"
         )
     if aligned is not None and aligned.stored is not None:

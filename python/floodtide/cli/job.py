@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from floodtide.base import limits
+from floodtide.base.counts import count_of
 from floodtide.base.files import replace_text, require_utf8
 from floodtide.base.openmp import WAITING
 from floodtide.base.outputs import WAIT_S, files_named, reserved, unchecked
@@ -175,15 +176,15 @@ def _write(
         inputs: list[str | os.PathLike[str]] = [file, sweep.load(file).file]
         job = Job(array=array, cores_per_node=cores_per_node or 0, **common)
         text = render_sweep(scheduler, job, file, str(target))
-        what = f"{array} tasks of 1 node each"
+        what = f"{count_of(array, 'task')} of 1 node each"
     else:
         keys, found = _of_tuned(tuned, ranks_per_node, cores_per_node)
         settings = config.load(file, [*keys, *overrides])
         job = Job(**found, **common)
         text = render(scheduler, job, settings, file, overrides, str(target))
         inputs = [file, job.tuned, *files_named(config.to_dict(settings))]
-        threads = f" of {job.threads} threads" if job.threads else ""
-        what = f"{job.ranks} ranks{threads} on {job.nodes} nodes"
+        threads = f" of {count_of(job.threads, 'thread')}" if job.threads else ""
+        what = f"{count_of(job.ranks, 'rank')}{threads} on {count_of(job.nodes, 'node')}"
     if target.exists() and not force:
         raise InvalidArgumentError(
             f"{target} exists, expected a new name (--out) or --force to replace it"

@@ -8,6 +8,7 @@ import json
 import click
 
 from floodtide.base import limits
+from floodtide.base.counts import count_of
 from floodtide.cli import options as shared
 from floodtide.comm import world
 
@@ -100,8 +101,8 @@ def command(
         "probability": probability,
     }
     text = (
-        f"{found.objects} objects from {len(pieces.cut)} subvolumes;"
-        f" {found.splits} segments end at a border without agreement: {out}"
+        f"{count_of(found.objects, 'object')} from {count_of(len(pieces.cut), 'subvolume')}: {out};"
+        f" segments that end at a border without agreement: {found.splits}"
     )
     if probability is not None:
         text += f"; probabilities: {probability}"

@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from floodtide import _core, config
+from floodtide.base.counts import count_of
 from floodtide.base.outputs import files_in, files_of, refuse_inputs
 from floodtide.cli import options as shared
-from floodtide.cli.segment_settings import resolved
 from floodtide.comm import world
 from floodtide.segment import SegmentOptions
 from floodtide.segment.masks import volumes_of
+from floodtide.segment.settings import resolved
 
 
 @click.command()
@@ -111,7 +112,7 @@ def run(
 def text(report: dict[str, Any]) -> str:
     where = report["folder"] + (f", {report['out']}" if report["out"] else "")
     return (
-        f"{report['scored']} of {report['pairs']} pairs flooded again in {report['network_calls']} network calls;"
-        f" {report['merged_pairs']} pairs merged: {report['merged_segments']} segments become"
-        f" {report['objects_of_them']} objects: {where}"
+        f"{report['scored']} of {count_of(report['pairs'], 'pair')} flooded again in"
+        f" {count_of(report['network_calls'], 'network call')}; {count_of(report['merged_pairs'], 'pair')} merged, from"
+        f" {count_of(report['merged_segments'], 'segment')} to {count_of(report['objects_of_them'], 'object')}: {where}"
     )

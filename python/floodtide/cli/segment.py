@@ -13,10 +13,10 @@ import click
 
 from floodtide import _core, config
 from floodtide.base import limits
+from floodtide.base.counts import count_of
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import files_in, files_of
 from floodtide.cli import options as shared
-from floodtide.cli.segment_settings import checked, resolved
 from floodtide.comm import world
 from floodtide.data.formats import HDF5, format_of
 from floodtide.data.look.problems import settle
@@ -24,6 +24,7 @@ from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.segment import SegmentOptions, output
 from floodtide.segment.image_check import note_without_statistics
 from floodtide.segment.masks import volumes_of
+from floodtide.segment.settings import checked, resolved
 
 if TYPE_CHECKING:
     from floodtide.segment.ffn_request import FfnRequest
@@ -401,8 +402,9 @@ def _text(report: dict[str, Any]) -> str:
         faster = (
             f" (by Fourier transforms, {report['fft_speedup']:.2f} times as fast as layer by layer)"
         )
+    calls = count_of(report["network_calls"], "network call")
     return (
-        f"{report['segments']} segments, {100 * report['coverage']:.1f} % of the voxels, in"
-        f" {report['network_calls']} network calls{levels}{continued}{faster} and {report['seconds']:.0f} s:"
+        f"{count_of(report['segments'], 'segment')}, {100 * report['coverage']:.1f} % of the voxels, in"
+        f" {calls}{levels}{continued}{faster} and {report['seconds']:.0f} s:"
         f" {report['out']}"
     )

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from floodtide import config
+from floodtide.base.counts import count_of
 from floodtide.base.files import path_and_dataset
 from floodtide.base.libraries import library
 from floodtide.base.outputs import files_of
@@ -147,8 +148,9 @@ class _Original:
 
 def text(report: dict[str, Any]) -> str:
     """Return the report as text."""
+    found = count_of(report["segments"], "segment")
     return (
-        f"{report['segments']} segments, {100 * report['coverage']:.1f} % of the voxels, in {report['seconds']:.0f} s:"
+        f"{found}, {100 * report['coverage']:.1f} % of the voxels, in {report['seconds']:.0f} s:"
         f" {report['out']}; affinities: {report['affinities']} (`floodtide agglomerate` makes other segments of them)"
     )
 

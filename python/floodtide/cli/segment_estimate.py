@@ -13,6 +13,7 @@ import numpy as np
 
 from floodtide import _core, config
 from floodtide.base import reading
+from floodtide.base.counts import count_of
 from floodtide.comm import world
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.errors import InvalidArgumentError
@@ -123,20 +124,20 @@ def _places(model: Any, size: Vec3) -> int:
 def text(report: dict[str, Any]) -> str:
     counts = " x ".join(map(str, report["counts"]))
     size = " x ".join(map(str, report["size"]))
-    calls = f"about {report['network_calls']} network calls"
+    calls = f"about {count_of(report['network_calls'], 'network call')}"
     if report["network_calls_from"] == "subvolumes":
         calls += f" for the missing {report['subvolumes'] - report['segmented']}, if they are like the others"
     elif report["coarse_network_calls"] > 0:
         calls += f" ({report['coarse_network_calls']} at the coarse level, fewer in all if it finds objects)"
     lines = [
-        f"{report['subvolumes']} subvolumes ({counts}) of {size} voxels;"
+        f"{count_of(report['subvolumes'], 'subvolume')} ({counts}) of {size} voxels;"
         f" {report['memory_bytes_per_rank'] / 2**20:.0f} MiB of memory for each rank; {calls},"
         f" {report['network_calls_per_s']:.1f} per second and rank here; {report['hours']:.2f} hours on"
-        f" {report['ranks']} rank{'s' * (report['ranks'] > 1)}"
+        f" {count_of(report['ranks'], 'rank')}"
     ]
     lines += [
-        f"{row['ranks']} ranks: {row['hours']:.2f} hours; they work {100 * row['efficiency']:.1f} % of the time, and"
-        f" the first one has nothing left to do after {100 * row['first_idle']:.1f} % of it"
+        f"{count_of(row['ranks'], 'rank')}: {row['hours']:.2f} hours, of which {100 * row['efficiency']:.1f} % are"
+        f" work; the first rank has nothing left to do after {100 * row['first_idle']:.1f} % of it"
         for row in report["forecasts"]
     ]
     return "\n".join(lines)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from floodtide import config
+from floodtide.base.counts import count_of
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import PICTURES, files_in, files_of, refuse_inputs, reserved
 from floodtide.cli import evaluate_text
@@ -152,8 +153,8 @@ def lines(found: Preview, setting: Setting, out: str, picture: Path) -> list[str
     from floodtide.data import box_text
 
     text = [
-        f"{found.segments} segments, {100 * found.coverage:.1f} % of the voxels of the box {box_text(found.box)}, in"
-        f" {found.network_calls} network calls and {found.seconds:.0f} s",
+        f"{count_of(found.segments, 'segment')}, {100 * found.coverage:.1f} % of the voxels of the box"
+        f" {box_text(found.box)}, in {count_of(found.network_calls, 'network call')} and {found.seconds:.0f} s",
         f"the whole image would take about {_duration(found.whole_hours)} on this machine",
     ]
     if found.stopped:
@@ -170,6 +171,4 @@ def lines(found: Preview, setting: Setting, out: str, picture: Path) -> list[str
 
 def _duration(hours: float) -> str:
     minutes = max(round(60 * hours), 1)
-    if minutes == 1:
-        return "1 minute"
-    return f"{minutes} minutes" if hours < 2 else f"{hours:.1f} hours"
+    return count_of(minutes, "minute") if hours < 2 else f"{hours:.1f} hours"

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from floodtide import _core, config
+from floodtide.base.counts import count_of
 from floodtide.base.outputs import files_in, files_of, refuse_inputs
 from floodtide.base.progress import bar
 from floodtide.comm import world
@@ -67,9 +68,11 @@ def text(report: dict[str, Any]) -> str:
     rest = f", {report['missing']} are missing" if report["missing"] else ""
     coarse = report["coarse_network_calls"]
     levels = f" ({coarse} at the coarse level and for checks)" if coarse > 0 else ""
+    cut = count_of(report["subvolumes"], "subvolume")
+    calls = count_of(report["network_calls"], "network call")
     return (
-        f"{report['segmented']} of {report['subvolumes']} subvolumes segmented in {report['network_calls']} network"
-        f" calls{levels} and {report['seconds']:.0f} s{rest}: {report['out']}"
+        f"{report['segmented']} of {cut} segmented in {calls}{levels}"
+        f" and {report['seconds']:.0f} s{rest}: {report['out']}"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from floodtide.base import limits
+from floodtide.base.counts import count_of
 from floodtide.base.outputs import PICTURES, files_in, reserved
 from floodtide.cli import options as shared
 from floodtide.comm.reductions import allreduce_algorithms
@@ -200,7 +201,7 @@ def command(
     """Forecast the throughput of synchronous training for given numbers of ranks.
 
     The forecast takes times from RUN, a run directory, and from options. Options override RUN.
-    docs/scaling.md describes the model. Efficiency is the throughput divided by the number of ranks
+    docs/scaling_model.md describes the model. Efficiency is the throughput divided by the number of ranks
     times the throughput of one rank.
 
     \b
@@ -305,5 +306,5 @@ def _print_target(network: str, fovs_per_s: float | None, ranks: int | None, as_
             )
         )
         return
-    answer = "not reached" if ranks is None else f"{ranks} ranks"
+    answer = "not reached" if ranks is None else count_of(ranks, "rank")
     click.echo(f"{fovs_per_s:g} fields of view / s on {network}: {answer}")

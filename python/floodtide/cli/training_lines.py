@@ -7,6 +7,7 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 from floodtide.base import notes
+from floodtide.base.counts import count_of
 from floodtide.base.progress import duration
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ class TrainingLines:
             self._start = record["step"], record["time_s"]
             resumed = f", resumed from {record['resumed_from']}" if record["resumed_from"] else ""
             text = (
-                f"{record['parameters']} parameters, {record['walkers']} walkers on {record['ranks']} ranks "
-                f"with {record['threads']} threads ({record['transport']}){resumed}; {record['rate']}"
+                f"{record['parameters']} parameters, {count_of(record['walkers'], 'walker')} on"
+                f" {count_of(record['ranks'], 'rank')} with {count_of(record['threads'], 'thread')}"
+                f" ({record['transport']}){resumed}; {record['rate']}"
             )
         notes.line(f"{datetime.datetime.now():%H:%M:%S} {text}")
 

@@ -10,8 +10,23 @@ from dataclasses import dataclass
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import FOLDER, option
-from floodtide.base.registry import Registered, Value, registered
+from floodtide.base.registry import Registered, Row, Value, registered
 from floodtide.config.mask_options import MaskOptions
+
+LISTED = "listed"
+"""The seed policy whose seeds are those of `segment.seeds`."""
+
+
+def seed_policies() -> list[Row]:
+    """Return the rows of all seed policies: those of the core, and `listed`, whose seeds are in a file."""
+    row = {
+        "name": LISTED,
+        "published": "PolicyInvertOrigins",
+        "parameters": [],
+        "bytes_per_voxel": 0,
+        "help": "the seeds of `seeds`, at this place among other policies (PolicyInvertOrigins of google/ffn)",
+    }
+    return [*_core.segment.seed_policies(), row]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +126,7 @@ class SegmentOptions(Registered):
         " another; `reversed` before a name reverses its seeds: `peaks, reversed grid` (SequentialPolicies and"
         " ReverseCoords of google/ffn)",
     )
-    seed_values: Mapping[str, Value] = registered(
-        _core.segment.seed_policies, "seed_policy", several=True
-    )
+    seed_values: Mapping[str, Value] = registered(seed_policies, "seed_policy", several=True)
     seed_image: str = option(
         "",
         "Volume, file:dataset, that `seed_policy` looks at instead of the image, such as a probability map; it is not"
@@ -123,8 +136,8 @@ class SegmentOptions(Registered):
     )
     seeds: str = option(
         "",
-        "Seeds instead of `seed_policy`: a text file with z, y, x in each line, or the HDF5 file of an earlier"
-        " segmentation, whose seeds are tried in reverse order; empty: none",
+        "Seeds instead of `seed_policy`, or where `seed_policy` names `listed`: a text file with z, y, x in"
+        " each line, or the file of an earlier segmentation, whose seeds are tried in reverse order; empty: none",
         path=True,
         differs=FOLDER,
     )

@@ -34,11 +34,6 @@ def names_of(ranks: Ranks) -> str:
     return f"ranks {', '.join(numbers[:4])}{more} ({shown})"
 
 
-def count_of(number: float, what: str) -> str:
-    """Return a number with a noun in singular or plural: "1 core", "2 cores"."""
-    return f"{number:g} {what}{'' if number == 1 else 's'}"
-
-
 def gib(count: float) -> str:
     """Return a number of bytes as text in GiB."""
     return f"{count / 2**30:.1f} GiB"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
+from floodtide.base.counts import count_of
 from floodtide.doctor.finding import (
     ADVICE,
     OK,
@@ -16,7 +17,6 @@ from floodtide.doctor.finding import (
     Facts,
     Finding,
     Ranks,
-    count_of,
     gib,
     names_of,
 )
@@ -149,7 +149,9 @@ def threads(ranks: Ranks) -> list[Finding]:
             text += f" (control groups grant {quota:g} of {len(_union(here))})"
         if wanted > cores:
             share = max(1, int(cores) // len(here))
-            fewer = f", and at most {math.floor(cores)} ranks" if len(here) > cores else ""
+            fewer = (
+                f", and at most {count_of(math.floor(cores), 'rank')}" if len(here) > cores else ""
+            )
             found.append(
                 Finding(
                     check="threads",
@@ -181,7 +183,7 @@ def affinity(ranks: Ranks) -> list[Finding]:
             Finding(
                 check="affinity",
                 level=PROBLEM,
-                text=f"{names_of(bound)} may use {cores} for {wanted} threads: pinned",
+                text=f"{names_of(bound)} may use {cores} for {count_of(wanted, 'thread')}: pinned",
                 advice="give ranks their cores: srun --cpu-bind=cores --cpus-per-task=N, Open MPI --map-by slot:PE=N "
                 "or --bind-to none, MPICH -bind-to none",
             )
@@ -408,6 +410,8 @@ def _summed(found: list[Finding], all_well: str) -> list[Finding]:
         return found
     return [
         Finding(
-            check=found[0].check, level=OK, text=f"{all_well} ({len(found)} hosts; {found[0].text})"
+            check=found[0].check,
+            level=OK,
+            text=f"{all_well} ({count_of(len(found), 'host')}; {found[0].text})",
         )
     ]

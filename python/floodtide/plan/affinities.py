@@ -100,7 +100,7 @@ class AffinitiesRecipe:
                 "kind",
                 "unet3d",
                 "A U-Net for affinities: its segments are useful after minutes. A flood-filling network from random"
-                " weights needs hours to days (docs/real_em.md).",
+                " weights needs hours to days (docs/real_em_training.md).",
             ),
             (
                 "offsets",

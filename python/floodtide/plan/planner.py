@@ -14,6 +14,7 @@ from typing import Any
 
 from floodtide import _core, config
 from floodtide.base import limits
+from floodtide.base.counts import count_of
 from floodtide.data import Volume, box_text, look
 from floodtide.data.look import ImageStatistics, problems
 from floodtide.errors import InvalidArgumentError
@@ -73,6 +74,7 @@ def make_plan(wish: Wish) -> Plan:
     seen = look.image_statistics(image, box=split.training, voxel_size_nm=wish.voxel_size_nm)
     mean, std, level_reason = levels_for(seen, wish.start, "the training box")
     notes = tuple(_notes(image, labels, seen, wish, mean, std))
+    minutes = count_of(wish.minutes, "minute")
     choices = [
         *rows(
             "run",
@@ -85,7 +87,7 @@ def make_plan(wish: Wish) -> Plan:
                 (
                     "stop_after_s",
                     60.0 * wish.minutes,
-                    f"The {wish.minutes:g} minutes that were asked for; the training ends here in any case.",
+                    f"The time that was asked for: {minutes}. The training ends here in any case.",
                 ),
             ],
         ),
@@ -103,7 +105,7 @@ def make_plan(wish: Wish) -> Plan:
     choices += recipe.segment(split)
     if steps < FEW_STEPS:
         notes += (
-            f"only {steps} steps fit into {wish.minutes:g} minutes, too few to learn from: give more --minutes",
+            f"only {steps} steps fit into {minutes}, too few to learn from: give more --minutes",
         )
     plan = Plan(choices=tuple(choices), head=(), notes=notes)
     settings = plan.config
@@ -111,9 +113,10 @@ def make_plan(wish: Wish) -> Plan:
     head = [
         f"{wish.image}: {judging.size_text(image.shape)} voxels (z, y, x) of {image.dtype},"
         f" {judging.size_text(wish.voxel_size_nm)} nm.",
-        f"Measured on this machine: {rate:.1f} {recipe.unit} per second with {measuring.threads()} threads, so"
-        f" {walkers / rate:.2f} s a step. {steps} steps take about {steps * walkers / rate / 60:.1f} minutes;"
-        f" validation and checkpoints come on top, and the training ends after {wish.minutes:g} minutes. Memory: about"
+        f"Measured on this machine: {rate:.1f} {recipe.unit} per second with"
+        f" {count_of(measuring.threads(), 'thread')}, so {walkers / rate:.2f} s a step. {steps} steps take about"
+        f" {steps * walkers / rate / 60:.1f} minutes; validation and checkpoints come on top, and the training ends"
+        f" after {minutes}. Memory: about"
         f" {_core.describe_bytes(memory)}" + _available(memory),
     ]
     return dataclasses.replace(plan, head=tuple(head))

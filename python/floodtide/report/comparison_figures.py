@@ -86,7 +86,8 @@ def loss_figure(runs: Sequence[Run]) -> str | None:
             curve = comparison.loss_curve(run)
             time = curve.time_s * share(run) / unit_s
             axis.plot(time, curve.logged, color=colour, alpha=0.2, lw=0.8)
-            axis.plot(time, curve.smoothed, color=colour, ls="--" if run.emulated else "-")
+            line = "--" if run.emulated else "-"
+            axis.plot(time, curve.smoothed, ls=line, **style.series_look(colour, len(time)))
             if comparison.divergence(run) and time.size:
                 axis.plot(time[-1], curve.smoothed[-1], color=colour, marker="x", ms=9.0, mew=2.5)
 
@@ -108,7 +109,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
         time = time * share(group.runs[0]) / unit_s
         axis.fill_between(time, low, high, color=colour, alpha=0.15, lw=0)
         line = "--" if group.runs[0].emulated else "-"
-        axis.plot(time, mean, color=colour, ls=line, marker="o", ms=3.0)
+        axis.plot(time, mean, ls=line, **style.series_look(colour))
 
     return _against_time(runs, comparison.SCORE_NAMES.get(runs[0].unit, "validation"), draw)
 
@@ -187,7 +188,7 @@ def _legend(drawn: Any, groups: Sequence[Group]) -> None:
         Line2D(
             [],
             [],
-            color=style.series_colour(index),
+            **style.series_look(style.series_colour(index)),
             ls="--" if group.runs[0].emulated else "-",
             label=style.plain(group.label),
         )

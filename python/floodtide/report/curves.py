@@ -134,7 +134,12 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
             colour = style.series_colour(index)
             steps, values = column(run.train, "gradient_norm")
             norm.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
-            norm.plot(steps, smoothed(values), color=colour, label=style.plain(run.name))
+            norm.plot(
+                steps,
+                smoothed(values),
+                label=style.plain(run.name),
+                **style.series_look(colour, len(steps)),
+            )
             _draw_noise_scale(noise, run, colour)
         for axis, title, unit in (
             (norm, "Norm of the gradient", "before clipping"),
@@ -192,7 +197,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
     """Draw validation curves of flood-filling networks and of trivial predictors; None without validation.
 
     Each part of the protocol (first pass, moves) has a row, each metric a column. Solid lines are at
-    probability 0.5 with filled circles, dashed lines at 0.9 with hollow squares.
+    probability 0.5 with filled circles, dashed lines at 0.9 with hollow squares. Several runs differ in their markers.
     """
     runs = [run for run in runs if run.validation and run.unit == FIELDS]
     if not runs:
@@ -206,7 +211,10 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
                         points = [{"step": r["step"], **r.get(part, {})} for r in run.validation]
                         steps, values = column(points, key)
                         colour = style.series_colour(index)
-                        axis.plot(steps, values, color=colour, **_OF_LINE[line])
+                        look = dict(_OF_LINE[line])
+                        if len(runs) > 1:
+                            look["marker"] = style.series_look(colour)["marker"]
+                        axis.plot(steps, values, color=colour, **look)
                 _draw_trivial(axis, runs, trivial, lines[0][0])
                 axis.set_title(name)
                 _finish(axis)
@@ -233,7 +241,12 @@ def _draw_loss(axis: Axes, run: Run, colour: str) -> None:
 
     steps, values = column(run.train, "loss")
     axis.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
-    axis.plot(steps, smoothed(values), color=colour, label=style.plain(run.name))
+    axis.plot(
+        steps,
+        smoothed(values),
+        label=style.plain(run.name),
+        **style.series_look(colour, len(steps)),
+    )
     if values.size and values.min() > 0:
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter(ScalarFormatter())
@@ -245,7 +258,7 @@ def _draw_f1(axis: Axes, run: Run, colour: str) -> None:
     pairs = [(r["step"], f1) for r in run.train if (f1 := training_f1(r)) is not None]
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
     axis.plot(table[:, 0], table[:, 1], color=colour, alpha=0.25, lw=0.8)
-    axis.plot(table[:, 0], smoothed(table[:, 1]), color=colour)
+    axis.plot(table[:, 0], smoothed(table[:, 1]), **style.series_look(colour, len(table)))
     _draw_trivial_f1(axis, run)
     axis.set_ylim(0.0, 1.02)
 
@@ -269,7 +282,7 @@ def everything_f1(record: Record) -> float | None:
 def _draw_key(key: str) -> Callable[[Axes, Run, str], None]:
     def draw(axis: Axes, run: Run, colour: str) -> None:
         steps, values = column(run.train, key)
-        axis.plot(steps, values, color=colour)
+        axis.plot(steps, values, **style.series_look(colour, len(steps)))
 
     return draw
 
@@ -277,7 +290,7 @@ def _draw_key(key: str) -> Callable[[Axes, Run, str], None]:
 def _draw_throughput(axis: Axes, run: Run, colour: str) -> None:
     steps, values = column(run.train, f"{run.unit}_per_s")
     axis.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
-    axis.plot(steps, smoothed(values), color=colour)
+    axis.plot(steps, smoothed(values), **style.series_look(colour, len(steps)))
 
 
 def time_share(records: Sequence[Record], key: str) -> list[Record]:
@@ -295,7 +308,7 @@ def time_share(records: Sequence[Record], key: str) -> list[Record]:
 def _draw_share(key: str) -> Callable[[Axes, Run, str], None]:
     def draw(axis: Axes, run: Run, colour: str) -> None:
         steps, values = column(time_share(run.train, key), key)
-        axis.plot(steps, values, color=colour)
+        axis.plot(steps, values, **style.series_look(colour, len(steps)))
 
     return draw
 
@@ -352,16 +365,23 @@ def _legend_validation(drawn: Any, runs: Sequence[Run]) -> None:
     from matplotlib.lines import Line2D
 
     colour = style.SERIES[0] if len(runs) == 1 else "black"
-    handles = [
-        Line2D([], [], color=colour, label=label, **_OF_LINE[line])
-        for line, label in (("-", "at probability 0.5"), ("--", "at 0.9"))
-    ]
+    handles = []
+    for line, label in (("-", "at probability 0.5"), ("--", "at 0.9")):
+        look = dict(_OF_LINE[line])
+        if len(runs) > 1:  # the markers tell the runs apart
+            look["marker"] = ""
+        handles.append(Line2D([], [], color=colour, label=label, **look))
     handles += [
         Line2D([], [], color=style.GREY, ls=line, lw=1.3, label=label) for _, label, line in TRIVIAL
     ]
     if len(runs) > 1:
         handles += [
-            Line2D([], [], color=style.series_colour(index), label=style.plain(run.name))
+            Line2D(
+                [],
+                [],
+                label=style.plain(run.name),
+                **style.series_look(style.series_colour(index)),
+            )
             for index, run in enumerate(runs)
         ]
     drawn.legend(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _MOST = 6  # panels
 _COLUMNS = 3
 _WIDTH = 80  # voxels along each side of a panel
+_FEW = 9  # most voxels that differ in a panel with rings
+_NEAR = 4  # voxels within a ring
 
 
 def save_differences(
@@ -31,6 +34,7 @@ def save_differences(
     image: str,
     start: Vec3,
     path: Path,
+    voxel_nm: Sequence[float] | None = None,
 ) -> None:
     """Draw the objects that differ most, one panel each.
 
@@ -41,6 +45,7 @@ def save_differences(
         image: Name of the image of the whole volume; grey without it.
         start: First voxel of the segmentations in the whole volume.
         path: The PNG file.
+        voxel_nm: Voxel size (z, y, x) in nanometres, for the scale bar; without, the bar is in voxels.
 
     Raises:
         StorageError: If the file cannot be written.
@@ -56,7 +61,7 @@ def save_differences(
             for axis in axes:
                 axis.set_axis_off()
             for axis, difference in zip(axes, shown, strict=False):
-                _panel(axis, labels, reference, difference, raw, start)
+                _panel(axis, labels, reference, difference, raw, start, voxel_nm)
             _legend(axes[0].figure)
             content = style.rendered(drawn, "png", dpi=130)
         replace_bytes(path, content)
@@ -69,6 +74,7 @@ def _panel(
     difference: Difference,
     raw: Volume | None,
     start: Vec3,
+    voxel_nm: Sequence[float] | None,
 ) -> None:
     own = reference == difference.object
     found = labels == difference.segment if difference.segment > 0 else np.zeros(labels.shape, bool)
@@ -81,24 +87,62 @@ def _panel(
     )
     view = (slice(y0, y0 + _WIDTH), slice(x0, x0 + _WIDTH))
     mine, theirs = found[z][view], own[z][view]
-    grey = np.full(mine.shape, 0.85)
+    grey = np.full(mine.shape, 0.7)
     if raw is not None:
         corner = (start[0] + z, start[1] + y0, start[2] + x0)
         plane = raw.read((corner, (1, *mine.shape)))[0].astype(np.float64)
         low, high = np.percentile(plane, (0.5, 99.5))
         grey = np.clip((plane - low) / max(high - low, 1e-9), 0.0, 1.0)
-    picture = np.repeat(grey[..., None], 3, axis=-1)
-    for where, colour in zip(
-        (mine & theirs, theirs & ~mine, mine & ~theirs), _colours(), strict=True
-    ):
-        strength = 0.25 if colour == _colours()[0] else 0.8
-        picture[where] = (1 - strength) * picture[where] + strength * np.array(colour)
-    axis.imshow(picture, interpolation="nearest")
+    axis.imshow(coloured(grey, mine, theirs), interpolation="nearest")
+    _outline(axis, mine & ~theirs)
+    for row, column in _rings(mine != theirs):
+        for colour, width in (("white", 3.0), ("black", 1.2)):
+            axis.plot(column, row, marker="o", ms=17, mfc="none", mec=colour, mew=width, ls="")
+    high, wide = mine.shape
+    style.scale_bar(axis, wide, high, None if voxel_nm is None else float(voxel_nm[2]))
     axis.set_title(
         f"object {difference.object}: {difference.missing} missing, {difference.additional} additional\n"
         f"z = {start[0] + z}, y from {start[1] + y0}, x from {start[2] + x0}",
         fontsize="small",
     )
+
+
+def coloured(
+    grey: npt.NDArray[np.float64], mine: npt.NDArray[np.bool_], theirs: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float64]:
+    """Return a plane in colours that also differ in grey print: light image, darker object, dark or light differences.
+
+    Args:
+        grey: Image in [0, 1].
+        mine: Voxels of the object in the segmentation.
+        theirs: Voxels of the object in the reference.
+    """
+    both, missing, additional = (np.array(colour) for colour in _colours())
+    picture = np.repeat(0.62 + 0.38 * grey[..., None], 3, axis=-1)
+    inside = mine & theirs
+    picture[inside] = 0.6 * both + 0.06 + 0.28 * grey[inside][:, None]
+    picture[theirs & ~mine] = missing
+    picture[mine & ~theirs] = additional
+    return picture
+
+
+def _rings(wrong: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return centres (y, x) of rings around pixels that differ, none if there are many. Near pixels share a ring."""
+    pixels = [(int(y), int(x)) for y, x in np.argwhere(wrong)]
+    centres: list[tuple[int, int]] = []
+    for y, x in pixels if len(pixels) <= _FEW else ():
+        if all(max(abs(y - row), abs(x - column)) > _NEAR for row, column in centres):
+            centres.append((y, x))
+    return centres
+
+
+def _outline(axis: Axes, mask: npt.NDArray[np.bool_]) -> None:
+    """Draw a black line around pixels, along their edges."""
+    padded = np.pad(mask, 1)
+    for y, x in zip(*np.nonzero(padded[1:, 1:-1] != padded[:-1, 1:-1]), strict=True):
+        axis.plot([x - 0.5, x + 0.5], [y - 0.5] * 2, color="black", lw=0.9)
+    for y, x in zip(*np.nonzero(padded[1:-1, 1:] != padded[1:-1, :-1]), strict=True):
+        axis.plot([x - 0.5] * 2, [y - 0.5, y + 0.5], color="black", lw=0.9)
 
 
 def _colours() -> tuple[tuple[float, float, float], ...]:
@@ -112,5 +156,9 @@ def _legend(figure: Any) -> None:
     from matplotlib.patches import Patch
 
     names = ("in both", "in the reference alone", "in the segmentation alone")
-    handles = [Patch(color=c, label=n) for c, n in zip(_colours(), names, strict=True)]
+    edges = (None, None, "black")
+    handles = [
+        Patch(facecolor=colour, edgecolor=edge, label=name)
+        for colour, edge, name in zip(_colours(), edges, names, strict=True)
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3)

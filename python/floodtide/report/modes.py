@@ -35,9 +35,11 @@ def modes_figure(runs: Sequence[Run]) -> str | None:
             colour = style.series_colour(index)
             for axis, key in zip(axes, ("step", "time_s"), strict=False):
                 x, loss = held_out(run, key) if validated else training(run, key)
-                axis.plot(x, loss, color=colour, label=style.plain(_label(run)))
+                axis.plot(
+                    x, loss, label=style.plain(_label(run)), **style.series_look(colour, len(x))
+                )
             steps, staleness = column(run.train, "staleness")
-            axes[2].plot(steps, staleness, color=colour)
+            axes[2].plot(steps, staleness, **style.series_look(colour, len(steps)))
         what = "held-out cross-entropy" if validated else "training loss (exponential mean)"
         for axis, title, unit in zip(
             axes,

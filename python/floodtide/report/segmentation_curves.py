@@ -74,7 +74,7 @@ def affinity_figure(runs: Sequence[Run]) -> str | None:
                 steps = [step for step, _ in rows]
                 for line, key in enumerate(("average_precision", "boundary_average_precision")):
                     values = [values[key] for _, values in rows]
-                    axes[line][column].plot(steps, values, color=colour, marker="o", ms=3.0)
+                    axes[line][column].plot(steps, values, **style.series_look(colour))
                 share = rows[-1][1]["share_of_ones"]
                 axes[0][column].axhline(share, color=style.GREY, ls="--", lw=1.3)
                 axes[1][column].axhline(1.0 - share, color=style.GREY, ls="--", lw=1.3)
@@ -104,7 +104,7 @@ def patients(record: Record, number: int) -> Floats:
 def _draw_pooled(axis: Axes, run: Run, number: int, colour: str) -> None:
     rows = [(r["step"], of_class(r, number).get("dice_pooled")) for r in run.validation]
     pairs = [(step, value) for step, value in rows if value is not None]
-    axis.plot([s for s, _ in pairs], [v for _, v in pairs], color=colour, marker="o", ms=3.0)
+    axis.plot([s for s, _ in pairs], [v for _, v in pairs], **style.series_look(colour))
     everything = of_class(run.validation[-1], number).get("dice_everything")
     if everything is not None:
         axis.axhline(everything, color=style.GREY, ls="--", lw=1.3)
@@ -116,14 +116,14 @@ def _draw_mean(axis: Axes, run: Run, number: int, colour: str) -> None:
     steps = [step for step, _ in rows]
     low, high = ([np.percentile(values, share) for _, values in rows] for share in (25, 75))
     axis.fill_between(steps, low, high, color=colour, alpha=0.18, lw=0)
-    axis.plot(steps, [values.mean() for _, values in rows], color=colour, marker="o", ms=3.0)
+    axis.plot(steps, [values.mean() for _, values in rows], **style.series_look(colour))
 
 
 def _draw_patients(axis: Axes, run: Run, number: int, colour: str) -> None:
     values = patients(run.validation[-1], number)
     if values.size:
         share = 100.0 * (np.arange(values.size) + 0.5) / values.size
-        axis.plot(share, values, color=colour, ls="", marker="o", ms=4.0, alpha=0.8)
+        axis.plot(share, values, ls="", alpha=0.8, **style.series_look(colour))
 
 
 def _legend(
@@ -137,7 +137,12 @@ def _legend(
         handles.append(Patch(color=style.SERIES[0], alpha=0.18, lw=0, label=band))
     if len(shown) > 1:
         handles += [
-            Line2D([], [], color=style.series_colour(runs.index(run)), label=style.plain(run.name))
+            Line2D(
+                [],
+                [],
+                label=style.plain(run.name),
+                **style.series_look(style.series_colour(runs.index(run))),
+            )
             for run in shown
         ]
     drawn.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from floodtide.base.counts import count_of
 from floodtide.base.progress import duration
 from floodtide.data import Volume
 from floodtide.data.volumes import volume_exists
@@ -114,9 +115,9 @@ def _where(run: Run) -> list[tuple[str, str]]:
     if not start:
         return []
     ranks, threads = start.get("ranks", 1), start.get("threads", 1)
-    text = f"{ranks} {'rank' if ranks == 1 else 'ranks'} with {threads} {'thread' if threads == 1 else 'threads'}"
+    text = f"{count_of(ranks, 'rank')} with {count_of(threads, 'thread')}"
     if "hosts" in start:
-        text += f" on {start['hosts']} {'host' if start['hosts'] == 1 else 'hosts'}"
+        text += f" on {count_of(start['hosts'], 'host')}"
     if "processor" in start:
         text += f"; {start['processor']}, {start.get('cores', '?')} cores for rank 0"
     return [("Machine", text)]

@@ -26,6 +26,7 @@ from floodtide.segment.reconciling import (
     write_reconciled,
 )
 from floodtide.segment.seeds import read_seeds
+from floodtide.segment.settings import load_options
 from floodtide.segment.split_consensus import consensus, write_consensus
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "Segmenter",
     "consensus",
     "in_subvolumes",
+    "load_options",
     "output",
     "read_probabilities",
     "read_reconciled",

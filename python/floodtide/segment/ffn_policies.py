@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from floodtide import _core
 from floodtide.base.registry import REVERSED
+from floodtide.config.segment_options import LISTED, seed_policies
 from floodtide.data import Box
 from floodtide.segment.ffn_refuse import Refuse
 
 _ARGUMENTS = "seed_policy_args"
-_INVERTED = "PolicyInvertOrigins"
 _REVERSED = "ReverseCoords"
 _SEQUENCE = "SequentialPolicies"
 _PLANAR_PEAKS = "PolicyPeaks2d"
@@ -27,14 +26,15 @@ def seed_options(name: str, refuse: Refuse, box: Box | None) -> dict[str, Any]:
         box: (start, size) that will be segmented: PolicyInvertOrigins reads the seeds of the same box.
     """
     given = refuse.arguments(_ARGUMENTS)
-    if _class_of(name) == _INVERTED:
-        refuse.other_keys(_ARGUMENTS, given, {"segmentation_dir"})
-        folder = given.get("segmentation_dir")
-        z, y, x = (0, 0, 0) if box is None else box[0]
-        return {"seeds": f"{folder}/{x}/{y}/seg-{x}_{y}_{z}.npz"}
-    policies = _Policies(refuse)
+    policies = _Policies(refuse, box)
     names = policies.names(name, given, _ARGUMENTS)
-    return {"seed_policy": ", ".join(names), "seed_values": policies.values}
+    if names == [LISTED]:
+        return {"seeds": policies.seeds}
+    return {
+        "seed_policy": ", ".join(names),
+        "seed_values": policies.values,
+        "seeds": policies.seeds,
+    }
 
 
 class _Policies:
@@ -42,12 +42,15 @@ class _Policies:
 
     Attributes:
         values: Parameters of all policies so far, by our names.
+        seeds: The file of PolicyInvertOrigins; empty without this policy.
     """
 
-    def __init__(self, refuse: Refuse) -> None:
+    def __init__(self, refuse: Refuse, box: Box | None) -> None:
         self.values: dict[str, Any] = {}
+        self.seeds = ""
         self._refuse = refuse
-        self._rows = {row["published"]: row for row in _core.segment.seed_policies()}
+        self._start = (0, 0, 0) if box is None else box[0]
+        self._rows = {row["published"]: row for row in seed_policies()}
 
     def names(self, name: str, given: Mapping[str, Any], where: str) -> list[str]:
         """Return our names of a policy with some arguments, `reversed` before names of reversed policies."""
@@ -60,8 +63,11 @@ class _Policies:
         if policy not in self._rows:
             known = ", ".join([*self._rows, _REVERSED])
             label = f"seed_policy {name!r}" if where == _ARGUMENTS else f"{where} {name!r}"
-            self._refuse.field(label, f"{known}, {_SEQUENCE} or, alone, {_INVERTED}")
+            self._refuse.field(label, f"{known} or {_SEQUENCE}")
         row = self._rows[policy]
+        if row["name"] == LISTED:
+            self._take_file(rest, where)
+            return [LISTED]
         order = rest.pop("sort_cmp", "ascending") if policy == _PLANAR_PEAKS else "ascending"
         if order not in ("ascending", "descending"):
             self._refuse.field(f"{where}.sort_cmp {order!r}", "ascending or descending")
@@ -77,6 +83,16 @@ class _Policies:
                 )
         names = [row["name"]]
         return _turned(names) if order == "descending" else names
+
+    def _take_file(self, given: Mapping[str, Any], where: str) -> None:
+        self._refuse.other_keys(where, given, {"segmentation_dir"})
+        z, y, x = self._start
+        seeds = f"{given.get('segmentation_dir')}/{x}/{y}/seg-{x}_{y}_{z}.npz"
+        if self.seeds not in ("", seeds):
+            self._refuse.field(
+                f"{where}: a second segmentation_dir", "one for all parts of a sequence"
+            )
+        self.seeds = seeds
 
     def _sequence(self, given: Mapping[str, Any], where: str) -> list[str]:
         policies = given.get("policies")

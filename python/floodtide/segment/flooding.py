@@ -38,7 +38,7 @@ from floodtide.segment.checkpoints import Checkpoint, passes_of
 from floodtide.segment.coarse import CoarseCounts, away_from, both_levels, coarse_objects
 from floodtide.segment.identity import digest, options_of
 from floodtide.segment.masks import closed_to_moves, closed_voxels
-from floodtide.segment.seeds import policy_seeds, read_seeds
+from floodtide.segment.seeds import policy_seeds, read_seeds, uses_file
 
 Progress = Callable[[int, int], None]
 
@@ -282,7 +282,7 @@ class Segmenter:
         image = self._read(volume, box)
         labels = self._initial(initial, volume, image)
         closed = closed_voxels(self.options, volume.shape, image, labels, self.model.fov)
-        if seeds is None and self.options.seeds:
+        if seeds is None and self.options.seeds and not uses_file(self.options):
             seeds = read_seeds(self.options.seeds)
         passes = 1 if self.options.consensus == "none" else 2
         if seeds is None:
@@ -295,7 +295,8 @@ class Segmenter:
         if blocks != (1, 1, 1):
             first, progress = both_levels(progress, image.inner, blocks)
             blocked = closed_to_moves(closed)
-            if seeds is None and (self.options.seed_image or self.options.seed_masks):
+            others = self.options.seed_image or self.options.seed_masks
+            if seeds is None and (others or uses_file(self.options)):
                 seeds = positions + np.subtract(image.start, image.halo_low)  # of the volume
             labels, coarse = coarse_objects(self, image, labels, blocked, seeds, first, limit_s)
             if coarse.kept > 0:

@@ -11,19 +11,17 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import limits, reading
 from floodtide.base.registry import listed
-from floodtide.config.segment_options import SegmentOptions
+from floodtide.config.segment_options import LISTED, SegmentOptions, seed_policies
 from floodtide.data import Volume
-from floodtide.errors import InvalidFileError
-from floodtide.segment.canvas_image import CanvasImage, read_part, with_halo
+from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.segment.canvas_image import CanvasImage, place_seeds, read_part, with_halo
 from floodtide.segment.ffn_origins import read_reversed_seeds
 
 
 def seed_bytes_per_voxel(options: SegmentOptions) -> int:
     """Return the memory (bytes) for each voxel of a box that the seeds need; 0 for policies with few seeds."""
     names = [name for name, _ in listed(options.seed_policy)]
-    return sum(
-        row["bytes_per_voxel"] * names.count(row["name"]) for row in _core.segment.seed_policies()
-    )
+    return sum(row["bytes_per_voxel"] * names.count(row["name"]) for row in seed_policies())
 
 
 def policy_seeds(
@@ -46,7 +44,8 @@ def policy_seeds(
 
     Raises:
         ShapeError: If `options.seed_image` does not cover the box.
-        InvalidArgumentError: If the seeds do not fit into memory.
+        InvalidArgumentError: If the seeds do not fit into memory, or the policy `listed` has no file.
+        InvalidFileError: If the file of the policy `listed` cannot be read.
     """
     limits.require_memory(
         f"segment: seed_policy '{options.seed_policy}' needs",
@@ -62,12 +61,30 @@ def policy_seeds(
     rows = {row["name"]: row for row in _core.segment.seed_policies()}
     found = []
     for name, is_reversed in listed(options.seed_policy):
+        if name == LISTED:
+            seeds = place_seeds(_listed_seeds(options), image, fov)
+            found.append(seeds[::-1] if is_reversed else seeds)
+            continue
         known = {spec["name"] for spec in rows[name]["parameters"]}
         values = {key: value for key, value in options.seed_values.items() if key in known}
         margin = [size // 2 for size in fov]
         seeds = _core.segment.find_seeds(voxels, *normalisation, name, values, margin, None, closed)
         found.append(seeds[::-1] if is_reversed else seeds)
     return np.concatenate(found)
+
+
+def uses_file(options: SegmentOptions) -> bool:
+    """Return True if the policy `listed` is one of the policies: their seeds are used with those of a file."""
+    return any(name == LISTED for name, _ in listed(options.seed_policy))
+
+
+def _listed_seeds(options: SegmentOptions) -> NDArray[np.int64]:
+    if not options.seeds:
+        raise InvalidArgumentError(
+            f"segment: seed_policy is '{options.seed_policy}', but segment.seeds is empty; expected the file of the"
+            f" policy {LISTED}"
+        )
+    return read_seeds(options.seeds)
 
 
 def read_seeds(path: str) -> NDArray[np.int64]:

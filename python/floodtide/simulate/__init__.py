@@ -2,7 +2,7 @@
 """Forecast of the throughput of synchronous training for a number of ranks, without training.
 
 A step lasts until the slowest rank has its gradient and the gradients are summed. `simulate` draws
-random times for every rank and step: computing, waiting for data and sending (docs/scaling.md describes
+random times for every rank and step: computing, waiting for data and sending (docs/scaling_model.md describes
 the model and its sources). `paper` holds the published figures with which the model is compared.
 `scenarios` holds two explanations of the efficiency that the paper's run lost.
 """

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cost of an allreduce: time of the agreement and of the rounds of messages, from formulas or measurements.
 
-The C++ core gives the rounds of each algorithm, next to the steps that a rank takes. docs/scaling.md has the formulas.
+The C++ core gives the rounds of each algorithm, next to the steps that a rank takes. The formulas are in
+docs/scaling_model.md.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from floodtide.base.counts import count_of
 from floodtide.errors import InvalidArgumentError
 
 _GRID = np.linspace(-12.0, 12.0, 4801)  # for a standard normal; the tails outside are below 1e-32
@@ -46,7 +47,8 @@ def explaining_ratio(efficiency: float, moves: float, ranks: int) -> float:
     slope = efficiency * delayed - 1.0 / moves
     if not (0 < efficiency <= 1 and slope > 0):
         raise InvalidArgumentError(
-            f"simulate: stalls every {moves} steps on {ranks} ranks do not explain an efficiency of {efficiency}"
+            f"simulate: stalls every {moves} steps on {count_of(ranks, 'rank')} do not explain an efficiency of"
+            f" {efficiency}"
         )
     return (1.0 - efficiency) / slope
 
@@ -60,7 +62,7 @@ def explaining_sigma(efficiency: float, ranks: int) -> float:
     low, high = 0.0, 2.0
     if not 1.0 / expected_slowest(high, ranks) <= efficiency <= 1.0:
         raise InvalidArgumentError(
-            f"simulate: no spread of {ranks} ranks explains an efficiency of {efficiency}"
+            f"simulate: no spread of {count_of(ranks, 'rank')} explains an efficiency of {efficiency}"
         )
     while high - low > 1e-9:
         middle = 0.5 * (low + high)

@@ -41,7 +41,13 @@ _TOLD_APART = (
     "Stalls: little loss on few ranks, then a sharp drop,\n"
     "then constant. Stragglers: the loss keeps growing."
 )
-_OWN_COLOURS = (style.SERIES[0], style.SERIES[2], style.SERIES[5], style.SERIES[4])
+# Colours and markers of forecasts. The markers tell networks apart in grey print, too.
+_OWN_LOOKS = (
+    (style.SERIES[0], "o"),
+    (style.SERIES[2], "s"),
+    (style.SERIES[5], "^"),
+    (style.SERIES[4], "D"),
+)
 
 
 def check_name(path: Path) -> None:
@@ -81,10 +87,11 @@ def _draw(left: Axes, right: Axes, rows: Sequence[Row]) -> None:
         is_paper = scenario in _PAPER_LINES
         if is_paper:
             colour, line = _PAPER_LINES[scenario]
+            marker = "x" if scenario in (STRAGGLER, STRAGGLER_PARTIAL) else None
         else:
-            colour = _OWN_COLOURS[networks.index(network) % len(_OWN_COLOURS)]
+            colour, marker = _OWN_LOOKS[networks.index(network) % len(_OWN_LOOKS)]
             line = ":" if scenario == ASYNCHRONOUS else "-"
-        _draw_series(left, right, points, color=colour, ls=line)
+        _draw_series(left, right, points, color=colour, ls=line, marker=marker, ms=4.5)
         name = scenario if is_paper or network == "-" else f"{scenario}, {network}"
         left.lines[-1].set_label(name)
     _finish(left, right)
@@ -93,13 +100,14 @@ def _draw(left: Axes, right: Axes, rows: Sequence[Row]) -> None:
 
 
 def _draw_series(left: Axes, right: Axes, points: Sequence[Row], **look: Any) -> None:
-    marker = "o" if len(points) == 1 else None
+    if len(points) == 1:
+        look["marker"] = look["marker"] or "o"
     ranks = [row.paid_ranks for row in points]
-    left.plot(ranks, [row.fovs_per_s for row in points], marker=marker, **look)
+    left.plot(ranks, [row.fovs_per_s for row in points], **look)
     known = [row for row in points if row.paid_efficiency is not None]
     if known:
         shares = [100 * (row.paid_efficiency or 0.0) for row in known]
-        right.plot([row.paid_ranks for row in known], shares, marker=marker, **look)
+        right.plot([row.paid_ranks for row in known], shares, **look)
 
 
 def _draw_anchors(left: Axes, right: Axes, most: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from floodtide.base.counts import count_of
 from floodtide.base.openmp import WAITING
 
 BINDINGS = ("launcher", "ranks")
@@ -46,8 +47,7 @@ class Setting:
         return (self.bind != BINDINGS[0], self.wait != POLICIES[0], self.ranks, self.threads)
 
     def __str__(self) -> str:
-        ranks = f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"
-        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        ranks, threads = count_of(self.ranks, "rank"), count_of(self.threads, "thread")
         return f"{ranks} x {threads}, bind {self.bind}, wait {self.wait}"
 
 

@@ -248,7 +248,7 @@ def test_an_output_where_locks_may_not_count_says_so_once(
         assert run("partition", "labels.h5:stack", f"{name}:af", *PARTITION) == 0
     said = capsys.readouterr().err
     assert said.count("note: ") == 1
-    assert f"{folder} is on a file system (fuse.sshfs) whose locks other hosts may not see" in said
+    assert f"may not see the locks of the file system of {folder} (type: fuse.sshfs)." in said
 
 
 def test_datasets_of_others_stay_beside_a_result(folder: Path) -> None:

@@ -139,7 +139,8 @@ def test_files_may_be_named_directly_and_the_report_is_one_line(folder, capsys):
         (["--set", "segment.checkpoint="], "segment.checkpoint is missing"),
         (
             ["--set", "segment.seed_policy=spiral"],
-            "expected 'peaks', 'peaks2d', 'grid', 'grid2d', 'max', 'max_peaks' or 'fill_empty'",
+            "expected 'peaks', 'peaks2d', 'grid', 'grid2d', 'max', 'max_peaks', 'dense', 'image_peaks',"
+            " 'disk_peaks', 'fill_empty' or 'listed'",
         ),
         (["--set", "segment.grid_step=8"], "unknown key 'segment.grid_step'"),
         (

@@ -171,8 +171,11 @@ def test_a_new_user_gets_segments(
     assert made.geometry.voxel_size_nm == (20.0, 20.0, 20.0)
     assert cli.run(["agglomerate", found["affinities"], "again.h5:s", "--method", "mean"]) == 0
     np.testing.assert_array_equal(Volume("again.h5:s").read(), made.read())
-    assert cli.run(["evaluate", "out.h5:segments", labels]) == 0
+    assert cli.run(["evaluate", "out.h5:segments", labels, "--picture", "stack.png"]) == 0
     assert "all voxels" in capsys.readouterr().out
+    assert Path("stack.png").read_bytes()[:4] == b"\x89PNG"
+    assert cli.run(["report", "runs/stack"]) == 0
+    assert "better than trivial" in Path("runs/stack/report.html").read_text("utf-8")
     for option in (["--agglomerate"], ["--consensus", "reverse"], ["--estimate"]):
         text = refused("segment", "stack.toml", "--out", "a.h5:b", *option, capsys=capsys)
         assert "with a U-Net for affinities" in text

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import itertools
 import os
 import re
 import shlex
@@ -25,14 +27,8 @@ READERS = (
     "Python and pipelines",
     "Run on a cluster",
 )
-# Pages whose commands other tests run on small volumes, page by page. Their blocks need no mark.
-RUN_ELSEWHERE = {
-    "your_volume": ("tests/python/unit/plan", "tests/python/unit/cli"),
-    "published_network": ("tests/python/unit/plan", "tests/python/unit/cli"),
-    "segmentation": ("tests/python/unit/segment", "tests/python/mpi/test_segment_ranks.py"),
-}
 MARK = re.compile(
-    r"<!-- (test: run(?:, needs (?P<needs>torch))?|not run: (?P<reason>\S.{9,}\S)) -->"
+    r"<!-- (test: run(?:, needs (?P<needs>torch))?|tested by: (?P<tests>\S.*\S)|not run: (?P<reason>\S.{9,}\S)) -->"
 )
 
 
@@ -86,16 +82,72 @@ def test_each_reader_has_at_most_two_pages() -> None:
 
 def test_every_block_is_run_by_a_test_or_says_why_not() -> None:
     for block in of_readers():
-        name = block.page.removesuffix(".md")
-        if name in RUN_ELSEWHERE and block.mark is None:
-            missing = [path for path in RUN_ELSEWHERE[name] if not (ROOT / path).exists()]
-            assert missing == []
-            continue
         assert block.mark is not None, (
-            f"{block}: expected <!-- test: run --> or <!-- not run: reason --> above the block"
+            f"{block}: expected <!-- test: run -->, <!-- tested by: FILE::TEST, ... --> or <!-- not run: reason -->"
+            " above the block"
         )
         for path in re.findall(r"tests/[\w/.]+\w", block.mark["reason"] or ""):
             assert (ROOT / path).exists(), f"{block} names {path}"
+
+
+def source_of(test: str) -> str:
+    """Return the source of a test, FILE::TEST below tests/python, with what its file defines beside tests."""
+    file, _, name = test.partition("::")
+    text = (ROOT / "tests/python" / file).read_text("utf-8")
+    lines = text.splitlines(keepends=True)
+    tests = {
+        part.name: part
+        for part in ast.parse(text).body
+        if isinstance(part, ast.FunctionDef) and part.name.startswith("test_")
+    }
+    assert name in tests, f"{file} has no test {name}"
+    for other, part in tests.items():
+        if other != name:
+            first = min([part.lineno, *(decorator.lineno for decorator in part.decorator_list)])
+            lines[first - 1 : part.end_lineno] = ["\n"] * (int(part.end_lineno or 0) - first + 1)
+    return "".join(lines)
+
+
+def not_in(block: Block, sources: str) -> list[str]:
+    """Return the commands, options and keys of a block that do not occur in the source of its tests."""
+    missing = []
+    for name, *arguments in commands(block.text):
+        if not re.search(rf"[\"']{name}[\"']|\b{name}(_cli)?\.command\b", sources):
+            missing.append(name)
+        missing += [
+            word
+            for word in arguments
+            if word.startswith("--") and word != "--set" and word not in sources
+        ]
+        keys = [value for key, value in itertools.pairwise(arguments) if key == "--set"]
+        names = [key.partition("=")[0].rpartition(".")[2] for key in keys]
+        missing += [key for key in names if not re.search(rf"\b{key}\b", sources)]
+    return missing
+
+
+MARKED = [block for block in of_readers() if block.mark and block.mark["tests"]]
+
+
+@pytest.mark.parametrize("block", MARKED, ids=str)
+def test_the_tests_that_a_page_names_use_its_commands_and_options(block: Block) -> None:
+    """`tested by` is above blocks that need large volumes or minutes. The tests run the commands on small volumes."""
+    assert block.mark is not None
+    tests = [test.strip() for test in block.mark["tests"].split(",")]
+    assert commands(block.text), f"{block}: has no floodtide command"
+    assert not_in(block, "".join(map(source_of, tests))) == []
+    if "mpiexec" in block.text:
+        assert any(test.startswith("mpi/") for test in tests), (
+            f"{block}: expected a test with ranks"
+        )
+
+
+def test_a_block_whose_test_has_another_option_is_noticed() -> None:
+    text = "floodtide segment a.toml --out b --coarse 2 --set segment.subvolume=[8,8,8]\n"
+    block = Block("page.md", 1, "bash", text, None)
+    assert not_in(block, 'run("segment", "--out", "--coarse", "segment.subvolume=[9,9,9]")') == []
+    assert not_in(block, 'run("evaluate", "--out")') == ["segment", "--coarse", "subvolume"]
+    with pytest.raises(AssertionError, match="has no test test_nothing"):
+        source_of("unit/project/test_site.py::test_nothing")
 
 
 def commands(text: str) -> list[list[str]]:
@@ -165,7 +217,11 @@ deltas = [6, 6, 6]
 steps = 2
 walkers = 4
 """
-RUN = [block for block in of_readers() if block.mark and not block.mark["reason"]]
+RUN = [
+    block
+    for block in of_readers()
+    if block.mark and not (block.mark["reason"] or block.mark["tests"])
+]
 
 
 @pytest.mark.mpi

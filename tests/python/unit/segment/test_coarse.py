@@ -227,6 +227,18 @@ def test_coarse_objects_end_at_the_mask(tmp_path: Path):
     assert_segmented(result.segmentation, (image == 200) & (np.arange(44) < 22)[:, None])
 
 
+def test_seeds_of_a_file_among_policies_are_those_of_both_levels(tmp_path):
+    image = image_with(LARGE, OTHER)
+    (tmp_path / "seeds.txt").write_text("20 12 20\n")
+    file = f"{tmp_path}/seeds.txt"
+    options = dataclasses.replace(OPTIONS, seed_policy="listed", seed_values={}, seeds=file)
+    expected = Segmenter(Bright(), OPTIONS).segment(image, seeds=[(20, 12, 20)])
+    found = Segmenter(Bright(), options).segment(image)
+    np.testing.assert_array_equal(found.segmentation, expected.segmentation)
+    assert found.coarse == expected.coarse
+    assert found.coarse.objects == 1
+
+
 def test_given_seeds_are_those_of_both_levels():
     image = image_with(LARGE, OTHER)
     result = Segmenter(Bright(), OPTIONS).segment(image, seeds=[(20, 12, 20)])

@@ -8,11 +8,11 @@ from pathlib import Path
 import bright_network
 import numpy as np
 
-from floodtide import config
 from floodtide.data import Volume
 from floodtide.segment import (
     Segmenter,
     in_subvolumes,
+    load_options,
     read_reconciled,
     reconcile,
     segment_on_ranks,
@@ -24,11 +24,12 @@ if sys.version_info >= (3, 11):
 
     def test_daisy_makes_the_segmentation_that_ranks_make(tmp_path: Path) -> None:
         file = bright_network.configuration(tmp_path, subvolume=[24, 24, 24])
+        bright_network.name_volume(file)
         out = tmp_path / "out.h5"
         command = [sys.executable, str(EXAMPLE), file, tmp_path / "pieces", f"{out}:labels", "2"]
         ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
         assert ended.returncode == 0, ended.stderr
-        options = config.load(file).segment
+        options = load_options(file)
         segmenter, volume = Segmenter.load(options), Volume(options.image)
         pieces = in_subvolumes(tmp_path / "own", segmenter, volume, subvolume=(24, 24, 24))
         assert segment_on_ranks(pieces, segmenter, volume) == 27

@@ -96,6 +96,19 @@ def test_seed_policies(tmp_path: Path) -> None:
         ("PolicyMax", {}, "max", {}),
         ("PolicyMaxPeaks", {}, "max_peaks", {}),
         ("PolicyFillEmptySpace", {}, "fill_empty", {}),
+        (
+            "PolicyDenseSeeds",
+            {"threshold": 1.5, "num_erosions": 2, "invert": True},
+            "dense",
+            {"dense_threshold": 1.5, "dense_num_erosions": 2, "dense_invert": True},
+        ),
+        (
+            "PolicyImagePeaks3D2D",
+            {"min_distance_2d": -1},
+            "image_peaks",
+            {"image_peaks_min_distance_2d": -1, "image_peaks_min_distance_3d": 4},
+        ),
+        ("PolicyImagePeaks2DDisk", {"disk_radius": 2}, "disk_peaks", {"disk_peaks_disk_radius": 2}),
         ("ReverseCoords", {"policy_to_reverse": "PolicyPeaks"}, "reversed peaks", {}),
         (
             "ReverseCoords",
@@ -138,6 +151,24 @@ def test_other_policies_and_sequences(
     options = read_request(written(tmp_path, request)).options
     assert options.seed_policy == ours
     assert values.items() <= dict(options.seed_values).items()
+
+
+def test_seeds_of_an_earlier_run_inside_a_sequence(tmp_path: Path) -> None:
+    arguments = {
+        "policies": [
+            ["PolicyInvertOrigins", {"segmentation_dir": "run1"}],
+            ["PolicyPeaks", {}],
+            [
+                "ReverseCoords",
+                {"policy_to_reverse": "PolicyInvertOrigins", "segmentation_dir": "run1"},
+            ],
+        ]
+    }
+    text = json.dumps(json.dumps(arguments))
+    request = PUBLISHED.replace('"PolicyPeaks"', f'"SequentialPolicies" seed_policy_args: {text}')
+    options = read_request(written(tmp_path, request), ((30, 20, 10), (64, 64, 64))).options
+    assert options.seed_policy == "listed, peaks, reversed listed"
+    assert options.seeds == "run1/10/20/seg-10_20_30.npz"
 
 
 @pytest.mark.parametrize(
@@ -200,13 +231,18 @@ def test_fields_that_cannot_be_followed_are_refused(tmp_path: Path, field: str, 
 @pytest.mark.parametrize(
     ("policy", "arguments", "says"),
     [
-        ("PolicyDenseSeeds", {}, "SequentialPolicies or, alone, PolicyInvertOrigins"),
+        ("PolicyOther", {}, "ReverseCoords or SequentialPolicies"),
         ("SequentialPolicies", {}, "policies None is not supported"),
         ("SequentialPolicies", {"policies": [["PolicyPeaks"]]}, "policies.0 .* is not supported"),
         (
             "SequentialPolicies",
-            {"policies": [["PolicyInvertOrigins", {}]]},
-            "policies.0 'PolicyInv",
+            {
+                "policies": [
+                    ["PolicyInvertOrigins", {"segmentation_dir": "a"}],
+                    ["PolicyInvertOrigins", {"segmentation_dir": "b"}],
+                ]
+            },
+            "a second segmentation_dir is not supported",
         ),
         (
             "SequentialPolicies",

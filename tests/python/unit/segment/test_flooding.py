@@ -17,6 +17,7 @@ from scipy import ndimage
 
 from floodtide import _core, data, errors
 from floodtide.cli import evaluate as evaluate_cli
+from floodtide.config.segment_options import seed_policies
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.segment.canvas_image import read_image
 from floodtide.segment.seeds import policy_seeds
@@ -456,6 +457,17 @@ def test_policies_in_sequence_and_of_another_image(tmp_path):
         of(voxels, "max", {}, 100.0, 50.0),
     ]
     np.testing.assert_array_equal(found(options), np.concatenate(expected))
+    (tmp_path / "seeds.txt").write_text("6 5 4\n0 5 4\n12 11 10\n")
+    mine = SegmentOptions(
+        seed_policy="listed, peaks, reversed listed", seeds=f"{tmp_path}/seeds.txt"
+    )
+    rows = np.array(
+        [[2, 5, 4], [8, 11, 10]]
+    )  # of the canvas; no field of view fits at the second seed
+    expected = [rows, of(voxels, "peaks", {}, 100.0, 50.0), rows[::-1]]
+    np.testing.assert_array_equal(found(mine), np.concatenate(expected))
+    with pytest.raises(errors.InvalidArgumentError, match=r"segment\.seeds is empty"):
+        found(SegmentOptions(seed_policy="listed, peaks"))
     bright = SegmentOptions(seed_policy="max_peaks", seed_image=f"{tmp_path}/other.h5:map")
     expected_peaks = of(np.ascontiguousarray(other[4:20]), "max_peaks", {}, 0.0, 1.0)
     assert len(expected_peaks) >= 5
@@ -463,7 +475,7 @@ def test_policies_in_sequence_and_of_another_image(tmp_path):
 
 
 def test_options_take_every_registered_seed_policy_and_lists_of_them():
-    names = [row["name"] for row in _core.segment.seed_policies()]
+    names = [row["name"] for row in seed_policies()]
     options = SegmentOptions(seed_policy=", reversed ".join(names), seed_values={"grid_step": 8})
     assert options.seed_values["grid_step"] == 8
     assert options.seed_values["peaks2d_min_distance"] == 7

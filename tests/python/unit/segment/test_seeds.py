@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
+from skimage import morphology
 from skimage.feature import peak_local_max
 
 from floodtide import _core, errors
@@ -161,9 +162,92 @@ def test_the_oracles_of_further_policies_find_seeds():
     raw = cells((20, 21, 22), 5)
     closed = np.zeros(raw.shape, np.uint8)
     closed[0] = closed[-1] = CLOSED["segment"]
-    for policy in ("max", "max_peaks", "fill_empty"):
+    for policy in ("max", "max_peaks", "fill_empty", "dense", "image_peaks", "disk_peaks"):
         assert len(found_by(policy, raw, closed, (2, 2, 2))) >= 5
     assert len(found_by("fill_empty", raw, 0 * closed, (2, 2, 2))) == 0
+
+
+def normalised(raw):
+    return (raw - np.float32(MEAN)) / np.float32(STD)
+
+
+def inner(seeds, shape, margin):
+    seeds = np.array(seeds, np.int64).reshape(-1, 3)
+    return seeds[((seeds >= margin) & (seeds + margin < shape)).all(axis=1)]
+
+
+def found_with(policy, values, raw, closed, margin):
+    return _core.segment.find_seeds(raw, MEAN, STD, policy, values, list(margin), None, closed)
+
+
+@settings(deadline=None, max_examples=30)
+@given(closings(), st.floats(-1.5, 1.5, width=32), st.integers(0, 3), st.booleans())
+def test_dense_seeds_equal_the_oracle(case, threshold, erosions, invert):
+    raw, closed, margin = case
+    chosen = normalised(raw) > np.float32(threshold)
+    chosen = ~chosen if invert else chosen
+    for _ in range(erosions):
+        chosen = ndimage.binary_erosion(chosen, border_value=True)
+    expected = open_only(inner(np.argwhere(chosen), raw.shape, margin), closed)
+    values = {
+        "dense_threshold": threshold,
+        "dense_num_erosions": erosions,
+        "dense_invert": float(invert),
+    }
+    np.testing.assert_array_equal(found_with("dense", values, raw, closed, margin), expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(closings(), st.integers(-1, 6), st.integers(-1, 6), st.sampled_from([1, 16, 64]))
+@pytest.mark.filterwarnings("ignore:When min_distance < 1")
+def test_image_peaks_equal_the_oracle(case, distance_2d, distance_3d, step):
+    """With few grey levels there are plateaus, of which only voxels far from each other are seeds."""
+    raw, closed, margin = case
+    raw = raw // step * step
+    image = normalised(raw)
+    rows = []
+    if distance_3d >= 0:
+        rows += peak_local_max(image, min_distance=distance_3d).tolist()
+    for z in range(len(image) if distance_2d >= 0 else 0):
+        rows += [(z, y, x) for y, x in peak_local_max(image[z], min_distance=distance_2d)]
+    expected = open_only(inner(rows, raw.shape, margin), closed)
+    values = {
+        "image_peaks_min_distance_2d": distance_2d,
+        "image_peaks_min_distance_3d": distance_3d,
+    }
+    np.testing.assert_array_equal(found_with("image_peaks", values, raw, closed, margin), expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    closings(),
+    st.integers(1, 6),
+    st.floats(-1, 1, width=32),
+    st.integers(0, 4),
+    st.sampled_from([1, 16, 64]),
+)
+def test_disk_peaks_equal_the_oracle(case, distance, share, radius, step):
+    raw, closed, margin = case
+    raw = raw // step * step
+    image = normalised(raw)
+    rows = []
+    for z, plane in enumerate(image):
+        peaks = peak_local_max(
+            plane,
+            min_distance=distance,
+            p_norm=2,
+            threshold_rel=share,
+            exclude_border=True,
+            footprint=morphology.disk(radius=radius),
+        )
+        rows += [(z, y, x) for y, x in peaks]
+    expected = open_only(inner(rows, raw.shape, margin), closed)
+    values = {
+        "disk_peaks_min_distance_2d": distance,
+        "disk_peaks_threshold_rel": share,
+        "disk_peaks_disk_radius": radius,
+    }
+    np.testing.assert_array_equal(found_with("disk_peaks", values, raw, closed, margin), expected)
 
 
 def planar_oracle(raw, margin, mask, min_distance, threshold):

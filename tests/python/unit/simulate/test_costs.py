@@ -307,9 +307,9 @@ def test_explanations_are_fitted_to_the_papers_efficiency() -> None:
 
 
 def test_what_cannot_be_explained_is_an_error() -> None:
-    with pytest.raises(InvalidArgumentError, match="stalls every 27 steps on 1 ranks"):
+    with pytest.raises(InvalidArgumentError, match="stalls every 27 steps on 1 rank "):
         closed_forms.explaining_ratio(0.71, 27, 1)
-    with pytest.raises(InvalidArgumentError, match="no spread of 1 ranks"):
+    with pytest.raises(InvalidArgumentError, match="no spread of 1 rank "):
         closed_forms.explaining_sigma(0.71, 1)
 
 

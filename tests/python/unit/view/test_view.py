@@ -84,7 +84,15 @@ def test_the_server_answers(volumes: Path) -> None:
 
 def test_command_prints_the_address_and_ends_with_ctrl_c(volumes: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "floodtide", "view", f"{volumes}:box"],
+        [
+            sys.executable,
+            "-um",
+            "floodtide",
+            "view",
+            f"{volumes}:box",
+            "--truth",
+            f"{volumes}:truth",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -92,7 +100,7 @@ def test_command_prints_the_address_and_ends_with_ctrl_c(volumes: Path) -> None:
     )
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(4)]
-    assert lines[0] == "layers: image, segmentation\n"
+    assert lines[0] == "layers: image, segmentation, truth\n"
     assert lines[1].startswith("open http://127.0.0.1:")
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=30)

@@ -4,21 +4,44 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from floodtide import config
-from floodtide.config import VolumeConfig
+from floodtide.config import SegmentOptions, VolumeConfig
 from floodtide.data import Volume, parse_box
 from floodtide.data.formats import format_of
 from floodtide.data.look import Problem, Reading
 from floodtide.errors import ConfigurationError
-from floodtide.segment import SegmentOptions
 from floodtide.segment.image_check import image_problems
 from floodtide.segment.trained import newest_checkpoint, normalisation
 
 
-def resolved(file: str, settings: config.Config, box: str | None) -> SegmentOptions:
+def load_options(file: str | Path, overrides: Sequence[str] = ()) -> SegmentOptions:
+    """Read the [segment] options of a configuration file as `floodtide segment` does.
+
+    Keys that are missing come from the [[data.volumes]] table that segment.image names, else from the checkpoint.
+
+    Args:
+        file: Name of a TOML file.
+        overrides: Changed values, as `["segment.min_segment_size=125"]`.
+
+    Raises:
+        InvalidFileError: If the file or the checkpoint does not exist or cannot be read.
+        ConfigurationError: If a key is unknown, has a wrong value, or is missing everywhere.
+        InvalidArgumentError: If segment.image names no volume.
+    """
+    return resolved(str(file), config.load(file, overrides))
+
+
+def resolved(file: str, settings: config.Config, box: str | None = None) -> SegmentOptions:
     """Return the [segment] options, with missing keys filled in from the named volume and from the checkpoint.
+
+    Args:
+        file: Name of the configuration, for messages.
+        settings: The whole configuration.
+        box: What replaces `segment.box`.
 
     Raises:
         ConfigurationError: If neither source provides a missing key. The message names all such keys.

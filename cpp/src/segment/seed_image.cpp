@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "segment/seed_image.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace floodtide::segment {
+namespace {
+
+/// Which voxels of a volume, or of each plane z, are peaks.
+struct Rule {
+  std::vector<Vec3> footprint;  ///< a peak is the maximum of the voxels at these offsets, without the offset 0
+  Vec3 border;                  ///< voxels at the faces that are no peaks
+  Vec3 reach;                   ///< a peak rejects others within this distance along each axis
+  std::int64_t squared;         ///< and nearer than the root of this; 0: nearer than `reach` along every axis
+};
+
+std::vector<Vec3> cube(const Vec3& radius) {
+  std::vector<Vec3> offsets;
+  for (std::int64_t z = -radius[0]; z <= radius[0]; ++z) {
+    for (std::int64_t y = -radius[1]; y <= radius[1]; ++y) {
+      for (std::int64_t x = -radius[2]; x <= radius[2]; ++x) {
+        if (z != 0 || y != 0 || x != 0) offsets.push_back({z, y, x});
+      }
+    }
+  }
+  return offsets;
+}
+
+std::vector<Vec3> disk(std::int64_t radius) {
+  std::vector<Vec3> offsets = cube({0, radius, radius});
+  std::erase_if(offsets, [radius](const Vec3& o) { return o[1] * o[1] + o[2] * o[2] > radius * radius; });
+  return offsets;
+}
+
+/// A part of an image: the planes from `first` to before `last`.
+struct Planes {
+  View<const float, 3> image;
+  std::int64_t first;
+  std::int64_t last;
+
+  [[nodiscard]] bool has(const Vec3& voxel) const {
+    return voxel[0] >= first && voxel[0] < last && voxel[1] >= 0 && voxel[1] < image.shape(1) && voxel[2] >= 0 &&
+           voxel[2] < image.shape(2);
+  }
+  [[nodiscard]] std::span<const float> values() const {
+    const std::int64_t plane = image.shape(1) * image.shape(2);
+    return {image.data() + first * plane, static_cast<std::size_t>((last - first) * plane)};
+  }
+};
+
+bool is_maximum(const Planes& planes, const Rule& rule, const Vec3& voxel) {
+  const float value = planes.image.at(voxel);
+  return std::ranges::none_of(rule.footprint, [&](const Vec3& offset) {
+    Vec3 other{voxel[0] + offset[0], voxel[1] + offset[1], voxel[2] + offset[2]};
+    other[0] = std::clamp(other[0], planes.first, planes.last - 1);
+    for (const std::size_t axis : {1, 2}) other[axis] = std::clamp<std::int64_t>(other[axis], 0, planes.image.shape(axis) - 1);
+    return planes.image.at(other) > value;
+  });
+}
+
+/// Return the peaks above `least`, the brightest first.
+std::vector<Vec3> peaks_of(const Planes& planes, const Rule& rule, float least) {
+  std::vector<Vec3> found;
+  const auto [bz, by, bx] = rule.border;
+  for (std::int64_t z = planes.first + bz; z < planes.last - bz; ++z) {
+    for (std::int64_t y = by; y < planes.image.shape(1) - by; ++y) {
+      for (std::int64_t x = bx; x < planes.image.shape(2) - bx; ++x) {
+        const Vec3 voxel{z, y, x};
+        if (planes.image.at(voxel) > least && is_maximum(planes, rule, voxel)) found.push_back(voxel);
+      }
+    }
+  }
+  std::ranges::stable_sort(found, [&](const Vec3& a, const Vec3& b) { return planes.image.at(a) > planes.image.at(b); });
+  return found;
+}
+
+/// Return the peaks without those that are too near to an earlier one.
+std::vector<Vec3> spaced(const std::vector<Vec3>& peaks, const Planes& planes, const Rule& rule) {
+  const Vec3 reach{std::max<std::int64_t>(rule.reach[0] - 1, 0), std::max<std::int64_t>(rule.reach[1] - 1, 0),
+                   std::max<std::int64_t>(rule.reach[2] - 1, 0)};
+  std::vector<Vec3> near = cube(reach);
+  if (rule.squared > 0) {
+    std::erase_if(near, [&](const Vec3& o) { return o[0] * o[0] + o[1] * o[1] + o[2] * o[2] >= rule.squared; });
+  }
+  Tensor<std::uint8_t, 3> rejected({planes.last - planes.first, planes.image.shape(1), planes.image.shape(2)});
+  std::vector<Vec3> kept;
+  for (const Vec3& peak : peaks) {
+    if (rejected.view()(peak[0] - planes.first, peak[1], peak[2]) != 0) continue;
+    kept.push_back(peak);
+    for (const Vec3& offset : near) {
+      const Vec3 other{peak[0] + offset[0], peak[1] + offset[1], peak[2] + offset[2]};
+      if (planes.has(other)) rejected.view()(other[0] - planes.first, other[1], other[2]) = 1;
+    }
+  }
+  return kept;
+}
+
+void add_peaks(const Planes& planes, const Rule& rule, float least, std::vector<Vec3>& seeds) {
+  const std::vector<Vec3> kept = spaced(peaks_of(planes, rule, least), planes, rule);
+  seeds.insert(seeds.end(), kept.begin(), kept.end());
+}
+
+/// Return a mask without the voxels that have a voxel 0 beside them.
+Tensor<std::uint8_t, 3> eroded(const Tensor<std::uint8_t, 3>& mask) {
+  Tensor<std::uint8_t, 3> out(mask.shape());
+  const auto [nz, ny, nx] = mask.shape();
+  const std::array<std::int64_t, 3> sizes{nz, ny, nx};
+  const std::array<std::int64_t, 3> steps{ny * nx, nx, 1};
+  for (std::int64_t i = 0; i < mask.size(); ++i) {
+    std::uint8_t kept = mask.data()[i];
+    for (std::size_t axis = 0; axis < 3 && kept != 0; ++axis) {
+      const std::int64_t place = i / steps[axis] % sizes[axis];
+      if (place > 0) kept &= mask.data()[i - steps[axis]];
+      if (place + 1 < sizes[axis]) kept &= mask.data()[i + steps[axis]];
+    }
+    out.data()[i] = kept;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Vec3> dense_seeds(const SeedSearch& search) {
+  const auto threshold = static_cast<float>(number(search.values, "dense_threshold"));
+  const bool invert = number(search.values, "dense_invert") != 0.0;
+  const auto erosions = static_cast<std::int64_t>(number(search.values, "dense_num_erosions"));
+  Tensor<std::uint8_t, 3> mask(search.image.shape());
+  for (std::int64_t i = 0; i < mask.size(); ++i) {
+    mask.data()[i] = (search.image.data()[i] > threshold) != invert ? 1 : 0;
+  }
+  for (std::int64_t i = 0; i < erosions; ++i) mask = eroded(mask);
+  const auto [nz, ny, nx] = mask.shape();
+  std::vector<Vec3> seeds;
+  seeds.reserve(static_cast<std::size_t>(std::ranges::count(mask.span(), std::uint8_t{1})));
+  for (std::int64_t i = 0; i < mask.size(); ++i) {
+    if (mask.data()[i] != 0) seeds.push_back({i / (ny * nx), i / nx % ny, i % nx});
+  }
+  report(search.progress, 1, 1);
+  return seeds;
+}
+
+std::vector<Vec3> image_peak_seeds(const SeedSearch& search) {
+  const auto far = static_cast<std::int64_t>(number(search.values, "image_peaks_min_distance_3d"));
+  const auto near = static_cast<std::int64_t>(number(search.values, "image_peaks_min_distance_2d"));
+  const std::int64_t planes = search.image.shape(0);
+  std::vector<Vec3> seeds;
+  if (search.image.size() == 0) return seeds;
+  if (far >= 0) {
+    const Planes all{search.image, 0, planes};
+    const Vec3 distance{far, far, far};
+    add_peaks(all, {cube(distance), distance, distance, 0}, std::ranges::min(all.values()), seeds);
+  }
+  report(search.progress, 1, 2);
+  for (std::int64_t z = 0; near >= 0 && z < planes; ++z) {
+    const Planes one{search.image, z, z + 1};
+    const Vec3 distance{0, near, near};
+    add_peaks(one, {cube(distance), distance, distance, 0}, std::ranges::min(one.values()), seeds);
+  }
+  report(search.progress, 2, 2);
+  return seeds;
+}
+
+std::vector<Vec3> disk_peak_seeds(const SeedSearch& search) {
+  const auto distance = static_cast<std::int64_t>(number(search.values, "disk_peaks_min_distance_2d"));
+  const auto share = static_cast<float>(number(search.values, "disk_peaks_threshold_rel"));
+  const auto radius = static_cast<std::int64_t>(number(search.values, "disk_peaks_disk_radius"));
+  const Rule rule{disk(radius), {0, distance, distance}, {0, distance, distance}, distance * distance};
+  std::vector<Vec3> seeds;
+  if (search.image.size() == 0) return seeds;
+  for (std::int64_t z = 0; z < search.image.shape(0); ++z) {
+    const Planes one{search.image, z, z + 1};
+    const auto [least, most] = std::ranges::minmax(one.values());
+    add_peaks(one, rule, std::max(least, share * most), seeds);
+  }
+  report(search.progress, 1, 1);
+  return seeds;
+}
+
+}  // namespace floodtide::segment
