@@ -49,3 +49,35 @@ def test_bound_threads_have_a_place_each(variable: str) -> None:
     places = shown.stdout.split()
     assert len(places) == 2
     assert places[0] != places[1]
+
+
+IDLE = """
+import sys, time
+import numpy as np
+import floodtide as ft
+from floodtide import _core
+
+_core.set_num_threads(2)
+network = ft.nn.FFN(depth=2, fov=(9, 9, 9), deltas=(0, 0, 0), features=16)
+network.forward(np.zeros((9, 9, 9), np.float32), np.zeros((9, 9, 9), np.float32))
+begin, end = time.process_time(), time.monotonic() + float(sys.argv[1])
+while time.process_time() - begin < 0.1 and time.monotonic() < end:
+    time.sleep(0.02)
+print(time.process_time() - begin)
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "polls", "limit_s"), [("passive", False, 1), ("ACTIVE", True, 30)]
+)
+def test_idle_threads_sleep_unless_they_are_to_poll(policy: str, polls: bool, limit_s: int) -> None:
+    """Of a whole second, sleeping threads use nearly nothing. Polling ones use all that a busy machine gives them."""
+    shown = subprocess.run(
+        [sys.executable, "-c", IDLE, str(limit_s)],
+        env={**os.environ, "OMP_WAIT_POLICY": policy},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert (float(shown.stdout) >= 0.1) == polls
