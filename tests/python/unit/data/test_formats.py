@@ -636,7 +636,7 @@ def test_a_missing_library_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     for package in ("tensorstore", "tifffile", "imageio", "imageio.v3"):
         monkeypatch.setitem(sys.modules, package, None)
     for name in names:
-        with pytest.raises(errors.UnsupportedError, match=r"pip install 'floodtide\[formats\]'"):
+        with pytest.raises(errors.UnsupportedError, match=r"pip install '\.\[formats\]'"):
             data.Volume(name)
 
 

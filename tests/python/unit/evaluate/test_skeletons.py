@@ -145,5 +145,5 @@ def test_wrong_arguments_are_refused(
     with pytest.raises(errors.ShapeError, match="expected integers"):
         skeletons_of(np.zeros((2, 2, 2)))
     monkeypatch.setitem(__import__("sys").modules, "kimimaro", None)
-    with pytest.raises(errors.UnsupportedError, match=r"pip install 'floodtide\[skeletons\]'"):
+    with pytest.raises(errors.UnsupportedError, match=r"pip install '\.\[skeletons\]'"):
         skeletons_of(tubes())

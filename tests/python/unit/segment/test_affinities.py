@@ -290,5 +290,5 @@ def test_wrong_input_is_refused_in_one_line(
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "mwatershed", None)
-    with pytest.raises(errors.UnsupportedError, match=r"pip install 'floodtide\[affinities\]'"):
+    with pytest.raises(errors.UnsupportedError, match=r"pip install '\.\[affinities\]'"):
         segments_of(np.zeros((3, 2, 2, 2), np.float32), NEAREST)

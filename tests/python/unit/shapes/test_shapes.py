@@ -137,7 +137,7 @@ def test_wrong_input_is_refused_in_one_line(
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "zmesh", None)
-    with pytest.raises(errors.UnsupportedError, match=r"pip install 'floodtide\[view\]'"):
+    with pytest.raises(errors.UnsupportedError, match=r"pip install '\.\[view\]'"):
         list(meshes_of(brick()))
     with pytest.raises(errors.ShapeError, match="expected integers"):
         list(meshes_of(np.zeros((2, 2))))

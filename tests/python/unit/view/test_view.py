@@ -132,5 +132,5 @@ def test_wrong_input_is_refused_in_one_line(
 
 def test_a_missing_library_is_named(volumes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "neuroglancer", None)
-    with pytest.raises(errors.UnsupportedError, match=r"pip install 'floodtide\[view\]'"):
+    with pytest.raises(errors.UnsupportedError, match=r"pip install '\.\[view\]'"):
         serve(layers_of(f"{volumes}:box")[0])
