@@ -30,10 +30,10 @@ constexpr std::int64_t kSharedForNs = 50'000'000;  // a core counts as shared fo
 
 /// Lets a thread wait for a short time without work.
 ///
-/// The thread first polls without giving its core away, because most waits inside a training step are shorter than a system
-/// call. Then it yields: this costs nothing on a core of its own, and gives a shared core away. If another thread ran
-/// meanwhile, the core is shared, and the thread sleeps: also at its next waits for some time, because a thread that sleeps
-/// gets a shared core back sooner than one that yields.
+/// The thread first polls and keeps its core, because most waits inside a training step are shorter than a system call. Then it
+/// yields. If no other thread wants the core, yielding costs nothing. If another thread runs meanwhile, the core is shared, and
+/// the waiting thread sleeps. It then also sleeps at its next waits for some time, because the system gives a shared core back
+/// sooner to a thread that slept than to one that yielded.
 class Wait {
  public:
   /// Returns true when ready() does, or false when it is time to sleep.

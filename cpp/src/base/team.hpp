@@ -15,8 +15,8 @@ namespace floodtide::detail {
 
 /// The threads that help one thread with its parallel_for: the caller and its workers claim chunks one by one.
 ///
-/// A thread first claims chunks of its own part, the same one in each job with as many chunks and threads, so that it finds
-/// what it wrote before in its caches. Then it takes chunks of other parts.
+/// Each thread has a part of the chunks. Jobs with equally many chunks and threads have equal parts. A thread first claims the
+/// chunks of its part, because what it wrote there before may still be in its caches. Then it claims chunks of other parts.
 ///
 /// The caller waits for claimed chunks only, not for workers. So a worker without a core, because another program has it, does
 /// not delay a job: the others compute its share. A thread without work waits for the next job, or for the last chunk, as Wait

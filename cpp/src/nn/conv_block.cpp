@@ -173,7 +173,8 @@ void ConvBlock::finish_gradients(const BlockParameters<float>& gradients, const 
   if (!options_.batch_norm) return;
   add_sums();
   for (Statistics& group : groups_) {
-    // The sum of g * normalised x, from the sums of g * x and of g. The gradients of scale and shift are those of this rank.
+    // Computes the sum of g * normalised x from the sums of g * x and of g. Gradients of scale and shift are sums of this rank
+    // only.
     const auto of_normalised = [&](std::int64_t c) {
       return group.inverse_deviation[c] * (group.sums[channels_ + c] - double{group.mean[c]} * group.sums[c]);
     };

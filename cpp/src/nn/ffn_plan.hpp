@@ -70,7 +70,8 @@ class FfnPlan {
   template <class Example, class Body, class After>
   void for_each_example(std::span<Example> batch, Body body, After after);
   void reserve(Lane& lane, std::int64_t activations) const;
-  /// Return an activation of the lane. The two gradients follow those of the convolutions.
+  /// Return an activation of the lane. Numbers below layers_ are outputs of convolutions; stream_grad() and inner_grad()
+  /// follow.
   [[nodiscard]] float* activation(Lane& lane, std::size_t number) const;
   [[nodiscard]] const float* activation(const Lane& lane, std::size_t number) const;
   [[nodiscard]] float* stream_grad(Lane& lane) const { return activation(lane, layers_); }

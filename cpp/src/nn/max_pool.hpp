@@ -7,8 +7,8 @@
 
 namespace floodtide::nn {
 
-/// Max pooling with kernel and stride `pool` of the output of a ConvBlock, from `from` to `to`. The sizes of `to` are those of
-/// `from` divided by `pool`.
+/// Max pooling of the output of a ConvBlock. Kernel and stride are `pool`. The input has the grid `from`. The output has the
+/// grid `to`, whose sizes are the sizes of `from` divided by `pool`.
 struct MaxPool {
   Grid from, to;
   Vec3 pool;

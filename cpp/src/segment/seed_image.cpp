@@ -77,7 +77,7 @@ std::vector<Vec3> peaks_of(const Planes& planes, const Rule& rule, float least) 
   return found;
 }
 
-/// Return the peaks without those that are too near to an earlier one.
+/// Return the peaks that are not too near to an earlier peak.
 std::vector<Vec3> spaced(const std::vector<Vec3>& peaks, const Planes& planes, const Rule& rule) {
   const Vec3 reach{std::max<std::int64_t>(rule.reach[0] - 1, 0), std::max<std::int64_t>(rule.reach[1] - 1, 0),
                    std::max<std::int64_t>(rule.reach[2] - 1, 0)};

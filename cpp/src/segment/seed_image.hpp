@@ -13,10 +13,10 @@ namespace floodtide::segment {
 /// Source: google/ffn, seed.PolicyDenseSeeds.
 [[nodiscard]] std::vector<Vec3> dense_seeds(const SeedSearch& search);
 
-/// Return the peaks of the intensity in the volume, then those of each plane z, the brightest first in each search, and equal
-/// ones ordered by z, y, x. A peak is the maximum of all voxels within the distance along each axis, above the least intensity,
-/// and at least the distance from the border and from brighter peaks. A negative distance: no such search.
-/// Source: google/ffn, seed.PolicyImagePeaks3D2D; skimage.feature.peak_local_max.
+/// Return the peaks of the intensity: first the peaks of the volume, then the peaks of each plane z. Each search gives the
+/// brightest peaks first, and orders equally bright peaks by z, y, x. A peak is the maximum of all voxels within the distance
+/// along each axis, above the least intensity, and at least the distance from the border and from brighter peaks. A negative
+/// distance: no such search. Source: google/ffn, seed.PolicyImagePeaks3D2D; skimage.feature.peak_local_max.
 [[nodiscard]] std::vector<Vec3> image_peak_seeds(const SeedSearch& search);
 
 /// Return the peaks of the intensity in each plane z, as above. A peak is the maximum of a disk, and above

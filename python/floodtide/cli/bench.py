@@ -170,6 +170,17 @@ def threads_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+def compute_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option `--compute` to a benchmark."""
+    return click.option(
+        "--compute",
+        type=click.Choice(_core.choices("compute")),
+        default="fp32",
+        show_default=True,
+        help="Convolution algorithms, as `run.compute`.",
+    )(function)
+
+
 def seconds_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option `--seconds` to a benchmark."""
     return click.option(
@@ -253,13 +264,7 @@ def bandwidth(
     default=True,
     help="Apply a ReLU to the input, and its mask to the result of backward-data.",
 )
-@click.option(
-    "--compute",
-    type=click.Choice(_core.choices("compute")),
-    default="fp32",
-    show_default=True,
-    help="Convolution algorithms, as `run.compute`.",
-)
+@compute_option
 @click.option(
     "--against",
     default="",

@@ -12,6 +12,7 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench import (
+    compute_option,
     counts_or_default,
     row_options,
     seconds_option,
@@ -50,13 +51,7 @@ def _network_options(depth: int) -> Callable[[Callable[..., Any]], Callable[...,
             show_default=True,
             help="Number of examples in the batch.",
         ),
-        click.option(
-            "--compute",
-            type=click.Choice(_core.choices("compute")),
-            default="fp32",
-            show_default=True,
-            help="Convolution algorithms, as `run.compute`.",
-        ),
+        compute_option,
         click.option(
             "--parallel",
             type=click.Choice(_core.choices("parallel")),

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from floodtide import _core
 from floodtide.base import limits
 from floodtide.cli import options as shared
 from floodtide.cli.bench import (
+    compute_option,
     counts_or_default,
     row_options,
     seconds_option,
@@ -55,13 +55,7 @@ from floodtide.cli.bench import (
     show_default=True,
     help="Number of slices in the batch.",
 )
-@click.option(
-    "--compute",
-    type=click.Choice(_core.choices("compute")),
-    default="fp32",
-    show_default=True,
-    help="Convolution algorithms, as `run.compute`.",
-)
+@compute_option
 @click.option(
     "--against",
     default="",

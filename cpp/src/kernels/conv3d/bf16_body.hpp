@@ -143,7 +143,7 @@ inline void pair(const PairTask& task) {
 
 // ---- Passes ---------------------------------------------------------------------------------------------------------
 
-/// Finishes the sums of a block, and writes those of the interior.
+/// Adds bias and residual to the sums of a block, applies mask and ReLU, and writes the voxels of the interior.
 FLOODTIDE_INLINE void finish(const ForwardTask& task, Index z, Index position, Index rows, Index channel, Index panels,
                              const float* sums) {
   const Plane& p = task.plane;

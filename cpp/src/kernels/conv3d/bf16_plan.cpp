@@ -9,6 +9,7 @@
 #include "floodtide/base/parallel.hpp"
 #include "kernels/conv3d/bf16.hpp"
 #include "kernels/conv3d/plan.hpp"
+#include "kernels/transpose_weights.hpp"
 
 namespace floodtide::kernels {
 namespace {
@@ -47,20 +48,14 @@ class Bf16Plan final : public Conv3dPlan {
   }
 
   void set_weights(const float* weights, const float* bias, Passes passes) override {
-    const std::int64_t in = shape_.in_channels, out = shape_.out_channels, taps = shape_.taps();
+    const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
     std::copy_n(bias, out, bias_.data());
     pack(weights, in, out, forward_weights_.data());
     if (passes == Passes::forward) return;
     if (backward_weights_.size() == 0) backward_weights_ = AlignedBuffer<std::uint16_t>(packed(out, in_));
-    float* const flipped = thread_scratch(shape_.weight_count());  // [tap][out][in], taps in reverse order
-    parallel_for(taps, [&](std::int64_t tap) {
-      const float* const from = weights + (taps - 1 - tap) * in * out;
-      float* const to = flipped + tap * in * out;
-      for (std::int64_t i = 0; i < in; ++i) {
-        for (std::int64_t o = 0; o < out; ++o) to[o * in + i] = from[i * out + o];
-      }
-    });
-    pack(flipped, out, in, backward_weights_.data());
+    float* const transposed = thread_scratch(shape_.weight_count());
+    transpose_weights(weights, shape_.taps(), in, out, transposed);
+    pack(transposed, out, in, backward_weights_.data());
   }
 
   void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
@@ -149,7 +144,7 @@ class Bf16Plan final : public Conv3dPlan {
     parallel_for(plane_.rows_of_kernel(), [&](std::int64_t row) { kernels_.pack({plane_, in, out, row, weights, packed}); });
   }
 
-  /// Return the planes that the kernel reads: without those of the halo if kernel_z is 1.
+  /// Return the planes that the kernel reads. If kernel_z is 1, it does not read the two planes of the halo.
   [[nodiscard]] Range planes() const { return plane_.kernel_z == 3 ? Range{0, plane_.z + 2} : Range{1, plane_.z + 1}; }
 
   void run(const float* input, Activation on_input, std::int64_t stored, std::int64_t used, bf16::ForwardTask whole) const {

@@ -3,8 +3,8 @@
 
 #include "kernels/conv3d/bf16_body.hpp"
 
-// Engine of tile instructions: 32 rows x 32 outputs in four tiles of sums, two tiles of each operand. `Tiles` has the eight
-// tiles, each of 16 rows of 64 bytes: those of the processor, or an emulation.
+// Engine of tile instructions: 32 rows x 32 outputs in four tiles of sums, two tiles of each operand. `Tiles` has eight
+// tiles of 16 rows of 64 bytes. The processor provides them, or a test emulates them.
 namespace floodtide::kernels::bf16 {
 namespace {
 

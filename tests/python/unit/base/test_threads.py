@@ -36,7 +36,7 @@ def test_bound_threads_have_a_place_each(variable: str) -> None:
     """OpenMP binds the main thread to its place; compute threads must not share it."""
     available = sorted(os.sched_getaffinity(0))
     if len(available) < 2:
-        pytest.skip("needs two cores")
+        pytest.skip("this processor has one core for this process; two places need two")
     name, value = variable.split("=")
     shown = subprocess.run(
         [sys.executable, "-c", SCRIPT],
