@@ -89,8 +89,8 @@ _MOST_GREY = 1 << 25  # voxels of a box for which the grey level is computed: ab
     "--voxel-nm",
     type=shared.Numbers(limits.VOXEL_SIZE, 3),
     metavar="Z,Y,X",
-    help="Edges of a voxel for --skeletons and for scale bars; default: the edges that the truth's file states, else"
-    " voxels.",
+    help="Edges of a voxel for --skeletons and for scale bars; default: the edges that the file of the truth, the"
+    " segmentation or the image states, in this order; else voxels.",
 )
 @click.option(
     "--matching",
@@ -171,7 +171,7 @@ def command(
             if place := evaluate.assumed_place(segments, objects):
                 report.notes.append(place)
             _add_grey_level(report, image, segments, objects, part)
-            stated = voxel_nm or objects.geometry.voxel_size_nm
+            stated = voxel_nm or _stated_size([objects, segments], image)
             if skeletons:
                 report.runs = _run_lengths(segments, objects, part, stated, merge_nodes)
                 report.unit = "voxels" if stated is None else "nm"
@@ -197,6 +197,19 @@ def command(
                     stated,
                 )
             click.echo(report.json(matching) if as_json else report.text(matching))
+
+
+def _stated_size(volumes: Sequence[Volume], image: str) -> tuple[float, float, float] | None:
+    """Return the voxel size (z, y, x) in nm of the first volume whose file states one; the image comes last."""
+    from floodtide.data import Volume
+    from floodtide.data.volumes import volume_exists
+
+    sizes = (volume.geometry.voxel_size_nm for volume in volumes)
+    stated = next((size for size in sizes if size is not None), None)
+    name = image or volumes[-1].text("image")
+    if stated is None and name and (image or volume_exists(name)):
+        return Volume(name).geometry.voxel_size_nm
+    return stated
 
 
 def _classes_of(segmentation: Volume) -> int | None:

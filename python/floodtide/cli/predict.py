@@ -42,6 +42,12 @@ from floodtide.errors import LockedError, StorageError
     help="Also write the probabilities of the classes: DATASET_probabilities (classes, n, y, x).",
 )
 @click.option(
+    "--mirror",
+    is_flag=True,
+    help="Average the predictions of the image and of its mirror images, along the axes that training reflected. Takes"
+    " up to eight times as long, and makes fewer mistakes.",
+)
+@click.option(
     "--context",
     metavar="Z,Y,X",
     help="Voxels around a block that its prediction uses; default: the network's full context, which "
@@ -88,6 +94,7 @@ def _predict(
     mean: float | None,
     std: float | None,
     probabilities: bool,
+    mirror: bool,
     context: str | None,
     memory_mib: float | None,
     threads: int,
@@ -119,19 +126,27 @@ def _predict(
             )
         mean = known[0] if mean is None else mean
         std = known[1] if std is None else std
+    axes = predict.mirrored_axes(checkpoint) if mirror else ()
+    if mirror and not axes:
+        raise click.UsageError(
+            f"--mirror with {checkpoint}, whose training reflected no axes; expected no --mirror, or a network that was"
+            " trained with data.reflectable_axes or augmentation.flip_x"
+        )
+    offsets = predict.offsets(checkpoint)
     predictor = predict.Predictor(
         network,
         mean=mean,
         std=std,
         context=parse_vec3(context, "--context") if context else None,
         memory_mib=predict.MEMORY_MIB if memory_mib is None else memory_mib,
+        mirror=axes,
+        offsets=offsets,
     )
     part = parse_box(box)
     reading = Reading("predict", mean, std, "--mean and --std", volume.geometry.voxel_size_nm)
     slices = isinstance(network, nn.UNet2D)
     settle(image_problems(volume, checkpoint, reading, box=part, slices=slices))
     notes = {"checkpoint": str(checkpoint)}
-    offsets = predict.offsets(checkpoint)
     if offsets is not None:
         notes["offsets"] = json.dumps(offsets)
     elif predictor.excluding:
@@ -152,6 +167,7 @@ def _predict(
         "network": repr(network),
         "shape": list(part[1] if part else volume.shape),
         "context": list(predictor.context),
+        "mirror": list(predictor.mirror),
         "mean": mean,
         "std": std,
         "seconds": time.monotonic() - start_s,

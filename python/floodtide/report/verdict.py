@@ -12,7 +12,7 @@ import numpy as np
 
 from floodtide.base.counts import count_of
 from floodtide.base.progress import duration
-from floodtide.data import Volume
+from floodtide.data import TrainingVolume, Volume
 from floodtide.data.volumes import volume_exists
 from floodtide.evaluate import trivial
 from floodtide.evaluate.trivial import Verdict, is_number, judged
@@ -127,7 +127,8 @@ def _data(run: Run) -> list[tuple[str, str]]:
     facts = []
     for volume in run.config.get("data", {}).get("volumes", [])[:3]:
         name = str(volume.get("name") or volume.get("image", "?"))
-        facts.append((f"Volume {name}", _volume_text(volume)))
+        named = name != TrainingVolume.name  # the name of volumes that are given none
+        facts.append((f"Volume {name}" if named else "Volume", _volume_text(volume)))
     held = run.config.get("validation", {}).get("box", "")
     if held:
         facts.append(("Held out", str(held)))

@@ -24,6 +24,7 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved
 from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import as_vec3
 from floodtide.data.volumes import name_of
 from floodtide.errors import (
     InvalidArgumentError,
@@ -31,7 +32,14 @@ from floodtide.errors import (
     OutOfRangeError,
     ShapeError,
 )
-from floodtide.segment.trained import load, newest_checkpoint, normalisation, offsets
+from floodtide.segment.mirroring import mirrored_mean
+from floodtide.segment.trained import (
+    load,
+    mirrored_axes,
+    newest_checkpoint,
+    normalisation,
+    offsets,
+)
 from floodtide.segment.windows import Axis, choose_windows, context_of
 
 __all__ = [
@@ -39,6 +47,7 @@ __all__ = [
     "Predictor",
     "bytes_per_voxel",
     "load",
+    "mirrored_axes",
     "newest_checkpoint",
     "normalisation",
     "offsets",
@@ -57,6 +66,8 @@ _PREDICTOR = Arguments(
     std=limits.DEVIATION,
     context=limits.EXTENT,
     memory_mib=limits.MEMORY,
+    mirror=limits.AXIS,
+    offsets=limits.OFFSET,
 )
 _COMMAND = "floodtide predict"
 _CHUNK = 64  # voxels along each axis of a result's chunks
@@ -73,9 +84,13 @@ class Predictor:
         context: Voxels (z, y, x) around a block that its prediction uses. None: the network's full context, which
             leaves no seams. A smaller context is faster and changes values near the faces of blocks.
         memory_mib: Approximate memory (MiB) for the activations of a block. It limits the size of blocks.
+        mirror: Axes, 0 for z to 2 for x. The prediction is then the mean over the image and its copies mirrored along
+            all subsets of these axes: 8 forward passes for three axes instead of one. Use axes that training reflected.
+        offsets: Offsets (z, y, x) of the outputs, if these are affinities. `mirror` needs them.
 
     Raises:
-        InvalidArgumentError: If the model is not a U-Net with one input channel, or a number is out of range.
+        InvalidArgumentError: If the model is not a U-Net with one input channel, a number is out of range, or the
+            offsets that `mirror` needs are missing.
     """
 
     def __init__(
@@ -86,6 +101,8 @@ class Predictor:
         std: float,
         context: Sequence[int] | None = None,
         memory_mib: float = MEMORY_MIB,
+        mirror: Sequence[int] = (),
+        offsets: Sequence[Vec3] | None = None,
     ) -> None:
         if not isinstance(model, nn.UNet):
             raise InvalidArgumentError(f"predict: the model is {model!r}, expected a U-Net")
@@ -94,7 +111,15 @@ class Predictor:
             raise InvalidArgumentError(
                 f"predict: the network takes {options.in_channels} channels, expected 1"
             )
-        _PREDICTOR.check("predict", mean=mean, std=std, context=context, memory_mib=memory_mib)
+        _PREDICTOR.check(
+            "predict",
+            mean=mean,
+            std=std,
+            context=context,
+            memory_mib=memory_mib,
+            mirror=mirror,
+            offsets=offsets,
+        )
         if context is not None and len(context) != 3:
             raise InvalidArgumentError(
                 f"predict: context is {context}, expected z, y, x of at least 0"
@@ -109,7 +134,11 @@ class Predictor:
                 for wanted, pool, full in zip(context, self.pool, self.context, strict=True)
             )
             self.context = z, y, x
-        self._voxels = int(memory_mib * 2**20 / bytes_per_voxel(model))
+        self.mirror = tuple(sorted(set(mirror)))
+        self._offsets = None if offsets is None else [as_vec3(row) for row in offsets]
+        if self.mirror:
+            self._require_mirrors()
+        self._voxels = int(memory_mib * 2**20 / self._bytes_per_voxel)
 
     @property
     def outputs(self) -> int:
@@ -152,7 +181,7 @@ class Predictor:
         lengths = choose_windows(axes, self._voxels)
         limits.require_memory(
             f"predict: a block of {' x '.join(map(str, lengths))} voxels needs",
-            bytes_per_voxel(self.model) * math.prod(lengths),
+            self._bytes_per_voxel * math.prod(lengths),
             "fewer MiB for a block (--memory)",
         )
         done, total = 0, int(np.prod(size))
@@ -282,6 +311,7 @@ class Predictor:
             "mean": repr(self.mean),
             "std": repr(self.std),
             "context": json.dumps(self.context),
+            "mirror": json.dumps(self.mirror),
             "floodtide_version": _core.__version__,
         }
 
@@ -292,9 +322,48 @@ class Predictor:
                 "(softmax); its outputs are the probabilities"
             )
 
+    def _require_mirrors(self) -> None:
+        """Check that this network can predict mirrored images, and widen the context by the longest offset.
+
+        The mean of an affinity uses the outputs at both of its voxels.
+        """
+        if isinstance(self.model, nn.UNet2D) and 0 in self.mirror:
+            raise InvalidArgumentError(
+                f"predict: mirror is {list(self.mirror)} with a network for slices, expected axes 1 (y) and 2 (x)"
+            )
+        if self.excluding:
+            return
+        if self._offsets is None or len(self._offsets) != self.outputs:
+            raise InvalidArgumentError(
+                f"predict: mirror needs the offsets of the {self.outputs} affinities, got {self._offsets}"
+            )
+        longest = [max(abs(offset[axis]) for offset in self._offsets) for axis in range(3)]
+        self.context = as_vec3(
+            [
+                context + -(-far // pool) * pool
+                for context, far, pool in zip(self.context, longest, self.pool, strict=True)
+            ]
+        )
+
+    @property
+    def _bytes_per_voxel(self) -> float:
+        """Return the bytes per voxel of a block, with the sums over mirrored copies."""
+        sums = 4 * (2 + 3 * self.outputs) if self.mirror else 0
+        return bytes_per_voxel(self.model) + sums
+
     def _forward(self, block: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the probabilities (z, y, x, outputs) of a block (z, y, x)."""
         images = (block - np.float32(self.mean)) / np.float32(self.std)
+        if not self.mirror:
+            return self._probabilities(images)
+        # Pools begin at the first voxel, which is the last one in a mirrored copy. So the block ends with a whole cell.
+        padding = [(0, -n % pool) for n, pool in zip(images.shape, self.pool, strict=True)]
+        offsets = None if self.excluding else self._offsets
+        mean = mirrored_mean(self._probabilities, np.pad(images, padding), self.mirror, offsets)
+        return mean[tuple(slice(n) for n in images.shape)]
+
+    def _probabilities(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the probabilities (z, y, x, outputs) of normalised intensities (z, y, x)."""
         slices = isinstance(self.model, nn.UNet2D)
         result = self.model.forward(images if slices else images[None])
         probabilities: NDArray[np.float32] = result if slices else result[0]

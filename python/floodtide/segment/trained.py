@@ -87,6 +87,21 @@ def offsets(checkpoint: str | Path) -> tuple[Vec3, ...] | None:
     return settings.model.offsets
 
 
+def mirrored_axes(checkpoint: str | Path) -> tuple[int, ...]:
+    """Return the axes (0 is z) that the training of a U-Net reflected; none if the checkpoint does not state them.
+
+    Raises:
+        InvalidFileError, ConfigurationError: As for `normalisation`.
+    """
+    settings = _stored(checkpoint)
+    if settings is None:
+        return ()
+    if isinstance(settings.model, config.UNet2DConfig):
+        flips = (settings.augmentation.flip_y, settings.augmentation.flip_x)
+        return tuple(axis for axis, flipped in enumerate(flips, start=1) if flipped)
+    return settings.data.reflectable_axes
+
+
 def _stored(checkpoint: str | Path) -> config.Config | None:
     """Return the configuration that a checkpoint stores, if it stores one."""
     text = "" if is_tensorflow(checkpoint) else _core.stored_configuration(str(checkpoint))

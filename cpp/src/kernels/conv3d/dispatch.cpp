@@ -29,8 +29,10 @@ template <const bf16::Kernels* kernels>
 std::unique_ptr<Conv3dPlan> make_bf16(const Conv3dShape& shape) {
   return make_bf16_plan(shape, *kernels);
 }
+#if defined(__x86_64__)
 std::string avx512_bf16_unsupported(const Conv3dShape&) { return avx512_bf16_missing(Isa::avx512); }
 std::string amx_bf16_unsupported(const Conv3dShape&) { return amx_bf16_missing(Isa::avx512); }
+#endif
 std::string emulation_avoided(const Conv3dShape&) { return "it emulates instructions"; }
 
 /// Return true if the dispatch may choose a kernel with the arithmetic `kernel` for `wanted`.
@@ -85,7 +87,8 @@ Conv3dCandidate choose(const Conv3dShape& shape, Isa level, std::string_view ker
 }  // namespace
 
 std::vector<Conv3dCandidate> conv3d_candidates() {
-  constexpr Compute transformed = Compute::fp32, direct = Compute::fp32_direct, bf16 = Compute::bf16;
+  [[maybe_unused]] constexpr Compute transformed = Compute::fp32;  // x86-64 only
+  constexpr Compute direct = Compute::fp32_direct, bf16 = Compute::bf16;
   return {
 #if defined(__x86_64__)
       {"amx_bf16", Isa::avx512, bf16, &amx_bf16_unsupported, &amx_bf16_avoided, &make_bf16<&bf16::kAmx>},

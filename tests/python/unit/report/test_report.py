@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import html
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import report_runs
@@ -65,6 +68,19 @@ def test_the_page_opens_with_a_verdict_and_facts(page: Page) -> None:
         "42 x 75 x 101 voxels",
     ):
         assert fact in head
+
+
+def test_a_volume_without_a_name_is_called_volume(run_folder: Path) -> None:
+    run = read_run(run_folder)
+    names = [{"name": "volume"}, {"name": "left half"}]
+    volumes = [{**run.config["data"]["volumes"][0], **name} for name in names]
+    facts = verdict.head(
+        dataclasses.replace(run, config={"data": {"volumes": volumes}}), None
+    ).facts
+    assert [name for name, _ in facts if name.startswith("Volume")] == [
+        "Volume",
+        "Volume left half",
+    ]
 
 
 def test_the_page_knows_dark_screens_and_phones(page: Page) -> None:
@@ -403,6 +419,25 @@ def test_evaluate_draws_the_planes_of_the_report(run_folder: Path, tmp_path: Pat
     assert cli.run([*command[:-1], str(tmp_path / "absent" / "planes.png")]) != 0
     assert cli.run([*command[:4], f"{tmp_path}/absent.h5:raw", *command[5:]]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["planes.png"]
+
+
+@pytest.mark.parametrize("stating", ["segmentation", "image"])
+def test_the_scale_bar_of_evaluate_has_the_size_that_a_file_states(
+    run_folder: Path, tmp_path: Path, stating: str
+) -> None:
+    shutil.copy(run_folder / "segmentation.h5", tmp_path / "segmentation.h5")
+    shutil.copy(run_folder / "volume.h5", tmp_path / "image.h5")
+    dataset = "segmentation" if stating == "segmentation" else "raw"
+    with h5py.File(tmp_path / f"{stating}.h5", "a") as file:
+        file[dataset].attrs["resolution"] = [40.0, 8.0, 8.0]
+    image, truth = f"{tmp_path / 'image.h5'}:raw", f"{run_folder / 'volume.h5'}:labels"
+    command = ["evaluate", f"{tmp_path / 'segmentation.h5'}:segmentation", truth, "--image", image]
+    drawn = []
+    for size in ([], ["--voxel-nm", "40,8,8"]):
+        picture = tmp_path / f"{len(size)}.png"
+        assert cli.run([*command, *size, "--picture", str(picture)]) == 0
+        drawn.append(picture.read_bytes())
+    assert drawn[0] == drawn[1]
 
 
 def test_the_output_of_evaluate_serves_as_scores(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from floodtide import cli, data, nn
+from floodtide.data.affinities import NEAREST
 from floodtide.errors import InvalidArgumentError, NumericalError, OutOfRangeError, ShapeError
 from floodtide.segment import predict
 from floodtide.segment.predict import Predictor
@@ -217,6 +218,20 @@ def test_affinities_are_written_in_blocks_under_the_field_s_order(folder: Path) 
         assert file["a/b"].attrs["resolution"].tolist() == [40.0, 8.0, 8.0]
         expected = whole.probabilities(data.Volume(f"{folder}/image.h5:raw"))
         np.testing.assert_allclose(file["a/b"][()], expected, rtol=0, atol=TOLERANCE)
+
+
+def test_the_command_mirrors_the_axes_that_training_reflected(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings: dict[str, Any] = {"mean": 100.0, "std": 50.0, "mirror": (0, 1, 2)}
+    expected = Predictor(VOLUMES, **settings, offsets=NEAREST).probabilities(noise((4, 45, 40)))
+    assert run(folder, "volumes.h5", "image.h5:raw", "--mirror", out="out.h5:a") == 0
+    with h5py.File(folder / "out.h5") as file:
+        np.testing.assert_allclose(file["a"][()], expected, rtol=0, atol=TOLERANCE)
+        assert file["a"].attrs["mirror"] == "[0, 1, 2]"
+    capsys.readouterr()
+    assert run(folder, "run", "image.h5:raw", "--mirror") == 2
+    assert "training reflected no axes" in capsys.readouterr().err
 
 
 def test_the_command_line_normalises_where_the_checkpoint_does_not_say_how(folder: Path) -> None:
