@@ -48,6 +48,7 @@ from floodtide.cli import options as shared
 @click.option(
     "--run", metavar="FOLDER", help="The run directory (default: runs/ and the plan's name)."
 )
+@click.option("--replace", is_flag=True, help="Write over an older plan of the same name.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     image: str,
@@ -58,6 +59,7 @@ def command(
     minutes: float,
     out: str | None,
     run: str | None,
+    replace: bool,
     as_json: bool,
 ) -> None:
     """Look at IMAGE and LABELS, and write a configuration for `floodtide train`, with the reason of every value.
@@ -86,6 +88,7 @@ def command(
         network=network,
         minutes=minutes,
         run=run or f"runs/{Path(name).stem}",
+        replace=replace,
     )
     if as_json:
         facts = {"out": name, "notes": plan.notes, "head": plan.head}

@@ -85,7 +85,7 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
     made = out if original is None else _beside(out, "coarse", "segments")
     segments, coverage = write_segments(
         AffinityFile(affinities),
-        AffinityOptions(method="mean"),
+        AffinityOptions(),
         made,
         voxel_size_nm=size,
         notes=notes,
@@ -152,7 +152,7 @@ def text(report: dict[str, Any]) -> str:
     return (
         f"{found}, {100 * report['coverage']:.1f} % of the voxels, in {report['seconds']:.0f} s:"
         f" {report['out']}; affinities: {report['affinities']}"
-        " (`floodtide agglomerate --method mean` makes other segments of them)"
+        " (`floodtide agglomerate` makes other segments of them)"
     )
 
 

@@ -22,6 +22,15 @@ T = TypeVar("T")
 # readable.
 RETIRED = {"training.moves": "fixed"}
 
+# What to do instead, by key and kind of network.
+ADVICE = {
+    (
+        "segment",
+        "unet3d",
+    ): "; `floodtide segment` needs none of its keys for affinities, and for large volumes there are"
+    " `floodtide predict` and `floodtide agglomerate --subvolume`"
+}
+
 
 def read(cls: type[T], document: Mapping[str, Any], where: str) -> T:
     """Return an instance of the dataclass `cls`, built from nested tables as parsed from TOML."""
@@ -67,7 +76,7 @@ class _Reader:
                 if not applies(field, self._kind):
                     raise ConfigurationError(
                         f"{where}: {key} has no meaning for model.kind '{self._kind}', expected it only for "
-                        f"{_one_of(field.metadata['kinds'])}"
+                        f"{_one_of(field.metadata['kinds'])}{ADVICE.get((key, self._kind), '')}"
                     )
                 values[name] = self._value(table[name], hints[name], field, key)
             elif (

@@ -102,7 +102,7 @@ def download(address: str, limit: int) -> bytes | None:
         if isinstance(cause, FileNotFoundError) or "No such file" in str(cause):
             return None
         raise StorageError(
-            f"{address}: cannot be read: {' '.join(str(cause).split())}; without a network: --from FOLDER or ARCHIVE"
+            f"{address}: cannot be read: {' '.join(str(cause).split())}; without internet: --from FOLDER or ARCHIVE"
         ) from None
 
 

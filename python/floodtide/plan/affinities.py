@@ -186,7 +186,7 @@ class AffinitiesRecipe:
                 ),
                 (
                     "every",
-                    0 if few else steps // VALIDATIONS,
+                    0 if few else -(-steps // VALIDATIONS),
                     "Only at the end: there are few steps."
                     if few
                     else f"{VALIDATIONS} validations in the training.",

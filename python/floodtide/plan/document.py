@@ -39,7 +39,7 @@ def as_toml(choices: Sequence[Choice], head: Sequence[str]) -> str:
         choices: Values, those of a section one after another.
         head: Lines for the beginning of the file.
     """
-    lines = [f"{MARK}. Every value is followed by its reason; change what you know better."]
+    lines = [f"{MARK}. The reason of each value stands above it; change what you know better."]
     for text in head:
         lines += _comment(text)
     section = ""
@@ -47,7 +47,7 @@ def as_toml(choices: Sequence[Choice], head: Sequence[str]) -> str:
         if choice.section != section:
             section = choice.section
             lines += ["", f"[{section}]"]
-        lines += [f"{choice.key} = {_value(choice.value)}", *_comment(choice.reason)]
+        lines += [*_comment(choice.reason), f"{choice.key} = {_value(choice.value)}"]
     return "\n".join(lines) + "\n"
 
 

@@ -227,7 +227,7 @@ def _validation(split: Split, steps: int) -> list[Choice]:
         Choice(
             section="validation",
             key="every",
-            value=0 if steps < FEW_STEPS else steps // VALIDATIONS,
+            value=0 if steps < FEW_STEPS else -(-steps // VALIDATIONS),
             reason="Only at the end: there are few steps."
             if steps < FEW_STEPS
             else f"{VALIDATIONS} validations in the training.",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from floodtide import nn
 from floodtide.data import look
 from floodtide.data.look import TrainedOn
+from floodtide.errors import InvalidFileError
 from floodtide.segment import trained
 from floodtide.segment.published import PUBLISHED, published
 
@@ -55,7 +56,11 @@ def known_network(text: str) -> KnownNetwork:
             voxel_size_nm=row.trained_on.voxel_size_nm,
             images=look.training_images(path),
         )
-    path = str(trained.newest_checkpoint(text))
+    try:
+        path = str(trained.newest_checkpoint(text))
+    except InvalidFileError as error:
+        names = " or ".join(PUBLISHED)
+        raise InvalidFileError(f"{error}, nor the name of a published network ({names})") from None
     model = nn.load_ffn(path)
     about = trained.trained_on(path)
     return KnownNetwork(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from floodtide.data import Volume
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.resampling import resample
 from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.affinities import coarser
 from floodtide.plan.document import MARK, as_toml
 from floodtide.plan.flooding import SMALL_BELOW_MINUTES
@@ -36,23 +38,30 @@ def prepare(
     network: str | None = None,
     minutes: float,
     run: str,
+    replace: bool = False,
 ) -> Plan:
     """Plan a training and write its configuration. If the network needs it, write resampled volumes beside the plan.
 
     Args:
         image, labels: Names of the volumes.
-        out: The TOML file. An older plan is replaced.
+        out: The TOML file.
         voxel_size_nm: Voxel size (z, y, x); None: what the image states.
         start: The network to start from; None: random weights.
         network: "affinities" or "ffn"; None: "ffn" with `start` or for at least SMALL_BELOW_MINUTES, else
             "affinities".
         minutes: Time for the training.
         run: The run directory.
+        replace: Write over an older plan.
 
     Raises:
         InvalidArgumentError, InvalidFileError, ShapeError: For volumes that cannot be trained on; see `make_plan`.
+        InvalidArgumentError: If `out` exists and is not to be replaced.
         StorageError: If a file cannot be written.
     """
+    if out.exists() and not replace:  # somebody may have changed it by hand
+        raise InvalidArgumentError(
+            f"init: {out} exists, expected another --out, or --replace to write over it"
+        )
     picture, objects = Volume(image), Volume(labels)
     _require_pair(picture, objects)
     size = voxel_size_of(picture, voxel_size_nm)
@@ -85,6 +94,12 @@ def prepare(
                 resampled_from=before,
             )
         )
+        if checkpoints(Path(run)):
+            note = (
+                f"{run} holds a training already, and `floodtide train` continues it; for a new training, give another"
+                " --out or --run"
+            )
+            plan = dataclasses.replace(plan, notes=(*plan.notes, note))
         _ = plan.config  # every value is valid
         replace_text(out, as_toml(plan.choices, [*plan.head, *(f"NOTE: {n}" for n in plan.notes)]))
     return plan

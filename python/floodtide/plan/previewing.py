@@ -17,17 +17,18 @@ from floodtide import evaluate
 from floodtide.base.outputs import files_of
 from floodtide.config import SegmentOptions
 from floodtide.data import Box, Volume, look
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import as_vec3, box_text
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan
 from floodtide.data.look import problems
 from floodtide.data.resampling import Resampled, labels_at
-from floodtide.errors import InvalidArgumentError
+from floodtide.errors import InvalidArgumentError, OutOfRangeError
 from floodtide.evaluate import trivial
 from floodtide.plan import judging, measuring
 from floodtide.plan.known import KnownNetwork, SizeNm
 from floodtide.plan.normalising import levels_for
 from floodtide.segment import Segmenter
+from floodtide.segment.cut import intersection
 
 SECONDS = 120.0
 """Seconds that flooding the box should take."""
@@ -164,6 +165,10 @@ def preview(
         raise InvalidArgumentError(
             f"{labels.name}: labels have {judging.size_text(labels.shape)} voxels, the image {image.name} has"
             f" {judging.size_text(image.shape)}; expected the same"
+        )
+    if box is not None and intersection(box, ((0, 0, 0), image.shape)) != box:
+        raise OutOfRangeError(
+            f"{image.name}: box {box_text(box)} is not inside the image of {judging.size_text(image.shape)} voxels"
         )
     new = Resampled(image, setting.voxel_size_nm, setting.wanted_nm)
     segmenter = Segmenter(setting.network.model, setting.options)

@@ -146,14 +146,14 @@ def _from_affinities(run: Run) -> Segmented:
     part = small_part(found.box, (1, 1, 1))
     with bar("voxels", f"{run.name}: segment held-out voxels for the report") as progress:
         affinities = predictor.probabilities(Volume(source.image), part, progress)
-    labels = segments_of(affinities, offsets, AffinityOptions(method="mean"))
+    labels = segments_of(affinities, offsets, AffinityOptions())
     return Segmented(
         segmentation=Volume(labels.astype(np.uint32)),
         start=part[0],
         image=source.image,
         truth=source.labels,
         note=f"Held-out voxels {box_text(part)} (z, y, x), segmented for this report from the affinities of"
-        f" {found.checkpoint.name}, by `floodtide agglomerate --method mean`.",
+        f" {found.checkpoint.name}, by `floodtide agglomerate`.",
     )
 
 

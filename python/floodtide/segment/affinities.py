@@ -45,7 +45,7 @@ class AffinityOptions(Checked):
     """How affinities become segments."""
 
     method: str = option(
-        "mutex",
+        "mean",
         "`mutex`: mutex watershed of all offsets (mwatershed); `mean`: watershed of the nearest neighbours and"
         " agglomeration by mean affinity (waterz)",
         choices=METHODS,

@@ -201,7 +201,8 @@ def _of_scale(image: ImageStatistics, reading: Reading, volume: TrainedOn) -> li
         Problem(
             False,
             f"{reading.where}: structures of {image.name} are about {times:.1f} times {how} in voxels than those of"
-            f" {volume.name}, on which the network was trained{guess}: check the voxel size, or resample the image",
+            f" {volume.name}, on which the network was trained{guess}. If the voxel size is right, the tissue differs:"
+            " compare previews at several voxel sizes",
         )
     ]
 

@@ -54,7 +54,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(*line: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    assert cli.run(["init", *line, "--json"]) == 0
+    assert cli.run(["init", *line, "--replace", "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -117,7 +117,7 @@ def test_a_new_user_gets_a_scored_validation(
     lines = text.splitlines()
     for index, row in enumerate(lines):  # every value has a reason
         if " = " in row and not row.startswith("#"):
-            assert lines[index + 1].startswith("# "), row
+            assert lines[index - 1].startswith("# "), row
     settings = config.load("stack.toml")
     assert settings.data.volumes[0].partitions == ""
     assert settings.segment.reflect
@@ -155,10 +155,14 @@ def test_a_new_user_gets_a_scored_validation(
     assert [path.stat().st_mtime_ns for path in Path("runs/stack").glob("partitions-*")] == [
         changed
     ]
-    assert cli.run(line) == 0  # an older plan is replaced
-    Path("stack.toml").write_text("[run]\n")
     capsys.readouterr()
-    assert "not replaced" in refused(*line, capsys=capsys)
+    written = Path("stack.toml").read_bytes()
+    assert "or --replace to write over it" in refused(*line, capsys=capsys)
+    assert Path("stack.toml").read_bytes() == written
+    assert cli.run([*line, "--replace"]) == 0
+    assert "note: runs/stack holds a training already" in capsys.readouterr().out
+    Path("stack.toml").write_text("[run]\n")
+    assert "not replaced" in refused(*line, "--replace", capsys=capsys)
 
 
 def test_a_new_user_gets_segments(
@@ -184,9 +188,9 @@ def test_a_new_user_gets_segments(
     assert made.geometry.voxel_size_nm == (20.0, 20.0, 20.0)
     assert cli.run(["agglomerate", found["affinities"], "again.h5:s", "--method", "mean"]) == 0
     np.testing.assert_array_equal(Volume("again.h5:s").read(), made.read())
-    line = ["agglomerate", found["affinities"], "fewer.h5:s", "--method", "mean"]
+    line = ["agglomerate", found["affinities"], "split.h5:s"]
     assert cli.run([*line, "--threshold", "0.6"]) == 0
-    assert Volume("fewer.h5:s").shape == made.shape
+    assert Volume("split.h5:s").shape == made.shape
     assert cli.run(["evaluate", "out.h5:segments", labels, "--picture", "stack.png"]) == 0
     assert "all voxels" in capsys.readouterr().out
     assert Path("stack.png").read_bytes()[:4] == b"\x89PNG"
@@ -195,6 +199,9 @@ def test_a_new_user_gets_segments(
     for option in (["--agglomerate"], ["--consensus", "reverse"], ["--estimate"]):
         text = refused("segment", "stack.toml", "--out", "a.h5:b", *option, capsys=capsys)
         assert "with a U-Net for affinities" in text
+    keys = ["--set", "segment.subvolume=[16,16,16]"]
+    text = refused("segment", "stack.toml", "--out", "pieces", *keys, capsys=capsys)
+    assert "`floodtide predict` and `floodtide agglomerate --subvolume`" in text
     text = refused("segment", "stack.toml", "--out", "a.zarr", capsys=capsys)
     assert "expected FILE.h5:DATASET" in text
     monkeypatch.setitem(sys.modules, "waterz", None)
@@ -266,7 +273,8 @@ def test_the_kind_of_network(
         for minutes in ("239", "240")
     }
     assert kinds == {"239": "unet3d", "240": None}
-    text = refused("init", *line, "--from", network, "--network", "affinities", capsys=capsys)
+    more = ["--replace", "--from", network, "--network", "affinities"]
+    text = refused("init", *line, *more, capsys=capsys)
     assert "only flood-filling networks are trained further" in text
 
 
@@ -378,6 +386,9 @@ def test_wrong_input_is_one_line(
     size = ["--voxel-nm", "8,8,8"]
     text = refused("init", image, "--labels", labels, *out, capsys=capsys)
     assert "expected --voxel-nm z,y,x" in text
+    micrometres = ["--voxel-nm", "0.008,0.008,0.008"]
+    text = refused("init", image, "--labels", labels, *micrometres, *out, capsys=capsys)
+    assert "nm" in text
     text = refused("init", labels, "--labels", image, *size, *out, capsys=capsys)
     assert "as labels do" in text
     tifffile.imwrite(tmp_path / "floats.tif", np.zeros(SHAPE, np.float32))
@@ -488,6 +499,9 @@ def test_previews(
     part = Volume("volume-preview.h5:segmentation")
     assert part.shape == (28, 36, 36)
     assert part.geometry.offset == (2, 0, 4)
+    for size in ("8,8,8", "4,8,8"):
+        text = refused(*line, "--voxel-nm", size, "--box", "2:33,0:36,0:40", capsys=capsys)
+        assert "box 2:33,0:36,0:40 is not inside the image of 32 x 36 x 40 voxels" in text
 
 
 def test_a_whole_image_with_a_known_network(

@@ -25,7 +25,7 @@ from floodtide.data.affinities import NEAREST
 from floodtide.segment import read_reconciled, reconcile
 
 FAR = (*NEAREST, (-3, 0, 0), (0, -3, 0), (0, 0, -3), (-2, 2, 0))
-ALL = AffinityOptions(min_size=1)
+ALL = AffinityOptions(method="mutex", min_size=1)
 
 
 def blobs(shape: tuple[int, int, int], seed: int, size: float = 2.0) -> np.ndarray:
@@ -111,7 +111,7 @@ def slow_mutex_watershed(
 @given(st.integers(0, 2**31), st.integers(1, 3))
 def test_mutex_watershed_equals_the_slow_one(seed: int, stride: int) -> None:
     affinities = np.random.default_rng(seed).random((len(FAR), 5, 6, 7))
-    found = segments_of(affinities, FAR, AffinityOptions(min_size=0, stride=stride))
+    found = segments_of(affinities, FAR, AffinityOptions(method="mutex", min_size=0, stride=stride))
     expected = slow_mutex_watershed(affinities, FAR, stride)
     # mwatershed gives voxels without any merge the label 0.
     alone = found == 0
@@ -154,7 +154,9 @@ def test_background_and_small_segments_are_removed() -> None:
     labels[:, :3] = 1
     labels[5, 5, 5] = 2
     found = segments_of(
-        affinities_of(labels, NEAREST), NEAREST, AffinityOptions(background=0.3, min_size=2)
+        affinities_of(labels, NEAREST),
+        NEAREST,
+        AffinityOptions(method="mutex", background=0.3, min_size=2),
     )
     assert found.max() == 1
     assert (found[:, 3:] == 0).all()
@@ -291,4 +293,4 @@ def test_wrong_input_is_refused_in_one_line(
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "mwatershed", None)
     with pytest.raises(errors.UnsupportedError, match=r"pip install '\.\[affinities\]'"):
-        segments_of(np.zeros((3, 2, 2, 2), np.float32), NEAREST)
+        segments_of(np.zeros((3, 2, 2, 2), np.float32), NEAREST, AffinityOptions(method="mutex"))
