@@ -63,10 +63,15 @@ def calibrate(folder: Path) -> Calibration:
     of fields of view divided by the fields of view of a step.
 
     Raises:
-        InvalidFileError: If the run directory does not exist, or its log lacks required values.
+        InvalidFileError: If the run directory does not exist, its log lacks required values, or it trained a U-Net.
     """
     run = read_run(folder)
     model, comm, training = (run.config.get(name, {}) for name in ("model", "comm", "training"))
+    kind = model.get("kind", "ffn")
+    if kind != "ffn":
+        raise InvalidFileError(
+            f"{folder}: is a training with model.kind {kind!r}, simulate expects 'ffn'"
+        )
     records = run.train[1:] or run.train
     try:
         ranks, threads = _count(run.start, "ranks"), _count(run.start, "threads")

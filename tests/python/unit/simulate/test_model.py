@@ -468,6 +468,13 @@ def test_a_log_without_what_is_needed_is_an_error(tmp_path: Path, absent: str) -
         simulate.calibrate(folder)
 
 
+def test_a_run_of_a_u_net_is_an_error(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder / "config.toml").write_text('[model]\nkind = "unet3d"\n')
+    with pytest.raises(InvalidFileError, match=r"model\.kind 'unet3d', simulate expects 'ffn'"):
+        simulate.calibrate(folder)
+
+
 def test_a_run_without_training_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
