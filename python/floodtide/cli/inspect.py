@@ -82,8 +82,8 @@ def _text(found: Inspection, verdict: str) -> str:
         )
     if aligned is not None and aligned.stored is not None:
         lines.append(
-            f"alignment: boundaries of labels differ by {aligned.stored.difference:+.1f} grey levels as stored:"
-            f" {aligned.verdict}"
+            f"alignment: {aligned.verdict}; boundaries of the labels differ by"
+            f" {aligned.stored.difference:+.1f} grey levels from the inside of objects"
         )
     lines.append(verdict)
     lines += [f"{'mistake' if one.error else 'doubt'}: {one.text}" for one in found.problems]

@@ -26,7 +26,7 @@ def rate_used(schedule: Schedule, workers: int, batch: int) -> str:
         batch: Examples of a walker in an update.
     """
     base = float(schedule.values["base_lr"])
-    rule = f"scale {schedule.scale!r}, {workers} worker{'s' if workers != 1 else ''}"
+    rule = f"scale {schedule.scale!r}, {workers} walker{'s' if workers != 1 else ''}"
     if batch > 1:
         rule += f" of {batch} examples"
     if schedule.scale == "auto" and workers > 1:
@@ -57,7 +57,7 @@ def traps(
     if optimizer.name == "adadelta" and factor > 1:
         found.append(
             f"the rate of Adadelta is multiplied by {factor:g}: its steps do not shrink when gradients are averaged"
-            " over workers, so that its rate has no reason to grow; schedule.scale 'none' keeps it"
+            " over walkers, so that its rate has no reason to grow; schedule.scale 'none' keeps it"
         )
     if optimizer.name in _ADAPTIVE and factor > 1 and factor == workers * batch:
         found.append(
