@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Try a wheel on a bare Debian, as root: install it without a compiler and run what quickstart runs.
 #   bash packaging/try.sh dist/floodtide-*.whl [OPTION]...       options of `floodtide demo`, such as --steps 400
+#   bash packaging/try.sh dist/floodtide-*.whl --short           a few steps of a tiny network instead, for slow machines
 # Run this in a fresh container or chroot: the script refuses a machine that has a compiler or HDF5's headers.
 set -euo pipefail
-[ $# -ge 1 ] || { sed -n '4p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '4,5p' "$0" >&2; exit 2; }
 wheel=$(realpath "$1")
 shift
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,6 +25,35 @@ python -m pip install -qq "$wheel[mpi]"
 echo "installed after $(($(date +%s) - started)) s"
 floodtide info
 python "$here/try_h5py.py"
-mpiexec -n 2 floodtide demo --out demo "$@"
+if [ "${1:-}" = --short ]; then
+  floodtide synth volume.h5 --shape 48,48,48
+  floodtide partition volume.h5:labels classes.h5:af --lom-radius 8,8,8 --min-size 100
+  cat >short.toml <<'EOF'
+[run]
+dir = "demo"
+[[data.volumes]]
+name = "volume"
+image = "volume.h5:raw"
+labels = "volume.h5:labels"
+partitions = "classes.h5:af"
+[model]
+depth = 2
+features = 8
+fov = [17, 17, 17]
+deltas = [4, 4, 4]
+[training]
+steps = 10
+walkers = 2
+[segment]
+image = "volume"
+checkpoint = "demo"
+EOF
+  mpiexec -n 2 floodtide train short.toml
+  floodtide segment short.toml --out demo.h5:segmentation
+  floodtide evaluate demo.h5:segmentation volume.h5:labels
+  floodtide report demo
+else
+  mpiexec -n 2 floodtide demo --out demo "$@"
+fi
 test -s demo/report.html
-echo "demo finished after $(($(date +%s) - started)) s"
+echo "finished after $(($(date +%s) - started)) s"
