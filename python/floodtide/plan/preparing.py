@@ -58,7 +58,7 @@ def prepare(
         InvalidArgumentError: If `out` exists and is not to be replaced.
         StorageError: If a file cannot be written.
     """
-    if out.exists() and not replace:  # somebody may have changed it by hand
+    if out.exists() and not replace:  # the user may have changed it
         raise InvalidArgumentError(
             f"init: {out} exists, expected another --out, or --replace to write over it"
         )
