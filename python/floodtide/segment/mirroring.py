@@ -63,7 +63,7 @@ def _add_affinities(
     offsets: Sequence[Vec3],
     mirrored: Sequence[int],
 ) -> None:
-    """Add what a mirrored copy says about the pairs of voxels of a channel; nothing if it does not tell."""
+    """Add the affinities that a mirrored copy has for the pairs of a channel. Some copies have none."""
     seen = tuple(-step if axis in mirrored else step for axis, step in enumerate(offset))
     if seen in offsets:  # the same pairs, stored at the same voxels
         total[..., channel] += outputs[..., offsets.index(seen)]

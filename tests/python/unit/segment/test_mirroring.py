@@ -21,7 +21,7 @@ SINGLE = [(0, -2, 1)]  # a mirrored copy has no channel for its pairs, unless tw
 
 
 def affinities(image: Array, offsets: list[tuple[int, int, int]]) -> Array:
-    """What a perfect network says: the mean grey level of each pair of voxels; 0 for a voxel outside of the image."""
+    """Return the mean grey level of each pair of voxels, and 0 if one voxel is outside of the image."""
     result = np.zeros((*image.shape, len(offsets)), np.float32)
     for channel, offset in enumerate(offsets):
         for p in np.ndindex(*image.shape):
