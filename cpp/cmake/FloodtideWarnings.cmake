@@ -10,6 +10,9 @@ function(floodtide_target target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${target} PRIVATE -Wno-restrict)  # false for "text" + std::string at -O3: GCC bug 105651
   endif()
+  if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -fpch-preprocess)  # ccache asks for this flag to cache precompiled headers
+  endif()
   if(FLOODTIDE_WARNINGS_AS_ERRORS)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
@@ -28,7 +31,9 @@ function(floodtide_inplace target)
   endif()
 endfunction()
 
-# floodtide_source_options(<file> <option>...): flags of one file of the core, given in the folder that lists it.
+# floodtide_source_options(<file> <option>...): flags of one file of the core, given in the folder that lists it. The file does
+# not see the precompiled header, which has other flags; a file with instructions must not contain the standard library.
 function(floodtide_source_options file)
-  set_property(SOURCE "${CMAKE_CURRENT_SOURCE_DIR}/${file}" TARGET_DIRECTORY floodtide_core PROPERTY COMPILE_OPTIONS ${ARGN})
+  set_source_files_properties("${CMAKE_CURRENT_SOURCE_DIR}/${file}" TARGET_DIRECTORY floodtide_core PROPERTIES
+                              COMPILE_OPTIONS "${ARGN}" SKIP_PRECOMPILE_HEADERS ON)
 endfunction()

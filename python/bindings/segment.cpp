@@ -115,7 +115,7 @@ py::array labels_as(const Tensor<std::int32_t, 3>& labels) {
 }
 
 /// Return the labels in the smallest unsigned type that can hold them.
-AnyArray labels_of(const Result& result) {
+AnyArray labels_of_result(const Result& result) {
   const std::int64_t ids = result.largest_id;
   if (ids <= std::numeric_limits<std::uint8_t>::max()) return labels_as<std::uint8_t>(result.labels);
   if (ids <= std::numeric_limits<std::uint16_t>::max()) return labels_as<std::uint16_t>(result.labels);
@@ -255,7 +255,7 @@ void register_segment(py::module_& m) {
       py::arg("count"), py::arg("pairs"), "Return for each item the smallest item that the pairs (2 columns) connect it with.");
 
   py::class_<Result>(s, "Result")
-      .def("labels", &labels_of)
+      .def("labels", &labels_of_result)
       .def(
           "probability",
           [](const Result& result) {

@@ -68,7 +68,7 @@ std::vector<path> groups_of(const path& proc, const path& root) {
   for (std::string line; std::getline(stream, line);) {  // number:controllers:path
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string controllers = str_cat(",", line.substr(first + 1, second - first - 1), ",");
     if (controllers != ",," && controllers.find(",memory,") == std::string::npos) continue;
     const path base = controllers == ",," ? root : root / "memory";
     path relative = path(line.substr(second + 1)).relative_path();

@@ -72,7 +72,7 @@ std::string temporary_name(const std::string& target) {
   const std::uint64_t number = (std::uint64_t{random()} << 32) | random();
   char unique[64];
   std::snprintf(unique, sizeof unique, ".%ld-%016llx", static_cast<long>(::getpid()), static_cast<unsigned long long>(number));
-  return beside(target, "." + name_of(target).substr(0, kLongestStem) + unique + std::string(kTemporarySuffix));
+  return beside(target, str_cat(".", name_of(target).substr(0, kLongestStem), unique, kTemporarySuffix));
 }
 
 /// Waits until a folder's entries are on disk.

@@ -26,7 +26,7 @@ TEST(MpiCollectives, AllreduceAgreesWithWiderSumsAndOnAllRanks) { check_allreduc
 TEST(MpiCollectives, AllreduceOfHalvesIsRoundedOnceAnOperation) { check_half_allreduce(mpi_world(), true); }
 TEST(MpiCollectives, ExchangesOfUnknownLengths) { check_exchanges(mpi_world()); }
 TEST(MpiCollectives, ExchangesThatDoNotFitAreRefusedByAll) { check_refused_exchanges(mpi_world()); }
-TEST(MpiCollectives, AllreduceOfMillionsOfValues) { check_long_allreduce(mpi_world(), true); }
+TEST(MpiCollectives, AllreduceOfManySegments) { check_long_allreduce(mpi_world(), true); }
 TEST(MpiCollectives, NarrowWireHalvesTheBytes) { check_narrow_wire(mpi_world()); }
 TEST(MpiCollectives, TrafficIsWhatTheSchedulesSay) { check_traffic(mpi_world()); }
 TEST(MpiCollectives, TwoLevelsWithEmulatedNodes) { check_two_levels(*mpi_world().split(0, 0)); }

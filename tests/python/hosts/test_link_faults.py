@@ -17,13 +17,13 @@ from network import Network
 from storage_faults import checkpoints
 from training_volume import document, write_volume
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.extra]
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 3.0
 PATIENT_S = 60.0  # of runs that nothing happens to
 MARGIN_S = 5.0
 START_S = 60.0
-STEPS = 2000  # some seconds of training, so that a fault comes in the middle
+STEPS = 1000  # some seconds of training, so that a fault comes in the middle
 STRIKE_AT = 100
 NAMES = ["alpha", "beta"]
 LAST = f"step-{STEPS}.h5"

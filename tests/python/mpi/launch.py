@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from processes import kill_job
+from shared_jobs import run_shared
 
 import floodtide
 from floodtide.comm.launching import libraries
@@ -31,7 +32,7 @@ ENVIRONMENT = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Result:
     """How a job ended: exit status of mpiexec, its output, seconds that it took."""
 
@@ -78,20 +79,44 @@ def run(command: list[str], *, timeout_s: float = 60, env: dict[str, str] | None
 def mpiexec(
     ranks: int, arguments: list[str], *, timeout_s: float = 60, env: dict[str, str] | None = None
 ) -> Result:
-    """Run `python arguments...` on that many ranks."""
+    """Run `python arguments...` on that many ranks, as a job that runs nothing else.
+
+    For programs that kill, hang, exit with another status than 0, or change what a process starts with.
+    """
     skip_without_mpi()
     command = [str(MPIEXEC), "-n", str(ranks), sys.executable, *arguments]
     return run(command, timeout_s=timeout_s, env=env)
 
 
+def shared(ranks: int, arguments: list[str], *, status: int = 0, timeout_s: float = 60) -> Result:
+    """Run `python arguments...`, which must end with `status` on all ranks, in a job that runs many programs.
+
+    A program that fails there runs once more in its own job, and the result is that of its own job. A program that
+    fails in the shared job only is a failure as well.
+    """
+    skip_without_mpi()
+    start = time.monotonic()
+    launcher = [str(MPIEXEC), "-n", str(ranks)]
+    ending = run_shared(
+        launcher, ranks, {**os.environ, **ENVIRONMENT}, arguments, status, timeout_s
+    )
+    if isinstance(ending, str):
+        alone = mpiexec(ranks, arguments, timeout_s=timeout_s)
+        if alone.status == status:
+            pytest.fail(f"passes in its own job, but {ending}")
+        return alone
+    return Result(*ending, time.monotonic() - start)
+
+
 def script(ranks: int, text: str, *, timeout_s: float = 60) -> Result:
-    """Run a Python text on that many ranks."""
+    """Run a Python text on that many ranks, as a job that runs nothing else."""
     return mpiexec(ranks, ["-c", textwrap.dedent(text)], timeout_s=timeout_s)
 
 
-def check(ranks: int, text: str, *, timeout_s: float = 60) -> str:
-    """Run a Python text that must succeed on that many ranks, and return what it printed."""
-    result = script(ranks, text, timeout_s=timeout_s)
+def check(ranks: int, text: str, *, timeout_s: float = 60, alone: bool = False) -> str:
+    """Run a Python text that must succeed on that many ranks, in a shared job, and return what the ranks printed."""
+    run_on_ranks = mpiexec if alone else shared
+    result = run_on_ranks(ranks, ["-c", textwrap.dedent(text)], timeout_s=timeout_s)
     assert result.status == 0, f"{result.stdout}\n{result.stderr}"
     return result.stdout
 

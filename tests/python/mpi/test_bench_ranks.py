@@ -7,15 +7,15 @@ import json
 from typing import Any
 
 import pytest
-from launch import mpiexec
+from launch import mpiexec, shared
 
-pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library, pytest.mark.extra]
 
 SMALL = ["--depth", "2", "--fov", "9", "--features", "4", "--json"]
 
 
 def bench(ranks: int, name: str, *arguments: str) -> list[dict[str, Any]]:
-    result = mpiexec(ranks, ["-m", "floodtide", "bench", name, *SMALL, *arguments])
+    result = shared(ranks, ["-m", "floodtide", "bench", name, *SMALL, *arguments])
     assert result.status == 0, result.stderr
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert all(row["ranks"] == ranks for row in rows)
@@ -87,7 +87,7 @@ def test_one_rank_has_nothing_to_overlap() -> None:
 def test_scaling_has_rows_of_one_rank_and_of_all(network: str) -> None:
     sizes = {"ffn": ["--fov", "5"], "unet2d": ["--size", "16", "--batch", "3"]}
     arguments = ["--network", network, "--depth", "2", "--features", "16", *sizes[network]]
-    result = mpiexec(
+    result = shared(
         2, ["-m", "floodtide", "bench", "scaling", *arguments, "--seconds", "0", "--json"]
     )
     assert result.status == 0, result.stderr

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launch import mpiexec, run, skip_without_mpi
+from launch import mpiexec, run, shared, skip_without_mpi
 
 import floodtide as ft
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 
 def test_info_under_mpiexec_shows_ranks_once() -> None:
-    result = mpiexec(2, ["-m", "floodtide", "info", "--json"])
+    result = shared(2, ["-m", "floodtide", "info", "--json"])
 
     facts = json.loads(result.stdout)  # one object: rank 0 alone prints
     assert result.status == 0
@@ -27,7 +27,7 @@ def test_info_under_mpiexec_shows_ranks_once() -> None:
 
 def test_bench_allreduce_has_a_row_for_each_algorithm() -> None:
     command = ["bench", "allreduce", "--elements", "1000", "--seconds", "0", "--json"]
-    result = mpiexec(2, ["-m", "floodtide", *command])
+    result = shared(2, ["-m", "floodtide", *command])
 
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.status == 0

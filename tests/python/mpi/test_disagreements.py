@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from launch import check, script
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 # Of each case what most ranks call, what one calls, and how the error names both.
 CASES = """
@@ -71,33 +71,30 @@ def works():
 """
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_every_rank_raises_the_same_and_the_next_collective_works(ranks: int) -> None:
+def test_every_rank_raises_the_same_and_the_next_collective_works() -> None:
     check(
-        ranks,
+        3,
         CASES
         + """
-for repetition in range(50):
+for repetition in range(6):
     for usual, other, usual_text, other_text in CASES:
         odd = repetition % ft.size()
         line = said(other if me == odd else usual)
         assert line.partition(" differs between ranks: ")[2] == expected(odd, usual_text, other_text), line
-        if repetition % 10 == 0:
+        if repetition % 2 == 0:
             works()
 works()
 """,
-        timeout_s=110,
     )
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_other_collectives_in_flight_and_process_sets_go_on(ranks: int) -> None:
+def test_other_collectives_in_flight_and_process_sets_go_on() -> None:
     check(
-        ranks,
+        2,
         CASES
         + """
 everyone = ft.ProcessSet(ranks)
-for repetition in range(20):
+for _ in range(5):
     array = floats(100)
     sums = [ft.allreduce_async(array, ft.Sum, "ring")]
     average = ft.allreduce_async(floats(3, 1 + me % 2), algorithm="ring", process_set=everyone)
@@ -153,6 +150,7 @@ def test_a_disagreement_that_nobody_catches_ends_the_job_though_more_is_in_fligh
     )
 
     assert result.status == 1
+    assert result.stderr.count("Traceback") == 1
     assert (
         "differs between ranks: rank 0 called allreduce (sum of float64 (5,)); rank 1 called barrier"
         in result.stderr

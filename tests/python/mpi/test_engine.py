@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import ENVIRONMENT, MPIEXEC, mpiexec, skip_without_mpi
+from launch import ENVIRONMENT, MPIEXEC, mpiexec, shared, skip_without_mpi
 from processes import kill_job, wait_until_gone
 from test_train_ranks import assert_equal, configuration, train
 from training_volume import write_volume
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 3.0
 GRACE_S = 5.0  # beyond the timeout, in which all ranks must be gone
 
 
@@ -33,11 +33,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_with_exactness_of_workers_bits_do_not_depend_on_ranks_or_algorithm(folder: Path) -> None:
-    sections: dict[str, Any] = {"training": {"steps": 50, "walkers": 4}}
+    sections: dict[str, Any] = {"training": {"steps": 12, "walkers": 4}}
     one = train(folder, "exact1", 1, **sections, comm={"exactness": "workers"})
-    for ranks, algorithm in ((2, "ring"), (3, "rabenseifner"), (4, "recursive_doubling")):
+    for ranks, algorithm in ((2, "ring"), (3, "rabenseifner"), (3, "recursive_doubling")):
         comm = {"exactness": "workers", "algorithm": algorithm}
-        assert_equal(one, train(folder, f"exact{ranks}", ranks, **sections, comm=comm))
+        assert_equal(one, train(folder, f"exact-{algorithm}", ranks, **sections, comm=comm))
 
 
 def test_narrow_wire_and_small_buckets_train(folder: Path) -> None:
@@ -76,8 +76,9 @@ def start(folder: Path, name: str) -> tuple[subprocess.Popen[str], dict[int, int
         comm={"timeout_s": TIMEOUT_S},
         validation={"every": 0},
     )
+    # The first record of the log would load tensorboardX, which takes long where ranks share cores.
     text = (
-        "import os, pathlib, floodtide as ft; ft.init();"
+        "import os, pathlib, tensorboardX, floodtide as ft; ft.init();"
         f"pathlib.Path({str(folder)!r}, f'{name}-{{ft.rank()}}.pid').write_text(str(os.getpid()));"
         f"from floodtide.cli import main; main(['train', {path!r}])"
     )
@@ -112,20 +113,17 @@ def end(process: subprocess.Popen[str], pids: dict[int, int], limit_s: float) ->
     return process.returncode, stderr
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_stopped_rank_is_named_and_the_job_ends(folder: Path, rank: int) -> None:
-    name = f"stopped{rank}"
-    process, pids = start(folder, name)
-    os.kill(pids[rank], signal.SIGSTOP)
+def test_a_stopped_rank_is_named_and_the_job_ends(folder: Path) -> None:
+    process, pids = start(folder, "stopped")
+    os.kill(pids[0], signal.SIGSTOP)
     status, stderr = end(process, pids, TIMEOUT_S + GRACE_S)
     assert status != 0
-    other = 1 - rank
     # Whichever is noticed first: that it is silent, or that the other waits for it.
-    silent = rf"rank {other}: .*rank {rank} (has been silent for 5 s|\(silent since: )"
+    silent = rf"rank 1: .*rank 0 (has been silent for {TIMEOUT_S:g} s|\(silent since: )"
     assert re.search(silent, stderr), stderr
-    record = json.loads((folder / name / f"failure-rank-{other}.json").read_text())
-    assert record["rank"] == other
-    assert f"rank {rank} " in record["reason"]
+    record = json.loads((folder / "stopped" / "failure-rank-1.json").read_text())
+    assert record["rank"] == 1
+    assert "rank 0 " in record["reason"]
     assert "silent" in record["reason"]
     assert any(not event["done"] for event in record["events"])
 
@@ -141,7 +139,7 @@ def test_a_killed_rank_ends_the_job_and_leaves_valid_traces(folder: Path) -> Non
 
 
 LEAVES = """
-import sys, floodtide as ft
+import sys, tensorboardX, floodtide as ft
 from floodtide import config
 from floodtide.train import Trainer
 trainer = Trainer.from_config(config.load({path!r}))
@@ -156,11 +154,10 @@ trainer.step()
 @pytest.mark.parametrize(
     ("then", "said"),
     [
-        ("import time; time.sleep(60)", "for rank 1 ("),
         ("trainer.validate()", "differs between ranks: rank 0 called allreduce ("),
         ("del trainer; sys.exit(0)", "rank 1 (has left)"),
     ],
-    ids=["sleeps", "another collective", "leaves"],
+    ids=["another collective", "leaves"],
 )
 def test_a_rank_that_does_not_come_is_named(folder: Path, then: str, said: str) -> None:
     path = configuration(
@@ -193,7 +190,7 @@ assert set(trainer.model.state_dict()) < set(names), names
 assert [last for _, _, last in seen].count(True) == 5
 """
     usual = train(folder, "unhooked", 2, training={"steps": 5})
-    result = mpiexec(2, ["-c", text])
+    result = shared(2, ["-c", text])
     assert result.status == 0, result.stderr
     from test_train_ranks import parameters
 
@@ -219,7 +216,7 @@ def test_ranks_that_do_not_wait_meet_to_validate_and_to_end(
         folder,
         name,
         2,
-        training={"steps": 60, "walkers": 2},
+        training={"steps": 60, "walkers": 2, "average": 0.9},
         validation={"every": 20},
         run={"log_every_s": 1e6},
         comm=comm,
@@ -236,7 +233,7 @@ def test_ranks_that_do_not_wait_meet_to_validate_and_to_end(
 
 def test_more_contributors_than_ranks_is_one_line(folder: Path) -> None:
     path = configuration(folder, "many", comm={"mode": "partial", "contributors": 3})
-    result = mpiexec(2, ["-m", "floodtide", "train", path])
+    result = shared(2, ["-m", "floodtide", "train", path], status=2)
     assert result.status == 2
     assert "3 contributors, expected 1 to 2, the number of ranks" in result.stderr
     assert result.stderr.count("contributors") == 1

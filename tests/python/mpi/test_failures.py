@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 
@@ -30,8 +31,9 @@ def test_exception_on_one_rank_ends_all_and_names_it() -> None:
     )
 
     assert result.status in (1, 1 | KILLED)
-    assert "rank 1: loss is nan at step 7" in result.stderr
-    assert "rank 0:" not in result.stderr
+    # Open MPI's launcher may put a piece of its own text about MPI_Abort before it.
+    told = re.findall(r"\brank \d+: .*$", result.stderr, re.MULTILINE)
+    assert told == ["rank 1: loss is nan at step 7"]
 
 
 def test_input_error_on_one_rank_ends_all_with_its_exit_status() -> None:
@@ -108,11 +110,13 @@ def test_signal_to_one_rank_ends_all(name: str) -> None:
         f"""
         import os, signal, threading, time
         import floodtide as ft
+        from floodtide.comm import world
+        world._RANK_0_S = 0.3  # for which rank 1 lets rank 0 end the job
         ft.init()
         if ft.rank() == 1:
-            threading.Timer(1, os.kill, (os.getpid(), signal.{name})).start()
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.{name})).start()
         else:
-            time.sleep(3)  # rank 1 waits for this one when the signal comes; later this one waits
+            time.sleep(1)  # rank 1 waits for this one when the signal comes; later this one waits
         ft.barrier()
         ft.barrier()
         raise SystemExit("the barriers held without rank 1")

@@ -127,7 +127,8 @@ def test_second_interrupt_aborts_in_the_middle_of_a_step(folder: Path) -> None:
     )
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    time.sleep(1)
+    assert process.stderr is not None
+    assert any("Ctrl-C again aborts" in line for line in process.stderr)
     assert process.poll() is None  # the step takes a minute
     process.send_signal(signal.SIGINT)
     struck = time.monotonic()
@@ -141,26 +142,24 @@ def test_second_interrupt_aborts_in_the_middle_of_a_step(folder: Path) -> None:
     assert run(train(path)).status == 0
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_interrupt_of_any_rank_stops_all_with_130(folder: Path, rank: int) -> None:
+def test_interrupt_of_rank_1_stops_all_with_130(folder: Path) -> None:
     skip_without_mpi()
-    name = f"rank{rank}"
     program = (
         "import os, sys, floodtide; from floodtide.cli import main;"
         "from floodtide.comm import world; world.ensure_init();"
         "open(f'{sys.argv[2]}.{floodtide.rank()}', 'w').write(str(os.getpid())); main(['train', sys.argv[1]])"
     )
-    path = configuration(folder, name)
+    path = configuration(folder, "rank1")
     process = start(
-        [str(MPIEXEC), "-n", "2", sys.executable, "-c", program, path, str(folder / name)]
+        [str(MPIEXEC), "-n", "2", sys.executable, "-c", program, path, str(folder / "rank1")]
     )
-    wait_until(process, lambda: steps_logged(folder / name) >= 3)
-    os.kill(int((folder / f"{name}.{rank}").read_text()), signal.SIGINT)
+    wait_until(process, lambda: steps_logged(folder / "rank1") >= 3)
+    os.kill(int((folder / "rank1.1").read_text()), signal.SIGINT)
     status, stderr = finish(process)
 
     assert status == 130, stderr
     assert stderr.count("with a checkpoint: the same command resumes from there") == 1
-    require_goes_on(folder, name)
+    require_goes_on(folder, "rank1")
 
 
 def test_interrupt_from_a_terminal_leaves_a_readable_checkpoint(folder: Path) -> None:
@@ -286,6 +285,7 @@ def test_script_ends_with_one_line_and_130(folder: Path) -> None:
         process.send_signal(2)
         print(process.wait(), process.stderr.read())
         """,
+        alone=True,
     )
 
     status, said = out.split(" ", 1)

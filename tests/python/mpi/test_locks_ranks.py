@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import tomli_w
-from launch import ENVIRONMENT, MPIEXEC, Result, mpiexec, skip_without_mpi
+from launch import ENVIRONMENT, MPIEXEC, Result, mpiexec, shared, skip_without_mpi
 from processes import kill_job
 from training_volume import document, write_volume
 
@@ -70,8 +70,8 @@ class Job:
         self.process.communicate()
 
 
-def train(path: str, ranks: int = 2) -> Result:
-    return mpiexec(ranks, ["-m", "floodtide", "train", path], timeout_s=90)
+def train(path: str) -> Result:
+    return mpiexec(2, ["-m", "floodtide", "train", path], timeout_s=90)
 
 
 def digest(path: Path) -> str:
@@ -89,16 +89,12 @@ def digest(path: Path) -> str:
     return found.hexdigest()
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_a_second_job_is_refused_and_the_first_one_ends_with_the_same_bits(
-    folder: Path, ranks: int
-) -> None:
-    name = f"shared-{ranks}"
-    run, path = folder / name, configuration(folder, name, 100 * STEPS)
+def test_a_second_job_is_refused_and_the_first_one_ends_with_the_same_bits(folder: Path) -> None:
+    run, path = folder / "shared", configuration(folder, "shared", 100 * STEPS)
     job = Job(path, run)
     owner = json.loads((run / LOCK).read_text())
     config = (run / "config.toml").read_bytes()
-    second = train(configuration(folder, name), ranks)
+    second = train(configuration(folder, "shared"))
     assert second.status == 1, second.stderr
     lines = [line for line in second.stderr.splitlines() if "floodtide train: " in line]
     assert len(lines) == 1, second.stderr
@@ -114,12 +110,12 @@ def test_a_second_job_is_refused_and_the_first_one_ends_with_the_same_bits(
     steps = [record["step"] for record in read_log(run / "log.jsonl") if record["kind"] == "train"]
     assert steps == list(range(1, steps[-1] + 1))
     last = steps[-1] + 5
-    again = train(configuration(folder, name, last))
+    again = train(configuration(folder, "shared", last))
     assert again.status == 0, again.stderr
-    alone = train(configuration(folder, f"alone-{ranks}", last))
+    alone = train(configuration(folder, "alone", last))
     assert alone.status == 0, alone.stderr
     checkpoint = f"checkpoints/step-{last}.h5"
-    assert digest(run / checkpoint) == digest(folder / f"alone-{ranks}" / checkpoint)
+    assert digest(run / checkpoint) == digest(folder / "alone" / checkpoint)
 
 
 def test_a_job_that_was_killed_is_followed_at_once_by_one_with_the_same_bits(folder: Path) -> None:
@@ -139,19 +135,6 @@ def test_a_job_that_was_killed_is_followed_at_once_by_one_with_the_same_bits(fol
     assert not left
 
 
-def test_the_owner_on_another_host_is_replaced_where_kernel_locks_count(folder: Path) -> None:
-    path = configuration(folder, "moved", 3)
-    run = folder / "moved"
-    run.mkdir()
-    owner = {"host": "far", "boot": "b", "process": 1, "started": 1, "processes": "pid:[1]"}
-    more = {"since": "2026-01-01 00:00:00 UTC", "command": "floodtide train x", "job": "j"}
-    text = json.dumps({**owner, **more, "kernel_lock": True, "token": "t"})
-    (run / LOCK).write_text(text + "\n")
-    result = train(path)
-    assert result.status == 0, result.stderr
-    assert not (run / LOCK).exists()
-
-
 HELD = """
 import sys
 from floodtide.comm import world
@@ -163,34 +146,29 @@ with reserved("test", sys.argv[1], unchecked):
 """
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_an_output_that_another_process_writes_is_refused_on_all_ranks(
-    ranks: int, folder: Path
-) -> None:
+def test_an_output_that_another_process_writes_is_refused_on_all_ranks(folder: Path) -> None:
     skip_without_mpi()
-    out = folder / f"out-{ranks}.h5"
-    command = [str(MPIEXEC), "-n", str(ranks), sys.executable, "-m", "floodtide", "partition"]
+    out = folder / "out.h5"
+    command = [str(MPIEXEC), "-n", "2", sys.executable, "-m", "floodtide", "partition"]
     command += [f"{folder}/volume.h5:labels", f"{out}:af", "--lom-radius", "2,2,2"]
     script = [sys.executable, "-c", HELD, str(out), *command]
     environment = {**os.environ, **ENVIRONMENT}
     held = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=60)
     assert "returncode=1" in held.stdout, held.stdout + held.stderr
     assert held.stdout.count("is in use by process") == 1
-    assert not list(folder.glob(f"*out-{ranks}.h5*"))
+    assert not list(folder.glob("*out.h5*"))
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_an_input_as_output_is_refused_on_all_ranks(ranks: int, folder: Path) -> None:
+def test_an_input_as_output_is_refused_on_all_ranks(folder: Path) -> None:
     before = (folder / "volume.h5").read_bytes()
-    (folder / "link.h5").unlink(missing_ok=True)
     (folder / "link.h5").symlink_to("volume.h5")
     arguments = [f"{folder}/volume.h5:labels", f"{folder}/link.h5:labels", "--lom-radius", "2,2,2"]
-    result = mpiexec(ranks, ["-m", "floodtide", "partition", *arguments])
+    result = shared(2, ["-m", "floodtide", "partition", *arguments], status=2)
     assert result.status == 2, result.stderr
     assert result.stderr.count("is also the input") == 1
     partitions = f"{folder}/partitions.h5"
     arguments = [f"cube={partitions}:af", partitions]
-    result = mpiexec(ranks, ["-m", "floodtide", "coordinates", *arguments])
+    result = shared(2, ["-m", "floodtide", "coordinates", *arguments], status=2)
     assert result.status == 2, result.stderr
     assert result.stderr.count("is also the input") == 1
     assert (folder / "volume.h5").read_bytes() == before

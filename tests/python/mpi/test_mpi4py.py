@@ -25,6 +25,7 @@ def test_world_of_mpi4py_is_duplicated() -> None:
         MPI.COMM_WORLD.send("hello", dest=1 - ft.rank(), tag=16387)
         assert request.wait() == "hello"
         """,
+        alone=True,
     )
 
 
@@ -42,6 +43,7 @@ def test_split_communicator_makes_ranks_of_its_own() -> None:
         members = ft.allgather(np.array([world.rank])).tolist()
         assert members == ([1, 0] if world.rank < 2 else [2])
         """,
+        alone=True,
     )
 
 
@@ -60,6 +62,7 @@ def test_split_communicator_makes_a_process_set() -> None:
             assert ft.allgather([ft.rank()], process_set=pair).tolist() == [2, 0]
         ft.barrier()
         """,
+        alone=True,
     )
 
 
@@ -76,6 +79,7 @@ def test_whoever_starts_mpi_first_ends_it(first: str) -> None:
         assert MPI.COMM_WORLD.allreduce(ft.rank()) == 1
         assert ft.allreduce(np.float64([ft.rank()]), op=ft.Sum, algorithm="mpi")[0] == 1
         """,
+        alone=True,
     )
 
 
@@ -94,6 +98,7 @@ def test_thread_level_that_is_too_low_is_an_error() -> None:
         else:
             raise SystemExit("no error")
         """,
+        alone=True,
     )
 
 
@@ -111,6 +116,7 @@ def test_anything_but_an_intracommunicator_is_an_error(given: str) -> None:
         else:
             raise SystemExit("no error")
         """,
+        alone=True,
     )
 
 
@@ -139,4 +145,5 @@ def test_library_of_another_kind_is_an_error_and_not_a_crash(fake: str, message:
         else:
             raise SystemExit("no error")
         """,
+        alone=True,
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from launch import check
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 LOOP = """
     import hashlib

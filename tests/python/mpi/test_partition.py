@@ -8,7 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from launch import mpiexec
+from launch import mpiexec, shared
 
 pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
@@ -22,16 +22,13 @@ def labels(tmp_path: Path) -> str:
     return f"{tmp_path / 'labels.h5'}:stack"
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_files_do_not_depend_on_the_number_of_ranks(
-    ranks: int, labels: str, tmp_path: Path
-) -> None:
+def test_files_do_not_depend_on_the_number_of_ranks(labels: str, tmp_path: Path) -> None:
     command = ["-m", "floodtide", "partition", labels, f"{tmp_path}/p.h5:af"]
-    result = mpiexec(ranks, [*command, "--lom-radius", "3,4,5", "--min-size", "40000"])
+    result = shared(3, [*command, "--lom-radius", "3,4,5", "--min-size", "40000"])
     assert result.status == 0, result.stderr
     assert result.stdout.count("partition") == 1, "one rank prints"
     command = ["-m", "floodtide", "coordinates", f"{tmp_path}/p.h5:af", f"{tmp_path}/c.h5"]
-    result = mpiexec(ranks, command)
+    result = shared(3, command)
     assert result.status == 0, result.stderr
 
     from floodtide import data
@@ -50,7 +47,7 @@ def test_files_do_not_depend_on_the_number_of_ranks(
 
 def test_bad_input_ends_all_ranks_with_one_line(labels: str, tmp_path: Path) -> None:
     command = ["-m", "floodtide", "partition", labels + "s", f"{tmp_path}/p.h5:af"]
-    result = mpiexec(2, command)
+    result = shared(2, command, status=2)
     assert result.status == 2
     assert result.stderr.count("has no dataset 'stacks'") == 1, result.stderr
     assert not list(tmp_path.glob("p.h5*"))

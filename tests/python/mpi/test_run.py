@@ -173,6 +173,7 @@ def test_a_job_of_one_rank_may_start_another() -> None:
         import floodtide as ft
         print(ft.run(lambda: (ft.rank(), ft.size()), np=2))
         """,
+        alone=True,
     )
 
     assert out.splitlines()[-1] == "[(0, 2), (1, 2)]"

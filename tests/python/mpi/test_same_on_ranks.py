@@ -167,12 +167,3 @@ def test_parameters_of_a_rank_that_differ_are_not_saved(
     assert sorted(file.name for file in good.parent.glob("*.h5")) == ["step-1.h5", "step-2.h5"]
     with h5py.File(good) as file:
         assert np.isfinite(file["parameters/seed_update/conv_lom/biases"][0])
-
-
-@pytest.mark.parametrize("mode", ["synchronous", "partial", "asynchronous"])
-def test_ranks_that_agree_pass_in_every_mode(folder: Path, mode: str) -> None:
-    path = configuration(
-        folder, f"agree-{mode}", comm={"mode": mode}, training={"average": 0.9, "steps": 6}
-    )
-    result = each(*[["-m", "floodtide", "train", path]] * 2)
-    assert result.status == 0, result.stderr

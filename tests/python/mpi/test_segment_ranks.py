@@ -14,14 +14,14 @@ import bright_network
 import h5py
 import numpy as np
 import pytest
-from launch import ENVIRONMENT, MPIEXEC, mpiexec
+from launch import ENVIRONMENT, MPIEXEC, shared
 from processes import kill_job
 
 pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 SHAPE = (96, 96, 160)
 COUNT = 4 * 4 * 7
-KILLS = 10
+KILLS = 4
 SIZE = "segment.subvolume=[32,32,32]"
 
 
@@ -30,7 +30,7 @@ def segment(file: Path, out: Path) -> list[str]:
 
 
 def labels(ranks: int, pieces: Path, out: Path) -> np.ndarray:
-    result = mpiexec(ranks, ["-m", "floodtide", "reconcile", str(pieces), f"{out}:labels"])
+    result = shared(ranks, ["-m", "floodtide", "reconcile", str(pieces), f"{out}:labels"])
     assert result.status == 0, result.stderr
     with h5py.File(out) as file:
         return np.asarray(file["labels"])
@@ -61,13 +61,11 @@ def kill_after(job: subprocess.Popen[str], pieces: Path, stored: int, pause_s: f
     return running
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("checkpoint_s", [0.0, 0.005])
-def test_the_result_does_not_depend_on_ranks_or_ten_kills(
-    tmp_path: Path, checkpoint_s: float
-) -> None:
-    file = bright_network.configuration(tmp_path, SHAPE, checkpoint_interval=checkpoint_s)
-    result = mpiexec(1, segment(file, tmp_path / "whole"))
+@pytest.mark.extra
+def test_the_result_does_not_depend_on_ranks_or_kills(tmp_path: Path) -> None:
+    file = bright_network.configuration(tmp_path, SHAPE, checkpoint_interval=0.005)
+    without_checkpoints = ["--set", "segment.checkpoint_interval=0.0"]
+    result = shared(1, [*segment(file, tmp_path / "whole"), *without_checkpoints])
     assert result.status == 0, result.stderr
     assert f"{COUNT} of {COUNT} subvolumes segmented" in result.stdout
     expected = labels(1, tmp_path / "whole", tmp_path / "whole.h5")
@@ -81,7 +79,7 @@ def test_the_result_does_not_depend_on_ranks_or_ten_kills(
         stored = kill * COUNT // (KILLS + 2)
         assert kill_after(job, killed, stored, generator.uniform(0.0, 0.05) + 0.6 * (kill < 2))
     assert len(list(killed.glob("[!.]*.h5"))) < COUNT
-    result = mpiexec(3, segment(file, killed))
+    result = shared(3, segment(file, killed))
     assert result.status == 0, result.stderr
     np.testing.assert_array_equal(labels(3, killed, tmp_path / "killed.h5"), expected)
     for path in (tmp_path / "whole").glob("*.h5"):
@@ -91,25 +89,10 @@ def test_the_result_does_not_depend_on_ranks_or_ten_kills(
     assert left == []
 
 
-def test_a_second_job_on_the_same_folder_is_refused(tmp_path: Path) -> None:
-    file = bright_network.configuration(tmp_path, SHAPE)
-    first = start(2, segment(file, tmp_path / "pieces"))
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("pieces/*.h5")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    second = mpiexec(2, segment(file, tmp_path / "pieces"))
-    stdout, stderr = first.communicate(timeout=60)
-    assert first.returncode == 0, stderr
-    assert f"{COUNT} of {COUNT} subvolumes segmented" in stdout
-    assert second.status != 0
-    assert "in use by" in second.stderr
-
-
 def test_an_error_of_one_rank_is_one_line_on_all(tmp_path: Path) -> None:
-    file = bright_network.configuration(tmp_path, SHAPE)
+    file = bright_network.configuration(tmp_path)
     arguments = [*segment(file, tmp_path / "pieces"), "--set", "segment.overlap=[17,0,0]"]
-    result = mpiexec(2, arguments)
+    result = shared(2, arguments, status=2)
     assert result.status == 2
     assert result.stderr.count("at most half a subvolume") == 1
 
@@ -117,13 +100,13 @@ def test_an_error_of_one_rank_is_one_line_on_all(tmp_path: Path) -> None:
 def test_resegmentation_does_not_depend_on_ranks(tmp_path: Path) -> None:
     file = bright_network.configuration(tmp_path, (40, 64, 96))
     out = ["-m", "floodtide", "segment", str(file), "--out", f"{tmp_path}/out.h5:labels"]
-    assert mpiexec(1, out).status == 0
+    assert shared(1, out).status == 0
     found = []
     for ranks in (1, 3):
         pairs = tmp_path / f"pairs{ranks}"
         command = ["-m", "floodtide", "resegment", str(file), f"{tmp_path}/out.h5:labels"]
         command += [str(pairs), "--out", f"{tmp_path}/out{ranks}.h5:objects"]
-        result = mpiexec(ranks, [*command, "--set", "resegment.max_distance=4.0"])
+        result = shared(ranks, [*command, "--set", "resegment.max_distance=4.0"])
         assert result.status == 0, result.stderr
         assert sum(" merged, from " in line for line in result.stdout.splitlines()) == 1
         with h5py.File(tmp_path / f"out{ranks}.h5") as stored:
@@ -136,13 +119,23 @@ def test_resegmentation_does_not_depend_on_ranks(tmp_path: Path) -> None:
     assert {"pairs.json", "pairs.csv", "equivalences.csv", "scores_000000.json"} <= texts.keys()
 
 
+EVALUATE_IN_SMALL_BLOCKS = """
+import sys
+from unittest import mock
+from floodtide.cli import main
+with mock.patch("floodtide.evaluate.voxels._BLOCK_VOXELS", 4096):
+    main(sys.argv[1:])
+"""
+
+
 def test_scores_do_not_depend_on_ranks(tmp_path: Path) -> None:
     generator = np.random.default_rng(3)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         for name in ("segments", "truth"):
-            file[name] = generator.integers(0, 40, size=(300, 250, 250)).astype(np.uint16)
-    command = ["-m", "floodtide", "evaluate", f"{tmp_path}/a.h5:segments", f"{tmp_path}/a.h5:truth"]
-    one, three = (mpiexec(ranks, [*command, "--json", "--matching"]) for ranks in (1, 3))
+            file[name] = generator.integers(0, 40, size=(40, 30, 30)).astype(np.uint16)
+    command = ["-c", EVALUATE_IN_SMALL_BLOCKS, "evaluate"]
+    command += [f"{tmp_path}/a.h5:segments", f"{tmp_path}/a.h5:truth"]
+    one, three = (shared(ranks, [*command, "--json", "--matching"]) for ranks in (1, 3))
     assert one.status == three.status == 0, three.stderr
     assert one.stdout == three.stdout
     assert len(one.stdout.splitlines()) == 1  # rank 0 alone prints

@@ -59,8 +59,18 @@ def told(result: Result) -> str:
     return lines[0]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize(("ranks", "victim"), [(2, 0), (2, 1), (3, 2)])
+@pytest.mark.parametrize(
+    ("ranks", "victim", "fault"),
+    [
+        (2, 0, "sys.exit"),
+        (2, 0, "sleep"),
+        (2, 0, "stop"),
+        (3, 2, "return"),
+        (3, 2, "shutdown"),
+        (3, 2, "sleep"),
+        (3, 2, "stop"),
+    ],
+)
 def test_rank_that_does_not_come_is_named(ranks: int, victim: int, fault: str) -> None:
     action, described = FAULTS[fault]
 
@@ -109,12 +119,6 @@ def test_polling_is_waiting() -> None:
     assert "for rank 1 (not in a collective)" in line
 
 
-def test_raised_exception_is_told_at_once() -> None:
-    result = stalled(3, 1, "raise ValueError('no more data')")
-
-    assert told(result) == "rank 1: ValueError: no more data"
-
-
 @pytest.mark.parametrize("reason", ["stalled", "exception"])
 def test_job_ends_without_a_launcher_that_answers(reason: str) -> None:
     """As when a launcher's host is lost: nobody does what MPI_Abort asks for."""
@@ -157,11 +161,10 @@ def test_ranks_that_compute_are_left_alone() -> None:
         import floodtide as ft
         ft.init(timeout_s=0.8)
         half = ft.ProcessSet([0, 2])
-        for _ in range(2):
-            time.sleep(2.2)  # all of them: nobody waits
-            ft.allreduce(np.ones(3))
-            if half.included():
-                ft.barrier(process_set=half)
+        time.sleep(1.2)  # all of them: nobody waits
+        ft.allreduce(np.ones(3))
+        if half.included():
+            ft.barrier(process_set=half)
         print("done")
         """,
     )
@@ -169,23 +172,23 @@ def test_ranks_that_compute_are_left_alone() -> None:
     assert out.split() == 3 * ["done"]
 
 
-@pytest.mark.parametrize("timeout_s", ["0", "None", "float('inf')", "30"])
-def test_slow_rank_within_the_limit_or_without_one_is_waited_for(timeout_s: str) -> None:
+def test_slow_rank_within_the_limit_or_without_one_is_waited_for() -> None:
     out = check(
         2,
-        f"""
-        import threading, time
-        from pathlib import Path
+        """
+        import time
         import floodtide as ft
-        ft.init(timeout_s={timeout_s})
-        if ft.rank() == 1:
-            time.sleep(1.5)
-        ft.barrier()
-        print(ft.rank())
+        for timeout_s in (0, None, float("inf"), 30):
+            ft.init(timeout_s=timeout_s)
+            if ft.rank() == 1:
+                time.sleep(0.3)
+            ft.barrier()
+            print(ft.rank())
+            ft.shutdown()
         """,
     )
 
-    assert sorted(out.split()) == ["0", "1"]
+    assert sorted(out.split()) == 4 * ["0"] + 4 * ["1"]
 
 
 def test_init_shutdown_and_init_again_watch_each_time() -> None:
@@ -196,8 +199,11 @@ def test_init_shutdown_and_init_again_watch_each_time() -> None:
         import floodtide as ft
         for _ in range(3):
             ft.init(timeout_s=1)
+            ft.init()
+            assert ft.is_initialized()
             ft.barrier()
             ft.shutdown()
+            assert not ft.is_initialized()
         ft.init(timeout_s=1)
         if ft.rank() == 1:
             time.sleep(60)
@@ -250,8 +256,8 @@ def test_no_thread_is_started_with_one_rank_or_without_a_limit() -> None:
         print(threads() - before)
     """
 
-    assert check(1, program).split() == ["0"]
-    assert check(2, program).split() == ["1", "1"]
+    assert check(1, program, alone=True).split() == ["0"]
+    assert check(2, program, alone=True).split() == ["1", "1"]
 
 
 @pytest.mark.parametrize("timeout_s", ["-1", "'5'", "True", "float('nan')"])

@@ -10,12 +10,12 @@ import h5py
 import numpy as np
 import pytest
 import tomli_w
-from launch import assert_one_line, mpiexec
+from launch import assert_one_line, mpiexec, shared
 from training_volume import document, write_volume
 
 from floodtide.train import read_log
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def configuration(folder: Path, name: str, **sections: dict[str, Any]) -> str:
 
 def train(folder: Path, name: str, ranks: int, **sections: dict[str, Any]) -> dict[str, Any]:
     """Train on so many ranks; parameters by name."""
-    result = mpiexec(ranks, ["-m", "floodtide", "train", configuration(folder, name, **sections)])
+    result = shared(ranks, ["-m", "floodtide", "train", configuration(folder, name, **sections)])
     assert result.status == 0, result.stderr
     steps = sections.get("training", {}).get("steps", 50)
     return parameters(folder / name / "checkpoints" / f"step-{steps}.h5")
@@ -57,29 +57,46 @@ def assert_equal(a: dict[str, Any], b: dict[str, Any]) -> None:
         np.testing.assert_array_equal(values, b[name], err_msg=name)
 
 
-def test_two_walkers_give_the_same_on_one_and_two_ranks(folder: Path) -> None:
-    one = train(folder, "one", 1)
-    two = train(folder, "two", 2)
+@pytest.fixture(scope="module")
+def one(folder: Path) -> dict[str, Any]:
+    """Parameters after the usual training, on one rank."""
+    return train(folder, "one", 1)
+
+
+@pytest.fixture(scope="module")
+def two(folder: Path) -> dict[str, Any]:
+    """Parameters after the usual training, on two ranks."""
+    return train(folder, "two", 2)
+
+
+def validation(run: Path) -> dict[str, Any]:
+    """Return the only record of a validation, without its time."""
+    (record,) = [r for r in read_log(run / "log.jsonl") if r["kind"] == "validation"]
+    del record["time_s"]
+    return record
+
+
+def test_two_walkers_give_the_same_on_one_and_two_ranks(
+    folder: Path, one: dict[str, Any], two: dict[str, Any]
+) -> None:
     # With two walkers both sums have two terms, so there is no other order: equal bits.
     assert_equal(one, two)
+    assert validation(folder / "one") == validation(folder / "two")
     library = train(folder, "library", 2, comm={"algorithm": "mpi"})
     assert_equal(one, library)
 
 
-@pytest.mark.parametrize("optimizer", ["momentum", "lamb"])
-def test_four_walkers_make_the_same_updates_on_one_and_four_ranks(
-    folder: Path, optimizer: str
-) -> None:
+def test_four_walkers_make_the_same_updates_on_one_and_four_ranks(folder: Path) -> None:
     """Bit for bit with exact sums, with the rate from the measured noise scale; else within rounding."""
     shared: dict[str, Any] = {
         "training": {"steps": 30, "walkers": 4},
-        "optimizer": {"name": optimizer, "lr": 1e-3},
+        "optimizer": {"name": "lamb", "lr": 1e-3},
     }
     exact = {**shared, "comm": {"exactness": "workers"}, "schedule": {"scale": "auto"}}
-    one = train(folder, f"exact1-{optimizer}", 1, **exact)
-    assert_equal(one, train(folder, f"exact4-{optimizer}", 4, **exact))
-    alone = train(folder, f"run1-{optimizer}", 1, **shared)
-    several = train(folder, f"run4-{optimizer}", 4, **shared)
+    one = train(folder, "exact1", 1, **exact)
+    assert_equal(one, train(folder, "exact4", 4, **exact))
+    alone = train(folder, "run1", 1, **shared)
+    several = train(folder, "run4", 4, **shared)
     for name, values in alone.items():
         difference = np.linalg.norm(several[name] - values)
         assert difference <= 1e-5 * np.linalg.norm(values), name
@@ -114,7 +131,7 @@ with halves[number]:
 assert ft.size() == 4
 ft.barrier()
 """
-    result = mpiexec(4, ["-c", program])
+    result = shared(4, ["-c", program])
     assert result.status == 0, result.stderr
     for seed in (0, 1):
         apart = parameters(folder / f"apart{seed}" / "checkpoints" / "step-50.h5")
@@ -122,39 +139,21 @@ ft.barrier()
     assert any((alone[0][name] != alone[1][name]).any() for name in alone[0])
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_resumed_run_has_the_bits_of_the_uninterrupted_one(folder: Path, ranks: int) -> None:
-    whole = train(folder, f"whole{ranks}", ranks, training={"steps": 40, "walkers": 4})
-    train(folder, f"parts{ranks}", ranks, training={"steps": 13, "walkers": 4})
-    parts = train(folder, f"parts{ranks}", ranks, training={"steps": 40, "walkers": 4})
+def test_resumed_run_has_the_bits_of_the_uninterrupted_one(folder: Path) -> None:
+    whole = train(folder, "whole", 2, training={"steps": 40, "walkers": 4})
+    train(folder, "parts", 2, training={"steps": 13, "walkers": 4})
+    parts = train(folder, "parts", 2, training={"steps": 40, "walkers": 4})
     assert_equal(whole, parts)
 
 
-def test_checkpoint_of_two_ranks_resumes_on_one(folder: Path) -> None:
-    whole = train(folder, "whole", 1)
+def test_checkpoint_of_two_ranks_resumes_on_one(folder: Path, one: dict[str, Any]) -> None:
     train(folder, "moved", 2, training={"steps": 20, "walkers": 2})
-    assert_equal(whole, train(folder, "moved", 1))
-
-
-def test_validation_does_not_depend_on_the_number_of_ranks(folder: Path) -> None:
-    from floodtide.train import read_log
-
-    records = []
-    for ranks in (1, 2):
-        train(folder, f"validated{ranks}", ranks)
-        (record,) = [
-            r
-            for r in read_log(folder / f"validated{ranks}" / "log.jsonl")
-            if r["kind"] == "validation"
-        ]
-        del record["time_s"]
-        records.append(record)
-    assert records[0] == records[1]
+    assert_equal(one, train(folder, "moved", 1))
 
 
 def test_wrong_configuration_is_one_line_and_exit_2_on_all_ranks(folder: Path) -> None:
     path = configuration(folder, "wrong", training={"stepz": 3})
-    result = mpiexec(2, ["-m", "floodtide", "train", path])
+    result = shared(2, ["-m", "floodtide", "train", path], status=2)
     assert result.status == 2
     assert_one_line(result.stderr)
     assert "did you mean 'training.steps'" in result.stderr
@@ -162,7 +161,7 @@ def test_wrong_configuration_is_one_line_and_exit_2_on_all_ranks(folder: Path) -
 
 def test_more_ranks_than_walkers_is_refused(folder: Path) -> None:
     path = configuration(folder, "few", training={"walkers": 1})
-    result = mpiexec(2, ["-m", "floodtide", "train", path])
+    result = shared(2, ["-m", "floodtide", "train", path], status=2)
     assert result.status == 2
     assert "1 walkers for 2 ranks" in result.stderr
     assert_one_line(result.stderr)

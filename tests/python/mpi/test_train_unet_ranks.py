@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import tomli_w
-from launch import mpiexec
+from launch import shared
 from training_slices import document, write_slices
 
 from floodtide import nn
@@ -25,7 +25,7 @@ def trained(folder: Path, ranks: int, **sections: dict[str, Any]) -> dict[str, n
     sections["run"] = {"dir": str(run)}
     file = folder / f"{ranks}.toml"
     file.write_text(tomli_w.dumps(document(folder, **sections)))
-    result = mpiexec(ranks, ["-m", "floodtide", "train", str(file)], timeout_s=120)
+    result = shared(ranks, ["-m", "floodtide", "train", str(file)], timeout_s=120)
     assert result.status == 0, result.stderr
     return nn.load(run / "checkpoints" / "step-6.h5").state_dict()
 
@@ -82,7 +82,7 @@ gathered = ft.allgather(gradient).reshape(expected.shape)
 assert abs(total / whole["loss"] - 1) < 1e-12, (total, whole["loss"])
 assert np.abs(gathered - expected).max() < 1e-6 * np.abs(expected).max()
 """
-    result = mpiexec(ranks, ["-c", program])
+    result = shared(ranks, ["-c", program])
     assert result.status == 0, result.stderr
 
 
@@ -92,7 +92,7 @@ def test_a_wrong_mask_that_one_rank_sees_ends_all_with_its_words(tmp_path: Path)
     path = tmp_path / "run.toml"
     sections: dict[str, Any] = {"validation": {"share": 0.0, "every": 0}}
     path.write_text(tomli_w.dumps(document(tmp_path, **sections)))
-    result = mpiexec(2, ["-m", "floodtide", "train", str(path)])
+    result = shared(2, ["-m", "floodtide", "train", str(path)], status=2)
     assert result.status == 2, result.stderr
     ours = [line for line in result.stderr.splitlines() if "floodtide" in line]
     assert len(ours) == 1

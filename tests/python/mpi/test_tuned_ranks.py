@@ -13,7 +13,7 @@ from launch import mpiexec
 
 from floodtide import _core
 
-pytestmark = [pytest.mark.mpi, pytest.mark.any_library]
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library, pytest.mark.extra]
 
 TUNED = """\
 # Written by floodtide tune.

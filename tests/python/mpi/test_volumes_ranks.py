@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import training_volume
 import volumes
-from launch import check, mpiexec
+from launch import check, mpiexec, shared
 
 from floodtide import config, data
 
@@ -42,7 +42,7 @@ def settings(folder: Path, run: str, zarr: bool) -> str:
 def test_two_ranks_train_the_same_bits_from_zarr_as_from_hdf5(folder: Path) -> None:
     parameters = []
     for run, zarr in (("hdf5", False), ("zarr", True)):
-        result = mpiexec(2, ["-m", "floodtide", "train", settings(folder, run, zarr)])
+        result = shared(2, ["-m", "floodtide", "train", settings(folder, run, zarr)])
         assert result.status == 0, result.stderr
         with h5py.File(folder / run / "checkpoints/step-8.h5") as file:
             found: dict[str, bytes] = {}
@@ -59,7 +59,7 @@ def test_two_ranks_train_the_same_bits_from_zarr_as_from_hdf5(folder: Path) -> N
 def test_partitions_of_two_ranks_are_those_of_one(folder: Path) -> None:
     labels = volumes.FORMS["zarr"].format(folder=folder, name="labels")
     command = ["-m", "floodtide", "partition", labels, f"{folder}/two.h5:af"]
-    result = mpiexec(2, [*command, "--lom-radius", "4,4,4", "--min-size", "10"])
+    result = shared(2, [*command, "--lom-radius", "4,4,4", "--min-size", "10"])
     assert result.status == 0, result.stderr
     wanted = data.Volume(f"{folder}/partitions.h5:af").read()
     np.testing.assert_array_equal(data.Volume(f"{folder}/two.h5:af").read(), wanted)
@@ -68,7 +68,7 @@ def test_partitions_of_two_ranks_are_those_of_one(folder: Path) -> None:
 def test_a_missing_volume_ends_all_ranks_with_one_line(folder: Path) -> None:
     file = settings(folder, "missing", True)
     (folder / "image.zarr").rename(folder / "elsewhere")
-    result = mpiexec(2, ["-m", "floodtide", "train", file])
+    result = shared(2, ["-m", "floodtide", "train", file], status=2)
     assert result.status == 2
     assert result.stderr.count("there is no such folder") == 1, result.stderr
 

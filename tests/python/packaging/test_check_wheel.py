@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.extra
+
 ROOT = Path(__file__).resolve().parents[3]
 CHECKS = runpy.run_path(str(ROOT / "packaging/check_wheel.py"))
 

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extra
 
 
 @pytest.fixture(scope="module")

@@ -139,12 +139,18 @@ def write_flood(folder: Path, snapshots: int = 8) -> None:
     )
 
 
-def make_run(folder: Path, rate: float = 1.0) -> Path:
-    """A complete run directory."""
+def make_trained(folder: Path) -> Path:
+    """A run directory with settings, log and scores, but without volumes and a segmentation."""
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(CONFIG.replace("FOLDER", str(folder)))
-    write_log(folder, rate=rate)
+    write_log(folder)
+    (folder / "scores.json").write_text(json.dumps(SCORES))
+    return folder
+
+
+def make_run(folder: Path) -> Path:
+    """A complete run directory."""
+    make_trained(folder)
     write_segmentation(folder)
     write_flood(folder)
-    (folder / "scores.json").write_text(json.dumps(SCORES))
     return folder

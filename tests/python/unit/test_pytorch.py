@@ -36,12 +36,14 @@ def test_results_equal_the_golden_vectors(case: Case) -> None:
     check(case, vectors.shortened(case.floodtide()), GOLDEN[case.name])
 
 
+@pytest.mark.extra
 @needs_torch
 @every_case
 def test_results_equal_pytorch(case: Case) -> None:
     check(case, case.floodtide(), case.pytorch())
 
 
+@pytest.mark.extra
 @needs_torch
 @every_case
 def test_golden_vectors_are_what_pytorch_computes(case: Case) -> None:

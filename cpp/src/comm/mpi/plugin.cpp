@@ -63,9 +63,9 @@ int split(FloodtideMpiComm* parent, int color, int key, FloodtideMpiComm** out_c
 int release_comm(FloodtideMpiComm* comm, char* out_message) {
   const std::unique_ptr<FloodtideMpiComm> owner(comm);
   const std::lock_guard lock(call_mutex());
-  int over = 0;
-  FLOODTIDE_MPI_TRY(MPI_Finalized(&over));
-  if (over == 0 && !rank_was_lost()) FLOODTIDE_MPI_TRY(MPI_Comm_free(&comm->comm));
+  char ended[kFloodtideMpiMessageBytes];
+  if (require_running(ended) != 0 || rank_was_lost()) return 0;  // MPI_Finalize, perhaps in another thread, frees it
+  FLOODTIDE_MPI_TRY(MPI_Comm_free(&comm->comm));
   return 0;
 }
 

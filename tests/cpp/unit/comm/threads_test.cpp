@@ -36,7 +36,7 @@ TEST_P(ThreadRanks, AllreduceOfHalvesIsRoundedOnceAnOperation) {
 }
 TEST_P(ThreadRanks, ExchangesOfUnknownLengths) { run(test::check_exchanges); }
 TEST_P(ThreadRanks, ExchangesThatDoNotFitAreRefusedByAll) { run(test::check_refused_exchanges); }
-TEST_P(ThreadRanks, AllreduceOfMillionsOfValues) {
+TEST_P(ThreadRanks, AllreduceOfManySegments) {
   run([](Communicator& comm) { test::check_long_allreduce(comm, false); });
 }
 TEST_P(ThreadRanks, NarrowWireHalvesTheBytes) { run(test::check_narrow_wire); }

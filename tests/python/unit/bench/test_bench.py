@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 from floodtide import _core, bench, errors
 from floodtide.cli.bench import BENCHMARKS, command
 
+pytestmark = pytest.mark.extra
+
 PROMISED = ("name", "kernel", "threads", "ranks", "median_s", "gflops", "peak_gflops", "ratio")
 
 

@@ -15,6 +15,8 @@ from floodtide import bench, errors
 from floodtide.bench import everything, machine, roofline
 from floodtide.cli.bench import command
 
+pytestmark = pytest.mark.extra
+
 Measured = list[tuple[everything.Benchmark, list[dict[str, Any]]]]
 
 

@@ -14,7 +14,15 @@ from floodtide import _core, errors, nn
 from floodtide.bench import ffn_passes, shapes
 from floodtide.cli.bench import command
 
+pytestmark = pytest.mark.extra
+
 SMALL = shapes.FfnShape(depth=2, fov=(5, 5, 5), features=4, batch=2)
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here depends on the pauses between measurements."""
+    monkeypatch.setattr("floodtide.bench.rows._PAUSE_S", 0.0)
 
 
 def test_a_row_has_the_promised_fields_and_they_agree() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from floodtide.cli import bench_overlap, bench_stalls
 
+pytestmark = pytest.mark.extra
+
 
 def event(
     name: str, rank: int, start_ms: float, end_ms: float, bucket: int = -1, size: int = 0

@@ -14,7 +14,15 @@ from floodtide import errors
 from floodtide.bench import shapes, unet_passes
 from floodtide.cli.bench import command
 
+pytestmark = pytest.mark.extra
+
 SMALL = shapes.UNetShape(depth=2, size=(8, 12), batch=2)
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here depends on the pauses between measurements."""
+    monkeypatch.setattr("floodtide.bench.rows._PAUSE_S", 0.0)
 
 
 def test_rows_of_a_small_network() -> None:

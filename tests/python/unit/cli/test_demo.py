@@ -67,8 +67,12 @@ def test_training_that_a_signal_has_ended_is_not_segmented(tmp_path, monkeypatch
     assert caught.value.agreed
 
 
-@pytest.mark.slow
-def test_a_run_leaves_scores_of_four_answers_and_a_report(tmp_path, capsys):
+@pytest.mark.extra
+def test_a_run_leaves_scores_of_four_answers_and_a_report(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(demo, "SHAPE", (128, 64, 64))
+    monkeypatch.setattr(demo, "TRAINING_BOX", "0:80,0:64,0:64")
+    monkeypatch.setattr(demo, "TUNING_BOX", "48:80,0:64,0:64")
+    monkeypatch.setattr(demo, "HELD_OUT_BOX", "88:128,0:64,0:64")
     page = demo.run(tmp_path / "demo", steps=4, seed=1)
     assert "warning" not in capsys.readouterr().err
     assert page is not None

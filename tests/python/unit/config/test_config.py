@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import floodtide as ft
 from floodtide import config
 from floodtide.errors import ConfigurationError, InvalidFileError
+from floodtide.train.kinds import KINDS
 
 EXAMPLE = """
 [run]
@@ -181,3 +183,7 @@ def test_no_scaling_rule_has_a_parameter_of_a_schedule() -> None:
         for rows in (ft.lr.schedule_rows(), ft.lr.scale_rows())
     )
     assert not schedules & rules  # both are keys of one section
+
+
+def test_every_section_of_a_network_has_a_kind_of_training() -> None:
+    assert {kind.section for kind in KINDS} == set(typing.get_args(config.ModelConfig))

@@ -131,7 +131,7 @@ def test_partition_equals_the_reference(
         np.testing.assert_array_equal(file["af"].attrs["bounding_boxes"][0][0], (x, y, z))
 
 
-@pytest.mark.slow
+@pytest.mark.extra
 @pytest.mark.data
 def test_partition_of_real_labels_has_the_published_counts(
     tmp_path: Path, data_folder: Path

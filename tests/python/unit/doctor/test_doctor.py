@@ -248,7 +248,7 @@ def test_threads_are_a_problem_exactly_when_cores_are_fewer(
 
 
 @given(depth=st.integers(2, 9), features=st.integers(1, 40), fov=st.sampled_from([9, 17, 21]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_memory_estimate_covers_what_the_network_takes(depth: int, features: int, fov: int) -> None:
     document = {
         "model": {"depth": depth, "features": features, "fov": 3 * [fov], "deltas": [2, 2, 2]}
@@ -358,17 +358,17 @@ def test_nearest_existing_directory_is_examined(tmp_path: Path) -> None:
 
 def test_process_start_is_known_to_the_clock_tick() -> None:
     program = (
-        "import time; time.sleep(0.3)\n"
+        "import time; time.sleep(0.1)\n"
         "from floodtide.doctor.host import since_process_start_s as s\n"
-        "a = s(); time.sleep(0.5); b = s(); print(a, b - a)"
+        "a = s(); time.sleep(0.1); b = s(); print(a, b - a)"
     )
     environ = {**os.environ, "PYTHONPATH": str(Path(ft.__file__).parents[1])}
     out = subprocess.run(
         [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True
     ).stdout
     start, passed = map(float, out.split())
-    assert start >= 0.28  # a clock tick less
-    assert 0.48 <= passed < 30
+    assert start >= 0.08  # a clock tick less
+    assert 0.08 <= passed < 30
 
 
 def test_single_rank_knows_its_clock() -> None:

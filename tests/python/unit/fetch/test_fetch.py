@@ -370,7 +370,7 @@ def test_the_command(
 
 
 @pytest.mark.data
-@pytest.mark.slow
+@pytest.mark.extra
 def test_originals_of_fib25_give_the_prepared_files(data_folder: Path, tmp_path: Path) -> None:
     """The originals are made again of the prepared files: PNG sections, superpixels and their table."""
     sample = data_folder / "fib25/training_sample2"

@@ -95,7 +95,7 @@ def test_bf16_without_its_instructions_is_refused(
 
 
 @pytest.mark.data
-@pytest.mark.slow
+@pytest.mark.extra
 def test_errors_of_the_published_network(data_folder: Path) -> None:
     folder = data_folder / "ffn_fib25_checkpoint"
     with np.load(folder / "gradient_vectors.npz") as vectors:

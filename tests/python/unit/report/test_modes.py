@@ -9,11 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_runs import make_run
+from report_runs import CONFIG, write_log
 
 from floodtide.cli import run as command_line
 from floodtide.report import modes
 from floodtide.train import read_run
+
+pytestmark = pytest.mark.extra
+
+
+def make_run(folder: Path, more: str = "") -> Path:
+    """A run directory with a configuration, `more` at its end, and a log."""
+    folder.mkdir()
+    (folder / "config.toml").write_text(CONFIG.replace("FOLDER", str(folder)) + more)
+    write_log(folder)
+    return folder
 
 
 @pytest.fixture
@@ -23,9 +33,7 @@ def synchronous(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asynchronous(tmp_path: Path) -> Path:
-    folder = make_run(tmp_path / "apart")
-    with (folder / "config.toml").open("a") as file:
-        file.write('[comm]\nmode = "asynchronous"\n')
+    folder = make_run(tmp_path / "apart", '[comm]\nmode = "asynchronous"\n')
     path = folder / "log.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps({**r, "staleness": 3.0}) + "\n" for r in records))

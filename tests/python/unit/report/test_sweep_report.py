@@ -22,7 +22,10 @@ from hypothesis import strategies as st
 
 from floodtide import report, simulate
 from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.report import pages
 from floodtide.report.sweeps import cells, optimum, page, scores, targets
+
+pytestmark = pytest.mark.extra
 
 RATES = [2.0**k for k in range(-12, -3)]
 WORKERS = [1, 2, 4, 8, 16]
@@ -373,13 +376,19 @@ def test_the_command_draws_everything(folder: Path, tmp_path: Path) -> None:
     assert float(two["measured_per_s"]) == pytest.approx(320.0)
     assert float(two["emulated_per_s"]) == pytest.approx(2 * 50 / 0.301, rel=0.01)
     assert 0.5 < float(two["forecast_per_s"]) / float(two["emulated_per_s"]) < 1.05
-    subprocess.run([*command, "--figures", str(figures)], check=True, capture_output=True)
     (figures / "trainings.csv").write_text("my own table")
     again = subprocess.run(
         [*command, "--figures", str(figures)], capture_output=True, text=True, check=False
     )
     assert again.returncode == 2
     assert "trainings.csv" in again.stderr
+
+
+def test_a_table_of_an_older_report_is_replaced(tmp_path: Path) -> None:
+    table = tmp_path / "a.csv"
+    for content in (b"line,workers\nadam,1\n", b"line,workers\nadam,2\n"):
+        pages.write_all({table: content}, [])
+    assert table.read_bytes() == content
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ OPTIONS = SegmentOptions(
 )
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=5)
 @given(
     st.integers(0, 2**32 - 1),
     st.lists(st.integers(1, 80), min_size=1, max_size=4),

@@ -96,8 +96,9 @@ def test_a_restart_follows_the_choice_of_the_start(tmp_path: Path) -> None:
 def test_a_checkpoint_remembers_the_choice(tmp_path: Path, forward: str) -> None:
     model = network()
     require_fft(model)
-    options = dataclasses.replace(OPTIONS, checkpoint_interval=1e-9)
-    killed = Segmenter(model, dataclasses.replace(options, forward=forward))
+    killed = Segmenter(
+        model, dataclasses.replace(OPTIONS, forward=forward, checkpoint_interval=1e-9)
+    )
 
     def kill(done: int, total: int) -> None:
         if killed.network_calls == 30:
@@ -105,7 +106,7 @@ def test_a_checkpoint_remembers_the_choice(tmp_path: Path, forward: str) -> None
 
     with pytest.raises(KeyboardInterrupt):
         killed.segment(blobs(), progress=kill, checkpoint=tmp_path / "a.checkpoint")
-    again = Segmenter(model, options)
+    again = Segmenter(model, dataclasses.replace(OPTIONS, checkpoint_interval=3600.0))
     again.follow("layers" if forward == "fft" else "fft")
     again.segment(blobs(), checkpoint=tmp_path / "a.checkpoint")
     assert again.forward == forward

@@ -313,14 +313,6 @@ def test_seeds_equal_the_oracle_on_real_images(data_folder, box):
     np.testing.assert_array_equal(ours, oracle(raw, (16, 16, 16)))
 
 
-@pytest.mark.data
-@pytest.mark.slow
-def test_seeds_of_the_whole_sample_equal_the_oracle(data_folder):
-    with h5py.File(data_folder / "fib25/training_sample2/grayscale_maps.h5") as file:
-        raw = file["raw"][:].astype(np.float32)
-    np.testing.assert_array_equal(seeds(raw, (16, 16, 16)), oracle(raw, (16, 16, 16)))
-
-
 def test_seeds_do_not_depend_on_threads():
     raw = np.random.default_rng(0).uniform(0, 255, (20, 21, 22)).astype(np.float32)
     before = _core.num_threads()

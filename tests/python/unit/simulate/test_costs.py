@@ -19,6 +19,8 @@ from floodtide.simulate import closed_forms, paper
 from floodtide.simulate.allreduce import ALGORITHMS
 from floodtide.simulate.networks import MEMORY
 
+pytestmark = pytest.mark.extra
+
 GRADIENT = 1889412  # bytes of the published network's 472,353 parameters
 FAST = simulate.Links(network=simulate.NETWORKS["dragonfly"], add_s_per_byte=1 / 3e9)
 SLOW = simulate.Links(network=simulate.NETWORKS["10gbe"])

@@ -22,6 +22,8 @@ from floodtide import sweep
 from floodtide.errors import ConfigurationError, InvalidArgumentError, InvalidFileError
 from floodtide.train import read_log
 
+pytestmark = pytest.mark.extra
+
 STEPS = 30
 
 
@@ -60,6 +62,12 @@ def parameters(directory: Path) -> dict[str, Any]:
             )
         )
     return found
+
+
+def log_lines(plan: sweep.Sweep) -> int:
+    """Return the number of lines in the logs of all trainings."""
+    logs = [cell.directory / "log.jsonl" for cell in plan.cells]
+    return sum(log.read_bytes().count(b"\n") for log in logs if log.exists())
 
 
 def test_the_grid_has_every_combination(folder: Path) -> None:
@@ -138,11 +146,14 @@ def test_a_sweep_killed_at_random_moments_has_the_same_results(folder: Path) -> 
     command = [sys.executable, "-m", "floodtide", "sweep", str(file), "--parallel", "2"]
     draw = random.Random(5)
     ends: dict[str, bytes] = {}
-    for _ in range(10):
+    for _ in range(3):
+        enough = log_lines(plan) + draw.randrange(1, STEPS)
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        time.sleep(draw.uniform(0.5, 2.5))
+        end = time.monotonic() + 60
+        while log_lines(plan) < enough and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.005)
         process.kill()
         process.wait()
         for cell in plan.cells:  # a finished training is never touched again

@@ -210,44 +210,6 @@ def test_initial_weights_are_loaded(folder: Path) -> None:
     assert same_parameters(first.model, second.model)
 
 
-def test_linear_scaling_and_warm_up_set_the_rate(folder: Path) -> None:
-    trained(
-        folder,
-        "rates",
-        training={"steps": 6, "walkers": 4},
-        optimizer={"name": "sgd", "lr": 0.01},
-        schedule={"scale": "linear", "warmup_steps": 4, "warmup_start": "base"},
-    )
-    rates = [r["lr"] for r in read_log(folder / "rates" / "log.jsonl") if r["kind"] == "train"]
-    assert rates == pytest.approx([0.01, 0.0175, 0.025, 0.0325, 0.04, 0.04])
-
-
-def test_cosine_ends_with_the_training(folder: Path) -> None:
-    trained(
-        folder,
-        "cosine",
-        training={"steps": 5, "walkers": 4},
-        optimizer={"name": "sgd", "lr": 0.01},
-        schedule={"name": "cosine", "scale": "sqrt", "warmup_steps": 1},
-    )
-    rates = [r["lr"] for r in read_log(folder / "cosine" / "log.jsonl") if r["kind"] == "train"]
-    falling = [0.01 * (1 + np.cos(np.pi * k / 4)) for k in range(4)]
-    assert rates == pytest.approx([0.01, *falling])
-
-
-def test_a_power_of_what_is_left_ends_with_the_training(folder: Path) -> None:
-    trained(
-        folder,
-        "polynomial",
-        training={"steps": 5, "walkers": 4},
-        optimizer={"name": "sgd", "lr": 0.01},
-        schedule={"name": "polynomial", "power": 2, "scale": "sqrt", "warmup_steps": 1},
-    )
-    path = folder / "polynomial" / "log.jsonl"
-    rates = [r["lr"] for r in read_log(path) if r["kind"] == "train"]
-    assert rates == pytest.approx([0.01, *(0.02 * (1 - k / 4) ** 2 for k in range(4))])
-
-
 @pytest.mark.parametrize(
     ("sections", "words"),
     [
@@ -347,12 +309,6 @@ def test_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]
         text = capsys.readouterr().out
         assert "Example" in text, name
         assert f"floodtide {name}" in text, name
-
-
-def test_log_lines_are_json_objects(folder: Path) -> None:
-    trained(folder, "json", training={"steps": 2})
-    for line in (folder / "json" / "log.jsonl").read_text().splitlines():
-        assert isinstance(json.loads(line), dict)
 
 
 def test_a_run_of_join_takes_each_example_once_and_stops(folder: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -16,10 +17,12 @@ import training_volume
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from floodtide import config, tune
+from floodtide import _core, cli, config, tune
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.tune.search import EQUAL
 from floodtide.tune.settings import OVERSUBSCRIPTION, Setting
+
+pytestmark = pytest.mark.extra
 
 
 @given(cores=st.integers(1, 48), batch=st.integers(1, 64))
@@ -151,18 +154,28 @@ def program(*arguments: str, folder: Path, **environment: str) -> subprocess.Com
     )
 
 
-def test_the_command_measures_writes_and_trains(tmp_path: Path) -> None:
+def test_the_command_measures_writes_and_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    default = tune.default_setting(_core.available_cores(), 2)
+    waiting = dataclasses.replace(default, wait="active")
+    bound = Setting(
+        ranks=2, threads=1, walkers=1, bind="ranks" if default.threads > 1 else "launcher"
+    )
+    monkeypatch.setattr(tune, "candidates", lambda cores, batch: [default, waiting, bound])
+    monkeypatch.setattr("floodtide.cli.tune._FACTORS", (2,))
+    monkeypatch.chdir(tmp_path)
     training_volume.write_volume(tmp_path)
     document = training_volume.document(tmp_path, training={"steps": 3, "walkers": 2})
     (tmp_path / "base.toml").write_text(tomli_w.dumps(document))
-    options = ("--seconds", "0.02", "--rounds", "1", "--json")
-    result = program("tune", "base.toml", *options, folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert all(row["fovs_per_s"] > 0 for row in rows)
-    assert {row["ranks"] * row["walkers"] for row in rows[:-2]} == {2}
-    assert [row["walkers"] // rows[-2]["walkers"] for row in rows[-2:]] == [1, 2]
+    options = ("--seconds", "0.02", "--rounds", "1", "--exhaustive", "--json")
+    assert cli.run(["tune", "base.toml", *options]) == 0
+    *measured, larger = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all(row["fovs_per_s"] > 0 for row in (*measured, larger))
+    assert len(measured) == 3
+    assert {row["ranks"] * row["walkers"] for row in measured} == {2}
     found = tune.read_tuned(tmp_path / "tuned.toml")
+    assert larger["walkers"] == 2 * found.setting.walkers
     text = (tmp_path / "tuned.toml").read_text()
     one = text.replace(f"ranks = {found.setting.ranks}\n", "ranks = 1\n")
     (tmp_path / "one.toml").write_text(one.replace('wait = "active"', 'wait = "passive"'))
@@ -173,14 +186,8 @@ def test_the_command_measures_writes_and_trains(tmp_path: Path) -> None:
     assert "OMP_WAIT_POLICY = 'PASSIVE'" in shown.stderr
     trained = config.load(tmp_path / "run" / "config.toml")
     assert trained.run.threads == found.setting.threads
-    (tmp_path / "two.toml").write_text(one.replace("ranks = 1\n", "ranks = 2\n"))
-    refused = program("train", "base.toml", "--tuned", "two.toml", folder=tmp_path)
-    assert refused.returncode == 2
-    assert "for 2 ranks on a host, expected the 1 of this one" in refused.stderr
-    assert len(refused.stderr.strip().splitlines()) == 1
-    missing = program("train", "base.toml", "--tuned", "no.toml", folder=tmp_path)
-    assert missing.returncode == 2
-    assert "no.toml" in missing.stderr
+    with pytest.raises(InvalidFileError, match=r"no\.toml"):
+        tune.read_tuned(tmp_path / "no.toml")
 
 
 def test_other_networks_are_refused(tmp_path: Path) -> None:
