@@ -3,6 +3,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,9 +65,24 @@ class PyOperation {
   PyOperation& operator=(const PyOperation&) = delete;
   PyOperation(PyOperation&&) = delete;
   PyOperation& operator=(PyOperation&&) = delete;
+  /// A handle that is dropped waits as synchronize() does: the time limit counts, and Ctrl-C ends the wait.
   ~PyOperation() {
-    const py::gil_scoped_release unlock;
-    operation_ = {};
+    std::exception_ptr failure;
+    {
+      const py::gil_scoped_release unlock;
+      try {
+        operation_.wait();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      operation_ = {};  // the next call on the communicator throws a failure
+    }
+    try {
+      if (failure) std::rethrow_exception(failure);
+    } catch (const py::error_already_set&) {
+      PyErr_SetInterrupt();            // a destructor cannot raise KeyboardInterrupt; the next Python instruction does
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): see above
+    }
   }
 
   void begin(comm::Operation operation) { operation_ = std::move(operation); }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <latch>
 #include <string>
@@ -38,18 +39,38 @@ void require_threads(int count) {
                     available_cores(), " cores");
 }
 
+/// Number that set_num_threads was last given in this process; 0 before its first call.
+std::atomic<int> process_threads = 0;
+
+/// Number of the calling thread; 0 if it has none, and follows the process.
+int& own_threads() {
+  static thread_local int count = 0;
+  return count;
+}
+
 }  // namespace
 
 void set_num_threads(int count) {
   FLOODTIDE_REQUIRE(count >= 1, invalid_argument, "threads: ", count, " given, expected at least 1");
   if (count > num_threads()) require_threads(count);
-  omp_set_num_threads(count);
+  own_threads() = count;
+  process_threads = count;
+  omp_set_num_threads(count);  // for libraries that use OpenMP
 }
 
-int num_threads() { return omp_get_max_threads(); }
+int num_threads() {
+  if (own_threads() > 0) return own_threads();
+  const int count = process_threads.load(std::memory_order_relaxed);
+  return count > 0 ? count : omp_get_max_threads();
+}
 
-OneThread::OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-OneThread::~OneThread() { omp_set_num_threads(before_); }
+OneThread::OneThread() : before_(std::exchange(own_threads(), 1)), openmp_before_(omp_get_max_threads()) {
+  omp_set_num_threads(1);
+}
+OneThread::~OneThread() {
+  own_threads() = before_;
+  omp_set_num_threads(openmp_before_);
+}
 
 int worker_index() { return detail::Team::index(); }
 

@@ -121,7 +121,7 @@ void Team::add_worker() {
   try {
     workers_.emplace_back([this, index, caller_place, seen = jobs_.load()]() mutable {
       bind_to_place(caller_place, index);
-      omp_set_num_threads(1);  // libraries that use OpenMP run on one thread inside of parallel_for
+      const OneThread inside;  // also for libraries that use OpenMP
       Team::index() = index;
       for (;;) {
         if (!Wait::until([&] { return jobs_.load(std::memory_order_relaxed) != seen; })) jobs_.wait(seen);

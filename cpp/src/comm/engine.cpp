@@ -51,9 +51,21 @@ void Engine::require_sound() const {
   if (!failure_.empty()) raise(ErrorCode::communication, failure_);
 }
 
-void Engine::require_room() const {
-  FLOODTIDE_REQUIRE(active_.size() < static_cast<std::size_t>(kMostOperations), out_of_range, "rank ", comm_.rank(), ": ",
-                    kMostOperations, " collectives are in flight on a communicator, no more are possible");
+/// Waits until the next collective may have a tag: none in flight may be kMostOperations collectives older. If younger ones are
+/// done, all ranks have started the oldest one, so that the wait ends.
+void Engine::make_room() {
+  while (true) {
+    std::shared_ptr<OperationState> oldest;
+    {
+      const std::lock_guard lock(mutex_);
+      require_sound();
+      FLOODTIDE_REQUIRE(active_.size() < static_cast<std::size_t>(kMostOperations), out_of_range, "rank ", comm_.rank(), ": ",
+                        kMostOperations, " collectives are in flight on a communicator, no more are possible");
+      if (active_.empty() || next_number_ - active_.front()->number < kMostOperations) return;
+      oldest = active_.front();
+    }
+    wait_until([&] { return oldest->done.load(); }, comm_.on_wait());
+  }
 }
 
 void Engine::give_up(const std::string& reason) {
@@ -95,9 +107,9 @@ AlignedBuffer<std::byte> Engine::borrow(std::size_t bytes) {
 template <class Prepare>
 Operation Engine::add(const Notice& notice, std::string_view words, Prepare&& prepare) {
   if (comm_.size() == 1) return {};
+  make_room();
   const std::lock_guard lock(mutex_);
   require_sound();
-  require_room();
   auto state = std::make_shared<OperationState>();
   state->number = next_number_;
   state->ranks = comm_.size();

@@ -137,7 +137,7 @@ class Engine {
   void prepare_library(OperationState& state, const ReduceBuffer& buffer);
   void launch(const std::shared_ptr<OperationState>& state);
   void require_sound() const;
-  void require_room() const;
+  void make_room();
   void wait_until(const std::function<bool()>& reached, const std::function<void()>& on_wait);
   void give_up(const std::string& reason);
   [[noreturn]] void fail(const std::string& reason);

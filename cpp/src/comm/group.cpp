@@ -21,6 +21,7 @@ void Engine::open_group() {
 
 void Engine::close_group(std::string_view words) {
   if (comm_.size() == 1) return;
+  make_room();
   const std::lock_guard lock(mutex_);
   FLOODTIDE_REQUIRE(group_, invalid_argument, "group: there is no open one");
   auto members = *std::exchange(group_, {});

@@ -28,6 +28,7 @@ constexpr std::int64_t kFloatBytes = sizeof(float);
 struct Slot {
   Range range;
   std::vector<std::size_t> parts;
+  Wire wire = Wire::native;
   std::string_view algorithm;   // name of a row
   std::size_t waiting_for = 0;  // number of parts that are not ready
   Operation operation;
@@ -35,17 +36,31 @@ struct Slot {
   std::uint64_t event = 0;
 };
 
-std::vector<Slot> make_slots(const std::vector<Range>& parts, std::int64_t bucket_bytes) {
+/// Return the buckets of an array. Parts that the wire must not round have a separate bucket, which is the last one.
+std::vector<Slot> make_slots(const std::vector<Range>& parts, const ReducerOptions& options) {
+  const std::size_t exact = options.wire == Wire::native ? 0 : options.exact_parts;
   std::vector<Slot> slots;
-  for (std::vector<std::size_t>& bucket : cut_buckets(parts, bucket_bytes)) {
+  const auto add = [&](std::vector<std::size_t> bucket, Wire wire) {
     Slot& slot = slots.emplace_back();
     slot.range = {parts[bucket.front()].begin, parts[bucket.back()].end};
     slot.parts = std::move(bucket);
+    slot.wire = wire;
+  };
+  for (std::vector<std::size_t>& bucket : cut_buckets(std::span(parts).subspan(exact), options.bucket_bytes)) {
+    for (std::size_t& part : bucket) part += exact;
+    add(std::move(bucket), options.wire);
+  }
+  if (exact > 0) {
+    std::vector<std::size_t> first(exact);
+    std::iota(first.begin(), first.end(), 0U);
+    add(std::move(first), Wire::native);
   }
   return slots;
 }
 
-void check(std::span<float> values, const std::vector<Range>& parts) {
+void check(std::span<float> values, const std::vector<Range>& parts, const ReducerOptions& options) {
+  FLOODTIDE_REQUIRE(options.exact_parts <= parts.size(), invalid_argument, "reducer: ", options.exact_parts,
+                    " exact parts, expected at most the ", parts.size(), " parts");
   std::int64_t end = 0;
   for (const Range& part : parts) {
     FLOODTIDE_REQUIRE(part.begin == end && part.end >= part.begin, invalid_argument, "reducer: a part is ", part.begin, " to ",
@@ -102,7 +117,7 @@ struct Reducer::Impl {
         values(array),
         options(given),
         timeline(events),
-        slots(make_slots(parts, given.bucket_bytes)),
+        slots(make_slots(parts, given)),
         slot_of(parts.size()),
         order(slots.size()) {
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
@@ -132,7 +147,7 @@ struct Reducer::Impl {
       }
       if (timeline != nullptr) slot.event = timeline->begin(event);
       const ReduceBuffer buffer{std::as_writable_bytes(part).data(), std::ssize(part), ReduceType::float32};
-      Operation operation = start_allreduce(comm, buffer, ReduceOp::sum, {slot.algorithm, options.wire});
+      Operation operation = start_allreduce(comm, buffer, ReduceOp::sum, {slot.algorithm, slot.wire});
       {
         const std::lock_guard lock(mutex);
         slot.operation = std::move(operation);
@@ -202,10 +217,10 @@ struct Reducer::Impl {
 
 Reducer::Reducer(Communicator& comm, std::span<float> values, std::vector<Range> parts, const ReducerOptions& options,
                  Timeline* timeline) {
-  check(values, parts);
+  check(values, parts, options);
   impl_ = std::make_unique<Impl>(comm, values, parts, options, timeline);
   for (Slot& slot : impl_->slots) {
-    slot.algorithm = chosen_row(comm, options.algorithm, options.wire, slot.range.end - slot.range.begin).name;
+    slot.algorithm = chosen_row(comm, options.algorithm, slot.wire, slot.range.end - slot.range.begin).name;
   }
   if (comm.size() == 1) return;  // with one rank, operations are done at once
   impl_->driver = std::thread([impl = impl_.get()] { impl->drive(); });
@@ -219,8 +234,9 @@ Reducer::~Reducer() {
   }
   impl_->changed.notify_all();
   impl_->driver.join();
-  if (!impl_->failure) return;
-  // After a disagreement about one bucket, other ranks may never start the other buckets. Do not wait for them.
+  if (!impl_->failure && impl_->under_way == 0) return;
+  // After a disagreement about one bucket, or an interrupted step, other ranks may never start the other buckets. Do not wait
+  // for them.
   for (Slot& slot : impl_->slots) slot.operation.abandon();
 }
 

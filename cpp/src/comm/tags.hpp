@@ -9,7 +9,8 @@ namespace floodtide::comm {
 
 /// Tag of the messages with which ranks compare collectives (agreement.hpp).
 inline constexpr int kNoticeTag = kFirstCollectiveTag;
-/// Largest number of collectives in flight on a communicator. Each has its own tag, so that their messages cannot mix.
+/// Number of tags of collectives. Collectives in flight on a communicator have different tags, so that their messages cannot
+/// mix.
 inline constexpr int kMostOperations = 1024;
 
 /// Return the tag of the n-th collective of a communicator.

@@ -10,6 +10,7 @@ namespace floodtide::comm {
 namespace {
 
 constexpr std::size_t kMostNamed = 8;
+constexpr double kLeftS = 5;        // wait for a rank that has left: messages that it has sent may still arrive
 constexpr double kMissedBeats = 2;  // a rank is never silent before it has missed this many messages
 
 /// Return the activity of a training, "compute of step 7", or an empty text without one.
@@ -83,6 +84,15 @@ std::vector<const RankState*> missing(std::span<const RankState> ranks, const Ra
   return idle.empty() ? elsewhere : idle;
 }
 
+/// Return the seconds that a rank may wait: its time limit, or less if it waits for a rank that has left.
+double allowed_s(std::span<const RankState> ranks, const RankState& waiting, double now_s) {
+  const double limit_s = waiting.known->activity.limit_s;
+  if (limit_s <= kLeftS || std::ranges::none_of(ranks, has_left)) return limit_s;
+  const bool in_vain =
+      std::ranges::any_of(missing(ranks, waiting, now_s), [](const RankState* state) { return has_left(*state); });
+  return in_vain ? kLeftS : limit_s;
+}
+
 std::string advice(const Activity& activity) {
   return str_cat("; ", activity.training != 0 ? "comm.timeout_s" : "floodtide.init(timeout_s=...)",
                  " sets how long ranks wait");
@@ -118,7 +128,7 @@ Verdict stalled(std::span<const RankState> ranks, double now_s, double warn_s) {
     if (!waits(state, now_s)) continue;
     const Activity& activity = state.known->activity;
     if (activity.limit_s <= 0) continue;
-    const bool ends_here = activity.for_s > activity.limit_s - state.known->period_s;
+    const bool ends_here = activity.for_s > allowed_s(ranks, state, now_s) - state.known->period_s;
     if (!ends_here && (warn_s <= 0 || activity.for_s <= warn_s)) continue;
     const bool longer = chosen == nullptr || activity.for_s > chosen->known->activity.for_s;
     if (ends_here == ends ? longer : ends_here) chosen = &state;
@@ -133,7 +143,7 @@ Verdict stalled(std::span<const RankState> ranks, double now_s, double warn_s) {
   }
 
   const Activity& activity = chosen->known->activity;
-  const double limit_s = activity.limit_s;
+  const double limit_s = allowed_s(ranks, *chosen, now_s);
   const auto blamed = missing(ranks, *chosen, now_s);
   const bool late = std::ranges::any_of(blamed, [](const RankState* state) { return !has_left(*state); });
   Verdict verdict{.ends = ends, .wait = what(activity)};

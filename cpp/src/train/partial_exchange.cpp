@@ -148,7 +148,10 @@ class PartialExchange final : public GradientExchange {
         std::unique_lock lock(mutex_);
         // New gradients of this rank end the pause. Messages of other ranks are tested after it.
         changed_.wait_for(lock, pause, [this] { return over_ || (waiting_ && !announced_); });
-        if (over_) return false;
+        if (over_) {
+          if (close) close->abandon();  // rank 0 will not close another update
+          return false;
+        }
         pause = std::min(pause + pause / 4, kLongestPause);
         if (waiting_ && !announced_) {
           announce();

@@ -27,6 +27,7 @@ namespace {
 
 /// Return the parts of the message: the flags, then the gradients of each array. The flags come first, because the parts at the
 /// end of the message are sent first: the backward pass finishes the last layers first.
+constexpr std::size_t kFlagParts = 1;
 std::vector<Range> message_parts(const ParameterLayout& layout) {
   std::vector<Range> parts = {{0, static_cast<std::int64_t>(kFlags)}};
   for (const ParameterLayout::Entry& entry : layout.entries()) {
@@ -147,7 +148,7 @@ struct Trainer::Impl {
                         options.algorithm);
     } else {
       reducer.emplace(communicator, message.span(), message_parts(walkers->layout()),
-                      comm::ReducerOptions{options.bucket_bytes, options.algorithm, options.wire}, &timeline);
+                      comm::ReducerOptions{options.bucket_bytes, options.algorithm, options.wire, kFlagParts}, &timeline);
     }
     if (options.activity != nullptr) watched.emplace(*options.activity, timeline, options.timeout_s, options.record_path);
   }

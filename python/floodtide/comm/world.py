@@ -341,9 +341,10 @@ def broadcast_object(value: Any, root_rank: int = 0, comm: Communicator | None =
 class ProcessSet:
     """A group of ranks that communicate among themselves, so that several training runs can share one job.
 
-    Creating a process set is Collective. All ranks pass the same list, also ranks that are not members; or all ranks
-    of an mpi4py communicator pass it. Members then pass the process set as `process_set=` to collectives. Inside a
-    `with` block, the members are the only ranks: a trainer that is made and run there uses only them.
+    Creating a process set is Collective over all ranks. All ranks pass the same list, also ranks that are not members.
+    Or each rank passes its mpi4py communicator, and ranks without one pass MPI.COMM_NULL. Members then pass the process
+    set as `process_set=` to collectives. Inside a `with` block, the members are the only ranks: a trainer that is made
+    and run there uses only them.
     """
 
     def __init__(self, ranks: Iterable[int] | Any) -> None:
@@ -364,6 +365,9 @@ class ProcessSet:
         self.ranks: tuple[int, ...] = ()
         """Members, as ranks among all ranks. Empty on a rank that passed MPI.COMM_NULL."""
         if mpi4py is not None and isinstance(ranks, mpi4py.Comm):
+            # MPI duplicates a communicator in one blocking call, in which the watchdog cannot send. So all
+            # ranks come first.
+            everyone.barrier()
             if ranks != mpi4py.COMM_NULL:
                 self._comm = _adopt(ranks)
                 members = self._comm.allgather(

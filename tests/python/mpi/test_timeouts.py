@@ -110,6 +110,12 @@ def test_rank_that_waits_elsewhere_is_not_blamed_for_one_that_left() -> None:
     assert "for rank 2 (has left)" in line
 
 
+def test_dropping_a_handle_is_waiting() -> None:
+    line = told(stalled(2, 1, "time.sleep(60)", "ft.allreduce_async(np.ones(4))"))
+
+    assert "for rank 1 (not in a collective)" in line
+
+
 def test_polling_is_waiting() -> None:
     wait = "\n    ".join(
         ["handle = ft.allreduce_async(np.ones(4))", "while not ft.poll(handle): time.sleep(0.01)"]

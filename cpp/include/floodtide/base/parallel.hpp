@@ -7,9 +7,10 @@
 
 namespace floodtide {
 
-/// Set the number of threads that parallel_for uses when the calling thread calls it. Every rank (a process, or a thread of the
-/// `threads` transport) has its own number. Throws Error(invalid_argument) if `count` is below 1, and Error(unsupported) if the
-/// system does not allow this many threads.
+/// Set the number of threads that parallel_for uses when the calling thread calls it, or a thread that has not set a number
+/// itself. So threads that the library starts use the number of their process, and ranks that are threads of one process (the
+/// `threads` transport) may each set their number. Throws Error(invalid_argument) if `count` is below 1, and Error(unsupported)
+/// if the system does not allow this many threads.
 void set_num_threads(int count);
 /// Return the number of threads that parallel_for uses: the value of set_num_threads, or 1 inside another parallel_for.
 [[nodiscard]] int num_threads();
@@ -25,6 +26,7 @@ class OneThread {
 
  private:
   int before_;
+  int openmp_before_;
 };
 
 /// Return the index of the calling thread inside parallel_for, from 0 to its number of threads - 1. Return 0 elsewhere.

@@ -21,6 +21,7 @@ struct ReducerOptions {
   std::int64_t bucket_bytes = 256 * 1024;               ///< smallest size of a bucket; the last bucket may be smaller
   std::string algorithm = std::string(kAutoAllreduce);  ///< as in AllreduceOptions
   Wire wire = Wire::native;
+  std::size_t exact_parts = 0;  ///< number of first parts that `wire` must not round, such as counts
 };
 
 /// Return the buckets of an array with these parts: for each bucket, the indices of its parts, ascending. A bucket is a range

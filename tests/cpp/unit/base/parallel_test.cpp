@@ -29,6 +29,16 @@ TEST(ParallelFor, RunsEveryChunkOnce) {
   }
 }
 
+TEST(NumThreads, AThreadThatSetsNoneUsesThatOfTheProcess) {
+  for (const int threads : {1, 3}) {
+    set_num_threads(threads);
+    std::thread([threads] { EXPECT_EQ(num_threads(), threads); }).join();
+    const OneThread one;
+    EXPECT_EQ(num_threads(), 1);
+  }
+  EXPECT_EQ(num_threads(), 3);
+}
+
 TEST(ParallelFor, RethrowsTheFailureOfAChunk) {
   set_num_threads(2);
   EXPECT_THROW(parallel_for(8,

@@ -7,10 +7,14 @@
 #include <atomic>
 #include <ctime>
 #include <functional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/comm/allreduce.hpp"
+#include "floodtide/comm/operation.hpp"
 #include "support/collective_checks.hpp"
 #include "support/watchdog.hpp"
 
@@ -42,6 +46,30 @@ TEST_F(DelayedRanks, AreRanksLikeAnyOthers) {
     run(3, {.latency_s = 1e-5, .bytes_per_s = 1e9}, check);
   }
   run(3, {.latency_s = 1e-5, .bytes_per_s = 1e9}, [](Communicator& comm) { test::check_concurrent_operations(comm, false); });
+}
+
+// Tags repeat after 1,024 collectives. The next one waits until the collective with the same tag is done.
+TEST_F(DelayedRanks, ALongCollectiveBesideManyShortOnesKeepsItsMessages) {
+  run(2, {.latency_s = 2e-3}, [](Communicator& comm) {
+    std::vector<float> many(2000, 1.0F);
+    const comm::ReduceBuffer buffer{std::as_writable_bytes(std::span(many)).data(), std::ssize(many),
+                                    comm::ReduceType::float32};
+    comm::Operation slow = comm::start_allreduce(comm, buffer, comm::ReduceOp::sum, {.algorithm = "ring", .segment_bytes = 8});
+    std::vector<comm::Operation> started;
+    std::vector<float> ones(1100, 1.0F);
+    for (float& one : ones) {
+      const comm::ReduceBuffer small{std::as_writable_bytes(std::span(&one, 1)).data(), 1, comm::ReduceType::float32};
+      started.push_back(comm::start_allreduce(comm, small, comm::ReduceOp::sum, {.algorithm = "ring"}));
+      if (started.size() > 500) {
+        for (comm::Operation& operation : started) operation.wait();
+        started.clear();
+      }
+    }
+    for (comm::Operation& operation : started) operation.wait();
+    slow.wait();
+    for (const float sum : many) ASSERT_EQ(sum, 2.0F);
+    for (const float sum : ones) ASSERT_EQ(sum, 2.0F);
+  });
 }
 
 TEST_F(DelayedRanks, MessagesOfARankLeaveOneAfterAnother) {

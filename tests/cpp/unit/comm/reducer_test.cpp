@@ -128,6 +128,19 @@ TEST_P(ReducerRanks, AHookStandsInForTheAllreduce) {
   });
 }
 
+TEST_P(ReducerRanks, ANarrowWireDoesNotRoundExactParts) {
+  run_threads(GetParam(), [](Communicator& comm) {
+    std::vector<float> values(6, 257.0F);  // bfloat16 has 256 and 258
+    Reducer reducer(comm, values, parts_of({2, 1, 3}), {.bucket_bytes = 4, .wire = Wire::bf16, .exact_parts = 1}, nullptr);
+    EXPECT_EQ(reducer.buckets(), 3U);
+    reducer.begin(0);
+    reducer.finish();
+    EXPECT_EQ(values[0], 257.0F * static_cast<float>(comm.size()));
+    EXPECT_EQ(values[1], values[0]);
+    EXPECT_EQ(values[5] == values[0], comm.size() == 1) << "other parts are rounded";
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, ReducerRanks, testing::Values(1, 2, 3, 4));
 
 TEST(Reducer, ABucketTravelsWhileTheNextPartIsComputed) {

@@ -51,5 +51,32 @@ TEST(WatchdogJudge, ARankThatBeatsSlowlyMayMissTwoBeats) {
   EXPECT_NEAR(silent_after(heard(60.0, 2), 1), 4, 0.05);
 }
 
+/// Return the seconds after which the job ends if rank 0 waits in a collective for rank 1.
+double ends_after(bool rank_1_has_left, double limit_s) {
+  RankState states[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    states[rank].rank = rank;
+    states[rank].known.emplace();
+    states[rank].known->period_s = 0.5;
+    states[rank].known->activity.limit_s = limit_s;
+  }
+  states[1].known->leaves = rank_1_has_left ? 1 : 0;
+  Activity& waiting = states[0].known->activity;
+  waiting.waits = 1;
+  waiting.number = 7;
+  for (int tenths = 1; tenths < 10000; ++tenths) {
+    waiting.for_s = 0.1 * tenths;
+    for (RankState& state : states) state.heard_s = 100 + waiting.for_s;
+    if (stalled(states, 100 + waiting.for_s, 0).ends) return waiting.for_s;
+  }
+  return 0;
+}
+
+TEST(WatchdogJudge, NobodyWaitsLongForARankThatHasLeft) {
+  EXPECT_NEAR(ends_after(false, 300), 299.5, 0.2);
+  EXPECT_NEAR(ends_after(true, 300), 4.5, 0.2);
+  EXPECT_NEAR(ends_after(true, 2), 1.5, 0.2);
+}
+
 }  // namespace
 }  // namespace floodtide::comm

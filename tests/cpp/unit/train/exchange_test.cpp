@@ -91,6 +91,16 @@ TEST_P(PartialAverage, DoesNotWaitForASlowRank) {
   });
 }
 
+TEST_P(PartialAverage, EndsBetweenMeetings) {
+  comm::run_threads(2, [&](comm::Communicator& comm) {
+    Count count;
+    const auto exchange = make_partial_exchange(
+        comm, count, {.length = kFlags + kParameters, .contributors = 2, .late = GetParam(), .algorithm = "ring"});
+    exchange->resume(0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // its thread waits for an update
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Late, PartialAverage, testing::Values(Late::drop, Late::carry));
 
 TEST(ParameterServer, AppliesEveryRanksGradientsOnceAndSendsTheNewestParameters) {
