@@ -17,7 +17,6 @@ import hashlib
 import os
 import stat
 import struct
-import sys
 import threading
 import time
 import weakref
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from floodtide import _core
+from floodtide.base import notes
 from floodtide.base.files import SUFFIX, temporaries, temporary
 from floodtide.base.interrupts import uninterrupted
 from floodtide.base.lock_owner import parse, this_process
@@ -192,11 +192,9 @@ def _judge(path: Path, found: _Found, job: str, first: _Found | None) -> _Verdic
 
 def _say_that_it_waits(path: Path, what: str, found: _Found) -> None:
     left_s = max(EXPIRY_S - found.age_s, 0)
-    print(
+    notes.line(
         f"{what} was in use by {parse(found.text)} {max(found.age_s, 0):.0f} s ago, and this file system's locks do not"
-        f" show whether it still is: waiting up to {left_s:.0f} s (if that process has ended: remove {path})",
-        file=sys.stderr,
-        flush=True,
+        f" show whether it still is: waiting up to {left_s:.0f} s (if that process has ended: remove {path})"
     )
 
 

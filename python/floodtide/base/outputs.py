@@ -102,12 +102,17 @@ def reserved(
         wait_s: Seconds to wait for another process that writes the output.
 
     Raises:
-        InvalidArgumentError: If the output must not be written.
+        InvalidArgumentError: If the output must not be written, or its folder does not exist.
         LockedError: If another process writes the output.
-        StorageError: If the folder is missing or write-protected.
+        StorageError: If the folder is write-protected.
     """
     name = os.fspath(path)
-    target = os.fsdecode(_core.output_target(os.fsencode(name)))
+    try:
+        target = os.fsdecode(_core.output_target(os.fsencode(name)))
+    except StorageError as error:
+        if _folder_is_missing(name):
+            raise InvalidArgumentError(f"{error}; expected a folder that exists") from None
+        raise
     refuse_inputs(command, [name], inputs)
     folder = os.path.dirname(os.path.abspath(target))
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -141,6 +146,16 @@ def reserved(
             _give_back(key)
         elif lock is not None and key not in _reserved:
             lock.release()
+
+
+def _folder_is_missing(name: str) -> bool:
+    try:
+        os.stat(os.path.join(os.path.dirname(os.path.realpath(name)), ""))  # fails for a file too
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):  # another reason, which the error of the core names
+        return False
+    return False
 
 
 def _give_back(key: str) -> None:

@@ -89,6 +89,7 @@ def group() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the program and exit with its status. An unexpected exception is shown with its traceback."""
+    _fill_closed_streams()
     for stream in (sys.stdout, sys.stderr):  # file names may contain any bytes
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -99,6 +100,14 @@ def main(arguments: list[str] | None = None) -> None:
         print("floodtide: internal error: please report it with the lines above", file=sys.stderr)
         status = 1
     sys.exit(status)
+
+
+def _fill_closed_streams() -> None:
+    """Open /dev/null in place of closed standard streams, whose numbers output files would take otherwise."""
+    while os.open(os.devnull, os.O_RDWR) < 3:
+        pass
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -172,7 +181,8 @@ def _one_line(text: str) -> str:
 
 def _print_once(line: str) -> None:
     """Print a line on standard error on rank 0 only."""
+    from floodtide.base import notes
     from floodtide.comm import world
 
     if world.rank() == 0:
-        print(line, file=sys.stderr, flush=True)
+        notes.line(line)

@@ -463,8 +463,9 @@ def agreed() -> Iterator[None]:
     """Return a context manager: if its block fails on one rank, all ranks raise. Collective at the end of the block.
 
     The block must not communicate. If it raises on some ranks, the lowest of these ranks raises its own exception. The
-    other ranks raise an exception of the same class with the same message. If the class is not one of floodtide's,
-    they raise a CommunicationError that names the rank. All exceptions have `agreed = True`.
+    other ranks raise an exception of the same class with the same message. For a usage error of click they raise an
+    InvalidArgumentError, for any other class a CommunicationError that names the rank. All exceptions have
+    `agreed = True`.
     """
     failure: Exception | None = None
     try:
@@ -475,7 +476,7 @@ def agreed() -> Iterator[None]:
         if failure is not None:
             raise failure
         return
-    record = b"" if failure is None else json.dumps([type(failure).__name__, str(failure)]).encode()
+    record = b"" if failure is None else _record_of(failure)
     for failed_rank, other in enumerate(allgather_bytes(record, "failures")):
         if not other:
             continue
@@ -485,6 +486,13 @@ def agreed() -> Iterator[None]:
         with contextlib.suppress(AttributeError):
             failure.agreed = True  # type: ignore[attr-defined]
         raise failure
+
+
+def _record_of(failure: Exception) -> bytes:
+    kind = type(failure).__name__
+    if hasattr(failure, "exit_code"):  # of click, which this module does not import
+        kind = errors.InvalidArgumentError.__name__
+    return json.dumps([kind, str(failure)]).encode()
 
 
 def _rebuilt(failed_rank: int, kind: str, message: str) -> errors.Error:
@@ -509,8 +517,9 @@ def fail(error: BaseException) -> None:
     text = _one_line(str(error))
     if not isinstance(error, errors.Error):
         text = f"{type(error).__name__}: {text}".rstrip(": ")
-    sys.stdout.flush()
-    print(f"rank {comm.rank}: {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # the job ends also if the streams are on a full disk
+        sys.stdout.flush()
+        print(f"rank {comm.rank}: {text}", file=sys.stderr, flush=True)
     default = 130 if isinstance(error, KeyboardInterrupt) else 1
     comm.abort(getattr(error, "exit_status", default), text)
 
