@@ -450,6 +450,7 @@ class Trainer:
         A signal ends the loop as it ends `run`. If you leave the loop early, the log stays open: call `close`, or use
         a `with` block.
         """
+        self._say_if_nothing_is_left()
         with self.watching_signals(), self._bar() as show:
             while not self._stopped:
                 step = self.step()
@@ -536,11 +537,25 @@ class Trainer:
         """
         if self._interrupted:
             self._go_on()
+        self._say_if_nothing_is_left()
         with self.watching_signals(), self._bar() as show:
             if self.config.comm.on_lost_rank == "shrink" and self._comm.size > 1:
                 self._run_with_those_left(progress or show)
             else:
                 self._run(progress or show)
+
+    def _say_if_nothing_is_left(self) -> None:
+        """Print a note if the run is over before its first step, and which changed keys have no effect."""
+        if not self._stopped or self._comm.rank > 0:
+            return
+        from floodtide.train.resumed import without_effect
+
+        how = "was given up" if self._given_up else "is complete"
+        vain = without_effect(self._good_checkpoint, self.config) if self._good_checkpoint else ""
+        notes.show(
+            f"{self._directory.path}: the training {how} at step {self.steps_done}: nothing is trained{vain};"
+            " expected another run.dir, or more training.steps"
+        )
 
     def _bar(self) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
         """Return the progress display, or one that shows nothing."""
