@@ -39,6 +39,9 @@ RENEW_S = 15.0
 EXPIRY_S = 120.0
 """Age of the time stamp, in seconds, at which the owner counts as gone if kernel locks cannot tell."""
 
+IN_USE = " is in use by "
+"""Words of each LockedError, by which another process knows it in the output of a program."""
+
 _PATIENCE_S = 5.0  # seconds to wait for processes that take or release the lock at the same moment
 _LOOK_S = 1.0  # seconds between two reads of a time stamp
 _UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
@@ -112,7 +115,7 @@ def take(path: Path, what: str, advice: str, job: str = "", wait_s: float = 0.0)
                     time.sleep(0.02)
                     continue
                 if verdict is _Verdict.THERE:
-                    raise LockedError(f"{what} is in use by {parse(found.text)}: {advice}")
+                    raise LockedError(f"{what}{IN_USE}{parse(found.text)}: {advice}")
                 if verdict is _Verdict.UNKNOWN:
                     if first is None or not first.is_same(found):
                         first = found
