@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import re
 import sys
 import traceback
 from typing import Any
@@ -169,7 +170,7 @@ def _one_line(text: str) -> str:
     """Return the text as one line of printable characters, with very long words and lines cut."""
     words = [
         word if len(word) <= _LONGEST_WORD else f"{word[: _LONGEST_WORD // 2]}...{word[-20:]}"
-        for word in text.split()
+        for word in re.sub(r"\s*[^\S ]\s*", " ", text).strip().split(" ")  # names keep their spaces
     ]
     line = " ".join(words)
     line = line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
