@@ -22,7 +22,7 @@ from floodtide.base import notes
 from floodtide.base.files import path_and_dataset, temporaries
 from floodtide.base.interrupts import uninterrupted
 from floodtide.base.locks import Lock, take
-from floodtide.errors import InvalidArgumentError, StorageError
+from floodtide.errors import InvalidArgumentError, MissingFolderError, StorageError
 
 PathLike = str | os.PathLike[str]
 Check = Callable[[str], None]
@@ -102,7 +102,8 @@ def reserved(
         wait_s: Seconds to wait for another process that writes the output.
 
     Raises:
-        InvalidArgumentError: If the output must not be written, or its folder does not exist.
+        InvalidArgumentError: If the output must not be written.
+        MissingFolderError: If its folder does not exist.
         LockedError: If another process writes the output.
         StorageError: If the folder is write-protected.
     """
@@ -111,7 +112,7 @@ def reserved(
         target = os.fsdecode(_core.output_target(os.fsencode(name)))
     except StorageError as error:
         if _folder_is_missing(name):
-            raise InvalidArgumentError(f"{error}; expected a folder that exists") from None
+            raise MissingFolderError(f"{error}; expected a folder that exists") from None
         raise
     refuse_inputs(command, [name], inputs)
     folder = os.path.dirname(os.path.abspath(target))

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -380,6 +380,11 @@ class ProcessSet:
         self._comm = comm if included else None
         if included:
             _state.activity.observe(comm, _ranges(self.ranks))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "ProcessSet cannot be pickled or copied: it holds a communicator; expected its `ranks`"
+        )
 
     def _require_ranks(self, everyone: Communicator) -> None:
         lists = [

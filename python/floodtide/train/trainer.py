@@ -18,6 +18,7 @@ from floodtide import _core, nn
 from floodtide import config as configuration
 from floodtide.base import limits, notes
 from floodtide.base.outputs import files_named
+from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
@@ -59,7 +60,7 @@ class Step:
     lr: float
 
 
-class Trainer:
+class Trainer(NotPickled):
     """A training run under MPI or alone. All ranks construct it and call its methods in the same order (collective).
 
     Build it from objects in a script, or from a configuration file with `from_config`:
@@ -100,6 +101,9 @@ class Trainer:
         floodtide.errors.Error: On every rank alike, for wrong input.
     """
 
+    not_pickled = (
+        "it holds ranks and files; expected a new trainer in each process, from its `config`"
+    )
     __slots__ = (  # a misspelt name is an error, not a new attribute
         "__weakref__",
         "_average",
