@@ -117,10 +117,13 @@ class Volume:
 
         Raises:
             OutOfRangeError: If the box is not inside the volume.
+            InvalidArgumentError: If the box does not fit into memory.
         """
         if isinstance(box, str):
             box = parse_box(box)
         start, size = ((0, 0, 0), self.shape) if box is None else box
+        if all(n <= extent for n, extent in zip(size, self.shape, strict=True)):
+            limits.require_decoded(self.name, size, self.dtype.itemsize)
         return self._volume.read(start, size)
 
     def read_intensities(self, box: Box) -> NDArray[np.float32]:
