@@ -56,6 +56,7 @@ WRONG = [
     "check none.toml",
     "mesh volume.h5:labels",
     "report none",
+    "synth none/s.h5",
 ]
 
 
