@@ -55,6 +55,12 @@ class StorageError(Error, OSError):
     """Reading or writing failed although the request was valid (for example: disk full, no permission)."""
 
 
+class MissingFolderError(StorageError, InvalidArgumentError):
+    """The folder of an output does not exist."""
+
+    exit_status = 2
+
+
 class LockedError(StorageError):
     """Files that another process is writing. The message names that process and since when it writes."""
 

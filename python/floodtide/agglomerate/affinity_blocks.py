@@ -21,6 +21,7 @@ from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan
 from floodtide.segment import Cut, Pieces
 from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
+from floodtide.segment.content import sampled_digest
 from floodtide.segment.pieces import DATASET
 from floodtide.segment.shared_work import lock_directory, work_on_ranks
 
@@ -100,32 +101,57 @@ def agglomerate_on_ranks(
         LockedError: If another job uses the directory.
         StorageError: If the directory cannot be written.
     """
-    with contextlib.ExitStack() as held:
-        with world.agreed():
-            cut = Cut(affinities.box, subvolume, overlap)
-            start, size = affinities.box
-            z, y, x = (a + n for a, n in zip(start, size, strict=True))
-            settings: dict[str, Any] = {
-                "affinities": affinities.name,
-                "options": to_dict(options),
-            }
-            if affinities.voxel_size_nm is not None:
-                settings["geometry"] = {"voxel_size_nm": affinities.voxel_size_nm}
-            pieces = Pieces.create(directory, cut, (z, y, x), settings)
-            if world.rank() == 0:
-                held.callback(lock_directory("agglomerate", directory).release)
+    pieces: Pieces | None = None
+    try:
+        with contextlib.ExitStack() as held:
+            with world.agreed():
+                pieces = _pieces(directory, affinities, options, subvolume, overlap)
+                if world.rank() == 0:
+                    held.callback(lock_directory("agglomerate", directory).release)
+            _work(pieces, affinities, options, progress)
+    except BaseException:
+        if pieces is not None:
+            pieces.discard()
+        raise
+    return pieces
 
-        def work(number: int) -> bool:
-            with reserved("agglomerate", pieces.path(number), hdf5_result(_COMMAND, [DATASET])):
-                if pieces.done(number):
-                    return False
-                _store(pieces, number, affinities, options)
-            if progress is not None and world.rank() == 0:
-                progress(len(pieces.cut) - sum(1 for _ in pieces.missing()), len(pieces.cut))
-            return True
 
-        work_on_ranks(range(len(pieces.cut)), pieces.done, work)
-        return pieces
+def _pieces(
+    directory: str | os.PathLike[str],
+    affinities: AffinityFile,
+    options: AffinityOptions,
+    subvolume: Vec3,
+    overlap: Vec3,
+) -> Pieces:
+    cut = Cut(affinities.box, subvolume, overlap)
+    z, y, x = (a + n for a, n in zip(*affinities.box, strict=True))
+    settings: dict[str, Any] = {
+        "affinities": affinities.name,
+        "voxels": sampled_digest(affinities.read, affinities.box, (_CHUNK,) * 3),
+        "options": to_dict(options),
+    }
+    if affinities.voxel_size_nm is not None:
+        settings["geometry"] = {"voxel_size_nm": affinities.voxel_size_nm}
+    return Pieces.create(directory, cut, (z, y, x), settings)
+
+
+def _work(
+    pieces: Pieces,
+    affinities: AffinityFile,
+    options: AffinityOptions,
+    progress: Progress | None,
+) -> None:
+    def work(number: int) -> bool:
+        with reserved("agglomerate", pieces.path(number), hdf5_result(_COMMAND, [DATASET])):
+            if pieces.done(number):
+                return False
+            pieces.begin()
+            _store(pieces, number, affinities, options)
+        if progress is not None and world.rank() == 0:
+            progress(len(pieces.cut) - sum(1 for _ in pieces.missing()), len(pieces.cut))
+        return True
+
+    work_on_ranks(range(len(pieces.cut)), pieces.done, work)
 
 
 def _store(pieces: Pieces, number: int, affinities: AffinityFile, options: AffinityOptions) -> None:

@@ -26,6 +26,7 @@ from floodtide.data.boxes import as_vec3
 from floodtide.errors import ShapeError
 from floodtide.segment import Image, Segmenter
 from floodtide.segment.canvas_image import difference, placed, read_labels, total
+from floodtide.segment.content import voxels_of
 from floodtide.segment.identity import digest, options_of
 from floodtide.segment.shared_work import lock_directory, work_on_ranks
 
@@ -172,18 +173,12 @@ def resegment_on_ranks(
         ShapeError: If the segmentation is not inside the image.
         StorageError: If the directory cannot be written.
     """
-    settings = {
-        "image": volume.name,
-        "segmentation": segmentation.name,
-        "network": digest(segmenter.model),
-        "segment": options_of(segmenter.options, segmenter.model),
-        "resegment": {name: value for name, value in to_dict(options).items() if name not in _RULE},
-    }
     with contextlib.ExitStack() as held:
         with world.agreed():
             _require_inside(segmentation, volume)
-            known = None
+            known, settings = None, {}
             if world.rank() == 0:
+                settings = _settings(segmenter, volume, segmentation, options)
                 known = Pairs.prepare(directory, settings)
                 held.callback(lock_directory("resegment", directory).release)
         if not allgather_object(known is not None)[0]:
@@ -210,6 +205,20 @@ def resegment_on_ranks(
 
         work_on_ranks(range(len(pairs)), pairs.done, flood)
         return pairs
+
+
+def _settings(
+    segmenter: Segmenter, volume: Volume, segmentation: Volume, options: ResegmentOptions
+) -> dict[str, Any]:
+    """Return what the scores depend on, as JSON values."""
+    return {
+        "image": volume.name,
+        "segmentation": segmentation.name,
+        "voxels": voxels_of(volume, segmenter.options) | voxels_of(segmentation),
+        "network": digest(segmenter.model),
+        "segment": options_of(segmenter.options, segmenter.model),
+        "resegment": {name: value for name, value in to_dict(options).items() if name not in _RULE},
+    }
 
 
 def voxel_size(options: ResegmentOptions, volume: Image) -> tuple[float, float, float]:

@@ -7,9 +7,15 @@ are high enough for a large cluster, and low enough that no computed number over
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from floodtide import _core
 from floodtide.base.options import Range
 from floodtide.errors import InvalidArgumentError
+
+_COPIES = 2  # of decoded voxels: the ones that are unpacked and the ones that are returned
+_ALWAYS_BYTES = 1 << 26  # are always there
 
 
 def require_memory(what: str, needed_bytes: float, expected: str) -> None:
@@ -28,6 +34,26 @@ def require_memory(what: str, needed_bytes: float, expected: str) -> None:
         raise InvalidArgumentError(
             f"{what} about {_core.describe_bytes(int(needed_bytes))} of memory, "
             f"{_core.describe_bytes(available)} are available; expected {expected}"
+        )
+
+
+def require_decoded(name: str, shape: Sequence[int], item_bytes: int) -> None:
+    """Raise before voxels are decoded that do not fit into memory. A small file may claim, and unpack to, any number.
+
+    Args:
+        name: The file, for the message.
+        shape: Numbers of voxels that are in memory at once: of a chunk, a picture, or a box.
+        item_bytes: Bytes of a voxel.
+
+    Raises:
+        InvalidArgumentError: If less memory is available.
+    """
+    needed_bytes = _COPIES * math.prod(map(int, shape)) * item_bytes
+    if needed_bytes > _ALWAYS_BYTES:
+        require_memory(
+            f"{name}: {' x '.join(map(str, shape))} voxels at once need",
+            needed_bytes,
+            "smaller chunks or pictures, or a smaller box",
         )
 
 

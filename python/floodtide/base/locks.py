@@ -17,7 +17,6 @@ import hashlib
 import os
 import stat
 import struct
-import sys
 import threading
 import time
 import weakref
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from floodtide import _core
+from floodtide.base import notes
 from floodtide.base.files import SUFFIX, temporaries, temporary
 from floodtide.base.interrupts import uninterrupted
 from floodtide.base.lock_owner import parse, this_process
@@ -38,6 +38,9 @@ RENEW_S = 15.0
 
 EXPIRY_S = 120.0
 """Age of the time stamp, in seconds, at which the owner counts as gone if kernel locks cannot tell."""
+
+IN_USE = " is in use by "
+"""Words of each LockedError, by which another process knows it in the output of a program."""
 
 _PATIENCE_S = 5.0  # seconds to wait for processes that take or release the lock at the same moment
 _LOOK_S = 1.0  # seconds between two reads of a time stamp
@@ -112,7 +115,7 @@ def take(path: Path, what: str, advice: str, job: str = "", wait_s: float = 0.0)
                     time.sleep(0.02)
                     continue
                 if verdict is _Verdict.THERE:
-                    raise LockedError(f"{what} is in use by {parse(found.text)}: {advice}")
+                    raise LockedError(f"{what}{IN_USE}{parse(found.text)}: {advice}")
                 if verdict is _Verdict.UNKNOWN:
                     if first is None or not first.is_same(found):
                         first = found
@@ -192,11 +195,9 @@ def _judge(path: Path, found: _Found, job: str, first: _Found | None) -> _Verdic
 
 def _say_that_it_waits(path: Path, what: str, found: _Found) -> None:
     left_s = max(EXPIRY_S - found.age_s, 0)
-    print(
+    notes.line(
         f"{what} was in use by {parse(found.text)} {max(found.age_s, 0):.0f} s ago, and this file system's locks do not"
-        f" show whether it still is: waiting up to {left_s:.0f} s (if that process has ended: remove {path})",
-        file=sys.stderr,
-        flush=True,
+        f" show whether it still is: waiting up to {left_s:.0f} s (if that process has ended: remove {path})"
     )
 
 

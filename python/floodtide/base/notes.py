@@ -6,9 +6,9 @@ This module does not know ranks. When `floodtide` is imported, it sets the funct
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 _shown: set[str] = set()
 _warns = True
@@ -28,8 +28,8 @@ def speak_if(speaks: Callable[[], bool]) -> None:
 
 
 def speaks() -> bool:
-    """Return True if this process prints notes and progress. Only rank 0 of a job does."""
-    return _speaks()
+    """Return True if this process prints notes and progress: rank 0 of a job, if its standard error is open."""
+    return sys.stderr is not None and _speaks()
 
 
 def show(text: str) -> None:
@@ -41,14 +41,20 @@ def show(text: str) -> None:
 
 
 def line(text: str) -> None:
-    """Print a line on standard error, above the progress bar if there is one. The bar leaves nothing in the line."""
-    if "tqdm" not in sys.modules:  # no bar has been shown
-        print(text, file=sys.stderr, flush=True)
-        return
-    from tqdm import tqdm
+    """Print a line on standard error, above the progress bar if there is one. The bar leaves nothing in the line.
 
-    tqdm.write(text, file=sys.stderr)
-    sys.stderr.flush()
+    Work does not end because standard error is closed, or is a file on a full disk.
+    """
+    if sys.stderr is None:
+        return
+    with contextlib.suppress(OSError):
+        if "tqdm" not in sys.modules:  # no bar has been shown
+            print(text, file=sys.stderr, flush=True)
+            return
+        from tqdm import tqdm
+
+        tqdm.write(text, file=sys.stderr)
+        sys.stderr.flush()
 
 
 def warn(text: str) -> None:
@@ -56,10 +62,10 @@ def warn(text: str) -> None:
     if text in _shown or not _warns or not speaks():
         return
     _shown.add(text)
-    print(f"floodtide: warning: {text}", file=sys.stderr, flush=True)
+    line(f"floodtide: warning: {text}")
 
 
-@contextmanager
+@contextlib.contextmanager
 def no_warnings() -> Iterator[None]:
     """Print no warnings inside the block: for benchmarks, which train on data that they make themselves."""
     global _warns

@@ -22,7 +22,7 @@ from floodtide.base import notes
 from floodtide.base.files import path_and_dataset, temporaries
 from floodtide.base.interrupts import uninterrupted
 from floodtide.base.locks import Lock, take
-from floodtide.errors import InvalidArgumentError, StorageError
+from floodtide.errors import InvalidArgumentError, MissingFolderError, StorageError
 
 PathLike = str | os.PathLike[str]
 Check = Callable[[str], None]
@@ -103,11 +103,17 @@ def reserved(
 
     Raises:
         InvalidArgumentError: If the output must not be written.
+        MissingFolderError: If its folder does not exist.
         LockedError: If another process writes the output.
-        StorageError: If the folder is missing or write-protected.
+        StorageError: If the folder is write-protected.
     """
     name = os.fspath(path)
-    target = os.fsdecode(_core.output_target(os.fsencode(name)))
+    try:
+        target = os.fsdecode(_core.output_target(os.fsencode(name)))
+    except StorageError as error:
+        if _folder_is_missing(name):
+            raise MissingFolderError(f"{error}; expected a folder that exists") from None
+        raise
     refuse_inputs(command, [name], inputs)
     folder = os.path.dirname(os.path.abspath(target))
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -141,6 +147,16 @@ def reserved(
             _give_back(key)
         elif lock is not None and key not in _reserved:
             lock.release()
+
+
+def _folder_is_missing(name: str) -> bool:
+    try:
+        os.stat(os.path.join(os.path.dirname(os.path.realpath(name)), ""))  # fails for a file too
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):  # another reason, which the error of the core names
+        return False
+    return False
 
 
 def _give_back(key: str) -> None:

@@ -48,7 +48,7 @@ class Progress:
                 f"{self._description}: {done} of {total} {self._unit}",
                 *self._notes(done, total),
             ]
-            print(", ".join(parts), file=sys.stderr, flush=True)
+            notes.line(", ".join(parts))
 
     def _draw(self, done: int, total: int) -> None:
         if self._bar is None:

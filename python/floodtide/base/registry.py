@@ -8,6 +8,7 @@ text), `default`, `unit`, `help`, `limits` and `choices`. The registry is the on
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -153,6 +154,14 @@ class Registered(Checked):
     Raises:
         ConfigurationError: If a name or parameter is unknown, or a value has the wrong type or is out of range.
     """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make this section again, for pickle and copy: the parameters are in a view of a dictionary."""
+        own = dataclasses.fields(self)  # type: ignore[arg-type]
+        values = {field.name: getattr(self, field.name) for field in own}
+        for field in registered_fields(self):
+            values[field.name] = dict(values[field.name])
+        return functools.partial(type(self), **values), ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import re
 import sys
 import traceback
 from typing import Any
@@ -89,6 +90,7 @@ def group() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the program and exit with its status. An unexpected exception is shown with its traceback."""
+    _fill_closed_streams()
     for stream in (sys.stdout, sys.stderr):  # file names may contain any bytes
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -99,6 +101,14 @@ def main(arguments: list[str] | None = None) -> None:
         print("floodtide: internal error: please report it with the lines above", file=sys.stderr)
         status = 1
     sys.exit(status)
+
+
+def _fill_closed_streams() -> None:
+    """Open /dev/null in place of closed standard streams, whose numbers output files would take otherwise."""
+    while os.open(os.devnull, os.O_RDWR) < 3:
+        pass
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -160,7 +170,7 @@ def _one_line(text: str) -> str:
     """Return the text as one line of printable characters, with very long words and lines cut."""
     words = [
         word if len(word) <= _LONGEST_WORD else f"{word[: _LONGEST_WORD // 2]}...{word[-20:]}"
-        for word in text.split()
+        for word in re.sub(r"\s*[^\S ]\s*", " ", text).strip().split(" ")  # names keep their spaces
     ]
     line = " ".join(words)
     line = line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
@@ -172,7 +182,8 @@ def _one_line(text: str) -> str:
 
 def _print_once(line: str) -> None:
     """Print a line on standard error on rank 0 only."""
+    from floodtide.base import notes
     from floodtide.comm import world
 
     if world.rank() == 0:
-        print(line, file=sys.stderr, flush=True)
+        notes.line(line)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 import importlib.util
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,10 @@ def _write(out: Path, found: dict[str, Any], results: list[Any], report: dict[st
     name = machine.file_name(found)
     replace_bytes(out / f"{name}.svg", roofline.draw(results, "svg"))
     text = everything.page(
-        found, results, picture=f"{name}.svg", command=f"floodtide bench all --out {out}"
+        found,
+        results,
+        picture=f"{name}.svg",
+        command=f"floodtide bench all --out {shlex.quote(str(out))}",
     )
     replace_text(out / f"{name}.md", text)
     replace_text(out / f"{name}.json", json.dumps(report, indent=1) + "\n")

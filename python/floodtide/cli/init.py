@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import click
@@ -100,4 +101,4 @@ def command(
         click.echo(text)
     for note in plan.notes:
         click.echo(f"note: {note}")
-    click.echo(f"{name} is written. Next: floodtide train {name}")
+    click.echo(f"{name} is written. Next: floodtide train {shlex.quote(name)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,8 +76,8 @@ def require_same_voxels(image: str, setting: Setting) -> None:
         sizes = [",".join(f"{n:g}" for n in s) for s in (setting.voxel_size_nm, setting.wanted_nm)]
         raise InvalidArgumentError(
             f"{image}: has voxels of {sizes[0]} nm, {setting.network.name} needs {sizes[1]} nm: resample it first with"
-            f" `floodtide convert '{image}' resampled.zarr --voxel-nm {sizes[0]} --resample-nm {sizes[1]}`; --preview"
-            " resamples by itself"
+            f" `floodtide convert {shlex.quote(image)} resampled.zarr --voxel-nm {sizes[0]} --resample-nm {sizes[1]}`;"
+            " --preview resamples by itself"
         )
 
 

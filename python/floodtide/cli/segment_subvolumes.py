@@ -15,6 +15,7 @@ from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Volume, parse_box
 from floodtide.errors import InvalidArgumentError
 from floodtide.segment import Segmenter, SegmentOptions, in_subvolumes, segment_on_ranks
+from floodtide.segment.blocks import cut_of
 from floodtide.segment.flooding import call_rate
 from floodtide.segment.masks import volumes_of
 
@@ -39,14 +40,16 @@ def run(
             )
         inputs = files_of(volumes_of(options))
         refuse_inputs("segment", [out], [*inputs, *files_in(options.checkpoint)])
-        pieces = in_subvolumes(
-            out,
-            segmenter,
-            volume,
-            subvolume=options.subvolume,
-            overlap=options.overlap,
-            box=parse_box(options.box),
-        )
+        places: dict[str, Any] = {
+            "subvolume": options.subvolume,
+            "overlap": options.overlap,
+            "box": parse_box(options.box),
+        }
+        if numbers is not None:
+            cut = cut_of(segmenter, volume, **places)
+            for number in (numbers.start, numbers.stop - 1):
+                cut.subvolume(number)
+        pieces = in_subvolumes(out, segmenter, volume, **places)
     start_s = time.monotonic()
     with bar("voxels", "segment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
         segmented = segment_on_ranks(pieces, segmenter, volume, numbers=numbers, progress=progress)

@@ -68,14 +68,17 @@ def command(file: Path, parallel: int | None, part: str, only_list: bool) -> int
         )
     for outcome in outcomes:
         click.echo(f"{outcome.cell.name}: {outcome.status}")
-    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
-    if failed:
-        click.echo(
-            f"floodtide sweep: {len(failed)} of {len(outcomes)} trainings failed; {failed[0].cell.name}:"
-            f" {failed[0].reason.removeprefix('floodtide train: ')}",
-            err=True,
-        )
-    return 1 if failed else 0
+    status = 0
+    for kind in ("failed", "in use"):
+        found = [outcome for outcome in outcomes if outcome.status == kind]
+        if found:
+            status = 1
+            click.echo(
+                f"floodtide sweep: {len(found)} of {len(outcomes)} trainings {kind}; {found[0].cell.name}:"
+                f" {found[0].reason.removeprefix('floodtide train: ')}",
+                err=True,
+            )
+    return status
 
 
 def _state(cell: Cell) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 
 import click
@@ -64,7 +65,7 @@ def command(file: str, overrides: tuple[str, ...], box: str | None, tuned: str |
     if trainer.complete and speaks:
         steps, run = settings.training.steps, settings.run.dir
         click.echo(
-            f"the training is complete: {count_of(steps, 'step')}. Next: floodtide report {run}",
+            f"the training is complete: {count_of(steps, 'step')}. Next: floodtide report {shlex.quote(run)}",
             err=True,
         )
     elif speaks:

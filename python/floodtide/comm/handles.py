@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from floodtide import _core
 
@@ -23,6 +23,11 @@ class Handle(Generic[Result]):
         self._operations = operations
         self._finish: Callable[[], Result] | None = finish
         self._result: Any = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "Handle cannot be pickled or copied: other ranks take part in it; expected `synchronize` in this process"
+        )
 
     def _poll(self) -> bool:
         return all([operation.test() for operation in self._operations])

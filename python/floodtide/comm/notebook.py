@@ -94,8 +94,8 @@ def run(
         ]
         with (folder / "caller").open("wb") as alive:
             fcntl.flock(alive, fcntl.LOCK_EX)  # the ranks end when the lock is released
-            output, status = _watch(command, folder, np)
-        return _results(folder, np, output, status)
+            status = _watch(command, folder, np)
+        return _results(folder, np, status)
 
 
 def _cloudpickle() -> Any:
@@ -139,8 +139,8 @@ def environment(np: int) -> dict[str, str]:
     return kept
 
 
-def _watch(command: list[str], folder: Path, np: int) -> tuple[str, int]:
-    """Run the job and show its output. Return the end of the output and the exit status of the launcher."""
+def _watch(command: list[str], folder: Path, np: int) -> int:
+    """Run the job and show its output. Return the exit status of the launcher."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -151,16 +151,13 @@ def _watch(command: list[str], folder: Path, np: int) -> tuple[str, int]:
     )
     assert process.stdout is not None
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    tail = ""
     interrupted = False
     try:
         while True:
             try:
                 if not (data := os.read(process.stdout.fileno(), 65536)):
                     break
-                text = decoder.decode(data)
-                tail = (tail + text)[-10_000:]
-                sys.stdout.write(text)
+                sys.stdout.write(decoder.decode(data))
                 sys.stdout.flush()
             except KeyboardInterrupt:
                 if interrupted or not _interrupt_ranks(folder, np):
@@ -171,7 +168,7 @@ def _watch(command: list[str], folder: Path, np: int) -> tuple[str, int]:
         _end(process, folder)
     if interrupted:
         _raise_interrupted(folder)
-    return tail, status
+    return status
 
 
 def _interrupt_ranks(folder: Path, np: int) -> bool:
@@ -223,18 +220,23 @@ def _rank_pid(started: Path, folder: Path) -> int:
 
 def _failures(folder: Path) -> list[dict[str, Any]]:
     """Return the failure records that ranks have written, the earliest first."""
-    failures = [json.loads(path.read_text()) for path in folder.glob("failure-*")]
-    return sorted(failures, key=lambda failure: float(failure["time_s"]))
+    return _records(folder, "failure")
 
 
-def _results(folder: Path, np: int, output: str, status: int) -> list[Any]:
-    if failures := _failures(folder):
+def _records(folder: Path, kind: str) -> list[dict[str, Any]]:
+    records = [json.loads(path.read_text()) for path in folder.glob(f"{kind}-*")]
+    return sorted(records, key=lambda record: float(record["time_s"]))
+
+
+def _results(folder: Path, np: int, status: int) -> list[Any]:
+    failures, died = _failures(folder), _records(folder, "died")
+    if failures and (not died or failures[0]["time_s"] <= died[0]["time_s"]):
         _raise(failures[0])
     if (folder / "ended").exists():
         _raise_stalled((folder / "ended").read_text())
     missing = [rank for rank in range(np) if not (folder / f"result-{rank}").exists()]
-    if missing:
-        raise _lost(folder, missing, output, status)
+    if died or missing:
+        raise _lost(died, missing, status)
     return [pickle.loads((folder / f"result-{rank}").read_bytes()) for rank in range(np)]
 
 
@@ -259,13 +261,14 @@ class _RemoteTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-def _lost(folder: Path, missing: list[int], output: str, status: int) -> RankError:
-    """Return the error for ranks that ended without a record. Launchers print the process id of the first one."""
-    ranks = {path.read_text(): int(path.name.split("-")[1]) for path in folder.glob("started-*")}
-    named = [ranks[pid] for pid in re.findall(r"PID (\d+)", output) if pid in ranks]
-    which = f"rank {named[0]}" if named else f"one of the ranks {', '.join(map(str, missing))}"
-    error = RankError(
-        f"run: {which} ended without a result (killed or crashed; mpiexec's exit status is {status})"
-    )
-    error.rank = named[0] if named else missing[0]
+def _lost(died: list[dict[str, Any]], missing: list[int], status: int) -> RankError:
+    """Return the error for ranks that ended without a result. The first is the cause: mpiexec ends the others."""
+    if died:
+        rank, how = died[0]["rank"], died[0]["how"]
+        which = f"rank {rank}"
+    else:
+        rank, how = missing[0], f"mpiexec's exit status is {status}"
+        which = f"one of the ranks {', '.join(map(str, missing))}"
+    error = RankError(f"run: {which} ended without a result ({how})")
+    error.rank = rank
     return error

@@ -3,25 +3,58 @@
 
 The program reads FOLDER/task, calls the function and writes FOLDER/result-<rank> or FOLDER/failure-<rank>. Output of
 ranks other than 0 goes to FOLDER/output-<rank>.
+
+The rank is a child of the process that mpiexec starts. When a rank dies, mpiexec kills all others and may name any of
+them. Only the parent knows that its child died first: it writes FOLDER/died-<rank> before mpiexec can see the death.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
 import pickle
+import signal
 import sys
 import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import cloudpickle
 
 from floodtide.comm import world
+
+_PR_SET_PDEATHSIG = 1
+
+
+def supervise(folder: Path) -> NoReturn:
+    """Run this rank in a child process, and end as it ends. A death without a result or a failure is recorded."""
+    rank = world.rank()  # the rank that the launcher gave
+    library = ctypes.CDLL(None)
+    child = os.fork()
+    if child == 0:
+        if hasattr(library, "prctl"):
+            library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        sys.exit(main(folder))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, lambda sent, _: os.kill(child, sent))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if not any((folder / f"{kind}-{rank}").exists() for kind in ("result", "failure")):
+        how = f"exit status {status}" if status >= 0 else f"killed by {_signal_name(-status)}"
+        record = {"rank": rank, "how": how, "time_s": time.monotonic()}
+        _write(folder / f"died-{rank}", json.dumps(record).encode())
+    os._exit(status if status >= 0 else 128 - status)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def main(folder: Path) -> int:
@@ -86,4 +119,4 @@ def _end_with_caller(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    supervise(Path(sys.argv[1]))

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -385,6 +385,11 @@ class ProcessSet:
         if included:
             _state.activity.observe(comm, _ranges(self.ranks))
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "ProcessSet cannot be pickled or copied: it holds a communicator; expected its `ranks`"
+        )
+
     def _require_ranks(self, everyone: Communicator) -> None:
         lists = [
             json.loads(t)
@@ -467,8 +472,9 @@ def agreed() -> Iterator[None]:
     """Return a context manager: if its block fails on one rank, all ranks raise. Collective at the end of the block.
 
     The block must not communicate. If it raises on some ranks, the lowest of these ranks raises its own exception. The
-    other ranks raise an exception of the same class with the same message. If the class is not one of floodtide's,
-    they raise a CommunicationError that names the rank. All exceptions have `agreed = True`.
+    other ranks raise an exception of the same class with the same message. For a usage error of click they raise an
+    InvalidArgumentError, for any other class a CommunicationError that names the rank. All exceptions have
+    `agreed = True`.
     """
     failure: Exception | None = None
     try:
@@ -479,7 +485,7 @@ def agreed() -> Iterator[None]:
         if failure is not None:
             raise failure
         return
-    record = b"" if failure is None else json.dumps([type(failure).__name__, str(failure)]).encode()
+    record = b"" if failure is None else _record_of(failure)
     for failed_rank, other in enumerate(allgather_bytes(record, "failures")):
         if not other:
             continue
@@ -489,6 +495,13 @@ def agreed() -> Iterator[None]:
         with contextlib.suppress(AttributeError):
             failure.agreed = True  # type: ignore[attr-defined]
         raise failure
+
+
+def _record_of(failure: Exception) -> bytes:
+    kind = type(failure).__name__
+    if hasattr(failure, "exit_code"):  # of click, which this module does not import
+        kind = errors.InvalidArgumentError.__name__
+    return json.dumps([kind, str(failure)]).encode()
 
 
 def _rebuilt(failed_rank: int, kind: str, message: str) -> errors.Error:
@@ -513,8 +526,9 @@ def fail(error: BaseException) -> None:
     text = _one_line(str(error))
     if not isinstance(error, errors.Error):
         text = f"{type(error).__name__}: {text}".rstrip(": ")
-    sys.stdout.flush()
-    print(f"rank {comm.rank}: {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # the job ends also if the streams are on a full disk
+        sys.stdout.flush()
+        print(f"rank {comm.rank}: {text}", file=sys.stderr, flush=True)
     default = 130 if isinstance(error, KeyboardInterrupt) else 1
     comm.abort(getattr(error, "exit_status", default), text)
 

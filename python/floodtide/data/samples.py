@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits
+from floodtide.base.pickling import NotPickled
 
 Image = NDArray[np.float32]
 Classes = NDArray[np.uint8]
@@ -22,7 +23,7 @@ ORDER = {
 }
 
 
-class Samples:
+class Samples(NotPickled):
     """Base of `Slices` and `Affinities`: which walker gets which sample in which step.
 
     Epochs follow one another without a gap. A step takes the next walkers * batch samples, `batch` for
@@ -31,6 +32,7 @@ class Samples:
     """
 
     core: _core.data.SampleSource
+    not_pickled = "the core reads its volumes ahead; expected a new one in each process"
 
     def __init__(
         self,

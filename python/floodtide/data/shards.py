@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import Arguments
+from floodtide.base.pickling import NotPickled
 from floodtide.data.boxes import Box, Vec3, as_vec3
 from floodtide.data.training_volume import TrainingVolume, source_of, volumes_of
 from floodtide.data.volumes import VolumeLike
@@ -32,7 +33,7 @@ _SHARDS = Arguments(
 )
 
 
-class Shards:
+class Shards(NotPickled):
     """Training examples of flood-filling networks, sharded over walkers and balanced over partition classes.
 
     In every epoch all walkers together see every element once. Each class is shuffled and dealt out to the walkers,
@@ -61,6 +62,8 @@ class Shards:
         ShapeError: If the volumes differ in shape.
         InvalidArgumentError: If no patch fits, or there are more walkers than examples.
     """
+
+    not_pickled = "the core reads its volumes ahead; expected a new one in each process"
 
     def __init__(
         self,

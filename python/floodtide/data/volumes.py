@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from floodtide import _core
 from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
-from floodtide.base.reading import exists
+from floodtide.base.reading import exists, reason
 from floodtide.data import formats
 from floodtide.data.boxes import Box, Vec3, parse_box
 from floodtide.data.formats import Geometry, Source, array_volume, from_zero, object_volume
@@ -57,6 +58,8 @@ class Volume:
         channel: int | None = None,
         name: str = "",
     ) -> None:
+        kept = None if isinstance(source, np.ndarray) else source  # the core keeps an array
+        self._arguments = (kept, dataset, channel, name)  # for pickle and copy
         if dataset is not None:
             assert isinstance(source, str | os.PathLike)
             self._volume = _core.data.Volume(os.fspath(source), dataset, channel)
@@ -68,6 +71,21 @@ class Volume:
             self._volume = object_volume(
                 from_zero(source), name or f"the {type(source).__name__} object"
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to open the volume again, for pickle and copy. A relative name counts from the folder there."""
+        source, *others = self._arguments
+        if source is None:
+            return _opened_again, (self.read(), *others)
+        if not isinstance(source, str | os.PathLike):
+            try:
+                pickle.dumps(source)
+            except Exception as error:
+                raise TypeError(
+                    f"{self.name} cannot be pickled or copied: {reason(error)}; expected a volume by its name, or an"
+                    " array"
+                ) from None
+        return _opened_again, self._arguments
 
     @property
     def core(self) -> _core.data.Volume:
@@ -99,10 +117,13 @@ class Volume:
 
         Raises:
             OutOfRangeError: If the box is not inside the volume.
+            InvalidArgumentError: If the box does not fit into memory.
         """
         if isinstance(box, str):
             box = parse_box(box)
         start, size = ((0, 0, 0), self.shape) if box is None else box
+        if all(n <= extent for n, extent in zip(size, self.shape, strict=True)):
+            limits.require_decoded(self.name, size, self.dtype.itemsize)
         return self._volume.read(start, size)
 
     def read_intensities(self, box: Box) -> NDArray[np.float32]:
@@ -138,6 +159,10 @@ class Volume:
 
     def __repr__(self) -> str:
         return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"
+
+
+def _opened_again(source: Any, dataset: str | None, channel: int | None, name: str) -> Volume:
+    return Volume(source, dataset, channel=channel, name=name)
 
 
 VolumeLike = str | os.PathLike[str] | Volume

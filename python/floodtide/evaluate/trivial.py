@@ -101,7 +101,8 @@ def smoothed(image: NDArray[Any]) -> NDArray[np.float32]:
 
     Voxels that are not finite count as 0.
     """
-    finite = np.nan_to_num(image.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    with np.errstate(over="ignore"):  # numbers beyond float32 become infinite
+        finite = np.nan_to_num(image.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     sums: NDArray[np.float32] = np.pad(finite, 1, mode="edge")
     sums = sums[:-2] + 2 * sums[1:-1] + sums[2:]
     sums = sums[:, :-2] + 2 * sums[:, 1:-1] + sums[:, 2:]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class FFN(Network):
     """
 
     core: _core.Ffn
+    _options = ("depth", "features", "fov", "deltas", "compute", "parallel")
 
     def __init__(
         self,
@@ -101,6 +103,18 @@ class FFN(Network):
         """Return the size (z, y, x) in voxels of a training example: the field of view plus `deltas` on each side."""
         z, y, x = (f + 2 * d for f, d in zip(self.fov, self.deltas, strict=True))
         return z, y, x
+
+    def _new_core(self, options: dict[str, Any]) -> _core.Ffn:
+        return _core.Ffn(_core.FfnOptions(**options))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"forward": self.core.forward_in_use}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make the network again. Forward passes are computed as before, if this processor can."""
+        super().__setstate__(state)
+        if state["forward"] == "layers" or not self.core.fft_unsupported(list(self.fov)):
+            self.core.use_forward(state["forward"])
 
     def like(self) -> FFN:
         """Return a new network of the same shape, with weights drawn from the same seed."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ class Network:
     """
 
     core: Core
+    _options: tuple[str, ...] = ()  # names of those from which the core makes an equal network
 
     def __init__(self, core: Core, *, seed: int = 0, origin: str = "") -> None:
         self.core = core
@@ -92,6 +94,26 @@ class Network:
                 )
         for name, array in own.items():
             array[...] = state[name]
+        self.core.parameters_changed()
+
+    def _new_core(self, options: dict[str, Any]) -> Core:
+        """Return a network of the core with these options."""
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle and copy keep: options, parameters and this object's own attributes."""
+        kept = {k: v for k, v in vars(self).items() if k not in ("core", "_lock", "_shared")}
+        options = {name: getattr(self.core.options, name) for name in self._options}
+        return {
+            "attributes": kept,
+            "options": options | {"seed": self.seed},
+            "parameters": self.core.parameters().copy(),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Network.__init__(self, self._new_core(state["options"]))
+        vars(self).update(state["attributes"])
+        self.core.parameters()[...] = state["parameters"]
         self.core.parameters_changed()
 
     def _refresh(self) -> None:

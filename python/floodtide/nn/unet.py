@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,7 +37,23 @@ class UNet(Network):
     """Base class of U-Nets. Use UNet2D for slices and UNet3D for volumes."""
 
     core: _core.UNet
+    _options = (
+        "in_channels",
+        "classes",
+        "depth",
+        "features",
+        "kernels",
+        "pools",
+        "output",
+        "batch_norm",
+        "synchronised",
+        "dropout",
+        "compute",
+    )
     _spatial = 3
+
+    def _new_core(self, options: dict[str, Any]) -> _core.UNet:
+        return _core.UNet(_core.UNetOptions(**options))
 
     def like(self) -> UNet:
         """Return a new network of the same shape, with weights drawn from the same seed."""

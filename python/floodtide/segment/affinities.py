@@ -100,6 +100,7 @@ class AffinityFile:
         self, name: str, offsets: Sequence[Sequence[int]] | None = None, box: Box | None = None
     ) -> None:
         self.name = name
+        self._arguments = (name, offsets, box)  # for pickle and copy
         self._channels = _core.data.Channels(*path_and_dataset(name))
         count, z, y, x = self._channels.shape
         self._start = as_vec3(self._channels.start or (0, 0, 0))
@@ -123,6 +124,10 @@ class AffinityFile:
             raise InvalidFileError(
                 f"{name}: {count} channels and offsets {list(self.offsets)}, expected one for each channel, not 0"
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to open the file again."""
+        return AffinityFile, self._arguments
 
     def _voxel_size_nm(self) -> tuple[float, float, float] | None:
         size = self._channels.numbers("resolution")

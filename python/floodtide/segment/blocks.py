@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable
 from floodtide.base.outputs import lock_path
 from floodtide.comm import world
 from floodtide.data import Box, Vec3, Volume
-from floodtide.errors import LockedError
+from floodtide.errors import LockedError, ShapeError
 from floodtide.segment.checkpoints import remove_checkpoints
 from floodtide.segment.coarse import coarse_shape, require_fit
+from floodtide.segment.content import voxels_of
 from floodtide.segment.cut import Cut
 from floodtide.segment.flooding import Segmenter, output
 from floodtide.segment.identity import digest, options_of
@@ -55,6 +56,7 @@ def in_subvolumes(
     """
     settings = {
         "image": volume.name,
+        "voxels": voxels_of(volume, segmenter.options, box),
         "network": digest(segmenter.model),
         "options": options_of(segmenter.options, segmenter.model),
         "geometry": dataclasses.asdict(volume.geometry),
@@ -78,6 +80,10 @@ def cut_of(
     z, y, x = (min(n * f, m // 2) for n, f, m in zip(fov, factors, subvolume, strict=True))
     whole = ((0, 0, 0), volume.shape) if box is None else box
     cut = Cut(whole, subvolume, (z, y, x) if overlap is None else overlap)
+    if not segmenter.options.reflect and any(n < f for n, f in zip(cut.size, fov, strict=True)):
+        raise ShapeError(
+            f"segment: subvolumes of {cut.size} voxels, expected at least the field of view, {tuple(fov)}"
+        )
     if factors != (1, 1, 1) and not segmenter.options.reflect:
         require_fit(fov, coarse_shape(cut.size, factors), factors)
     return cut
@@ -118,6 +124,7 @@ def segment_block(
     with output(reference):
         if pieces.done(number):  # by a process that had the lock until now
             return False
+        pieces.begin()
         box = pieces.cut.subvolume(number)
         result = segmenter.segment(volume, box, progress, checkpoint=checkpoint)
         notes = {"settings": json.dumps(pieces.settings), CALLS: str(result.network_calls)}
@@ -176,6 +183,20 @@ def segment_on_ranks(
         LockedError: If another job segments into the directory.
         OutOfRangeError: If `numbers` names a subvolume that does not exist.
     """
+    try:
+        return _on_ranks(pieces, segmenter, volume, numbers, progress)
+    except BaseException:
+        pieces.discard()
+        raise
+
+
+def _on_ranks(
+    pieces: Pieces,
+    segmenter: Segmenter,
+    volume: Volume,
+    numbers: range | None,
+    progress: Progress | None,
+) -> int:
     whole = range(len(pieces.cut)) if numbers is None else numbers
     with contextlib.ExitStack() as held:
         with world.agreed():

@@ -78,7 +78,13 @@ def read_image(volume: Image, box: Box | None, margin: Sequence[int]) -> CanvasI
         voxels = volume[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
     if max(low + high) > 0:
         voxels = np.pad(voxels, list(zip(low, high, strict=True)), mode="reflect")
-    return CanvasImage(np.ascontiguousarray(voxels, dtype=np.float32), start, low, high)
+    return CanvasImage(as_float32(voxels), start, low, high)
+
+
+def as_float32(voxels: NDArray[Any]) -> NDArray[np.float32]:
+    """Return voxels as the core reads them. Numbers beyond float32 become infinite, which the core refuses."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(voxels, dtype=np.float32)
 
 
 def read_labels(

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from floodtide.data import Box, Vec3
 from floodtide.errors import InvalidArgumentError, OutOfRangeError
+
+_MOST = 1 << 22  # subvolumes; a damaged plan may claim any number
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Cut:
         overlap: Smallest number of voxels (z, y, x) that neighbours share; at most half a subvolume.
 
     Raises:
-        InvalidArgumentError: If a size is below 1, or an overlap is negative or more than half a subvolume.
+        InvalidArgumentError: If a size is below 1, an overlap is negative or more than half a subvolume, or there are
+            more than 2^22 subvolumes.
     """
 
     box: Box
@@ -48,6 +52,11 @@ class Cut:
             )
         z, y, x = (min(n, whole) for n, whole in zip(self.size, self.box[1], strict=True))
         object.__setattr__(self, "size", (z, y, x))
+        count = math.prod(map(_count, self.box[1], self.size, self.overlap))
+        if count > _MOST:
+            raise InvalidArgumentError(
+                f"segment: {count} subvolumes of {self.size} voxels, expected at most {_MOST}: larger ones"
+            )
 
     @cached_property
     def starts(self) -> tuple[tuple[int, ...], ...]:
@@ -148,8 +157,10 @@ def intersection(a: Box, b: Box) -> Box | None:
     return (start[0], start[1], start[2]), (size[0], size[1], size[2])
 
 
+def _count(whole: int, size: int, overlap: int) -> int:
+    return 1 if size >= whole else 1 - (size - whole) // (size - overlap)
+
+
 def _starts(whole: int, size: int, overlap: int) -> list[int]:
-    if size >= whole:
-        return [0]
-    last = -(-(whole - size) // (size - overlap))
-    return [i * (whole - size) // last for i in range(last + 1)]
+    last = _count(whole, size, overlap) - 1
+    return [i * (whole - size) // max(1, last) for i in range(last + 1)]

@@ -19,6 +19,7 @@ from floodtide import _core, nn
 from floodtide.base import reading
 from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import reserved
+from floodtide.base.pickling import NotPickled
 from floodtide.comm import world
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
@@ -78,7 +79,7 @@ class Object(NamedTuple):
     counters: dict[str, int]  # with the names that google/ffn uses
 
 
-class Segmentation:
+class Segmentation(NotPickled):
     """A segmented box.
 
     Attributes:
@@ -93,6 +94,8 @@ class Segmentation:
         coarse: What the coarse level found, if there is one (`options.coarse`). Its objects have no origins.
         complete: False if the time was over before all seeds were tried.
     """
+
+    not_pickled = "the core holds it; expected its arrays, or the file that `save` writes"
 
     def __init__(
         self, result: Any, coarse: CoarseCounts | None = None, *, complete: bool = True

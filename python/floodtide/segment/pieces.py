@@ -7,7 +7,9 @@ after a crash only the subvolumes under way are lost.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide.base import reading
+from floodtide.base import limits, reading
 from floodtide.base.files import replace_bytes
-from floodtide.base.outputs import WAIT_S, reserved, unchecked
+from floodtide.base.outputs import WAIT_S, lock_path, reserved, unchecked
 from floodtide.data import Box, Vec3, Volume, parse_box
 from floodtide.data.boxes import as_vec3, box_text
-from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
+from floodtide.errors import Error, InvalidArgumentError, InvalidFileError, StorageError
 from floodtide.segment.cut import Cut
 from floodtide.segment.identity import first_difference
 
@@ -58,6 +60,7 @@ class Pieces:
         self.volume_shape = volume_shape
         self.settings = dict(settings)
         self.forward = forward
+        self._begun = False
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Pieces:
@@ -86,7 +89,6 @@ class Pieces:
             StorageError: If it cannot be written.
         """
         pieces = cls(Path(directory), cut, volume_shape, settings, forward)
-        wanted = pieces._plan()
         path = pieces.directory / PLAN
         try:
             pieces.directory.mkdir(parents=True, exist_ok=True)
@@ -98,19 +100,44 @@ class Pieces:
             raise InvalidArgumentError(
                 f"{directory}: has files but no {PLAN}, expected a new directory or one of a segmentation in subvolumes"
             )
+        pieces.forward = pieces._settled().forward
+        return pieces
+
+    def _settled(self) -> Pieces:
+        """Write the plan if there is none, and return what it says. Raise unless it is for these subvolumes."""
+        path, wanted = self.directory / PLAN, self._plan()
         with reserved("segment", path, unchecked, wait_s=WAIT_S):
             if not reading.exists(path):
                 replace_bytes(path, json.dumps(wanted, indent=1).encode())
-        stored = reading.read_json(path, _EXPECTED)
-        pieces.forward = cls._read(path, stored).forward
+            stored = reading.read_json(path, _EXPECTED)
+        found = self._read(path, stored)
         for name, value in wanted.items():
             if name != _FORWARD and stored.get(name) != value:
                 here, there = first_difference(name, value, stored.get(name))
                 raise InvalidArgumentError(
-                    f"{directory}: its subvolumes were made with {there}, now it is {here}; expected the same, or"
+                    f"{self.directory}: its subvolumes were made with {there}, now it is {here}; expected the same, or"
                     " another directory"
                 )
-        return pieces
+        return found
+
+    def begin(self) -> None:
+        """Make sure that the plan is in the directory. Call this with the lock of a subvolume.
+
+        Until then, a refused command may have removed the plan (`discard`). From then on, none does.
+
+        Raises:
+            InvalidArgumentError: If there is a plan for something else now.
+        """
+        if not self._begun:
+            self._settled()
+            self._begun = True
+
+    def discard(self) -> None:
+        """Remove the plan if no subvolume is segmented or under way: the command for which it was made is refused."""
+        path = self.directory / PLAN
+        with contextlib.suppress(Error, OSError), reserved("segment", path, unchecked):
+            if set(os.listdir(self.directory)) <= {PLAN, lock_path(path).name}:
+                path.unlink(missing_ok=True)
 
     @classmethod
     def _read(cls, path: Path, plan: Any) -> Pieces:
@@ -125,6 +152,7 @@ class Pieces:
                     as_vec3(plan["overlap"]),
                 )
                 shape = as_vec3(plan["volume_shape"])
+                limits.VOXELS.check(math.prod(shape), "the number of voxels")
             except InvalidArgumentError as error:
                 raise InvalidFileError(f"{path}: is not {_EXPECTED}: {error}") from None
             if box is None or any(a + n > whole for a, n, whole in zip(*box, shape, strict=True)):

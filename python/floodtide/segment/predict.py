@@ -32,6 +32,7 @@ from floodtide.errors import (
     OutOfRangeError,
     ShapeError,
 )
+from floodtide.segment.canvas_image import as_float32
 from floodtide.segment.mirroring import mirrored_mean
 from floodtide.segment.trained import (
     load,
@@ -418,7 +419,7 @@ def _read(image: Image, ranges: Sequence[tuple[int, int]]) -> NDArray[np.float32
     if isinstance(image, Volume):
         (z, y, x), (nz, ny, nx) = (a for a, _ in ranges), (b - a for a, b in ranges)
         return image.read_intensities(((z, y, x), (nz, ny, nx)))
-    return np.ascontiguousarray(image[tuple(slice(a, b) for a, b in ranges)], dtype=np.float32)
+    return as_float32(image[tuple(slice(a, b) for a, b in ranges)])
 
 
 def _relative(block: Box, start: Vec3) -> tuple[slice, ...]:

@@ -14,7 +14,13 @@ from floodtide.base.registry import listed
 from floodtide.config.segment_options import LISTED, SegmentOptions, seed_policies
 from floodtide.data import Volume
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.segment.canvas_image import CanvasImage, place_seeds, read_part, with_halo
+from floodtide.segment.canvas_image import (
+    CanvasImage,
+    as_float32,
+    place_seeds,
+    read_part,
+    with_halo,
+)
 from floodtide.segment.ffn_origins import read_reversed_seeds
 
 
@@ -57,7 +63,7 @@ def policy_seeds(
         other = read_part(
             Volume(options.seed_image), f"seed_image {options.seed_image}", volume_shape, image
         )
-        voxels, normalisation = with_halo(other.astype(np.float32), image), (0.0, 1.0)
+        voxels, normalisation = with_halo(as_float32(other), image), (0.0, 1.0)
     rows = {row["name"]: row for row in _core.segment.seed_policies()}
     found = []
     for name, is_reversed in listed(options.seed_policy):

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from floodtide import _core
+from floodtide.base.locks import IN_USE
 from floodtide.errors import Interrupted, InvalidArgumentError
 from floodtide.sweep.grid import Cell, Sweep
 
@@ -35,9 +36,9 @@ class Outcome:
     Attributes:
         cell: The training.
         status: "finished" before this call, "trained" by it, "diverged" (the loss or a gradient is not finite),
-            "given up" before its end because it was no better than a trivial prediction, "stopped" before its end, or
-            "failed".
-        reason: How it diverged, or the last line that the training printed if it failed.
+            "given up" before its end because it was no better than a trivial prediction, "stopped" before its end,
+            "in use" by another process, such as a second sweep, or "failed".
+        reason: How it diverged, or the last line that the training printed if it is in use or failed.
     """
 
     cell: Cell
@@ -50,6 +51,7 @@ class _Running:
     cell: Cell
     process: subprocess.Popen[bytes]
     output: Path
+    start: int  # of what this process writes to the output, in bytes
 
 
 def run(
@@ -130,6 +132,7 @@ def _start(sweep: Sweep, cell: Cell, launcher: Sequence[str], threads: int) -> _
         library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
     with output.open("ab") as file:
+        start = file.tell()
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -139,7 +142,7 @@ def _start(sweep: Sweep, cell: Cell, launcher: Sequence[str], threads: int) -> _
             start_new_session=True,  # Ctrl-C reaches this process only, which forwards it once
             preexec_fn=die_with_parent if hasattr(library, "prctl") else None,
         )
-    return _Running(cell, process, output)
+    return _Running(cell, process, output, start)
 
 
 def _outcome(one: _Running) -> Outcome:
@@ -152,8 +155,11 @@ def _outcome(one: _Running) -> Outcome:
     if reason := one.cell.divergence():
         return Outcome(one.cell, "diverged", reason)
     with one.output.open("rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+        file.seek(max(one.start, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
         lines = file.read().decode(errors="replace").strip().splitlines()
+    for line in lines:  # the process that has the training writes to the same file
+        if IN_USE in line:
+            return Outcome(one.cell, "in use", line)
     return Outcome(one.cell, "failed", lines[-1] if lines else f"status {one.process.returncode}")
 
 

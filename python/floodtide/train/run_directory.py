@@ -19,6 +19,7 @@ from floodtide.base import notes, reading
 from floodtide.base.files import SUFFIX, replace_text
 from floodtide.base.locks import Lock, take
 from floodtide.base.outputs import is_one_of
+from floodtide.base.pickling import NotPickled
 from floodtide.errors import (
     Error,
     InvalidArgumentError,
@@ -38,13 +39,15 @@ MARK = "# Resolved configuration of a run of floodtide: replaced at each start.\
 _LONGEST_S = 1e12  # of a run
 
 
-class RunDirectory:
+class RunDirectory(NotPickled):
     """Files of one run. Every method does nothing on ranks that do not write.
 
     Args:
         path: The directory. `take` creates it if it is missing.
         writer: True if this rank writes (rank 0).
     """
+
+    not_pickled = "it holds open files and a lock; expected its `path`"
 
     def __init__(self, path: Path, *, writer: bool) -> None:
         self.path = path

@@ -18,6 +18,7 @@ from floodtide import _core, nn
 from floodtide import config as configuration
 from floodtide.base import limits, notes
 from floodtide.base.outputs import files_named
+from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
@@ -59,7 +60,7 @@ class Step:
     lr: float
 
 
-class Trainer:
+class Trainer(NotPickled):
     """A training run under MPI or alone. All ranks construct it and call its methods in the same order (collective).
 
     Build it from objects in a script, or from a configuration file with `from_config`:
@@ -100,6 +101,9 @@ class Trainer:
         floodtide.errors.Error: On every rank alike, for wrong input.
     """
 
+    not_pickled = (
+        "it holds ranks and files; expected a new trainer in each process, from its `config`"
+    )
     __slots__ = (  # a misspelt name is an error, not a new attribute
         "__weakref__",
         "_average",
@@ -450,6 +454,7 @@ class Trainer:
         A signal ends the loop as it ends `run`. If you leave the loop early, the log stays open: call `close`, or use
         a `with` block.
         """
+        self._say_if_nothing_is_left()
         with self.watching_signals(), self._bar() as show:
             while not self._stopped:
                 step = self.step()
@@ -536,11 +541,25 @@ class Trainer:
         """
         if self._interrupted:
             self._go_on()
+        self._say_if_nothing_is_left()
         with self.watching_signals(), self._bar() as show:
             if self.config.comm.on_lost_rank == "shrink" and self._comm.size > 1:
                 self._run_with_those_left(progress or show)
             else:
                 self._run(progress or show)
+
+    def _say_if_nothing_is_left(self) -> None:
+        """Print a note if the run is over before its first step, and which changed keys have no effect."""
+        if not self._stopped or self._comm.rank > 0:
+            return
+        from floodtide.train.resumed import without_effect
+
+        how = "was given up" if self._given_up else "is complete"
+        vain = without_effect(self._good_checkpoint, self.config) if self._good_checkpoint else ""
+        notes.show(
+            f"{self._directory.path}: the training {how} at step {self.steps_done}: nothing is trained{vain};"
+            " expected another run.dir, or more training.steps"
+        )
 
     def _bar(self) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
         """Return the progress display, or one that shows nothing."""

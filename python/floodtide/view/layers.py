@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def layers_of(
         if not os.path.lexists(Path(shown) / SEGMENTATION):
             raise InvalidArgumentError(
                 f"{shown}: has no {SEGMENTATION}, expected one; `floodtide segment` with segment.checkpoint = {shown!r}"
-                f" and --out {name} makes it"
+                f" and --out {shlex.quote(name)} makes it"
             )
         size = run.voxel_size_nm
         known_image, known_truth = map(os.path.expandvars, run.sources)

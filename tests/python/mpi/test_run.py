@@ -116,6 +116,33 @@ def test_killed_rank_is_named() -> None:
     assert caught.value.rank == 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+@pytest.mark.parametrize("killed", [1, 2])
+def test_the_rank_that_was_killed_is_named_and_not_one_that_mpiexec_has_ended(
+    killed: int, number: signal.Signals
+) -> None:
+    def waits() -> None:
+        if ft.rank() == killed:
+            os.kill(os.getpid(), number)
+        time.sleep(60)
+
+    says = f"rank {killed} ended without a result \\(killed by {number.name}\\)"
+    with pytest.raises(ft.errors.RankError, match=says) as caught:
+        ft.run(waits, np=3)
+
+    assert caught.value.rank == killed
+
+
+def test_a_rank_that_leaves_without_a_result_is_named() -> None:
+    def leaves_python() -> None:
+        if ft.rank() == 1:
+            os._exit(3)
+        time.sleep(60)
+
+    with pytest.raises(ft.errors.RankError, match=r"rank 1 .* \(exit status 3\)"):
+        ft.run(leaves_python, np=2)
+
+
 SLEEPER = """
 import os, sys, time, floodtide as ft
 def sleep(folder):

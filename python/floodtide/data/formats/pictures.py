@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base.libraries import library
+from floodtide.base.limits import require_decoded
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.readers import Geometry, object_volume
@@ -138,6 +139,8 @@ class Stack:
         if self._offset is None and len(pages) not in (1, shape[0]):
             raise InvalidFileError(f"{path}: has {len(pages)} pictures for a shape of {self.shape}")
         self._whole = len(pages) != shape[0]
+        if self._offset is None:
+            require_decoded(path, shape if self._whole else shape[1:], self.dtype.itemsize)
         self._planes = Planes(self._decoded, self.shape, self.dtype)
         self._pages = pages
 
@@ -185,7 +188,10 @@ class Folder:
         _require_file(path, self._pattern)
         try:
             if path.lower().endswith(TIFF):
-                picture = np.asarray(library("tifffile", path, "formats").imread(path))
+                with library("tifffile", path, "formats").TiffFile(path) as file:
+                    series = file.series[0]
+                    require_decoded(path, series.shape, series.dtype.itemsize)
+                    picture = np.asarray(series.asarray())
             else:
                 picture = np.asarray(library("imageio.v3", path, "formats").imread(path))
         except Error:

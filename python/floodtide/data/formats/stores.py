@@ -14,6 +14,7 @@ from typing import Any
 
 from floodtide import _core
 from floodtide.base.libraries import library
+from floodtide.base.limits import require_decoded
 from floodtide.base.reading import read_json, reason
 from floodtide.data.formats.readers import (
     CACHE_BYTES,
@@ -105,6 +106,7 @@ def _volume(reference: str, store: Any, geometry: Geometry, metadata: Path) -> _
         raise InvalidFileError(
             f"{reference}: has chunks of {tuple(chunks)} voxels, expected at most {LARGEST_CHUNK} bytes"
         )
+    require_decoded(reference, chunks, store.dtype.numpy_dtype.itemsize)
     store = store[tensorstore.d[:].translate_to[0]]
     return object_volume(
         Store(store, metadata.parent),

@@ -32,6 +32,8 @@ PERCENTILES = (0.1, 1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9)
 BINS = 64
 """Bins of the histogram in `ImageStatistics`."""
 
+_MOST_SECTIONS = 1 << 22  # each needs memory; metadata may claim any number
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImageStatistics:
@@ -108,10 +110,15 @@ def image_statistics(
         progress: Called as progress(voxels read, voxels to read).
 
     Raises:
-        InvalidFileError: If the volume cannot be read, holds integers of more than 16 bits, or a voxel is not finite.
+        InvalidFileError: If the volume cannot be read, holds integers of more than 16 bits, has more than 2^22
+            sections, or a voxel is not finite.
     """
     require_image(volume)
     whole = box or whole_of(volume.shape)
+    if sections and whole[1][0] > _MOST_SECTIONS:
+        raise InvalidFileError(
+            f"{volume.name}: has {whole[1][0]} sections (z), expected at most {_MOST_SECTIONS}"
+        )
     boxes = columns(whole, budget) if sections else cubes_within(whole, budget, SMALL)
     total = sum(math.prod(size) for _, size in boxes)
     levels = GreyLevels(volume.dtype, total)

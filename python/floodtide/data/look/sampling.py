@@ -24,6 +24,7 @@ CUBE = 64  # voxels along each side of the cubes that are compared with each oth
 SMALL = 32  # the same for statistics of single voxels, which profit from many places
 _TILE = 64  # voxels along y and x of a column
 _SLAB = 1 << 21  # voxels that are processed at a time
+_LARGEST = 1e15  # grey level; sums of the squares of FULL voxels fit into a float32
 
 Array = NDArray[Any]
 
@@ -107,14 +108,16 @@ def read(volume: Volume, box: Box) -> Array:
     """Return the voxels of a box.
 
     Raises:
-        InvalidFileError: If a voxel is not finite.
+        InvalidFileError: If a voxel is not finite, or so large that statistics overflow.
     """
     voxels = volume.read(box)
-    if voxels.dtype.kind == "f" and not np.isfinite(voxels).all():
-        at = np.argwhere(~np.isfinite(voxels))[0] + box[0]
+    if voxels.dtype.kind == "f" and not (np.abs(voxels) <= _LARGEST).all():
+        place = np.argwhere(~(np.abs(voxels) <= _LARGEST))[0]
+        value = voxels[tuple(place)]
+        what = f"is {value:g}" if np.isfinite(value) else "is not a finite number"
         raise InvalidFileError(
-            f"{volume.name}: the voxel at {', '.join(map(str, at))} (z, y, x) is not a finite number;"
-            " replace such voxels by 0 or by the mean"
+            f"{volume.name}: the voxel at {', '.join(map(str, place + box[0]))} (z, y, x) {what}; expected grey levels"
+            f" from {-_LARGEST:g} to {_LARGEST:g}: replace such voxels by 0 or by the mean"
         )
     return voxels
 

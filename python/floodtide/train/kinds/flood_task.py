@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,17 @@ class FloodValidation:
             centres=centres,
             seed=seed,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make this set again, for pickle and copy."""
+        again = functools.partial(
+            FloodValidation,
+            self.volume,
+            patch_size=self.patch_size,
+            centres=self.centres,
+            seed=self.seed,
+        )
+        return again, ()
 
     def run(
         self,

@@ -430,3 +430,16 @@ def test_an_interrupted_command_leaves_nothing(
     with pytest.raises(error):
         data.partition("labels.h5:stack", "out.h5:af", min_size=1, lom_radius=(2, 2, 2))
     assert digests(folder) == before
+
+
+@pytest.mark.parametrize("missing", ["none", "labels.h5"])
+def test_an_output_in_a_folder_that_does_not_exist_is_wrong_usage(folder, capsys, missing):
+    for command in (
+        ["partition", "labels.h5:stack", f"{missing}/af.h5:af", *PARTITION],
+        ["convert", "raw.h5:raw", f"{missing}/copy.h5:raw"],
+        ["inspect", "raw.h5:raw", "--out", f"{missing}/page.html"],
+    ):
+        assert run(*command) == 2
+        said = capsys.readouterr().err
+        assert "expected a folder that exists" in said
+        assert len(said.splitlines()) == 1

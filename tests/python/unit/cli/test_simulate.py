@@ -181,11 +181,11 @@ def test_the_figure_is_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == [name, "run"]
 
 
-def test_a_figure_that_cannot_be_written_is_a_failure(
+def test_a_figure_in_a_folder_that_does_not_exist_is_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--compute-s", "1", *QUICK, "--out", str(tmp_path / "absent" / "f.png")]
-    assert cli.run(["simulate", *arguments]) == 1
+    assert cli.run(["simulate", *arguments]) == 2
     assert "cannot be written" in capsys.readouterr().err
 
 

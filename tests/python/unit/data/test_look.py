@@ -192,6 +192,21 @@ def test_not_a_number_is_named(synthetic: tuple[Array, Array]) -> None:
         statistics(image)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_grey_levels_whose_squares_overflow_are_named(
+    synthetic: tuple[Array, Array], dtype: type, sign: int
+) -> None:
+    image = synthetic[0].astype(dtype)
+    image[3, 4, 5] = sign * (1e300 if dtype is np.float64 else 1e38)
+    with pytest.raises(
+        errors.InvalidFileError, match=r"3, 4, 5 \(z, y, x\) is -?1e\+.*expected grey"
+    ):
+        statistics(image)
+    image[3, 4, 5] = sign * 1e15 * 0.999
+    assert np.isfinite(statistics(image).std)
+
+
 def test_labels_are_no_image_and_floats_no_labels(synthetic: tuple[Array, Array]) -> None:
     image, labels = synthetic
     with pytest.raises(errors.InvalidFileError, match="int64, as labels do"):

@@ -2,11 +2,13 @@
 """Segmentation subvolume by subvolume: what is stored, what is refused, and what a restart does."""
 
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import bright_network
+import h5py
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -14,7 +16,7 @@ from click.testing import CliRunner
 from floodtide import config, errors
 from floodtide.cli import reconcile as reconcile_cli
 from floodtide.cli import segment as segment_cli
-from floodtide.data import Volume
+from floodtide.data import Box, Volume
 from floodtide.segment import (
     Pieces,
     Segmenter,
@@ -23,6 +25,7 @@ from floodtide.segment import (
     segment_blocks,
     segment_on_ranks,
 )
+from floodtide.segment.content import sampled_digest
 
 SIZE = (24, 24, 24)
 
@@ -253,3 +256,127 @@ def test_calls_that_cannot_work_are_refused(
     with pytest.raises(errors.Error, match=says) as caught:
         run(segment_cli.command, file, *arguments)
     assert caught.value.exit_status == 2
+
+
+@pytest.mark.parametrize("place", [(0, 0, 0), (39, 43, 47), (20, 3, 40)])
+def test_an_image_that_changes_between_two_halves_is_refused(
+    tmp_path: Path, place: tuple[int, int, int]
+) -> None:
+    file = str(bright_network.configuration(tmp_path, subvolume=[24, 24, 24]))
+    pieces = str(tmp_path / "pieces")
+    run(segment_cli.command, file, "--out", pieces, "--subvolumes", "0:2")
+    with h5py.File(tmp_path / "volume.h5", "r+") as image:
+        image["raw"][place] ^= 1
+
+    with pytest.raises(errors.InvalidArgumentError, match=r"voxels of .*volume\.h5:raw = "):
+        run(segment_cli.command, file, "--out", pieces)
+
+
+def test_a_mask_or_seeds_that_change_between_two_halves_are_refused(tmp_path: Path) -> None:
+    mask, seeds = tmp_path / "mask.h5", tmp_path / "seeds.txt"
+    with h5py.File(mask, "w") as file:
+        file["mask"] = np.zeros((40, 44, 48), np.uint8)
+    seeds.write_text("20 20 20\n")
+    keys = {"subvolume": [24, 24, 24], "mask": f'"{mask}:mask"', "seeds": f'"{seeds}"'}
+    words = [str(bright_network.configuration(tmp_path, **keys)), "--out", str(tmp_path / "pieces")]
+    run(segment_cli.command, *words, "--subvolumes", "0:2")
+
+    seeds.write_text("20 20 21\n")
+    with pytest.raises(errors.InvalidArgumentError, match=r"seeds in .*seeds\.txt = "):
+        run(segment_cli.command, *words)
+    seeds.write_text("20 20 20\n")
+    with h5py.File(mask, "r+") as file:
+        file["mask"][1, 2, 3] = 1
+    with pytest.raises(errors.InvalidArgumentError, match=r"voxels of .*mask\.h5:mask = "):
+        run(segment_cli.command, *words)
+
+
+def test_a_large_volume_is_sampled_in_chunks_everywhere() -> None:
+    read = []
+
+    def zeros(box: Box) -> np.ndarray:
+        read.append(box)
+        return np.zeros(box[1], np.uint8)
+
+    text = sampled_digest(zeros, ((1000, 0, 0), (2000, 5000, 5000)), (1, 5000, 5000))
+
+    assert text == sampled_digest(zeros, ((1000, 0, 0), (2000, 5000, 5000)), (1, 5000, 5000))
+    assert sum(np.prod(size) for _, size in read) < 2 * 2**24
+    starts = np.array([start for start, _ in read])
+    assert len(np.unique(starts[:, 0])) == 8
+    assert (np.ptp(starts, axis=0) > [1500, 3500, 3500]).all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (["--subvolumes", "0:99"], "subvolume 98"),
+        (["--set", "segment.subvolume=[8,24,24]"], "field of view"),
+        (["--set", "segment.coarse=[2,2,2]", "--set", "segment.probability=true"], "probab"),
+        (["--set", "segment.subvolume=[12,12,12]", "--set", "segment.overlap=[9,9,9]"], "half"),
+    ],
+)
+def test_a_refused_command_leaves_no_plan_and_the_right_one_works(
+    tmp_path: Path, wrong: list[str], says: str
+) -> None:
+    file = str(bright_network.configuration(tmp_path, subvolume=[24, 24, 24]))
+    pieces = tmp_path / "pieces"
+    with pytest.raises(errors.Error, match=says):
+        run(segment_cli.command, file, "--out", str(pieces), *wrong)
+    assert not pieces.exists() or list(pieces.iterdir()) == []
+
+    report = run(segment_cli.command, file, "--out", str(pieces), "--subvolumes", "0:2", "--json")
+
+    assert json.loads(report)["segmented"] == 2
+
+
+def test_a_plan_that_a_refused_command_has_removed_is_written_again(
+    tmp_path: Path, parts: tuple[Segmenter, Volume]
+) -> None:
+    segmenter, volume = parts
+    pieces = in_subvolumes(tmp_path / "pieces", segmenter, volume, subvolume=SIZE)
+    same = in_subvolumes(tmp_path / "pieces", segmenter, volume, subvolume=SIZE)
+    same.discard()
+    assert list(pieces.directory.iterdir()) == []
+
+    assert segment_block(pieces, 3, segmenter, volume)
+    same.discard()
+
+    assert list(Pieces.open(pieces.directory).missing(range(5))) == [0, 1, 2, 4]
+
+
+def test_a_process_whose_plan_was_replaced_stores_nothing(
+    tmp_path: Path, parts: tuple[Segmenter, Volume]
+) -> None:
+    segmenter, volume = parts
+    pieces = in_subvolumes(tmp_path / "pieces", segmenter, volume, subvolume=SIZE)
+    pieces.discard()
+    in_subvolumes(tmp_path / "pieces", segmenter, volume, subvolume=(30, 30, 30))
+
+    with pytest.raises(errors.InvalidArgumentError, match=r"made with subvolume = \[30, 30, 30\]"):
+        segment_block(pieces, 3, segmenter, volume)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"box": "0:1099511627776,0:1099511627776,0:1099511627776"},
+        {"box": "0:1099511627776,0:24,0:24", "subvolume": [1, 1, 1]},
+        {"box": "0:100000000,0:24,0:24", "overlap": [12, 12, 12]},
+    ],
+)
+def test_a_plan_that_claims_too_much_is_refused_at_once(tmp_path: Path, change: dict) -> None:
+    plan = {
+        "format": "floodtide subvolumes 1",
+        "box": "0:24,0:24,0:24",
+        "subvolume": [24, 24, 24],
+        "overlap": [0, 0, 0],
+        "settings": {},
+    } | change
+    plan["volume_shape"] = [int(part.partition(":")[2]) for part in plan["box"].split(",")]
+    (tmp_path / "cut.json").write_text(json.dumps(plan))
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(errors.InvalidFileError, match=r"cut\.json: .*(voxels|subvolumes)"):
+        Pieces.open(tmp_path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000

@@ -484,3 +484,11 @@ def test_options_take_every_registered_seed_policy_and_lists_of_them():
             SegmentOptions(seed_policy=wrong)
     with pytest.raises(errors.ConfigurationError, match="no such parameter, expected none"):
         SegmentOptions(seed_policy="peaks, max", seed_values={"grid_step": 8})
+
+
+def test_a_voxel_beyond_float32_is_named_without_warnings():
+    image = cells((12, 12, 12), 1).astype(np.float64)
+    image[3, 4, 5] = 1e300
+    segmenter = Segmenter(FakeNetwork((5, 5, 5), (1, 1, 1)), SegmentOptions(mean=128.0, std=33.0))
+    with pytest.raises(errors.InvalidArgumentError, match=r"inf at voxel \(3, 4, 5\)"):
+        segmenter.segment(image)

@@ -253,6 +253,31 @@ def test_a_training_killed_before_its_first_record_is_trained(folder: Path) -> N
     assert [outcome.status for outcome in sweep.run(plan)] == ["trained"]
 
 
+def test_a_training_of_another_sweep_is_in_use_and_has_not_failed(folder: Path) -> None:
+    file = write(folder, "twice", grid={"optimizer.lr": [1e-3, 1e-2]})
+    cell = sweep.load(file).cells[0]
+    program = "import sys; from pathlib import Path; from floodtide.train.run_directory import RunDirectory\n"
+    program += "directory = RunDirectory(Path(sys.argv[1]), writer=True); directory.take('other')\n"
+    program += "print('has it', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(cell.directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "has it\n"
+        command = [sys.executable, "-m", "floodtide", "sweep", str(file)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        other.kill()
+
+    assert result.returncode == 1
+    assert result.stdout.splitlines() == ["lr=0.001: in use", "lr=0.01: trained"]
+    assert "floodtide sweep: 1 of 2 trainings in use; lr=0.001: " in result.stderr
+    assert " is in use by " in result.stderr
+    assert "failed" not in result.stderr
+
+
 def test_parts_of_a_job_array_share_the_trainings(folder: Path) -> None:
     plan = sweep.load(write(folder, "parts"))
     first = sweep.run(plan, part=(0, 2), parallel=2)

@@ -138,6 +138,23 @@ def test_a_callback_stops_the_run_with_a_checkpoint_and_another_goes_on(folder: 
     assert same_parameters(second.model, whole.model)
 
 
+def test_a_complete_run_says_that_nothing_is_trained_and_what_has_no_effect(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = trained(folder, "complete", training={"steps": 2})
+    assert "nothing is trained" not in capsys.readouterr().err
+
+    trained(folder, "complete", training={"steps": 2}, optimizer={"lr": 0.125})
+    said = capsys.readouterr().err
+    first.run()
+    again = capsys.readouterr().err
+
+    says = f"note: {folder}/complete: the training is complete at step 2: nothing is trained"
+    assert f"{says}, so that optimizer.lr = 0.125 has no effect; expected another run.dir" in said
+    assert f"{says}; expected" in again
+    assert "no effect" not in again
+
+
 def test_iterating_is_running(folder: Path) -> None:
     with Trainer.from_config(configuration(folder, "iterated", training={"steps": 4})) as trainer:
         steps = [step.number for step in trainer]
