@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +18,7 @@ from floodtide.base.reading import exists
 from floodtide.data import formats
 from floodtide.data.boxes import Box, Vec3, parse_box
 from floodtide.data.formats import Geometry, Source, array_volume, from_zero, object_volume
-from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.errors import InvalidArgumentError
 
 _WRITE = Arguments(gzip=limits.GZIP)
 
@@ -59,15 +58,15 @@ class Volume:
     ) -> None:
         if dataset is not None:
             assert isinstance(source, str | os.PathLike)
-            self._volume = _core.data.Volume(os.fspath(source), dataset, channel)
+            opened = formats.open_dataset(os.fspath(source), dataset, channel)
         elif isinstance(source, str | os.PathLike):
-            self._volume = formats.open_volume(os.fspath(source), channel)
+            opened = formats.open_volume(os.fspath(source), channel)
         elif isinstance(source, np.ndarray):
-            self._volume = array_volume(source, name or "the array")
+            opened = formats.Opened(array_volume(source, name or "the array"), Geometry())
         else:
-            self._volume = object_volume(
-                from_zero(source), name or f"the {type(source).__name__} object"
-            )
+            text = name or f"the {type(source).__name__} object"
+            opened = formats.Opened(object_volume(from_zero(source), text), Geometry())
+        self._volume, self._geometry = opened.core, opened.geometry
 
     @property
     def core(self) -> _core.data.Volume:
@@ -124,17 +123,8 @@ class Volume:
 
     @property
     def geometry(self) -> Geometry:
-        """Voxel size and offset, if the format states them."""
-        start = self._volume.integers("box_start")
-        size = None
-        with contextlib.suppress(
-            InvalidFileError
-        ):  # an attribute of that name that holds no numbers
-            size = self._volume.numbers("resolution")
-        return Geometry(
-            voxel_size_nm=(size[0], size[1], size[2]) if size and len(size) == 3 else None,
-            offset=(start[0], start[1], start[2]) if start and len(start) == 3 else None,
-        )
+        """Voxel size and offset, if the format states them, and what states them."""
+        return self._geometry
 
     def __repr__(self) -> str:
         return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"
@@ -155,9 +145,10 @@ def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volum
     if not isinstance(volume, str | os.PathLike):
         return Volume(volume).core
     name = os.fspath(volume)
-    if not name or formats.format_of(name) is formats.HDF5:
+    if not name:
         return name
-    return formats.open_volume(name)
+    found = formats.open_volume(name)
+    return name if found.plain else found.core
 
 
 def volume_exists(name: str) -> bool:

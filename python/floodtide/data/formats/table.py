@@ -15,11 +15,12 @@ from pathlib import Path
 from floodtide import _core
 from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import volume_folder
-from floodtide.data.formats import pictures, stores, writers
+from floodtide.data.formats import hdf5, pictures, stores, writers
+from floodtide.data.formats.readers import Opened
 from floodtide.data.formats.writers import Plan, Writer
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 
-_Open = Callable[[str, int | None], _core.data.Volume]
+_Open = Callable[[str, int | None], Opened]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +38,10 @@ class Format:
     help: str
 
 
-def _open_hdf5(reference: str, channel: int | None) -> _core.data.Volume:
-    return _core.data.Volume(*path_and_dataset(reference), channel)
-
-
-def _one_channel(open_it: Callable[[str], _core.data.Volume]) -> _Open:
+def _one_channel(open_it: Callable[[str], Opened]) -> _Open:
     """Return a function that opens volumes of a format that has no channels."""
 
-    def opened(reference: str, channel: int | None) -> _core.data.Volume:
+    def opened(reference: str, channel: int | None) -> Opened:
         if channel:
             raise InvalidArgumentError(
                 f"{reference}: has no channels, expected channel 0 instead of {channel}"
@@ -76,7 +73,7 @@ HDF5 = Format(
     name="HDF5",
     form="file.h5:dataset",
     matches=_is_hdf5_name,
-    open=_open_hdf5,
+    open=hdf5.open_hdf5,
     create=writers.hdf5,
     path=lambda reference: Path(path_and_dataset(reference)[0]),
     library="",
@@ -161,8 +158,8 @@ def format_of(reference: str) -> Format:
     )
 
 
-def open_volume(reference: str, channel: int | None = None) -> _core.data.Volume:
-    """Open the volume of a name, or one channel of it.
+def open_volume(reference: str, channel: int | None = None) -> Opened:
+    """Open the volume of a name, or one channel of it, and return it with its geometry.
 
     Raises:
         InvalidArgumentError: If the name has no known form.

@@ -24,7 +24,7 @@ from floodtide.base.files import path_and_dataset, temporaries, temporary
 from floodtide.base.libraries import library
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Box, Vec3
-from floodtide.data.formats.readers import Geometry
+from floodtide.data.formats.geometry import Geometry
 from floodtide.errors import Error, InvalidArgumentError, StorageError
 
 CHUNK = 64  # voxels along each axis of the chunks that are written
@@ -81,7 +81,7 @@ def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
         file.create(dataset, plan.dtype.name, list(plan.shape), list(plan.chunks), _GZIP)
         if plan.geometry.voxel_size_nm is not None:
             file.numbers(dataset, "resolution", list(plan.geometry.voxel_size_nm))
-        if min(plan.offset) >= 0 and max(plan.offset) > 0:
+        if any(plan.offset):
             file.attribute(dataset, "box_start", list(plan.offset))
         for name, text in plan.notes.items():
             file.attribute(dataset, name, text)
