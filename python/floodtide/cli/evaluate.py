@@ -168,7 +168,7 @@ def command(
             report = evaluate_text.Report(
                 table, others, {trivial.ONE_OBJECT: trivial.one_object(table)}
             )
-            if place := evaluate.assumed_place(segments, objects):
+            if place := evaluate.assumed_place(segments, objects, part):
                 report.notes.append(place)
             _add_grey_level(report, image, segments, objects, part)
             stated = voxel_nm or _stated_size([objects, segments], image)
@@ -254,7 +254,7 @@ def _add_grey_level(
         )
         return
     try:
-        _, grey = evaluate.read_both(segments, Volume(name), box)
+        _, grey = evaluate.read_both(segments, Volume(name), box, image=True)
     except (InvalidFileError, ShapeError, UnsupportedError) as error:
         if image:
             raise

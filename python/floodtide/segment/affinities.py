@@ -24,20 +24,20 @@ from floodtide.base.libraries import library
 from floodtide.base.options import Checked, option
 from floodtide.data import Box, Vec3
 from floodtide.data.affinities import NEAREST
-from floodtide.data.boxes import as_vec3, box_text
+from floodtide.data.boxes import as_vec3, box_text, intersection
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
     OutOfRangeError,
     ShapeError,
 )
-from floodtide.segment.cut import intersection
 
 Affinities = NDArray[np.floating[Any]]
 
 METHODS = ("mutex", "mean")
 _BYTES_PER_AFFINITY = 60  # of the mutex watershed: shifted affinities and sorted edges
 _BYTES_PER_VOXEL = 40
+_BEYOND = 1e-3  # that rounding may add to affinities
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +138,7 @@ class AffinityFile:
         """Return the affinities (offsets, z, y, x) of a box, in voxels of the image."""
         start = [a - b for a, b in zip(box[0], self._start, strict=True)]
         values: NDArray[np.float32] = self._channels.read(start, box[1])
+        _require_range(self.name, values)
         return values
 
 
@@ -154,7 +155,7 @@ def segments_of(
 
     Raises:
         ShapeError: If there is not one offset for each channel.
-        InvalidArgumentError: If an affinity is not a number, or the method lacks an offset.
+        InvalidArgumentError: If an affinity is not from 0 to 1, or the method lacks an offset.
         UnsupportedError: If the library of the method is not installed.
     """
     options = options or AffinityOptions()
@@ -163,8 +164,7 @@ def segments_of(
             f"agglomerate: affinities of shape {affinities.shape} and {len(offsets)} offsets, expected"
             " (offsets, z, y, x)"
         )
-    if not np.isfinite(affinities).all():
-        raise InvalidArgumentError("agglomerate: an affinity is not a finite number")
+    _require_range("agglomerate", affinities)
     _require_memory(affinities.shape)
     make = {"mean": _mean, "mutex": _mutex}[options.method]
     labels = make(affinities, offsets, options)
@@ -172,6 +172,21 @@ def segments_of(
         nearest = affinities[_nearest(offsets, "background")]
         labels[nearest.mean(axis=0) < options.background] = 0
     return _numbered(labels, options.min_size)
+
+
+def _require_range(name: str, affinities: Affinities) -> None:
+    """Refuse values that are no affinities from 0 to 1: numbers of 8 bits as floats, or logits."""
+    if affinities.size == 0:
+        return
+    lowest, highest = float(affinities.min()), float(affinities.max())
+    if not (math.isfinite(lowest) and math.isfinite(highest)):
+        raise InvalidArgumentError(f"{name}: an affinity is not a finite number")
+    if lowest >= -_BEYOND and highest <= 1 + _BEYOND:
+        return
+    hint = "divide them by 255" if lowest >= 0 and highest <= 255 else "apply the sigmoid to logits"
+    raise InvalidArgumentError(
+        f"{name}: affinities reach from {lowest:.4g} to {highest:.4g}, expected 0 to 1: {hint}"
+    )
 
 
 def _mutex(

@@ -294,3 +294,24 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "mwatershed", None)
     with pytest.raises(errors.UnsupportedError, match=r"pip install '\.\[affinities\]'"):
         segments_of(np.zeros((3, 2, 2, 2), np.float32), NEAREST, AffinityOptions(method="mutex"))
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "hint"), [(255, 0, "divide them by 255"), (8, -4, "apply the sigmoid")]
+)
+def test_affinities_of_another_range_are_refused(
+    tmp_path: Path, scale: float, shift: float, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = np.ones((3, 6, 6, 6), np.float32)
+    values[0, 3] = 0.1
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["affinities"] = values * scale + shift
+        file["bytes"] = np.uint8(values * 255)
+    offsets = ["--offsets", "[[-1,0,0],[0,-1,0],[0,0,-1]]", "--min-size", "1"]
+    assert (
+        cli.run(["agglomerate", f"{tmp_path}/a.h5:affinities", f"{tmp_path}/b.zarr", *offsets]) == 2
+    )
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert hint in said
+    assert cli.run(["agglomerate", f"{tmp_path}/a.h5:bytes", f"{tmp_path}/c.zarr", *offsets]) == 0
