@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from floodtide import evaluate
+from floodtide import _core, evaluate
 from floodtide.base.progress import bar
 from floodtide.data import Box, Vec3, Volume, box_text, parse_box
 from floodtide.data.boxes import as_vec3
@@ -82,7 +82,7 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
     image, truth = run.sources
     if os.path.lexists(run.folder / SEGMENTATION):
         volume = Volume(run.folder / SEGMENTATION, "segmentation")
-        start = volume.geometry.offset or (0, 0, 0)
+        start = as_vec3(_core.segment.placement(volume.core) or [0, 0, 0])
         found = Segmented(
             segmentation=volume,
             start=start,

@@ -40,6 +40,9 @@ AXES = {
 }  # fmt: skip
 """Axes of the names that files use, in lower case and without the ^ of funlib."""
 
+NO_SIZE = "floodtide_voxel_size_unknown"
+"""Key of an info whose `resolution` of 1 nm stands for an unknown voxel size: the format has no other way."""
+
 
 @dataclass(frozen=True)
 class Stated:

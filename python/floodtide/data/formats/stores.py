@@ -18,15 +18,19 @@ from floodtide import _core
 from floodtide.base.libraries import library
 from floodtide.base.reading import read_json, reason
 from floodtide.data.formats.chunks import check_chunks
-from floodtide.data.formats.conventions import geometry_of, geometry_of_n5, names_of, order_of
+from floodtide.data.formats.conventions import (
+    NO_SIZE,
+    geometry_of,
+    geometry_of_n5,
+    names_of,
+    order_of,
+)
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.ome import geometry_of_level, image_of, levels_of, series_of
 from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
 from floodtide.errors import Error, InvalidFileError, UnsupportedError
 
 PRECOMPUTED = "precomputed://"
-NO_SIZE = "floodtide_voxel_size_unknown"
-"""Key of an info whose `resolution` of 1 nm stands for an unknown voxel size: the format has no other way."""
 PATIENCE_S = 10.0
 """Seconds that a block may take to read before the files of the volume are looked at."""
 
@@ -209,6 +213,14 @@ def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
     except Error:
         raise
     except Exception as error:
+        codec = re.search(
+            r'compress.*"([^"]+)" is not registered|codecs.*"([^"]+)" is not registered', str(error)
+        )
+        if codec:
+            raise UnsupportedError(
+                f"{reference}: its chunks are compressed with {codec[1] or codec[2]}, which tensorstore does not read;"
+                " expected blosc, gzip, zlib, bz2 or zstd: write it again with one of these"
+            ) from None
         raise InvalidFileError(f"{reference}: cannot be opened: {_said(error)}") from error
 
 
@@ -222,8 +234,10 @@ def _context(tensorstore: Any) -> Any:
 
 
 def _said(error: BaseException) -> str:
-    """Return tensorstore's message without its specification."""
-    return reason(ValueError(str(error).partition(" [tensorstore_spec=")[0]))
+    """Return tensorstore's message without its specification, and without what is known: the file and the driver."""
+    text = str(error).partition(" [tensorstore_spec=")[0]
+    text = re.sub(r'^[A-Z_]+: (Error opening "\w+" driver: )?', "", text)
+    return reason(ValueError(re.sub(r'Error reading local file "[^"]*": ', "", text)))
 
 
 def _file(folder: Path) -> dict[str, Any]:

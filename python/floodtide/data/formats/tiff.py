@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from floodtide.base import notes
 from floodtide.data.boxes import Vec3
@@ -15,6 +18,11 @@ from floodtide.data.formats.geometry import Geometry, is_triple, size_text, voxe
 from floodtide.errors import InvalidFileError
 
 _SECTIONS = "ZQI"  # axes along which pages are sections: z, or an unnamed sequence
+_IMAGEJ = ("uint8", "uint16", "float32")
+_OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "uint32")} | {
+    "float32": "float",
+    "float64": "double",
+}
 _PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
 
 
@@ -99,6 +107,55 @@ def _lost(path: str, file: Any, pages: Sequence[Any]) -> str:
         f": {', '.join(lost[:5])} {'does' if len(lost) == 1 else 'do'} not exist" if lost else ""
     )
     return f"{missing} of its {len(pages)} sections are missing{where}"
+
+
+def description(shape: Vec3, dtype: np.dtype[Any], geometry: Geometry, large: bool) -> str:
+    """Return the description of the first page of a stack.
+
+    Args:
+        shape: (z, y, x).
+        dtype: Type of the voxels. ImageJ has three, OME all but integers of 64 bits, which get floodtide's metadata.
+        geometry: Voxel size and offset.
+        large: True for a file of 64-bit positions, which ImageJ's own metadata do not fit.
+    """
+    if dtype.name in _IMAGEJ and not large:
+        return _imagej_text(shape[0], geometry)
+    if dtype.name in _OME:
+        return _ome_text(shape, _OME[dtype.name], geometry)
+    stated = {"voxel_size_nm": geometry.voxel_size_nm, "offset": geometry.offset}
+    known = {} if geometry == Geometry() else stated
+    return json.dumps({"shape": shape, "axes": "ZYX", **known})
+
+
+def _imagej_text(sections: int, geometry: Geometry) -> str:
+    lines = ["ImageJ=1.54f", f"images={sections}", f"slices={sections}", "loop=false"]
+    if geometry.voxel_size_nm is not None:
+        lines += ["unit=nm", f"spacing={geometry.voxel_size_nm[0]:.17g}"]
+    if geometry.offset is not None:  # the place of the whole volume's first voxel in this one
+        lines += [f"{axis}origin={-n}" for axis, n in zip("zyx", geometry.offset, strict=True)]
+    return "\n".join([*lines, ""])
+
+
+def _ome_text(shape: Vec3, kind: str, geometry: Geometry) -> str:
+    sizes = " ".join(f'Size{axis}="{n}"' for axis, n in zip("ZYX", shape, strict=True))
+    edges = plane = ""
+    if geometry.voxel_size_nm is not None:
+        edges = "".join(
+            f' PhysicalSize{axis}="{n:.17g}" PhysicalSize{axis}Unit="nm"'
+            for axis, n in zip("ZYX", geometry.voxel_size_nm, strict=True)
+        )
+    if geometry.offset is not None:
+        place = "".join(
+            f' Position{axis}="{n}" Position{axis}Unit="pixel"'
+            for axis, n in zip("ZYX", geometry.offset, strict=True)
+        )
+        plane = f'<Plane TheZ="0" TheC="0" TheT="0"{place}/>'
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"><Image'
+        f' ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYZCT" Type="{kind}" {sizes} SizeC="1" SizeT="1"{edges}>'
+        f'<Channel ID="Channel:0:0" SamplesPerPixel="1"/><TiffData IFD="0" PlaneCount="{shape[0]}"/>{plane}</Pixels>'
+        "</Image></OME>"
+    )
 
 
 def geometry_of_file(path: str, file: Any) -> Geometry:

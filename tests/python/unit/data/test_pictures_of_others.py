@@ -6,12 +6,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import tifffile
 from PIL import Image
 
 from floodtide import cli, data, errors
+from floodtide.data.copies import write_blocks
+from floodtide.data.formats import Geometry, Plan
 
 STACK = np.arange(4 * 5 * 6, dtype=np.uint8).reshape(4, 5, 6)
 
@@ -178,3 +181,75 @@ def test_a_name_that_is_no_file_and_matches_none_is_said_to_be_missing(
         data.Volume(f"{tmp_path}/stack[1].tif")
     with pytest.raises(errors.InvalidFileError, match="no file has such a name"):
         data.Volume(f"{tmp_path}/*.tif")
+
+
+# Stacks for Fiji
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "u4", "f4", "f8", "u8"])
+@pytest.mark.parametrize("offset", [None, (3, -4, 5)])
+def test_stacks_have_the_metadata_of_imagej_or_ome(tmp_path: Path, dtype: str, offset: Any) -> None:
+    plan = Plan(
+        shape=(4, 5, 6), dtype=np.dtype(dtype), command="test",
+        geometry=Geometry(voxel_size_nm=(40.0, 4.5, 4.0), offset=offset),
+    )  # fmt: skip
+    array = STACK.astype(dtype)
+
+    def read(box: Any) -> Any:
+        return array[tuple(slice(a, a + n) for a, n in zip(*box, strict=True))]
+
+    copy = write_blocks(f"{tmp_path}/a.tif", plan, read)
+    np.testing.assert_array_equal(copy.read(), array)
+    assert copy.geometry.voxel_size_nm == (40, 4.5, 4)
+    assert copy.geometry.offset == offset
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        assert file.is_imagej == (dtype in ("u1", "u2", "f4"))
+        assert file.is_ome == (dtype in ("i1", "u4", "f8"))
+        assert not file.is_bigtiff
+        assert file.series[0].axes == "ZYX"
+        np.testing.assert_array_equal(file.asarray(), array)
+        assert file.pages[0].tags["XResolution"].value == (1, 4)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u4", "u8"])
+def test_stacks_without_voxel_size_state_none(tmp_path: Path, dtype: str) -> None:
+    copy = data.convert(data.Volume(STACK.astype(dtype)), f"{tmp_path}/a.tif")
+    assert copy.geometry == Geometry()
+
+
+# Unknown voxel sizes
+
+
+@pytest.mark.parametrize("offset", [None, (0, 2, -3)])
+def test_no_format_invents_a_voxel_size(
+    tmp_path: Path, offset: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        dataset = file.create_dataset("raw", data=STACK)
+        if offset is not None:
+            dataset.attrs["box_start"] = np.int64(offset)
+    last = f"{tmp_path}/a.h5:raw"
+    names = ("b.zarr", "c.n5/x", "d.tif", "e.h5:raw", "f")
+    for name in names:
+        there = f"precomputed://{tmp_path}/f" if name == "f" else f"{tmp_path}/{name}"
+        copy = data.convert(last, there)
+        assert copy.geometry.voxel_size_nm is None
+        assert (copy.geometry.offset or (0, 0, 0)) == (offset or (0, 0, 0))
+        np.testing.assert_array_equal(copy.read(), STACK)
+        last = there
+    assert "1 nm is written, and marked as unknown" in capsys.readouterr().err
+    labels = data.convert(data.Volume(STACK.astype(np.uint32)), f"{tmp_path}/l.zarr").name
+    assert "voxel size" in refused(capsys, "init", last, "--labels", labels, "--minutes", "1")
+
+
+def test_another_voxel_size_than_the_stated_one_is_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("raw", data=STACK).attrs["resolution"] = (40.0, 4.0, 4.0)
+    copy = data.convert(f"{tmp_path}/a.h5:raw", f"{tmp_path}/b.zarr", voxel_size_nm=(30, 4, 4))
+    assert copy.geometry.voxel_size_nm == (30, 4, 4)
+    assert (
+        "states voxels of 40 x 4 x 4 nm, and the copy states 30 x 4 x 4 nm"
+        in capsys.readouterr().err
+    )

@@ -322,3 +322,21 @@ def test_a_layout_of_bioformats2raw_leads_to_its_image(tmp_path: Path) -> None:
     ome_zarr(tmp_path / "a.zarr/1", "tczyx", ARRAY[None, None])
     with pytest.raises(errors.InvalidFileError, match=r"holds 2 images, expected .*/0 or .*/1"):
         data.Volume(tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_codec_that_cannot_be_read_is_named(
+    tmp_path: Path, version: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zarr.create_array(str(tmp_path / "a.zarr"), shape=(4, 4, 4), dtype="u1", zarr_format=version)
+    path = tmp_path / "a.zarr" / ("zarr.json" if version == 3 else ".zarray")
+    document = json.loads(path.read_text())
+    if version == 3:
+        document["codecs"][-1] = {"name": "numcodecs.lzma", "configuration": {}}
+    else:
+        document["compressor"] = {"id": "lzma", "preset": 1}
+    path.write_text(json.dumps(document))
+    assert cli.run(["convert", f"{tmp_path}/a.zarr", f"{tmp_path}/b.zarr"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "lzma, which tensorstore does not read" in said
