@@ -15,6 +15,7 @@ from pathlib import Path
 from floodtide import _core
 from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import volume_folder
+from floodtide.base.reading import reading
 from floodtide.data.formats import hdf5, pictures, stores, writers
 from floodtide.data.formats.readers import Opened
 from floodtide.data.formats.writers import Plan, Writer
@@ -77,7 +78,7 @@ HDF5 = Format(
     create=writers.hdf5,
     path=lambda reference: Path(path_and_dataset(reference)[0]),
     library="",
-    axes="z, y, x",
+    axes="z, y, x, or as named",
     help="Any dataset of three axes; read by the core, with checksums where the file has them",
 )
 
@@ -102,7 +103,7 @@ FORMATS: tuple[Format, ...] = (
         create=writers.zarr,
         path=Path,
         library="tensorstore",
-        axes="z, y, x",
+        axes="z, y, x, or as named",
         help="An array; of an OME-Zarr image the finest level, with one time and one channel",
     ),
     Format(
@@ -113,7 +114,7 @@ FORMATS: tuple[Format, ...] = (
         create=writers.n5,
         path=Path,
         library="tensorstore",
-        axes="x, y, z",
+        axes="x, y, z, or as named",
         help="A dataset of three axes",
     ),
     Format(
@@ -125,7 +126,7 @@ FORMATS: tuple[Format, ...] = (
         path=Path,
         library="tifffile",
         axes="z, y, x",
-        help="A file of pictures of one size and one channel; compressed ones are decoded whole",
+        help="The only series of a file, or appended pages of one size; compressed pages are decoded whole",
     ),
     Format(
         name="Folder of pictures",
@@ -166,7 +167,9 @@ def open_volume(reference: str, channel: int | None = None) -> Opened:
         InvalidFileError: If the volume cannot be read, has not three axes, or has no such channel.
         UnsupportedError: If the format needs a library that is not installed.
     """
-    return format_of(reference).open(reference, channel)
+    row = format_of(reference)
+    with reading(reference, f"a volume of the form {row.form}"):
+        return row.open(reference, channel)
 
 
 def stem(reference: str) -> str:
