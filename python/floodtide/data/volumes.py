@@ -67,6 +67,7 @@ class Volume:
             opened = formats.Opened(array_volume(source, name or "the array"), Geometry())
         else:
             text = name or f"the {type(source).__name__} object"
+            formats.require_zyx(source, text)
             opened = formats.Opened(object_volume(from_zero(source), text), Geometry())
         self._volume, self._geometry = opened.core, opened.geometry
 

@@ -25,6 +25,8 @@ from floodtide.base.options import Checked, option
 from floodtide.data import Box, Vec3
 from floodtide.data.affinities import NEAREST
 from floodtide.data.boxes import as_vec3, box_text, intersection
+from floodtide.data.formats.conventions import geometry_of
+from floodtide.data.formats.geometry import Geometry, is_triple
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -83,7 +85,7 @@ class AffinityFile:
         name: "file:dataset".
         box: (start, size) of the box to segment, in voxels of the image.
         offsets: Offsets (z, y, x) of the affinities.
-        voxel_size_nm: Voxel size (z, y, x) that the file states in the attribute `resolution`; None: none.
+        voxel_size_nm: Voxel size (z, y, x) that the file states; None: none.
 
     Args:
         name: "file:dataset", as `floodtide predict` writes it.
@@ -102,13 +104,14 @@ class AffinityFile:
         self.name = name
         self._channels = _core.data.Channels(*path_and_dataset(name))
         count, z, y, x = self._channels.shape
-        self._start = as_vec3(self._channels.start or (0, 0, 0))
+        geometry = self._geometry()
+        self._start = geometry.offset or (0, 0, 0)
         self.box: Box = box or (self._start, (z, y, x))
         if intersection(self.box, (self._start, (z, y, x))) != self.box:
             raise OutOfRangeError(
                 f"{name}: box {box_text(self.box)} is not inside the affinities, {box_text((self._start, (z, y, x)))}"
             )
-        self.voxel_size_nm = self._voxel_size_nm()
+        self.voxel_size_nm = geometry.voxel_size_nm
         text = self._channels.text("offsets")
         if text:
             with reading.reading(name, "the offsets of affinities, a list of [z, y, x]"):
@@ -124,15 +127,16 @@ class AffinityFile:
                 f"{name}: {count} channels and offsets {list(self.offsets)}, expected one for each channel, not 0"
             )
 
-    def _voxel_size_nm(self) -> tuple[float, float, float] | None:
-        size = self._channels.numbers("resolution")
-        if size is None:
-            return None
-        if len(size) != 3 or not all(math.isfinite(n) and n > 0 for n in size):
+    def _geometry(self) -> Geometry:
+        stated: dict[str, Any] = {"box_start": self._channels.start}
+        for key in ("resolution", "voxel_size", "offset"):
+            stated[key] = self._channels.numbers(key)
+        size = stated["resolution"]
+        if size is not None and not (is_triple(size) and min(size) > 0):
             raise InvalidFileError(
                 f"{self.name}: attribute resolution is {size}, expected three positive numbers (z, y, x) in nm"
             )
-        return size[0], size[1], size[2]
+        return geometry_of(self.name, stated)
 
     def read(self, box: Box) -> NDArray[np.float32]:
         """Return the affinities (offsets, z, y, x) of a box, in voxels of the image."""

@@ -3,7 +3,13 @@
 
 from floodtide.data.formats.geometry import Geometry, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
-from floodtide.data.formats.readers import Opened, Source, array_volume, object_volume
+from floodtide.data.formats.readers import (
+    Opened,
+    Source,
+    array_volume,
+    object_volume,
+    require_zyx,
+)
 from floodtide.data.formats.stores import from_zero
 from floodtide.data.formats.table import (
     FORMATS,
@@ -46,6 +52,7 @@ __all__ = [
     "open_dataset",
     "open_volume",
     "place",
+    "require_zyx",
     "same_size",
     "shared_writer",
     "size_text",

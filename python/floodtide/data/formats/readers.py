@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
+from floodtide.data.formats.conventions import axis_names
 from floodtide.data.formats.geometry import Geometry
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
@@ -129,6 +130,20 @@ def _shape(source: Any, name: str) -> Vec3:
             f"{name}: has {len(shape)} axes, shape {shape}; expected three (z, y, x)"
         )
     return shape
+
+
+def require_zyx(source: Any, name: str) -> None:
+    """Refuse an object that names its axes in another order: of xarray, zarr 3 or tensorstore."""
+    stated = (
+        getattr(source, "dims", None),
+        getattr(getattr(source, "metadata", None), "dimension_names", None),
+        getattr(getattr(source, "domain", None), "labels", None),
+    )
+    names = next((found for one in stated if (found := axis_names(one))), None)
+    if names is not None and names != ("z", "y", "x"):
+        raise InvalidArgumentError(
+            f"{name}: names its axes {', '.join(names)}, expected z, y, x: transpose it first"
+        )
 
 
 def _dtype(source: Any, name: str) -> np.dtype[Any]:

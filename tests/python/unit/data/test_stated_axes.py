@@ -340,3 +340,15 @@ def test_a_codec_that_cannot_be_read_is_named(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "lzma, which tensorstore does not read" in said
+
+
+def test_objects_that_name_other_axes_are_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.zarr")
+    array = zarr.create_array(path, shape=(6, 5, 4), dtype="u4", dimension_names="xyz")
+    array[:] = ARRAY.T
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{path}/"}}
+    store = tensorstore.open(spec).result()
+    for one in (array, store):
+        with pytest.raises(errors.InvalidArgumentError, match="names its axes x, y, z"):
+            data.Volume(one)
+    np.testing.assert_array_equal(data.Volume(store.T).read(), ARRAY)

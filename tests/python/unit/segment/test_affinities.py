@@ -19,9 +19,11 @@ from floodtide.agglomerate import (
     AffinityOptions,
     agglomerate_on_ranks,
     segments_of,
+    write_segments,
 )
 from floodtide.data import Volume
 from floodtide.data.affinities import NEAREST
+from floodtide.data.formats import Geometry
 from floodtide.segment import read_reconciled, reconcile
 
 FAR = (*NEAREST, (-3, 0, 0), (0, -3, 0), (0, 0, -3), (-2, 2, 0))
@@ -315,3 +317,17 @@ def test_affinities_of_another_range_are_refused(
     assert said.count("\n") == 1
     assert hint in said
     assert cli.run(["agglomerate", f"{tmp_path}/a.h5:bytes", f"{tmp_path}/c.zarr", *offsets]) == 0
+
+
+def test_affinities_of_gunpowder_state_where_they_lie(tmp_path: Path) -> None:
+    values = np.ones((3, 4, 5, 6), np.float32)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = values
+        file["x"].attrs.update({"resolution": (40.0, 4.0, 4.0), "offset": (80.0, -8.0, 0.0)})
+    found = AffinityFile(f"{tmp_path}/a.h5:x", NEAREST)
+    assert found.box == ((2, -2, 0), (4, 5, 6))
+    assert found.voxel_size_nm == (40, 4, 4)
+    write_segments(found, AffinityOptions(min_size=1), f"{tmp_path}/b.zarr")
+    assert Volume(f"{tmp_path}/b.zarr").geometry == Geometry(
+        voxel_size_nm=(40, 4, 4), offset=(2, -2, 0)
+    )
