@@ -72,6 +72,8 @@ OFFSETS = (
     Stated("offset"),
     Stated("space origin", reverse=True),  # as in NRRD
 )
+NOTED = ("space directions", "spacing", "voxelsize", "pixel_size")
+"""Attributes that state a size in an order or a unit that files do not agree about."""
 UNITS = ("units", "unit", "space units")
 NAMES = (
     "dimension_names",
@@ -81,7 +83,7 @@ NAMES = (
     "axistags",
     "DIMENSION_LABELS",
 )
-KEYS = tuple(dict.fromkeys([one.key for one in (*SIZES, *OFFSETS)] + [*UNITS, *NAMES]))
+KEYS = tuple(dict.fromkeys([one.key for one in (*SIZES, *OFFSETS)] + [*NOTED, *UNITS, *NAMES]))
 """Every attribute of an array that is looked at."""
 
 
@@ -202,9 +204,11 @@ def geometry_of(
         found = _in_order(values, axes, turned)
         named = _in_order([given] * 3 if isinstance(given, str) else given, axes, turned)
         if found is None or named is None or not is_triple(found):
-            notes.show(
-                f"{name}: attribute {one.key} is {str(values)[:100]}, expected three numbers: not used"
-            )
+            text = f"{name}: attribute {one.key} is {str(values)[:100]}"
+            text += f" in {str(units)[:60]}" if units is not None else ""
+            if one.key == "box_start":  # of floodtide itself
+                raise InvalidFileError(f"{text}, expected three integers (z, y, x)")
+            notes.show(f"{text}, expected three numbers: not used")
             return None
         return (float(found[0]), float(found[1]), float(found[2])), tuple(map(str, named))
 
@@ -229,6 +233,12 @@ def geometry_of(
                 f" {size_text((z, y, x))} nm; expected one voxel size"
             )
         size, size_source = size or (z, y, x), size_source or f"attribute {one.key}"
+    for key in NOTED:
+        if size is None and attributes.get(key):
+            notes.show(
+                f"{name}: attribute {key} is {str(attributes[key])[:100]}, whose axes and unit are not known: not used;"
+                " --voxel-nm states a voxel size"
+            )
     offset, offset_source = None, ""
     for one in OFFSETS:
         found = read(one, "nm")

@@ -90,10 +90,12 @@ def _shape(path: str, series: Any) -> Vec3:
     if names.endswith("YX") and len(sizes) <= 3 and names[:-2] in ("", *_SECTIONS):
         z, y, x = ((1,) * (3 - len(sizes))) + tuple(n for _, n in sizes)
         return z, y, x
-    if names == "TYX":
+    if names in ("TYX", "CYX"):
+        what = "times" if names == "TYX" else "channels"
         raise InvalidFileError(
-            f"{text}, so {sizes[0][1]} times of one section; expected sections (z, y, x): if they are sections, set the"
-            " slices and not the frames (Fiji: Image > Properties)"
+            f"{text}, so {sizes[0][1]} {what} of one section; expected sections (z, y, x): if they are sections,"
+            " state them"
+            " as slices (Fiji: Image > Properties; tifffile: metadata={'axes': 'ZYX'})"
         )
     raise InvalidFileError(f"{text}, expected pictures of one channel (z, y, x)")
 
@@ -166,6 +168,12 @@ def geometry_of_file(path: str, file: Any) -> Geometry:
     """
     if file.shaped_metadata and "voxel_size_nm" in file.shaped_metadata[0]:
         return _of_floodtide(path, file.shaped_metadata[0])
+    for key in ("spacing", "unit", "resolution", "voxel_size"):
+        if file.shaped_metadata and key in file.shaped_metadata[0]:
+            notes.show(
+                f"{path}: its description states {key} = {str(file.shaped_metadata[0][key])[:60]}, which is not used:"
+                " --voxel-nm states a voxel size"
+            )
     if file.is_imagej:
         return _of_imagej(path, file.imagej_metadata or {}, file.pages[0].tags)
     if file.is_ome and file.ome_metadata:

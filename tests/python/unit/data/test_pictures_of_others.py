@@ -87,6 +87,14 @@ def test_two_of_three_edges_are_noted(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "ImageJ metadata state 4 x 4 for the edges" in capsys.readouterr().err
 
 
+def test_a_spacing_without_convention_is_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", STACK, photometric="minisblack", metadata={"spacing": 5})
+    assert data.Volume(tmp_path / "a.tif").geometry.voxel_size_nm is None
+    assert "its description states spacing = 5, which is not used" in capsys.readouterr().err
+
+
 def test_colour_tables_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "s").mkdir()
     Image.fromarray(STACK[0]).convert("P").save(tmp_path / "s/0.png")

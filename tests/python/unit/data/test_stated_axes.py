@@ -352,3 +352,33 @@ def test_objects_that_name_other_axes_are_refused(tmp_path: Path) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="names its axes x, y, z"):
             data.Volume(one)
     np.testing.assert_array_equal(data.Volume(store.T).read(), ARRAY)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"spacing": (40.0, 4.0, 4.0)},
+        {"space directions": np.eye(3) * 4.0},
+        {"resolution": "40 4 4"},
+        {"resolution": (float("nan"), 4.0, 4.0)},
+        {"voxel_size": (40.0, 4.0, 4.0), "units": ["nm", "nm", "parsec"]},
+        {"offset": (40.0, 4.0, 4.0)},
+    ],
+)
+def test_what_is_stated_and_not_used_is_noted(
+    tmp_path: Path, attributes: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("raw", data=ARRAY).attrs.update(attributes)
+    geometry = data.Volume(f"{tmp_path}/a.h5:raw").geometry
+    assert (geometry.voxel_size_nm, geometry.offset) == (None, None)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "not used" in said
+
+
+def test_a_damaged_box_start_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("raw", data=ARRAY).attrs["box_start"] = np.int64([1, 2])
+    with pytest.raises(errors.InvalidFileError, match=r"box_start is .* expected three integers"):
+        data.Volume(f"{tmp_path}/a.h5:raw")
