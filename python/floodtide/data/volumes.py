@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from floodtide.base.reading import exists
 from floodtide.data import formats, no_label
 from floodtide.data.boxes import Box, Vec3, parse_box
 from floodtide.data.formats import Geometry, Source, array_volume, from_zero, object_volume
-from floodtide.errors import InvalidArgumentError, ShapeError
+from floodtide.errors import Error, InvalidArgumentError, ShapeError
 
 _WRITE = Arguments(gzip=limits.GZIP)
 
@@ -227,13 +228,13 @@ def place_of(volume: Volume) -> Vec3 | None:
     A result of floodtide counts its voxels from the first one of its image, which may have an offset.
     """
     start = volume.geometry.offset
-    image = volume.text("image")
-    if image and volume_exists(image):
-        first = Volume(image).geometry.offset
-        if first is not None:
-            z, y, x = (a + b for a, b in zip(start or (0, 0, 0), first, strict=True))
-            return z, y, x
-    return start
+    image, first = volume.text("image"), None
+    with contextlib.suppress(Error):  # the image is not needed otherwise
+        first = Volume(image).geometry.offset if image and volume_exists(image) else None
+    if first is None:
+        return start
+    z, y, x = (a + b for a, b in zip(start or (0, 0, 0), first, strict=True))
+    return z, y, x
 
 
 def require_same_size(what: str, a: Volume, b: Volume) -> None:

@@ -137,21 +137,22 @@ def score_volumes(
 ) -> dict[str, float]:
     """Return scores that compare two volumes. They are read in blocks and may be larger than memory.
 
-    The attribute `box_start` of a segmentation of a box is the position of the box in the whole volume. If a truth has
-    the shape of the segmentation and no such attribute, it is assumed to cover the same box.
+    The offset that a file states is the position of a volume in the whole volume. If only one of two volumes of one
+    shape states its offset, both are assumed to cover the same box. If the truth states its offset, the box that both
+    cover is compared.
 
     Args:
         segmentation: Volume of segment ids.
-        truth: Volume of object ids that covers the box of the segmentation.
-        box: Part to compare, (start, size) in voxels of the whole volume; None: the whole segmentation.
+        truth: Volume of object ids. Without an offset, it must cover the segmentation.
+        box: Part to compare, (start, size) in voxels of the whole volume; None: all that both cover.
         progress: Called as progress(voxels done, voxels).
 
     Returns:
         The scores, as for `scores`.
 
     Raises:
-        ShapeError: If the truth does not cover the segmentation.
-        OutOfRangeError: If the box is not inside the segmentation.
+        ShapeError: If the volumes have no common box, or state different voxel sizes.
+        OutOfRangeError: If the box is not inside both volumes.
     """
     return count_volumes(segmentation, truth, box, progress).scores()
 
