@@ -259,6 +259,26 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
         )
 
 
+def require_same_grid(what: str, a: Volume, b: Volume) -> None:
+    """Raise unless two volumes have the same voxel size and the same first voxel, as far as both state them.
+
+    Args:
+        what: The operation, for messages.
+        a: A volume.
+        b: Another one.
+
+    Raises:
+        ShapeError: If they state different sizes or places.
+    """
+    require_same_size(what, a, b)
+    mine, other = place_of(a), place_of(b)
+    if mine is not None and other is not None and mine != other:
+        raise ShapeError(
+            f"{what}: {a.name} begins at voxel {mine} ({a.geometry.offset_source}), {b.name} at {other}"
+            f" ({b.geometry.offset_source}), expected the same voxels (z, y, x)"
+        )
+
+
 def name_of(volume: VolumeLike | NDArray[Any] | Source) -> str:
     """Return the name of a volume, empty for one that has none: what `files_of` takes to protect inputs."""
     if isinstance(volume, Volume):

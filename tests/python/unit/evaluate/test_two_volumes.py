@@ -16,6 +16,7 @@ from floodtide import cli, data, errors, evaluate, shapes
 from floodtide.data import no_label
 from floodtide.report import planes
 from floodtide.segment import write_consensus
+from floodtide.train.fitting import require_fitting
 
 LABELS = (np.indices((12, 12, 12)) // 4).sum(0).astype(np.uint32) + 1
 
@@ -48,6 +49,37 @@ def test_volumes_of_other_voxels_are_refused(
     assert said.count("\n") == 1
     assert "s.h5:x has voxels of 20 x 20 x 20 nm (attribute resolution)" in said
     assert "t.h5:x of 10 x 10 x 10 nm (attribute element_size_um)" in said
+
+
+@pytest.mark.parametrize(
+    ("stated", "says"),
+    [
+        ({"resolution": (8.0, 8.0, 8.0)}, "l.h5:x has voxels of 8 x 8 x 8 nm"),
+        ({"box_start": np.int64([0, 3, 0])}, "l.h5:x begins at voxel (0, 3, 0)"),
+    ],
+)
+@pytest.mark.parametrize("command", ["inspect", "init", "train"])
+def test_labels_of_other_voxels_than_the_image_are_refused(
+    tmp_path: Path, command: str, stated: Any, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grey = np.random.default_rng(0).integers(0, 255, LABELS.shape, np.uint8)
+    image = stored(
+        tmp_path / "i.h5", grey, resolution=(9.0, 9.0, 9.0), box_start=np.int64([1, 0, 0])
+    )
+    labels = stored(tmp_path / "l.h5", LABELS, **stated)
+    arguments = [command, image, "--labels", labels, "--out", f"{tmp_path}/out.html"]
+    if command == "train":
+        volume = data.TrainingVolume(image, labels, name="v")
+        with pytest.raises(errors.ShapeError) as refused:
+            require_fitting([volume])
+        assert says in str(refused.value)
+        return
+    if command == "init":
+        arguments[-1] = f"{tmp_path}/out.toml"
+    assert cli.run(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert says in said
 
 
 def test_rounded_and_unknown_voxel_sizes_are_accepted(
