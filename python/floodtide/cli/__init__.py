@@ -105,8 +105,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _fill_closed_streams() -> None:
     """Open /dev/null in place of closed standard streams, whose numbers output files would take otherwise."""
-    while os.open(os.devnull, os.O_RDWR) < 3:
+    while (number := os.open(os.devnull, os.O_RDWR)) < 3:
         pass
+    os.close(number)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 

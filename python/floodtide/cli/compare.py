@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from floodtide import _core, config
+from floodtide import config
 from floodtide.base import limits
 from floodtide.base.counts import count_of
 from floodtide.base.outputs import PICTURES, files_of, reserved
@@ -75,6 +75,7 @@ def command(
     from floodtide import evaluate
     from floodtide.base.progress import bar
     from floodtide.data import Volume
+    from floodtide.data.no_label import cleared
     from floodtide.segment.replay import read_origins
 
     shared.require_same_arguments()
@@ -90,7 +91,7 @@ def command(
             held.enter_context(
                 reserved("compare", picture, PICTURES[".png"], files_of([segmentation, reference]))
             )
-        labels, stored = found.read(), other.read()
+        labels, stored = cleared(found.read(), found.name), cleared(other.read(), other.name)
         table = evaluate.ContingencyTable()
         table.add(labels, stored)
         differences = evaluate.differing_objects(table)
@@ -119,14 +120,16 @@ def command(
 
 def _require_same_box(found: Volume, other: Volume) -> Vec3:
     """Return the first voxel of two segmentations of the same box."""
-    starts = [tuple(_core.segment.placement(v.core) or (0, 0, 0)) for v in (found, other)]
+    from floodtide.data.volumes import require_same_size
+
+    require_same_size("compare", found, other)
+    starts = [v.geometry.offset or (0, 0, 0) for v in (found, other)]
     if starts[0] != starts[1] or found.shape != other.shape:
         raise ShapeError(
             f"compare: {found.name} has {found.shape} voxels from {starts[0]}, {other.name} {other.shape} from"
             f" {starts[1]}; expected the same voxels"
         )
-    z, y, x = starts[0]
-    return z, y, x
+    return starts[0]
 
 
 def _chosen(differences: list[Difference], origins: list[Seeded]) -> list[Seeded]:

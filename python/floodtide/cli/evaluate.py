@@ -116,9 +116,10 @@ def command(
 ) -> None:
     """Compare SEGMENTATION with the ground truth TRUTH: volumes of any format, such as file:dataset.
 
-    Voxels with truth 0 are ignored. Each score is computed twice: for all voxels, with all unsegmented voxels as one
-    segment (in JSON with the prefix all_), and for the segmented voxels (id > 0). A segmentation of a box is compared
-    with the same box of the truth. In JSON, a score that no voxel contributes to is null.
+    Voxels with truth 0 (or -1, as other programs write) are ignored. Each score is computed twice: for all voxels, with
+    all unsegmented voxels as one segment (in JSON with the prefix all_), and for the segmented voxels (id > 0). The box
+    that both volumes cover is compared, as far as the files state offsets. Different voxel sizes are refused. In JSON,
+    a score that no voxel contributes to is null.
 
     The first table also shows two trivial answers: everything is one object, and the connected pieces of the image on
     one side of the best grey level. That level is chosen with the truth. A segmentation that is no better has no value.
@@ -168,7 +169,7 @@ def command(
             report = evaluate_text.Report(
                 table, others, {trivial.ONE_OBJECT: trivial.one_object(table)}
             )
-            if place := evaluate.assumed_place(segments, objects):
+            if place := evaluate.assumed_place(segments, objects, part):
                 report.notes.append(place)
             _add_grey_level(report, image, segments, objects, part)
             stated = voxel_nm or _stated_size([objects, segments], image)
@@ -254,7 +255,7 @@ def _add_grey_level(
         )
         return
     try:
-        _, grey = evaluate.read_both(segments, Volume(name), box)
+        _, grey = evaluate.read_both(segments, Volume(name), box, image=True)
     except (InvalidFileError, ShapeError, UnsupportedError) as error:
         if image:
             raise

@@ -39,6 +39,7 @@ def settings_for(
         floodtide.errors.Error: If image, labels or network cannot be read, or the voxel size is unknown.
     """
     from floodtide.data import Volume
+    from floodtide.data.volumes import labels_of
     from floodtide.plan import known_network, setting_for
     from floodtide.train.threads import set_threads
 
@@ -52,7 +53,7 @@ def settings_for(
         raise InvalidArgumentError(
             "--set segment.fov or segment.deltas with --model, expected a configuration for another field of view"
         )
-    truth = None if labels is None else Volume(labels)
+    truth = None if labels is None else labels_of(labels)
     setting = setting_for(Volume(image), network, voxel_nm, given, truth)
     volume = config.VolumeConfig(
         name="image",
@@ -93,6 +94,7 @@ def run_preview(
     from floodtide.base import notes
     from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box
+    from floodtide.data.volumes import labels_of
     from floodtide.plan import preview, previewing
     from floodtide.report import planes
 
@@ -117,7 +119,7 @@ def run_preview(
                 Volume(image),
                 setting,
                 name,
-                labels=None if labels is None else Volume(labels),
+                labels=None if labels is None else labels_of(labels),
                 box=parse_box(box or ""),
                 progress=progress,
             )

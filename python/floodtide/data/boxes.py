@@ -75,6 +75,16 @@ def parse_vec3(text: str, what: str) -> Vec3:
     return z, y, x
 
 
+def intersection(a: Box, b: Box) -> Box | None:
+    """Return the box that two boxes share; None if they share no voxel."""
+    start = [max(*pair) for pair in zip(a[0], b[0], strict=True)]
+    ends = [min(i + m, j + n) for i, m, j, n in zip(*a, *b, strict=True)]
+    size = [end - begin for begin, end in zip(start, ends, strict=True)]
+    if min(size) < 1:
+        return None
+    return (start[0], start[1], start[2]), (size[0], size[1], size[2])
+
+
 def part_of(progress: Progress, index: int, parts: int) -> Progress:
     """Return the progress callback of one of several equal parts of the work, counted from 0."""
     return lambda done, total: progress(index * total + done, parts * total)

@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from floodtide.base import limits
+from floodtide.base import limits, notes
 from floodtide.base.files import path_and_dataset
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import files_of, hdf5_result, reserved, unchecked, volume_folder
@@ -29,7 +29,9 @@ from floodtide.data.formats import (
     blocks,
     format_of,
     new_top,
+    same_size,
     shared_writer,
+    size_text,
 )
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidArgumentError
@@ -73,6 +75,12 @@ def convert(
     size = volume.geometry.voxel_size_nm
     if voxel_size_nm is not None:
         z, y, x = voxel_size_nm
+        if size is not None and not same_size(size, (z, y, x)):
+            notes.show(
+                f"{volume.name}: {volume.geometry.size_source} states voxels of {size_text(size)} nm, and the copy"
+                " states"
+                f" {size_text((z, y, x))} nm"
+            )
         size = (z, y, x)
     plan = Plan(
         shape=volume.shape,

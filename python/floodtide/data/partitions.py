@@ -20,7 +20,7 @@ from floodtide.base.outputs import files_of, reserved, unchecked
 from floodtide.comm import world
 from floodtide.data.boxes import Box, Progress, Vec3
 from floodtide.data.shares import share
-from floodtide.data.volumes import VolumeLike, name_of, opened
+from floodtide.data.volumes import VolumeLike, name_of, opened_labels
 
 THRESHOLDS = (0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Limits between the partitions, as google/ffn recommends them."""
@@ -77,7 +77,7 @@ def partition(
                     reserved("partition", path, unchecked, files_of([name_of(labels)]))
                 )
             job = _core.data.PartitionJob(
-                opened(labels), list(thresholds), lom_radius, min_size, box
+                opened_labels(labels), list(thresholds), lom_radius, min_size, box
             )
             if comm.rank == 0:
                 writer = _core.data.PartitionWriter(job, path, dataset)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from floodtide import _core
 from floodtide.data.boxes import Box, parse_box
-from floodtide.data.volumes import Volume, VolumeLike, opened
+from floodtide.data.volumes import Volume, VolumeLike, opened, opened_labels
 from floodtide.errors import InvalidArgumentError
 
 
@@ -67,7 +67,7 @@ def source_of(volume: TrainingVolume, *, partitions: bool) -> _core.data.SourceO
     return _core.data.SourceOptions(
         name=volume.name,
         image=opened(volume.image),
-        labels=opened(volume.labels),
+        labels=opened_labels(volume.labels),
         partitions=opened(volume.partitions) if partitions else "",
         box=volume.extent,
         mean=volume.mean,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pickle
 from collections.abc import Mapping
@@ -17,15 +18,16 @@ from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import exists, reason
-from floodtide.data import formats
+from floodtide.data import formats, no_label
 from floodtide.data.boxes import Box, Vec3, parse_box
 from floodtide.data.formats import Geometry, Source, array_volume, from_zero, object_volume
-from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.errors import Error, InvalidArgumentError, ShapeError
 
 _WRITE = Arguments(gzip=limits.GZIP)
 
 _CHUNK = 64  # voxels along each axis of the chunks of volumes written here
 _GZIP = 4
+_PARTS, _PART = 4, 32  # cubes along each axis, and voxels along theirs, of a sample of labels
 
 
 class Volume:
@@ -62,15 +64,23 @@ class Volume:
         self._arguments = (kept, dataset, channel, name)  # for pickle and copy
         if dataset is not None:
             assert isinstance(source, str | os.PathLike)
-            self._volume = _core.data.Volume(os.fspath(source), dataset, channel)
+            opened = formats.open_dataset(os.fspath(source), dataset, channel)
         elif isinstance(source, str | os.PathLike):
-            self._volume = formats.open_volume(os.fspath(source), channel)
+            opened = formats.open_volume(os.fspath(source), channel)
         elif isinstance(source, np.ndarray):
-            self._volume = array_volume(source, name or "the array")
+            opened = formats.Opened(array_volume(source, name or "the array"), Geometry())
         else:
-            self._volume = object_volume(
-                from_zero(source), name or f"the {type(source).__name__} object"
-            )
+            text = name or f"the {type(source).__name__} object"
+            formats.require_zyx(source, text)
+            opened = formats.Opened(object_volume(from_zero(source), text), Geometry())
+        self._volume, self._geometry = opened.core, opened.geometry
+
+    @classmethod
+    def from_source(cls, source: Source, like: Volume) -> Volume:
+        """Return a volume that reads an object instead of a volume, with the name and the geometry of the volume."""
+        found = cls(source, name=like.name)
+        found._geometry = like.geometry
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to open the volume again, for pickle and copy. A relative name counts from the folder there."""
@@ -145,17 +155,8 @@ class Volume:
 
     @property
     def geometry(self) -> Geometry:
-        """Voxel size and offset, if the format states them."""
-        start = self._volume.integers("box_start")
-        size = None
-        with contextlib.suppress(
-            InvalidFileError
-        ):  # an attribute of that name that holds no numbers
-            size = self._volume.numbers("resolution")
-        return Geometry(
-            voxel_size_nm=(size[0], size[1], size[2]) if size and len(size) == 3 else None,
-            offset=(start[0], start[1], start[2]) if start and len(start) == 3 else None,
-        )
+        """Voxel size and offset, if the format states them, and what states them."""
+        return self._geometry
 
     def __repr__(self) -> str:
         return f"Volume({self.name!r}, shape={self.shape}, dtype={self.dtype})"
@@ -180,9 +181,58 @@ def opened(volume: VolumeLike | NDArray[Any] | Source) -> str | _core.data.Volum
     if not isinstance(volume, str | os.PathLike):
         return Volume(volume).core
     name = os.fspath(volume)
-    if not name or formats.format_of(name) is formats.HDF5:
+    if not name:
         return name
-    return formats.open_volume(name)
+    found = formats.open_volume(name)
+    return name if found.plain else found.core
+
+
+def labels_of(volume: VolumeLike) -> Volume:
+    """Return a volume of labels in which voxels without a label are 0, whatever value its file has for them.
+
+    The voxels of a sample decide if the volume is returned as it is, which reads faster.
+
+    Raises:
+        Error: As `Volume` does.
+    """
+    given = volume if isinstance(volume, Volume) else Volume(volume)
+    if not no_label.may_spell(given.dtype):
+        return given
+    for box in itertools.product(*(_places(n) for n in given.shape)):
+        block = given.read(((box[0][0], box[1][0], box[2][0]), (box[0][1], box[1][1], box[2][1])))
+        if no_label.cleared(block) is not block:
+            return Volume.from_source(_Cleared(given), given)
+    return given
+
+
+def _places(extent: int) -> list[tuple[int, int]]:
+    """Return (start, size) of the parts of an axis that a sample has."""
+    if extent <= _PARTS * _PART:
+        return [(0, extent)]
+    return [(i * (extent - _PART) // (_PARTS - 1), _PART) for i in range(_PARTS)]
+
+
+class _Cleared:
+    """Labels of which voxels without a label are 0."""
+
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
+        self.shape, self.dtype, self.chunks = volume.shape, volume.dtype, volume.chunks
+
+    def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
+        z, y, x = box
+        size = (z.stop - z.start, y.stop - y.start, x.stop - x.start)
+        block = self._volume.read(((z.start, y.start, x.start), size))
+        return no_label.cleared(block, self._volume.name)
+
+
+def opened_labels(volume: VolumeLike) -> str | _core.data.Volume:
+    """Return what the core takes for a volume of labels. See `labels_of` and `opened`."""
+    if not volume:
+        return opened(volume)
+    given = volume if isinstance(volume, Volume) else Volume(volume)
+    found = labels_of(given)
+    return opened(volume) if found is given else found.core
 
 
 def volume_exists(name: str) -> bool:
@@ -195,6 +245,63 @@ def volume_exists(name: str) -> bool:
     if row is not formats.HDF5:
         return path.exists()
     return exists(path) and _core.data.exists(str(path), name.rpartition(":")[2])
+
+
+def place_of(volume: Volume) -> Vec3 | None:
+    """Return the first voxel (z, y, x) of a volume in the whole volume; None if nothing states it.
+
+    A result of floodtide counts its voxels from the first one of its image, which may have an offset.
+    """
+    start = volume.geometry.offset
+    image, first = volume.text("image"), None
+    with contextlib.suppress(Error):  # the image is not needed otherwise
+        first = Volume(image).geometry.offset if image and volume_exists(image) else None
+    if first is None:
+        return start
+    z, y, x = (a + b for a, b in zip(start or (0, 0, 0), first, strict=True))
+    return z, y, x
+
+
+def require_same_size(what: str, a: Volume, b: Volume) -> None:
+    """Raise unless two volumes have the same voxel size, as far as both state one.
+
+    Args:
+        what: The operation, for messages.
+        a: A volume.
+        b: Another one.
+
+    Raises:
+        ShapeError: If they state different sizes.
+    """
+    mine, other = a.geometry, b.geometry
+    if mine.voxel_size_nm is None or other.voxel_size_nm is None:
+        return
+    if not formats.same_size(mine.voxel_size_nm, other.voxel_size_nm):
+        raise ShapeError(
+            f"{what}: {a.name} has voxels of {formats.size_text(mine.voxel_size_nm)} nm ({mine.size_source}),"
+            f" {b.name} of {formats.size_text(other.voxel_size_nm)} nm ({other.size_source}), expected the same;"
+            " `floodtide convert` resamples one (--resample-nm), or states another size (--voxel-nm)"
+        )
+
+
+def require_same_grid(what: str, a: Volume, b: Volume) -> None:
+    """Raise unless two volumes have the same voxel size and the same first voxel, as far as both state them.
+
+    Args:
+        what: The operation, for messages.
+        a: A volume.
+        b: Another one.
+
+    Raises:
+        ShapeError: If they state different sizes or places.
+    """
+    require_same_size(what, a, b)
+    mine, other = place_of(a), place_of(b)
+    if mine is not None and other is not None and mine != other:
+        raise ShapeError(
+            f"{what}: {a.name} begins at voxel {mine} ({a.geometry.offset_source}), {b.name} at {other}"
+            f" ({b.geometry.offset_source}), expected the same voxels (z, y, x)"
+        )
 
 
 def name_of(volume: VolumeLike | NDArray[Any] | Source) -> str:

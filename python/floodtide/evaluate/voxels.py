@@ -7,6 +7,7 @@ Voxels whose truth is 0 are ignored. Every score is computed twice: over the seg
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,9 @@ from floodtide import _core
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import intersection
+from floodtide.data.no_label import cleared
+from floodtide.data.volumes import place_of, require_same_size
 from floodtide.errors import OutOfRangeError, ShapeError
 
 ContingencyTable = _core.evaluate.ContingencyTable
@@ -31,8 +35,9 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
     """Return scores that compare a segmentation with the ground truth.
 
     Args:
-        segmentation: Integer array (z, y, x) of segment ids; values <= 0 are unsegmented voxels.
-        truth: Integer array of the same shape with object ids; voxels with values <= 0 are ignored.
+        segmentation: Integer array (z, y, x) of segment ids; 0, negative values and the largest ones of 32 and 64 bits
+            are unsegmented voxels.
+        truth: Integer array of the same shape with object ids; voxels with such values are ignored.
 
     Returns:
         {name: score}, for segmented voxels, and with the prefix `all_` for all voxels:
@@ -46,7 +51,7 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
         InvalidArgumentError: If an array does not hold integers.
     """
     table = ContingencyTable()
-    table.add(np.ascontiguousarray(segmentation), np.ascontiguousarray(truth))
+    table.add(*(np.ascontiguousarray(cleared(one)) for one in (segmentation, truth)))
     return table.scores()
 
 
@@ -83,7 +88,7 @@ def matching(segmentation: Labels, truth: Labels) -> dict[str, int]:
         InvalidArgumentError: If an array does not hold integers.
     """
     table = ContingencyTable()
-    table.add(np.ascontiguousarray(segmentation), np.ascontiguousarray(truth))
+    table.add(*(np.ascontiguousarray(cleared(one)) for one in (segmentation, truth)))
     return table.matching()
 
 
@@ -132,21 +137,22 @@ def score_volumes(
 ) -> dict[str, float]:
     """Return scores that compare two volumes. They are read in blocks and may be larger than memory.
 
-    The attribute `box_start` of a segmentation of a box is the position of the box in the whole volume. If a truth has
-    the shape of the segmentation and no such attribute, it is assumed to cover the same box.
+    The offset that a file states is the position of a volume in the whole volume. If only one of two volumes of one
+    shape states its offset, both are assumed to cover the same box. If the truth states its offset, the box that both
+    cover is compared.
 
     Args:
         segmentation: Volume of segment ids.
-        truth: Volume of object ids that covers the box of the segmentation.
-        box: Part to compare, (start, size) in voxels of the whole volume; None: the whole segmentation.
+        truth: Volume of object ids. Without an offset, it must cover the segmentation.
+        box: Part to compare, (start, size) in voxels of the whole volume; None: all that both cover.
         progress: Called as progress(voxels done, voxels).
 
     Returns:
         The scores, as for `scores`.
 
     Raises:
-        ShapeError: If the truth does not cover the segmentation.
-        OutOfRangeError: If the box is not inside the segmentation.
+        ShapeError: If the volumes have no common box, or state different voxel sizes.
+        OutOfRangeError: If the box is not inside both volumes.
     """
     return count_volumes(segmentation, truth, box, progress).scores()
 
@@ -183,16 +189,16 @@ def count_on_ranks(
 
 
 def read_both(
-    segmentation: Volume, truth: Volume, box: Box | None = None
+    segmentation: Volume, truth: Volume, box: Box | None = None, *, image: bool = False
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return segments and objects (z, y, x) of a box that two volumes cover, read whole. See `score_volumes`.
 
-    `truth` may be an image.
+    If `image`, then `truth` is an image.
     """
     (start, size), *starts = _common_box(segmentation, truth, box)
     volumes = zip((segmentation, truth), starts, strict=True)
-    labels, objects = (volume.read((_minus(start, first), size)) for volume, first in volumes)
-    return labels, objects
+    labels, other = (volume.read((_minus(start, first), size)) for volume, first in volumes)
+    return cleared(labels), other if image else cleared(other)
 
 
 def common_blocks(
@@ -212,17 +218,28 @@ def common_blocks(
     for block in chosen:
         yield (
             block[0],
-            segmentation.read((_minus(block[0], start), block[1])),
-            truth.read((_minus(block[0], truth_start), block[1])),
+            cleared(segmentation.read((_minus(block[0], start), block[1])), segmentation.name),
+            cleared(truth.read((_minus(block[0], truth_start), block[1])), truth.name),
         )
         done += int(np.prod(block[1]))
         if progress is not None:
             progress(done, total)
 
 
-def assumed_place(segmentation: Volume, truth: Volume) -> str | None:
-    """Return a sentence if no file says where a smaller segmentation lies in the truth; None if its place is known."""
-    if segmentation.shape == truth.shape or _placement(segmentation) is not None:
+def assumed_place(segmentation: Volume, truth: Volume, box: Box | None = None) -> str | None:
+    """Return a sentence if no file says where a segmentation lies in the truth, or if only a part is compared.
+
+    None: both places are known, and the whole segmentation or `box` is compared.
+    """
+    region, start, _ = _common_box(segmentation, truth, box)
+    if box is None and region[1] != segmentation.shape:
+        share = 100 * math.prod(region[1]) / math.prod(segmentation.shape)
+        stated = place_of(segmentation) is not None
+        return (
+            f"compared: {_show(*region)}, which both volumes cover, {share:.1f} % of {segmentation.name}"
+            f" ({_show(start, segmentation.shape)}{'' if stated else ', as it does not say where it lies'})"
+        )
+    if segmentation.shape == truth.shape or place_of(segmentation) is not None:
         return None
     return (
         f"{segmentation.name} has {_sizes(segmentation)} voxels and does not say where it lies in {truth.name}"
@@ -236,27 +253,36 @@ def _sizes(volume: Volume) -> str:
 
 def _common_box(segmentation: Volume, truth: Volume, box: Box | None) -> tuple[Box, Vec3, Vec3]:
     """Return the box to compare, and the first voxels of both volumes, in voxels of the whole volume."""
-    start = _placement(segmentation) or (0, 0, 0)
-    truth_start = _placement(truth)
-    if truth_start is None:
-        truth_start = start if truth.shape == segmentation.shape else (0, 0, 0)
-    if not _inside((start, segmentation.shape), (truth_start, truth.shape)):
+    require_same_size("evaluate", segmentation, truth)
+    start, truth_start = first_voxels(segmentation, truth)
+    mine, theirs = (start, segmentation.shape), (truth_start, truth.shape)
+    placed = place_of(truth) is not None
+    common = intersection(mine, theirs) if placed or box is not None else mine
+    if common is None or not _inside(common, theirs):
         raise ShapeError(
-            f"segmentation {segmentation.name} covers {_show(start, segmentation.shape)},"
-            f" {truth.name} covers {_show(truth_start, truth.shape)}, expected one that covers the segmentation"
+            f"segmentation {segmentation.name} covers {_show(*mine)},"
+            f" {truth.name} covers {_show(*theirs)}, expected "
+            + ("common voxels" if placed else "one that covers the segmentation")
         )
-    region = (start, segmentation.shape) if box is None else box
-    if not _inside(region, (start, segmentation.shape)):
+    region = common if box is None else box
+    if not _inside(region, mine):
         raise OutOfRangeError(
-            f"box {_show(*region)} is not inside the segmentation,"
-            f" {_show(start, segmentation.shape)}"
+            f"box {_show(*region)} is not inside the segmentation, {_show(*mine)}"
         )
+    if not _inside(region, theirs):
+        raise OutOfRangeError(f"box {_show(*region)} is not inside {truth.name}, {_show(*theirs)}")
     return region, start, truth_start
 
 
-def _placement(volume: Volume) -> Vec3 | None:
-    start = _core.segment.placement(volume.core)
-    return None if start is None else (start[0], start[1], start[2])
+def first_voxels(segmentation: Volume, truth: Volume) -> tuple[Vec3, Vec3]:
+    """Return the first voxels of two volumes in the whole volume.
+
+    Without a stated place, volumes of one shape cover the same voxels, and others begin at 0, 0, 0.
+    """
+    start, truth_start = place_of(segmentation), place_of(truth)
+    if segmentation.shape == truth.shape:
+        start, truth_start = start or truth_start, truth_start or start
+    return start or (0, 0, 0), truth_start or (0, 0, 0)
 
 
 def _minus(a: Vec3, b: Vec3) -> Vec3:

@@ -17,6 +17,7 @@ from floodtide.base import limits
 from floodtide.base.counts import count_of
 from floodtide.data import Volume, box_text, look
 from floodtide.data.look import ImageStatistics, problems
+from floodtide.data.volumes import labels_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import geometry, judging, measuring
 from floodtide.plan.affinities import affinities_recipe
@@ -68,7 +69,7 @@ def make_plan(wish: Wish) -> Plan:
         InvalidFileError: If a volume cannot be read, or is of a wrong type.
         ShapeError: If image and labels have different shapes.
     """
-    image, labels = Volume(wish.image), Volume(wish.labels)
+    image, labels = Volume(wish.image), labels_of(wish.labels)
     recipe = recipe_for(image, wish)
     split = _split(image, labels, recipe)
     seen = look.image_statistics(image, box=split.training, voxel_size_nm=wish.voxel_size_nm)

@@ -14,6 +14,7 @@ from floodtide.base.progress import bar
 from floodtide.data import Volume
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.resampling import resample
+from floodtide.data.volumes import require_same_grid
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.affinities import coarser
@@ -64,6 +65,7 @@ def prepare(
         )
     picture, objects = Volume(image), Volume(labels)
     _require_pair(picture, objects)
+    require_same_grid("init", objects, picture)
     size = voxel_size_of(picture, voxel_size_nm)
     network = network or (
         "ffn" if start is not None or minutes >= SMALL_BELOW_MINUTES else "affinities"

@@ -17,7 +17,7 @@ from floodtide import evaluate
 from floodtide.base.outputs import files_of
 from floodtide.config import SegmentOptions
 from floodtide.data import Box, Volume, look
-from floodtide.data.boxes import as_vec3, box_text
+from floodtide.data.boxes import as_vec3, box_text, intersection
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan
 from floodtide.data.look import problems
@@ -28,7 +28,6 @@ from floodtide.plan import judging, measuring
 from floodtide.plan.known import KnownNetwork, SizeNm
 from floodtide.plan.normalising import levels_for
 from floodtide.segment import Segmenter
-from floodtide.segment.cut import intersection
 
 SECONDS = 120.0
 """Seconds that flooding the box should take."""

@@ -30,7 +30,7 @@ from floodtide.data.look.alignment import orders_for
 from floodtide.data.look.labels import LIMITS, require_labels
 from floodtide.data.look.problems import sizes
 from floodtide.data.look.sections import MISSING
-from floodtide.data.volumes import name_of
+from floodtide.data.volumes import labels_of, name_of, require_same_grid
 from floodtide.errors import InvalidArgumentError
 from floodtide.report import inspection_figures, pages
 from floodtide.report.tables import Table
@@ -120,6 +120,9 @@ def inspect(image: Volume, labels: Volume | None, voxel_size_nm: VoxelSize | Non
             )
         require_labels(labels)
         orders_for(image, labels)
+        if labels.shape == image.shape:  # else axes are in another order, which `alignment` finds
+            require_same_grid("inspect", labels, image)
+        labels = labels_of(labels)
     with bar("voxels of the image", "inspect") as progress:
         statistics = image_statistics(image, voxel_size_nm=voxel_size_nm, progress=progress)
     found = [

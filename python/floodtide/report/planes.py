@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from floodtide import _core
 from floodtide.base import style
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, WAIT_S, reserved
 from floodtide.data import Vec3, Volume
 from floodtide.data.boxes import as_vec3
-from floodtide.data.volumes import volume_exists
+from floodtide.data.no_label import cleared
+from floodtide.data.volumes import place_of, volume_exists
 from floodtide.errors import InvalidFileError
+from floodtide.evaluate import first_voxels
 from floodtide.report import mistake_colours
 
 if TYPE_CHECKING:
@@ -87,17 +88,18 @@ def read_segmentation(
             f"report: {segmentation.name}: has {segmentation.dtype} voxels, expected integers"
         )
     shape = segmentation.shape
-    whole = placed or as_vec3(_core.segment.placement(segmentation.core) or [0, 0, 0])
-    end = [first + extent for first, extent in zip(whole, shape, strict=True)]
+    whole = placed or place_of(segmentation) or (0, 0, 0)
     corner, middle = (0, 0, 0), as_vec3([n // 2 for n in shape])  # in the segmentation
     if around is not None:
         middle = as_vec3([a - first for a, first in zip(around, whole, strict=True)])
         corner, shape = _surroundings(middle, shape)
     start = as_vec3([a + first for a, first in zip(corner, whole, strict=True)])
-    raw = _open(image or segmentation.text("image"), end)
-    labels = _open(truth, end)
-    if labels is not None and labels.dtype.kind not in "iu":
-        raise InvalidFileError(f"report: {labels.name}: has {labels.dtype} voxels, expected labels")
+    raw = _open(image or segmentation.text("image"), segmentation, placed)
+    labels = _open(truth, segmentation, placed)
+    if labels is not None and labels[0].dtype.kind not in "iu":
+        raise InvalidFileError(
+            f"report: {labels[0].name}: has {labels[0].dtype} voxels, expected labels"
+        )
     size = voxel_size_nm or (1.0, 1.0, 1.0)
     earlier_start = _start_of(before, shape, start)
     planes = []
@@ -109,11 +111,13 @@ def read_segmentation(
                 title=f"{name} = {start[axis] + at}",
                 rows_nm=float(size[rows]) * _step(shape[rows]),
                 columns_nm=float(size[columns]) * _step(shape[columns]),
-                segmentation=_plane(segmentation, axis, corner, shape, at).astype(np.int64),
-                image=None if raw is None else _finite(_plane(raw, axis, start, shape, at)),
+                segmentation=cleared(_plane(segmentation, axis, corner, shape, at)).astype(
+                    np.int64
+                ),
+                image=None if raw is None else _finite(_read(raw, axis, corner, shape, at)),
                 truth=None
                 if labels is None
-                else _plane(labels, axis, start, shape, at).astype(np.int64),
+                else cleared(_read(labels, axis, corner, shape, at)).astype(np.int64),
                 before=None
                 if before is None
                 else _plane(before, axis, earlier_start, shape, at).astype(np.int64),
@@ -135,7 +139,7 @@ def _start_of(before: Volume | None, shape: Vec3, start: Vec3) -> Vec3:
     """
     if before is None:
         return start
-    placed = _core.segment.placement(before.core) or [0, 0, 0]
+    placed = place_of(before) or (0, 0, 0)
     first = as_vec3([a - b for a, b in zip(start, placed, strict=True)])
     ends = [a + n for a, n in zip(first, shape, strict=True)]
     inside = min(first) >= 0 and all(e <= n for e, n in zip(ends, before.shape, strict=True))
@@ -177,13 +181,28 @@ def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return np.clip(drawn, -_BRIGHTEST, _BRIGHTEST)
 
 
-def _open(name: str, end: Sequence[int]) -> Volume | None:
-    """Return the volume of a name; None if it does not exist or ends before `end`."""
+def _open(
+    name: str, segmentation: Volume, placed: Vec3 | None
+) -> tuple[Volume, tuple[int, ...]] | None:
+    """Return the volume of a name, and the first voxel of a segmentation in it; None if it does not cover all of it."""
     name = os.path.expandvars(name)
     if not name or not volume_exists(name):
         return None
     volume = Volume(name)
-    return volume if all(n >= e for n, e in zip(volume.shape, end, strict=True)) else None
+    start, other = first_voxels(segmentation, volume)
+    first = placed or tuple(a - b for a, b in zip(start, other, strict=True))
+    ends = (a + n for a, n in zip(first, segmentation.shape, strict=True))
+    inside = min(first) >= 0 and all(e <= n for e, n in zip(ends, volume.shape, strict=True))
+    return (volume, first) if inside else None
+
+
+def _read(
+    opened: tuple[Volume, tuple[int, ...]], axis: int, corner: Vec3, shape: Vec3, at: int
+) -> npt.NDArray[Any]:
+    """Return a plane of another volume, by the voxels of the segmentation."""
+    volume, first = opened
+    start = as_vec3([a + b for a, b in zip(corner, first, strict=True)])
+    return _plane(volume, axis, start, shape, at)
 
 
 def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> str:

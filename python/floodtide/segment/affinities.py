@@ -24,20 +24,22 @@ from floodtide.base.libraries import library
 from floodtide.base.options import Checked, option
 from floodtide.data import Box, Vec3
 from floodtide.data.affinities import NEAREST
-from floodtide.data.boxes import as_vec3, box_text
+from floodtide.data.boxes import as_vec3, box_text, intersection
+from floodtide.data.formats.conventions import geometry_of
+from floodtide.data.formats.geometry import Geometry, is_triple
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
     OutOfRangeError,
     ShapeError,
 )
-from floodtide.segment.cut import intersection
 
 Affinities = NDArray[np.floating[Any]]
 
 METHODS = ("mutex", "mean")
 _BYTES_PER_AFFINITY = 60  # of the mutex watershed: shifted affinities and sorted edges
 _BYTES_PER_VOXEL = 40
+_BEYOND = 1e-3  # that rounding may add to affinities
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +85,7 @@ class AffinityFile:
         name: "file:dataset".
         box: (start, size) of the box to segment, in voxels of the image.
         offsets: Offsets (z, y, x) of the affinities.
-        voxel_size_nm: Voxel size (z, y, x) that the file states in the attribute `resolution`; None: none.
+        voxel_size_nm: Voxel size (z, y, x) that the file states; None: none.
 
     Args:
         name: "file:dataset", as `floodtide predict` writes it.
@@ -103,13 +105,14 @@ class AffinityFile:
         self._arguments = (name, offsets, box)  # for pickle and copy
         self._channels = _core.data.Channels(*path_and_dataset(name))
         count, z, y, x = self._channels.shape
-        self._start = as_vec3(self._channels.start or (0, 0, 0))
+        geometry = self._geometry()
+        self._start = geometry.offset or (0, 0, 0)
         self.box: Box = box or (self._start, (z, y, x))
         if intersection(self.box, (self._start, (z, y, x))) != self.box:
             raise OutOfRangeError(
                 f"{name}: box {box_text(self.box)} is not inside the affinities, {box_text((self._start, (z, y, x)))}"
             )
-        self.voxel_size_nm = self._voxel_size_nm()
+        self.voxel_size_nm = geometry.voxel_size_nm
         text = self._channels.text("offsets")
         if text:
             with reading.reading(name, "the offsets of affinities, a list of [z, y, x]"):
@@ -129,20 +132,22 @@ class AffinityFile:
         """Return how to open the file again."""
         return AffinityFile, self._arguments
 
-    def _voxel_size_nm(self) -> tuple[float, float, float] | None:
-        size = self._channels.numbers("resolution")
-        if size is None:
-            return None
-        if len(size) != 3 or not all(math.isfinite(n) and n > 0 for n in size):
+    def _geometry(self) -> Geometry:
+        stated: dict[str, Any] = {"box_start": self._channels.start}
+        for key in ("resolution", "voxel_size", "offset"):
+            stated[key] = self._channels.numbers(key)
+        size = stated["resolution"]
+        if size is not None and not (is_triple(size) and min(size) > 0):
             raise InvalidFileError(
                 f"{self.name}: attribute resolution is {size}, expected three positive numbers (z, y, x) in nm"
             )
-        return size[0], size[1], size[2]
+        return geometry_of(self.name, stated)
 
     def read(self, box: Box) -> NDArray[np.float32]:
         """Return the affinities (offsets, z, y, x) of a box, in voxels of the image."""
         start = [a - b for a, b in zip(box[0], self._start, strict=True)]
         values: NDArray[np.float32] = self._channels.read(start, box[1])
+        _require_range(self.name, values)
         return values
 
 
@@ -159,7 +164,7 @@ def segments_of(
 
     Raises:
         ShapeError: If there is not one offset for each channel.
-        InvalidArgumentError: If an affinity is not a number, or the method lacks an offset.
+        InvalidArgumentError: If an affinity is not from 0 to 1, or the method lacks an offset.
         UnsupportedError: If the library of the method is not installed.
     """
     options = options or AffinityOptions()
@@ -168,8 +173,7 @@ def segments_of(
             f"agglomerate: affinities of shape {affinities.shape} and {len(offsets)} offsets, expected"
             " (offsets, z, y, x)"
         )
-    if not np.isfinite(affinities).all():
-        raise InvalidArgumentError("agglomerate: an affinity is not a finite number")
+    _require_range("agglomerate", affinities)
     _require_memory(affinities.shape)
     make = {"mean": _mean, "mutex": _mutex}[options.method]
     labels = make(affinities, offsets, options)
@@ -177,6 +181,21 @@ def segments_of(
         nearest = affinities[_nearest(offsets, "background")]
         labels[nearest.mean(axis=0) < options.background] = 0
     return _numbered(labels, options.min_size)
+
+
+def _require_range(name: str, affinities: Affinities) -> None:
+    """Refuse values that are no affinities from 0 to 1: numbers of 8 bits as floats, or logits."""
+    if affinities.size == 0:
+        return
+    lowest, highest = float(affinities.min()), float(affinities.max())
+    if not (math.isfinite(lowest) and math.isfinite(highest)):
+        raise InvalidArgumentError(f"{name}: an affinity is not a finite number")
+    if lowest >= -_BEYOND and highest <= 1 + _BEYOND:
+        return
+    hint = "divide them by 255" if lowest >= 0 and highest <= 255 else "apply the sigmoid to logits"
+    raise InvalidArgumentError(
+        f"{name}: affinities reach from {lowest:.4g} to {highest:.4g}, expected 0 to 1: {hint}"
+    )
 
 
 def _mutex(

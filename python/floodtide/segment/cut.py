@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from floodtide.data import Box, Vec3
+from floodtide.data.boxes import intersection
 from floodtide.errors import InvalidArgumentError, OutOfRangeError
 
 _MOST = 1 << 22  # subvolumes; a damaged plan may claim any number
@@ -145,16 +146,6 @@ class Cut:
     def _number(self, place: Sequence[int]) -> int:
         _, y, x = self.counts
         return (place[0] * y + place[1]) * x + place[2]
-
-
-def intersection(a: Box, b: Box) -> Box | None:
-    """Return the box that two boxes share; None if they share no voxel."""
-    start = [max(*pair) for pair in zip(a[0], b[0], strict=True)]
-    ends = [min(i + m, j + n) for i, m, j, n in zip(*a, *b, strict=True)]
-    size = [end - begin for begin, end in zip(start, ends, strict=True)]
-    if min(size) < 1:
-        return None
-    return (start[0], start[1], start[2]), (size[0], size[1], size[2])
 
 
 def _count(whole: int, size: int, overlap: int) -> int:

@@ -19,10 +19,10 @@ from floodtide.base.outputs import files_in
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import intersection
 from floodtide.data.copies import write_blocks_on_ranks
 from floodtide.data.formats import Geometry, Plan
 from floodtide.errors import InvalidArgumentError, InvalidFileError
-from floodtide.segment.cut import intersection
 from floodtide.segment.pieces import PROBABILITY, Pieces
 
 Progress = Callable[[int, int], None]

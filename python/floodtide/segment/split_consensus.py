@@ -18,6 +18,7 @@ from floodtide.data.boxes import Progress, as_vec3, part_of
 from floodtide.data.copies import BLOCK_BYTES, write_blocks
 from floodtide.data.formats import Geometry, Plan, blocks
 from floodtide.data.formats.writers import CHUNK
+from floodtide.data.volumes import require_same_size
 from floodtide.errors import InvalidArgumentError, ShapeError
 
 _CONSENSUS = Arguments(min_size=limits.VOXELS)
@@ -65,6 +66,7 @@ def write_consensus(
         InvalidArgumentError: If a volume does not hold unsigned integers, or the destination cannot be written.
     """
     _CONSENSUS.check("consensus", min_size=min_size)
+    require_same_size("consensus", a, b)
     offsets = {volume.geometry.offset for volume in (a, b)} - {None}
     if a.shape != b.shape or len(offsets) > 1:
         raise ShapeError(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from floodtide.base import limits
 from floodtide.base.libraries import library
 from floodtide.base.options import Arguments
+from floodtide.data.no_label import cleared
 from floodtide.errors import ShapeError
 
 _CHECKED = Arguments(voxel_size=limits.VOXEL_SIZE, max_error=limits.NANOMETRES)
@@ -44,7 +45,7 @@ def meshes_of(
     """Yield the surfaces of segments, open at the faces of the array.
 
     Args:
-        labels: Segments (z, y, x); values <= 0 are no segment.
+        labels: Segments (z, y, x); 0, negative values and the largest ones of 32 and 64 bits are no segment.
         voxel_size: Edges of a voxel (z, y, x), in nm or any other unit.
         max_error: Most distance by which simpler surfaces may differ; None: four times the longest edge.
         ids: Only these segments; None: all.
@@ -60,7 +61,7 @@ def meshes_of(
         )
     zmesh = library("zmesh", "meshes", "view")
     mesher = zmesh.Mesher(tuple(map(float, voxel_size)))
-    names, place = np.unique(np.maximum(labels, 0), return_inverse=True)
+    names, place = np.unique(cleared(labels), return_inverse=True)
     # zmesh's labels: 0 is no segment.
     own = place.reshape(labels.shape).astype(np.uint32) + np.uint32(names[0] > 0)
     first = 0 if names[0] > 0 else 1

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from floodtide.base import limits
 from floodtide.base.libraries import library
 from floodtide.base.options import Arguments
+from floodtide.data.no_label import cleared
 from floodtide.data.skeletons import Skeleton
 from floodtide.errors import ShapeError
 
@@ -49,7 +50,7 @@ def skeletons_of(
         "a smaller box (--box)",
     )
     kimimaro = library("kimimaro", "skeletons", "skeletons")
-    ids, place = np.unique(np.maximum(truth, 0), return_inverse=True)
+    ids, place = np.unique(cleared(truth), return_inverse=True)
     labels = place.reshape(truth.shape).astype(np.uint32)
     if ids[0] > 0:  # every voxel is in an object
         ids, labels = np.concatenate([[0], ids]), labels + np.uint32(1)

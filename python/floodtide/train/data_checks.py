@@ -28,7 +28,7 @@ from floodtide.data.look import (
 )
 from floodtide.data.look.sampling import cubes_within, whole_of
 from floodtide.data.look.trained_on import to_text
-from floodtide.data.volumes import VolumeLike
+from floodtide.data.volumes import VolumeLike, labels_of
 from floodtide.train.fitting import MOST, opened, require_fitting, same_volume
 from floodtide.train.kinds import Parts
 from floodtide.train.kinds.flood_task import FloodValidation
@@ -146,7 +146,7 @@ def _look(source: VolumeLike, box: Box | None, reading: Reading, name: str = "")
 
 
 def _of_labels(volume: TrainingVolume, one: Looked) -> list[Problem]:
-    labels = opened(volume.labels)
+    labels = labels_of(volume.labels)
     where = one.reading.where
     statistics = label_statistics(labels, box=volume.extent, budget=QUICK, sections=False)
     found = problems.of_labels(statistics, where)
@@ -184,7 +184,7 @@ def _of_boxes(parts: Parts, volumes: Sequence[TrainingVolume]) -> list[Problem]:
 def _of_partitions(volume: TrainingVolume, patch_size: Sequence[int]) -> list[Problem]:
     """Return whether partitions have another radius than the patches, or were made of other labels."""
     partitions = opened(volume.partitions)
-    labels = opened(volume.labels)
+    labels = labels_of(volume.labels)
     found = []
     radius = partitions.core.integers("lom_radius_zyx")
     half = [size // 2 for size in patch_size]

@@ -9,7 +9,7 @@ from floodtide.data import TrainingVolume, Volume
 from floodtide.data.formats import place
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.look.labels import require_labels
-from floodtide.data.volumes import VolumeLike, name_of
+from floodtide.data.volumes import VolumeLike, name_of, require_same_grid
 from floodtide.errors import InvalidArgumentError
 
 MOST = 8
@@ -36,6 +36,7 @@ def require_fitting(volumes: Sequence[TrainingVolume]) -> None:
         labels = opened(volume.labels)
         require_labels(labels)
         require_same_shape(image, labels)
+        require_same_grid(f"volume '{volume.name}'", labels, image)
 
 
 def opened(volume: VolumeLike) -> Volume:

@@ -9,9 +9,8 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from floodtide import _core
 from floodtide.data import Vec3, Volume
-from floodtide.data.volumes import volume_exists
+from floodtide.data.volumes import place_of, volume_exists
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.train.recorded_run import SEGMENTATION, read_run
 
@@ -81,7 +80,7 @@ def _layer(name: str, reference: str, labels: bool) -> Layer:
     volume = Volume(reference)
     if labels and volume.dtype.kind not in "iu":
         raise InvalidFileError(f"{reference}: holds {volume.dtype}, expected ids of segments")
-    z, y, x = _core.segment.placement(volume.core) or volume.geometry.offset or (0, 0, 0)
+    z, y, x = place_of(volume) or (0, 0, 0)
     return Layer(name, volume, (z, y, x), labels)
 
 

@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formats of volumes: their table, and the readers and writers of its rows."""
 
-from floodtide.data.formats.readers import Geometry, Source, array_volume, object_volume
+from floodtide.data.formats.geometry import Geometry, same_size, size_text
+from floodtide.data.formats.hdf5 import open_dataset
+from floodtide.data.formats.readers import (
+    Opened,
+    Source,
+    array_volume,
+    object_volume,
+    require_zyx,
+)
 from floodtide.data.formats.stores import from_zero
 from floodtide.data.formats.table import (
     FORMATS,
@@ -28,6 +36,7 @@ __all__ = [
     "HDF5",
     "Format",
     "Geometry",
+    "Opened",
     "Plan",
     "Source",
     "StoreWriter",
@@ -40,8 +49,12 @@ __all__ = [
     "from_zero",
     "new_top",
     "object_volume",
+    "open_dataset",
     "open_volume",
     "place",
+    "require_zyx",
+    "same_size",
     "shared_writer",
+    "size_text",
     "stem",
 ]

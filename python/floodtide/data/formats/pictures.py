@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import logging
 import math
 import os
@@ -18,12 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from floodtide import _core
+from floodtide.base import notes
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
-from floodtide.data.formats.readers import Geometry, object_volume
+from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.readers import Opened, object_volume
+from floodtide.data.formats.tiff import Sections, check_colours, geometry_of_file
 from floodtide.errors import Error, InvalidFileError
 
 CACHE_BYTES = 256 << 20
@@ -39,38 +42,79 @@ _WILD = re.compile(r"[*?\[]")
 
 def is_stack(reference: str) -> bool:
     """Return True if the name is that of one TIFF file."""
-    return reference.lower().endswith(TIFF) and not _WILD.search(reference)
+    return reference.lower().endswith(TIFF) and not is_pattern(reference)
 
 
 def is_folder(reference: str) -> bool:
     """Return True if the name is a pattern of picture files."""
-    return reference.lower().endswith(PICTURES) and bool(_WILD.search(reference))
+    return reference.lower().endswith(PICTURES) and is_pattern(reference)
 
 
-def open_stack(reference: str) -> _core.data.Volume:
+def is_pattern(reference: str) -> bool:
+    """Return True if a name is a pattern and not the name of a file. A name without * is one only if files match it."""
+    if "\0" in reference or not _WILD.search(os.path.basename(reference)):
+        return False
+    if os.path.lexists(reference):
+        return False
+    return "*" in os.path.basename(reference) or bool(files_of_pattern(reference))
+
+
+def open_stack(reference: str) -> Opened:
     """Open a TIFF file of one picture or of pictures of one size."""
     source = Stack(reference)
-    return object_volume(
+    volume = object_volume(
         source, reference, chunks=(1, *source.shape[1:]), geometry=source.geometry, file=reference
     )
+    return Opened(volume, source.geometry)
 
 
-def open_folder(reference: str) -> _core.data.Volume:
+def open_folder(reference: str) -> Opened:
     """Open the pictures whose names match a pattern, in the order of the numbers in their names."""
-    source = Folder(reference, files_of_pattern(reference))
-    return object_volume(source, reference, chunks=(1, *source.shape[1:]))
+    files = files_of_pattern(reference)
+    source = Folder(reference, files)
+    if missing := _missing(files):
+        shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+        notes.show(
+            f"{reference}: no file has the number {shown}; sections beside a gap are neighbours"
+        )
+    volume = object_volume(
+        source, reference, chunks=(1, *source.shape[1:]), geometry=source.geometry
+    )
+    return Opened(volume, source.geometry)
+
+
+def _parts(name: str) -> list[str]:
+    return re.split(r"([0-9]+)", name)
 
 
 def files_of_pattern(reference: str) -> list[str]:
-    """Return the files that match a pattern. Numbers in names are compared as numbers: slice2 comes before slice10."""
+    """Return the files that match a pattern. Numbers in names are compared as numbers: slice2 comes before slice10.
+
+    The folder is no pattern if it exists, whatever is in its name.
+    """
 
     def order(name: str) -> list[tuple[int, int, str]]:
-        return [
-            (0, int(part), "") if part.isdigit() else (1, 0, part)
-            for part in re.split(r"([0-9]+)", name)
-        ]
+        return [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in _parts(name)]
 
-    return sorted(glob.glob(reference), key=order)
+    folder, pattern = os.path.split(reference)
+    if os.path.isdir(folder):
+        folder = glob.escape(folder)
+    return sorted(glob.glob(os.path.join(folder, pattern)), key=order)
+
+
+def _missing(files: list[str]) -> list[int]:
+    """Return the numbers that are missing in a sequence of files whose names differ in one number."""
+    names = [_parts(os.path.basename(file)) for file in files]
+    if len(names) < 3 or len({len(parts) for parts in names}) != 1:
+        return []
+    vary = [i for i, texts in enumerate(zip(*names, strict=True)) if len(set(texts)) > 1]
+    if len(vary) != 1 or vary[0] % 2 == 0:
+        return []
+    numbers = [int(parts[vary[0]]) for parts in names]
+    step = math.gcd(*(b - a for a, b in itertools.pairwise(numbers)))
+    if step == 0 or (numbers[-1] - numbers[0]) // step > 100 * len(numbers):
+        return []
+    return sorted(set(range(numbers[0], numbers[-1], step)) - set(numbers))
 
 
 class Planes:
@@ -115,34 +159,26 @@ class Stack:
         try:
             self._file = tifffile.TiffFile(path)
             weakref.finalize(self, self._file.close)
-            series = self._file.series[0]
-            self.geometry = _tiff_geometry(self._file, series)
+            sections = Sections(path, self._file)
+        except Error:
+            raise
         except Exception as error:
             raise InvalidFileError(
                 f"{path}: is no TIFF file that can be read: {reason(error)}"
             ) from error
-        shape, axes = list(series.shape), series.axes
-        while len(shape) > 3 and shape[0] == 1:
-            shape.pop(0)
-        if len(shape) == 2:
-            shape.insert(0, 1)
-        if len(shape) != 3 or "S" in axes[-3:]:
-            raise InvalidFileError(
-                f"{path}: has axes {axes} of {tuple(series.shape)}, expected pictures of one channel (z, y, x)"
-            )
-        self.shape: Vec3 = (shape[0], shape[1], shape[2])
-        self.dtype = np.dtype(series.dtype)
-        self._offset = series.dataoffset  # None unless all voxels lie in one piece
+        self.geometry = sections.geometry
+        self.shape: Vec3 = sections.shape
+        self.dtype = np.dtype(sections.dtype)
+        self._offset = sections.offset  # None unless all voxels lie in one piece
         self._stored = self.dtype.newbyteorder(self._file.byteorder)
         self._gate = threading.Lock()  # of the file, which has one position
-        pages = series.pages
-        if self._offset is None and len(pages) not in (1, shape[0]):
-            raise InvalidFileError(f"{path}: has {len(pages)} pictures for a shape of {self.shape}")
-        self._whole = len(pages) != shape[0]
+        self._pages = sections.pages
+        self._whole = len(self._pages) != self.shape[0]
         if self._offset is None:
-            require_decoded(path, shape if self._whole else shape[1:], self.dtype.itemsize)
+            require_decoded(
+                path, self.shape if self._whole else self.shape[1:], self.dtype.itemsize
+            )
         self._planes = Planes(self._decoded, self.shape, self.dtype)
-        self._pages = pages
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
         if self._offset is None:
@@ -160,12 +196,22 @@ class Stack:
         return block
 
     def _decoded(self, number: int) -> NDArray[Any]:
+        page = self._pages[0 if self._whole else number]
         with self._gate:
-            if self._whole:
-                picture = self._pages[0].asarray().reshape(self.shape)[number]
-            else:
-                picture = self._pages[number].asarray()
-        return np.asarray(picture).reshape(self.shape[1:])
+            handle = (
+                page.parent.filehandle
+            )  # of another file, in an OME-TIFF that is spread over several
+            closed = handle.closed
+            if closed:
+                handle.open()
+            try:
+                picture = np.asarray(page.asarray())
+            finally:
+                if closed:
+                    handle.close()
+        if self._whole:
+            picture = picture.reshape(self.shape)[number]
+        return picture.reshape(self.shape[1:])
 
 
 class Folder:
@@ -175,6 +221,7 @@ class Folder:
         if not files:
             raise InvalidFileError(f"{pattern}: no file has such a name")
         self._pattern, self._files = pattern, files
+        self.geometry = Geometry()
         first = self._read(0)
         self._planes = Planes(self._decoded, (len(files), *first.shape), first.dtype)
         self.shape, self.dtype = self._planes.shape, self._planes.dtype
@@ -188,12 +235,16 @@ class Folder:
         _require_file(path, self._pattern)
         try:
             if path.lower().endswith(TIFF):
-                with library("tifffile", path, "formats").TiffFile(path) as file:
-                    series = file.series[0]
-                    require_decoded(path, series.shape, series.dtype.itemsize)
-                    picture = np.asarray(series.asarray())
+                picture = self._tiff(path, number)
             else:
-                picture = np.asarray(library("imageio.v3", path, "formats").imread(path))
+                pillow = library("imageio.v3", path, "formats")
+                picture = np.asarray(pillow.imread(path))
+                if picture.ndim != 2 and pillow.immeta(path).get("mode") == "P":
+                    raise InvalidFileError(
+                        f"{path}: its values are indices of a colour table (palette), expected grey levels or ids:"
+                        " write"
+                        " it without the table"
+                    )
         except Error:
             raise
         except Exception as error:
@@ -205,6 +256,21 @@ class Folder:
                 f"{path}: has shape {picture.shape}, expected one picture of one channel (y, x)"
             )
         return picture
+
+    def _tiff(self, path: str, number: int) -> NDArray[Any]:
+        """Return the only page of a file. It may be one of the files of a larger OME-TIFF."""
+        with library("tifffile", path, "formats").TiffFile(path) as file:
+            pages = [page for page in file.pages if not page.is_reduced]
+            if len(pages) != 1:
+                raise InvalidFileError(
+                    f"{path}: holds {len(pages)} pictures, expected one in each file of {self._pattern}"
+                )
+            page = pages[0].aspage()
+            check_colours(path, page)
+            require_decoded(path, page.shape, page.dtype.itemsize)
+            if number == 0:
+                self.geometry = geometry_of_file(path, file)
+            return np.asarray(page.asarray())
 
     def _decoded(self, number: int) -> NDArray[Any]:
         picture = self._read(number)
@@ -234,38 +300,3 @@ def _require_file(path: str, name: str) -> None:
         raise InvalidFileError(f"{name}: {path} cannot be read: {reason(error)}") from None
     if not stat.S_ISREG(mode):
         raise InvalidFileError(f"{name}: {path} is no regular file")
-
-
-def _tiff_geometry(file: Any, series: Any) -> Geometry:
-    """Return the voxel size from the metadata of floodtide, ImageJ or OME."""
-    if series.kind == "shaped" and file.shaped_metadata:
-        written = file.shaped_metadata[0]
-        size, offset = written.get("voxel_size_nm"), written.get("offset")
-        return Geometry(voxel_size_nm=_triple(size, float), offset=_triple(offset, int))
-    units = {"nm": 1.0, "um": 1e3, "µm": 1e3, "\\u00B5m": 1e3, "micron": 1e3, "mm": 1e6}
-    found = file.imagej_metadata or {}
-    unit = units.get(str(found.get("unit", "")))
-    if file.is_imagej and unit and "spacing" in found:
-        tags = file.pages[0].tags
-        pixels = [tags[name].value for name in ("YResolution", "XResolution") if name in tags]
-        if len(pixels) == 2 and all(a > 0 for a, _ in pixels):
-            y, x = (unit * below / above for above, below in pixels)
-            return Geometry(voxel_size_nm=(unit * float(found["spacing"]), y, x))
-    if file.is_ome and file.ome_metadata:
-        sizes = []
-        for axis in "ZYX":
-            value = re.search(rf'PhysicalSize{axis}="([0-9.eE+-]+)"', file.ome_metadata)
-            named = re.search(rf'PhysicalSize{axis}Unit="([^"]+)"', file.ome_metadata)
-            scale = units.get(named[1] if named else "µm")
-            if value and scale:
-                sizes.append(scale * float(value[1]))
-        return Geometry(voxel_size_nm=_triple(sizes, float))
-    return Geometry()
-
-
-def _triple(values: Any, kind: Callable[[Any], Any]) -> Any:
-    if not isinstance(values, list | tuple) or len(values) != 3:
-        return None
-    if not all(isinstance(n, int | float) and math.isfinite(n) for n in values):
-        return None
-    return kind(values[0]), kind(values[1]), kind(values[2])

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,8 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
+from floodtide.data.formats.conventions import axis_names
+from floodtide.data.formats.geometry import Geometry
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
 CACHE_BYTES = 64 << 20
@@ -35,12 +36,12 @@ class Source(Protocol):
     def __getitem__(self, box: tuple[slice, slice, slice], /) -> Any: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Geometry:
-    """Voxel size and offset (z, y, x) of a volume, if its format states them."""
+class Opened(NamedTuple):
+    """A volume of the core, where it lies, and if the core can open it by its name."""
 
-    voxel_size_nm: tuple[float, float, float] | None = None
-    offset: Vec3 | None = None  # of the first voxel, in voxels
+    core: _core.data.Volume
+    geometry: Geometry
+    plain: bool = False
 
 
 def array_volume(array: NDArray[Any], name: str) -> _core.data.Volume:
@@ -76,7 +77,7 @@ def object_volume(
     shape, dtype = _shape(source, name), _dtype(source, name)
     geometry = geometry or Geometry()
     integers, numbers = {}, {}
-    if geometry.offset is not None and min(geometry.offset) >= 0 and max(geometry.offset) > 0:
+    if geometry.offset is not None and any(geometry.offset):
         integers["box_start"] = list(geometry.offset)
     if geometry.voxel_size_nm is not None:
         numbers["resolution"] = list(geometry.voxel_size_nm)
@@ -129,6 +130,20 @@ def _shape(source: Any, name: str) -> Vec3:
             f"{name}: has {len(shape)} axes, shape {shape}; expected three (z, y, x)"
         )
     return shape
+
+
+def require_zyx(source: Any, name: str) -> None:
+    """Refuse an object that names its axes in another order: of xarray, zarr 3 or tensorstore."""
+    stated = (
+        getattr(source, "dims", None),
+        getattr(getattr(source, "metadata", None), "dimension_names", None),
+        getattr(getattr(source, "domain", None), "labels", None),
+    )
+    names = next((found for one in stated if (found := axis_names(one))), None)
+    if names is not None and names != ("z", "y", "x"):
+        raise InvalidArgumentError(
+            f"{name}: names its axes {', '.join(names)}, expected z, y, x: transpose it first"
+        )
 
 
 def _dtype(source: Any, name: str) -> np.dtype[Any]:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chunked arrays in folders, through tensorstore: Zarr 2 and 3, OME-Zarr, N5, Neuroglancer precomputed.
 
-Zarr stores the axes z, y, x. N5 and precomputed store x, y, z. This file turns them into z, y, x.
+Zarr stores the axes z, y, x, or those that the array or an OME-Zarr image names. N5 and precomputed store x, y, z. All
+are read as z, y, x.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,17 @@ from floodtide import _core
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
 from floodtide.base.reading import read_json, reason
-from floodtide.data.formats.readers import (
-    CACHE_BYTES,
-    LARGEST_CHUNK,
-    Geometry,
-    object_volume,
+from floodtide.data.formats.chunks import check_chunks
+from floodtide.data.formats.conventions import (
+    NO_SIZE,
+    geometry_of,
+    geometry_of_n5,
+    names_of,
+    order_of,
 )
+from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.ome import geometry_of_level, image_of, levels_of, series_of
+from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
 from floodtide.errors import Error, InvalidFileError, UnsupportedError
 
 PRECOMPUTED = "precomputed://"
@@ -29,10 +36,6 @@ PATIENCE_S = 10.0
 """Seconds that a block may take to read before the files of the volume are looked at."""
 
 _ZARR = ("zarr.json", ".zarray", ".zgroup")
-_NM = {
-    "nm": 1.0, "nanometer": 1.0, "um": 1e3, "µm": 1e3, "micron": 1e3, "micrometer": 1e3,
-    "mm": 1e6, "millimeter": 1e6, "m": 1e9, "meter": 1e9, "angstrom": 0.1,
-}  # fmt: skip
 
 
 def is_zarr(reference: str) -> bool:
@@ -54,31 +57,40 @@ def _is_in(reference: str, suffix: str, files: Sequence[str]) -> bool:
     )
 
 
-def open_zarr(reference: str, channel: int | None = None) -> _core.data.Volume:
+def open_zarr(reference: str, channel: int | None = None) -> Opened:
     """Open an array of a Zarr 2 or 3 folder, or the finest level of an OME-Zarr image."""
-    array, attributes = _zarr_array(reference)
+    array = _zarr_array(reference)
+    document = _metadata(array.parent, reference)
     driver = "zarr3" if array.name == "zarr.json" else "zarr"
     store = _opened(reference, {"driver": driver, **_file(array.parent)})
-    axes = None
-    geometry = _funlib_geometry(attributes)
-    if array.parent != Path(reference):  # an OME-Zarr image names its axes
-        image = _image_of(_attributes(_metadata(Path(reference), reference)))
-        axes, geometry = _ome_geometry(image)
-    return _volume(reference, _three_axes(reference, store, axes, channel), geometry, array)
+    check_chunks(reference, array.parent, _zarr_chunks(document, store.rank), _chunks_of(store))
+    image, level = _image_around(array.parent, reference)
+    if level is not None:
+        names, geometry = geometry_of_level(reference, image, level, store.rank)
+        return _volume(reference, store, names, channel, geometry, array)
+    attributes = {"dimension_names": document.get("dimension_names"), **_attributes(document)}
+    axes = names_of(reference, attributes, store.rank)
+    return _volume(reference, store, axes, channel, geometry_of(reference, attributes, axes), array)
 
 
-def open_n5(reference: str, channel: int | None = None) -> _core.data.Volume:
+def open_n5(reference: str, channel: int | None = None) -> Opened:
     """Open a dataset of an N5 folder."""
     path = Path(reference, "attributes.json")
     attributes = _json(path, reference) if path.is_file() else {}
     if "dimensions" not in attributes:
         raise InvalidFileError(_no_array(reference, "N5 dataset", "attributes.json", "dimensions"))
     store = _opened(reference, {"driver": "n5", **_file(path.parent)})
-    volume = _three_axes(reference, store.T, None, channel)
-    return _volume(reference, volume, _n5_geometry(attributes), path)
+    check_chunks(reference, path.parent, "/".join([r"\d+"] * store.rank), _chunks_of(store))
+    names = names_of(reference, attributes, store.rank)
+    if names is not None and "axis_names" in attributes:
+        names = names[::-1]  # of funlib, which names the reversed axes
+    if names is None:
+        names = ("x", "y", "z", "c")[: store.rank] if store.rank in (3, 4) else None
+    geometry = geometry_of_n5(reference, attributes)
+    return _volume(reference, store, names, channel, geometry, path)
 
 
-def open_precomputed(reference: str, channel: int | None = None) -> _core.data.Volume:
+def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     """Open the finest scale of a Neuroglancer precomputed volume of one channel, or one of its channels."""
     folder = reference.removeprefix(PRECOMPUTED)
     if "://" in folder:
@@ -90,31 +102,67 @@ def open_precomputed(reference: str, channel: int | None = None) -> _core.data.V
     channels = info.get("num_channels", 1)
     if channel is None and channels != 1:
         raise InvalidFileError(f"{reference}: has {channels} channels, expected 1")
-    _require_channel(reference, channel or 0, channels)
     store = _opened(reference, {"driver": "neuroglancer_precomputed", **_file(path.parent)})
     scale = info["scales"][0]
+    if scale.get("sharding") is None:
+        pattern = "_".join([r"-?\d+--?\d+"] * 3)
+        check_chunks(reference, path.parent / scale["key"], pattern, _chunks_of(store) // channels)
     x, y, z = scale["resolution"]
     i, j, k = scale.get("voxel_offset", (0, 0, 0))
-    geometry = Geometry(voxel_size_nm=(z, y, x), offset=(k, j, i))
-    return _volume(reference, store[..., channel or 0].T, geometry, path)
+    unknown = info.get(NO_SIZE) is True
+    geometry = Geometry(
+        voxel_size_nm=None if unknown else (z, y, x),
+        offset=(k, j, i),
+        size_source="" if unknown else "its info",
+        offset_source="its info",
+    )
+    return _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, path)
 
 
-def _volume(reference: str, store: Any, geometry: Geometry, metadata: Path) -> _core.data.Volume:
+def _volume(
+    reference: str,
+    store: Any,
+    names: Sequence[str] | None,
+    channel: int | None,
+    geometry: Geometry,
+    metadata: Path,
+) -> Opened:
+    """Return the volume of one channel of an array with axes of these names."""
     tensorstore = library("tensorstore", reference, "formats")
+    index, order = order_of(reference, names, store.shape, channel)
+    store = store[tensorstore.d[:].translate_to[0]][index].transpose(list(order))
     chunks = [int(n) or 1 for n in store.chunk_layout.read_chunk.shape]
     if math.prod(chunks) * store.dtype.numpy_dtype.itemsize > LARGEST_CHUNK:
         raise InvalidFileError(
             f"{reference}: has chunks of {tuple(chunks)} voxels, expected at most {LARGEST_CHUNK} bytes"
         )
     require_decoded(reference, chunks, store.dtype.numpy_dtype.itemsize)
-    store = store[tensorstore.d[:].translate_to[0]]
-    return object_volume(
-        Store(store, metadata.parent),
-        reference,
-        chunks=chunks,
-        geometry=geometry,
-        file=str(metadata),
+    return Opened(
+        object_volume(
+            Store(store, metadata.parent),
+            reference,
+            chunks=chunks,
+            geometry=geometry,
+            file=str(metadata),
+        ),
+        geometry,
     )
+
+
+def _chunks_of(store: Any) -> int:
+    """Return the number of files of chunks that an array has if all exist."""
+    sizes = zip(store.shape, store.chunk_layout.write_chunk.shape, strict=True)
+    return math.prod(-(-n // (size or n or 1)) for n, size in sizes)
+
+
+def _zarr_chunks(document: Mapping[str, Any], rank: int) -> str:
+    """Return the regular expression of the paths of the chunks of a Zarr array."""
+    if "chunk_key_encoding" not in document:  # version 2
+        return re.escape(str(document.get("dimension_separator", "."))).join([r"\d+"] * rank)
+    encoding = document["chunk_key_encoding"]
+    first = encoding.get("name") == "default"
+    separator = encoding.get("configuration", {}).get("separator", "/" if first else ".")
+    return re.escape(str(separator)).join(["c"] * first + [r"\d+"] * rank)
 
 
 def from_zero(source: Any) -> Any:
@@ -167,6 +215,14 @@ def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
     except Error:
         raise
     except Exception as error:
+        codec = re.search(
+            r'compress.*"([^"]+)" is not registered|codecs.*"([^"]+)" is not registered', str(error)
+        )
+        if codec:
+            raise UnsupportedError(
+                f"{reference}: its chunks are compressed with {codec[1] or codec[2]}, which tensorstore does not read;"
+                " expected blosc, gzip, zlib, bz2 or zstd: write it again with one of these"
+            ) from None
         raise InvalidFileError(f"{reference}: cannot be opened: {_said(error)}") from error
 
 
@@ -180,8 +236,10 @@ def _context(tensorstore: Any) -> Any:
 
 
 def _said(error: BaseException) -> str:
-    """Return tensorstore's message without its specification."""
-    return reason(ValueError(str(error).partition(" [tensorstore_spec=")[0]))
+    """Return tensorstore's message without its specification, and without what is known: the file and the driver."""
+    text = str(error).partition(" [tensorstore_spec=")[0]
+    text = re.sub(r'^[A-Z_]+: (Error opening "\w+" driver: )?', "", text)
+    return reason(ValueError(re.sub(r'Error reading local file "[^"]*": ', "", text)))
 
 
 def _file(folder: Path) -> dict[str, Any]:
@@ -195,56 +253,39 @@ def _json(path: Path, reference: str) -> dict[str, Any]:
     return value
 
 
-def _require_channel(reference: str, channel: int, channels: int) -> None:
-    if channel >= channels:
-        raise InvalidFileError(
-            f"{reference}: has {channels} channel{'s' * (channels != 1)}, expected one with the index {channel}"
-        )
-
-
-def _three_axes(reference: str, store: Any, axes: Sequence[str] | None, channel: int | None) -> Any:
-    """Return one channel of the array. Without a channel, axes of time and channel must have one element."""
-    names = axes
-    if axes is None and channel is not None and store.rank == 4:
-        names = ("c", "z", "y", "x")
-    has_channels = False
-    if names is not None and len(names) == store.rank and store.rank > 3:
-        index = []
-        for name, size in zip(names[:-3], store.shape[:-3], strict=True):
-            if name == "c" and channel is not None:
-                _require_channel(reference, channel, size)
-                has_channels = True
-            elif size != 1:
-                raise InvalidFileError(
-                    f"{reference}: has axes {', '.join(names)} of {tuple(store.shape)}, expected one time and one"
-                    " channel"
-                )
-            index.append(channel if name == "c" and channel is not None else 0)
-        store = store[tuple(index)]
-    if channel is not None and not has_channels:
-        _require_channel(reference, channel, 1)
-    if store.rank != 3:
-        raise InvalidFileError(
-            f"{reference}: has {store.rank} axes, shape {tuple(store.shape)}; expected three (z, y, x)"
-        )
-    return store
-
-
-def _zarr_array(reference: str) -> tuple[Path, dict[str, Any]]:
-    """Return the metadata file of the array that a name means, and the attributes of the array."""
+def _zarr_array(reference: str) -> Path:
+    """Return the metadata file of the array that a name means."""
     folder = Path(reference)
     document = _metadata(folder, reference)
     if (folder / "zarr.json").is_file():
         if document.get("node_type") == "array":
-            return folder / "zarr.json", _attributes(document)
+            return folder / "zarr.json"
     elif (folder / ".zarray").is_file():
-        return folder / ".zarray", _attributes(document)
-    image = _image_of(_attributes(document))
-    levels: list[dict[str, Any]] = image.get("datasets", [])
+        return folder / ".zarray"
+    levels = levels_of(image_of(_attributes(document)))
     level = levels[0].get("path", "") if levels else ""
     if level and ".." not in Path(level).parts and not Path(level).is_absolute():
         return _zarr_array(str(folder / level))
+    if series_of(_attributes(document)):
+        images = sorted((p.name for p in folder.iterdir() if p.name.isdecimal()), key=int)
+        if len(images) == 1:
+            return _zarr_array(str(folder / images[0]))
+        named = " or ".join(f"{folder}/{one}" for one in images[:5])
+        raise InvalidFileError(f"{reference}: holds {len(images)} images, expected {named}")
     raise InvalidFileError(_no_array(reference, "Zarr array", "zarr.json or .zarray", ""))
+
+
+def _image_around(array: Path, reference: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return the OME-Zarr image of which an array is a level, and the level; None without such an image."""
+    for folder in array.absolute().parents:
+        if not any((folder / name).is_file() for name in _ZARR):
+            break
+        image = image_of(_attributes(_metadata(folder, reference)))
+        path = array.absolute().relative_to(folder).as_posix()
+        for level in levels_of(image):
+            if str(level.get("path", "")).strip("/") == path:
+                return image, level
+    return {}, None
 
 
 def _metadata(folder: Path, reference: str) -> dict[str, Any]:
@@ -261,14 +302,6 @@ def _metadata(folder: Path, reference: str) -> dict[str, Any]:
 def _attributes(document: Mapping[str, Any]) -> dict[str, Any]:
     attributes = document.get("attributes", {})
     return attributes if isinstance(attributes, dict) else {}
-
-
-def _image_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the OME-Zarr image that the attributes describe, or an empty dictionary."""
-    inner = attributes.get("ome", attributes)
-    scales = inner.get("multiscales", []) if isinstance(inner, dict) else []
-    image = scales[0] if isinstance(scales, list) and scales else {}
-    return image if isinstance(image, dict) else {}
 
 
 def _no_array(reference: str, kind: str, file: str, key: str) -> str:
@@ -297,58 +330,3 @@ def _arrays(root: Path, folder: Path, key: str, depth: int) -> Iterator[str]:
             yield child.relative_to(root).as_posix()
         else:
             yield from _arrays(root, child, key, depth - 1)
-
-
-def _ome_geometry(image: Mapping[str, Any]) -> tuple[list[str], Geometry]:
-    axes = image.get("axes", [])
-    names = [axis.get("name", "") if isinstance(axis, dict) else str(axis) for axis in axes]
-    units = [axis.get("unit") if isinstance(axis, dict) else None for axis in axes][-3:]
-    scale: list[float] | None = None
-    moved = [0.0] * 3
-    for change in image["datasets"][0].get("coordinateTransformations", []):
-        if change.get("type") == "scale":
-            scale = change["scale"][-3:]
-        elif change.get("type") == "translation":
-            moved = change["translation"][-3:]
-    if scale is None or not all(unit in _NM for unit in units):
-        return names, Geometry()
-    factors = [_NM[str(unit)] for unit in units]
-    size = [n * factor for n, factor in zip(scale, factors, strict=True)]
-    return names, _geometry(size, [n * factor for n, factor in zip(moved, factors, strict=True)])
-
-
-def _funlib_geometry(attributes: Mapping[str, Any]) -> Geometry:
-    """Return voxel size and offset from the attributes that funlib.persistence and gunpowder write."""
-    size = attributes.get("voxel_size", attributes.get("resolution"))
-    return _geometry(size, attributes.get("offset"))
-
-
-def _n5_geometry(attributes: Mapping[str, Any]) -> Geometry:
-    size, units = attributes.get("resolution"), attributes.get("units", ["nm"] * 3)
-    pixels = attributes.get("pixelResolution")
-    if isinstance(pixels, dict):
-        size, units = pixels.get("dimensions"), [pixels.get("unit", "nm")] * 3
-    if not isinstance(size, list) or not all(unit in _NM for unit in units):
-        return Geometry()
-    size = [n * _NM[unit] for n, unit in zip(size, units, strict=False)]
-    offset = attributes.get("offset")
-    return _geometry(size[::-1], offset[::-1] if isinstance(offset, list) else None)
-
-
-def _geometry(size: Any, offset_nm: Any) -> Geometry:
-    """Return the geometry of a size and an offset (z, y, x) in nm. Values of other types are ignored."""
-    if not (_numbers(size) and min(size) > 0):
-        return Geometry()
-    z, y, x = (float(n) for n in size)
-    if not _numbers(offset_nm):
-        return Geometry(voxel_size_nm=(z, y, x))
-    k, j, i = (round(n / m) for n, m in zip(offset_nm, (z, y, x), strict=True))
-    return Geometry(voxel_size_nm=(z, y, x), offset=(k, j, i))
-
-
-def _numbers(values: Any) -> bool:
-    return (
-        isinstance(values, list)
-        and len(values) == 3
-        and all(isinstance(n, int | float) and math.isfinite(n) for n in values)
-    )

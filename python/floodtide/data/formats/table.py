@@ -15,11 +15,13 @@ from pathlib import Path
 from floodtide import _core
 from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import volume_folder
-from floodtide.data.formats import pictures, stores, writers
+from floodtide.base.reading import reading
+from floodtide.data.formats import hdf5, pictures, stores, writers
+from floodtide.data.formats.readers import Opened
 from floodtide.data.formats.writers import Plan, Writer
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 
-_Open = Callable[[str, int | None], _core.data.Volume]
+_Open = Callable[[str, int | None], Opened]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +39,10 @@ class Format:
     help: str
 
 
-def _open_hdf5(reference: str, channel: int | None) -> _core.data.Volume:
-    return _core.data.Volume(*path_and_dataset(reference), channel)
-
-
-def _one_channel(open_it: Callable[[str], _core.data.Volume]) -> _Open:
+def _one_channel(open_it: Callable[[str], Opened]) -> _Open:
     """Return a function that opens volumes of a format that has no channels."""
 
-    def opened(reference: str, channel: int | None) -> _core.data.Volume:
+    def opened(reference: str, channel: int | None) -> Opened:
         if channel:
             raise InvalidArgumentError(
                 f"{reference}: has no channels, expected channel 0 instead of {channel}"
@@ -76,11 +74,11 @@ HDF5 = Format(
     name="HDF5",
     form="file.h5:dataset",
     matches=_is_hdf5_name,
-    open=_open_hdf5,
+    open=hdf5.open_hdf5,
     create=writers.hdf5,
     path=lambda reference: Path(path_and_dataset(reference)[0]),
     library="",
-    axes="z, y, x",
+    axes="z, y, x, or as named",
     help="Any dataset of three axes; read by the core, with checksums where the file has them",
 )
 
@@ -105,7 +103,7 @@ FORMATS: tuple[Format, ...] = (
         create=writers.zarr,
         path=Path,
         library="tensorstore",
-        axes="z, y, x",
+        axes="z, y, x, or as named",
         help="An array; of an OME-Zarr image the finest level, with one time and one channel",
     ),
     Format(
@@ -116,7 +114,7 @@ FORMATS: tuple[Format, ...] = (
         create=writers.n5,
         path=Path,
         library="tensorstore",
-        axes="x, y, z",
+        axes="x, y, z, or as named",
         help="A dataset of three axes",
     ),
     Format(
@@ -128,7 +126,7 @@ FORMATS: tuple[Format, ...] = (
         path=Path,
         library="tifffile",
         axes="z, y, x",
-        help="A file of pictures of one size and one channel; compressed ones are decoded whole",
+        help="The only series of a file, or appended pages of one size; compressed pages are decoded whole",
     ),
     Format(
         name="Folder of pictures",
@@ -161,15 +159,17 @@ def format_of(reference: str) -> Format:
     )
 
 
-def open_volume(reference: str, channel: int | None = None) -> _core.data.Volume:
-    """Open the volume of a name, or one channel of it.
+def open_volume(reference: str, channel: int | None = None) -> Opened:
+    """Open the volume of a name, or one channel of it, and return it with its geometry.
 
     Raises:
         InvalidArgumentError: If the name has no known form.
         InvalidFileError: If the volume cannot be read, has not three axes, or has no such channel.
         UnsupportedError: If the format needs a library that is not installed.
     """
-    return format_of(reference).open(reference, channel)
+    row = format_of(reference)
+    with reading(reference, f"a volume of the form {row.form}"):
+        return row.open(reference, channel)
 
 
 def stem(reference: str) -> str:

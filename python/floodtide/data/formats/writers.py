@@ -20,15 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
+from floodtide.base import notes
 from floodtide.base.files import path_and_dataset, temporaries, temporary
 from floodtide.base.libraries import library
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Box, Vec3
-from floodtide.data.formats.readers import Geometry
+from floodtide.data.formats import tiff
+from floodtide.data.formats.conventions import NO_SIZE
+from floodtide.data.formats.geometry import Geometry
 from floodtide.errors import Error, InvalidArgumentError, StorageError
 
 CHUNK = 64  # voxels along each axis of the chunks that are written
 _GZIP = 4
+_LARGEST_TIFF = 4_000_000_000  # bytes of voxels; positions in larger files need 64 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +59,13 @@ class Plan:
         return z, y, x
 
     @property
-    def size_nm(self) -> tuple[float, float, float]:
+    def size(self) -> tuple[float, float, float]:
+        """Edges of a voxel in `unit`: nm, or voxels if the voxel size is unknown."""
         return self.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
+
+    @property
+    def unit(self) -> str:
+        return "voxel" if self.geometry.voxel_size_nm is None else "nm"
 
     @property
     def offset(self) -> Vec3:
@@ -81,7 +90,7 @@ def hdf5(reference: str, plan: Plan) -> Iterator[Writer]:
         file.create(dataset, plan.dtype.name, list(plan.shape), list(plan.chunks), _GZIP)
         if plan.geometry.voxel_size_nm is not None:
             file.numbers(dataset, "resolution", list(plan.geometry.voxel_size_nm))
-        if min(plan.offset) >= 0 and max(plan.offset) > 0:
+        if any(plan.offset):
             file.attribute(dataset, "box_start", list(plan.offset))
         for name, text in plan.notes.items():
             file.attribute(dataset, name, text)
@@ -106,9 +115,9 @@ def zarr(reference: str, plan: Plan) -> Iterator[Writer]:
     """Write an array of Zarr 3, with voxel size and offset as funlib.persistence names them."""
     attributes = {
         "axis_names": ["z", "y", "x"],
-        "units": ["nm"] * 3,
-        "voxel_size": list(plan.size_nm),
-        "offset": [n * size for n, size in zip(plan.offset, plan.size_nm, strict=True)],
+        "units": [plan.unit] * 3,
+        "voxel_size": list(plan.size),
+        "offset": [n * size for n, size in zip(plan.offset, plan.size, strict=True)],
     }
     metadata = {
         "shape": list(plan.shape),
@@ -139,8 +148,8 @@ def n5(reference: str, plan: Plan) -> Iterator[Writer]:
         **plan.notes,
     }
     if plan.geometry != Geometry():
-        metadata |= {"units": ["nm"] * 3, "resolution": list(plan.size_nm[::-1])}
-        sizes = zip(plan.offset[::-1], plan.size_nm[::-1], strict=True)
+        metadata |= {"units": [plan.unit] * 3, "resolution": list(plan.size[::-1])}
+        sizes = zip(plan.offset[::-1], plan.size[::-1], strict=True)
         metadata["offset"] = [n * size for n, size in sizes]
     with _new_folder(reference, {"attributes.json": {"n5": "2.0.0"}}) as folder:
         store = _created(reference, folder, {"driver": "n5", "metadata": metadata})
@@ -167,12 +176,20 @@ def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
             "size": list(plan.shape[::-1]),
             "encoding": "raw",
             "chunk_size": list(plan.chunks[::-1]),
-            "resolution": list(plan.size_nm[::-1]),
+            "resolution": list(plan.size[::-1]),
             "voxel_offset": list(plan.offset[::-1]),
         },
     }
     with _new_folder(reference.removeprefix("precomputed://"), {}) as folder:
         store = _created(reference, folder, spec)
+        if plan.geometry.voxel_size_nm is None:
+            notes.show(
+                f"{reference}: the voxel size is unknown, and the format needs one: 1 nm is written, and marked as"
+                " unknown"
+                " (--voxel-nm states it)"
+            )
+            info = folder / "info"
+            info.write_text(json.dumps({**json.loads(info.read_text()), NO_SIZE: True}))
         tensorstore = library("tensorstore", reference, "formats")
         yield StoreWriter(store[..., 0].T[tensorstore.d[:].translate_to[0]], plan.chunks)
 
@@ -216,7 +233,7 @@ def shared_writer(reference: str, shared: tuple[str, Vec3]) -> StoreWriter:
 
 @contextmanager
 def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
-    """Write a TIFF file, uncompressed, one picture for each z."""
+    """Write an uncompressed TIFF file, one picture for each z, with metadata of ImageJ or OME if they have the type."""
     path = Path(reference)
     if path.exists():
         raise InvalidArgumentError(
@@ -225,12 +242,12 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
     _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"))
     tifffile = library("tifffile", reference, "formats")
     part = temporary(path)
-    metadata: dict[str, Any] = {"axes": "ZYX"}
-    if plan.geometry != Geometry():
-        metadata |= {"voxel_size_nm": list(plan.size_nm), "offset": list(plan.offset)}
+    bigtiff = math.prod(plan.shape) * plan.dtype.itemsize > _LARGEST_TIFF
     try:
-        with _storing(reference), tifffile.TiffWriter(part, bigtiff=True) as file:
-            yield _Stack(file, plan, metadata)
+        with _storing(reference), tifffile.TiffWriter(part, bigtiff=bigtiff) as file:
+            yield _Stack(
+                file, plan, tiff.description(plan.shape, plan.dtype, plan.geometry, bigtiff)
+            )
         with _storing(reference):
             _sync(part)
             os.rename(part, path)
@@ -239,21 +256,21 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
 
 
 class _Stack:
-    def __init__(self, file: Any, plan: Plan, metadata: Mapping[str, Any]) -> None:
+    def __init__(self, file: Any, plan: Plan, description: str) -> None:
         self.chunks = (1, *plan.shape[1:])
-        self._file, self._plan, self._metadata = file, plan, metadata
+        self._file, self._description = file, description
+        _, y, x = plan.size
+        self._resolution = {"resolution": (1 / x, 1 / y), "resolutionunit": "none"}
 
     def write(self, box: Box, block: NDArray[Any]) -> None:
         for i, picture in enumerate(block, start=box[0][0]):
-            text = None
-            if i == 0:
-                text = json.dumps({"shape": list(self._plan.shape), **self._metadata})
             self._file.write(
                 picture,
                 photometric="minisblack",
                 contiguous=i > 0,
                 metadata=None,
-                description=text,
+                description=self._description.encode() if i == 0 else None,
+                **self._resolution,
             )
 
     def finish(self) -> None:

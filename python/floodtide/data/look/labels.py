@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from floodtide.data.boxes import Box, Progress, Vec3
 from floodtide.data.look.sampling import FULL, SMALL, Array, columns, cubes_within, slabs, whole_of
+from floodtide.data.no_label import cleared
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidFileError
 
@@ -34,12 +35,14 @@ class LabelStatistics:
         lowest: Lowest id that occurs, 0 included.
         highest: Highest id that occurs.
         unlabelled: Share of the voxels labelled 0.
+        sections: Number of sections (z) with sampled voxels.
+        empty_sections: Number of these whose sampled voxels are all labelled 0.
         at_least: Number of objects of at least LIMITS voxels.
         median_size: Median size of the objects in voxels.
         largest: The ten largest objects, as (id, voxels).
         changes: Along z, y and x: share of neighbouring voxels that differ.
         boundary: Share of voxels that differ from a neighbour along some axis.
-        boundary_zero: Share of these voxels that are labelled 0.
+        boundary_zero: Share of these voxels that are labelled 0. Planes without any label do not count.
     """
 
     name: str
@@ -50,6 +53,8 @@ class LabelStatistics:
     lowest: int
     highest: int
     unlabelled: float
+    sections: int
+    empty_sections: int
     at_least: tuple[int, ...]
     median_size: float
     largest: tuple[tuple[int, int], ...]
@@ -107,9 +112,14 @@ def label_statistics(
     total = sum(math.prod(size) for _, size in boxes)
     done = 0
     tables: list[Array] = []
+    seen = np.zeros((2, whole[1][0]), bool)  # sections that were read, and those with labels
     for column in boxes:
-        for _, labels in slabs(volume, column):
+        for at, stored in slabs(volume, column):
+            labels = cleared(stored, volume.name)
             tables.append(_table(labels))
+            first = column[0][0] - whole[0][0] + at
+            seen[0, first : first + len(labels)] = True
+            seen[1, first : first + len(labels)] |= labels.any(axis=(1, 2))
             if len(tables) == _TABLES:
                 tables = [_merged(tables)]
             done += labels.size
@@ -128,6 +138,8 @@ def label_statistics(
         lowest=int(ids.min()),
         highest=int(ids.max()),
         unlabelled=float(sizes[ids == 0].sum()) / total,
+        sections=int(np.count_nonzero(seen[0])),
+        empty_sections=int(np.count_nonzero(seen[0] & ~seen[1])),
         at_least=tuple(int(np.count_nonzero(voxels >= limit)) for limit in LIMITS),
         median_size=float(np.median(voxels)) if len(voxels) else 0.0,
         largest=tuple(
@@ -169,16 +181,27 @@ def _changes(
     volume: Volume, whole: Box, budget: int
 ) -> tuple[tuple[float, float, float], float, float]:
     """Return the shares of differing pairs and of boundary voxels in cubes, and of boundary voxels labelled 0."""
-    rows, voxels, at_boundary, zeros = [], 0, 0, 0
+    rows, voxels, at_boundary, kept, zeros = [], 0, 0, 0, 0
     for cube in cubes_within(whole, min(budget, _CUBES)):
-        labels = volume.read(cube)
+        labels = cleared(volume.read(cube))
         boundary, shares = changed(labels)
         rows.append(shares)
         voxels += labels.size
         at_boundary += int(np.count_nonzero(boundary))
-        zeros += int(np.count_nonzero(boundary & (labels == 0)))
+        inner = _without_empty_planes(labels)
+        between, _ = changed(inner)
+        kept += int(np.count_nonzero(between))
+        zeros += int(np.count_nonzero(between & (inner == 0)))
     z, y, x = (float(share) for share in np.mean(rows, axis=0))
-    return (z, y, x), at_boundary / voxels, zeros / max(1, at_boundary)
+    return (z, y, x), at_boundary / voxels, zeros / max(1, kept)
+
+
+def _without_empty_planes(labels: Array) -> Array:
+    """Return labels without the planes along z, y and x that hold 0 only: these are not labelled, and no boundaries."""
+    for axis in range(3):
+        others = tuple(i for i in range(3) if i != axis)
+        labels = labels.compress((labels != 0).any(axis=others), axis=axis)
+    return labels
 
 
 def _table(labels: Array) -> Array:

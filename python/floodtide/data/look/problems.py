@@ -32,6 +32,7 @@ _VOXELS = 1.3  # ratio of voxel sizes
 _LENGTHS = 1.7  # ratio of correlation lengths of two images
 _ANISOTROPY = 2.2  # ratio of the correlation lengths of an image, in nm
 _CERTAIN, _CLEARLY = 0.7, 4.0  # contrast of another orientation, and its ratio to the stored one
+_EMPTY = 0.1  # share of sections without labels, for a warning
 _AXES = "zyx"
 
 
@@ -284,6 +285,14 @@ def of_labels(labels: LabelStatistics, where: str) -> list[Problem]:
         ]
     if labels.objects == 0:
         return [Problem(False, f"{where}: all sampled voxels of {labels.name} are 0, no object")]
+    if labels.empty_sections > _EMPTY * labels.sections:
+        return [
+            Problem(
+                False,
+                f"{where}: {labels.empty_sections} of {labels.sections} sampled sections (z) of {labels.name} have no"
+                " labels: keep data.zero_is_boundary = false, or set the box to the labelled part",
+            )
+        ]
     return []
 
 

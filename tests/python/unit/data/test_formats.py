@@ -368,6 +368,7 @@ def test_outputs_are_not_replaced_and_nothing_is_left_behind(
     for form in volumes.FORMS:
         if form != "hdf5":
             volumes.write(ARRAY, tmp_path, "a", form)
+    capsys.readouterr()
     kept = sorted(path for path in tmp_path.rglob("*"))
     for form, name in volumes.FORMS.items():
         there = name.format(folder=tmp_path, name="a")

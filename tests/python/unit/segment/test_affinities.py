@@ -19,9 +19,11 @@ from floodtide.agglomerate import (
     AffinityOptions,
     agglomerate_on_ranks,
     segments_of,
+    write_segments,
 )
 from floodtide.data import Volume
 from floodtide.data.affinities import NEAREST
+from floodtide.data.formats import Geometry
 from floodtide.segment import read_reconciled, reconcile
 
 FAR = (*NEAREST, (-3, 0, 0), (0, -3, 0), (0, 0, -3), (-2, 2, 0))
@@ -294,3 +296,38 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "mwatershed", None)
     with pytest.raises(errors.UnsupportedError, match=r"pip install '\.\[affinities\]'"):
         segments_of(np.zeros((3, 2, 2, 2), np.float32), NEAREST, AffinityOptions(method="mutex"))
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "hint"), [(255, 0, "divide them by 255"), (8, -4, "apply the sigmoid")]
+)
+def test_affinities_of_another_range_are_refused(
+    tmp_path: Path, scale: float, shift: float, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = np.ones((3, 6, 6, 6), np.float32)
+    values[0, 3] = 0.1
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["affinities"] = values * scale + shift
+        file["bytes"] = np.uint8(values * 255)
+    offsets = ["--offsets", "[[-1,0,0],[0,-1,0],[0,0,-1]]", "--min-size", "1"]
+    assert (
+        cli.run(["agglomerate", f"{tmp_path}/a.h5:affinities", f"{tmp_path}/b.zarr", *offsets]) == 2
+    )
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert hint in said
+    assert cli.run(["agglomerate", f"{tmp_path}/a.h5:bytes", f"{tmp_path}/c.zarr", *offsets]) == 0
+
+
+def test_affinities_of_gunpowder_state_where_they_lie(tmp_path: Path) -> None:
+    values = np.ones((3, 4, 5, 6), np.float32)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = values
+        file["x"].attrs.update({"resolution": (40.0, 4.0, 4.0), "offset": (80.0, -8.0, 0.0)})
+    found = AffinityFile(f"{tmp_path}/a.h5:x", NEAREST)
+    assert found.box == ((2, -2, 0), (4, 5, 6))
+    assert found.voxel_size_nm == (40, 4, 4)
+    write_segments(found, AffinityOptions(min_size=1), f"{tmp_path}/b.zarr")
+    assert Volume(f"{tmp_path}/b.zarr").geometry == Geometry(
+        voxel_size_nm=(40, 4, 4), offset=(2, -2, 0)
+    )

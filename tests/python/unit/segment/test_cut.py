@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import errors
+from floodtide.data.boxes import intersection
 from floodtide.segment import Cut
-from floodtide.segment.cut import intersection
 
 
 @st.composite

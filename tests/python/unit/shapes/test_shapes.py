@@ -108,6 +108,17 @@ def test_skeletons_lie_in_their_segments(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out/info").read_text())["skeletons"] == "skeletons"
 
 
+def test_meshes_of_a_negative_offset_lie_on_their_voxels(tmp_path: Path) -> None:
+    labels = np.repeat(brick(), 2, axis=0)
+    add_meshes(precomputed(tmp_path, labels, (-2, 0, 5)))
+    (path,) = (p for p in (tmp_path / "out/mesh").iterdir() if p.name.count(":") == 2)
+    count = np.fromfile(path, "<u4", 1)[0]
+    vertices = np.fromfile(path, "<f4", offset=4)[: 3 * count].reshape(-1, 3)[:, ::-1]
+    where = np.argwhere(labels)
+    low = (where.min(axis=0) + np.array([-2, 0, 5])) * SIZE
+    np.testing.assert_allclose(vertices.min(axis=0), low, atol=0.6 * max(SIZE))
+
+
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = precomputed(tmp_path, np.repeat(brick(), 3, axis=2), (0, 0, 0))
     assert cli.run(["mesh", name, "--skeletons", "--min-size", "50", "--json"]) == 0
@@ -129,6 +140,7 @@ def test_wrong_input_is_refused_in_one_line(
     with h5py.File(tmp_path / "b.h5", "w") as file:
         file["raw"] = np.zeros((4, 4, 4), np.uint8)
     convert(f"{tmp_path}/b.h5:raw", f"precomputed://{tmp_path}/image")
+    capsys.readouterr()
     assert cli.run(["mesh", name.format(folder=tmp_path)]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1

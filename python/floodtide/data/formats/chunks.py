@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of chunks. An absent chunk holds the fill value by definition, so that a lost one looks like zeros."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from floodtide.base import notes
+from floodtide.errors import InvalidFileError
+
+_ENDINGS = (".gz", ".br", ".zst", ".zstd", ".bz2", ".xz", ".lz4")
+_MANY = 0.1  # share of absent chunks above which a note says so
+_MOST = 1 << 16  # files that are looked at
+
+
+def check_chunks(name: str, folder: Path, pattern: str, expected: int) -> None:
+    """Refuse files of chunks that would be passed over, and note if many chunks do not exist.
+
+    Args:
+        name: The volume, for messages.
+        folder: Where its chunks are.
+        pattern: Regular expression of the paths of chunks in the folder.
+        expected: Number of chunks of the volume.
+
+    Raises:
+        InvalidFileError: If a chunk has another ending, or all have names of another form.
+    """
+    known, digits = re.compile(pattern), re.compile(r"[\dc]+([./][\dc]+)*")
+    found, other = 0, ""
+    for number, path in enumerate(_files(folder, "")):
+        if number >= _MOST:
+            return
+        if known.fullmatch(path):
+            found += 1
+            continue
+        plain, ending = os.path.splitext(path)
+        if ending in _ENDINGS and known.fullmatch(plain):
+            raise InvalidFileError(
+                f"{name}: the chunk {folder / path} is compressed as a whole file, expected {plain}: decompress the"
+                f" chunks, or write the volume without the ending {ending} (CloudVolume: compress=False)"
+            )
+        if digits.fullmatch(path):
+            other = path
+    if not found and other:
+        raise InvalidFileError(
+            f"{name}: no chunk has the name that its metadata states, and {folder / other} has another one; expected"
+            " the"
+            " separator of the metadata"
+        )
+    if expected - found > _MANY * expected:
+        notes.show(
+            f"{name}: {expected - found} of {expected} chunks do not exist, and are read as the fill value"
+        )
+
+
+def _files(folder: Path, below: str) -> Iterator[str]:
+    """Yield the paths of the files in a folder."""
+    try:
+        with os.scandir(folder / below) as entries:
+            for entry in entries:
+                path = f"{below}{entry.name}"
+                if entry.is_dir():
+                    yield from _files(folder, f"{path}/")
+                else:
+                    yield path
+    except OSError:
+        return  # a folder that does not exist has no chunks; reading names one that cannot be read

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names that other programs use: axes, units, and attributes with voxel size and offset.
+
+`AXES`, `NM`, `SIZES` and `OFFSETS` are the tables. Readers pass what a file states through the functions below. They
+use it, refuse it in one line, or note that it was not used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from floodtide.base import notes
+from floodtide.data.boxes import Vec3
+from floodtide.data.formats.geometry import (
+    Geometry,
+    SizeNm,
+    is_triple,
+    same_size,
+    size_text,
+    voxels_of,
+)
+from floodtide.errors import InvalidFileError
+
+NM: dict[str, float] = {
+    "pm": 1e-3, "picometer": 1e-3, "angstrom": 0.1, "å": 0.1, "nm": 1.0, "nanometer": 1.0, "nanometre": 1.0,
+    "um": 1e3, "µm": 1e3, "\\u00b5m": 1e3, "micron": 1e3, "micrometer": 1e3, "micrometre": 1e3,
+    "mm": 1e6, "millimeter": 1e6, "millimetre": 1e6, "cm": 1e7, "centimeter": 1e7, "centimetre": 1e7,
+    "m": 1e9, "meter": 1e9, "metre": 1e9, "in": 2.54e7, "inch": 2.54e7,
+}  # fmt: skip
+"""Lengths in nm of the names of units, in lower case."""
+
+VOXEL_UNITS = ("", "pixel", "pixels", "voxel", "voxels", "px", "none", "null")
+"""Names of units that are no length."""
+
+AXES = {
+    "z": "z", "y": "y", "x": "x", "c": "c", "ch": "c", "channel": "c", "channels": "c", "t": "t", "time": "t",
+}  # fmt: skip
+"""Axes of the names that files use, in lower case and without the ^ of funlib."""
+
+NO_SIZE = "floodtide_voxel_size_unknown"
+"""Key of an info whose `resolution` of 1 nm stands for an unknown voxel size: the format has no other way."""
+
+
+@dataclass(frozen=True)
+class Stated:
+    """An attribute of an array that states a size or an offset.
+
+    Attributes:
+        key: Its name.
+        unit: Its unit; None: the array's attribute `units`, else nm.
+        reverse: True if the numbers are in the reverse order of the array's axes.
+    """
+
+    key: str
+    unit: str | None = None
+    reverse: bool = False
+
+
+SIZES = (
+    Stated("voxel_size"),  # funlib, gunpowder
+    Stated("resolution"),  # floodtide, CREMI, N5
+    Stated("voxel_size_nm", "nm"),
+    Stated("voxel_size_um", "um"),
+    Stated("element_size_um", "um"),  # ilastik, PlantSeg
+    Stated("spacings", reverse=True),  # as in NRRD: the fastest axis comes first
+)
+OFFSETS = (
+    Stated("box_start", "voxel"),  # floodtide
+    Stated("offset"),
+    Stated("space origin", reverse=True),  # as in NRRD
+)
+NOTED = ("space directions", "spacing", "voxelsize", "pixel_size")
+"""Attributes that state a size in an order or a unit that files do not agree about."""
+UNITS = ("units", "unit", "space units")
+NAMES = (
+    "dimension_names",
+    "axis_names",
+    "axes",
+    "_ARRAY_DIMENSIONS",
+    "axistags",
+    "DIMENSION_LABELS",
+)
+KEYS = tuple(dict.fromkeys([one.key for one in (*SIZES, *OFFSETS)] + [*NOTED, *UNITS, *NAMES]))
+"""Every attribute of an array that is looked at."""
+
+
+def unit_nm(unit: Any) -> float | None:
+    """Return a unit in nm; None if it is no length that is known."""
+    name = str(unit).strip().replace("\u03bc", "µ").lower()
+    return NM.get(name) or NM.get(name.removesuffix("s"))
+
+
+def axis_names(given: Any) -> tuple[str, ...] | None:
+    """Return the names of axes of a list, of a text such as "zyx", or of vigra's axistags; None if it has none."""
+    if isinstance(given, Mapping):
+        given = given.get("axes")
+    if isinstance(given, str):
+        given = re.split(r"[\s,;]+", given.strip()) if re.search(r"[\s,;]", given) else list(given)
+        if not all(one.lower() in AXES for one in given):
+            return None  # a text about something else
+    if not isinstance(given, list | tuple) or not given:
+        return None
+    plain = [one.get("key", one.get("name")) if isinstance(one, Mapping) else one for one in given]
+    found = [AXES.get(str(one).lower().rstrip("^"), "") for one in plain]
+    if not any(found):
+        return None  # dim_0, dim_1, ...
+    return tuple(a or str(b) for a, b in zip(found, plain, strict=True))
+
+
+def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:
+    """Return the names of the axes of an array that its attributes state; None if they state none.
+
+    Raises:
+        InvalidFileError: If two attributes contradict each other, or there is another number of axes.
+    """
+    found, source = None, ""
+    for key in NAMES:
+        names = axis_names(attributes.get(key))
+        if names is None:
+            continue
+        if len(names) != rank or (found is not None and names != found):
+            raise InvalidFileError(
+                f"{name}: {key} names the axes {', '.join(names)}, expected"
+                + (f" {rank} axes" if found is None else f" {', '.join(found)} as {source} does")
+            )
+        found, source = names, key
+    return found
+
+
+def order_of(
+    name: str, names: Sequence[str] | None, shape: Sequence[int], channel: int | None
+) -> tuple[tuple[int | slice, ...], Vec3]:
+    """Return an index that leaves three axes of an array, and the order in which these become z, y, x.
+
+    Args:
+        name: The volume, for messages.
+        names: The names of its axes; None: z, y, x, or channel, z, y, x if there is a channel and a fourth axis.
+        shape: Its shape.
+        channel: The channel to read; None: there must be one.
+
+    Raises:
+        InvalidFileError: If z, y and x are not all there, or more than one voxel lies along another axis.
+    """
+    if names is None:
+        names = ("c", "z", "y", "x") if channel is not None and len(shape) == 4 else ("z", "y", "x")
+        if len(shape) != len(names):
+            raise InvalidFileError(
+                f"{name}: has {len(shape)} axes, shape {tuple(shape)}; expected three (z, y, x)"
+            )
+    text = f"{name}: has axes {', '.join(names)} of {tuple(shape)}"
+    if len(names) != len(shape) or len(set(names)) != len(names) or not set("zyx") <= set(names):
+        raise InvalidFileError(f"{text}, expected z, y and x, each once")
+    channels = shape[names.index("c")] if "c" in names else 1
+    if channel is not None and channel >= channels:
+        raise InvalidFileError(
+            f"{name}: has {channels} channel{'s' * (channels != 1)}, expected one with the index {channel}"
+        )
+    index: list[int | slice] = []
+    for axis, size in zip(names, shape, strict=True):
+        if axis in ("z", "y", "x"):
+            index.append(slice(None))
+        elif axis == "c" and channel is not None:
+            index.append(channel)
+        elif size == 1:
+            index.append(0)
+        else:
+            raise InvalidFileError(f"{text}, expected one time and one channel")
+    left = [axis for axis in names if axis in ("z", "y", "x")]
+    return tuple(index), (left.index("z"), left.index("y"), left.index("x"))
+
+
+def geometry_of(
+    name: str,
+    attributes: Mapping[str, Any],
+    axes: Sequence[str] | None = None,
+    *,
+    reverse: bool = False,
+) -> Geometry:
+    """Return the geometry that the attributes of an array state.
+
+    Args:
+        name: The volume, for messages.
+        attributes: Of the array.
+        axes: The names of its axes, for attributes that have a number for each; None: z, y, x.
+        reverse: True if the numbers are in the order x, y, z (N5).
+
+    Raises:
+        InvalidFileError: If two attributes contradict each other.
+    """
+    units = next((attributes[key] for key in UNITS if key in attributes), None)
+
+    def read(one: Stated, default: str) -> tuple[SizeNm, tuple[str, ...]] | None:
+        values = attributes.get(one.key)
+        if values is None:
+            return None
+        turned = one.reverse != reverse
+        given = [default] * 3 if units is None else units
+        if one.unit is not None:
+            given = [one.unit] * 3
+            turned = one.reverse
+        found = _in_order(values, axes, turned)
+        named = _in_order([given] * 3 if isinstance(given, str) else given, axes, turned)
+        if found is None or named is None or not is_triple(found):
+            text = f"{name}: attribute {one.key} is {str(values)[:100]}"
+            text += f" in {str(units)[:60]}" if units is not None else ""
+            if one.key == "box_start":  # of floodtide itself
+                raise InvalidFileError(f"{text}, expected three integers (z, y, x)")
+            notes.show(f"{text}, expected three numbers: not used")
+            return None
+        return (float(found[0]), float(found[1]), float(found[2])), tuple(map(str, named))
+
+    size, size_source = None, ""
+    for one in SIZES:
+        found = read(one, "nm")
+        if found is None:
+            continue
+        nm = [unit_nm(unit) for unit in found[1]]
+        if None in nm or min(found[0]) <= 0:
+            if not all(str(unit).lower() in VOXEL_UNITS for unit in found[1]):
+                notes.show(
+                    f"{name}: attribute {one.key} is {list(found[0])} in {', '.join(found[1])}, expected lengths"
+                    " above 0:"
+                    " not used"
+                )
+            continue
+        z, y, x = (n * (factor or 1.0) for n, factor in zip(found[0], nm, strict=True))
+        if size is not None and not same_size(size, (z, y, x)):
+            raise InvalidFileError(
+                f"{name}: {size_source} states voxels of {size_text(size)} nm, attribute {one.key} of"
+                f" {size_text((z, y, x))} nm; expected one voxel size"
+            )
+        size, size_source = size or (z, y, x), size_source or f"attribute {one.key}"
+    for key in NOTED:
+        if size is None and attributes.get(key):
+            notes.show(
+                f"{name}: attribute {key} is {str(attributes[key])[:100]}, whose axes and unit are not known: not used;"
+                " --voxel-nm states a voxel size"
+            )
+    offset, offset_source = None, ""
+    for one in OFFSETS:
+        found = read(one, "nm")
+        if found is None:
+            continue
+        start = _start(name, one, found, size)
+        if start is None:
+            continue
+        if offset is not None and start != offset:
+            raise InvalidFileError(
+                f"{name}: {offset_source} states a first voxel at {offset}, attribute {one.key} at {start} (z, y, x);"
+                " expected one position"
+            )
+        offset, offset_source = start, offset_source or f"attribute {one.key}"
+    return Geometry(
+        voxel_size_nm=size, offset=offset, size_source=size_source, offset_source=offset_source
+    )
+
+
+def geometry_of_n5(name: str, attributes: Mapping[str, Any]) -> Geometry:
+    """Return the geometry that the attributes of an N5 dataset state.
+
+    Numbers are in the order x, y, z. `pixelResolution` is that of n5-viewer. `transform` of Cellmap names its axes.
+
+    Raises:
+        InvalidFileError: As `geometry_of`.
+    """
+    if "axis_names" in attributes:  # funlib writes all numbers in the order z, y, x
+        kept = {
+            k: v
+            for k, v in attributes.items()
+            if "voxel_size" not in attributes or k != "resolution"
+        }
+        return geometry_of(name, kept, axis_names(attributes["axis_names"]))
+    plain = {key: attributes[key] for key in KEYS if key in attributes and key not in NAMES}
+    pixels, transform = attributes.get("pixelResolution"), attributes.get("transform")
+    if isinstance(transform, Mapping) and "resolution" not in plain and "voxel_size" not in plain:
+        axes = axis_names(transform.get("axes")) or ("z", "y", "x")
+        stated = {"voxel_size": transform.get("scale"), "offset": transform.get("translate")}
+        units = {"units": transform["units"]} if "units" in transform else {}
+        return geometry_of(name, {**stated, **units}, axes)
+    if isinstance(pixels, Mapping):
+        plain["resolution"] = pixels.get("dimensions")
+        plain["units"] = pixels.get("unit", "nm")
+    elif isinstance(pixels, list):
+        plain["resolution"] = pixels
+    return geometry_of(name, plain, reverse=True)
+
+
+def _start(
+    name: str, one: Stated, found: tuple[SizeNm, tuple[str, ...]], size: SizeNm | None
+) -> Vec3 | None:
+    """Return an offset in voxels; None, with a note, if it is a length and the voxel size is unknown."""
+    what = f"attribute {one.key}"
+    if all(unit.lower() in VOXEL_UNITS for unit in found[1]):
+        return voxels_of(name, found[0], what)
+    nm = [unit_nm(unit) for unit in found[1]]
+    if size is None or None in nm:
+        if any(found[0]):
+            notes.show(
+                f"{name}: {what} is {list(found[0])}, and no voxel size is known: the position is not used"
+            )
+        return None
+    return voxels_of(
+        name,
+        [n * (factor or 1.0) / m for n, factor, m in zip(found[0], nm, size, strict=True)],
+        what,
+    )
+
+
+def _in_order(values: Any, axes: Sequence[str] | None, reverse: bool) -> list[Any] | None:
+    """Return what belongs to z, y and x of a list with a value for each axis, or for these three."""
+    if not isinstance(values, list | tuple):
+        return None
+    plain = list(values)[::-1] if reverse else list(values)
+    if axes is None:
+        return plain if len(plain) == 3 else None
+    if len(plain) != len(axes):
+        axes = [axis for axis in axes if axis in ("z", "y", "x")]
+    if len(plain) != len(axes) or not set("zyx") <= set(axes):
+        return None
+    return [plain[list(axes).index(axis)] for axis in "zyx"]

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HDF5 datasets. The core reads them; this file reads what their attributes state."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide import _core
+from floodtide.base.files import path_and_dataset
+from floodtide.base.reading import reason
+from floodtide.data.formats.conventions import KEYS, NAMES, UNITS, axis_names, geometry_of, names_of
+from floodtide.data.formats.readers import Opened, object_volume
+from floodtide.errors import InvalidFileError
+
+_TEXTS = (*NAMES, *UNITS)
+
+
+def open_hdf5(reference: str, channel: int | None) -> Opened:
+    """Open a dataset of three axes, or a channel of one of four, with the axes in the order that it states."""
+    return open_dataset(*path_and_dataset(reference), channel)
+
+
+def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
+    """Open a dataset of a file. See `open_hdf5`."""
+    volume = _core.data.Volume(path, dataset, channel)
+    stated = {key: value for key in KEYS if (value := _attribute(volume, path, dataset, key))}
+    names = names_of(volume.name, stated, len(_stated_names(stated)) or 3)
+    geometry = geometry_of(volume.name, stated, names)
+    if names is None or names[-3:] == ("z", "y", "x"):
+        return Opened(volume, geometry, plain=True)
+    if len(names) != 3 or set(names) != set("zyx"):
+        raise InvalidFileError(
+            f"{volume.name}: names the axes {', '.join(names)}, expected z, y, x, after a channel if there is one"
+        )
+    turned = _Turned(volume, tuple(names.index(axis) for axis in "zyx"))
+    return Opened(
+        object_volume(turned, volume.name, chunks=turned.chunks, geometry=geometry), geometry
+    )
+
+
+class _Turned:
+    """A dataset whose axes x, y, z are stored in another order."""
+
+    def __init__(self, volume: _core.data.Volume, order: tuple[int, ...]) -> None:
+        self._volume, self._order = volume, order
+        self.shape = tuple(volume.shape[i] for i in order)
+        self.chunks = tuple(volume.chunks[i] for i in order)
+        self.dtype = np.dtype(volume.dtype)
+
+    def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
+        start, size = [0] * 3, [0] * 3
+        for part, axis in zip(box, self._order, strict=True):
+            start[axis], size[axis] = part.start, part.stop - part.start
+        return np.ascontiguousarray(self._volume.read(start, size).transpose(self._order))
+
+
+def _stated_names(stated: dict[str, Any]) -> tuple[str, ...]:
+    return next((found for key in NAMES if (found := axis_names(stated.get(key)))), ())
+
+
+def _attribute(volume: _core.data.Volume, path: str, dataset: str, key: str) -> Any:
+    """Return an attribute as JSON would hold it: a text, a list of texts or numbers, or what a text of JSON holds."""
+    if key not in _TEXTS:
+        try:
+            return volume.numbers(key)
+        except InvalidFileError as error:  # of another type, or damaged
+            try:
+                return volume.integers(key)
+            except InvalidFileError:
+                if key == "box_start":
+                    raise
+                return f"unreadable ({reason(error)})"
+    try:
+        text = volume.text(key)
+    except InvalidFileError as error:
+        if "is not one text" not in str(error):
+            raise
+        return _texts(path, dataset, key)
+    if text.startswith("{"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return None
+    return text
+
+
+def _texts(path: str, dataset: str, key: str) -> list[str]:
+    """Return an attribute that is a list of texts, which the core does not read."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            values = np.asarray(file[dataset].attrs[key]).ravel().tolist()
+    except Exception as error:
+        raise InvalidFileError(
+            f"{path}:{dataset}: attribute {key} cannot be read: {reason(error)}"
+        ) from error
+    return [
+        one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in values
+    ]

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metadata of OME-Zarr images: axes, and the transformations of a level and of the image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from floodtide.base import notes
+from floodtide.data.formats.conventions import VOXEL_UNITS, axis_names, unit_nm
+from floodtide.data.formats.geometry import Geometry, voxels_of
+from floodtide.errors import InvalidFileError
+
+_BEFORE_AXES = ("t", "c", "z", "y", "x")  # of OME-Zarr 0.1 and 0.2, which name no axes
+
+
+def image_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the OME-Zarr image that the attributes of a group describe, or an empty dictionary."""
+    inner = attributes.get("ome", attributes)
+    scales = inner.get("multiscales", []) if isinstance(inner, dict) else []
+    image = scales[0] if isinstance(scales, list) and scales else {}
+    return image if isinstance(image, dict) else {}
+
+
+def levels_of(image: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the levels of an image, the finest first."""
+    levels = image.get("datasets", [])
+    return [one for one in levels if isinstance(one, dict)] if isinstance(levels, list) else []
+
+
+def series_of(attributes: Mapping[str, Any]) -> bool:
+    """Return True for a group of numbered images, as bioformats2raw writes it."""
+    inner = attributes.get("ome", attributes)
+    return "bioformats2raw.layout" in attributes or (
+        isinstance(inner, dict) and "bioformats2raw.layout" in inner
+    )
+
+
+def geometry_of_level(
+    name: str, image: Mapping[str, Any], level: Mapping[str, Any], rank: int
+) -> tuple[tuple[str, ...], Geometry]:
+    """Return the names of the axes of a level, and the geometry that level and image state.
+
+    Args:
+        name: The volume, for messages.
+        image: An item of `multiscales`.
+        level: An item of its `datasets`.
+        rank: Number of axes of the array.
+
+    Raises:
+        InvalidFileError: If axes are missing, or a transformation has another form than scale and translation.
+    """
+    given = image.get("axes")
+    names = _BEFORE_AXES if given is None and rank == len(_BEFORE_AXES) else axis_names(given)
+    if names is None or len(names) != rank:
+        raise InvalidFileError(
+            f"{name}: its OME-Zarr metadata names the axes {given}, expected {rank} names such as z, y, x"
+        )
+    scale, moved, known = [1.0] * rank, [0.0] * rank, False
+    for owner in (level, image):
+        for change in owner.get("coordinateTransformations") or []:
+            kind, factors = _change(name, change, rank)
+            if kind == "scale":
+                scale = [a * b for a, b in zip(scale, factors, strict=True)]
+                moved = [a * b for a, b in zip(moved, factors, strict=True)]
+                known = True
+            else:
+                moved = [a + b for a, b in zip(moved, factors, strict=True)]
+    if not set("zyx") <= set(names):
+        return names, Geometry()
+    at = [names.index(axis) for axis in "zyx"]
+    step = [scale[i] for i in at]
+    if min(step) <= 0:
+        raise InvalidFileError(
+            f"{name}: states a scale of {step} (z, y, x), expected numbers above 0"
+        )
+    source = "its OME-Zarr metadata"
+    offset = None
+    if any(moved[i] for i in at):
+        offset = voxels_of(name, [moved[i] / n for i, n in zip(at, step, strict=True)], source)
+    units = [_unit(given, i) for i in at]
+    nm = [unit_nm(unit) for unit in units]
+    if None in nm:
+        if known and (set(step) != {1.0} or any(u.lower() not in VOXEL_UNITS for u in units)):
+            notes.show(
+                f"{name}: states a scale of {step} (z, y, x) in '{', '.join(units)}', which is no length: the voxel"
+                " size"
+                " is unknown"
+            )
+        return names, Geometry(offset=offset, offset_source=source)
+    if not known:
+        return names, Geometry(offset=offset, offset_source=source)
+    z, y, x = (n * (factor or 1.0) for n, factor in zip(step, nm, strict=True))
+    return names, Geometry(
+        voxel_size_nm=(z, y, x), offset=offset, size_source=source, offset_source=source
+    )
+
+
+def _change(name: str, change: Any, rank: int) -> tuple[str, list[float]]:
+    """Return the kind and the numbers of a transformation."""
+    kind = change.get("type") if isinstance(change, dict) else None
+    if kind == "identity":
+        return "translation", [0.0] * rank
+    numbers = change.get(kind) if kind in ("scale", "translation") else None
+    if (
+        not isinstance(numbers, list)
+        or len(numbers) != rank
+        or not all(isinstance(n, int | float) for n in numbers)
+    ):
+        raise InvalidFileError(
+            f"{name}: has the transformation {str(change)[:80]}, expected scale or translation with {rank} numbers"
+        )
+    return str(kind), [float(n) for n in numbers]
+
+
+def _unit(axes: Sequence[Any] | None, index: int) -> str:
+    axis = axes[index] if axes is not None else None
+    return str(axis.get("unit") or "") if isinstance(axis, Mapping) else ""

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Voxels without a label. floodtide writes 0 for them; other programs also write the values here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from floodtide.base import notes
+
+LARGEST = (2**32 - 1, 2**64 - 1)
+"""Values besides 0 and negative numbers that stand for no label: -1 of 32 and 64 bits, without sign."""
+
+
+def may_spell(dtype: np.dtype[Any]) -> bool:
+    """Return True if a type can hold a value besides 0 that stands for no label."""
+    return dtype.kind == "i" or (dtype.kind == "u" and dtype.itemsize >= 4)
+
+
+def cleared(labels: NDArray[Any], name: str = "") -> NDArray[Any]:
+    """Return labels in which voxels without a label are 0. The same array if they are already.
+
+    Args:
+        labels: Labels of any type.
+        name: The volume, for a note about values that are read as 0; "": no note.
+    """
+    if labels.size == 0 or not may_spell(labels.dtype):
+        return labels
+    lowest, highest = int(labels.min()), int(labels.max())
+    if lowest >= 0 and highest < LARGEST[0]:
+        return labels
+    none = labels < 0
+    for value in LARGEST:
+        if value <= highest:
+            none |= labels == labels.dtype.type(value)
+    if not none.any():
+        return labels
+    if name:
+        value = int(labels[none].max())
+        notes.show(f"{name}: {value} stands for no label, as 0 does")
+    return np.where(none, labels.dtype.type(0), labels)

@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Axes, voxel sizes and offsets that files of other libraries state are used, or refused in one line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import tensorstore
+
+from floodtide import cli, data, errors
+
+zarr = pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
+
+ARRAY = np.arange(4 * 5 * 6, dtype=np.uint32).reshape(4, 5, 6)
+
+
+def ome_zarr(
+    folder: Path, names: str, array: Any, *, unit: str | None = "nanometer", **image: Any
+) -> str:
+    """Write an image of OME-Zarr 0.4 with the scale 40, 4, 8 (z, y, x), and return its name."""
+    group = zarr.open_group(str(folder), mode="w", zarr_format=2)
+    group.create_array("s0", shape=array.shape, chunks=(2,) * array.ndim, dtype=array.dtype)[:] = (
+        array
+    )
+    size = {"z": 40.0, "y": 4.0, "x": 8.0}
+    axes = [
+        {"name": n, "type": "space", "unit": unit}
+        if n in size and unit
+        else {"name": n, "type": "channel"}
+        for n in names
+    ]
+    scale = {"type": "scale", "scale": [size.get(n, 1.0) for n in names]}
+    level = {"path": "s0", "coordinateTransformations": [scale]}
+    group.attrs["multiscales"] = [{"version": "0.4", "axes": axes, "datasets": [level], **image}]
+    return str(folder)
+
+
+@pytest.mark.parametrize("names", ["xyz", "zyx", "yxz", "cxyz", "xyzc", "tczyx"])
+def test_ome_zarr_axes_of_any_order_become_z_y_x(tmp_path: Path, names: str) -> None:
+    order = [("zyx").index(n) for n in names if n in "zyx"]
+    array = ARRAY.transpose(order)
+    for at, name in enumerate(names):
+        if name in "tc":
+            array = np.expand_dims(array, at)
+    volume = data.Volume(ome_zarr(tmp_path / "a.zarr", names, array))
+    np.testing.assert_array_equal(volume.read(), ARRAY)
+    assert volume.geometry.voxel_size_nm == (40, 4, 8)
+
+
+def test_a_level_by_its_own_name_has_the_axes_of_its_image(tmp_path: Path) -> None:
+    volume = data.Volume(ome_zarr(tmp_path / "a.zarr", "xyz", ARRAY.T) + "/s0")
+    np.testing.assert_array_equal(volume.read(), ARRAY)
+    assert volume.geometry.voxel_size_nm == (40, 4, 8)
+
+
+def test_transformations_of_level_and_image_are_combined(tmp_path: Path) -> None:
+    changes = [
+        {"type": "scale", "scale": [2.0, 2.0, 2.0]},
+        {"type": "translation", "translation": [-80.0, 16.0, 0.0]},
+    ]
+    name = ome_zarr(tmp_path / "a.zarr", "zyx", ARRAY, coordinateTransformations=changes)
+    geometry = data.Volume(name).geometry
+    assert geometry.voxel_size_nm == (80, 8, 16)
+    assert geometry.offset == (-1, 2, 0)
+    assert "OME-Zarr" in geometry.size_source
+
+
+def test_another_transformation_is_refused(tmp_path: Path) -> None:
+    changes = [{"type": "affine", "affine": [[1, 0, 0, 0]]}]
+    name = ome_zarr(tmp_path / "a.zarr", "zyx", ARRAY, coordinateTransformations=changes)
+    with pytest.raises(errors.InvalidFileError, match="expected scale or translation"):
+        data.Volume(name)
+
+
+def test_several_channels_need_a_choice(tmp_path: Path) -> None:
+    name = ome_zarr(tmp_path / "a.zarr", "cxyz", np.stack([ARRAY.T, ARRAY.T + 1]))
+    with pytest.raises(errors.InvalidFileError, match="expected one time and one channel"):
+        data.Volume(name)
+    np.testing.assert_array_equal(data.Volume(name, channel=1).read(), ARRAY + 1)
+
+
+def test_a_scale_without_unit_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = ome_zarr(tmp_path / "a.zarr", "zyx", ARRAY, unit=None)
+    assert data.Volume(name).geometry.voxel_size_nm is None
+    assert "the voxel size is unknown" in capsys.readouterr().err
+
+
+def test_dimension_names_of_zarr_3_order_the_axes(tmp_path: Path) -> None:
+    array = zarr.create_array(
+        str(tmp_path / "a.zarr"),
+        shape=(6, 5, 4),
+        chunks=(3, 3, 3),
+        dtype="u4",
+        dimension_names="xyz",
+    )
+    array[:] = ARRAY.T
+    array.attrs["voxel_size"] = [8, 4, 40]
+    array.attrs["offset"] = [80, 0, -40]
+    volume = data.Volume(tmp_path / "a.zarr")
+    np.testing.assert_array_equal(volume.read(), ARRAY)
+    assert volume.geometry.voxel_size_nm == (40, 4, 8)
+    assert volume.geometry.offset == (-1, 0, 10)
+
+
+def test_dimension_names_that_are_no_axes_leave_z_y_x(tmp_path: Path) -> None:
+    names = ["dim_0", "dim_1", "dim_2"]
+    zarr.create_array(str(tmp_path / "a.zarr"), shape=(4, 5, 6), dtype="u4", dimension_names=names)[
+        :
+    ] = ARRAY
+    np.testing.assert_array_equal(data.Volume(tmp_path / "a.zarr").read(), ARRAY)
+
+
+def test_axes_of_a_time_series_are_refused(tmp_path: Path) -> None:
+    zarr.create_array(
+        str(tmp_path / "a.zarr"), shape=(4, 5, 6), dtype="u4", dimension_names=["t", "y", "x"]
+    )[:] = ARRAY
+    with pytest.raises(errors.InvalidFileError, match=r"has axes t, y, x .* expected z, y and x"):
+        data.Volume(tmp_path / "a.zarr")
+
+
+def test_xarray_dimensions_of_zarr_2_order_the_axes(tmp_path: Path) -> None:
+    array = zarr.create_array(str(tmp_path / "a.zarr"), shape=(6, 5, 4), dtype="u4", zarr_format=2)
+    array[:] = ARRAY.T
+    array.attrs["_ARRAY_DIMENSIONS"] = ["x", "y", "z"]
+    np.testing.assert_array_equal(data.Volume(tmp_path / "a.zarr").read(), ARRAY)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "size", "offset"),
+    [
+        ({"resolution": [40.0, 4.0, 8.0], "offset": [80.0, -8.0, 0.0]}, (40, 4, 8), (2, -2, 0)),
+        ({"voxel_size": [40, 4, 8], "units": ["nm"] * 3}, (40, 4, 8), None),
+        ({"voxel_size": [0.04, 0.004, 0.008], "units": ["um"] * 3}, (40, 4, 8), None),
+        ({"element_size_um": [0.04, 0.004, 0.008]}, (40, 4, 8), None),
+        (
+            {"resolution": [40.0, 4.0, 8.0], "box_start": np.int64([-1, 2, 3])},
+            (40, 4, 8),
+            (-1, 2, 3),
+        ),
+        (
+            {"spacings": [8.0, 4.0, 40.0], "space origin": [16.0, 0.0, -40.0]},
+            (40, 4, 8),
+            (-1, 0, 2),
+        ),
+    ],
+)
+def test_attributes_of_hdf5_datasets(
+    tmp_path: Path, attributes: dict[str, Any], size: Any, offset: Any
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        dataset = file.create_dataset("raw", data=ARRAY)
+        dataset.attrs.update(attributes)
+    geometry = data.Volume(f"{tmp_path}/a.h5:raw").geometry
+    assert geometry.voxel_size_nm == pytest.approx(size)
+    assert geometry.offset == offset
+
+
+def test_axistags_and_dimension_labels_order_the_axes_of_hdf5(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name in ("tags", "labels"):
+            file.create_dataset(name, data=ARRAY.T)
+        file["tags"].attrs["axistags"] = json.dumps({"axes": [{"key": k} for k in "xyz"]})
+        for at, label in enumerate("xyz"):
+            file["labels"].dims[at].label = label
+        file["tags"].attrs["element_size_um"] = (0.008, 0.004, 0.04)
+    for name in ("tags", "labels"):
+        volume = data.Volume(f"{tmp_path}/a.h5:{name}")
+        np.testing.assert_array_equal(volume.read(), ARRAY)
+        np.testing.assert_array_equal(volume.read("1:3,0:2,4:6"), ARRAY[1:3, 0:2, 4:6])
+    assert data.Volume(f"{tmp_path}/a.h5:tags").geometry.voxel_size_nm == pytest.approx((40, 4, 8))
+
+
+def test_attributes_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        dataset = file.create_dataset("raw", data=ARRAY)
+        dataset.attrs.update(
+            {"resolution": [40.0, 4.0, 8.0], "element_size_um": [0.03, 0.004, 0.008]}
+        )
+    with pytest.raises(errors.InvalidFileError, match="expected one voxel size"):
+        data.Volume(f"{tmp_path}/a.h5:raw")
+
+
+def test_an_attribute_that_cannot_be_used_is_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("raw", data=ARRAY).attrs["resolution"] = 4.0
+    assert data.Volume(f"{tmp_path}/a.h5:raw").geometry.voxel_size_nm is None
+    assert "attribute resolution is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"resolution": [8, 4, 40], "offset": [80, 0, -40]},
+        {"pixelResolution": {"dimensions": [0.008, 0.004, 0.04], "unit": "um"}},
+        {"transform": {"axes": ["z", "y", "x"], "scale": [40, 4, 8], "units": ["nm"] * 3}},
+        {"axis_names": ["z", "y", "x"], "voxel_size": [40, 4, 8], "units": ["nm"] * 3},
+    ],
+)
+def test_attributes_of_n5(tmp_path: Path, attributes: dict[str, Any]) -> None:
+    metadata = {"dimensions": [6, 5, 4], "blockSize": [3, 3, 3], "dataType": "uint32"}
+    store = tensorstore.open(
+        {
+            "driver": "n5",
+            "kvstore": {"driver": "file", "path": f"{tmp_path}/a.n5/"},
+            "metadata": {**metadata, "compression": {"type": "raw"}, **attributes},
+        },
+        create=True,
+    ).result()
+    store.write(ARRAY.T).result()
+    volume = data.Volume(tmp_path / "a.n5")
+    np.testing.assert_array_equal(volume.read(), ARRAY)
+    assert volume.geometry.voxel_size_nm == pytest.approx((40, 4, 8))
+    if "offset" in attributes:
+        assert volume.geometry.offset == (-1, 0, 10)
+
+
+# Neuroglancer precomputed
+
+
+def precomputed(folder: Path, offset: list[int], chunk: int = 2) -> str:
+    scale = {
+        "size": [6, 5, 4], "encoding": "raw", "chunk_size": [chunk] * 3, "resolution": [8, 4, 40],
+        "voxel_offset": offset,
+    }  # fmt: skip
+    store = tensorstore.open(
+        {
+            "driver": "neuroglancer_precomputed",
+            "kvstore": {"driver": "file", "path": f"{folder}/"},
+            "multiscale_metadata": {
+                "type": "segmentation",
+                "data_type": "uint32",
+                "num_channels": 1,
+            },
+            "scale_metadata": scale,
+        },
+        create=True,
+    ).result()
+    store[..., 0].write(ARRAY.T + 1).result()
+    return f"precomputed://{folder}"
+
+
+def test_offsets_of_any_sign_survive_every_format(tmp_path: Path) -> None:
+    last = precomputed(tmp_path / "first", [100, -10, 0])
+    for name in ("a.zarr", "b.n5", "c.h5:x", "d.tif", "e.zarr"):
+        copy = data.convert(last, f"{tmp_path}/{name}")
+        assert copy.geometry.offset == (0, -10, 100), name
+        last = f"{tmp_path}/{name}"
+    copy = data.convert(last, f"precomputed://{tmp_path}/f")
+    assert copy.geometry.offset == (0, -10, 100)
+
+
+@pytest.mark.parametrize("ending", [".gz", ".br"])
+def test_chunks_with_another_ending_are_refused(
+    tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = precomputed(tmp_path / "v", [0, 0, 0])  # CloudVolume writes chunks under such names
+    for path in list((tmp_path / "v/8_4_40").iterdir()):
+        path.with_name(path.name + ending).write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert cli.run(["convert", name, f"{tmp_path}/a.zarr"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"ending {ending}" in said
+
+
+def test_many_absent_chunks_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = precomputed(tmp_path / "v", [3, -3, 0])
+    chunks = sorted((tmp_path / "v/8_4_40").iterdir())
+    for path in chunks[:7]:
+        path.unlink()
+    assert data.Volume(name).read().min() == 0
+    assert "7 of 18 chunks do not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_absent_chunks_of_zarr_are_noted(
+    tmp_path: Path, version: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    array = zarr.create_array(
+        str(tmp_path / "a.zarr"), shape=(4, 4, 4), chunks=(2, 2, 2), dtype="u1", zarr_format=version
+    )
+    array[:2] = 1
+    data.Volume(tmp_path / "a.zarr")
+    assert "4 of 8 chunks do not exist" in capsys.readouterr().err
+    array[:] = 1
+    data.Volume(tmp_path / "a.zarr")
+    assert not capsys.readouterr().err
+
+
+def test_a_separator_that_the_metadata_do_not_state_is_refused(tmp_path: Path) -> None:
+    array = zarr.create_array(
+        str(tmp_path / "a.zarr"), shape=(4, 4, 4), chunks=(2, 2, 2), dtype="u1", zarr_format=2,
+        chunk_key_encoding={"name": "v2", "separator": "/"},
+    )  # fmt: skip
+    array[:] = 1
+    path = tmp_path / "a.zarr/.zarray"
+    document = json.loads(path.read_text())
+    del document["dimension_separator"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(errors.InvalidFileError, match="expected the separator"):
+        data.Volume(tmp_path / "a.zarr")
+
+
+# bioformats2raw
+
+
+def test_a_layout_of_bioformats2raw_leads_to_its_image(tmp_path: Path) -> None:
+    root = zarr.open_group(str(tmp_path / "a.zarr"), mode="w", zarr_format=2)
+    root.attrs["bioformats2raw.layout"] = 3
+    root.create_group("OME").attrs["series"] = ["0"]
+    ome_zarr(tmp_path / "a.zarr/0", "tczyx", ARRAY[None, None])
+    for name in ("a.zarr", "a.zarr/0", "a.zarr/0/s0"):
+        np.testing.assert_array_equal(data.Volume(tmp_path / name).read(), ARRAY)
+    ome_zarr(tmp_path / "a.zarr/1", "tczyx", ARRAY[None, None])
+    with pytest.raises(errors.InvalidFileError, match=r"holds 2 images, expected .*/0 or .*/1"):
+        data.Volume(tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_codec_that_cannot_be_read_is_named(
+    tmp_path: Path, version: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zarr.create_array(str(tmp_path / "a.zarr"), shape=(4, 4, 4), dtype="u1", zarr_format=version)
+    path = tmp_path / "a.zarr" / ("zarr.json" if version == 3 else ".zarray")
+    document = json.loads(path.read_text())
+    if version == 3:
+        document["codecs"][-1] = {"name": "numcodecs.lzma", "configuration": {}}
+    else:
+        document["compressor"] = {"id": "lzma", "preset": 1}
+    path.write_text(json.dumps(document))
+    assert cli.run(["convert", f"{tmp_path}/a.zarr", f"{tmp_path}/b.zarr"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "lzma, which tensorstore does not read" in said
+
+
+def test_objects_that_name_other_axes_are_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.zarr")
+    array = zarr.create_array(path, shape=(6, 5, 4), dtype="u4", dimension_names="xyz")
+    array[:] = ARRAY.T
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{path}/"}}
+    store = tensorstore.open(spec).result()
+    for one in (array, store):
+        with pytest.raises(errors.InvalidArgumentError, match="names its axes x, y, z"):
+            data.Volume(one)
+    np.testing.assert_array_equal(data.Volume(store.T).read(), ARRAY)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"spacing": (40.0, 4.0, 4.0)},
+        {"space directions": np.eye(3) * 4.0},
+        {"resolution": "40 4 4"},
+        {"resolution": (float("nan"), 4.0, 4.0)},
+        {"voxel_size": (40.0, 4.0, 4.0), "units": ["nm", "nm", "parsec"]},
+        {"offset": (40.0, 4.0, 4.0)},
+    ],
+)
+def test_what_is_stated_and_not_used_is_noted(
+    tmp_path: Path, attributes: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("raw", data=ARRAY).attrs.update(attributes)
+    geometry = data.Volume(f"{tmp_path}/a.h5:raw").geometry
+    assert (geometry.voxel_size_nm, geometry.offset) == (None, None)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "not used" in said
+
+
+def test_a_damaged_box_start_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("raw", data=ARRAY).attrs["box_start"] = np.int64([1, 2])
+    with pytest.raises(errors.InvalidFileError, match=r"box_start is .* expected three integers"):
+        data.Volume(f"{tmp_path}/a.h5:raw")

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that take two volumes compare their geometry first; "no label" has one meaning everywhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import tensorstore
+
+from floodtide import cli, data, errors, evaluate, shapes
+from floodtide.data import no_label
+from floodtide.report import planes
+from floodtide.segment import write_consensus
+from floodtide.train.fitting import require_fitting
+
+LABELS = (np.indices((12, 12, 12)) // 4).sum(0).astype(np.uint32) + 1
+
+
+def stored(path: Path, array: Any, **attributes: Any) -> str:
+    """Write labels as another program does, with h5py, and return their name."""
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=array).attrs.update(attributes)
+    return f"{path}:x"
+
+
+def scored(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert cli.run(["evaluate", *arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+# Voxel sizes
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare", "consensus"])
+def test_volumes_of_other_voxels_are_refused(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coarse = stored(tmp_path / "s.h5", LABELS[::2, ::2, ::2], resolution=(20.0, 20.0, 20.0))
+    fine = stored(tmp_path / "t.h5", LABELS, element_size_um=(0.01, 0.01, 0.01))
+    more = [f"{tmp_path}/out.zarr"] if command == "consensus" else []
+    assert cli.run([command, coarse, fine, *more]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "s.h5:x has voxels of 20 x 20 x 20 nm (attribute resolution)" in said
+    assert "t.h5:x of 10 x 10 x 10 nm (attribute element_size_um)" in said
+
+
+@pytest.mark.parametrize(
+    ("stated", "says"),
+    [
+        ({"resolution": (8.0, 8.0, 8.0)}, "l.h5:x has voxels of 8 x 8 x 8 nm"),
+        ({"box_start": np.int64([0, 3, 0])}, "l.h5:x begins at voxel (0, 3, 0)"),
+    ],
+)
+@pytest.mark.parametrize("command", ["inspect", "init", "train"])
+def test_labels_of_other_voxels_than_the_image_are_refused(
+    tmp_path: Path, command: str, stated: Any, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grey = np.random.default_rng(0).integers(0, 255, LABELS.shape, np.uint8)
+    image = stored(
+        tmp_path / "i.h5", grey, resolution=(9.0, 9.0, 9.0), box_start=np.int64([1, 0, 0])
+    )
+    labels = stored(tmp_path / "l.h5", LABELS, **stated)
+    arguments = [command, image, "--labels", labels, "--out", f"{tmp_path}/out.html"]
+    if command == "train":
+        volume = data.TrainingVolume(image, labels, name="v")
+        with pytest.raises(errors.ShapeError) as refused:
+            require_fitting([volume])
+        assert says in str(refused.value)
+        return
+    if command == "init":
+        arguments[-1] = f"{tmp_path}/out.toml"
+    assert cli.run(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert says in said
+
+
+def test_rounded_and_unknown_voxel_sizes_are_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truth = stored(tmp_path / "t.h5", LABELS, resolution=(10.0, 10.0, 10.0))
+    for name, stated in (("a", {"resolution": np.float32([10.001, 10, 10])}), ("b", {})):
+        found = scored(capsys, stored(tmp_path / f"{name}.h5", LABELS, **stated), truth)
+        assert found["adapted_rand_error"] == 0
+
+
+# Places
+
+
+def test_a_truth_that_is_a_crop_is_compared_in_the_common_box(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segmentation = stored(tmp_path / "s.h5", LABELS)
+    truth = stored(tmp_path / "t.h5", LABELS[2:9, 3:9, 4:9], box_start=np.int64([2, 3, 4]))
+    picture = tmp_path / "a.png"
+    found = scored(capsys, segmentation, truth, "--picture", str(picture))
+    assert found["adapted_rand_error"] == 0
+    assert found["voxels"] == 7 * 6 * 5
+    assert picture.exists()
+    assert scored(capsys, segmentation, truth, "--box", "4:8,4:8,5:9")["voxels"] == 64
+    assert cli.run(["evaluate", segmentation, truth]) == 0
+    said = capsys.readouterr().out
+    assert "compared: 2:9,3:9,4:9, which both volumes cover, 12.2 % of" in said
+    assert cli.run(["evaluate", segmentation, truth, "--box", "0:8,4:8,5:9"]) == 2
+    assert "is not inside" in capsys.readouterr().err
+
+
+def test_offsets_of_any_sign_place_volumes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = {"resolution": (4.0, 4.0, 4.0)}
+    segmentation = stored(tmp_path / "s.h5", LABELS[:8], offset=(0.0, -40.0, 8.0), **size)
+    scale = {
+        "size": [12, 12, 8], "encoding": "raw", "chunk_size": [4] * 3, "resolution": [4] * 3,
+        "voxel_offset": [2, -10, 4],
+    }  # fmt: skip
+    store = tensorstore.open(
+        {
+            "driver": "neuroglancer_precomputed",
+            "kvstore": {"driver": "file", "path": f"{tmp_path}/p/"},
+            "multiscale_metadata": {
+                "type": "segmentation", "data_type": "uint32", "num_channels": 1,
+            },
+            "scale_metadata": scale,
+        },
+        create=True,
+    ).result()  # fmt: skip
+    store[..., 0].write(LABELS[4:].T).result()
+    found = scored(capsys, segmentation, f"precomputed://{tmp_path}/p")
+    assert found["adapted_rand_error"] == 0
+    assert found["voxels"] == 4 * 12 * 12
+
+
+def test_volumes_without_common_voxels_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segmentation = stored(tmp_path / "s.h5", LABELS, box_start=np.int64([20, 0, 0]))
+    truth = stored(tmp_path / "t.h5", LABELS, box_start=np.int64([0, 0, 0]))
+    assert cli.run(["evaluate", segmentation, truth]) == 2
+    assert "expected common voxels" in capsys.readouterr().err
+
+
+def test_a_result_is_placed_by_the_offset_of_its_image(tmp_path: Path) -> None:
+    image = stored(tmp_path / "i.h5", LABELS.astype(np.uint8), box_start=np.int64([100, 0, 5]))
+    made = stored(tmp_path / "s.h5", LABELS[3:], image=image, box_start=np.int64([3, 0, 0]))
+    truth = stored(tmp_path / "t.h5", LABELS[4:], box_start=np.int64([104, 0, 5]))
+    assert evaluate.score_volumes(data.Volume(made), data.Volume(truth))["adapted_rand_error"] == 0
+    drawn = planes.read_segmentation(data.Volume(made), image, "", None)
+    for plane in drawn:
+        np.testing.assert_array_equal(plane.image, plane.segmentation)
+
+
+# No label
+
+NONE = {"zero": ("u4", 0), "minus": ("i8", -1), "u8": ("u8", 2**64 - 1), "u4": ("u4", 2**32 - 1)}
+
+
+def unlabelled(kind: str) -> Any:
+    dtype, value = NONE[kind]
+    array = LABELS.astype(dtype)
+    array[:, :, 6:] = np.array(value, dtype)
+    return array
+
+
+@pytest.mark.parametrize("kind", NONE)
+def test_every_spelling_of_no_label_is_the_same(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    array = unlabelled(kind)
+    name = stored(tmp_path / f"{kind}.h5", array)
+    known = LABELS.copy()
+    known[:, :, 6:] = 0
+    assert scored(capsys, stored(tmp_path / "s.h5", LABELS), name)["objects"] == 6
+    assert evaluate.scores(LABELS, array) == evaluate.scores(LABELS, known)
+    assert evaluate.matching(array, LABELS) == evaluate.matching(known, LABELS)
+    np.testing.assert_array_equal(data.volumes.labels_of(name).read(), known)
+    found = data.look.label_statistics(data.Volume(name))
+    assert (found.objects, found.unlabelled) == (6, 0.5)
+    assert {m.id for m in shapes.meshes_of(array)} == set(range(1, 7))
+
+
+def test_other_spellings_are_noted_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = stored(tmp_path / "a.h5", unlabelled("u8"))
+    for _ in range(2):
+        data.look.label_statistics(data.Volume(name))
+    assert capsys.readouterr().err.count(f"{2**64 - 1} stands for no label") == 1
+
+
+def test_training_and_partitions_see_no_label(tmp_path: Path) -> None:
+    image = stored(tmp_path / "i.h5", np.zeros(LABELS.shape, np.uint8))
+    made = []
+    for kind in NONE:
+        name = stored(tmp_path / f"{kind}.h5", unlabelled(kind))
+        out = f"{tmp_path}/{kind}-out.h5:af"
+        data.partition(name, out, lom_radius=(2, 2, 2), min_size=1)
+        targets = data.Affinities(image, name, patch_size=(12, 12, 12)).fixed(0)
+        made.append([data.Volume(out).read(), *targets])
+    for other in made[1:]:
+        for a, b in zip(made[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_labels_without_another_spelling_are_returned_as_they_are() -> None:
+    for dtype in ("u1", "u2", "i4", "u8"):
+        assert no_label.cleared(labels := LABELS.astype(dtype)) is labels
+    image = data.Volume(np.full((4, 4, 4), -5, np.int16))
+    _, grey = evaluate.read_both(image, image, image=True)
+    assert grey.min() == -5
+
+
+def test_a_consensus_of_other_places_is_refused(tmp_path: Path) -> None:
+    a = data.Volume(stored(tmp_path / "a.h5", LABELS, box_start=np.int64([1, 0, 0])))
+    b = data.Volume(stored(tmp_path / "b.h5", LABELS, box_start=np.int64([0, 1, 0])))
+    with pytest.raises(errors.ShapeError, match="expected the same voxels"):
+        write_consensus(a, b, f"{tmp_path}/c.zarr")
+
+
+# Labels of some sections
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("touching", [True, False])
+def test_sections_without_labels_are_no_boundaries(axis: int, touching: bool) -> None:
+    along = np.indices((24, 24, 24)).sum(0)
+    labels = (along // 6 + 1).astype(np.uint32)
+    if not touching:
+        labels[along % 6 < 2] = 0
+    sparse = np.zeros_like(labels)
+    np.moveaxis(sparse, axis, 0)[2::4] = np.moveaxis(labels, axis, 0)[2::4]
+    found = data.look.label_statistics(data.Volume(sparse))
+    assert (found.boundary_zero < 0.25) == touching
+    if axis == 0:
+        assert (found.sections, found.empty_sections) == (24, 18)
+        (problem,) = data.look.problems.of_labels(found, "v")
+        assert "18 of 24 sampled sections (z)" in problem.text
