@@ -14,7 +14,6 @@ import os
 import stat
 import struct
 import sys
-import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -36,7 +35,7 @@ LARGEST_ARRAY = 1 << 28
 """Maximum size in bytes of an array in an .npz file."""
 
 _LONGEST_REASON = 200  # letters
-_FAILURES = (
+_FAILURES: tuple[type[Exception], ...] = (
     OSError,
     ValueError,
     TypeError,
@@ -47,9 +46,14 @@ _FAILURES = (
     EOFError,
     MemoryError,
     struct.error,
-    zipfile.BadZipFile,
     zlib.error,
 )
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what reading a damaged file may raise. Most programs read no archive, so zipfile may not be imported."""
+    zipfile = sys.modules.get("zipfile")
+    return _FAILURES if zipfile is None else (*_FAILURES, zipfile.BadZipFile)
 
 
 @contextlib.contextmanager
@@ -67,7 +71,7 @@ def reading(path: str | os.PathLike[str], expected: str) -> Iterator[None]:
         yield
     except Error:
         raise
-    except _FAILURES as error:
+    except _failures() as error:
         raise InvalidFileError(
             f"{os.fspath(path)}: cannot be read: {reason(error)}; expected {expected}"
         ) from error
@@ -206,6 +210,8 @@ def read_arrays(
     Raises:
         InvalidFileError: As `read_bytes`, and if an array is missing, damaged or larger than `limit` bytes.
     """
+    import zipfile
+
     content = read_bytes(path, expected, limit)
     with reading(path, expected), zipfile.ZipFile(io.BytesIO(content)) as archive:
         arrays = []

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 
 import click
@@ -63,6 +62,8 @@ def command(file: str, overrides: tuple[str, ...], box: str | None, tuned: str |
         except Interrupted as error:
             status = error.exit_status
     if trainer.complete and speaks:
+        import shlex
+
         steps, run = settings.training.steps, settings.run.dir
         click.echo(
             f"the training is complete: {count_of(steps, 'step')}. Next: floodtide report {shlex.quote(run)}",

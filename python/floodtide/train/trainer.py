@@ -40,7 +40,7 @@ from floodtide.train.engine_options import engine_options
 from floodtide.train.kinds import Data, HeldOut, Model, Parts, kind_of
 from floodtide.train.memory import require_memory
 from floodtide.train.parts import complete_schedule, parts_of
-from floodtide.train.run_directory import RunDirectory
+from floodtide.train.run_directory import RunDirectory, read_log
 from floodtide.train.same_on_ranks import require_same, require_same_configuration
 from floodtide.train.signals import INTERRUPT, StopRequest
 from floodtide.train.task import Record
@@ -455,6 +455,7 @@ class Trainer(NotPickled):
         a `with` block.
         """
         self._say_if_nothing_is_left()
+        self._validate_after_a_kill()
         with self.watching_signals(), self._bar() as show:
             while not self._stopped:
                 step = self.step()
@@ -542,6 +543,7 @@ class Trainer(NotPickled):
         if self._interrupted:
             self._go_on()
         self._say_if_nothing_is_left()
+        self._validate_after_a_kill()
         with self.watching_signals(), self._bar() as show:
             if self.config.comm.on_lost_rank == "shrink" and self._comm.size > 1:
                 self._run_with_those_left(progress or show)
@@ -560,6 +562,19 @@ class Trainer(NotPickled):
             f"{self._directory.path}: the training {how} at step {self.steps_done}: nothing is trained{vain};"
             " expected another run.dir, or more training.steps"
         )
+
+    def _validate_after_a_kill(self) -> None:
+        """Validate a complete run that was killed between its last checkpoint and its last validation. Collective."""
+        if not (self.complete and self._task.validates and not self._closed):
+            return
+        lacks = False
+        with world.agreed():
+            if self._comm.rank == 0:
+                records = read_log(self._directory.path / "log.jsonl")
+                last = [r["step"] for r in records if r["kind"] == "validation"]
+                lacks = not last or last[-1] < self.steps_done
+        if world.broadcast_object(lacks):
+            self.validate()
 
     def _bar(self) -> contextlib.AbstractContextManager[Callable[[int, int], None]]:
         """Return the progress display, or one that shows nothing."""

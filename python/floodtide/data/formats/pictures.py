@@ -26,7 +26,6 @@ from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.readers import Opened, object_volume
-from floodtide.data.formats.tiff import Sections, check_colours, geometry_of_file
 from floodtide.errors import Error, InvalidFileError
 
 CACHE_BYTES = 256 << 20
@@ -154,6 +153,8 @@ class Stack:
     """A TIFF file. Uncompressed voxels are read directly from the file; compressed pictures are decoded whole."""
 
     def __init__(self, path: str) -> None:
+        from floodtide.data.formats.tiff import Sections
+
         tifffile = library("tifffile", path, "formats")
         _require_file(path, path)
         try:
@@ -259,6 +260,8 @@ class Folder:
 
     def _tiff(self, path: str, number: int) -> NDArray[Any]:
         """Return the only page of a file. It may be one of the files of a larger OME-TIFF."""
+        from floodtide.data.formats.tiff import check_colours, geometry_of_file
+
         with library("tifffile", path, "formats").TiffFile(path) as file:
             pages = [page for page in file.pages if not page.is_reduced]
             if len(pages) != 1:

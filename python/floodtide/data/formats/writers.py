@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -337,6 +336,8 @@ def _new_folder(name: str, group: Mapping[str, Any]) -> Iterator[Path]:
         name: The folder, which must not exist.
         group: Files of the new folders above it, as JSON.
     """
+    import shutil  # not at the top: a training that writes no volume needs neither this module nor its five others
+
     place = Path(name)
     if os.path.lexists(place):
         raise InvalidArgumentError(

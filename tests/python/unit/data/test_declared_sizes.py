@@ -87,7 +87,7 @@ def test_a_volume_that_claims_too_many_sections_is_refused_at_once(
 
     said = capsys.readouterr().err
     assert "has 268435456 sections (z), expected at most" in said
-    assert len(said.splitlines()) == 1
+    assert len([line for line in said.splitlines() if "note: " not in line]) == 1
 
 
 def test_what_fits_is_read(tmp_path: Path) -> None:

@@ -138,6 +138,21 @@ def test_a_callback_stops_the_run_with_a_checkpoint_and_another_goes_on(folder: 
     assert same_parameters(second.model, whole.model)
 
 
+def test_a_run_that_was_killed_before_its_last_validation_is_validated(folder: Path) -> None:
+    trained(folder, "unvalidated", training={"steps": 2})
+    log = folder / "unvalidated" / "log.jsonl"
+    whole = log.read_text().splitlines(keepends=True)
+    assert '"validation"' in whole[-1]
+    log.write_text("".join(whole[:-1]))
+
+    trained(folder, "unvalidated", training={"steps": 2})
+
+    first, again = json.loads(whole[-1]), read_log(log)[-1]
+    for record in (first, again):
+        del record["time_s"]
+    assert again == first
+
+
 def test_a_complete_run_says_that_nothing_is_trained_and_what_has_no_effect(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
