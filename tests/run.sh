@@ -23,8 +23,8 @@ step() { floodtide_say "$* ($(($(date +%s) - started)) s)"; }
 
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$cores}
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
-export CC=${CC:-cc} CXX=${CXX:-c++}  # one name of the compiler for pip and CMake, as the compiler cache compares names
 floodtide_system ccache=ccache
+export CC=${CC:-cc} CXX=${CXX:-c++}  # one name of the compiler for pip and CMake, as the compiler cache compares names
 export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-ccache}
 # Open MPI refuses to start as root and with more ranks than cores unless told so; MPICH ignores these.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
