@@ -21,8 +21,6 @@ from floodtide.base import style
 from floodtide.report import comparison, comparison_figures, curves, tables
 from floodtide.train import Run, read_run
 
-pytestmark = pytest.mark.extra
-
 EPS = np.finfo(float).eps
 
 
