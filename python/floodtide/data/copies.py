@@ -78,8 +78,7 @@ def convert(
         if size is not None and not same_size(size, (z, y, x)):
             notes.show(
                 f"{volume.name}: {volume.geometry.size_source} states voxels of {size_text(size)} nm, and the copy"
-                " states"
-                f" {size_text((z, y, x))} nm"
+                f" states {size_text((z, y, x))} nm"
             )
         size = (z, y, x)
     plan = Plan(

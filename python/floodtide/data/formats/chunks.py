@@ -47,8 +47,7 @@ def check_chunks(name: str, folder: Path, pattern: str, expected: int) -> None:
     if not found and other:
         raise InvalidFileError(
             f"{name}: no chunk has the name that its metadata states, and {folder / other} has another one; expected"
-            " the"
-            " separator of the metadata"
+            " the separator of the metadata"
         )
     if expected - found > _MANY * expected:
         notes.show(

@@ -84,8 +84,7 @@ def geometry_of_level(
         if known and (set(step) != {1.0} or any(u.lower() not in VOXEL_UNITS for u in units)):
             notes.show(
                 f"{name}: states a scale of {step} (z, y, x) in '{', '.join(units)}', which is no length: the voxel"
-                " size"
-                " is unknown"
+                " size is unknown"
             )
         return names, Geometry(offset=offset, offset_source=source)
     if not known:

@@ -243,8 +243,7 @@ class Folder:
                 if picture.ndim != 2 and pillow.immeta(path).get("mode") == "P":
                     raise InvalidFileError(
                         f"{path}: its values are indices of a colour table (palette), expected grey levels or ids:"
-                        " write"
-                        " it without the table"
+                        " write it without the table"
                     )
         except Error:
             raise

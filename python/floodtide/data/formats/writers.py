@@ -184,8 +184,7 @@ def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
         if plan.geometry.voxel_size_nm is None:
             notes.show(
                 f"{reference}: the voxel size is unknown, and the format needs one: 1 nm is written, and marked as"
-                " unknown"
-                " (--voxel-nm states it)"
+                " unknown (--voxel-nm states it)"
             )
             info = folder / "info"
             info.write_text(json.dumps({**json.loads(info.read_text()), NO_SIZE: True}))
