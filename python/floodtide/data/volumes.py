@@ -227,7 +227,7 @@ class _Cleared:
 
 
 def opened_labels(volume: VolumeLike) -> str | _core.data.Volume:
-    """Return what the core takes for a volume of labels. See `labels_of` and `opened`."""
+    """Return a volume of labels as an argument of the core. See `labels_of` and `opened`."""
     if not volume:
         return opened(volume)
     given = volume if isinstance(volume, Volume) else Volume(volume)

@@ -50,7 +50,7 @@ def _digest_of(volume: Volume, box: Box | None = None) -> str:
 
 
 def sampled_digest(read: Callable[[Box], NDArray[Any]], whole: Box, chunks: Vec3) -> str:
-    """Return a text that tells the voxels of a box, or if it is large, those of boxes in a part of its chunks."""
+    """Return a digest of the voxels of a box. For a large box, the digest covers small boxes in some of its chunks."""
     first, size = whole
     if math.prod(size) <= _WHOLE:
         edges = [max(chunks[0], _SLAB // max(1, size[1] * size[2])), size[1], size[2]]

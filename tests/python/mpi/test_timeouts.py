@@ -167,7 +167,7 @@ def test_ranks_that_compute_are_left_alone() -> None:
         import floodtide as ft
         ft.init(timeout_s=0.8)
         half = ft.ProcessSet([0, 2])
-        time.sleep(1.2)  # all of them: nobody waits
+        time.sleep(1.2)  # all ranks compute, and no rank waits
         ft.allreduce(np.ones(3))
         if half.included():
             ft.barrier(process_set=half)

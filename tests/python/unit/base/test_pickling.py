@@ -85,7 +85,7 @@ def test_networks_have_the_same_options_and_parameters(
         assert getattr(again.core.options, name) == getattr(network.core.options, name)
     np.testing.assert_array_equal(again.core.parameters(), network.core.parameters())
     before = again.core.parameters().copy()
-    network.core.parameters()[0] += 1  # a copy is a network of its own
+    network.core.parameters()[0] += 1  # the copy must not change
     np.testing.assert_array_equal(again.core.parameters(), before)
 
 

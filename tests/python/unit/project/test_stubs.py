@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The committed stubs of the compiled core say what the core has."""
+"""The committed stubs of the compiled core list the functions and classes of the core."""
 
 from __future__ import annotations
 
