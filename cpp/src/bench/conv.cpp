@@ -25,14 +25,10 @@ struct Arrays {
   AlignedBuffer<T> input, output, output_grad, input_grad;
 };
 
-/// @param round true: the operands are numbers of bfloat16
 template <class T>
-Arrays<T> make_arrays(const Conv3dShape& shape, const ConvOptions& options, bool round) {
+Arrays<T> make_arrays(const Conv3dShape& shape, const ConvOptions& options) {
   Philox random(1, 0);
-  const auto number = [&] {
-    const auto value = static_cast<float>(random.uniform() - 0.5);
-    return static_cast<T>(round ? kernels::rounded_to_bfloat16(value) : value);
-  };
+  const auto number = [&] { return static_cast<T>(static_cast<float>(random.uniform() - 0.5)); };
   const auto numbers = [&](std::int64_t count) {
     std::vector<T> values(static_cast<std::size_t>(count));
     for (T& value : values) value = number();
@@ -60,8 +56,8 @@ Arrays<T> make_arrays(const Conv3dShape& shape, const ConvOptions& options, bool
   return arrays;
 }
 
-Arrays<double> reference_result(const Conv3dShape& shape, const ConvOptions& options, bool round) {
-  Arrays<double> a = make_arrays<double>(shape, options, round);
+Arrays<double> reference_result(const Conv3dShape& shape, const ConvOptions& options) {
+  Arrays<double> a = make_arrays<double>(shape, options);
   const Activation on_input = options.relu_input ? Activation::relu : Activation::none;
   const double* mask = options.relu_input ? a.input.data() : nullptr;
   const double* no_residual = nullptr;
@@ -101,8 +97,7 @@ void require_close(const std::string& what, const Got& got, const Expected& expe
 }
 
 /// Compares a kernel with the reference on a smaller volume with rows of the same length. The volume has only one row if the
-/// reference would take seconds otherwise. A kernel that rounds its operands gets operands that are rounded already. Throws
-/// Error(internal) if the kernel is wrong.
+/// reference would take seconds otherwise. Throws Error(internal) if the kernel is wrong.
 void check_kernel(Conv3dShape shape, const ConvOptions& options, const std::string& kernel) {
   const double row_products = static_cast<double>(shape.x * shape.kernel_z * shape.kernel_y * shape.kernel_x) *
                               static_cast<double>(options.in) * static_cast<double>(options.out);
@@ -110,13 +105,12 @@ void check_kernel(Conv3dShape shape, const ConvOptions& options, const std::stri
   shape.z = std::min(shape.z, rows);
   shape.y = std::min(shape.y, rows);
   Conv3d conv(shape, active_isa(), kernel);
-  const bool round = conv.rounds_operands();
-  Arrays<float> a = make_arrays<float>(shape, options, round);
+  Arrays<float> a = make_arrays<float>(shape, options);
   conv.set_weights(a.weights.data(), a.bias.data());
   run_forward(conv, options, a);
   run_backward_data(conv, options, a);
   run_backward_weights(conv, options, a);
-  const Arrays<double> expected = reference_result(shape, options, round);
+  const Arrays<double> expected = reference_result(shape, options);
   const std::string what = str_cat("bench conv, ", conv.kernel_names());
   require_close(what + ", output", a.output, expected.output);
   require_close(what + ", input gradient", a.input_grad, expected.input_grad);
@@ -129,9 +123,8 @@ void check_kernel(Conv3dShape shape, const ConvOptions& options, const std::stri
 std::vector<Row> conv(const ConvOptions& options) {
   FLOODTIDE_REQUIRE(options.in >= 1 && options.out >= 1, invalid_argument, "bench conv: ", options.in, " to ", options.out,
                     " channels, expected at least 1");
-  Conv3dShape shape{options.size[0], options.size[1],   options.size[2],   options.in,
+  const Conv3dShape shape{options.size[0], options.size[1],   options.size[2],   options.in,
                     options.out,     options.kernel[0], options.kernel[1], options.kernel[2]};
-  kernels::require_bf16_gain(options.compute, {&shape, 1});
   std::vector<std::string> names{""};
   if (!options.against.empty()) names.push_back(options.against);
   std::vector<Conv3d> convs;
@@ -139,7 +132,7 @@ std::vector<Row> conv(const ConvOptions& options) {
   for (const std::string& kernel : names) {
     convs.emplace_back(shape, active_isa(), kernel, options.compute);
     check_kernel(shape, options, convs.back().kernel());
-    arrays.push_back(make_arrays<float>(shape, options, false));
+    arrays.push_back(make_arrays<float>(shape, options));
     convs.back().set_weights(arrays.back().weights.data(), arrays.back().bias.data());
   }
 

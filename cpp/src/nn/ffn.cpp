@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/nn/ffn.hpp"
 
-#include <array>
-
 #include "floodtide/base/error.hpp"
 #include "floodtide/nn/limits.hpp"
 #include "nn/ffn_plan.hpp"
@@ -81,9 +79,6 @@ struct Ffn::Impl {
 
 Ffn::Ffn(const FfnOptions& options, Initial initial) {
   ParameterLayout layout = parameter_layout(options);
-  const std::array shapes{convolution_shape(options.fov, options.features, 0),
-                          convolution_shape(options.fov, options.features, 1)};
-  kernels::require_bf16_gain(options.compute, shapes);
   AlignedBuffer<float> parameters(layout.size());
   if (initial == Initial::random) initialise_glorot(layout, options.seed, parameters.span());
   impl_ = std::make_unique<Impl>(Impl{options, std::move(layout), std::move(parameters), nullptr});

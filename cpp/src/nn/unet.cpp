@@ -96,7 +96,6 @@ std::size_t forward_bytes(const UNetOptions& options, std::int64_t n, const Vec3
 
 UNet::UNet(const UNetOptions& options, Initial initial) {
   require_valid(options);
-  kernels::require_bf16_gain(options.compute, {});  // of the layers: UNetPlan, which knows the size of the images
   impl_ = std::make_unique<Impl>(options);
   if (initial == Initial::random) initialise(options, impl_->layout, impl_->parameters.span());
 }

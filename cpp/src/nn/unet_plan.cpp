@@ -120,12 +120,6 @@ UNetPlan::UNetPlan(std::int64_t n, const Vec3& size, int groups, const UNetOptio
   const Grid grid = grid_of(n, size, 0, options);
   levels_.reserve(static_cast<std::size_t>(options.depth));
   for (int level = 0; level < options.depth; ++level) add_level(level, options, layout);
-  std::vector<kernels::Conv3dShape> shapes;
-  for (const Level& level : levels_) {
-    for (const Node& node : level.encoder) shapes.push_back(node.block.convolution().shape());
-    for (const Node& node : level.decoder) shapes.push_back(node.block.convolution().shape());
-  }
-  kernels::require_bf16_gain(options.compute, shapes);
   head_.emplace_back(grid, n, levels_[0].channels, options.classes, options.output);
   const PlanFloats floats(n, size, groups > 0, options);
   bottom_ = AlignedBuffer<float>(floats.bottom);

@@ -84,8 +84,7 @@ def conv(
 
     Raises:
         floodtide.errors.InvalidArgumentError: If a size is out of range or `against` is unknown.
-        floodtide.errors.UnsupportedError: If the kernel `against` does not support this shape or machine, or
-            `compute` is bf16 and no kernel with bfloat16 operands is faster for this shape.
+        floodtide.errors.UnsupportedError: If the kernel `against` does not support this shape or machine.
     """
     for count in thread_counts:
         with threads(count):

@@ -72,10 +72,7 @@ class RunConfig(Checked):
     compute: str = option(
         "fp32",
         "Convolution algorithms. fp32 may use Winograd or Fourier transforms, and fp32-direct uses only"
-        " direct convolution; both compute in float32. bf16 rounds the operands of convolutions to bfloat16 in"
-        " the layers where this is faster on this processor (it needs AMX or AVX512-BF16), and is refused if"
-        " no layer gains; sums, activations, weights and optimizer stay in float32. bf16-all rounds operands"
-        " in all layers, even where this is slower",
+        " direct convolution; both compute in float32",
         choices=_core.choices("compute"),
     )
     parallel: str = option(

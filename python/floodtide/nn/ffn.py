@@ -32,8 +32,7 @@ class FFN(Network):
         deltas: Distance (z, y, x) in voxels by which the field of view moves, at most (fov - 1) / 2.
         features: Number of feature maps between the convolutions.
         seed: Random seed of the Glorot-uniform weights. Biases start at zero.
-        compute: "fp32"; "fp32-direct" for convolutions without Winograd transforms; "bf16" for operands of convolutions
-            that are rounded to bfloat16 where that is faster on this processor; "bf16-all" for the same everywhere.
+        compute: "fp32"; "fp32-direct" for convolutions without Winograd transforms.
         parallel: How threads divide the work. "fovs": each thread computes whole examples, if the batch has at least
             as many examples as there are threads. "voxels": all threads share the voxels of each example.
 

@@ -201,8 +201,7 @@ class UNet2D(UNet):
         synchronised: Compute the statistics of batch normalisation over the images of all ranks.
         dropout: Share of the lowest level's outputs that training sets to zero, at least 0 and below 1.
         seed: Random seed of the initial weights and of dropout.
-        compute: "fp32"; "fp32-direct" for convolutions without Winograd transforms; "bf16" for operands of convolutions
-            that are rounded to bfloat16 where that is faster on this processor; "bf16-all" for the same everywhere.
+        compute: "fp32"; "fp32-direct" for convolutions without Winograd transforms.
 
     Raises:
         InvalidArgumentError: If an argument is out of range.

@@ -19,13 +19,6 @@ enum class Isa { reference, generic, avx2, avx512 };
 /// Throws Error(unsupported) if the processor does not support the level, Error(invalid_argument) for an unknown name.
 [[nodiscard]] Isa active_isa();
 
-/// Return why kernels cannot use the bfloat16 products of AVX-512 (AVX512_BF16) at this level. Empty if they can.
-[[nodiscard]] std::string avx512_bf16_missing(Isa level);
-
-/// Return why kernels cannot use the bfloat16 products of AMX tiles at this level. Empty if they can. The first call on a
-/// processor with AMX asks the system for the permission to use tiles, for all threads of the process.
-[[nodiscard]] std::string amx_bf16_missing(Isa level);
-
 /// Return the processor's model name as the system reports it, or "unknown".
 [[nodiscard]] std::string processor_name();
 

@@ -12,15 +12,9 @@ namespace floodtide::kernels {
 
 /// Arithmetic of convolutions. `fp32`: single precision with the fastest kernel, which may be a Winograd kernel.
 /// `fp32_direct`: single precision, and each output is one sum of products (no Winograd kernels).
-/// `bf16`: operands are rounded to bfloat16, and sums are float, in the layers for which that is faster on this processor; the
-/// other layers are computed as with `fp32`. `bf16_all`: the same in all layers, also where it is slower.
-enum class Compute { fp32, fp32_direct, bf16, bf16_all };
-constexpr Names<Compute, 4> names_of(Compute) {
-  return {"compute",
-          {{{"fp32", Compute::fp32},
-            {"fp32-direct", Compute::fp32_direct},
-            {"bf16", Compute::bf16},
-            {"bf16-all", Compute::bf16_all}}}};
+enum class Compute { fp32, fp32_direct };
+constexpr Names<Compute, 2> names_of(Compute) {
+  return {"compute", {{{"fp32", Compute::fp32}, {"fp32-direct", Compute::fp32_direct}}}};
 }
 
 /// Set the function that receives one line of text for each choice of a kernel. The line contains the shape, the chosen
@@ -32,8 +26,7 @@ struct KernelName {
   std::string_view name;  ///< name in kernel_names() and in benchmark results
   Isa level;              ///< instruction-set level that the kernel needs
 };
-/// Return all convolution kernels, in the order in which the dispatch tries them, without bfloat16 kernels whose instructions
-/// this processor lacks.
+/// Return all convolution kernels, in the order in which the dispatch tries them.
 [[nodiscard]] std::vector<KernelName> conv3d_kernel_names();
 
 }  // namespace floodtide::kernels

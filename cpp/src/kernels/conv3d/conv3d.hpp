@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,8 +62,6 @@ class Conv3d {
   [[nodiscard]] const Conv3dShape& shape() const noexcept { return shape_; }
   /// Return the name of the kernel in use.
   [[nodiscard]] const std::string& kernel() const noexcept { return kernel_; }
-  /// Return true if the operands are rounded to bfloat16.
-  [[nodiscard]] bool rounds_operands() const noexcept { return rounds_operands_; }
   /// Return the floating-point operations of one pass, counted as direct convolution. A multiply-add counts two. Products with
   /// the zeros of the halo are included.
   [[nodiscard]] double flops() const noexcept;
@@ -76,22 +73,14 @@ class Conv3d {
   Passes passes_ = Passes::forward;
   bool has_weights_ = false;
   std::string kernel_;
-  bool rounds_operands_ = false;
   std::unique_ptr<Conv3dPlan> plan_;
 };
-
-/// Throws Error(unsupported) if `compute` is bf16 and no convolution of these shapes is faster with bfloat16 operands. The
-/// message says what is missing and what to choose instead. Without shapes, only the processor is checked.
-void require_bf16_gain(Compute compute, std::span<const Conv3dShape> shapes, Isa level = active_isa());
-
-/// Return the value rounded to bfloat16, to nearest even, as the bfloat16 kernels round their operands.
-[[nodiscard]] float rounded_to_bfloat16(float value) noexcept;
 
 /// Row of the dispatch table. The best kernel is first. The last one accepts every shape.
 struct Conv3dCandidate {
   std::string_view name;
   Isa level;                                             ///< instruction-set level that the kernel needs
-  Compute compute;                                       ///< arithmetic of the kernel: fp32 (Winograd), fp32_direct or bf16
+  Compute compute;                                       ///< arithmetic of the kernel: fp32 (Winograd) or fp32_direct
   std::string (*unsupported)(const Conv3dShape& shape);  ///< returns why the kernel refuses the shape; empty: it accepts it
   /// Returns why the dispatch does not choose the kernel for this shape; empty: it may. A named kernel is used anyway.
   std::string (*avoided)(const Conv3dShape& shape);

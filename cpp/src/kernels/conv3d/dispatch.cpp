@@ -25,27 +25,6 @@ std::unique_ptr<Conv3dPlan> make_direct(const Conv3dShape& shape) {
   return make_direct_plan(shape, {wide, narrow});
 }
 
-template <const bf16::Kernels* kernels>
-std::unique_ptr<Conv3dPlan> make_bf16(const Conv3dShape& shape) {
-  return make_bf16_plan(shape, *kernels);
-}
-#if defined(__x86_64__)
-std::string avx512_bf16_unsupported(const Conv3dShape&) { return avx512_bf16_missing(Isa::avx512); }
-std::string amx_bf16_unsupported(const Conv3dShape&) { return amx_bf16_missing(Isa::avx512); }
-#endif
-std::string emulation_avoided(const Conv3dShape&) { return "it emulates instructions"; }
-
-/// Return true if the dispatch may choose a kernel with the arithmetic `kernel` for `wanted`.
-bool allows(Compute wanted, Compute kernel) {
-  switch (wanted) {
-    case Compute::fp32: return kernel != Compute::bf16;
-    case Compute::fp32_direct: return kernel == Compute::fp32_direct;
-    case Compute::bf16: return true;
-    case Compute::bf16_all: return kernel == Compute::bf16;
-  }
-  return false;
-}
-
 std::string describe(const Conv3dShape& shape) {
   return str_cat("conv3d ", shape.kernel_z, 'x', shape.kernel_y, 'x', shape.kernel_x, ", ", shape.in_channels, " to ",
                  shape.out_channels, " channels, ", shape.z, 'x', shape.y, 'x', shape.x, " voxels");
@@ -71,8 +50,10 @@ Conv3dCandidate choose(const Conv3dShape& shape, Isa level, std::string_view ker
     if (!kernel.empty() && candidate.name != kernel) continue;
     std::string reason;
     if (candidate.level > level) reason = str_cat("needs ", name(candidate.level), ", the level is ", name(level));
-    if (reason.empty() && kernel.empty() && !allows(compute, candidate.compute)) reason = str_cat("compute is ", name(compute));
-    if (reason.empty() && kernel.empty() && compute != Compute::bf16_all) reason = candidate.avoided(shape);
+    if (reason.empty() && kernel.empty() && compute == Compute::fp32_direct && candidate.compute != compute) {
+      reason = str_cat("compute is ", name(compute));
+    }
+    if (reason.empty() && kernel.empty()) reason = candidate.avoided(shape);
     if (reason.empty()) reason = candidate.unsupported(shape);  // loads oneDNN's library, so ask last
     if (reason.empty()) {
       if (dispatch_listener()) dispatch_listener()(str_cat(describe(shape), ": ", candidate.name, refusals));
@@ -88,13 +69,8 @@ Conv3dCandidate choose(const Conv3dShape& shape, Isa level, std::string_view ker
 
 std::vector<Conv3dCandidate> conv3d_candidates() {
   [[maybe_unused]] constexpr Compute transformed = Compute::fp32;  // x86-64 only
-  constexpr Compute direct = Compute::fp32_direct, bf16 = Compute::bf16;
+  constexpr Compute direct = Compute::fp32_direct;
   return {
-#if defined(__x86_64__)
-      {"amx_bf16", Isa::avx512, bf16, &amx_bf16_unsupported, &amx_bf16_avoided, &make_bf16<&bf16::kAmx>},
-      {"avx512_bf16", Isa::avx512, bf16, &avx512_bf16_unsupported, &avx512_bf16_avoided, &make_bf16<&bf16::kAvx512>},
-#endif
-      {"emulated_bf16", Isa::reference, bf16, &never, &emulation_avoided, &make_bf16<&bf16::kGeneric>},
 #if defined(__x86_64__)
       {"onednn", Isa::avx2, direct, &dnnl_unsupported, &dnnl_avoided, &make_dnnl_plan},
       {"avx512_winograd", Isa::avx512, transformed, &winograd_unsupported, &winograd_avoided,
@@ -112,25 +88,8 @@ std::vector<Conv3dCandidate> conv3d_candidates() {
 
 std::vector<KernelName> conv3d_kernel_names() {
   std::vector<KernelName> names;
-  for (const Conv3dCandidate& candidate : conv3d_candidates()) {
-    const bool rounds = candidate.compute == Compute::bf16;
-    if (!rounds || candidate.unsupported({1, 1, 1, 1, 1}).empty()) names.push_back({candidate.name, candidate.level});
-  }
+  for (const Conv3dCandidate& candidate : conv3d_candidates()) names.push_back({candidate.name, candidate.level});
   return names;
-}
-
-void require_bf16_gain(Compute compute, std::span<const Conv3dShape> shapes, Isa level) {
-  if (compute != Compute::bf16) return;
-  constexpr std::string_view advice = "; choose fp32, or bf16-all to use bfloat16 although it is slower";
-  const std::string amx = amx_bf16_missing(level), avx512 = avx512_bf16_missing(level);
-  FLOODTIDE_REQUIRE(amx.empty() || avx512.empty(), unsupported, "compute is bf16, which needs AMX (", amx, ") or AVX512-BF16 (",
-                    avx512, ")", advice);
-  const auto gains = [&](const Conv3dShape& shape) {
-    return (amx.empty() && amx_bf16_avoided(shape).empty()) || (avx512.empty() && avx512_bf16_avoided(shape).empty());
-  };
-  FLOODTIDE_REQUIRE(shapes.empty() || std::ranges::any_of(shapes, gains), unsupported,
-                    "compute is bf16, but no convolution of this network is faster with it on this processor",
-                    amx.empty() ? "" : " without AMX", advice);
 }
 
 void set_dispatch_listener(std::function<void(std::string_view)> listener) { dispatch_listener() = std::move(listener); }
@@ -139,7 +98,6 @@ Conv3d::Conv3d(const Conv3dShape& shape, Isa level, std::string_view kernel, Com
   check(shape);
   const Conv3dCandidate candidate = choose(shape, level, kernel, compute);
   kernel_ = candidate.name;
-  rounds_operands_ = candidate.compute == Compute::bf16;
   plan_ = candidate.make(shape);
 }
 Conv3d::~Conv3d() = default;

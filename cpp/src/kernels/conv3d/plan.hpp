@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include "kernels/conv3d/bf16.hpp"
 #include "kernels/conv3d/conv3d.hpp"
 #include "kernels/conv3d/direct.hpp"
 #include "kernels/conv3d/winograd.hpp"
@@ -30,11 +29,6 @@ class Conv3dPlan {
 /// Return why direct convolution is expected to be faster, or an empty text if it is not.
 [[nodiscard]] std::string winograd_avoided(const Conv3dShape& shape);
 [[nodiscard]] std::unique_ptr<Conv3dPlan> make_winograd_plan(const Conv3dShape& shape, const winograd::Kernels& kernels);
-
-/// Return why float kernels are expected to be faster than bfloat16 products of AVX-512, or of AMX. Empty if they are not.
-[[nodiscard]] std::string avx512_bf16_avoided(const Conv3dShape& shape);
-[[nodiscard]] std::string amx_bf16_avoided(const Conv3dShape& shape);
-[[nodiscard]] std::unique_ptr<Conv3dPlan> make_bf16_plan(const Conv3dShape& shape, const bf16::Kernels& kernels);
 
 [[nodiscard]] std::unique_ptr<Conv3dPlan> make_eigen_plan(const Conv3dShape& shape);
 [[nodiscard]] std::unique_ptr<Conv3dPlan> make_reference_plan(const Conv3dShape& shape);

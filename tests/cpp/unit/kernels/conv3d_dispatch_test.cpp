@@ -62,54 +62,6 @@ TEST(Conv3dDispatch, OneDnnIsTakenForWideLayersAndWhenItIsNamed) {
 }
 #endif
 
-TEST(Conv3dDispatch, Bf16AllRoundsOperandsEverywhere) {
-  for (const Isa level : {Isa::reference, Isa::generic, processor_isa()}) {
-    for (const Conv3dShape& shape : {kUsual, Conv3dShape{1, 8, 9, 2, 3, 1, 3, 3}}) {
-      const Conv3d conv(shape, level, "", Compute::bf16_all);
-      EXPECT_TRUE(conv.rounds_operands());
-      EXPECT_EQ(conv.kernel() == "emulated_bf16",
-                level < Isa::avx512 || (!amx_bf16_missing(level).empty() && !avx512_bf16_missing(level).empty()));
-    }
-  }
-  EXPECT_FALSE(Conv3d(kUsual).rounds_operands());
-}
-
-/// Return the message of require_bf16_gain, or an empty text if it accepts the shapes.
-std::string refusal(const std::vector<Conv3dShape>& shapes, Isa level) {
-  try {
-    require_bf16_gain(Compute::bf16, shapes, level);
-    return "";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::unsupported);
-    return error.what();
-  }
-}
-
-TEST(Conv3dDispatch, Bf16IsRefusedWithoutInstructionsForIt) {
-  const std::string message = refusal({kUsual}, Isa::avx2);
-  EXPECT_NE(message.find("AMX (needs avx512, the level is avx2)"), std::string::npos) << message;
-  EXPECT_NE(message.find("choose fp32"), std::string::npos) << message;
-  require_bf16_gain(Compute::fp32, {}, Isa::generic);
-  require_bf16_gain(Compute::bf16_all, {}, Isa::generic);
-}
-
-TEST(Conv3dDispatch, Bf16IsUsedInTheLayersThatGain) {
-  const bool amx = amx_bf16_missing(processor_isa()).empty();
-  if (!amx && !avx512_bf16_missing(processor_isa()).empty()) GTEST_SKIP() << "the processor has neither AMX nor AVX512-BF16";
-  const Conv3dShape paper{33, 33, 33, 32, 32}, planar{1, 240, 240, 16, 16, 1, 3, 3}, first{33, 33, 33, 2, 32};
-  EXPECT_EQ(Conv3d(planar, processor_isa(), "", Compute::bf16).kernel(), amx ? "amx_bf16" : "avx512_bf16");
-  EXPECT_EQ(Conv3d(paper, processor_isa(), "", Compute::bf16).kernel(), amx ? "amx_bf16" : "avx512_winograd");
-  EXPECT_FALSE(Conv3d(first, processor_isa(), "", Compute::bf16).rounds_operands());
-  EXPECT_EQ(refusal({paper, planar}, processor_isa()), "");
-  if (amx) return;
-  EXPECT_EQ(Conv3d({33, 33, 33, 24, 24}, processor_isa(), "", Compute::bf16).kernel(), "avx512_bf16");
-  for (const Conv3dShape& shape : {Conv3dShape{33, 33, 33, 32, 32, 1, 1, 1}, {33, 33, 33, 24, 8}, {33, 33, 7, 24, 24}}) {
-    EXPECT_FALSE(Conv3d(shape, processor_isa(), "", Compute::bf16).rounds_operands());
-  }
-  const std::string message = refusal({paper, first}, processor_isa());
-  EXPECT_NE(message.find("no convolution of this network is faster"), std::string::npos) << message;
-}
-
 TEST(Conv3dDispatch, LastCandidateIsTheReferenceAndAcceptsEverything) {
   const Conv3dCandidate last = conv3d_candidates().back();
   EXPECT_EQ(last.name, "reference");

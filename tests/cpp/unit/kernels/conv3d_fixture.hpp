@@ -39,15 +39,6 @@ inline AlignedBuffer<float> random_activation(const Conv3dShape& shape, std::int
   return buffer;
 }
 
-/// Rounds the operands of the three passes to bfloat16. Then a kernel that rounds them gives the results of float kernels.
-inline Conv3dCase rounded_to_bfloat16(Conv3dCase c) {
-  for (AlignedBuffer<float>* operand : {&c.input, &c.output_grad}) {
-    for (float& value : operand->span()) value = kernels::rounded_to_bfloat16(value);
-  }
-  for (float& weight : c.weights) weight = kernels::rounded_to_bfloat16(weight);
-  return c;
-}
-
 inline Conv3dCase make_case(const Conv3dShape& shape) {
   const std::int64_t in = shape.in_channels, out = shape.out_channels;
   Conv3dCase c{shape,

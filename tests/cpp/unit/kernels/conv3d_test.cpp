@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 
 #include "floodtide/base/error.hpp"
@@ -25,7 +24,6 @@ using floodtide::test::summation_tolerance;
 using test::Conv3dCase;
 using test::copy_of;
 using test::make_case;
-using test::rounded_to_bfloat16;
 using test::widened;
 
 /// Return the shapes to test.
@@ -101,21 +99,11 @@ void for_each_kernel(Body body) {
   }
 }
 
-bool rounds(const Conv3dCandidate& kernel) { return kernel.compute == Compute::bf16; }
-
-/// Calls body(c, for_each) for every shape: with operands of all floats, where for_each(body) visits the float kernels, and
-/// with operands of bfloat16, where it visits the kernels that round operands.
+/// Calls body(c, for_each) for every shape, where for_each(visit) visits the kernels.
 template <class Body>
 void for_each_case(Body body) {
   for (const Conv3dShape& shape : all_shapes()) {
-    for (const bool bfloat16 : {false, true}) {
-      const Conv3dCase c = bfloat16 ? rounded_to_bfloat16(make_case(shape)) : make_case(shape);
-      body(c, [&](auto visit) {
-        for_each_kernel_of(shape, [&](const Conv3dCandidate& kernel) {
-          if (rounds(kernel) == bfloat16) visit(kernel);
-        });
-      });
-    }
+    body(make_case(shape), [&](auto visit) { for_each_kernel_of(shape, visit); });
   }
 }
 
@@ -329,7 +317,7 @@ TEST(Conv3dKernels, ErrorsOfTransformedProductsAreThoseOfFloats) {
   const Conv3dCase c = make_case({9, 10, 12, 32, 32});
   const Passes64 expected = reference_passes(c);
   for_each_kernel_of(c.shape, [&](const Conv3dCandidate& kernel) {
-    if (!rounds(kernel)) expect_alike(passes_of(c, kernel), expected, kFloatErrors);
+    expect_alike(passes_of(c, kernel), expected, kFloatErrors);
   });
 }
 
@@ -442,55 +430,6 @@ TEST(Conv3dKernels, NotANumberPassesTheRectifier) {
     conv->forward(input.data(), Activation::relu, nullptr, true, out.data());
     EXPECT_TRUE(std::isnan(out[activation_offset(c.shape, c.shape.stored_out(), 0, 0, 0)]));
   });
-}
-
-TEST(Conv3dKernels, OperandsAreRoundedToTheNearestEvenBfloat16) {
-  constexpr float kStep = 0x1p-7F;  // of bfloat16 between 1 and 2
-  EXPECT_EQ(kernels::rounded_to_bfloat16(1 + 0.49F * kStep), 1);
-  EXPECT_EQ(kernels::rounded_to_bfloat16(1 + 0.5F * kStep), 1);
-  EXPECT_EQ(kernels::rounded_to_bfloat16(1 + 1.5F * kStep), 1 + 2 * kStep);
-  EXPECT_EQ(kernels::rounded_to_bfloat16(-1 - 0.51F * kStep), -1 - kStep);
-  EXPECT_EQ(kernels::rounded_to_bfloat16(std::numeric_limits<float>::max()), std::numeric_limits<float>::infinity());
-  EXPECT_TRUE(std::isnan(kernels::rounded_to_bfloat16(std::bit_cast<float>(0x7F800001U))));
-
-  const Conv3dShape shape{2, 3, 20, 16, 16, 1, 1, 1};
-  Conv3dCase c = make_case(shape);
-  std::ranges::fill(c.weights, 0.0F);
-  std::ranges::fill(c.bias, 0.0F);
-  for (std::size_t channel = 0; channel < 16; ++channel) c.weights[channel * 17] = 1;
-  for_each_kernel_of(shape, [&](const Conv3dCandidate& kernel) {
-    if (!rounds(kernel)) return;
-    AlignedBuffer<float> out(c.output_size());
-    planned(c, kernel)->forward(c.input.data(), Activation::none, nullptr, false, out.data());
-    for (std::int64_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], kernels::rounded_to_bfloat16(c.input[i]));
-  });
-}
-
-/// Return the first output of a convolution of one voxel with 32 input channels: one row of a tile.
-float one_row(const std::vector<float>& inputs, const std::vector<float>& weights) {
-  const Conv3dShape shape{1, 1, 1, 32, 16, 1, 1, 1};
-  AlignedBuffer<float> input(activation_size(1, 1, 1, 32)), out(activation_size(1, 1, 1, 16));
-  std::vector<float> all(static_cast<std::size_t>(shape.weight_count())), bias(16);
-  const std::int64_t voxel = activation_offset(shape, 1, 0, 0, 0);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    input[voxel * 32 + static_cast<std::int64_t>(i)] = inputs[i];
-    all[i * 16] = weights[i];
-  }
-  const auto plan = make_bf16_plan(shape, bf16::kGeneric);
-  plan->set_weights(all.data(), bias.data(), Passes::forward);
-  plan->forward(input.data(), Activation::none, nullptr, false, out.data());
-  return out[voxel * 16];
-}
-
-TEST(EmulatedTiles, AddEvenAndOddProductsApartAndFlushDenormals) {
-  constexpr float kLarge = 0x1p24F;
-  // Odd products are 1 and even ones 2^24 and 1: the 1 is lost beside 2^24 if both are even, and 1 + 1 survives.
-  EXPECT_EQ(one_row({kLarge, 1, 0, 1}, {1, 1, 1, 1}), kLarge + 2);
-  EXPECT_EQ(one_row({kLarge, 0, 1, 0, 1, 0}, {1, 1, 1, 1, 1, 1}), kLarge);
-  EXPECT_EQ(one_row({kLarge, 1, -kLarge, 1}, {1, 1, 1, 1}), 2);
-  EXPECT_EQ(one_row({0x1p-127F, 0}, {0x1p127F, 0}), 0);  // the operand is denormal
-  EXPECT_EQ(one_row({0x1p-100F, 0}, {0x1p-27F, 0}), 0);  // the product is denormal
-  EXPECT_EQ(one_row({0x1p-100F, 0}, {0x1p-26F, 0}), 0x1p-126F);
 }
 
 }  // namespace
