@@ -54,13 +54,6 @@ void register_communicator(py::module_& c) {
             return comm::join(communicator);
           },
           "Take part in collectives of other ranks until all ranks have joined. Return the last rank that joined.")
-      .def(
-          "allreduce_table",
-          [](Communicator& communicator, const std::string& words) {
-            const py::gil_scoped_release unlock;
-            return comm::allreduce_table(communicator, words).text();
-          },
-          py::arg("words") = "", "Return the table of algorithms by message size that \"auto\" uses. Measures it on first use.")
       .def("barrier", &Communicator::barrier, py::call_guard<py::gil_scoped_release>())
       .def(
           "split",
@@ -135,7 +128,6 @@ void register_comm(py::module_& m) {
       py::arg("algorithm"), py::arg("bytes"), py::arg("ranks"), py::arg("ranks_per_node"),
       "Return the rounds of an allreduce of `bytes` bytes; none for one rank. Ranks fill one node after the other.");
   c.attr("default_allreduce") = std::string(comm::kDefaultAllreduce);
-  c.attr("auto_allreduce") = std::string(comm::kAutoAllreduce);
   py::class_<MpiLibrary>(c, "MpiLibrary", "An MPI library and the plug-in for its family. Loading it does not start MPI.")
       .def(py::init([](std::string plugin, std::vector<std::string> libraries) {
              return std::make_unique<MpiLibrary>(comm::MpiOptions{std::move(plugin), std::move(libraries)});

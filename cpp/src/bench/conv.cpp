@@ -124,7 +124,7 @@ std::vector<Row> conv(const ConvOptions& options) {
   FLOODTIDE_REQUIRE(options.in >= 1 && options.out >= 1, invalid_argument, "bench conv: ", options.in, " to ", options.out,
                     " channels, expected at least 1");
   const Conv3dShape shape{options.size[0], options.size[1],   options.size[2],   options.in,
-                    options.out,     options.kernel[0], options.kernel[1], options.kernel[2]};
+                          options.out,     options.kernel[0], options.kernel[1], options.kernel[2]};
   std::vector<std::string> names{""};
   if (!options.against.empty()) names.push_back(options.against);
   std::vector<Conv3d> convs;

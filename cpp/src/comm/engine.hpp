@@ -110,7 +110,6 @@ class Engine {
 
   /// Return the schedule of an allreduce. Schedules are cached.
   [[nodiscard]] std::shared_ptr<const MessageSchedule> allreduce_schedule(const AllreduceRow& row, std::int64_t count);
-  [[nodiscard]] std::optional<AllreduceTable>& table() noexcept { return table_; }
 
   /// While this object exists, collectives do not become members of the open group. Services use it.
   class GroupAside {
@@ -162,7 +161,6 @@ class Engine {
 
   std::vector<AlignedBuffer<std::byte>> spare_;
   std::map<std::pair<const AllreduceRow*, std::int64_t>, std::shared_ptr<const MessageSchedule>> schedules_;
-  std::optional<AllreduceTable> table_;
 };
 
 }  // namespace floodtide::comm

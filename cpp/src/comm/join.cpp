@@ -6,7 +6,6 @@
 // no rank has started a collective, all ranks have joined.
 #include <vector>
 
-#include "comm/allreduce/table.hpp"
 #include "comm/engine.hpp"
 #include "comm/reduce/reduce.hpp"
 #include "comm/schedules.hpp"
@@ -55,7 +54,6 @@ void take_part(Communicator& comm, const Ballot& agreed) {
     case Collective::allreduce: return follow_allreduce(comm, agreed);
     case Collective::broadcast: return follow_broadcast(comm, agreed);
     case Collective::group: return follow_group(comm, agreed);
-    case Collective::measure: comm.engine().table() = measured_table(comm); return;
     case Collective::locate: return comm.locate();
     default: return;
   }

@@ -17,7 +17,6 @@ std::string_view words_of(const Notice& notice) {
     case Collective::reduce_scatter: return "reduce_scatter";
     case Collective::allreduce: return "allreduce";
     case Collective::lengths: return notice.root < 0 ? "allgather" : "gather";
-    case Collective::measure: return "measurement of allreduce algorithms";
     case Collective::locate: return "exchange of node names";
     case Collective::alltoall: return "alltoall";
     case Collective::gather: return "gather";
@@ -73,15 +72,12 @@ std::string describe(const Notice& notice) {
 
 std::string in_words(const Notice& notice, std::string_view words, const Shown& shown) {
   std::string values = words.empty() ? values_of(notice) : std::string(words);
-  // The caller has started an allreduce with the algorithm "auto", which measures before the first allreduce.
-  const bool measured_first = notice.collective == Collective::measure && !words.empty();
-  if (measured_first) values += ", auto";
   if (shown.algorithm && notice.collective == Collective::allreduce) values += str_cat(", ", algorithm_of(notice));
   if (shown.wire) values += str_cat(", sent as ", name(notice.wire));
   if (shown.segments) values += str_cat(", in segments of ", notice.segment_bytes, " bytes");
   if (shown.blocks && notice.collective != Collective::group)
     values += str_cat(", cut into blocks of hash ", std::hex, static_cast<std::uint64_t>(notice.blocks));
-  const std::string_view what = measured_first ? std::string_view("allreduce") : words_of(notice);
+  const std::string_view what = words_of(notice);
   return values.empty() ? std::string(what) : str_cat(what, " (", values, ")");
 }
 
@@ -91,7 +87,6 @@ bool can_be_joined(const Notice& notice) {
     case Collective::barrier:
     case Collective::broadcast:
     case Collective::allreduce:
-    case Collective::measure:
     case Collective::locate:
     case Collective::join: return true;
     default: return false;

@@ -20,7 +20,6 @@ enum class Collective : std::int32_t {
   reduce_scatter,
   allreduce,
   lengths,  ///< first half of an allgather or gather of bytes: the number of bytes of each rank
-  measure,  ///< announces further collectives that measure the table behind "auto"
   locate,   ///< announces further collectives that exchange node names
   alltoall,
   gather,

@@ -220,7 +220,7 @@ Reducer::Reducer(Communicator& comm, std::span<float> values, std::vector<Range>
   check(values, parts, options);
   impl_ = std::make_unique<Impl>(comm, values, parts, options, timeline);
   for (Slot& slot : impl_->slots) {
-    slot.algorithm = chosen_row(comm, options.algorithm, slot.wire, slot.range.end - slot.range.begin).name;
+    slot.algorithm = chosen_row(options.algorithm, slot.wire, slot.range.end - slot.range.begin).name;
   }
   if (comm.size() == 1) return;  // with one rank, operations are done at once
   impl_->driver = std::thread([impl = impl_.get()] { impl->drive(); });

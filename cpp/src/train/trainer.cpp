@@ -63,7 +63,7 @@ void check(const TrainerOptions& options, const comm::Communicator& communicator
                     options.bucket_bytes, " bytes, expected at least ", sizeof(float));
   FLOODTIDE_REQUIRE(options.accumulate >= 1, invalid_argument, "train: accumulate is ", options.accumulate,
                     ", expected at least 1");
-  if (options.algorithm != comm::kAutoAllreduce) static_cast<void>(comm::AllreduceTable::parse(options.algorithm));
+  static_cast<void>(comm::AllreduceTable::parse(options.algorithm));
   FLOODTIDE_REQUIRE(options.timeout_s >= 0, invalid_argument, "train: timeout_s is ", options.timeout_s,
                     ", expected a positive number, or 0 for no limit");
 }

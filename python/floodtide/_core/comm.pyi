@@ -19,7 +19,6 @@ __all__: list[str] = [
     "Watchdog",
     "allreduce_rounds",
     "allreduce_rows",
-    "auto_allreduce",
     "default_allreduce",
     "delayed",
     "element_types",
@@ -32,7 +31,6 @@ class Communicator:
     def allreduce(
         self, array: numpy.typing.NDArray[typing.Any], op: str, algorithm: str, wire: str = "native"
     ) -> None: ...
-    def allreduce_table(self, words: str = "") -> str: ...
     def barrier(self) -> None: ...
     def blocking_library_allreduce(
         self, array: numpy.typing.NDArray[typing.Any], op: str
@@ -152,6 +150,5 @@ def allreduce_rows() -> list[dict[str, typing.Any]]: ...
 def delayed(communicator: Communicator, latency_s: float, bytes_per_s: float) -> Communicator: ...
 def self() -> Communicator: ...
 
-auto_allreduce: str
 default_allreduce: str
 element_types: list[str]

@@ -8,6 +8,7 @@ shapes and types.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -51,9 +52,9 @@ def allreduce(
         op: Sum, Average (floating point only; over the ranks that have not joined), Min, Max or
             Product.
         algorithm: A name of `allreduce_algorithms` ("mpi", the algorithm of the MPI library, takes
-            types of 4 and 8 bytes only), a table of message sizes in bytes such as
-            "recursive_doubling:0-8192,ring:8193-", or "auto". "auto" measures on first use and takes
-            the fastest. None: the value of FLOODTIDE_ALLREDUCE, else "auto".
+            types of 4 and 8 bytes only), or a table of message sizes in bytes such as
+            "recursive_doubling:0-8192,ring:8193-". None: the value of FLOODTIDE_ALLREDUCE, else
+            "recursive_doubling:0-8192,rabenseifner:8193-".
         wire: "native", or "bf16", which halves the bytes of float32 arrays. Sums stay in float32 and
             are rounded when they are sent. None: "native".
         process_set: The ranks that take part; None: all ranks.
@@ -374,7 +375,7 @@ def _start_allreduces(
     for buffer in buffers:
         rule.require(buffer)
         rule.before(buffer)
-    chosen = algorithm or _core.comm.auto_allreduce
+    chosen = algorithm or os.environ.get("FLOODTIDE_ALLREDUCE") or _core.comm.default_allreduce
     several = len(buffers) != 1
     with compared_as_one(comm, words) if several else contextlib.nullcontext():
         operations = [

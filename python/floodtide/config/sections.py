@@ -436,8 +436,7 @@ class CommConfig(Checked):
         _core.comm.default_allreduce,
         "Allreduce algorithm: "
         + "; ".join(f"{row['name']}: {row['help']}" for row in _core.comm.allreduce_rows())
-        + "; a table name:first-last,... of message sizes in bytes; or auto, which measures at the start and may choose"
-        " differently in another run",
+        + "; or a table name:first-last,... of message sizes in bytes",
     )
     bucket_mib: float = option(
         0.25,

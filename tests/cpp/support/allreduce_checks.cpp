@@ -224,16 +224,4 @@ void check_two_levels(Communicator& comm) {
   EXPECT_THROW(comm.set_ranks_per_node(0), Error);
 }
 
-void check_measured_table(Communicator& comm) {
-  const auto start = std::chrono::steady_clock::now();
-  std::vector<float> values = values_of<float>(comm.rank(), 1009);
-  comm::allreduce(comm, std::span(values), ReduceOp::sum, comm::kAutoAllreduce);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
-  expect_reduced<float>(comm, values, ReduceOp::sum, "auto");
-  const std::string text = comm::allreduce_table(comm).text();
-  const auto all = comm::allgather(comm, std::as_bytes(std::span(text)));
-  for (const auto& other : all) EXPECT_EQ(other, all.front());
-  EXPECT_EQ(comm::AllreduceTable::parse(text).text(), text);
-}
-
 }  // namespace floodtide::test

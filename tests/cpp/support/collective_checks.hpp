@@ -38,8 +38,6 @@ void check_groups(comm::Communicator& comm);
 void check_disagreements_with_joined(comm::Communicator& comm, bool has_library_allreduce);
 /// Check ranks that join at different times, while the collectives of the other ranks continue.
 void check_join(comm::Communicator& comm);
-/// Check that the measured table is the same on all ranks, is made fast, and is used by "auto".
-void check_measured_table(comm::Communicator& comm);
 /// Check that a rank that waits for a late rank does not keep its core busy.
 void check_waiting_is_cheap(comm::Communicator& comm);
 /// Check that messages with one tag keep their order, also between messages with other tags, and that empty messages arrive.

@@ -110,7 +110,6 @@ std::vector<Case> cases(bool has_library_allreduce, int ranks) {
        "allreduce (sum of 10 float32, sent as native)", "allreduce (sum of 10 float32, sent as bf16)"},
       {reducing(ring), reducing({.algorithm = "ring", .segment_bytes = 64}),
        "allreduce (sum of 10 float32, in segments of 262144 bytes)", "allreduce (sum of 10 float32, in segments of 64 bytes)"},
-      {reducing(ring), reducing({.algorithm = "auto", .words = "sum of floats"}), sum, "allreduce (sum of floats, auto)"},
       // Root, and the collective itself.
       {broadcasting(0), broadcasting(1), "broadcast (40 bytes from rank 0)", "broadcast (40 bytes from rank 1)"},
       {reducing(ring), broadcasting(0), sum, "broadcast (40 bytes from rank 0)"},

@@ -36,16 +36,16 @@ def test_rank_that_joined_answers_the_others() -> None:
         steps = [5, 2, 3][ft.rank()]
         for step in range(steps):
             active = [r for r in range(3) if step < [5, 2, 3][r]]
-            average = ft.allreduce(np.float32([ft.rank(), 1]), algorithm="auto" if step > 2 else None)
+            average = ft.allreduce(np.float32([ft.rank(), 1]), algorithm="two_level" if step > 2 else None)
             assert average.tolist() == [np.float32(sum(active)) / np.float32(len(active)), 1], step
             assert ft.allreduce(np.int64([ft.rank()]), op=ft.Min) == min(active)
             assert ft.broadcast_object("x", 0) == "x"
         assert ft.join() == 0
         assert ft.allreduce(np.float32([1]), op=ft.Sum) == 3
         assert ft.join() == 2
-        fresh = ft.ProcessSet([2, 1, 0])  # neither measured nor located yet
+        fresh = ft.ProcessSet([2, 1, 0])  # its nodes are not known yet
         if ft.rank() != 1:
-            for algorithm in ("auto", "two_level", "mpi"):
+            for algorithm in ("two_level", "mpi"):
                 ones = np.ones(1000, np.float32)
                 assert (ft.allreduce(ones, ft.Sum, algorithm, process_set=fresh) == 2).all()
         assert ft.join(fresh) == 0

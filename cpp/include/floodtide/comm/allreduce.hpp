@@ -64,16 +64,14 @@ class AllreduceTable {
 
 /// Return the algorithm for an array of `elements` float32 values.
 ///
-/// `algorithm` is the name of a row, a table as text, or "auto" (allreduce_table()). Collective if it is "auto".
-/// Throws Error(invalid_argument) for another text.
-[[nodiscard]] const AllreduceRow& chosen_row(Communicator& comm, std::string_view algorithm, Wire wire, std::int64_t elements);
+/// `algorithm` is the name of a row, or a table as text. Throws Error(invalid_argument) for another text.
+[[nodiscard]] const AllreduceRow& chosen_row(std::string_view algorithm, Wire wire, std::int64_t elements);
 
-/// Default table, without a measurement: few steps for short arrays, few bytes for long arrays.
+/// Default table: few steps for short arrays, few bytes for long arrays.
 inline constexpr std::string_view kDefaultAllreduce = "recursive_doubling:0-8192,rabenseifner:8193-";
-inline constexpr std::string_view kAutoAllreduce = "auto";
 
 struct AllreduceOptions {
-  /// Name of a row, table as text, or "auto": the table of allreduce_table().
+  /// Name of a row, or a table as text.
   std::string_view algorithm = kDefaultAllreduce;
   Wire wire = Wire::native;
   std::size_t segment_bytes = kDefaultSegmentBytes;  ///< largest size of a message; a message has at least one element
@@ -81,16 +79,6 @@ struct AllreduceOptions {
   /// compare them, and the error message quotes them if ranks differ. Empty: the message names operation, length and type.
   std::string_view words = {};
 };
-
-/// Return the table behind "auto". The first call on a communicator is collective.
-///
-/// If the environment variable FLOODTIDE_ALLREDUCE (a name or a table) is set, it is the table. Otherwise the first call times
-/// all algorithms but `mpi` on this communicator: 3 warm-up runs, then the median of 7 runs, on the slowest rank. All ranks
-/// use the choice of rank 0. `mpi` is never chosen, because its order of summation is not known.
-///
-/// Another run may measure another table, and then sums may differ in the last bits. To repeat a run exactly, pass the text of
-/// its table. `words` as in AllreduceOptions.
-[[nodiscard]] const AllreduceTable& allreduce_table(Communicator& comm, std::string_view words = {});
 
 /// Start to replace the values by their sum, minimum, maximum or product over all ranks. Collective.
 ///

@@ -18,8 +18,8 @@
 namespace floodtide::comm {
 
 struct ReducerOptions {
-  std::int64_t bucket_bytes = 256 * 1024;               ///< smallest size of a bucket; the last bucket may be smaller
-  std::string algorithm = std::string(kAutoAllreduce);  ///< as in AllreduceOptions
+  std::int64_t bucket_bytes = 256 * 1024;                  ///< smallest size of a bucket; the last bucket may be smaller
+  std::string algorithm = std::string(kDefaultAllreduce);  ///< as in AllreduceOptions
   Wire wire = Wire::native;
   std::size_t exact_parts = 0;  ///< number of first parts that `wire` must not round, such as counts
 };

@@ -7,9 +7,7 @@
 namespace floodtide::comm {
 namespace {
 
-const AllreduceRow& choose(Communicator& comm, const AllreduceOptions& options, std::int64_t bytes) {
-  const std::string_view algorithm = options.algorithm;
-  if (algorithm == kAutoAllreduce) return allreduce_row(allreduce_table(comm, options.words).algorithm(bytes));
+const AllreduceRow& choose(std::string_view algorithm, std::int64_t bytes) {
   if (algorithm.find(':') == std::string_view::npos) return allreduce_row(algorithm);
   return allreduce_row(AllreduceTable::parse(algorithm).algorithm(bytes));
 }
@@ -21,16 +19,16 @@ ReduceBuffer reducible(std::span<T> values, ReduceType type) {
 
 }  // namespace
 
-const AllreduceRow& chosen_row(Communicator& comm, std::string_view algorithm, Wire wire, std::int64_t elements) {
+const AllreduceRow& chosen_row(std::string_view algorithm, Wire wire, std::int64_t elements) {
   const Payload payload{.element_bytes = element_bytes(ReduceType::float32), .type = ReduceType::float32, .wire = wire};
-  return choose(comm, {.algorithm = algorithm, .wire = wire}, elements * static_cast<std::int64_t>(payload.wire_bytes()));
+  return choose(algorithm, elements * static_cast<std::int64_t>(payload.wire_bytes()));
 }
 
 Operation start_allreduce(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, const AllreduceOptions& options) {
   require_wire("allreduce", options.wire, buffer.type);
   const Payload payload{
       .data = buffer.data, .element_bytes = element_bytes(buffer.type), .type = buffer.type, .op = op, .wire = options.wire};
-  const AllreduceRow& row = choose(comm, options, buffer.count * static_cast<std::int64_t>(payload.wire_bytes()));
+  const AllreduceRow& row = choose(options.algorithm, buffer.count * static_cast<std::int64_t>(payload.wire_bytes()));
   FLOODTIDE_REQUIRE(options.wire == Wire::native || row.schedule != nullptr, invalid_argument, "allreduce: the algorithm ",
                     row.name, " has no wire format ", name(options.wire));
   const Notice notice{.collective = Collective::allreduce,

@@ -111,11 +111,6 @@ TEST_P(ThreadRanks, NanOnAnyRankReachesAll) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadRanks, testing::Range(1, 9), testing::PrintToStringParamName());
 
-TEST(Threads, MeasuredTableIsTheSameOnAllRanks) {
-  const test::Watchdog watchdog(std::chrono::seconds(100));
-  comm::run_threads(2, test::check_measured_table);
-}
-
 TEST(Threads, WaitingLeavesTheCore) {
   const test::Watchdog watchdog(std::chrono::seconds(100));
   comm::run_threads(2, test::check_waiting_is_cheap);

@@ -316,9 +316,8 @@ constexpr double kFloatErrors = 1.5e-6;  // measured with F(3, 3): output 7e-7, 
 TEST(Conv3dKernels, ErrorsOfTransformedProductsAreThoseOfFloats) {
   const Conv3dCase c = make_case({9, 10, 12, 32, 32});
   const Passes64 expected = reference_passes(c);
-  for_each_kernel_of(c.shape, [&](const Conv3dCandidate& kernel) {
-    expect_alike(passes_of(c, kernel), expected, kFloatErrors);
-  });
+  for_each_kernel_of(c.shape,
+                     [&](const Conv3dCandidate& kernel) { expect_alike(passes_of(c, kernel), expected, kFloatErrors); });
 }
 
 TEST(Conv3dKernels, TilesCoverAnyExtent) {

@@ -40,7 +40,7 @@ def case_every_type_operation_and_number_of_axes() -> None:
 
 def case_every_algorithm_has_every_type() -> None:
     table = "recursive_doubling:0-64,ring:65-"  # 33 values of one byte, and larger ones
-    names = (*ft.allreduce_algorithms(), "auto", table)
+    names = (*ft.allreduce_algorithms(), table)
     for dtype, algorithm, op in itertools.product(FLOATS + INTEGERS, names, OPS):
         if algorithm == "mpi" and dtype in NOT_IN_LIBRARIES:
             continue
@@ -201,7 +201,7 @@ def case_groups_of_mixed_types() -> None:
         for result, shape, dtype in zip(results, shapes, types, strict=True):
             expect_reduced(result, all_values(shape, dtype), op)
     floats = [array for array in arrays if array.dtype.kind == "f"]
-    one = "recursive_doubling"  # "auto" may choose others for the group, which sum in another order
+    one = "recursive_doubling"  # a table may choose others for the longer group
     for mean, array in zip(ft.grouped_allreduce(floats, algorithm=one), floats, strict=True):
         assert (mean == ft.allreduce(array, algorithm=one)).all()
     written = [array.copy() for array in arrays]

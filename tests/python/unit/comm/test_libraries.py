@@ -133,6 +133,14 @@ def test_allreduce_rejects(arguments: dict[str, object], message: str) -> None:
 
 
 @pytest.mark.usefixtures("_one_rank")
+def test_the_environment_names_the_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOODTIDE_ALLREDUCE", "tree")
+    with pytest.raises(ft.errors.InvalidArgumentError, match="expected one of ring, rabenseifner"):
+        ft.allreduce(np.ones(3))
+    assert (ft.allreduce(np.ones(3), algorithm="ring") == 1).all()
+
+
+@pytest.mark.usefixtures("_one_rank")
 def test_one_rank_has_all_collectives() -> None:
     values = np.float32([[1, 2], [3, 4], [5, 6]])
 
