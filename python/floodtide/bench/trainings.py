@@ -154,7 +154,7 @@ def slowest(seconds: float) -> float:
 
 def take_metrics(trainer: Trainer) -> dict[str, float]:
     """Return counts and sums over ranks since the last call, named as in floodtide::train::Metrics. Collective."""
-    return trainer._trainer.take_metrics()
+    return trainer._loop.core.take_metrics()
 
 
 def delay_loads(trainer: Trainer, seconds: float) -> None:

@@ -103,14 +103,14 @@ def test_flipped_bits_in_the_values_of_a_checkpoint_are_all_refused(
             os.pwrite(file.fileno(), bytes([whole[at] ^ bit]), at)
             message = ""
             try:
-                trainer._trainer.load(str(path))
+                trainer._loop.core.load(str(path))
             except InvalidFileError as error:
                 message = str(error)
             if str(path) not in message:
                 unnoticed.append((at, bit, message))
             os.pwrite(file.fileno(), whole[at : at + 1], at)
     assert unnoticed == []
-    trainer._trainer.load(str(path))
+    trainer._loop.core.load(str(path))
     trainer.close()
 
 

@@ -220,14 +220,6 @@ def test_a_schedule_takes_rate_and_steps_from_the_trainer(folder: Path) -> None:
         assert [step.lr for step in scripted] == [0.01] * STEPS
 
 
-def test_the_older_form_takes_a_configuration(folder: Path) -> None:
-    settings = configured(folder, flood_document, "older-form")
-    with Trainer(settings) as older:
-        assert older.config == settings
-    with pytest.raises(InvalidArgumentError, match="a configuration and objects are given"):
-        Trainer(settings, steps=3)
-
-
 def test_rates_scaled_by_a_callback_hold_from_the_next_step_and_are_kept(folder: Path) -> None:
     def halve(running: Trainer, record: Record) -> None:
         if record["kind"] == "train" and record["step"] == 2:
@@ -324,8 +316,6 @@ def other_split(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("objects", "message"),
     [
-        (wrong(model=None), "expected a model, data and an optimizer"),
-        (wrong(directory=None), "expected a directory and steps"),
         (wrong(validation=None), "validate_every is 3 without validation"),
         (wrong(schedule=lr.Cosine(0.1, 10)), "total_steps 10, expected the 6 steps"),
         (wrong(training=TrainingConfig(walkers=3)), "training.walkers is 3"),

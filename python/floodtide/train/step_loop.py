@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a job: the core's trainer on the ranks there are, with its log, checkpoints and validations."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from floodtide import _core
+from floodtide import config as configuration
+from floodtide.base import notes
+from floodtide.base.outputs import files_named
+from floodtide.comm import world
+from floodtide.errors import (
+    CommunicationError,
+    ConfigurationError,
+    Interrupted,
+    InvalidFileError,
+)
+from floodtide.optim import advice
+from floodtide.train.comm_hook import CoreHook
+from floodtide.train.engine_options import engine_options
+from floodtide.train.kinds import Model
+from floodtide.train.log_records import start_record, train_record
+from floodtide.train.requests import Requests
+from floodtide.train.run_directory import RunDirectory, read_log
+from floodtide.train.setup import Setup
+from floodtide.train.signals import INTERRUPT, StopRequest
+from floodtide.train.task import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Result of one step on this rank: its number, the mean loss over this rank's walkers, and the learning rate."""
+
+    number: int
+    loss: float
+    lr: float
+
+
+class StepLoop:
+    """The steps of a job on the ranks of a communicator. `begin` starts them, from the newest checkpoint.
+
+    Args:
+        setup: What the job trains.
+        comm: The ranks that train.
+        job: A text that only the ranks of this job know.
+        requests: What this rank asks of all ranks.
+        on_record: Called on rank 0 with each record of the log.
+
+    Attributes:
+        stopped: True if no step follows. The same on all ranks.
+        given_up: True if `validation.give_up_after` has ended the training. The same on all ranks.
+        interrupted: True if Ctrl-C on any rank has ended the steps. The same on all ranks.
+        checkpoint: The newest checkpoint whose parameters all ranks had; empty if there is none.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        comm: world.Communicator,
+        job: str,
+        requests: Requests,
+        on_record: Callable[[Record], None],
+    ) -> None:
+        self.setup = setup
+        self.comm = comm
+        self.directory = RunDirectory(Path(setup.config.run.dir), writer=comm.rank == 0)
+        self.stopped = self.given_up = self.interrupted = False
+        self.checkpoint = ""
+        self._job = job
+        self._requests = requests
+        self._on_record = on_record
+        self._closed = False
+        self._core: _core.Trainer | None = None
+
+    @property
+    def core(self) -> _core.Trainer:
+        """The core's trainer. It exists after `begin` has made it."""
+        assert self._core is not None
+        return self._core
+
+    def begin(self, hook: CoreHook | None) -> None:
+        """Lock the run directory, resume from its newest checkpoint, and begin its log. Collective."""
+        with world.agreed():
+            self.directory.take(self._job)
+        try:
+            self._begin(hook)
+        except BaseException:
+            self.directory.abandon()
+            raise
+
+    def _begin(self, hook: CoreHook | None) -> None:
+        self._core = self._new_core()
+        if hook is not None:
+            self._core.set_bucket_hook(hook)
+        with world.agreed():
+            newest = self.directory.newest_checkpoint()
+        self.checkpoint = world.broadcast_object(newest) or ""
+        if self.checkpoint:
+            self._resume(self.checkpoint)
+        with world.agreed():
+            given_up = self.directory.given_up(self.steps_done)
+        self.given_up = bool(world.broadcast_object(given_up))
+        self._start_log()
+        self._record(start_record(self.setup, self.comm, self.steps_done, self.checkpoint))
+        self._warn()
+        self._requests.restart_clocks()
+        self.stopped = self.complete or self.given_up
+
+    def _new_core(self) -> _core.Trainer:
+        parts, schedule = self.setup.parts, self.setup.schedule
+        with world.agreed():
+            walkers = self.setup.task.new_walkers(self.comm)
+        return _core.Trainer(
+            walkers,
+            self.comm,
+            optimizer=parts.optimizer.name,
+            optimizer_values=parts.optimizer.values,
+            schedule=schedule.name,
+            schedule_values=schedule.values,
+            scale=schedule.scale,
+            scale_values=schedule.scale_values,
+            options=engine_options(
+                self.setup.config,
+                self.comm,
+                validates=self.setup.task.validates,
+                record_path=self.directory.failure_path(self.comm.rank),
+            ),
+        )
+
+    def _start_log(self) -> None:
+        config = self.setup.config
+        with world.agreed():
+            self.directory.start(config, self.steps_done)
+        if config.run.trace:
+            self.core.trace(str(self.directory.trace_path(self.comm.rank)))
+
+    def _warn(self) -> None:
+        """Print what the checks of the data have found, and what the learning rate is bad for."""
+        for warning in self.setup.warnings:
+            notes.warn(warning)
+        config = self.setup.config
+        for trap in advice.traps(
+            self.setup.parts.optimizer,
+            self.setup.schedule,
+            self.setup.walkers,
+            config.training.batch,
+            statistics=getattr(config.model, "batch_norm", False),
+        ):
+            notes.show(trap)
+
+    def _resume(self, checkpoint: str) -> None:
+        try:
+            self.core.load(checkpoint)
+        except InvalidFileError as error:
+            from floodtide.train.resumed import other_model
+
+            other = other_model(checkpoint, self.setup.config)
+            advised = InvalidFileError(other or f"{error}{self.directory.advice(checkpoint)}")
+            advised.agreed = error.agreed
+            raise advised from None
+        if checkpoint != str(self.directory.checkpoint_path(self.steps_done)):
+            renamed = InvalidFileError(
+                f"{checkpoint}: holds step {self.steps_done}, expected the step that its name says:"
+                " it is damaged or was renamed"
+            )
+            renamed.agreed = True  # all ranks have loaded the same step
+            raise renamed
+        if self.comm.rank == 0 and not _core.has_checksums(checkpoint):
+            notes.unprotected(checkpoint)
+
+    @property
+    def steps_done(self) -> int:
+        """Number of optimizer updates so far, including those before a resumed checkpoint."""
+        return self.core.steps_done
+
+    @property
+    def complete(self) -> bool:
+        """True if all of `training.steps` are done."""
+        return self.steps_done >= self.setup.config.training.steps
+
+    @property
+    def result(self) -> Model:
+        """The trained network, with the averaged parameters if there are any."""
+        if self.setup.average is None:
+            return self.setup.parts.model
+        self.core.copy_average(self.setup.average.core)
+        return self.setup.average
+
+    def step(self) -> Step:
+        """Run one training step, then write records and checkpoints that are due, and validate. Collective."""
+        # Rank 0's clock decides; the request travels with the gradients, so all ranks act after the same step.
+        requests = self._requests.bits(self.setup.config.run, decides=self.comm.rank == 0)
+        try:
+            report = self.core.step(requests)
+        except Exception as error:
+            self.core.record_failure(str(error))
+            raise
+        if report.requests & _core.REQUEST_RATE:
+            factor = self._requests.agreed_rate_factor()
+            if factor is not None:
+                self.core.rate_factor = factor
+        self._after(report)
+        return Step(number=report.step, loss=report.loss, lr=report.lr)
+
+    def _after(self, report: _core.StepReport) -> None:
+        """Do what is due after a step. Collective."""
+        self.stopped = bool(report.requests & _core.REQUEST_STOP) or self.complete
+        signals = self._requests.signals() if self.stopped and not self.complete else []
+        self.interrupted = INTERRUPT in signals
+        if report.requests & _core.REQUEST_LOG or self.stopped:
+            with self._activity("log"):
+                self.core.flush_trace()
+                self._record(
+                    train_record(
+                        self.core,
+                        report,
+                        self.core.take_metrics(),
+                        unit=self.setup.task.unit,
+                        ranks=self.comm.size,
+                        elapsed_s=self._requests.logged(),
+                    )
+                )
+        if report.requests & _core.REQUEST_CHECKPOINT or self.stopped:
+            self.save()
+        every = self.setup.config.validation.every
+        due = self.stopped or (report.met and every and self.steps_done % every == 0)
+        if self.setup.task.validates and due and not any(signals):
+            self.validate()
+
+    def steps(self, show: Callable[[int, int], None]) -> Iterator[Step]:
+        """Run one step per iteration until none follows, then close the log. Collective.
+
+        Args:
+            show: Called as show(done, total) after each step.
+        """
+        while not self.stopped:
+            step = self.step()
+            show(self.steps_done, self.setup.config.training.steps)
+            yield step
+        self.close()
+
+    def save(self) -> Path:
+        """Write a checkpoint and remove the oldest ones beyond `run.keep_checkpoints`. Collective."""
+        config = self.setup.config
+        path = self.directory.checkpoint_path(self.steps_done)
+        with world.agreed():
+            self.directory.require_taken()
+        try:
+            self.core.check_replicas()
+        except CommunicationError as error:
+            good = self.checkpoint
+            advice_ = (
+                f"the checkpoint before is good: {good}" if good else "there is no checkpoint yet"
+            )
+            advised = CommunicationError(f"{error}; {advice_}")
+            advised.agreed = error.agreed
+            raise advised from None
+        self.core.save(str(path), configuration.dumps(config), self.setup.statistics)
+        self.checkpoint = str(path)
+        with world.agreed():
+            inputs = files_named(configuration.to_dict(config))
+            self.directory.prune(config.run.keep_checkpoints, inputs)
+        self._requests.saved()
+        return path
+
+    def validate(self) -> Record:
+        """Validate the network on the held-out data; return the scores, and record them in the log. Collective."""
+        task = self.setup.task
+        if not task.validates:
+            raise ConfigurationError(
+                "validate: the configuration holds nothing out, expected a [validation] section that does"
+            )
+        with self._activity("validation"):
+            scores = task.validate(self.result)
+            record = {"kind": "validation", "step": self.steps_done, **scores}
+            after = self.setup.config.validation.give_up_after
+            hopeless = 0 < after <= self.steps_done and not task.beats_trivial(scores)
+            if self.given_up or (hopeless and not self.complete):
+                # The next step is the last one. All ranks learn of it as of every stop, also in asynchronous training.
+                self.given_up = self._requests.stop = True
+                record["given_up"] = True
+            self._record(record)
+        return record
+
+    def validate_after_a_kill(self) -> None:
+        """Validate a complete run that was killed between its last checkpoint and its last validation. Collective."""
+        if not (self.complete and self.setup.task.validates and not self._closed):
+            return
+        lacks = False
+        with world.agreed():
+            if self.comm.rank == 0:
+                records = read_log(self.directory.path / "log.jsonl")
+                last = [r["step"] for r in records if r["kind"] == "validation"]
+                lacks = not last or last[-1] < self.steps_done
+        if world.broadcast_object(lacks):
+            self.validate()
+
+    def say_if_nothing_is_left(self) -> None:
+        """Print a note if the run is over before its first step, and which changed keys have no effect."""
+        if not self.stopped or self.comm.rank > 0:
+            return
+        from floodtide.train.resumed import without_effect
+
+        how = "was given up" if self.given_up else "is complete"
+        vain = without_effect(self.checkpoint, self.setup.config) if self.checkpoint else ""
+        notes.show(
+            f"{self.directory.path}: the training {how} at step {self.steps_done}: nothing is trained{vain};"
+            " expected another run.dir, or more training.steps"
+        )
+
+    def go_on(self) -> None:
+        """Reopen what the end of an interrupted run has closed. Collective."""
+        if not self.interrupted:
+            return
+        self._requests.signal = StopRequest()
+        self.stopped = self.complete or self.given_up
+        with world.agreed():
+            self.directory.take_again(self._job, self.steps_done)
+        self._start_log()
+        self._requests.restart_clocks()
+        self.interrupted = self._closed = False
+
+    def raise_if_interrupted(self) -> None:
+        """End a block that has watched for signals. Collective.
+
+        Raises:
+            Interrupted: On all ranks, if Ctrl-C has ended the steps.
+            KeyboardInterrupt: If Ctrl-C came too late for a step.
+        """
+        if self.interrupted:
+            self.close()
+            raise Interrupted(
+                f"training stopped at step {self.steps_done} of {self.setup.config.training.steps} with a checkpoint; "
+                "Trainer.run goes on from there"
+            )
+        if self._requests.signal.name == INTERRUPT:
+            self._requests.signal = StopRequest()
+            raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """Close log and events, and merge the traces of the ranks. A second call does nothing. Collective."""
+        if self._closed:
+            return
+        self._closed = True
+        self.core.flush_trace()
+        if self.setup.config.run.trace:
+            self.comm.barrier()  # all ranks' files are up to date
+            with world.agreed():
+                self.directory.merge_traces()
+        self.directory.close()
+
+    def end(self) -> None:
+        """End the core's trainer: its threads use a communicator that is given up."""
+        self._core = None
+
+    @contextlib.contextmanager
+    def _activity(self, name: str) -> Iterator[None]:
+        """Show in traces, and to the watchdog, what this rank does between steps."""
+        number = self.core.begin_activity(name)
+        try:
+            yield
+        finally:
+            self.core.end_activity(number)
+
+    def _record(self, record: Record) -> None:
+        stamped = self.directory.record(record)
+        if stamped is not None:
+            self._on_record(stamped)
