@@ -9,6 +9,8 @@ from typing import Any
 from floodtide import _core
 from floodtide.errors import InvalidArgumentError
 
+__all__ = ["Cosine", "Schedule", "Warmup", "scale", "scale_rows", "schedule_rows"]
+
 
 def scale_rows() -> list[dict[str, Any]]:
     """Return names, help and parameters of the scaling rules."""

@@ -17,6 +17,7 @@ from floodtide.segment.flooding import (
     output,
 )
 from floodtide.segment.pieces import Pieces
+from floodtide.segment.predict import Predictor
 from floodtide.segment.reconciling import (
     Reconciled,
     read_probabilities,
@@ -38,6 +39,7 @@ __all__ = [
     "Origin",
     "Overlap",
     "Pieces",
+    "Predictor",
     "Reconciled",
     "SegmentOptions",
     "Segmentation",

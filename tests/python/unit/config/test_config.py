@@ -167,7 +167,7 @@ def test_scaling_rules_have_parameters_of_the_section(example: Path) -> None:
     loaded = config.from_dict(document)
     assert loaded.schedule.scale_values == {"linear_workers": 4, "anchor": "continuous"}
     assert config.from_dict(config.to_dict(loaded)) == loaded
-    schedule = ft.lr.Schedule("constant", scale="paper", base_lr=1.0, linear_workers=4)
+    schedule = ft.optim.lr.Schedule("constant", scale="paper", base_lr=1.0, linear_workers=4)
     assert [schedule(0, workers) for workers in (4, 64)] == [4.0, 16.0]
     document["schedule"]["scale"] = "linear"
     with pytest.raises(ConfigurationError, match=r"schedule\.linear_workers"):
@@ -180,7 +180,7 @@ def test_scaling_rules_have_parameters_of_the_section(example: Path) -> None:
 def test_no_scaling_rule_has_a_parameter_of_a_schedule() -> None:
     schedules, rules = (
         {spec["name"] for row in rows for spec in row["parameters"]}
-        for rows in (ft.lr.schedule_rows(), ft.lr.scale_rows())
+        for rows in (ft.optim.lr.schedule_rows(), ft.optim.lr.scale_rows())
     )
     assert not schedules & rules  # both are keys of one section
 

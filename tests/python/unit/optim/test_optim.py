@@ -136,48 +136,48 @@ def test_noise_scale_of_known_norms() -> None:
 
 
 def test_scale_rules() -> None:
-    assert [ft.lr.scale(rule)(16) for rule in ("none", "linear", "sqrt")] == [1, 16, 4]
-    assert [ft.lr.scale("paper")(n) for n in (1, 16, 64)] == [1, 16, 32]
-    assert [ft.lr.scale("paper", anchor="base")(n) for n in (1, 16, 64)] == [1, 16, 8]
-    assert ft.lr.scale("linear_batch")(4, batch=3) == 12
-    auto = ft.lr.scale("auto", exponent=0.5)
+    assert [ft.optim.lr.scale(rule)(16) for rule in ("none", "linear", "sqrt")] == [1, 16, 4]
+    assert [ft.optim.lr.scale("paper")(n) for n in (1, 16, 64)] == [1, 16, 32]
+    assert [ft.optim.lr.scale("paper", anchor="base")(n) for n in (1, 16, 64)] == [1, 16, 8]
+    assert ft.optim.lr.scale("linear_batch")(4, batch=3) == 12
+    auto = ft.optim.lr.scale("auto", exponent=0.5)
     assert auto(64) == 1
     assert auto(64, noise_scale=1e9) == pytest.approx(8)
     with pytest.raises(InvalidArgumentError, match="there is no 'cubic'"):
-        ft.lr.scale("cubic")
+        ft.optim.lr.scale("cubic")
     with pytest.raises(InvalidArgumentError, match="0 workers"):
-        ft.lr.scale("sqrt")(0)
+        ft.optim.lr.scale("sqrt")(0)
 
 
 def test_warm_up_is_pure_and_linear() -> None:
-    schedule = ft.lr.Warmup(0.5, 6, scale="sqrt")
+    schedule = ft.optim.lr.Warmup(0.5, 6, scale="sqrt")
     assert [schedule(step, workers=16) for step in (0, 3, 6, 100)] == [0.5, 1.25, 2.0, 2.0]
     assert schedule(3, workers=16) == 1.25
     assert schedule(3) == 0.5
-    from_zero = ft.lr.Warmup(0.5, 4, warmup_start="zero")
+    from_zero = ft.optim.lr.Warmup(0.5, 4, warmup_start="zero")
     assert [from_zero(step) for step in (0, 1, 4)] == [0, 0.125, 0.5]
     with pytest.raises(InvalidArgumentError, match="warmup_start is 'half'"):
-        ft.lr.Warmup(0.5, 4, warmup_start="half")
+        ft.optim.lr.Warmup(0.5, 4, warmup_start="half")
 
 
 def test_every_schedule_is_a_pure_function_that_python_can_call() -> None:
-    for row in ft.lr.schedule_rows():
-        schedule = ft.lr.Schedule(row["name"], base_lr=0.5, scale="sqrt")
+    for row in ft.optim.lr.schedule_rows():
+        schedule = ft.optim.lr.Schedule(row["name"], base_lr=0.5, scale="sqrt")
         rates = [schedule(step, workers=4) for step in (0, 5, 5000)]
         assert rates == [schedule(step, workers=4) for step in (0, 5, 5000)]
         assert all(rate >= 0 for rate in rates)
 
 
 def test_a_warm_up_longer_than_the_training_is_refused() -> None:
-    schedule = ft.lr.Warmup(warmup_steps=11, scale="sqrt")
+    schedule = ft.optim.lr.Warmup(warmup_steps=11, scale="sqrt")
     with pytest.raises(InvalidArgumentError, match="warm-up of 11 updates is longer than the tr"):
         schedule.for_training(1e-3, 10)
     assert schedule.for_training(1e-3, 11).values["base_lr"] == 1e-3
 
 
 def test_cosine_falls_from_the_scaled_rate_to_zero() -> None:
-    schedule = ft.lr.Cosine(0.5, 18, 6, scale="sqrt")
+    schedule = ft.optim.lr.Cosine(0.5, 18, 6, scale="sqrt")
     rates = [schedule(step, workers=16) for step in (0, 3, 6, 10, 12, 18, 100)]
     assert rates == pytest.approx([0.5, 1.25, 2.0, 1.5, 1.0, 0.0, 0.0])
     with pytest.raises(InvalidArgumentError, match="6 steps in all, expected more than the 6"):
-        ft.lr.Cosine(0.5, 6, 6)
+        ft.optim.lr.Cosine(0.5, 6, 6)

@@ -120,6 +120,6 @@ def test_blocks_of_a_prediction_that_cannot_fit_are_refused_before_one_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_core, "available_bytes", lambda: 1000)
-    predictor = ft.predict.Predictor(ft.nn.UNet2D(depth=1, features=16), mean=0.0, std=1.0)
+    predictor = ft.segment.Predictor(ft.nn.UNet2D(depth=1, features=16), mean=0.0, std=1.0)
     with pytest.raises(InvalidArgumentError, match=r"a block of .* needs about .* are available"):
         predictor.classes(np.zeros((1, 16, 16), np.uint8))
