@@ -34,13 +34,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "agglomerate": (*_PARTS, "segment", "evaluate"),
     "shapes": _PARTS,
     **dict.fromkeys(TOOLS, ENGINE),
-    "predict": ("segment",),
     "cli": (*ENGINE, *TOOLS),
     "__main__": ("cli",),
     "__init__": (*ENGINE, *TOOLS),
 }
 DOORS = ("__init__", "__main__", "cli")
-"""What stands above the floors: what a folder exports, modules under the names of older scripts, and the program."""
+"""What stands above the floors: what a folder exports, and the program."""
 
 Graph = dict[str, set[str]]
 
