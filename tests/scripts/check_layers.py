@@ -52,7 +52,7 @@ THIRD_PARTY: tuple[tuple[str, tuple[str, ...]], ...] = (
 IN_ONE_FILE = (r"(Eigen|unsupported/Eigen)/.*", r"(oneapi/dnnl/.*|dnnl.*)")
 # C and POSIX headers; a standard C++ header is a name without dot and slash.
 SYSTEM = re.compile(
-    r"(cpuid|dlfcn|fcntl|pthread|sched|signal|spawn|unistd|endian)\.h|sys/\w+\.h|linux/\w+\.h"
+    r"(dlfcn|fcntl|pthread|sched|signal|spawn|unistd|endian)\.h|sys/\w+\.h|linux/\w+\.h"
 )
 _INCLUDE = re.compile(r'^\s*#\s*include\s*(<([^>]+)>|"([^"]+)")')
 

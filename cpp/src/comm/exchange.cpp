@@ -12,6 +12,7 @@
 
 #include "comm/allreduce/steps.hpp"
 #include "comm/engine.hpp"
+#include "comm/notice.hpp"
 #include "comm/schedules.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
@@ -22,7 +23,7 @@ namespace {
 /// Header of one rank. The bytes are sent unchanged, because all ranks of a job run the same program.
 struct Header {
   std::int64_t count = 0;  ///< number of items for the receiver
-  std::uint64_t kind = 0;  ///< hash of Items::kind
+  std::int64_t kind = 0;  ///< hash of Items::kind
   std::uint64_t invalid = 0;
   std::array<char, 232> text{};  ///< problem or description, cut if necessary, with a final zero
 
@@ -32,12 +33,6 @@ struct Header {
   }
 };
 static_assert(sizeof(Header) == 256);
-
-std::uint64_t hash_of_text(std::string_view text) {
-  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
-  for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211U;
-  return hash;
-}
 
 /// Return the limits of equal blocks: 0, n, 2 n, ... with one block of n elements per rank.
 std::vector<std::int64_t> equal_blocks(int ranks, std::int64_t length) {
@@ -100,7 +95,7 @@ class ExchangePlan {
   /// receiver.
   void write_headers(const Items& items, const std::string& problem, std::span<const std::int64_t> splits, bool to_each) {
     splits_.assign(splits.begin(), splits.end());
-    Header header{.count = items.count, .kind = hash_of_text(items.kind), .invalid = problem.empty() ? 0U : 1U};
+    Header header{.count = items.count, .kind = hash_of(items.kind), .invalid = problem.empty() ? 0U : 1U};
     header.set_text(problem.empty() ? items.description : problem);
     own_.assign(to_each ? heard_.size() : 0, header);
     for (std::size_t i = 0; i < own_.size() && problem.empty(); ++i) own_[i].count = splits_[i];
