@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import traceback
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -100,7 +100,30 @@ def main(arguments: list[str] | None = None) -> None:
         traceback.print_exc()
         print("floodtide: internal error: please report it with the lines above", file=sys.stderr)
         status = 1
-    sys.exit(status)
+    sys.exit(_flushed(status))
+
+
+def _flushed(status: int) -> int:
+    """Write out the standard streams, and return the exit status: 1 instead of 0 if results cannot be written.
+
+    Python would try again at its end, and exit with status 120.
+    """
+    failure = _failure_to_write(sys.stdout, 1)
+    if failure and status == 0:
+        _print_once(f"floodtide: standard output: {failure}")
+        status = 1
+    _failure_to_write(sys.stderr, 2)
+    return status
+
+
+def _failure_to_write(stream: TextIO, number: int) -> str:
+    """Write out a stream, or drop its rest and return why."""
+    try:
+        stream.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+        return _machine_failure(error)
+    return ""
 
 
 def _fill_closed_streams() -> None:

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     path = str(Path(floodtide.__file__).parents[1])
-    environment = {**os.environ, "PYTHONPATH": path}
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": ""}
     return subprocess.run(
         ["sh", "-c", line], capture_output=True, text=True, cwd=folder, env=environment, timeout=60
     )
@@ -41,6 +41,13 @@ def test_commands_work_without_standard_error(folder: Path, streams: str) -> Non
     assert (good.returncode, good.stderr) == (0, "")
     assert (wrong.returncode, wrong.stdout + wrong.stderr) == (2, "")
     assert (folder / "v.tif").exists()
+
+
+def test_a_full_standard_output_is_an_error(folder: Path) -> None:
+    full = shell(f"{PROGRAM} info >/dev/full", folder)
+
+    assert full.returncode == 1
+    assert full.stderr == "floodtide info: No space left on device\n"
 
 
 def test_notes_never_go_to_standard_output(folder: Path) -> None:
