@@ -124,8 +124,13 @@ FORMATS = {
     "tif": "{0}_tif/stack.tif",
     "slices": "{0}_slices/*.tif",
     "png": "{0}_png/*.png",
+    "ome_zarr": "{0}_ome_zarr/volume.zarr",
+    "ome_tif": "{0}_ome_tif/stack.ome.tif",
+    "imagej": "{0}_imagej/stack.tif",
 }
 """Names of the sample volumes "raw" and "labels" in each format, each in a folder of its own."""
+OF_OTHERS = ("ome_zarr", "ome_tif", "imagej")
+"""Formats of FORMATS that another library writes, with what it states about axes and voxels."""
 
 
 def _of_formats() -> dict[str, Command]:

@@ -217,17 +217,60 @@ def _volumes() -> None:
 
 
 def _formats() -> None:
-    from fuzz.commands import FORMATS
+    from fuzz.commands import FORMATS, OF_OTHERS
 
     for volume in ("raw", "labels"):
         with h5py.File("volume.h5") as file, h5py.File("bytes.h5", "w") as copy:
             copy[volume] = file[volume][...].astype(np.uint8)  # pictures have 8 bits
-        for pattern in FORMATS.values():
+        for form, pattern in FORMATS.items():
             name = pattern.format(volume)
             if "*" not in name:
                 Path(name.removeprefix("precomputed://")).parent.mkdir(exist_ok=True)
-            _run(f"convert bytes.h5:{volume} {name}")
+            if form not in OF_OTHERS:
+                _run(f"convert bytes.h5:{volume} {name}")
+        with h5py.File("bytes.h5") as file:
+            _of_others(
+                {form: FORMATS[form].format(volume) for form in OF_OTHERS}, file[volume][...]
+            )
     Path("bytes.h5").unlink()
+
+
+def _of_others(names: dict[str, str], voxels: np.ndarray) -> None:
+    """Write OME-Zarr with axes c, x, y, z, OME-TIFF, and a TIFF of ImageJ."""
+    import tensorstore
+    import tifffile
+
+    array = tensorstore.open(
+        {
+            "driver": "zarr3",
+            "kvstore": {"driver": "file", "path": f"{names['ome_zarr']}/0"},
+            "metadata": {"dimension_names": ["c", "x", "y", "z"]},
+        },
+        create=True,
+        dtype=tensorstore.uint8,
+        shape=(1, *voxels.T.shape),
+        chunk_layout=tensorstore.ChunkLayout(chunk_shape=(1, 16, 16, 16)),
+    ).result()
+    array[...] = voxels.T[np.newaxis]
+    space = [{"name": axis, "type": "space", "unit": "nanometer"} for axis in "xyz"]
+    scale = {"type": "scale", "scale": [1, 8, 8, 30]}
+    scales = {
+        "axes": [{"name": "c", "type": "channel"}, *space],
+        "datasets": [{"path": "0", "coordinateTransformations": [scale]}],
+    }
+    group = {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": {"ome": {"version": "0.5", "multiscales": [scales]}},
+    }
+    Path(names["ome_zarr"], "zarr.json").write_text(json.dumps(group))
+    sizes = {f"PhysicalSize{axis}": size for axis, size in zip("XYZ", (8, 8, 30), strict=True)}
+    units = {f"PhysicalSize{axis}Unit": "nm" for axis in "XYZ"}
+    tifffile.imwrite(names["ome_tif"], voxels, metadata={"axes": "ZYX", **sizes, **units})
+    stated = {"axes": "ZYX", "spacing": 0.03, "unit": "um"}
+    tifffile.imwrite(
+        names["imagej"], voxels, imagej=True, metadata=stated, resolution=(125.0, 125.0)
+    )
 
 
 def _foreign() -> None:
