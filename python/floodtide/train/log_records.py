@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from floodtide import _core
 from floodtide.comm import world
 from floodtide.optim import advice
-from floodtide.train.setup import Setup
+from floodtide.train.parts import Setup
 from floodtide.train.task import Record
 
 KINDS = ("start", "train", "validation")

@@ -24,9 +24,9 @@ from floodtide.train.comm_hook import CoreHook
 from floodtide.train.engine_options import engine_options
 from floodtide.train.kinds import Model
 from floodtide.train.log_records import start_record, train_record
+from floodtide.train.parts import Setup
 from floodtide.train.requests import Requests
 from floodtide.train.run_directory import RunDirectory, read_log
-from floodtide.train.setup import Setup
 from floodtide.train.signals import INTERRUPT, StopRequest
 from floodtide.train.task import Record
 

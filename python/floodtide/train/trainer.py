@@ -23,9 +23,9 @@ from floodtide.train.comm_hook import CommHook, CoreHook, adapted
 from floodtide.train.described import configuration_of
 from floodtide.train.kinds import Data, HeldOut, Model, Parts
 from floodtide.train.log_records import KINDS
+from floodtide.train.parts import set_up
 from floodtide.train.recovery import train
 from floodtide.train.requests import Requests
-from floodtide.train.setup import set_up
 from floodtide.train.step_loop import Step, StepLoop
 from floodtide.train.task import Record
 
