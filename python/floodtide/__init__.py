@@ -113,9 +113,7 @@ __all__ = [
     "run",
     "segment",
     "shutdown",
-    "simulate",
     "size",
-    "sweep",
     "synchronize",
     "train",
     "verify_gradients",
@@ -133,8 +131,6 @@ if TYPE_CHECKING:
         optim,
         report,
         segment,
-        simulate,
-        sweep,
         train,
     )
     from floodtide.comm.notebook import run
@@ -150,8 +146,6 @@ else:
         "optim",
         "report",
         "segment",
-        "simulate",
-        "sweep",
         "train",
     ]
 

@@ -353,19 +353,13 @@ COMMANDS = {
         outputs=("out.html", "out_figures"),
         whole=("out.html",),
     ),
-    "report-sweep": Command(
-        "report sweep --out out.html --figures out_figures",
+    "study": Command(
+        "lab study sweep --out out.html --figures out_figures",
         nothing,
         outputs=("out.html", "out_figures"),
         whole=("out.html",),
     ),
-    "sweep-list": Command("sweep sweep.toml --list", lines),
-    "job-tuned": Command(
-        "job slurm train.toml --nodes 1 --time 01:00:00 --tuned tuned.toml --out out.slurm",
-        lines,
-        outputs=("out.slurm",),
-        whole=("out.slurm",),
-    ),
+    "sweep-list": Command("lab sweep sweep.toml --list", lines),
     "check": Command("check train.toml --json", lines),
     "inspect": Command(
         "inspect volume.h5:raw --labels volume.h5:labels --out out.html",
@@ -373,12 +367,12 @@ COMMANDS = {
         outputs=("out.html",),
         whole=("out.html",),
     ),
-    "simulate": Command("simulate run --ranks 1,2 --steps 50", lines),
+    "simulate": Command("lab simulate run --ranks 1,2 --steps 50", lines),
     "simulate-samples": Command(
-        "simulate --samples samples.txt --ranks 1,2 --steps 50 --network 10gbe", lines
+        "lab simulate --samples samples.txt --ranks 1,2 --steps 50 --network 10gbe", lines
     ),
     "simulate-allreduce": Command(
-        "simulate --compute-s 0.1 --allreduce allreduce.jsonl --algorithm ring --ranks 1,2,5 --steps 50",
+        "lab simulate --compute-s 0.1 --allreduce allreduce.jsonl --algorithm ring --ranks 1,2,5 --steps 50",
         lines,
     ),
     "doctor": Command("doctor train.toml --dir out", nothing, outputs=("out",), problem="problem"),

@@ -44,7 +44,7 @@ NAMES = (
     "m" * 5000,
 )
 
-_RUN_COMMANDS = ("report {}", "report {} run2", "simulate {} --ranks 1,2 --steps 20")
+_RUN_COMMANDS = ("report {}", "report {} run2", "lab simulate {} --ranks 1,2 --steps 20")
 _FILE_COMMANDS = (
     ("volume.h5", "partition {}:labels out.h5:af --lom-radius 3,3,3 --min-size 10"),
     ("partitions.h5", "coordinates {}:af out.h5"),
@@ -52,7 +52,7 @@ _FILE_COMMANDS = (
     ("segmentation.h5", "evaluate {}:segmentation volume.h5:labels"),
     ("slices.h5", "predict slices_run {}:image out.h5:labels"),
     ("train.toml", "train {} --set run.dir=out"),
-    ("samples.txt", "simulate --samples {} --ranks 1,2 --steps 20"),
+    ("samples.txt", "lab simulate --samples {} --ranks 1,2 --steps 20"),
 )
 _OUTPUT_COMMANDS = (
     "synth {} --shape 16,16,16",
@@ -67,7 +67,7 @@ _OUTPUT_COMMANDS = (
     "report run2 --figures {} --out out.html",
     "job slurm train.toml --nodes 2 --time 01:00:00 --out {}",
     "job slurm train.toml --nodes 2 --time 01:00:00 --out out.job --name={}",
-    "simulate --compute-s 0.1 --ranks 1,2 --steps 20 --out {}",
+    "lab simulate --compute-s 0.1 --ranks 1,2 --steps 20 --out {}",
 )
 
 

@@ -29,30 +29,26 @@ _LINES = {
     "convert": "convert network.h5 out.h5",
     "init": "init volume.h5:raw --labels volume.h5:labels --voxel-nm 8,8,8 --out out.toml",
     "train": "train train.toml --set run.dir=out --set run.stop_after_s=1.0",
-    "simulate": "simulate --compute-s 0.1 --ranks 1,2 --steps 20 --network 10gbe",
+    "lab simulate": "lab simulate --compute-s 0.1 --ranks 1,2 --steps 20 --network 10gbe",
     "report": "report run2 run2 --out out.html",
-    "job slurm": "job slurm train.toml --nodes 2 --time 01:00:00 --out out.job",
-    "job pbs": "job pbs train.toml --nodes 2 --cores-per-node 4 --time 01:00:00 --out out.job",
-    "bench peak": "bench peak --threads 1 --seconds 0",
+    "job": "job pbs train.toml --nodes 2 --cores-per-node 4 --time 01:00:00 --out out.job",
     "bench conv": "bench conv --size 5 --channels 4 --threads 1 --seconds 0",
     "bench step": "bench step --threads 1 --seconds 0 --depth 2 --features 4",
     "bench forward": "bench forward --threads 1 --seconds 0 --depth 2 --features 4",
     "bench unet": "bench unet --threads 1 --seconds 0 --size 16 --depth 2 --batch 1",
     "bench allreduce": "bench allreduce --elements 10 --seconds 0",
     "bench scaling": "bench scaling --ranks 2 --seconds 0",
-    "bench forecast": "bench forecast --ranks 2 --steps 10 --rounds 1",
-    "bench train": "bench train --ranks 1 --steps 2",
-    "bench overlap": "bench overlap --ranks 2 --steps 2",
-    "bench stragglers": "bench stragglers --ranks 2 --steps 2",
-    "bench stalls": "bench stalls --ranks 1 --rounds 1",
-    "tune": "tune train.toml --out out.toml --seconds 0.01 --rounds 1",
+    "lab bench forecast": "lab bench forecast --ranks 2 --steps 10 --rounds 1",
+    "lab bench train": "lab bench train --ranks 1 --steps 2",
+    "lab bench overlap": "lab bench overlap --ranks 2 --steps 2",
+    "lab bench stragglers": "lab bench stragglers --ranks 2 --steps 2",
+    "lab bench stalls": "lab bench stalls --ranks 1 --rounds 1",
+    "lab tune": "lab tune train.toml --seconds 0.01 --rounds 1",
     "demo": "demo --out out --steps 1",
 }
 # Commands that take minutes or start ranks: only with what none of their numbers can be.
-_LONG = {"bench scaling", "bench forecast", "bench train", "bench overlap", "bench stragglers"} | {
-    "bench stalls",
-    "tune",
-    "demo",
+_LONG = {"bench scaling", "demo", "lab tune"} | {
+    f"lab bench {name}" for name in ("forecast", "train", "overlap", "stragglers", "stalls")
 }
 _NO_NUMBERS = ("-1", "nan", "-inf", "1e400", "", " ", "x", "0x10", "--", "9" * 400, "9" * 5000)
 # Commands that take numbers as settings.
@@ -64,7 +60,7 @@ _SETTINGS = {
     "doctor train.toml --dir out": "train.toml",
     "job slurm train.toml --nodes 2 --time 01:00:00 --out out.job": "train.toml",
 }
-_LINES_OF_RUN = "simulate run --ranks 1,2 --steps 20"
+_LINES_OF_RUN = "lab simulate run --ranks 1,2 --steps 20"
 # Texts that hold numbers: z,y,x; a list; a box; a time.
 _VECTORS = {"shape", "margin", "lom_radius", "fov", "deltas", "context", "thresholds", "losses"}
 _BOXES = {"box"}
@@ -74,7 +70,7 @@ _WORK = {
     ("bench", "seconds"): 0.2,
     ("bench", "features"): 100.0,
     ("bench", "batch"): 100.0,
-    ("simulate", "steps"): 100.0,
+    ("lab", "steps"): 100.0,
 }
 
 
@@ -142,7 +138,7 @@ def make(folder: Path, random: Random) -> Case:
     if _is_larger(value, number.most):
         value = "-1"
     line = _LINES[number.command]
-    if number.command == "simulate" and random.random() < 0.3:
+    if number.command == "lab simulate" and random.random() < 0.3:
         line = _LINES_OF_RUN
     command = Command(line, nothing, outputs=("out",))
     text = f"{number.option} {value[:60]!r}"

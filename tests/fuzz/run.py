@@ -177,17 +177,18 @@ def _import_everything() -> None:
     """What commands import when they are used, so that children need not."""
     import importlib
 
-    from floodtide.cli import COMMANDS
+    import click
 
-    for name in COMMANDS:
-        importlib.import_module(f"floodtide.cli.{name}")
+    from floodtide import cli
+
+    for name in cli.COMMANDS:
+        cli.group.get_command(click.Context(cli.group), name)
     for name in (
         "floodtide.train",
         "floodtide.segment.predict",
         "floodtide.report",
         "floodtide.report.planes",
-        "floodtide.simulate.forecast",
-        "floodtide.simulate.figure",
+        "floodtide.lab.forecasting",
         "floodtide.doctor",
         "floodtide.cli.demo",
         "h5py",

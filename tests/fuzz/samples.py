@@ -118,18 +118,6 @@ validation.every = 1
 optimizer.lr = [1e-4, 1e-3, 1e-2]
 training.walkers = [1, 2]
 """
-TUNED = """\
-# Written by floodtide tune.
-[tuned]
-ranks = 1
-threads = 2
-walkers = 2
-bind = "launcher"
-wait = "passive"
-processor = "a processor"
-cores = 2
-reason = "the fastest"
-"""
 
 
 def make(folder: Path) -> None:
@@ -144,7 +132,6 @@ def make(folder: Path) -> None:
         ("slices.toml", SLICES),
         ("affinities.toml", AFFINITIES),
         ("sweep.toml", SWEEP),
-        ("tuned.toml", TUNED),
     ):
         Path(name).write_text(text)
     _run("partition volume.h5:labels partitions.h5:af --lom-radius 3,3,3 --min-size 10")
@@ -153,7 +140,7 @@ def make(folder: Path) -> None:
     _run("train train.toml")
     _run("train slices.toml")
     _run("train affinities.toml")
-    _run("sweep sweep.toml")
+    _run("lab sweep sweep.toml")
     _formats()
     _networks()
     _run("segment segment.toml --out segmentation.h5:segmentation")

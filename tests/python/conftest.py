@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from shared_jobs import end_shared_jobs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,6 +26,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.update({"PRTE_MCA_prte_tmpdir_base": folder})
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionfinish() -> None:
+    """End the jobs that tests with ranks share, after the last test."""
+    end_shared_jobs()
 
 
 @pytest.fixture(scope="session")

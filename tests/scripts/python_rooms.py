@@ -17,7 +17,8 @@ MOST_FLOORS = 5
 _BASE = ("errors", "base", "comm")
 _PARTS = (*_BASE, "config", "data", "nn", "optim")
 ENGINE = (*_PARTS, "train", "segment", "evaluate", "agglomerate", "shapes")
-TOOLS = ("report", "bench", "simulate", "doctor", "job", "sweep", "tune", "view", "fetch", "plan")
+TOOLS = ("report", "bench", "doctor", "job", "view", "fetch", "plan")
+LAB = "lab"
 
 # Room: the rooms that it may import beside itself.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -37,9 +38,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cli": (*ENGINE, *TOOLS),
     "__main__": ("cli",),
     "__init__": (*ENGINE, *TOOLS),
+    LAB: (*ENGINE, *TOOLS, "cli", "__init__"),  # public names only, see `_private`
 }
-DOORS = ("__init__", "__main__", "cli")
-"""What stands above the floors: what a folder exports, and the program."""
+DOORS = ("__init__", "__main__", "cli", LAB)
+"""What stands above the floors: what a folder exports, the program, and lab."""
 
 Graph = dict[str, set[str]]
 
@@ -62,7 +64,58 @@ def check(root: Path) -> list[str]:
                 problems.append(
                     f"python/{PACKAGE}/{module.replace('.', '/')}: {room} imports {target}; expected only {allowed}"
                 )
-    return problems + _tangled(imports)
+    return problems + _private(folder) + _tangled(imports)
+
+
+def _private(folder: Path) -> list[str]:
+    """What lab imports that is not public.
+
+    A name is public if it is in the `__all__` of its module, or if its module is in the `__all__` of the folder above.
+    """
+    public = {
+        ".".join((PACKAGE, *path.relative_to(folder).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        ): _exported(path)
+        for path in folder.rglob("*.py")
+    }
+    own = f"{PACKAGE}.{LAB}"
+    problems = []
+    for path in sorted((folder / LAB).rglob("*.py")):
+        for module, name in _from(ast.parse(path.read_text("utf-8"))):
+            if f"{module}.".startswith(f"{own}.") or f"{module}.{name}".startswith(f"{own}."):
+                continue
+            above, _, last = module.rpartition(".")
+            known = name in public.get(module, ())
+            if f"{module}.{name}" == own or known:
+                continue
+            if last not in public.get(above, ()) or name.startswith("_"):
+                problems.append(
+                    f"{path.relative_to(folder.parents[1])}: imports {module}.{name}; expected a public name, in an"
+                    " __all__"
+                )
+    return problems
+
+
+def _exported(path: Path) -> tuple[str, ...]:
+    """The `__all__` of a file; empty without one."""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            return tuple(ast.literal_eval(node.value))  # type: ignore[attr-defined]
+    return ()
+
+
+def _from(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """(module, name) of each import from the package."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            if f"{node.module}.".startswith(f"{PACKAGE}."):
+                yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if f"{alias.name}.".startswith(f"{PACKAGE}."):
+                    module, _, name = alias.name.rpartition(".")
+                    yield module, name
 
 
 def _tangled(imports: Mapping[str, set[str]]) -> list[str]:

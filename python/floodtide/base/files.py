@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from floodtide import _core
-from floodtide.errors import InvalidArgumentError
+from floodtide.errors import InvalidArgumentError, StorageError
 
 SUFFIX = ".floodtide-tmp"
 """Suffix of temporary files: `.NAME.PID-RANDOM.floodtide-tmp`, a hidden file in the folder of the file NAME."""
@@ -55,6 +55,18 @@ def temporaries(path: Path) -> Iterator[Path]:
 
 def _stem(path: Path) -> str:
     return os.fsdecode(os.fsencode(path.name)[:_LONGEST_STEM])
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder, and those above it, if it does not exist.
+
+    Raises:
+        StorageError: If it cannot be created.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be made: {error.strerror}") from None
 
 
 def replace_bytes(path: str | os.PathLike[str], content: bytes) -> None:

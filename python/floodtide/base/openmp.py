@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment variables that say what OpenMP threads do while they wait for work.
+"""Cores for threads, and environment variables that say what OpenMP threads do while they wait for work.
 
-OpenMP reads them when a process starts. The variables cover the runtimes of GCC, Intel and LLVM.
+OpenMP reads the variables when a process starts. They cover the runtimes of GCC, Intel and LLVM.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from floodtide import _core
+
+available_cores = _core.available_cores
 
 WAITING: Mapping[str, Mapping[str, str]] = {
     "passive": {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"},

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks of this machine: kernels, passes of networks and complete training, compared with PyTorch and the peak."""
+"""Benchmarks of this machine: kernels, passes of networks and training steps on several ranks.
 
-from floodtide.bench.kernels import MIB, bandwidth, conv, kernels, peak
-from floodtide.bench.rows import Row, in_own_process, stamped, threads, timed_in_turn
+They compare with PyTorch, with the MPI library, and with the processor's peak multiply-add rate of the same run.
+"""
+
+from floodtide.bench.optimizers import optimizers
+from floodtide.bench.ranks import require_several_ranks, start_ranks
+from floodtide.bench.rows import Row, stamped, threads
+from floodtide.bench.shapes import Timing
 
 __all__ = [
-    "MIB",
     "Row",
-    "bandwidth",
-    "conv",
-    "in_own_process",
-    "kernels",
-    "peak",
+    "Timing",
+    "optimizers",
+    "require_several_ranks",
     "stamped",
+    "start_ranks",
     "threads",
-    "timed_in_turn",
 ]

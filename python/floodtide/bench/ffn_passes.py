@@ -6,31 +6,25 @@ They are compared with the peak multiply-add rate and, on request, with PyTorch 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from floodtide import _core
-from floodtide.bench import Row, in_own_process, stamped, threads, timed_in_turn
-from floodtide.bench.shapes import FfnShape
+from floodtide.bench.rows import Row, in_own_process, stamped, threads, timed_in_turn
+from floodtide.bench.shapes import FfnShape, Timing
 from floodtide.errors import InvalidArgumentError, UnsupportedError
 
 TORCH = ("torch", "torch-bf16")
 MIB = 2**20
 
 
-def step(
-    network: FfnShape,
-    *,
-    thread_counts: Sequence[int] = (1,),
-    seconds: float = 1.0,
-    against: str = "",
-) -> Iterator[Row]:
+def step(network: FfnShape, timing: Timing, against: str = "") -> Iterator[Row]:
     """Measure a training step (forward, backward, clipping and Adam), and yield rows.
 
-    Rows have the fields of `floodtide.bench` and `fovs_per_s`. Rows of floodtide also have
+    Rows have the fields of `floodtide.bench.rows` and `fovs_per_s`. Rows of floodtide also have
     `peak_memory_mib` (peak memory of a process that only makes two such passes) and `step_memory_mib`
     (the growth of that memory by the passes). With `against`, they have `speedup`: median time of the
     other implementation / median time of floodtide; for PyTorch, the better of two memory formats.
@@ -38,8 +32,7 @@ def step(
 
     Args:
         network: The network and batch to measure.
-        thread_counts: Numbers of threads; one set of rows for each.
-        seconds: Minimum time to measure each row. At least 20 samples are taken, or 3 if all samples
+        timing: One set of rows for each number of threads. At least 20 samples are taken, or 3 if all samples
             together take 2 s.
         against: "torch" for the same step in PyTorch; "torch-bf16" for PyTorch with autocast to
             bfloat16; the name of a convolution kernel for the same step with this kernel; or "".
@@ -49,23 +42,15 @@ def step(
         UnsupportedError: If PyTorch is not installed but needed, or the kernel needs another
             processor or build.
     """
-    yield from _benchmark("step", network, thread_counts, seconds, against)
+    yield from _benchmark("step", network, timing, against)
 
 
-def forward(
-    network: FfnShape,
-    *,
-    thread_counts: Sequence[int] = (1,),
-    seconds: float = 1.0,
-    against: str = "",
-) -> Iterator[Row]:
+def forward(network: FfnShape, timing: Timing, against: str = "") -> Iterator[Row]:
     """Measure the forward pass, in the faster way, as in segmentation. Arguments, rows and errors as for `step`."""
-    yield from _benchmark("forward", network, thread_counts, seconds, against)
+    yield from _benchmark("forward", network, timing, against)
 
 
-def _benchmark(
-    name: str, network: FfnShape, thread_counts: Sequence[int], seconds: float, against: str
-) -> Iterator[Row]:
+def _benchmark(name: str, network: FfnShape, timing: Timing, against: str) -> Iterator[Row]:
     kernels = [kernel for kernel, _ in _core.bench.conv_kernels()]
     if against not in ("", *TORCH, *kernels):
         raise InvalidArgumentError(
@@ -78,9 +63,9 @@ def _benchmark(
             raise UnsupportedError(
                 f"{name}: --against {against} needs PyTorch, which is not installed (pip install torch)"
             )
-    for count in thread_counts:
+    for count in timing.counts:
         with threads(count):
-            yield from _rows(name, network, count, seconds, against)
+            yield from _rows(name, network, count, timing.seconds, against)
 
 
 def _passes(network: FfnShape, kernel: str = "") -> _core.bench.NetworkPasses:

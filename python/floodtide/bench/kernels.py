@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from floodtide import _core
 from floodtide.base import limits
 from floodtide.bench.rows import Row, stamped, threads
+from floodtide.bench.shapes import ConvShape, Timing
 
 MIB = (0.5, 4.0, 256.0)
 """Sizes of buffers that, on most processors, lie in the second cache, in the third one, and in memory."""
@@ -58,27 +59,14 @@ def bandwidth(
                 yield stamped(row | _core.bench.bandwidth(int(size * 2**20), seconds))
 
 
-def conv(
-    *,
-    size: tuple[int, int, int] = (33, 33, 33),
-    channels: tuple[int, int] = (32, 32),
-    kernel: tuple[int, int, int] = (3, 3, 3),
-    relu: bool = True,
-    compute: str = "fp32",
-    thread_counts: Sequence[int] = (1,),
-    seconds: float = 1.0,
-    against: str = "",
-) -> Iterator[Row]:
+def conv(shape: ConvShape, timing: Timing, against: str = "") -> Iterator[Row]:
     """Measure forward, backward-data and backward-weights of one convolution, and yield rows. Checks results first.
 
+    The input of forward and backward-weights passes a ReLU. Its mask is applied to the result of backward-data.
+
     Args:
-        size: Size (z, y, x) of the array in voxels.
-        channels: Numbers of input and output channels.
-        kernel: Size (z, y, x) of the convolution kernel, each 1 or 3.
-        relu: Apply a ReLU to the input of forward and backward-weights, and its mask to the result of backward-data.
-        compute: As for `floodtide.nn.FFN`.
-        thread_counts: Numbers of threads; one set of rows for each.
-        seconds: Minimum time to measure each row. At least 20 samples are taken, or 3 if all samples together
+        shape: The convolution.
+        timing: One set of rows for each number of threads. At least 20 samples are taken, or 3 if all samples together
             take 2 s.
         against: Name of a second kernel to compare with (see `kernels`). Samples of the two kernels alternate.
 
@@ -86,11 +74,18 @@ def conv(
         floodtide.errors.InvalidArgumentError: If a size is out of range or `against` is unknown.
         floodtide.errors.UnsupportedError: If the kernel `against` does not support this shape or machine.
     """
-    for count in thread_counts:
+    for count in timing.counts:
         with threads(count):
-            yield from map(
-                stamped, _core.bench.conv(size, *channels, kernel, relu, compute, seconds, against)
+            rows = _core.bench.conv(
+                shape.size,
+                *shape.channels,
+                shape.kernel,
+                True,  # a ReLU
+                shape.compute,
+                timing.seconds,
+                against,
             )
+            yield from map(stamped, rows)
 
 
 def kernels() -> list[tuple[str, str]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmark of optimizer steps, compared with the memory bandwidth."""
+"""Optimizer steps, compared with the memory bandwidth."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ def optimizers(
         with threads(count):
             for name in names or [row["name"] for row in _core.optimizer_rows()]:
                 yield stamped(_row(name, parameters, count, seconds))
+
+
+def adam(thread_counts: Sequence[int], seconds: float) -> Iterator[Row]:
+    """Measure steps of Adam, for `floodtide bench all`; as `optimizers`."""
+    return optimizers(["adam"], thread_counts=thread_counts, seconds=seconds)
 
 
 def _row(name: str, parameters: int, count: int, seconds: float) -> Row:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from floodtide.base import style
 from floodtide.base.counts import count_of
-from floodtide.bench.everything import Benchmark
+from floodtide.bench.everything import Benchmark, Result
 from floodtide.bench.rows import Row
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _CONV_BYTES = 4 * (2 * 33**3 * 32 + 27 * 32 * 32)
 _FLOPS_PER_BYTE = (0.1, 1000.0)
 
 
-def draw(results: Sequence[tuple[Benchmark, Sequence[Row]]], kind: str) -> bytes:
+def draw(results: Sequence[Result], kind: str) -> bytes:
     """Return the picture as a file of kind "svg", "png" or "pdf".
 
     Left: the roofline of one thread. Lines are limits: the peak rate of multiply-adds, and reading from caches and
@@ -67,7 +67,7 @@ def _roofline(axes: Axes, rows: Sequence[Row]) -> None:
     axes.legend(loc="lower right")
 
 
-def _bars(axes: Axes, results: Sequence[tuple[Benchmark, Sequence[Row]]]) -> None:
+def _bars(axes: Axes, results: Sequence[Result]) -> None:
     compared = [
         (_name(benchmark, row), row["speedup"])
         for benchmark, rows in results

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from floodtide import _core
+from floodtide.errors import InternalError
 
 Row = dict[str, Any]
 
@@ -82,19 +83,19 @@ def timed_in_turn(
 def in_own_process(function: str, **arguments: Any) -> Any:
     """Call "module:function" in a separate process and return its result. Used to measure peak memory.
 
-    Arguments and result must be JSON values.
+    Arguments and result must be JSON values; the result may be an iterator over such values.
 
     Raises:
-        ChildProcessError: If the function raises or the process is killed. The message has the last line of its errors.
+        InternalError: If the function raises or the process is killed. The message has the last line of its errors.
     """
     code = (
         "import importlib, json, sys; module, name = sys.argv[1].split(':'); "
         "function = getattr(importlib.import_module(module), name); "
-        "print(json.dumps(function(**json.loads(sys.argv[2]))))"
+        "print(json.dumps(function(**json.loads(sys.argv[2])), default=list))"
     )
     command = [sys.executable, "-c", code, function, json.dumps(arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-        raise ChildProcessError(f"{function} failed in its own process: {said[0]}")
+        raise InternalError(f"{function} failed in its own process: {said[0]}")
     return json.loads(done.stdout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from floodtide.bench.shapes import UNetShape
+from floodtide.bench.shapes import CLASSES, UNetShape
 from floodtide.bench.torch_ffn import torch_module
 
 LAYOUTS = ("contiguous", "channels_last")
@@ -37,12 +37,11 @@ class TorchUNet:
             torch.nn.ConvTranspose2d(2 * width, width, 2, 2) for width in widths[:-1]
         )
         self._joined = torch.nn.ModuleList(self._pair(2 * width, width) for width in widths[:-1])
-        self._head = torch.nn.Conv2d(features, network.classes, 1)
+        self._head = torch.nn.Conv2d(features, CLASSES, 1)
         self._all = torch.nn.ModuleList([self._down, self._up, self._joined, self._head])
         self._all.to(memory_format=memory_format)
         self._images = torch.randn(network.batch, 1, *network.size).to(memory_format=memory_format)
         self._labels = (torch.rand(network.batch, *network.size) < 0.3).long()
-        self._classes = network.classes
         self._bfloat16 = bfloat16
 
     def _pair(self, inputs: int, outputs: int) -> Any:
@@ -72,7 +71,7 @@ class TorchUNet:
         torch = self._torch
         self._all.zero_grad()
         logits = self._logits()
-        truth = torch.nn.functional.one_hot(self._labels, self._classes).movedim(-1, 1)
+        truth = torch.nn.functional.one_hot(self._labels, CLASSES).movedim(-1, 1)
         p = torch.softmax(logits, 1)[:, 1:]
         overlap = (p * truth[:, 1:]).sum((2, 3))
         total = p.sum((2, 3)) + truth[:, 1:].sum((2, 3))

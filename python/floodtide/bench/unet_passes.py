@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from floodtide import _core, nn
-from floodtide.bench import Row, in_own_process, stamped, threads, timed_in_turn
 from floodtide.bench.ffn_passes import TORCH
-from floodtide.bench.shapes import UNetShape
+from floodtide.bench.rows import Row, in_own_process, stamped, threads, timed_in_turn
+from floodtide.bench.shapes import CLASSES, Timing, UNetShape
 from floodtide.errors import InternalError, InvalidArgumentError, UnsupportedError
 
 MIB = 2**20
@@ -25,7 +25,7 @@ class Passes:
 
     def __init__(self, network: UNetShape) -> None:
         self.core = nn.UNet2D(
-            network.depth, network.features, network.classes, compute=network.compute
+            network.depth, network.features, CLASSES, compute=network.compute
         ).core
         random = np.random.default_rng(1)
         shape = (network.batch, 1, *network.size)
@@ -71,25 +71,18 @@ class Passes:
             )
 
 
-def unet(
-    network: UNetShape,
-    *,
-    thread_counts: Sequence[int] = (1,),
-    seconds: float = 1.0,
-    against: str = "",
-) -> Iterator[Row]:
+def unet(network: UNetShape, timing: Timing, against: str = "") -> Iterator[Row]:
     """Measure training passes (forward and backward) and forward passes, and yield rows. Checks the gradient first.
 
-    Rows have the fields of `floodtide.bench` and `images_per_s`. Rows of floodtide have `kernels`, the kernel of each
-    convolution. Rows of steps have `peak_memory_mib`, the peak memory of a process that only makes two steps. With
+    Rows have the fields of `floodtide.bench.rows` and `images_per_s`. Rows of floodtide have `kernels`, the kernel of
+    each convolution. Rows of steps have `peak_memory_mib`, the peak memory of a process that only makes two steps. With
     `against`, rows of floodtide have `speedup`: median time of PyTorch, in the better of two memory formats, / median
     time of floodtide.
 
     Args:
         network: The network and batch to measure.
-        thread_counts: Numbers of threads; one set of rows for each.
-        seconds: Minimum time to measure each row of floodtide. At least 20 samples are taken, or 3 if all samples
-            together take 2 s.
+        timing: One set of rows for each number of threads. At least 20 samples of floodtide are taken, or 3 if all
+            samples together take 2 s.
         against: "torch", "torch-bf16" (autocast to bfloat16) or "".
 
     Raises:
@@ -103,9 +96,9 @@ def unet(
     if against and importlib.util.find_spec("torch") is None:
         raise UnsupportedError(f"unet: --against {against} needs PyTorch, which is not installed")
     Passes(UNetShape(depth=min(network.depth, 3), size=(16, 16), batch=2)).check()
-    for count in thread_counts:
+    for count in timing.counts:
         with threads(count):
-            yield from _rows(network, count, seconds, against)
+            yield from _rows(network, count, timing.seconds, against)
 
 
 def peak_memory_mib(network: dict[str, Any], threads: int, layout: str, against: str) -> float:

@@ -7,7 +7,6 @@ line on standard error.
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
 import re
@@ -17,7 +16,10 @@ from typing import Any, TextIO
 
 import click
 
+from floodtide.cli.lazy import LazyGroup
 from floodtide.errors import Error, Interrupted
+
+__all__ = ["group", "lazy", "main", "options", "rows", "run"]
 
 COMMANDS = {
     "info": "Show version, build, processor, memory and MPI.",
@@ -30,8 +32,6 @@ COMMANDS = {
     "inspect": "Write a page about an image and its labels.",
     "check": "Look for mistakes in the data of a configuration.",
     "train": "Train a network, or resume a training run.",
-    "sweep": "Run one training for every combination of some values.",
-    "tune": "Find the fastest number of ranks and threads of this machine.",
     "segment": "Segment a volume with a trained flood-filling network.",
     "reconcile": "Make one segmentation from overlapping subvolumes.",
     "consensus": "Keep together only what two segmentations have in one segment.",
@@ -46,9 +46,10 @@ COMMANDS = {
     "report": "Write report.html for one or more training runs.",
     "job": "Write a batch script for Slurm or PBS.",
     "doctor": "Check launcher, threads, memory, file system and clocks before a long job.",
-    "simulate": "Forecast the training throughput for given numbers of ranks.",
     "bench": "Measure the speed of kernels, training steps and scaling on this machine.",
+    "lab": "Research: forecasts, sweeps of trainings, their reports, and studies of the engine.",
 }
+_MODULES = {"lab": "floodtide.lab.cli"}  # the others are here, under their own names
 
 
 _LONGEST_WORD = 300  # letters
@@ -59,17 +60,8 @@ class _Interrupted(BaseException):
     """Ctrl-C was pressed. This class replaces KeyboardInterrupt, for which click would print an empty line."""
 
 
-class LazyGroup(click.Group):
-    """A group that imports a subcommand's module only when it is used. This keeps start-up fast on a thousand ranks."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(f"floodtide.cli.{cmd_name}").command
-        return command
+class Program(LazyGroup):
+    """The program's commands, and what becomes of Ctrl-C."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -77,12 +69,16 @@ class LazyGroup(click.Group):
         except KeyboardInterrupt as error:
             raise _Interrupted(str(error)) from error
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
 
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Program,
+    commands={
+        name: (f"{_MODULES.get(name, f'floodtide.cli.{name}')}:command", text)
+        for name, text in COMMANDS.items()
+    },
+    title="Commands",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="floodtide")
 def group() -> None:
     """Train flood-filling networks and segment volumes with them, on one machine or under mpiexec."""

@@ -1,147 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that benchmarks with several ranks share, and a function that starts the ranks."""
+"""`floodtide bench allreduce` and `floodtide bench scaling`."""
 
 from __future__ import annotations
 
-import functools
-import subprocess
-import sys
-from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import click
 
-from floodtide.base import limits
-from floodtide.cli import options as shared
-from floodtide.cli.bench import row_options
-from floodtide.errors import InvalidArgumentError, UnsupportedError
+from floodtide.bench.allreduce import AllreduceOptions
+from floodtide.bench.shapes import ScalingOptions
+from floodtide.cli.options import filled, of_fields
+from floodtide.cli.rows import as_json, print_rows
 
 
-def start_ranks(name: str, ranks: int) -> None:
-    """Join the ranks if mpiexec started this process; else run this command under mpiexec and exit with its status.
+@click.command()
+@of_fields(AllreduceOptions)
+@as_json
+def allreduce(as_json: bool, **options: Any) -> None:
+    """Measure the sum of an array over ranks with each algorithm and wire format.
 
-    Args:
-        name: Name of the benchmark, for messages.
-        ranks: Number of ranks to start.
+    The result of each algorithm is checked first. `ratio` is the median time divided by the median time
+    of the MPI library's blocking allreduce in the same run. A value below 1 means faster than the library.
 
-    Raises:
-        UnsupportedError: If there is no mpiexec in the folder of the Python interpreter.
+    Example: floodtide bench allreduce --json (started by mpiexec -n 2)
     """
-    from floodtide.comm import notebook, world
-    from floodtide.comm.launching import libraries
+    from floodtide.bench import allreduce as benchmark
 
-    if libraries.launcher() is not None:
-        world.ensure_init()
-        return
-    mpiexec = Path(sys.executable).parent / "mpiexec"
-    if not mpiexec.exists():
-        raise UnsupportedError(
-            f"bench {name}: there is no mpiexec in the folder of {sys.executable}; "
-            f"start the benchmark with another one: mpiexec -n {ranks} floodtide bench {name}"
-        )
-    command = [str(mpiexec), "-n", str(ranks), sys.executable, "-m", "floodtide", *sys.argv[1:]]
-    sys.exit(subprocess.run(command, check=False, env=notebook.environment(ranks)).returncode)
+    print_rows(benchmark.allreduce(filled(AllreduceOptions, options)), as_json)
 
 
-def training_benchmark(
-    name: str, *, ranks: int, depth: int, fov: str, features: int
-) -> Callable[[Callable[..., Iterable[dict[str, Any]]]], click.Command]:
-    """Return a decorator that makes a benchmark of training a command, with these default options.
+@click.command()
+@of_fields(ScalingOptions)
+@as_json
+def scaling(as_json: bool, **options: Any) -> None:
+    """Measure the speed-up of training steps from one rank to all ranks, and the speed-up of the processor's peak.
 
-    The decorated function is called on every rank with `lab` (a `floodtide.bench.trainings.Laboratory`) and its own
-    options. It yields rows. Rank 0 prints its rows.
+    Starts its ranks with mpiexec, unless mpiexec started this command.
+
+    \b
+    Columns:
+      fovs_per_s, images_per_s  throughput of all ranks together
+      speedup                   throughput of all ranks / throughput of one rank
+      peak_speedup              the same for the processor's peak multiply-add rate
+      share_of_peak_speedup     speedup / peak_speedup
+
+    Example: floodtide bench scaling --network unet2d --ranks 2 --json
     """
-    options = (
-        click.option(
-            "--ranks",
-            type=shared.Number(limits.RANKS),
-            default=ranks,
-            show_default=True,
-            help="Number of ranks to start, unless mpiexec started this command.",
-        ),
-        click.option(
-            "--threads",
-            type=shared.Number(limits.SOME_THREADS),
-            default=1,
-            show_default=True,
-            help="Number of threads of each rank.",
-        ),
-        click.option(
-            "--depth",
-            type=shared.Number(limits.FFN_DEPTH),
-            default=depth,
-            show_default=True,
-            help="Number of modules of the network.",
-        ),
-        click.option(
-            "--fov",
-            type=shared.Numbers(limits.FIELD_OF_VIEW, 3),
-            default=fov,
-            show_default=True,
-            help="Size z,y,x of the field of view in voxels.",
-        ),
-        click.option(
-            "--features",
-            type=shared.Number(limits.FFN_FEATURES),
-            default=features,
-            show_default=True,
-            help="Number of feature maps.",
-        ),
-    )
+    from floodtide.bench import scaling as benchmark
 
-    def decorate(function: Callable[..., Iterable[dict[str, Any]]]) -> click.Command:
-        @functools.wraps(function)
-        def call(
-            *,
-            ranks: int,
-            threads: int,
-            depth: int,
-            fov: tuple[int, int, int],
-            features: int,
-            **own: Any,
-        ) -> Iterable[dict[str, Any]]:
-            start_ranks(name, ranks)
-            return _rows(function, threads, {"depth": depth, "fov": fov, "features": features}, own)
-
-        decorated: Any = row_options(call)
-        for option in reversed(options):
-            decorated = option(decorated)
-        command: click.Command = click.command(name=name)(decorated)
-        return command
-
-    return decorate
-
-
-def _rows(
-    function: Callable[..., Iterable[dict[str, Any]]],
-    threads: int,
-    network: dict[str, Any],
-    own: dict[str, Any],
-) -> Iterable[dict[str, Any]]:
-    from floodtide import bench
-    from floodtide.base import notes
-    from floodtide.bench import trainings
-    from floodtide.comm import world
-
-    common = {"ranks": world.size(), "threads": threads}
-    with (
-        notes.no_warnings(),
-        bench.threads(threads),
-        trainings.laboratory(trainings.TrainedShape(**network), threads) as lab,
-    ):
-        for row in function(lab=lab, **own):
-            if world.rank() == 0:
-                yield bench.stamped({**row, **common})
-
-
-def require_several_ranks(name: str) -> None:
-    """Raise InvalidArgumentError on all ranks if there is only one rank."""
-    from floodtide.comm import world
-
-    if world.size() == 1:
-        error = InvalidArgumentError(
-            f"bench {name}: 1 rank, expected at least 2 (--ranks, or mpiexec -n)"
-        )
-        error.agreed = True
-        raise error
+    print_rows(benchmark.scaling(filled(ScalingOptions, options)), as_json)

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import types
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,6 +21,7 @@ else:
     NumberBase = NumbersBase = click.ParamType
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Options = TypeVar("Options")
 
 overrides = click.option(
     "--set",
@@ -43,22 +47,59 @@ def require_same_arguments() -> None:
     require_same(str(context.info_name), context.params, "arguments")
 
 
-def of_fields(options: type[Any]) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command an option for each field of a dataclass of options."""
+def of_fields(options: type[Any], **defaults: Any) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command an option for each field of a dataclass of options.
+
+    A truth value becomes a flag, a tuple of numbers becomes numbers with commas between them, and a tuple of texts
+    becomes an option that can be given several times.
+
+    Args:
+        options: The dataclass, with fields of `floodtide.base.options.option`.
+        defaults: Defaults by field, in place of those of the dataclass.
+    """
+    hints = typing.get_type_hints(options)
 
     def decorate(command: Command) -> Command:
         for field in reversed(dataclasses.fields(options)):
-            known, choices = field.metadata["range"], field.metadata["choices"]
+            default = defaults.get(field.name, field.default)
+            text = field.metadata["help"]
+            given: dict[str, Any] = {"default": default}
+            if default is dataclasses.MISSING:
+                given = {"required": True}
             command = click.option(
                 f"--{field.name.replace('_', '-')}",
-                type=click.Choice(choices) if choices else Number(known),
-                default=field.default,
-                show_default=True,
-                help=f"{field.metadata['help']}.",
+                show_default=default not in (None, False, "", ()),
+                help=text if text.endswith((".", "]")) else f"{text}.",
+                **given,
+                **_parsing(hints[field.name], field.metadata),
             )(command)
         return command
 
     return decorate
+
+
+def filled(options: type[Options], values: dict[str, Any]) -> Options:
+    """Take the fields of a dataclass out of a command's values, and return the dataclass with them."""
+    return options(**{field.name: values.pop(field.name) for field in dataclasses.fields(options)})  # type: ignore[arg-type]
+
+
+def _parsing(hint: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of click.option that say how a value of a type is written."""
+    known, choices = metadata["range"], metadata["choices"]
+    if isinstance(hint, types.UnionType):
+        hint = next(part for part in typing.get_args(hint) if part is not type(None))
+    parts = typing.get_args(hint)
+    if hint is bool:
+        return {"is_flag": True}
+    if parts and parts[0] is str:
+        return {"multiple": True, "type": click.Choice(choices) if choices else str}
+    if parts:
+        return {"type": Numbers(known, None if parts[-1] is Ellipsis else len(parts))}
+    if hint is Path:
+        return {"type": click.Path(path_type=Path)}
+    if hint is str:
+        return {"type": click.Choice(choices) if choices else str}
+    return {"type": Number(known)}
 
 
 class Number(NumberBase):

@@ -3,6 +3,7 @@
 
 from floodtide.evaluate import trivial
 from floodtide.evaluate.classes import DiceCounts, dice, dice_of_table
+from floodtide.evaluate.compared import Compared, compared
 from floodtide.evaluate.mistakes import Mistake, Part, worst_mistakes
 from floodtide.evaluate.skeletons import (
     RunLengths,
@@ -25,6 +26,7 @@ from floodtide.evaluate.voxels import (
 )
 
 __all__ = [
+    "Compared",
     "ContingencyTable",
     "DiceCounts",
     "Difference",
@@ -32,6 +34,7 @@ __all__ = [
     "Part",
     "RunLengths",
     "assumed_place",
+    "compared",
     "count_on_ranks",
     "count_volumes",
     "dice",

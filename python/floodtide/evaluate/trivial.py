@@ -56,6 +56,23 @@ def one_object(table: _core.evaluate.ContingencyTable) -> dict[str, float]:
     return whole.scores()
 
 
+def answers(image: NDArray[Any], truth: Labels) -> dict[str, dict[str, float]]:
+    """Return the scores of both trivial answers, by name. The grey level is chosen with this very truth.
+
+    Args:
+        image: Intensities (z, y, x).
+        truth: Object ids (z, y, x). Voxels with values <= 0 are ignored.
+
+    Raises:
+        ShapeError: If the shapes differ.
+    """
+    level = best_grey_level(image, truth)
+    return {
+        GREY_LEVEL: scores(pieces(smoothed(image), level), truth),
+        ONE_OBJECT: scores(np.ones(truth.shape, np.int32), truth),
+    }
+
+
 def best_grey_level(image: NDArray[Any], truth: Labels) -> GreyLevel:
     """Return the grey level whose pieces have the lowest error over all voxels, and the side that is object.
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.base.files import replace_bytes, replace_text
+from floodtide.base.files import make_folder, replace_bytes, replace_text
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import read_bytes
 from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
@@ -68,7 +68,7 @@ def fetch(
     paths = []
     for item in data_set.items:
         path = folder / item.path
-        _make_folder(path.parent)
+        make_folder(path.parent)
         with reserved("fetch", path, unchecked, wait_s=WAIT_S):
             if os.path.lexists(path):
                 _require_right(path, item)
@@ -228,10 +228,3 @@ def _write(path: Path, arrays: Arrays, item: Item) -> None:
         file.finish()
     finally:
         file.discard()
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder}: cannot be made: {error.strerror}") from None

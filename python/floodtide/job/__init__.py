@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from floodtide import config
 from floodtide._core import __version__
+from floodtide.base import limits, options
+from floodtide.base.files import replace_text, require_utf8
 from floodtide.base.openmp import WAITING
+from floodtide.base.outputs import WAIT_S, files_named, reserved, unchecked
 from floodtide.config import Config
-from floodtide.errors import ConfigurationError, InvalidArgumentError
+from floodtide.errors import ConfigurationError, InvalidArgumentError, StorageError
 
 SCHEDULERS = ("slurm", "pbs")
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst")
@@ -25,40 +29,46 @@ LEAST_TRAINING_S = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The resources and options of a batch script.
+    """The resources and options of a batch script."""
 
-    Attributes:
-        nodes: Number of nodes.
-        time_s: Time limit of one job in seconds.
-        ranks_per_node: Number of ranks on each node.
-        cores_per_node: Number of cores of a node. 0, with Slurm only: the job counts them.
-        margin_s: Seconds before the time limit at which the training writes a checkpoint and stops.
-        max_jobs: Maximum number of jobs in sequence.
-        name: Name of the job. "": floodtide- and the name of the configuration.
-        environment: A folder with bin/floodtide, an archive of such a folder, or an Apptainer image. "": `floodtide` is
-            on the path.
-        launcher: Command that starts the ranks. "": srun with Slurm, mpiexec with PBS.
-        options: Further options of the scheduler, each one line of the head.
-        setup: Shell commands that run before the training, such as `module load`.
-        tuned: File of `floodtide tune`. "": none.
-        array: Number of tasks of a job array for a sweep. 0: the job is a training.
-        waiting: Environment variables that say what idle threads do.
-    """
-
-    nodes: int
-    time_s: int
-    ranks_per_node: int = 1
-    cores_per_node: int = 0
-    margin_s: int = 120
-    max_jobs: int = 20
-    name: str = ""
-    environment: str = ""
-    launcher: str = ""
-    options: Sequence[str] = ()
-    setup: Sequence[str] = ()
-    tuned: str = ""
-    array: int = 0
-    waiting: Mapping[str, str] = field(default_factory=lambda: WAITING["passive"])
+    nodes: int = options.option(options.REQUIRED, "Number of nodes", range=limits.COUNT)
+    time: str = options.option(options.REQUIRED, "Time limit of one job, HH:MM:SS or D-HH:MM:SS")
+    ranks_per_node: int = options.option(
+        1,
+        "Number of ranks on each node; use one for each socket or NUMA domain",
+        range=limits.RANKS,
+    )
+    cores_per_node: int | None = options.option(
+        None,
+        "Cores of a node, divided among its ranks.  [default, Slurm only: the job counts them]",
+        range=limits.COUNT,
+    )
+    margin: int = options.option(
+        120,
+        "Seconds before the time limit at which the training writes a checkpoint and stops",
+        range=limits.COUNT,
+    )
+    max_jobs: int = options.option(
+        20,
+        "Maximum number of jobs in sequence; 1: the script does not submit itself again",
+        range=limits.COUNT,
+    )
+    name: str = options.option("", "Name of the job.  [default: floodtide-CONFIG]")
+    environment: str = options.option(
+        "",
+        "Python environment with floodtide: a folder, an archive (.tar.gz, ...) that each node unpacks, or an Apptainer"
+        " image (.sif, ...).  [default: floodtide is on the path]",
+    )
+    launcher: str = options.option(
+        "", "Command that starts the ranks, with its options.  [default: srun, mpiexec]"
+    )
+    option: tuple[str, ...] = options.option(
+        (), "Option of the scheduler, such as --partition=long. Can be given several times"
+    )
+    setup: tuple[str, ...] = options.option(
+        (),
+        "Shell command to run before the training, such as 'module load mpich'. Can be given several times",
+    )
 
     @property
     def ranks(self) -> int:
@@ -68,7 +78,16 @@ class Job:
     @property
     def threads(self) -> int:
         """Return the number of threads of each rank; 0 if the number of cores is not known yet."""
-        return self.cores_per_node // self.ranks_per_node
+        return (self.cores_per_node or 0) // self.ranks_per_node
+
+    @property
+    def time_s(self) -> int:
+        """Return the time limit of one job in seconds.
+
+        Raises:
+            InvalidArgumentError: If the text of the time has another form.
+        """
+        return parse_time(self.time)
 
 
 def parse_time(text: str) -> int:
@@ -85,14 +104,14 @@ def parse_time(text: str) -> int:
 
 
 def render(
-    scheduler: str, job: Job, config: Config, config_file: str, overrides: Sequence[str], out: str
+    scheduler: str, job: Job, settings: Config, config_file: str, overrides: Sequence[str], out: str
 ) -> str:
     """Return the text of the batch script.
 
     Args:
         scheduler: One of SCHEDULERS.
         job: Resources and options.
-        config: The configuration, including overrides.
+        settings: The configuration, including overrides.
         config_file: Path of the configuration for the command line of the training.
         overrides: Overrides `a.b=value` for the command line of the training.
         out: Path of the script when it is submitted; the script uses it to submit itself again.
@@ -102,51 +121,7 @@ def render(
         ConfigurationError: If there are more ranks than walkers.
     """
     _check(scheduler, job)
-    _check_walkers(job, config)
-    tuned = ["--tuned", job.tuned] if job.tuned else []
-    arguments = [config_file, *tuned, *(part for text in overrides for part in ("--set", text))]
-    return _rendered(
-        "script.sh",
-        scheduler,
-        job,
-        config_file,
-        arguments,
-        out,
-        steps=config.training.steps,
-        run_dir=config.run.dir,
-    )
-
-
-def render_sweep(scheduler: str, job: Job, sweep_file: str, out: str) -> str:
-    """Return the text of a script for a job array that runs the trainings of a sweep, each task on one node.
-
-    Args:
-        scheduler: One of SCHEDULERS.
-        job: Resources and options; `array` is the number of tasks.
-        sweep_file: Path of the sweep for the command line.
-        out: Path of the script when it is submitted.
-
-    Raises:
-        InvalidArgumentError: If the numbers of the job contradict each other.
-    """
-    if job.array < 1 or job.nodes != 1 or job.ranks_per_node != 1:
-        raise InvalidArgumentError(
-            f"a sweep in {job.array} tasks of {job.nodes} nodes with {job.ranks_per_node} ranks, expected 1 task or"
-            " more, and 1 node; `ranks` in the file of the sweep says how many ranks a training has"
-        )
-    _check(scheduler, job)
-    return _rendered("sweep.sh", scheduler, job, sweep_file, [sweep_file], out)
-
-
-def _rendered(
-    template: str,
-    scheduler: str,
-    job: Job,
-    file: str,
-    arguments: Sequence[str],
-    out: str,
-    **values: object,
-) -> str:
+    _check_walkers(job, settings)
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
@@ -158,17 +133,56 @@ def _rendered(
         autoescape=False,  # a shell script: values go through `quote`
     )
     templates.filters["quote"] = shlex.quote
-    return templates.get_template(template).render(
+    return templates.get_template("script.sh").render(
         head=f"{scheduler}.sh",
         version=__version__,
         job=job,
-        name=job.name or re.sub(r"[^\w.-]", "-", f"floodtide-{Path(file).stem}"),
+        name=job.name or re.sub(r"[^\w.-]", "-", f"floodtide-{Path(config_file).stem}"),
         time=_time(job.time_s),
-        arguments=arguments,
+        arguments=[config_file, *(part for text in overrides for part in ("--set", text))],
         script=out,
         kind=_environment_kind(job.environment),
-        **values,
+        waiting=WAITING["passive"],
+        steps=settings.training.steps,
+        run_dir=settings.run.dir,
     )
+
+
+def write(
+    scheduler: str,
+    job: Job,
+    config_file: str,
+    overrides: Sequence[str],
+    target: Path,
+    *,
+    force: bool = False,
+) -> None:
+    """Write the batch script of a configuration file. Arguments as for `render`.
+
+    Args:
+        target: The script.
+        force: Replace an existing script.
+
+    Raises:
+        InvalidArgumentError: If the script exists, is an input, or the numbers of the job contradict each other.
+        ConfigurationError: If the configuration is wrong, or there are more ranks than walkers.
+        StorageError: If the script cannot be written.
+    """
+    for name in (config_file, str(target)):  # the script holds both names
+        require_utf8(name, "the name of a file in a batch script")
+    settings = config.load(config_file, overrides)
+    text = render(scheduler, job, settings, config_file, overrides, str(target))
+    if target.exists() and not force:
+        raise InvalidArgumentError(
+            f"{target} exists, expected a new name (--out) or --force to replace it"
+        )
+    inputs = [config_file, *files_named(config.to_dict(settings)), job.environment]
+    with reserved("job", target, unchecked, inputs, wait_s=WAIT_S):
+        replace_text(target, text)
+        try:
+            target.chmod(0o755)
+        except OSError as error:
+            raise StorageError(f"{target}: cannot be made executable: {error.strerror}") from None
 
 
 def _check(scheduler: str, job: Job) -> None:
@@ -180,11 +194,11 @@ def _check(scheduler: str, job: Job) -> None:
         raise InvalidArgumentError(
             f"--ranks-per-node is {job.ranks_per_node}, expected at most the {job.cores_per_node} cores of a node"
         )
-    if job.time_s < job.margin_s + LEAST_TRAINING_S:
+    if job.time_s < job.margin + LEAST_TRAINING_S:
         raise InvalidArgumentError(
-            f"--time is {job.time_s} s, expected at least {LEAST_TRAINING_S} s more than the margin of {job.margin_s} s"
+            f"--time is {job.time_s} s, expected at least {LEAST_TRAINING_S} s more than the margin of {job.margin} s"
         )
-    for text in (job.name, *job.options, *job.setup):
+    for text in (job.name, *job.option, *job.setup):
         if "\n" in text:
             raise InvalidArgumentError(
                 f"--name, --option and --setup are one line each, got {text!r}"
@@ -195,8 +209,8 @@ def _check(scheduler: str, job: Job) -> None:
         )
 
 
-def _check_walkers(job: Job, config: Config) -> None:
-    walkers = config.training.walkers
+def _check_walkers(job: Job, settings: Config) -> None:
+    walkers = settings.training.walkers
     if walkers and walkers < job.ranks:
         raise ConfigurationError(
             f"training.walkers is {walkers} for {job.ranks} ranks ({job.nodes} nodes with {job.ranks_per_node}), "

@@ -51,14 +51,14 @@ fi
 {{ line }}
 {% endfor %}
 # Threads. The launcher gives each rank its cores; OpenMP does not bind threads to single cores, because the threads
-# that read files and talk to other ranks would start on the main thread's one. Threads without work {{ "keep their cores busy" if job.waiting.OMP_WAIT_POLICY == "active" else "sleep" }}.
+# that read files and talk to other ranks would start on the main thread's one. Threads without work sleep.
 {% if job.threads %}
 export OMP_NUM_THREADS={{ job.threads }}
 {% else %}
 cores=$(lscpu -p=core,socket | grep -v '^#' | sort -u | wc -l)  # of this node, taken for those of all
 export OMP_NUM_THREADS=$((cores / {{ job.ranks_per_node }}))
 {% endif %}
-export OMP_PROC_BIND=false{% for name, value in job.waiting.items() %} {{ name }}={{ value }}{% endfor %}
+export OMP_PROC_BIND=false{% for name, value in waiting.items() %} {{ name }}={{ value }}{% endfor %}
 
 {% include "environment.sh" %}
 {% if job.launcher %}
@@ -74,9 +74,9 @@ launcher=(mpiexec -n "$ranks")
 training=$!
 trap 'echo "asked to stop: saving"; kill -USR1 "$training"' TERM
 {% if head == "pbs.sh" %}
-# PBS gives no signal in time: a timer does, {{ job.margin_s }} s before the limit.
+# PBS gives no signal in time: a timer does, {{ job.margin }} s before the limit.
 (
-  sleep $(({{ job.time_s - job.margin_s }} - SECONDS)) &
+  sleep $(({{ job.time_s - job.margin }} - SECONDS)) &
   trap 'kill $! 2>/dev/null' EXIT
   trap 'exit' TERM
   wait $! && kill -TERM $$

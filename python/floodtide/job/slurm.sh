@@ -5,15 +5,10 @@
 #SBATCH --cpus-per-task={{ job.threads }}
 {% endif %}
 #SBATCH --time={{ time }}
-#SBATCH --signal=B:TERM@{{ job.margin_s }}
+#SBATCH --signal=B:TERM@{{ job.margin }}
 #SBATCH --exclusive
 #SBATCH --hint=nomultithread
-{% if job.array %}
-#SBATCH --array=0-{{ job.array - 1 }}
-#SBATCH --output={{ name }}-%A_%a.log
-{% else %}
 #SBATCH --output={{ name }}-%j.log
-{% endif %}
-{% for option in job.options %}
+{% for option in job.option %}
 #SBATCH {{ option }}
 {% endfor %}

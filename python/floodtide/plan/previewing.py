@@ -250,10 +250,5 @@ def _write(out: str, segmentation: NDArray[Any], box: Box, image: Volume, settin
 def _scores(
     image: NDArray[Any], segmentation: NDArray[Any], truth: NDArray[Any], name: str
 ) -> dict[str, dict[str, float]]:
-    """Return the scores of the network and of the trivial answers. The grey level is chosen with this very truth."""
-    level = trivial.best_grey_level(image, truth)
-    return {
-        name: evaluate.scores(segmentation, truth),
-        trivial.GREY_LEVEL: evaluate.scores(trivial.pieces(trivial.smoothed(image), level), truth),
-        trivial.ONE_OBJECT: evaluate.scores(np.ones(truth.shape, np.int32), truth),
-    }
+    """Return the scores of the network and of the trivial answers."""
+    return {name: evaluate.scores(segmentation, truth), **trivial.answers(image, truth)}

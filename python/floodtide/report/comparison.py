@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from floodtide.report import curves
 from floodtide.report.tables import Table, text
-from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Record, Run
+from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Run
 
 Floats = npt.NDArray[np.float64]
 
@@ -200,7 +201,7 @@ def time_to(run: Run, loss: float) -> float | None:
     return float(curve.time_s[reached[0]]) if reached.size else None
 
 
-def score(record: Record, unit: str) -> tuple[float | None, Floats]:
+def score(record: Mapping[str, Any], unit: str) -> tuple[float | None, Floats]:
     """Return the main score of a validation record, and its values for each patient (empty except for slices).
 
     Slices: Dice, mean over patients and classes. Patches: average precision, mean over axes. Fields of view: F1 at

@@ -49,9 +49,17 @@ _TIME_UNITS = (("h", 3600), ("min", 60), ("s", 1))
 _SMOOTHING = 0.9  # decay of the exponential mean that is drawn over many values, as in TensorBoard
 
 
-def smoothed(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the bias-corrected exponential mean of values (n,). At most ten values are returned unchanged."""
-    factor = min(_SMOOTHING, max(0.0, 1.0 - 10.0 / max(len(values), 1)))
+def smoothed(
+    values: npt.NDArray[np.float64], factor: float | None = None
+) -> npt.NDArray[np.float64]:
+    """Return the exponential mean of values (n,), corrected for its start, as TensorBoard draws it.
+
+    Args:
+        values: The values.
+        factor: Weight of the mean before. None: at most 0.9, and less for few values: up to ten are unchanged.
+    """
+    if factor is None:
+        factor = min(_SMOOTHING, max(0.0, 1.0 - 10.0 / max(len(values), 1)))
     result = np.empty_like(values)
     mean, weight = 0.0, 0.0
     for index, value in enumerate(values):

@@ -15,7 +15,7 @@ from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, WAIT_S, reserved
 from floodtide.data import Vec3, Volume
 from floodtide.data.volumes import volume_exists
-from floodtide.evaluate import Difference
+from floodtide.evaluate import Compared, Difference
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,31 +27,20 @@ _FEW = 9  # most voxels that differ in a panel with rings
 _NEAR = 4  # voxels within a ring
 
 
-def save_differences(
-    labels: npt.NDArray[np.integer[Any]],
-    reference: npt.NDArray[np.integer[Any]],
-    differences: list[Difference],
-    image: str,
-    start: Vec3,
-    path: Path,
-    voxel_nm: Sequence[float] | None = None,
-) -> None:
-    """Draw the objects that differ most, one panel each.
+def save_differences(pair: Compared, path: Path, voxel_nm: Sequence[float] | None = None) -> None:
+    """Draw the objects that differ most, one panel each, over the image that the segmentation states.
 
     Args:
-        labels: Segments (z, y, x).
-        reference: Objects of the same voxels.
-        differences: Objects of the reference that differ, in order.
-        image: Name of the image of the whole volume; grey without it.
-        start: First voxel of the segmentations in the whole volume.
+        pair: The segmentations.
         path: The PNG file.
-        voxel_nm: Voxel size (z, y, x) in nanometres, for the scale bar; without, the bar is in voxels.
+        voxel_nm: Voxel size (z, y, x) in nanometres, for the scale bar; None: as a file says, else voxels.
 
     Raises:
         StorageError: If the file cannot be written.
         InvalidArgumentError: If a file of that name exists and is not a PNG picture.
     """
-    shown = differences[:_MOST]
+    shown, image = pair.differences[:_MOST], pair.found.text("image")
+    size = voxel_nm or pair.found.geometry.voxel_size_nm or pair.other.geometry.voxel_size_nm
     raw = Volume(image) if image and volume_exists(image) else None
     rows = max(1, -(-len(shown) // _COLUMNS))
     with reserved("picture", path, PICTURES[".png"], wait_s=WAIT_S):
@@ -61,7 +50,7 @@ def save_differences(
             for axis in axes:
                 axis.set_axis_off()
             for axis, difference in zip(axes, shown, strict=False):
-                _panel(axis, labels, reference, difference, raw, start, voxel_nm)
+                _panel(axis, pair.labels, pair.stored, difference, raw, pair.start, size)
             _legend(axes[0].figure)
             content = style.rendered(drawn, "png", dpi=130)
         replace_bytes(path, content)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from floodtide._core import __version__
+from floodtide.base.files import make_folder
 from floodtide.report import (
     comparison,
     comparison_figures,
     curves,
     growth,
     held_out,
-    modes,
     objects,
     pages,
     planes,
@@ -60,7 +60,7 @@ def write(
     target = out or runs[0].folder / "report.html"
     outputs = {target: render(runs, drawn, losses).encode()}
     if figures:
-        pages.make_folder(figures)
+        make_folder(figures)
         for name, uri in drawn.items():
             if uri:
                 outputs[figures / f"{name}.svg"] = base64.b64decode(uri.partition(",")[2])
@@ -75,7 +75,6 @@ def _curves(runs: Sequence[Run]) -> dict[str, str | None]:
         "training": curves.training_figure(runs),
         "gradients": curves.gradients_figure(runs),
         "validation": curves.validation_figure(runs),
-        "modes": modes.modes_figure(runs),
         "dice": segmentation_curves.dice_figure(runs),
         "affinities": segmentation_curves.affinity_figure(runs),
         "speed_up": comparison_figures.speed_figure(compared),

@@ -10,7 +10,6 @@ from typing import Any
 
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, reserved, starts_like
-from floodtide.errors import StorageError
 from floodtide.report import growth
 from floodtide.train.recorded_run import SEGMENTATION, Run
 
@@ -25,30 +24,18 @@ _CHECKS = {
 }
 
 
-def render(template: str, **values: Any) -> str:
-    """Return a page from a template of `templates`."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+def render(template: str, package: str = "floodtide.report", **values: Any) -> str:
+    """Return a page from a template in the folder `templates` of a package, which may use those of this package."""
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 
     environment = Environment(
-        loader=PackageLoader("floodtide.report"),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("floodtide.report")]),
         undefined=StrictUndefined,
         autoescape=select_autoescape(["html"]),
         trim_blocks=True,
         lstrip_blocks=True,
     )
     return environment.get_template(template).render(**values)
-
-
-def make_folder(folder: Path) -> None:
-    """Create the folder of the figures.
-
-    Raises:
-        StorageError: If it cannot be created.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"report: cannot write {folder}: {error.strerror}") from error
 
 
 def write_all(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:

@@ -240,9 +240,7 @@ def _compared(found: Segmented) -> Segmented:
     answers = {"segmentation": table.scores(), trivial.ONE_OBJECT: trivial.one_object(table)}
     grey = _image(found, end)
     if grey is not None:
-        level = trivial.best_grey_level(grey, objects)
-        pieces = trivial.pieces(trivial.smoothed(grey), level)
-        answers[trivial.GREY_LEVEL] = evaluate.scores(pieces, objects)
+        answers |= trivial.answers(grey, objects)
     pairs = table.rows().astype(np.int64)
     return dataclasses.replace(found, objects=Volume(objects), answers=answers, pairs=pairs)
 

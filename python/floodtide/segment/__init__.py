@@ -26,7 +26,7 @@ from floodtide.segment.reconciling import (
     write_probabilities,
     write_reconciled,
 )
-from floodtide.segment.seeds import read_seeds
+from floodtide.segment.seeds import Seeded, read_origins, read_seeds
 from floodtide.segment.settings import load_options
 from floodtide.segment.split_consensus import consensus, write_consensus
 
@@ -41,6 +41,7 @@ __all__ = [
     "Pieces",
     "Predictor",
     "Reconciled",
+    "Seeded",
     "SegmentOptions",
     "Segmentation",
     "Segmenter",
@@ -48,6 +49,7 @@ __all__ = [
     "in_subvolumes",
     "load_options",
     "output",
+    "read_origins",
     "read_probabilities",
     "read_reconciled",
     "read_seeds",

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from floodtide.base.files import replace_bytes
-from floodtide.errors import StorageError
+from floodtide.base.files import make_folder, replace_bytes
 from floodtide.segment.ffn_origins import OriginInfo, path_in
 from floodtide.segment.flooding import Segmentation
 
@@ -58,10 +57,7 @@ def write_npz(result: Segmentation, folder: str | Path, request: bytes = b"") ->
             request=np.array(request),
             counters=np.array(json.dumps(result.counters)),
         )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{path.parent}: cannot be made: {error.strerror}") from None
+    make_folder(path.parent)
     if result.probability is not None:
         map_data = io.BytesIO()
         np.savez_compressed(map_data, qprob=result.probability)

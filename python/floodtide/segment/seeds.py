@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base import limits, reading
+from floodtide.base.files import path_and_dataset
 from floodtide.base.registry import listed
 from floodtide.config.segment_options import LISTED, SegmentOptions, seed_policies
-from floodtide.data import Volume
+from floodtide.data import Vec3, Volume
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment.canvas_image import (
     CanvasImage,
@@ -22,6 +24,24 @@ from floodtide.segment.canvas_image import (
     with_halo,
 )
 from floodtide.segment.ffn_origins import read_reversed_seeds
+
+
+class Seeded(NamedTuple):
+    """Seed (z, y, x) and number of network calls of a segment."""
+
+    id: int
+    zyx: Vec3
+    calls: int
+
+
+def read_origins(reference: str) -> list[Seeded]:
+    """Return the origins in the HDF5 file of a segmentation, "file:dataset".
+
+    Raises:
+        InvalidFileError: If the file has no origins, or is damaged.
+    """
+    rows = _core.segment.read_origins(path_and_dataset(reference)[0]).tolist()
+    return [Seeded(name, (z, y, x), calls) for name, z, y, x, calls in rows]
 
 
 def seed_bytes_per_voxel(options: SegmentOptions) -> int:

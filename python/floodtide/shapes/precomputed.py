@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base import limits, reading
-from floodtide.base.files import replace_bytes
+from floodtide.base.files import make_folder, replace_bytes
 from floodtide.base.outputs import reserved, unchecked
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.formats import blocks
 from floodtide.data.skeletons import Skeleton
-from floodtide.errors import InvalidArgumentError, StorageError
+from floodtide.errors import InvalidArgumentError
 from floodtide.shapes.meshes import Mesh, meshes_of
 from floodtide.shapes.skeletons import skeletons_of
 
@@ -57,7 +57,8 @@ def add_meshes(
     with world.agreed():
         folder, volume, size = _opened(name)
         boxes = list(blocks(volume.shape, (_BLOCK, _BLOCK, _BLOCK), _BLOCK**3))
-        target = _made(folder / "mesh")
+        target = folder / "mesh"
+        make_folder(target)
     fragments: dict[int, list[str]] = {}
     with world.agreed():
         numbers = range(world.rank(), len(boxes), world.size())
@@ -98,7 +99,8 @@ def add_skeletons(name: str, *, min_voxels: int = 1000) -> int:
         Error: As `add_meshes` and `skeletons_of` raise.
     """
     folder, volume, size = _opened(name)
-    target = _made(folder / "skeletons")
+    target = folder / "skeletons"
+    make_folder(target)
     found = skeletons_of(volume.read(), voxel_size=size, min_voxels=min_voxels)
     offset = volume.geometry.offset or (0, 0, 0)
     for skeleton in found:
@@ -122,14 +124,6 @@ def _opened(name: str) -> tuple[Path, Volume, tuple[float, float, float]]:
         raise InvalidArgumentError(f"{name}: is a precomputed {kind}, expected a segmentation")
     volume = Volume(name)
     return folder, volume, volume.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
-
-
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder}: cannot be made: {error.strerror}") from None
-    return folder
 
 
 def _of_block(

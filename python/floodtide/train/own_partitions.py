@@ -9,6 +9,7 @@ import json
 import os
 from pathlib import Path
 
+from floodtide.base.files import make_folder
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import Config, FfnConfig, VolumeConfig
@@ -16,7 +17,6 @@ from floodtide.data import THRESHOLDS, Vec3, partition
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats import format_of, place
 from floodtide.data.volumes import volume_exists
-from floodtide.errors import StorageError
 from floodtide.train.fitting import require_fitting
 from floodtide.train.kinds.volumes import training_volumes
 
@@ -67,7 +67,7 @@ def _with_own(volume: VolumeConfig, config: Config) -> VolumeConfig:
             name = f"{config.run.dir}/partitions-{_digest(volume, radius, least)}.h5:{DATASET}"
             there = volume_exists(name)
             if not there:
-                _make_folder(Path(config.run.dir))
+                make_folder(Path(config.run.dir))
     name, there = world.broadcast_object((name, there))
     if not there:
         with bar("blocks", f"partition {volume.name}") as progress:
@@ -85,10 +85,3 @@ def _digest(volume: VolumeConfig, radius: Vec3, least: int) -> str:
         changed = []
     facts = [place(volume.labels), changed, radius, least, THRESHOLDS]
     return hashlib.sha256(json.dumps(facts).encode("utf-8", "surrogateescape")).hexdigest()[:12]
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder}: cannot make the run directory: {error.strerror}") from None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from floodtide import _core, nn
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config
-from floodtide.errors import ConfigurationError, UnsupportedError
+from floodtide.errors import ConfigurationError, InvalidArgumentError, UnsupportedError
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
 from floodtide.train.kinds import Model, Parts, kind_of
@@ -45,6 +45,24 @@ def parts_of(config: Config, ranks: int) -> Parts:
         optimizer=optimizer_of(config),
         schedule=schedule_of(config),
     )
+
+
+def require_trainable(config: Config, ranks: int) -> None:
+    """Check what can be checked without the data: rate, schedule, optimizer, and held-out data if they are needed.
+
+    Args:
+        config: The whole configuration.
+        ranks: Number of ranks: the number of walkers if the configuration does not give it.
+
+    Raises:
+        ConfigurationError: If the training could not start.
+    """
+    try:
+        check_validation(config)
+        schedule, optimizer = schedule_of(config), optimizer_of(config)
+        complete_schedule(schedule, optimizer, config, config.training.walkers or ranks)
+    except InvalidArgumentError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def check_validation(config: Config) -> None:

@@ -382,3 +382,10 @@ class Trainer(NotPickled):
             return
         self._hook = adapted(hook, state, list(self.model.state_dict()))
         self._loop.core.set_bucket_hook(self._hook)
+
+    def take_metrics(self) -> dict[str, float]:
+        """Return counts and sums over ranks since the last call or the last record of the log. Collective.
+
+        The names are those of floodtide::train::Metrics.
+        """
+        return self._loop.core.take_metrics()

@@ -129,7 +129,7 @@ def test_no_output_replaces_an_input_whatever_its_name(
         [*JOB, "--out", "hard-raw.h5", "--force"],
         [*JOB, "--out", "model.h5", "--force"],
         [*JOB, "--out", "env.tar.gz", "--force", "--environment", "./env.tar.gz"],
-        ["simulate", "--compute-s", "1", "--samples", "samples.png", "--out", "samples.png"],
+        ["lab", "simulate", "--compute-s", "1", "--samples", "samples.png", "--out", "samples.png"],
     ],
 )
 def test_inputs_of_every_command_stay(
@@ -167,7 +167,10 @@ def test_inputs_of_every_command_stay(
         ),
         (["synth", "notes.txt", "--shape", "16,16,16"], "cannot be read as an HDF5 file"),
         (["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "notes.txt"], "not a PNG"),
-        (["simulate", "--paper", "--ranks", "1", "--out", "notes.svg"], "not an SVG picture"),
+        (
+            ["lab", "simulate", "--paper", "--ranks", "1", "--out", "notes.svg"],
+            "not an SVG picture",
+        ),
     ],
 )
 def test_files_that_the_command_did_not_write_stay(
@@ -402,7 +405,7 @@ sys.exit(cli.run(sys.argv[1:]))
         ["synth", "out.h5", "--shape", "32,32,32"],
         ["convert", "model.h5", "out.h5"],
         ["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "out.png"],
-        ["simulate", "--paper", "--ranks", "1,2", "--out", "out.svg"],
+        ["lab", "simulate", "--paper", "--ranks", "1,2", "--out", "out.svg"],
         [*JOB, "--out", "out.slurm"],
     ],
 )

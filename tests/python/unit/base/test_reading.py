@@ -153,7 +153,7 @@ def test_a_run_directory_whose_name_is_too_long_is_one_line(
     said = one_line(capsys, "train", str(folder / "train.toml"), "--set", f"run.dir={name}")
     assert "File name too long" in said
     assert "no run directory" in one_line(capsys, "report", name)
-    assert "no run directory" in one_line(capsys, "simulate", name)
+    assert "no run directory" in one_line(capsys, "lab", "simulate", name)
     assert "neither a file" in one_line(capsys, "convert", name, str(folder / "out.h5"))
 
 
@@ -316,4 +316,4 @@ def test_forecasts_refuse_logs_without_numbers(
     records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     records = [{**record, "compute_s": float("nan")} for record in records]
     (run / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert "expected config.toml and a log.jsonl" in one_line(capsys, "simulate", str(run))
+    assert "expected config.toml and a log.jsonl" in one_line(capsys, "lab", "simulate", str(run))

@@ -17,6 +17,7 @@ from floodtide.cli.bench import command
 pytestmark = pytest.mark.extra
 
 SMALL = shapes.FfnShape(depth=2, fov=(5, 5, 5), features=4, batch=2)
+ONCE = shapes.Timing(threads=(1,), seconds=0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -65,11 +66,11 @@ def test_flops_of_a_step_are_three_passes_less_the_first_backward_data() -> None
 )
 def test_against_torch_has_a_row_for_each_memory_format() -> None:
     for benchmark in (ffn_passes.step, ffn_passes.forward):
-        ours, *others = benchmark(SMALL, seconds=0, against="torch")
+        ours, *others = benchmark(SMALL, ONCE, "torch")
         assert [row["kernel"] for row in others] == ["torch contiguous", "torch channels_last_3d"]
         best = min(row["median_s"] for row in others)
         assert ours["speedup"] == pytest.approx(best / ours["median_s"])
-    ours, *others = ffn_passes.step(SMALL, seconds=0, against="torch-bf16")
+    ours, *others = ffn_passes.step(SMALL, ONCE, "torch-bf16")
     assert [row["kernel"] for row in others] == [
         "torch-bf16 contiguous",
         "torch-bf16 channels_last_3d",
@@ -78,7 +79,7 @@ def test_against_torch_has_a_row_for_each_memory_format() -> None:
 
 def test_against_a_kernel_runs_the_same_network_with_it() -> None:
     for benchmark in (ffn_passes.step, ffn_passes.forward):
-        ours, other = benchmark(SMALL, seconds=0, against="eigen")
+        ours, other = benchmark(SMALL, ONCE, "eigen")
         assert other["kernel"] == "eigen"
         assert other["name"] == f"{ours['name']} eigen"
         assert ours["speedup"] == pytest.approx(other["median_s"] / ours["median_s"])
@@ -98,11 +99,11 @@ def test_what_cannot_be_compared_with_is_refused(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(
         errors.InvalidArgumentError, match="'caffe', expected one of torch, torch-bf16, "
     ):
-        list(ffn_passes.step(SMALL, against="caffe"))
+        list(ffn_passes.step(SMALL, ONCE, "caffe"))
 
     def find_nothing(name: str) -> Any:
         return None
 
     monkeypatch.setattr(importlib.util, "find_spec", find_nothing)
     with pytest.raises(errors.UnsupportedError, match="PyTorch, which is not installed"):
-        list(ffn_passes.step(SMALL, against="torch"))
+        list(ffn_passes.step(SMALL, ONCE, "torch"))

@@ -17,6 +17,7 @@ from floodtide.cli.bench import command
 pytestmark = pytest.mark.extra
 
 SMALL = shapes.UNetShape(depth=2, size=(8, 12), batch=2)
+ONCE = shapes.Timing(threads=(1,), seconds=0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,7 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_of_a_small_network() -> None:
-    step, forward = unet_passes.unet(SMALL, seconds=0)
+    step, forward = unet_passes.unet(SMALL, ONCE)
     assert (step["name"], forward["name"]) == ("unet step", "unet forward")
     assert step["samples"] >= 20
     layers = [layer.split(": ") for layer in step["kernels"].split("; ")]
@@ -50,7 +51,7 @@ def test_rows_of_a_small_network() -> None:
     importlib.util.find_spec("torch") is None, reason="PyTorch, the yardstick, is not installed"
 )
 def test_pytorch_runs_the_same_network() -> None:
-    rows = list(unet_passes.unet(SMALL, seconds=0, against="torch"))
+    rows = list(unet_passes.unet(SMALL, ONCE, "torch"))
     assert [row["name"] for row in rows] == [
         f"unet {what}{who}"
         for what in ("step", "forward")
@@ -69,7 +70,7 @@ def test_the_command_prints_rows_and_refuses_what_it_cannot_compare_with() -> No
     names = [json.loads(line)["name"] for line in done.output.splitlines()]
     assert names == ["unet step", "unet forward"]
     with pytest.raises(errors.InvalidArgumentError, match="'caffe', expected torch"):
-        list(unet_passes.unet(SMALL, against="caffe"))
+        list(unet_passes.unet(SMALL, ONCE, "caffe"))
 
 
 def test_a_wrong_gradient_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,4 +83,4 @@ def test_a_wrong_gradient_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(unet_passes.Passes, "step", wrong)
     with pytest.raises(errors.InternalError, match=r"along the gradient the loss changes 0\.5"):
-        list(unet_passes.unet(SMALL, seconds=0))
+        list(unet_passes.unet(SMALL, ONCE))

@@ -78,7 +78,7 @@ def test_any_names_make_valid_bash(
 ) -> None:
     job = Job(
         nodes=nodes,
-        time_s=3600,
+        time="01:00:00",
         ranks_per_node=per_node,
         cores_per_node=per_node * 4,
         environment=environment,
@@ -150,53 +150,3 @@ def test_script_that_exists_is_kept(folder: Path, capsys: pytest.CaptureFixture[
     assert "--force" in capsys.readouterr().err
     assert (folder / "fib25.slurm").read_text() == "mine"
     assert cli.run([*command, "--force"]) == 0
-
-
-TUNED = """\
-# Written by floodtide tune.
-[tuned]
-ranks = 4
-threads = 8
-walkers = 8
-bind = "ranks"
-wait = "active"
-processor = "P"
-cores = 32
-reason = "R"
-"""
-
-
-def test_a_tuned_setting_goes_into_the_script(folder: Path) -> None:
-    (folder / "tuned.toml").write_text(TUNED)
-    command = ["job", "slurm", "fib25.toml", "--nodes", "2", "--time", "06:00:00"]
-    assert cli.run([*command, "--tuned", "tuned.toml"]) == 0
-    text = (folder / "fib25.slurm").read_text()
-    check_bash(text)
-    assert "#SBATCH --ntasks-per-node=4\n" in text
-    assert "export OMP_NUM_THREADS=8\n" in text
-    assert "OMP_WAIT_POLICY=active KMP_BLOCKTIME=infinite" in text
-    assert "train fib25.toml --tuned tuned.toml &" in text
-    assert cli.run([*command, "--tuned", "tuned.toml", "--ranks-per-node", "2", "--force"]) == 2
-
-
-def test_a_sweep_becomes_a_job_array(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "rates.toml").write_text(
-        'config = "fib25.toml"\ndirectory = "runs"\n[grid]\noptimizer.lr = [0.1, 0.2]\n'
-    )
-    command = ["rates.toml", "--array", "4", "--nodes", "1", "--time", "06:00:00"]
-    assert cli.run(["job", "slurm", *command]) == 0
-    text = (folder / "rates.slurm").read_text()
-    check_bash(text)
-    assert "#SBATCH --array=0-3\n" in text
-    assert 'sweep rates.toml --part "$task/4" &' in text
-    assert cli.run(["job", "pbs", *command, "--cores-per-node", "8"]) == 0
-    text = (folder / "rates.pbs").read_text()
-    check_bash(text)
-    assert "#PBS -J 0-3\n" in text
-    capsys.readouterr()
-    for wrong, message in (
-        (["--max-jobs", "3"], "--max-jobs has no meaning for a sweep"),
-        (["--nodes", "2"], "expected 1 task or more, and 1 node"),
-    ):
-        assert cli.run(["job", "slurm", *command, "--force", *wrong]) == 2
-        assert message in capsys.readouterr().err

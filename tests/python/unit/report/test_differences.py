@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,13 @@ def test_the_picture_shows_nanometres_and_rings_around_few_voxels(
     labels = reference.copy()
     labels[1, 30, 30], labels[1, 60, 40] = 0, 1
     data.write_volume(tmp_path / "image.h5", {"raw": np.full(labels.shape, 90, np.uint8)})
-    table = evaluate.ContingencyTable()
-    table.add(labels, reference)
-    found = evaluate.differing_objects(table)
+    image = f"{tmp_path}/image.h5:raw"
+    volume: Any = SimpleNamespace(
+        text=lambda _: image, geometry=SimpleNamespace(voxel_size_nm=None)
+    )
+    pair = evaluate.Compared(
+        found=volume, other=volume, start=(0, 0, 0), labels=labels, stored=reference
+    )
     drawn: list[Any] = []
     rendered = style.rendered
     monkeypatch.setattr(
@@ -47,9 +52,9 @@ def test_the_picture_shows_nanometres_and_rings_around_few_voxels(
         "rendered",
         lambda one, *rest, **more: drawn.append(one) or rendered(one, *rest, **more),
     )
-    out, image = tmp_path / "differences.png", f"{tmp_path}/image.h5:raw"
+    out = tmp_path / "differences.png"
     for size in ((40.0, 8.0, 8.0), None):
-        differences.save_differences(labels, reference, found, image, (0, 0, 0), out, size)
+        differences.save_differences(pair, out, size)
         assert out.read_bytes()[:4] == b"\x89PNG"
     texts = [{text.get_text() for text in one.axes[0].texts} for one in drawn]
     assert texts == [{"100 nm"}, {"10 voxels"}]

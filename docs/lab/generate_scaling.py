@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the tables of docs/lab/scaling.md, and its picture, from the model.
+
+Usage: python docs/lab/generate_scaling.py [--compute-s SECONDS] [--check]
+SECONDS: of a field of view on one core, as `floodtide bench step --threads 1` measures it. --check
+writes nothing and exits with 1 if the tables are not what would be written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from floodtide.lab.simulate import figure, forecast, model, paper, scenarios
+from floodtide.lab.simulate.scenarios import Named, Row
+
+PAGE = Path(__file__).with_name("scaling.md")
+PICTURE = Path(__file__).parents[1] / "images/scaling.png"
+COMPUTE_S = 0.231  # docs/performance.md
+STEPS = 2000
+NETWORKS = ("10gbe", "100gbe", "dragonfly")
+HEADS = ("10 GbE", "100 GbE", "dragonfly")
+CURVE = tuple(2**power for power in range(11))
+
+# Options of `floodtide lab simulate` and the same as fields of forecast.Options.
+RING = ("`--algorithm ring`", {"algorithm": "ring"})
+BEST = ("cheapest algorithm", {})
+NODES = ("`--ranks-per-node 32`", {"ranks_per_node": 32})
+STRAGGLING = ("`--sigma 0.107`: nodes that straggle as the paper's may have", {"sigma": 0.107})
+WHOLE = ("`--bucket-mib 2`: no overlap", {"bucket_mib": 2.0})
+WHOLE_RING = ("`--bucket-mib 2 --algorithm ring`", {"bucket_mib": 2.0, "algorithm": "ring"})
+TWO_LEVEL = (
+    "`--ranks-per-node 32 --algorithm two_level`",
+    {"ranks_per_node": 32, "algorithm": "two_level"},
+)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cells) + " |"
+
+    return "\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)])
+
+
+def percent(value: float | None) -> str:
+    """As text, with one digit."""
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def jobs(compute_s: float, changes: dict[str, object]) -> list[Named]:
+    """A forecast on each of NETWORKS."""
+    options = forecast.Options(compute_s=compute_s, network=NETWORKS)
+    return forecast.forecast_jobs(dataclasses.replace(options, **changes), None)  # type: ignore[arg-type]
+
+
+def explanations() -> tuple[str, list[Row]]:
+    """The paper's machine: efficiency for each paid node, and the rows for the picture."""
+    nodes = (2, 8, 32, 64, 128, 256, paper.NODES)
+    lines, curves = [], []
+    for named in scenarios.paper_jobs():
+        rows = scenarios.sweep(named, CURVE, steps=STEPS, seed=0)
+        curves += rows
+        by_ranks = {row.ranks: row for row in rows}
+        last = by_ranks[paper.NODES]
+        spare = f" on {last.paid_ranks:,}" if last.paid_ranks > last.ranks else ""
+        cells = [percent(by_ranks[count].paid_efficiency) for count in nodes]
+        lines.append(
+            [named.scenario.removeprefix("paper: "), *cells, f"{last.fovs_per_s:.0f}{spare}"]
+        )
+    return table(["nodes", *(f"{n:,}" for n in nodes), "fields of view / s there"], lines), curves
+
+
+def late_gradients() -> str:
+    """Efficiency for each paid node under both explanations, by what becomes of late gradients."""
+    named = {job.scenario: job.job for job in scenarios.paper_jobs()}
+    lines = []
+    for scenario in (scenarios.STRAGGLER, scenarios.STALL):
+        alone = model.simulate(named[scenario], 1, steps=STEPS).fovs_per_s
+        for late in model.LATE:
+            cells = []
+            for share in scenarios.BACKUP_SHARES:
+                job = dataclasses.replace(named[scenario], backup=share, late=late)
+                found = model.simulate(job, paper.NODES, steps=STEPS)
+                cells.append(percent(found.fovs_per_s / (alone * found.paid_ranks)))
+            lines.append([f"{scenario.removeprefix('paper: ')}, `--late {late}`", *cells])
+    heads = [f"{100 * share:.1f} %" for share in scenarios.BACKUP_SHARES]
+    return table(["backup nodes", *heads], lines)
+
+
+def cores(compute_s: float) -> str:
+    """Least ranks that reach the paper's throughput."""
+    lines = []
+    for label, changes in (RING, BEST, NODES, STRAGGLING):
+        found = [
+            model.least_ranks(named.job, paper.FOVS_PER_S, steps=STEPS)
+            for named in jobs(compute_s, changes)
+        ]
+        lines.append([label, *(f"{count} cores" for count in found)])
+    return table(["options", *HEADS], lines)
+
+
+def efficiencies(compute_s: float) -> str:
+    """Efficiency at larger sizes."""
+    lines = []
+    for label, changes in (RING, WHOLE_RING, BEST, WHOLE, TWO_LEVEL):
+        found = [
+            scenarios.sweep(named, (128, 1024), steps=64, seed=0)
+            for named in jobs(compute_s, changes)
+        ]
+        for index, ranks in enumerate(("128", "1,024")):
+            cells = [percent(rows[index].efficiency) for rows in found]
+            lines.append([label if index == 0 else "", ranks, *cells])
+    return table(["options", "ranks", *HEADS], lines)
+
+
+def with_tables(page: str, tables: dict[str, str]) -> str:
+    """The page with what stands between `<!-- NAME -->` and `<!-- end -->` replaced."""
+    for name, text in tables.items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        page, count = pattern.subn(lambda found, t=text: f"{found[1]}{t}\n{found[2]}", page)
+        if count != 1:
+            raise SystemExit(f"{PAGE}: expected one table {name}, found {count}")
+    return page
+
+
+def main() -> None:
+    """Parse the command line and write or compare."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--compute-s", type=float, default=COMPUTE_S)
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    explained, curves = explanations()
+    tables = {
+        "explanations": explained,
+        "late gradients": late_gradients(),
+        "cores": cores(arguments.compute_s),
+        "efficiencies": efficiencies(arguments.compute_s),
+    }
+    page = PAGE.read_text("utf-8")
+    written = with_tables(page, tables)
+    if arguments.check:
+        if written != page:
+            sys.exit("docs/lab/scaling.md: run docs/lab/generate_scaling.py")
+        return
+    PAGE.write_text(written, "utf-8")
+    for named in jobs(arguments.compute_s, dict(RING[1])):
+        curves += scenarios.sweep(named, CURVE, steps=STEPS, seed=0)
+    figure.save(curves, PICTURE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The poster's study on two cores: one U-Net trained by 1, 2, 4, ... workers, by five rules for the learning rate.
+
+Every training sees each slice 10 times, in batches of two a worker, so that W workers make 1/W of the updates of one.
+More workers than ranks are emulated: the training is that of so many workers, the time is not. Writes a report a rule
+with the poster's figures (speed-up, loss and Dice against time, time to a loss), and one figure of all rules. What has
+been trained is not trained again, what was interrupted goes on.
+
+    FLOODTIDE_DATA=... python examples/lab/liver_workers.py    # from the repository's root; half an hour on two cores
+    ... liver_workers.py --folder runs/momentum --set optimizer.name=momentum --set optimizer.lr=0.05 --workers 1 8 32
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from floodtide import report
+from floodtide.report.comparison import score
+from floodtide.train import Run, read_run
+
+CONFIG = Path(__file__).resolve().with_suffix(".toml")
+BATCH = 2  # slices of a worker
+RULES = {  # scale, epochs of warm-up, rate after them
+    "linear": ("linear", 0, "constant"),
+    "linear_warmup": ("linear", 2, "constant"),
+    "sqrt_warmup": ("sqrt", 2, "constant"),
+    "linear_warmup_cosine": ("linear", 2, "cosine"),
+    "sqrt_warmup_cosine": ("sqrt", 2, "cosine"),
+}
+
+
+def halve(source: Path, target: Path) -> int:
+    """Write slices of half the extents, means of 2x2 pixels; return their number."""
+    with h5py.File(source) as file:
+        images, masks = (file[name][:].astype(np.float32) for name in ("image", "mask"))
+        patients = file["patient"][:]
+    n, y, x = images.shape
+    blocks = (n, y // 2, 2, x // 2, 2)
+    partial = target.with_suffix(".partial")
+    with h5py.File(partial, "w") as file:
+        file["image"] = np.round(images.reshape(blocks).mean((2, 4))).astype(np.uint8)
+        file["mask"] = (masks.reshape(blocks).mean((2, 4)) >= 0.5).astype(np.uint8)
+        file["patient"] = patients
+    partial.replace(target)
+    return n
+
+
+def train(rule: str, workers: int, epoch: int, options: argparse.Namespace) -> Path:
+    """Train in a folder of its own; return the folder. A training that diverges is a result, too."""
+    scale, warmup_epochs, schedule = RULES[rule]
+    folder, ranks = options.folder, min(options.ranks, workers)
+    # Of one worker the scaled rate is the base rate: neither scale nor warm-up matters.
+    name = f"{rule}-{workers}" if workers > 1 else f"{schedule}-1"
+    settings = {
+        "run.dir": name,
+        "training.walkers": workers,
+        "training.steps": options.epochs * epoch,
+        "schedule.scale": scale,
+        "schedule.name": schedule,
+        "schedule.warmup_steps": warmup_epochs * epoch if workers > 1 else 0,
+        "validation.every": epoch,
+    }
+    command = [sys.executable, "-m", "floodtide", "train", str(CONFIG)]
+    pairs = [f"{key}={value}" for key, value in settings.items()] + options.set
+    command += [word for pair in pairs for word in ("--set", pair)]
+    if ranks > 1:
+        command = ["mpiexec", "-n", str(ranks), *command]
+    print(f"{name}: {options.epochs * epoch} updates", flush=True)
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    done = subprocess.run(command, check=False, env=environment, cwd=folder)
+    if done.returncode == 2:  # it could not begin, and has said why
+        sys.exit(2)
+    return folder / name
+
+
+def last_dice(run: Run) -> float:
+    """Mean over the held-out patients after the last epoch; not a number if a training did not get to one."""
+    dice = score(run.validation[-1], run.unit)[0] if run.validation else None
+    return np.nan if dice is None else dice
+
+
+def draw(scores: dict[str, list[tuple[int, float]]], path: Path) -> None:
+    """The last Dice of each training against its number of workers, a line a rule."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    for (rule, points), marker in zip(scores.items(), "sov^D", strict=True):
+        axis.plot(*zip(*points, strict=True), marker=marker, label=rule.replace("_", ", "))
+    axis.set_xscale("log", base=2)
+    axis.set_xticks([n for n, _ in points], [str(n) for n, _ in points])
+    axis.set_xlabel("workers, two slices of each an update")
+    axis.set_ylabel("Dice at the end, mean of held-out patients")
+    axis.legend(title="rate")
+    axis.grid(alpha=0.3)
+    figure.savefig(path)
+
+
+def main() -> None:
+    """Train all, and write the reports."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--ranks", type=int, default=2, help="processes at once (default 2)")
+    parser.add_argument("--epochs", type=int, default=10, help="of each training (default 10)")
+    parser.add_argument("--folder", type=Path, default=Path("runs/liver_workers"))
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="as train's"
+    )
+    options = parser.parse_args()
+    folder = options.folder
+    data = Path(os.environ["FLOODTIDE_DATA"]) / "msd_liver_ct"
+    folder.mkdir(parents=True, exist_ok=True)
+    halve(data / "liver_validation.h5", folder / "validation.h5")
+    slices = halve(data / "liver_train.h5", folder / "train.h5")
+    scores = {}
+    for rule in RULES:
+        trained = [
+            train(rule, workers, slices // (BATCH * workers), options)
+            for workers in options.workers
+        ]
+        report.write(trained, folder / f"{rule}.html", folder / rule)
+        runs = [read_run(each, each.name) for each in trained]
+        scores[rule] = [(run.workers, last_dice(run)) for run in runs]
+    draw(scores, folder / "rules.svg")
+    print("\n".join(str(path) for path in sorted(folder.glob("*.html"))))
+
+
+if __name__ == "__main__":
+    main()

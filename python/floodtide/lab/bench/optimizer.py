@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of optimizers, compared with the memory bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from floodtide import optim
+from floodtide.base import limits
+from floodtide.base.options import option
+from floodtide.bench import Row, Timing, optimizers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Timing):
+    """The optimizers, and the number of parameters that they update."""
+
+    name: tuple[str, ...] = option(
+        (),
+        "Optimizer; may be given several times.  [default: all]",
+        choices=[row["name"] for row in optim.rows()],
+    )
+    parameters: int = option(472_353, "Number of parameters", range=limits.COUNT)
+
+
+def measure(options: Options) -> Iterator[Row]:
+    """Measure steps of optimizers.
+
+    `ratio` is the time of a step relative to reading and writing parameters and state once (`sweep_s`), without
+    computation. All data come from memory rather than from caches, as in training.
+
+    Example: floodtide lab bench optimizer --name adam --name lamb
+    """
+    return optimizers(
+        options.name,
+        parameters=options.parameters,
+        thread_counts=options.counts,
+        seconds=options.seconds,
+    )

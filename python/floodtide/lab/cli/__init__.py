@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide lab`: the commands for research."""
+
+from __future__ import annotations
+
+import click
+
+from floodtide.cli.lazy import LazyGroup
+
+COMMANDS = {
+    "simulate": "Forecast the training throughput for given numbers of ranks.",
+    "sweep": "Run one training for every combination of some values.",
+    "study": "Write report.html about the trainings of sweeps: rates, workers, updates and time.",
+    "modes": "Draw synchronous and asynchronous trainings by updates and by time.",
+    "tune": "Find the fastest number of ranks and threads of this machine.",
+    "replay": "Flood objects of another segmentation again, and find where they differ.",
+    "bench": "Measure complete training under disturbances, and forecasts of it.",
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    commands={name: (f"floodtide.lab.cli.{name}:command", text) for name, text in COMMANDS.items()},
+    title="Commands",
+)
+def command() -> None:
+    """Research: forecasts of throughput, sweeps of trainings and their reports, and studies of the engine's speed.
+
+    Example: floodtide lab simulate runs/fib25 --network 10gbe
+    """

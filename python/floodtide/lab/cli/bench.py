@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`floodtide lab bench NAME`: benchmarks of complete training. Each is a module of `floodtide.lab.bench`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+import click
+
+from floodtide.cli.lazy import LazyGroup
+from floodtide.cli.options import filled, of_fields
+from floodtide.cli.rows import as_json, print_rows
+
+OF_RANKS = {
+    "train": "Overhead of configuration keys in a training step.",
+    "overlap": "Communication that does not overlap with computation.",
+    "stragglers": "Training with one slow rank (straggler).",
+    "stalls": "Training with slow data loading, with and without prefetching.",
+    "volumes": "Training from volumes of several formats.",
+}
+BENCHMARKS = {
+    "forecast": "Predictions of `floodtide lab simulate`, compared with training.",
+    "optimizer": "Step of an optimizer, compared with the memory bandwidth.",
+    **OF_RANKS,
+}
+
+
+class BenchmarkGroup(LazyGroup):
+    """A group that makes the command of a benchmark from its module when it is used."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in BENCHMARKS:
+            return None
+        return _of_ranks(cmd_name) if cmd_name in OF_RANKS else _of_one_process(cmd_name)
+
+
+def _of_one_process(name: str) -> click.Command:
+    from floodtide.bench import stamped
+
+    module = importlib.import_module(f"floodtide.lab.bench.{name}")
+
+    @click.command(name=name, help=inspect.getdoc(module.measure))
+    @of_fields(module.Options)
+    @as_json
+    def command(as_json: bool, **options: Any) -> None:
+        print_rows(map(stamped, module.measure(filled(module.Options, options))), as_json)
+
+    return command
+
+
+def _of_ranks(name: str) -> click.Command:
+    from floodtide.bench import start_ranks
+    from floodtide.lab.bench import trainings
+
+    module = importlib.import_module(f"floodtide.lab.bench.{name}")
+
+    @click.command(name=name, help=inspect.getdoc(module.measure))
+    @of_fields(trainings.Trained, **module.DEFAULTS)
+    @of_fields(module.Options)
+    @as_json
+    def command(as_json: bool, **options: Any) -> None:
+        trained, own = filled(trainings.Trained, options), filled(module.Options, options)
+        start_ranks(f"lab bench {name}", trained.ranks)
+        print_rows(trainings.rows(module.measure, trained, own), as_json)
+
+    return command
+
+
+@click.group(
+    cls=BenchmarkGroup,
+    commands={name: ("", text) for name, text in BENCHMARKS.items()},
+    title="Benchmarks",
+)
+def command() -> None:
+    """Measure complete training under disturbances, and forecasts of it, on this machine.
+
+    The benchmarks of several ranks start their ranks with mpiexec, unless mpiexec started them.
+    """

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figure of throughput and efficiency against the number of ranks, with the figures that the paper prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from floodtide.base import style
+from floodtide.base.files import replace_bytes
+from floodtide.base.outputs import PICTURES, WAIT_S, reserved
+from floodtide.errors import InvalidArgumentError
+from floodtide.lab.simulate import paper
+from floodtide.lab.simulate.rows import (
+    ASYNCHRONOUS,
+    STALL,
+    STALL_PREFETCH,
+    STRAGGLER,
+    STRAGGLER_PARTIAL,
+    Row,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FORMATS = tuple(PICTURES)
+
+# Colour and line style of the paper's scenarios. An explanation and its remedy have the same colour.
+_PAPER_LINES = {
+    STALL: (style.SERIES[1], "-"),
+    STALL_PREFETCH: (style.SERIES[1], "--"),
+    STRAGGLER: (style.SERIES[3], "-"),
+    STRAGGLER_PARTIAL: (style.SERIES[3], "--"),
+}
+# The paper's text gives only its largest run; smaller runs would show which explanation is right.
+_TOLD_APART = (
+    "The explanations differ for smaller runs.\n"
+    "Stalls: little loss on few ranks, then a sharp drop,\n"
+    "then constant. Stragglers: the loss keeps growing."
+)
+# Colours and markers of forecasts. The markers tell networks apart in grey print, too.
+_OWN_LOOKS = (
+    (style.SERIES[0], "o"),
+    (style.SERIES[2], "s"),
+    (style.SERIES[5], "^"),
+    (style.SERIES[4], "D"),
+)
+
+
+def check_name(path: Path) -> None:
+    """Raise InvalidArgumentError if the file name does not end in one of FORMATS."""
+    if path.suffix not in FORMATS:
+        raise InvalidArgumentError(
+            f"{path}: ends in '{path.suffix}', expected one of {', '.join(FORMATS)}"
+        )
+
+
+def save(rows: Sequence[Row], path: Path) -> None:
+    """Draw the rows to a file. The suffix of its name selects the format.
+
+    Raises:
+        InvalidArgumentError: If the suffix is not one of FORMATS, or an existing file is of another kind.
+        StorageError: If the file cannot be written.
+    """
+    check_name(path)
+    with style.figure(11.0, 4.8) as drawn:
+        left, right = drawn.subplots(1, 2)
+        _draw(left, right, rows)
+        drawn.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        content = style.rendered(drawn, path.suffix[1:], dpi=130)
+    with reserved("simulate", path, PICTURES[path.suffix], wait_s=WAIT_S):
+        replace_bytes(path, content)
+
+
+def _draw(left: Axes, right: Axes, rows: Sequence[Row]) -> None:
+    series: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        series.setdefault((row.scenario, row.network), []).append(row)
+    present = {scenario for scenario, _ in series}
+    if not present.isdisjoint(_PAPER_LINES):
+        _draw_anchors(left, right, max(row.ranks for row in rows))
+    networks = list(dict.fromkeys(network for name, network in series if name not in _PAPER_LINES))
+    for (scenario, network), points in series.items():
+        is_paper = scenario in _PAPER_LINES
+        if is_paper:
+            colour, line = _PAPER_LINES[scenario]
+            marker = "x" if scenario in (STRAGGLER, STRAGGLER_PARTIAL) else None
+        else:
+            colour, marker = _OWN_LOOKS[networks.index(network) % len(_OWN_LOOKS)]
+            line = ":" if scenario == ASYNCHRONOUS else "-"
+        _draw_series(left, right, points, color=colour, ls=line, marker=marker, ms=4.5)
+        name = scenario if is_paper or network == "-" else f"{scenario}, {network}"
+        left.lines[-1].set_label(name)
+    _finish(left, right)
+    if {STALL, STRAGGLER} <= present:
+        right.text(0.03, 0.04, _TOLD_APART, transform=right.transAxes, color="#374151", va="bottom")
+
+
+def _draw_series(left: Axes, right: Axes, points: Sequence[Row], **look: Any) -> None:
+    if len(points) == 1:
+        look["marker"] = look["marker"] or "o"
+    ranks = [row.paid_ranks for row in points]
+    left.plot(ranks, [row.fovs_per_s for row in points], **look)
+    known = [row for row in points if row.paid_efficiency is not None]
+    if known:
+        shares = [100 * (row.paid_efficiency or 0.0) for row in known]
+        right.plot([row.paid_ranks for row in known], shares, **look)
+
+
+def _draw_anchors(left: Axes, right: Axes, most: int) -> None:
+    """Draw the throughput and efficiency that the paper prints, and the line that the paper calls ideal."""
+    ranks = np.array([1, max(most, paper.NODES)])
+    left.plot(
+        ranks,
+        ranks / paper.ONE_NODE_STEP_S,
+        color="black",
+        ls=":",
+        lw=1.0,
+        zorder=2.5,
+        label="paper: ideal",
+    )
+    left.plot(
+        [1, paper.NODES],
+        [1 / paper.ONE_NODE_STEP_S, paper.FOVS_PER_S],
+        color="black",
+        ls="",
+        marker="*",
+        ms=9,
+        label="paper: one node (derived) and largest run",
+        zorder=3,
+    )
+    left.axhline(paper.FOVS_PER_S, color=style.GREY, lw=0.8)
+    right.plot([paper.NODES], [100 * paper.EFFICIENCY], color="black", marker="*", ms=9, zorder=3)
+
+
+def _finish(left: Axes, right: Axes) -> None:
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    for axes in (left, right):
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel("ranks (paper: nodes), backup ranks included")
+    left.set_yscale("log")
+    left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    left.set_title("Throughput")
+    left.set_ylabel("fields of view / s")
+    right.set_title("Efficiency")
+    right.set_ylabel("% of as many single ranks")
+    lowest = min((float(np.min(line.get_ydata())) for line in right.lines), default=0.0)
+    right.set_ylim(max(0.0, 10.0 * np.floor(lowest / 10.0 - 1.0)), 102.0)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gradient of a flood-filling network: sizes of its buckets, and when each bucket is ready."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from floodtide.train import message_buckets
+
+FORWARD_SHARE = (
+    1 / 3
+)  # of the multiplications of a step; the backward pass computes two products per layer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucket:
+    """A part of the gradient that is sent as one message.
+
+    Attributes:
+        bytes: Size in bytes.
+        ready: Fraction of the backward pass, 0 to 1, after which the bucket is complete.
+    """
+
+    bytes: int
+    ready: float
+
+
+def ffn_buckets(depth: int, features: int, bucket_bytes: int | None = None) -> tuple[Bucket, ...]:
+    """Return the buckets of a flood-filling network, as the trainer forms them, in the order in which they complete.
+
+    Args:
+        depth: Number of modules, at least 1: an input module of two convolutions and depth - 1 residual modules.
+        features: Number of feature maps of every hidden layer.
+        bucket_bytes: Minimum size of a bucket in bytes (`comm.bucket_mib`). The weights or biases of a layer are never
+            split. None: one bucket for everything, sent after the backward pass.
+
+    Raises:
+        InvalidArgumentError: If a number is out of range.
+    """
+    shapes, messages = message_buckets(depth, features, bucket_bytes)
+    ready = _ready(shapes)
+    return tuple(
+        Bucket(bytes=size, ready=max((ready[entry] for entry in entries), default=1.0))
+        for size, entries in messages
+    )
+
+
+def _ready(shapes: Sequence[Sequence[int]]) -> list[float]:
+    """Return the fraction of the backward pass after which the gradient of each array of the network is complete.
+
+    The backward pass goes from the last layer to the first. Each layer computes the gradient of its weights. It then
+    computes the gradient of its input, with as many multiplications. The first layer has no gradient of its input.
+    """
+    products = [math.prod(shape) for shape in shapes[::2]]  # weights; the biases are next
+    total = 2 * sum(products) - products[0]
+    done = 0
+    ready: list[float] = []
+    for product in reversed(products):
+        ready = 2 * [(done + product) / total] + ready
+        done += 2 * product
+    return ready
+
+
+def exposed_s(ready_s: Sequence[float], cost_s: Sequence[float]) -> float:
+    """Return the seconds between the end of the backward pass and the end of the last bucket's sum.
+
+    The network sums one bucket at a time. Bucket l starts when it is ready and the bucket before has ended, so it ends
+    at f_l = max(f_(l-1), r_l) + c_l. The result is f_last - r_last, which is at least the cost of the last bucket.
+
+    Args:
+        ready_s: Times r_l in seconds at which buckets are ready, in ascending order.
+        cost_s: Seconds c_l to sum each bucket.
+    """
+    end_s = 0.0
+    for ready, cost in zip(ready_s, cost_s, strict=True):
+        end_s = max(end_s, ready) + cost
+    return end_s - ready_s[-1]

@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trainings of a sweep, read from their run directories and sorted by configuration, workers, rate and seed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from floodtide import config
+from floodtide.errors import ConfigurationError, InvalidFileError
+from floodtide.lab.study.scores import SMOOTHING, Floats, Score, series
+from floodtide.report import curves
+from floodtide.train import Run, read_run
+
+_RUN_FILES = ("config.toml", "log.jsonl", "scores.json")
+# What a training may differ in without being another line of the study.
+_AXES = ("optimizer.lr", "training.walkers", "training.noise_scale")  # the last one only measures
+_OWN = (
+    "run.",
+)  # seed, directory, threads, records: nothing that changes what a worker learns on average
+# Keys that a label names only if the other keys do not tell the lines apart.
+_QUIET = ("comm.exactness", "training.steps")
+_NAMED = ("optimizer", "schedule")  # sections whose further keys depend on their name
+
+
+def _is_run(folder: Path) -> bool:
+    return any(os.path.lexists(folder / name) for name in _RUN_FILES)
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    try:
+        found = sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError:
+        return []
+    return [path for path in found if _is_run(path)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A training of a sweep.
+
+    Attributes:
+        run: Its run directory.
+        workers: Number of workers: ranks, or walkers that emulate them.
+        rate: Base learning rate.
+        seed: Seed.
+    """
+
+    run: Run
+    workers: int
+    rate: float
+    seed: int
+
+    @property
+    def diverged(self) -> bool:
+        """True if the loss or a gradient was not finite."""
+        return "not finite" in self.run.failure or "the loss is" in self.run.failure
+
+    @property
+    def given_up(self) -> bool:
+        """True if the training was stopped early because it was no better than a trivial predictor."""
+        return any(record.get("given_up") for record in self.run.validation)
+
+    @property
+    def last_step(self) -> int:
+        """The last validated update; 0 without validation."""
+        return int(self.run.validation[-1]["step"]) if self.run.validation else 0
+
+    def value(self, score: Score, step: int) -> float:
+        """Return the smoothed score at the last validation up to a step; NaN if the training ended before."""
+        steps, values = series(score, self.run.validation)
+        known = steps <= step
+        if self.diverged or self.given_up or not known.any() or self.last_step < step:
+            return float("nan")
+        return float(curves.smoothed(values[known], SMOOTHING)[-1])
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """Whose gradients make an update.
+
+    Attributes:
+        mode: `comm.mode`.
+        share: Share of the workers that an update waits for, in mode partial; else 1.
+    """
+
+    mode: str = "synchronous"
+    share: float = 1.0
+
+    def per_update(self, workers: int) -> int:
+        """Return the number of workers whose gradients make an update."""
+        if self.mode == "asynchronous":
+            return 1
+        return max(1, round(self.share * workers))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Line:
+    """Trainings that differ only in workers, rate and seed.
+
+    Attributes:
+        label: What distinguishes this line from the others, such as "adam".
+        trainings: The trainings.
+        averaging: Whose gradients make an update.
+        batch: Examples of a worker's gradient: `training.batch` x `training.accumulate`.
+    """
+
+    label: str
+    trainings: tuple[Training, ...]
+    averaging: Averaging
+    batch: int
+
+    def examples(self, workers: int) -> int:
+        """Return the examples whose gradients make an update."""
+        return self.batch * self.averaging.per_update(workers)
+
+    @cached_property
+    def workers(self) -> tuple[int, ...]:
+        """The numbers of workers, ascending."""
+        return tuple(sorted({training.workers for training in self.trainings}))
+
+    @cached_property
+    def rates(self) -> tuple[float, ...]:
+        """The base rates above 0, ascending."""
+        return tuple(sorted({training.rate for training in self.trainings if training.rate > 0}))
+
+    @cached_property
+    def _cells(self) -> dict[tuple[int, float], dict[int, Training]]:
+        cells: dict[tuple[int, float], dict[int, Training]] = {}
+        for one in sorted(self.trainings, key=lambda training: training.run.emulated, reverse=True):
+            cells.setdefault((one.workers, one.rate), {})[one.seed] = one
+        for workers in self.workers:  # rates are compared on the same seeds
+            column = [cell for (number, _), cell in cells.items() if number == workers]
+            counts = Counter(seed for cell in column for seed in cell)
+            rare = {seed for seed, count in counts.items() if 2 * count < len(column)}
+            if rare != set(counts):
+                for cell in column:
+                    for seed in rare & set(cell):
+                        del cell[seed]
+        return cells
+
+    def cell(self, workers: int, rate: float) -> tuple[Training, ...]:
+        """Return the trainings of a cell, one for each seed. A training with a rank for each worker comes first.
+
+        Seeds that fewer than half of the rates of this number of workers have are left out, unless all are like that.
+        """
+        cell = self._cells.get((workers, rate), {})
+        return tuple(cell[seed] for seed in sorted(cell))
+
+    def ended(self, workers: int, rate: float) -> bool:
+        """Return True if there is such a cell, and none of its trainings goes on."""
+        cell = self.cell(workers, rate)
+        ends = [one.diverged or one.given_up or one.last_step >= self.step for one in cell]
+        return bool(ends) and all(ends)
+
+    @property
+    def is_grid(self) -> bool:
+        """True if some number of workers was trained with three rates or more, so that one can be the best."""
+        return any(
+            sum(bool(self.cell(workers, rate)) for rate in self.rates) >= 3
+            for workers in self.workers
+        )
+
+    @cached_property
+    def step(self) -> int:
+        """The last update that a training validated."""
+        return max((one.last_step for one in self.trainings), default=0)
+
+    def values(self, score: Score, step: int) -> list[list[Floats]]:
+        """Return the smoothed scores at a step, [rate][workers] (seeds,). A cell is empty if one of its seeds has none.
+
+        The mean of the seeds that are left would be too good.
+        """
+        table = []
+        for rate in self.rates:
+            row = []
+            for workers in self.workers:
+                values = np.array([one.value(score, step) for one in self.cell(workers, rate)])
+                row.append(values if np.isfinite(values).all() else np.zeros(0))
+            table.append(row)
+        return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The trainings of one or several sweeps: `unit` is what they count, `lines` the different configurations."""
+
+    unit: str
+    lines: tuple[Line, ...]
+    differing: tuple[str, ...]
+
+    @property
+    def trainings(self) -> tuple[Training, ...]:
+        """All trainings."""
+        return tuple(training for line in self.lines for training in line.trainings)
+
+
+def read_study(folders: Sequence[Path]) -> Study:
+    """Read the run directories in some folders; a folder may also be a run directory itself.
+
+    Trainings without a validation are left out, unless they diverged before it.
+
+    Raises:
+        InvalidFileError: If a run directory is malformed, if the trainings are not of one kind, or if none was
+            validated.
+    """
+    paths = [
+        path
+        for folder in folders
+        for path in ([folder] if _is_run(folder) else _run_folders(folder))
+    ]
+    runs = [read_run(path) for path in dict.fromkeys(path.resolve() for path in paths)]
+    runs = [run for run in runs if run.config and (run.validation or run.failure)]
+    where = ", ".join(str(folder) for folder in folders)
+    if not any(run.validation for run in runs):
+        raise InvalidFileError(
+            f"{where}: no training was validated; expected runs with a [validation] section"
+        )
+    units = sorted({run.unit for run in runs if run.start})
+    if len(units) > 1:
+        raise InvalidFileError(f"{where}: trainings of {' and '.join(units)}, expected one kind")
+    flat = {id(run): _flat(_with_defaults(run.config)) | _share(run) for run in runs}
+    differing = _differing(list(flat.values()))
+    if len({_volumes(table) for table in flat.values()}) == 1:  # the same names in other folders
+        differing = [key for key in differing if key != "data.volumes"]
+    lines: dict[str, list[Run]] = {}
+    for run in runs:
+        key = json.dumps(_identity(flat[id(run)]), sort_keys=True, default=str)
+        lines.setdefault(key, []).append(run)
+    tables = [flat[id(members[0])] for members in lines.values()]
+    made = [
+        Line(
+            label=label,
+            trainings=tuple(_training(run, flat[id(run)]) for run in members),
+            averaging=_averaging(table),
+            batch=_batch(table),
+        )
+        for members, table, label in zip(
+            lines.values(), tables, _labels(tables, differing), strict=True
+        )
+    ]
+    return Study(unit=units[0], lines=tuple(made), differing=tuple(differing))
+
+
+def _with_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a configuration with all keys, so that runs of older versions are compared with newer ones.
+
+    A configuration that this version cannot read is returned unchanged.
+    """
+    try:
+        return config.to_dict(config.from_dict(dict(table)))
+    except ConfigurationError:
+        return table
+
+
+def _training(run: Run, flat: Mapping[str, Any]) -> Training:
+    workers = run.workers if run.start else int(flat.get("training.walkers") or 1)
+    return Training(
+        run=run,
+        workers=workers,
+        rate=float(flat.get("optimizer.lr", 0.0)),
+        seed=int(flat.get("run.seed", 0)),
+    )
+
+
+def _share(run: Run) -> dict[str, str]:
+    """Return `comm.contributors` as a share of the ranks, by which lines are compared over numbers of ranks."""
+    contributors = run.config.get("comm", {}).get("contributors", 0)
+    return (
+        {"comm.contributors": f"{contributors / run.ranks:.3g} of the ranks"}
+        if contributors
+        else {}
+    )
+
+
+def _averaging(flat: Mapping[str, Any]) -> Averaging:
+    share = str(flat.get("comm.contributors") or "1").split()[0]
+    return Averaging(str(flat.get("comm.mode", "synchronous")), float(share) or 1.0)
+
+
+def _batch(flat: Mapping[str, Any]) -> int:
+    return int(flat.get("training.batch", 1)) * int(flat.get("training.accumulate", 1))
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found
+
+
+def _identity(flat: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: value for key, value in flat.items() if key not in _AXES and not key.startswith(_OWN)
+    }
+
+
+def _differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the keys by which lines differ. Keys of an optimizer or a schedule are compared among the same name."""
+    found = []
+    for key in dict.fromkeys(key for table in configs for key in _identity(table)):
+        section, _, word = key.partition(".")
+        groups: dict[str, set[str]] = {}
+        for table in configs:
+            of_name = section in _NAMED and word not in ("name", "scale")
+            if of_name and key not in table:
+                continue
+            name = str(table.get(f"{section}.name")) if of_name else ""
+            groups.setdefault(name, set()).add(json.dumps(table.get(key), default=str))
+        if any(len(values) > 1 for values in groups.values()):
+            found.append(key)
+    return found
+
+
+def _volumes(flat: Mapping[str, Any]) -> str:
+    return " and ".join(str(volume.get("name", "")) for volume in flat.get("data.volumes", []))
+
+
+def _labels(tables: Sequence[Mapping[str, Any]], differing: Sequence[str]) -> list[str]:
+    """Return what distinguishes each line, with as few keys of _QUIET as possible."""
+    for hidden in range(len(_QUIET), 0, -1):
+        shown = [key for key in differing if key not in _QUIET[:hidden]]
+        labels = [_label(table, shown) for table in tables]
+        if len(set(labels)) == len(labels):
+            return labels
+    return [_label(table, differing) for table in tables]
+
+
+def _label(flat: Mapping[str, Any], differing: Sequence[str]) -> str:
+    words = [str(flat.get("optimizer.name", ""))]
+    for key in differing:
+        if key == "optimizer.name" or key not in flat:
+            continue
+        if key == "comm.contributors" and not flat[key]:  # all ranks
+            continue
+        value = flat[key]
+        if key == "data.volumes":
+            value = _volumes(flat)
+        elif key.startswith(("data.", "validation.")):
+            continue
+        text = value if isinstance(value, str) else json.dumps(value)
+        words.append(
+            text if key == "data.volumes" else f"{key.rpartition('.')[2]} {text or 'none'}"
+        )
+    return ", ".join(words)

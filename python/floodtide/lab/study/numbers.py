@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of a study, for the page and as comma-separated values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+
+from floodtide.lab.study.cells import Line, Study, Training
+from floodtide.lab.study.optimum import Optima
+from floodtide.lab.study.pace import Pace
+from floodtide.lab.study.scores import Score
+from floodtide.lab.study.targets import Reached, updates_to
+from floodtide.report import tables
+
+_SETTINGS = (
+    ("Network", "model"),
+    ("Training", "training"),
+    ("Optimizer", "optimizer"),
+    ("Schedule", "schedule"),
+    ("Averaging of gradients", "comm"),
+    ("Validation", "validation"),
+)
+_AXIS_KEYS = ("lr", "walkers")
+
+
+def best_table(results: Sequence[Optima]) -> tables.Table:
+    """Return the best rate for each line and number of workers."""
+    rows = []
+    for found in results:
+        for one in found.best:
+            rate = "outside of the grid" if one.at_edge else f"{one.rate:.2g}"
+            interval = "-" if one.at_edge else _interval(one.low, one.high, ".2g")
+            note = f"{one.at_edge} rate of the grid: widen it" if one.at_edge else ""
+            rows.append(
+                (
+                    found.line.label,
+                    str(one.workers),
+                    f"{one.cell:g}",
+                    rate,
+                    interval,
+                    f"{one.value:.4f}",
+                    str(one.seeds),
+                    note,
+                )
+            )
+    head = (
+        "",
+        "workers",
+        "best cell",
+        "best rate",
+        "95 % interval",
+        "score of the cell",
+        "seeds",
+        "",
+    )
+    return tables.Table(head, tuple(rows))
+
+
+def growth_table(results: Sequence[Optima]) -> tables.Table:
+    """Return the exponents of each line over ranges of workers, and the knee."""
+    rows = []
+    for found in results:
+        for one in found.growth:
+            alpha = "-" if one.alpha is None else f"{one.alpha:.2f}"
+            interval = "-" if one.alpha is None else _interval(one.low, one.high, ".2f")
+            name = f"{one.first} to {one.last}"
+            rows.append((found.line.label, name, alpha, interval, one.verdict))
+        knee = found.knee
+        value = "cannot tell" if knee.workers is None else f"{knee.workers:.0f} workers"
+        high = "no bound" if math.isinf(knee.high) else f"{knee.high:.0f}"
+        low = "no bound" if knee.low == 0 else f"{knee.low:.2g}"
+        rows.append((found.line.label, "crossover", value, f"{low} to {high}", ""))
+    return tables.Table(
+        ("", "workers", "exponent", "95 % interval", "the interval says"), tuple(rows)
+    )
+
+
+def target_table(by_line: Mapping[Line, Sequence[Reached]], pace: Pace) -> tables.Table:
+    """Return updates, examples and seconds to each target."""
+    rows = []
+    for line, reached in by_line.items():
+        for one in reached:
+            update_s = pace.seconds(line, one.workers)
+            seconds = "-" if update_s is None else f"{one.mean * update_s:.3g}"
+            examples = one.mean * one.examples_per_update
+            rows.append(
+                (
+                    line.label,
+                    f"{one.target:.3f}",
+                    str(one.workers),
+                    f"{one.rate:g}" + (" (edge of the grid)" if one.at_edge else ""),
+                    f"{one.mean:.0f} ± {one.deviation:.0f}",
+                    f"{examples:,.0f}",
+                    seconds,
+                )
+            )
+    head = ("", "score", "workers", "rate", "updates", "examples", "seconds (computed)")
+    return tables.Table(head, tuple(rows))
+
+
+def settings_table(study: Study) -> tables.Table:
+    """Return the settings that all trainings share, by section, and those in which the lines differ."""
+    runs = [training.run for training in study.trainings]
+    first = runs[0]
+    rows = []
+    for title, section in _SETTINGS:
+        values = first.config.get(section, {})
+        shared = [
+            f"{key} {value}"
+            for key, value in values.items()
+            if f"{section}.{key}" not in study.differing and key not in _AXIS_KEYS
+        ]
+        rows.append((title, ", ".join(shared)))
+    names = {
+        str(volume.get("name")) for run in runs for volume in run.config["data"].get("volumes", [])
+    }
+    seeds = sorted({training.seed for training in study.trainings})
+    rows += [
+        ("Data", ", ".join(sorted(names)) or "-"),
+        ("Lines differ in", ", ".join(study.differing) or "nothing"),
+        ("Seeds", ", ".join(map(str, seeds))),
+        ("Trainings", str(len(runs))),
+        ("Parameters", str(first.start.get("parameters", "-"))),
+        ("Kernels", str(first.start.get("kernels", "-"))),
+    ]
+    return tables.Table(("", "shared by all trainings"), tuple(rows))
+
+
+def cells_csv(study: Study, scores: Sequence[Score], targets: Sequence[float]) -> bytes:
+    """Return one line of numbers for each training."""
+    head = ["line", "workers", "ranks", "rate", "seed", "state", "step"]
+    head += [f"{score.name}_{what}" for score in scores for what in ("last", "smoothed")]
+    head += [f"updates_to_{target:g}" for target in targets] + ["directory"]
+    rows = []
+    for line in study.lines:
+        for one in line.trainings:
+            row: list[object] = [line.label, one.workers, one.run.ranks, one.rate, one.seed]
+            row += [_state(one, line.step), one.last_step]
+            for score in scores:
+                last = score.of(one.run.validation[-1]) if one.run.validation else None
+                row += [_figure(last), _figure(one.value(score, one.last_step))]
+            row += [_figure(updates_to(one, scores[0], target)) for target in targets]
+            rows.append([*row, one.run.folder.name])
+    return _csv(head, rows)
+
+
+def table_csv(table: tables.Table) -> bytes:
+    """Return a table of the page as comma-separated values."""
+    head = [table.head[0] or "line", *(name or "note" for name in table.head[1:])]
+    return _csv(head, table.rows)
+
+
+def throughput_csv(pace: Pace) -> bytes:
+    """Return the throughput by number of workers."""
+    rows = [
+        [
+            n,
+            _figure(pace.measured.get(n)),
+            _figure(pace.emulated(n)),
+            _figure(pace.forecast.get(n)),
+        ]
+        for n in pace.workers
+    ]
+    return _csv(["workers", "measured_per_s", "emulated_per_s", "forecast_per_s"], rows)
+
+
+def _interval(low: float, high: float, style: str) -> str:
+    return f"{low:{style}} to {high:{style}}" if math.isfinite(low) else "unknown: one seed"
+
+
+def _state(training: Training, step: int) -> str:
+    if training.diverged:
+        return "diverged"
+    if training.given_up:
+        return "stopped early"
+    return "finished" if training.last_step >= step else "unfinished"
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None or not math.isfinite(value) else f"{value:.6g}"
+
+
+def _csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return text.getvalue().encode()

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of a host: how many ranks, threads and walkers, which cores they use, and how idle threads wait."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from floodtide.base.counts import count_of
+from floodtide.base.openmp import WAITING
+
+BINDINGS = ("launcher", "ranks")
+POLICIES = tuple(WAITING)
+OVERSUBSCRIPTION = 2  # threads per core at most; the paper's 4 threads per core were much worse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A setting of one host.
+
+    Attributes:
+        ranks: Ranks on the host.
+        threads: Compute threads of each rank (`run.threads`).
+        walkers: Walkers of each rank: the batch of the host is ranks x walkers fields of view.
+        bind: `run.bind`: "launcher", or "ranks" for a share of the cores for each rank.
+        wait: "passive": idle threads soon sleep; "active": they keep their cores busy (`OMP_WAIT_POLICY`).
+    """
+
+    ranks: int
+    threads: int
+    walkers: int
+    bind: str = "launcher"
+    wait: str = "passive"
+
+    @property
+    def batch(self) -> int:
+        """Fields of view of a step of the host."""
+        return self.ranks * self.walkers
+
+    @property
+    def parallel(self) -> str:
+        """`run.parallel`: threads compute whole fields of view if there are enough walkers, else one together."""
+        return "fovs" if self.walkers >= self.threads else "voxels"
+
+    def command(self, file: str) -> str:
+        """Return the shell command that trains the network of a configuration file under this setting."""
+        variables = " ".join(f"{name}={value}" for name, value in WAITING[self.wait].items())
+        launcher = f" mpiexec -n {self.ranks}" if self.ranks > 1 else ""
+        keys = {"threads": self.threads, "parallel": self.parallel, "bind": self.bind}
+        options = " ".join(f"--set run.{key}={value}" for key, value in keys.items())
+        return f"{variables}{launcher} floodtide train {shlex.quote(file)} {options}"
+
+    @property
+    def effort(self) -> tuple[bool, bool, int, int]:
+        """Order from simple to complicated: no binding, sleeping threads, few ranks."""
+        return (self.bind != BINDINGS[0], self.wait != POLICIES[0], self.ranks, self.threads)
+
+    def __str__(self) -> str:
+        ranks, threads = count_of(self.ranks, "rank"), count_of(self.threads, "thread")
+        return f"{ranks} x {threads}, bind {self.bind}, wait {self.wait}"
+
+
+def default_setting(cores: int, batch: int) -> Setting:
+    """Return the setting of an untuned host: one rank, a thread for each core (docs/clusters.md).
+
+    A host with several sockets or NUMA domains should have a rank for each; this function does not know them.
+    """
+    return Setting(ranks=1, threads=cores, walkers=batch)
+
+
+def candidates(cores: int, batch: int) -> list[Setting]:
+    """Return all settings of a host with some cores and a batch of `batch` fields of view per step.
+
+    Ranks x threads is a divisor of the cores, or OVERSUBSCRIPTION times the cores. Each rank has the same number of
+    walkers. Binding needs a core for each thread of several ranks, and waiting needs several threads.
+    """
+    found = []
+    totals = [n for n in range(1, cores + 1) if cores % n == 0] + [OVERSUBSCRIPTION * cores]
+    for total in totals:
+        for ranks in range(1, min(total, batch) + 1):
+            if total % ranks or batch % ranks:
+                continue
+            bindings = BINDINGS if ranks > 1 and total <= cores else BINDINGS[:1]
+            found += [
+                Setting(
+                    ranks=ranks,
+                    threads=total // ranks,
+                    walkers=batch // ranks,
+                    bind=bind,
+                    wait=wait,
+                )
+                for bind in bindings
+                for wait in (POLICIES if total > ranks else POLICIES[:1])
+            ]
+    return found

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks of whole trainings run under mpiexec and print their rows once; what they measure is not tested."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from launch import mpiexec, shared
+
+pytestmark = [pytest.mark.mpi, pytest.mark.any_library, pytest.mark.extra]
+
+SMALL = ["--depth", "2", "--fov", "9", "--features", "4", "--json"]
+
+
+def bench(ranks: int, name: str, *arguments: str) -> list[dict[str, Any]]:
+    result = shared(ranks, ["-m", "floodtide", "lab", "bench", name, *SMALL, *arguments])
+    assert result.status == 0, result.stderr
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert all(row["ranks"] == ranks for row in rows)
+    return rows
+
+
+def test_train_has_a_row_for_each_setting() -> None:
+    against = ("--against", "comm.exactness=workers", "--against", "run.trace=true")
+    rows = bench(2, "train", "--set", "training.walkers=2", *against, "--steps", "3")
+    assert [row["kernel"] for row in rows] == [
+        "as it is",
+        "comm.exactness=workers",
+        "run.trace=true",
+    ]
+    assert rows[0]["ratio"] == 1
+    assert all(row["samples"] == 3 for row in rows)
+
+
+def test_a_wire_holds_up_what_no_computation_hides() -> None:
+    slow, usual = bench(2, "overlap", "--wire-ms", "30", "--steps", "3")
+    assert (slow["samples"], usual["samples"]) == (3, 3)
+    # The network's backward pass is far shorter than the wire, and its one bucket cannot be hidden at all.
+    assert slow["buckets"] == 1
+    assert slow["predicted_s"] == pytest.approx(0.03)
+    assert slow["exposed_s"] >= 0.03
+    assert usual["predicted_s"] == 0
+
+
+def test_stalls_are_those_of_the_delay() -> None:
+    undelayed, inside, ahead = bench(2, "stalls", "--fov", "9", "--patches", "2", "--rounds", "1")
+    assert inside["predicted_s"] > undelayed["step_s"]
+    assert inside["wait_data_s"] > 0
+    assert inside["model_ratio"] == pytest.approx(inside["step_s"] / inside["predicted_s"])
+    assert ahead["moves"] >= 1
+
+
+def test_volumes_of_all_formats_are_trained_on() -> None:
+    forms = ("zarr", "n5", "precomputed", "tiff")
+    arguments = [word for form in forms for word in ("--formats", form)]
+    rows = bench(1, "volumes", "--fov", "9", "--steps", "3", "--rounds", "1", *arguments)
+    assert [row["name"] for row in rows] == [f"volumes, {form}" for form in ("hdf5", *forms)]
+    assert rows[0]["ratio"] == 1
+    assert all(row["samples"] == 3 for row in rows)
+    assert all(row["wait_share"] == row["wait_data_s"] / row["step_s"] for row in rows)
+
+
+def test_stragglers_train_to_the_end_in_every_mode() -> None:
+    arguments = ("--steps", "6", "--seeds", "1", "--sleep-ms", "2", "--slowed", "3")
+    rows = bench(3, "stragglers", *arguments)
+    assert [row["kernel"] for row in rows] == [
+        "synchronous",
+        "synchronous",
+        "partial, drop",
+        "partial, carry",
+    ]
+    assert rows[0]["per_update"] == rows[1]["per_update"] == 3
+    assert all(row["per_update"] >= 2 for row in rows[2:])
+    # A slow rank changes nothing but the time of synchronous training.
+    assert rows[0]["losses"] == rows[1]["losses"]
+
+
+def test_one_rank_has_nothing_to_overlap() -> None:
+    result = mpiexec(1, ["-m", "floodtide", "lab", "bench", "overlap", *SMALL])
+    assert result.status == 2
+    assert "bench overlap: 1 rank, expected at least 2" in result.stderr

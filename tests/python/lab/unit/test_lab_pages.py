@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages and examples of lab are up to date: forecasts, sweeps and configurations."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from floodtide import config
+from floodtide.lab import sweep
+
+pytestmark = pytest.mark.extra
+
+ROOT = Path(__file__).resolve().parents[4]
+EXAMPLES = ROOT / "examples/lab"
+SWEEPS = [path for path in sorted(EXAMPLES.glob("study/*.toml")) if path.stem != "base"]
+
+
+def test_the_forecasts_are_what_the_model_says() -> None:
+    """One table stands for all: the others take a minute (docs/lab/generate_scaling.py --check)."""
+    made = runpy.run_path(str(ROOT / "docs/lab/generate_scaling.py"))
+    page = (ROOT / "docs/lab/scaling.md").read_text("utf-8")
+    assert made["efficiencies"](made["COMPUTE_S"]) in page
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_the_example_sweeps_are_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOODTIDE_DATA", "/data")
+    monkeypatch.chdir(ROOT)
+    plan = sweep.load(path)
+    assert plan.directory == Path("runs/study") / path.stem
+    expected = "training_sample2" if path.stem in ("real", "large") else "synthetic"
+    assert {cell.config.data.volumes[0].name for cell in plan.cells} == {expected}
+
+
+@pytest.mark.parametrize("name", ["modes", "study/base"])
+def test_the_example_configurations_are_valid(name: str) -> None:
+    loaded = config.load(EXAMPLES / f"{name}.toml")
+    assert [volume.name for volume in loaded.data.volumes] == ["synthetic"]
+
+
+def test_the_study_of_workers_trains_on_halved_slices() -> None:
+    loaded = config.load(EXAMPLES / "liver_workers.toml")
+    assert [stack.patients for stack in loaded.data.slices] == ["train.h5:patient"]
