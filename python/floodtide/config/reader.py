@@ -18,10 +18,6 @@ from floodtide.errors import ConfigurationError
 
 T = TypeVar("T")
 
-# Keys that older versions wrote with only one possible value. They are ignored with that value, so old files stay
-# readable.
-RETIRED = {"training.moves": "fixed"}
-
 # What to do instead, by key and kind of network.
 ADVICE = {
     (
@@ -61,11 +57,6 @@ class _Reader:
             raise ConfigurationError(
                 f"{where}: [{prefix.rstrip('.')}] is {_type_name(table)}, expected a table"
             )
-        table = {
-            key: value
-            for key, value in table.items()
-            if RETIRED.get(prefix + str(key), ...) != value
-        }
         hints = typing.get_type_hints(cls)
         fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
         table = self._split(table, fields, registered_fields(cls), prefix)

@@ -16,7 +16,6 @@ from floodtide.train.recorded_run import SEGMENTATION, Run
 _REPORT = starts_like(
     "a report of floodtide",
     b'<meta name="generator" content="floodtide',
-    b"<title>floodtide: ",  # of versions that named no generator
 )
 _CHECKS = {
     **PICTURES,

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 
 from floodtide import _core, nn
 from floodtide.comm import world
-from floodtide.config import CommConfig, Config
-from floodtide.errors import ConfigurationError, InvalidArgumentError, UnsupportedError
+from floodtide.config import Config
+from floodtide.errors import ConfigurationError, InvalidArgumentError
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
 from floodtide.train.kinds import Model, Parts, kind_of
 from floodtide.train.memory import require_memory
-from floodtide.train.same_on_ranks import require_same, require_same_configuration
+from floodtide.train.same_on_ranks import (
+    check_on_lost_rank,
+    require_same,
+    require_same_configuration,
+)
 from floodtide.train.task import Task
 from floodtide.train.threads import bind_ranks, set_threads
 
@@ -185,23 +189,3 @@ def set_up(config: Config, parts: Parts | None, comm: world.Communicator) -> Set
     facts = {"the number of examples": setup.task.examples, **setup.task.facts}
     require_same("train", facts, "data")
     return setup
-
-
-def check_on_lost_rank(section: CommConfig, comm: world.Communicator) -> None:
-    """Check that this job can do what `comm.on_lost_rank` says.
-
-    Raises:
-        ConfigurationError: If the mode cannot.
-        UnsupportedError: If the MPI library or its launcher cannot.
-    """
-    if section.on_lost_rank != "shrink" or comm.size == 1:
-        return
-    if section.mode != "synchronous":
-        raise ConfigurationError(
-            f"comm.on_lost_rank is 'shrink' with comm.mode '{section.mode}', expected mode 'synchronous'"
-        )
-    if not comm.survives:
-        raise UnsupportedError(
-            "comm.on_lost_rank is 'shrink', expected Open MPI 5 and its mpiexec --with-ft ulfm; this job has "
-            + comm.description
-        )

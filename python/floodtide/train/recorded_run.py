@@ -12,7 +12,6 @@ from typing import Any
 from floodtide.base import reading
 from floodtide.errors import InvalidFileError
 from floodtide.train import record_checks as checks
-from floodtide.train.run_directory import replace_negative_times
 
 Record = dict[str, Any]
 
@@ -189,7 +188,6 @@ def read_failure(folder: Path) -> str:
 def _read_log(path: Path) -> list[Record]:
     """Return all records. A last line without an end is a write in progress, and is left out."""
     rows = reading.read_json_lines(path, "a log of floodtide train")
-    replace_negative_times([record for _, record in rows], path)
     for where, record in rows:
         checks.check_record(record, where)
     return [record for _, record in rows]

@@ -283,12 +283,9 @@ class RunDirectory(NotPickled):
                 folder.rmdir()
 
     def _left_over(self) -> Iterator[Path]:
-        """Yield the unfinished files of killed processes. The last three patterns are of older versions."""
+        """Yield the unfinished files of killed processes."""
         yield from self.path.glob(f".*{SUFFIX}")
         yield from (self.path / "checkpoints").glob(f".step-*{SUFFIX}")
-        yield from (self.path / "checkpoints").glob("step-*.h5.tmp-*")
-        yield from self.path.glob("failure-rank-*.json.part")
-        yield from self.path.glob("trace.json.tmp")
 
     @contextlib.contextmanager
     def _storing(self, what: str) -> Iterator[None]:
@@ -306,16 +303,11 @@ class RunDirectory(NotPickled):
 def _require_own_configuration(path: Path) -> None:
     """Check that config.toml is the resolved configuration of a run, which may be replaced, and not a user's file.
 
-    A resolved configuration starts with MARK. Those of older versions have no comments, and all sections.
+    A resolved configuration starts with MARK.
     """
     if not os.path.lexists(path):
         return
-    text = reading.read_bytes(path, "a configuration").decode("utf-8", "replace")
-    if text.startswith(MARK):
-        return
-    comments = any(line.lstrip().startswith("#") for line in text.splitlines())
-    sections = set() if comments else set(reading.parse_toml(text, str(path)))
-    if not sections >= {"run", "training", "optimizer", "schedule", "comm"}:
+    if not reading.read_bytes(path, "a configuration").startswith(MARK.encode()):
         raise InvalidArgumentError(
             f"{path}: is not the resolved configuration of a run, which this run would write under that name: give"
             " your own another name or folder, or the run another run.dir"
@@ -333,7 +325,6 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     expected = "a log of floodtide train; move the file away to start a new one"
     records = []
     rows = reading.read_json_lines(path, expected)
-    replace_negative_times([record for _, record in rows], path)
     for where, record in rows:
         step, time_s = record.get("step"), record.get("time_s", 0.0)
         if (
@@ -344,26 +335,6 @@ def read_log(path: Path) -> list[dict[str, Any]]:
             raise InvalidFileError(f"{where}: has no step or no time; expected {expected}")
         records.append(record)
     return records
-
-
-def replace_negative_times(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Replace negative times by the time of the record before, and print a note.
-
-    Older versions wrote such times when the time of day was set back during a run.
-    """
-    before_s = 0.0
-    for record in records:
-        time_s = record.get("time_s")
-        if not isinstance(time_s, int | float):
-            continue
-        if -_LONGEST_S < time_s < 0:
-            record["time_s"] = before_s
-            notes.show(
-                f"{path} has negative times, because the clock was set back during the run: the time of the record"
-                " before stands for each of them"
-            )
-        else:
-            before_s = time_s
 
 
 def _intact(path: Path) -> bool:

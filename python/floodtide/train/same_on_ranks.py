@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from floodtide import _core
 from floodtide.base.options import ANY, FOLDER
 from floodtide.comm import world
-from floodtide.config import Config
+from floodtide.config import CommConfig, Config
 from floodtide.errors import ConfigurationError, UnsupportedError
 
 _MOST_KEYS = 3  # that a message lists
@@ -179,3 +179,23 @@ def _notes(file: BinaryIO) -> Iterator[bytes]:
             if note == gnu_build_id and notes[at + 12 : at + 12 + name_size] == b"GNU\0":
                 yield notes[name_end : name_end + value_size]
             at = name_end + -(-value_size // 4) * 4
+
+
+def check_on_lost_rank(section: CommConfig, communicator: world.Communicator) -> None:
+    """Check that this job can do what `comm.on_lost_rank` says.
+
+    Raises:
+        ConfigurationError: If the mode cannot.
+        UnsupportedError: If the MPI library or its launcher cannot.
+    """
+    if section.on_lost_rank != "shrink" or communicator.size == 1:
+        return
+    if section.mode != "synchronous":
+        raise ConfigurationError(
+            f"comm.on_lost_rank is 'shrink' with comm.mode '{section.mode}', expected mode 'synchronous'"
+        )
+    if not communicator.survives:
+        raise UnsupportedError(
+            "comm.on_lost_rank is 'shrink', expected Open MPI 5 and its mpiexec --with-ft ulfm; this job has "
+            + communicator.description
+        )

@@ -330,11 +330,6 @@ def test_outputs_of_a_report_are_checked_together(
     refused(folder, capsys, "report", "run", "--figures", "figures", says="not an SVG picture")
     (folder / "page.html").write_text("<html>of a person</html>\n")
     refused(folder, capsys, "report", "run", "--out", "page.html", says="not a report of floodtide")
-    older = (
-        '<html lang="en">\n<head>\n<title>floodtide: a</title>'  # without the name of its generator
-    )
-    (folder / "page.html").write_text(older)
-    assert run("report", "run", "--out", "page.html") == 0
 
 
 def test_a_name_of_the_greatest_length_can_be_written(folder: Path) -> None:

@@ -98,13 +98,6 @@ def test_mistakes_are_named(example: Path, override: str, message: str) -> None:
         config.load(example, [override])
 
 
-def test_files_of_older_versions_stay_readable() -> None:
-    old = config.from_dict({"training": {"moves": "fixed", "steps": 3}})
-    assert old == config.from_dict({"training": {"steps": 3}})
-    with pytest.raises(ConfigurationError, match=r"unknown key 'training\.moves'"):
-        config.from_dict({"training": {"moves": "dense"}})
-
-
 def test_a_configuration_prints_as_its_text() -> None:
     made = config.from_dict({"training": {"steps": 3}})
     assert str(made) == config.dumps(made)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Mapping
@@ -98,7 +97,6 @@ def test_a_resolved_configuration_goes_on_and_is_replaced(folder: Path, tmp_path
     assert cli.run(["train", str(written(folder, run, 2))]) == 0
     own = run / "config.toml"
     assert own.read_text().startswith(MARK)
-    own.write_text(own.read_text()[len(MARK) :])  # as older versions wrote it
     assert cli.run(["train", str(own), "--set", "training.steps=4"]) == 0
     assert own.read_text().startswith(MARK)
     assert config.load(own).training.steps == 4
@@ -186,25 +184,3 @@ def test_the_checkpoint_that_a_run_began_from_is_not_removed(folder: Path, tmp_p
         assert cli.run(["train", path, *(word for key in given for word in ("--set", key))]) == 0
         left = sorted(path.name for path in start.parent.iterdir())
         assert left == [start.name, f"step-{steps}.h5"]
-
-
-def test_a_log_with_negative_times_goes_on(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Versions without a steady clock wrote them when the time of day was set back."""
-    run = tmp_path / "run"
-    assert cli.run(["train", str(written(folder, run, 3))]) == 0
-    log = run / "log.jsonl"
-    records = [json.loads(line) for line in log.read_text().splitlines()]
-    for record in records[2:]:
-        record["time_s"] -= 946079998.0
-    log.write_text("".join(json.dumps(record) + "\n" for record in records))
-    capsys.readouterr()
-    assert cli.run(["report", str(run)]) == 0
-    assert cli.run(["train", str(written(folder, run, 5))]) == 0
-    said = capsys.readouterr().err
-    assert said.count("has negative times") == 1
-    times = [record["time_s"] for record in read_log(log)]
-    assert len(times) == 7
-    assert times == sorted(times)
-    assert 0 <= times[-1] < 3600
