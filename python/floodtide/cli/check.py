@@ -92,10 +92,12 @@ def _to_be_trained(settings: config.Config) -> bool:
 
 
 def _of_training(settings: config.Config) -> tuple[list[dict[str, Any]], list[Problem]]:
-    from floodtide.train.data_checks import checked_parts, look_at, training_problems
+    from floodtide.train.data_checks import look_at, require_volumes_fit, training_problems
+    from floodtide.train.parts import parts_of
 
     try:
-        parts = checked_parts(settings, world.size())
+        require_volumes_fit(settings)
+        parts = parts_of(settings, world.size())
         looked = look_at(parts)
         found = training_problems(settings, parts, looked)
     except Error as error:  # what `train` would stop with

@@ -33,7 +33,6 @@ from floodtide.train.fitting import MOST, opened, require_fitting, same_volume
 from floodtide.train.kinds import Parts
 from floodtide.train.kinds.flood_task import FloodValidation
 from floodtide.train.kinds.volumes import training_volumes
-from floodtide.train.parts import parts_of
 
 _UNKNOWN = (1.0, 1.0, 1.0)  # voxel size of a configuration that gives none
 _RADIUS = 1.6  # ratio of the partitions' radius to half a patch
@@ -52,31 +51,28 @@ class Looked:
     name: str
 
 
-def checked_parts(config: Config, ranks: int) -> Parts:
-    """Return `parts_of` a configuration, after `require_fitting`. Not collective."""
+def require_volumes_fit(config: Config) -> None:
+    """Check that images, labels and partitions of a configuration have the same sizes. Not collective."""
     if not isinstance(config.model, UNet2DConfig) and config.data.volumes:
         require_fitting(training_volumes(config, ()))
-    return parts_of(config, ranks)
 
 
-def checked(config: Config, parts: Parts | None, ranks: int) -> tuple[Parts, str, tuple[str, ...]]:
-    """Build what a configuration describes, and look at its data. Not collective: only rank 0 does this.
+def checked(config: Config, parts: Parts) -> tuple[str, tuple[str, ...]]:
+    """Look at the training data. Not collective: only rank 0 does this.
 
     Args:
         config: The whole configuration.
-        parts: What was built before; None: build it.
-        ranks: Number of ranks.
+        parts: The objects that it describes.
 
     Returns:
-        The parts, the statistics that checkpoints keep, and warnings.
+        The statistics that checkpoints keep, and warnings.
 
     Raises:
         floodtide.errors.Error: If the data cannot be what somebody wants to train on.
     """
-    built = parts or checked_parts(config, ranks)
-    looked = look_at(built)
-    warnings = problems.raise_errors(training_problems(config, built, looked))
-    return built, kept_statistics(looked), warnings
+    looked = look_at(parts)
+    warnings = problems.raise_errors(training_problems(config, parts, looked))
+    return kept_statistics(looked), warnings
 
 
 def look_at(parts: Parts) -> list[Looked]:

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals that ask a run to save and stop: Ctrl-C, and what batch systems send before a job's time is over."""
+"""What asks a run to save and stop: Ctrl-C, what batch systems send before a job's time is over, clocks and scripts."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from types import FrameType
 
 from floodtide import _core
+from floodtide.comm import world
+from floodtide.config import RunConfig
 
 # srun passes SIGTERM on to its ranks; some versions of mpiexec kill the ranks seconds after it, but hand SIGUSR1 on.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -77,3 +81,74 @@ class StopRequest:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)  # ends counting, too
+
+
+class Requests:
+    """What this rank asks of all ranks. Requests travel with the gradients, so that all ranks act after the same step.
+
+    Attributes:
+        signal: The signal that asks for the end.
+        stop: True if a script, or the end of hope, asks for the end.
+        rate_factor: The factor that a script asks for; None: no change.
+    """
+
+    def __init__(self) -> None:
+        self.signal = StopRequest()
+        self.stop = False
+        self.rate_factor: float | None = None
+        self._start_s = self._logged_s = self._saved_s = time.monotonic()
+
+    def time_left_s(self, run: RunConfig) -> float | None:
+        """Seconds until `run.stop_after_s` ends the job at the latest, by the clock of this rank; None: no limit."""
+        if not run.stop_after_s:
+            return None
+        return max(0.0, run.stop_after_s - (time.monotonic() - self._start_s))
+
+    def restart_clocks(self) -> None:
+        """Count the time to the next record and the next checkpoint from now on."""
+        self._logged_s = self._saved_s = time.monotonic()
+
+    def saved(self) -> None:
+        """Count the time to the next checkpoint from now on."""
+        self._saved_s = time.monotonic()
+
+    def logged(self) -> float:
+        """Count the time to the next record from now on; return the seconds since the last one."""
+        before, self._logged_s = self._logged_s, time.monotonic()
+        return self._logged_s - before
+
+    def bits(self, run: RunConfig, *, decides: bool) -> int:
+        """Return the requests for the next step.
+
+        Args:
+            run: When records and checkpoints are due, and when the job ends.
+            decides: True on the rank whose clock decides.
+        """
+        bits = 0
+        if decides:
+            now = time.monotonic()
+            if now - self._logged_s >= run.log_every_s:
+                bits |= _core.REQUEST_LOG
+            if now - self._saved_s >= run.checkpoint_every_s:
+                bits |= _core.REQUEST_CHECKPOINT
+            if run.stop_after_s and now - self._start_s >= run.stop_after_s:
+                bits |= _core.REQUEST_STOP
+        if self.signal or self.stop:
+            bits |= _core.REQUEST_STOP
+        if self.rate_factor is not None:
+            bits |= _core.REQUEST_RATE
+        return bits
+
+    def agreed_rate_factor(self) -> float | None:
+        """Return the factor that the lowest rank has asked for, and forget this rank's. Collective.
+
+        None if no rank has asked: ranks that do not wait for each other may have learnt of it twice.
+        """
+        own = b"" if self.rate_factor is None else struct.pack("d", self.rate_factor)
+        self.rate_factor = None
+        asked = next(filter(None, world.allgather_bytes(own)), None)
+        return None if asked is None else float(struct.unpack("d", asked)[0])
+
+    def signals(self) -> list[str]:
+        """Return the name of the signal that each rank has received, or an empty text. Collective."""
+        return [name.decode() for name in world.allgather_bytes(self.signal.name.encode())]

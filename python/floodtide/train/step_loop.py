@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import datetime
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from floodtide import config as configuration
 from floodtide.base import notes
 from floodtide.base.outputs import files_named
 from floodtide.comm import world
+from floodtide.config import Config
 from floodtide.errors import (
     CommunicationError,
     ConfigurationError,
@@ -20,15 +23,16 @@ from floodtide.errors import (
     InvalidFileError,
 )
 from floodtide.optim import advice
+from floodtide.optim.lr import Schedule
 from floodtide.train.comm_hook import CoreHook
 from floodtide.train.engine_options import engine_options
-from floodtide.train.kinds import Model
-from floodtide.train.log_records import start_record, train_record
-from floodtide.train.parts import Setup
-from floodtide.train.requests import Requests
+from floodtide.train.kinds import Model, Parts
 from floodtide.train.run_directory import RunDirectory, read_log
-from floodtide.train.signals import INTERRUPT, StopRequest
-from floodtide.train.task import Record
+from floodtide.train.signals import INTERRUPT, Requests, StopRequest
+from floodtide.train.task import Record, Task
+
+KINDS = ("start", "train", "validation")
+"""The kinds of the records that a step loop writes into log.jsonl."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +42,31 @@ class Step:
     number: int
     loss: float
     lr: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What a job trains.
+
+    Attributes:
+        config: The configuration, with the partitions that the job has made itself.
+        parts: The objects that it describes.
+        schedule: Their schedule, with base rate and number of steps.
+        task: The network with its training and validation data.
+        walkers: Walkers over all ranks.
+        average: Receives the averaged parameters; None without `training.average`.
+        statistics: Grey values of the training data for the checkpoints; empty on ranks above 0.
+        warnings: What the checks of the data have found; empty on ranks above 0.
+    """
+
+    config: Config
+    parts: Parts
+    schedule: Schedule
+    task: Task
+    walkers: int
+    average: Model | None
+    statistics: str
+    warnings: tuple[str, ...]
 
 
 class StepLoop:
@@ -105,7 +134,7 @@ class StepLoop:
             given_up = self.directory.given_up(self.steps_done)
         self.given_up = bool(world.broadcast_object(given_up))
         self._start_log()
-        self._record(start_record(self.setup, self.comm, self.steps_done, self.checkpoint))
+        self._record(self._start_record())
         self._warn()
         self._requests.restart_clocks()
         self.stopped = self.complete or self.given_up
@@ -137,6 +166,29 @@ class StepLoop:
             self.directory.start(config, self.steps_done)
         if config.run.trace:
             self.core.trace(str(self.directory.trace_path(self.comm.rank)))
+
+    def _start_record(self) -> Record:
+        setup, training = self.setup, self.setup.config.training
+        return {
+            "kind": "start",
+            "step": self.steps_done,
+            "ranks": self.comm.size,
+            "walkers": setup.walkers,
+            "threads": _core.num_threads(),
+            "parameters": sum(array.size for array in setup.parts.model.state_dict().values()),
+            "unit": setup.task.unit,
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "version": _core.__version__,
+            "processor": _core.processor_name(),
+            "cores": _core.available_cores(),
+            "hosts": world.places()[3],
+            "examples_per_epoch": setup.task.examples,
+            **setup.task.facts,
+            "resumed_from": self.checkpoint,
+            "transport": self.comm.description,
+            "kernels": setup.task.kernels,
+            "rate": advice.rate_used(setup.schedule, setup.walkers, training.batch),
+        }
 
     def _warn(self) -> None:
         """Print what the checks of the data have found, and what the learning rate is bad for."""
@@ -215,7 +267,7 @@ class StepLoop:
             with self._activity("log"):
                 self.core.flush_trace()
                 self._record(
-                    train_record(
+                    _train_record(
                         self.core,
                         report,
                         self.core.take_metrics(),
@@ -370,3 +422,50 @@ class StepLoop:
         stamped = self.directory.record(record)
         if stamped is not None:
             self._on_record(stamped)
+
+
+def _train_record(
+    core: _core.Trainer,
+    report: _core.StepReport,
+    sums: Mapping[str, float],
+    *,
+    unit: str,
+    ranks: int,
+    elapsed_s: float,
+) -> Record:
+    """Return the record of the steps since the last one.
+
+    Args:
+        core: The core's trainer.
+        report: Its report of the last step.
+        sums: Its metrics since the last record, summed over the ranks.
+        unit: What a walker computes in a pass, such as "fovs".
+        ranks: Number of ranks.
+        elapsed_s: Seconds since the last record.
+    """
+    noise: Record = {}
+    if core.noise_scale is not None:
+        examples, low, high = core.noise_scale
+        noise = {
+            "noise_scale": examples,
+            "noise_scale_low": low,
+            "noise_scale_high": high if math.isfinite(high) else None,
+        }
+    return {
+        "kind": "train",
+        "step": core.steps_done,
+        "loss": sums["loss_sum"] / max(sums["fovs"], 1),
+        "lr": report.lr,
+        "gradient_norm": report.gradient_norm,
+        **noise,
+        unit: sums["fovs"],
+        "examples": sums["examples"],
+        f"{unit}_per_s": sums["fovs"] / elapsed_s,
+        "wait_data_s": sums["data_s"] / ranks,
+        "compute_s": sums["compute_s"] / ranks,
+        "wait_comm_s": sums["reduce_s"] / ranks,
+        "update_s": sums["update_s"] / ranks,
+        "dropped": sums["dropped"],
+        "staleness": sums["staleness_sum"] / max(sums["fovs"] - sums["dropped"], 1),
+        **{name: sums[name] for name in ("tp", "fp", "fn", "tn")},
+    }

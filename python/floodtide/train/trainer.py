@@ -15,18 +15,16 @@ from floodtide.base.pickling import NotPickled
 from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import CommConfig, Config, RunConfig, TrainingConfig
-from floodtide.errors import InvalidArgumentError, StorageError
+from floodtide.errors import CommunicationError, InvalidArgumentError, StorageError
 from floodtide.nn.losses import loss_of
 from floodtide.optim import Optimizer
 from floodtide.optim.lr import Schedule
 from floodtide.train.comm_hook import CommHook, CoreHook, adapted
 from floodtide.train.described import configuration_of
 from floodtide.train.kinds import Data, HeldOut, Model, Parts
-from floodtide.train.log_records import KINDS
-from floodtide.train.parts import set_up
-from floodtide.train.recovery import train
-from floodtide.train.requests import Requests
-from floodtide.train.step_loop import Step, StepLoop
+from floodtide.train.setup import set_up
+from floodtide.train.signals import Requests
+from floodtide.train.step_loop import KINDS, Step, StepLoop
 from floodtide.train.task import Record
 
 Callback = Callable[["Trainer", Record], None]
@@ -304,7 +302,7 @@ class Trainer(NotPickled):
         self._loop.say_if_nothing_is_left()
         self._loop.validate_after_a_kill()
         with self.watching_signals(), self._bar() as show:
-            train(self._loop, progress or show, self._begin_again)
+            _train(self._loop, progress or show, self._begin_again)
 
     def _begin_again(self, comm: world.Communicator) -> StepLoop:
         """Begin on the ranks that are left, from the newest checkpoint. Collective."""
@@ -389,3 +387,44 @@ class Trainer(NotPickled):
         The names are those of floodtide::train::Metrics.
         """
         return self._loop.core.take_metrics()
+
+
+def _train(
+    loop: StepLoop,
+    show: Callable[[int, int], None],
+    begin_again: Callable[[world.Communicator], StepLoop],
+) -> None:
+    """Run the steps of a loop. With `comm.on_lost_rank = "shrink"`, go on with the ranks that are left. Collective.
+
+    Args:
+        loop: The loop.
+        show: Called as show(done, total) after each step.
+        begin_again: Returns a loop on the ranks that are left, which has begun from the newest checkpoint.
+
+    Raises:
+        CommunicationError: If ranks cannot go on although none is lost.
+    """
+    comm = loop.comm
+    if loop.setup.config.comm.on_lost_rank != "shrink" or comm.size == 1:
+        _run(loop, show)
+        return
+    shrunk = False  # whether `comm` is a new communicator, with which nothing has begun
+    while True:
+        failure = None
+        try:
+            if shrunk:
+                loop = begin_again(comm)
+            _run(loop, show)
+        except CommunicationError as error:
+            failure = error
+        rest = comm.settle(failure is None)
+        if rest is None:
+            return
+        if rest.size == comm.size:
+            raise failure or CommunicationError("train: another rank could not go on")
+        comm, shrunk = rest, True
+
+
+def _run(loop: StepLoop, show: Callable[[int, int], None]) -> None:
+    for _ in loop.steps(show):
+        pass
