@@ -19,6 +19,7 @@ from floodtide.data.formats.geometry import (
     SizeNm,
     is_triple,
     same_size,
+    size_of,
     size_text,
     voxels_of,
 )
@@ -32,7 +33,7 @@ NM: dict[str, float] = {
 }  # fmt: skip
 """Lengths in nm of the names of units, in lower case."""
 
-VOXEL_UNITS = ("", "pixel", "pixels", "voxel", "voxels", "px", "none", "null")
+VOXEL_UNITS = ("", "pixel", "pixels", "voxel", "voxels", "px", "none", "null", "index", "arbitrary")
 """Names of units that are no length."""
 
 AXES = {
@@ -72,8 +73,10 @@ OFFSETS = (
     Stated("offset"),
     Stated("space origin", reverse=True),  # as in NRRD
 )
-NOTED = ("space directions", "spacing", "voxelsize", "pixel_size")
+NOTED = ("space directions", "spacing", "voxelsize", "pixel_size", "pixelResolution")
 """Attributes that state a size in an order or a unit that files do not agree about."""
+NOTED_PLACES = ("translate", "translation", "origin")
+"""Attributes that state a position, likewise."""
 UNITS = ("units", "unit", "space units")
 NAMES = (
     "dimension_names",
@@ -83,7 +86,11 @@ NAMES = (
     "axistags",
     "DIMENSION_LABELS",
 )
-KEYS = tuple(dict.fromkeys([one.key for one in (*SIZES, *OFFSETS)] + [*NOTED, *UNITS, *NAMES]))
+KEYS = (
+    *dict.fromkeys(
+        [one.key for one in (*SIZES, *OFFSETS)] + [*NOTED, *NOTED_PLACES, *UNITS, *NAMES]
+    ),
+)
 """Every attribute of an array that is looked at."""
 
 
@@ -91,6 +98,27 @@ def unit_nm(unit: Any) -> float | None:
     """Return a unit in nm; None if it is no length that is known."""
     name = str(unit).strip().replace("\u03bc", "µ").lower()
     return NM.get(name) or NM.get(name.removesuffix("s"))
+
+
+def stated_size(
+    name: str, source: str, edges: Sequence[float], units: Sequence[str]
+) -> SizeNm | None:
+    """Return the voxel size (z, y, x) in nm of edges in these units; None, with a note, if they are no lengths.
+
+    Edges of one voxel, or of one without a unit, state nothing, and get no note.
+    """
+    nm = [unit_nm(unit) for unit in units]
+    if None not in nm:
+        z, y, x = (n * (factor or 1.0) for n, factor in zip(edges, nm, strict=True))
+        return size_of(name, source, (z, y, x))
+    if set(edges) != {1.0} or any(unit.strip().lower() not in VOXEL_UNITS for unit in units):
+        named = ", ".join(dict.fromkeys(unit for unit in units if unit))
+        unit = f"in '{named}'" if named else "without a unit"
+        notes.show(
+            f"{name}: voxels of {size_text(edges)} (z, y, x) {unit}, as stated by {source}, are no length: not"
+            " used; --voxel-nm states a voxel size"
+        )
+    return None
 
 
 def axis_names(given: Any) -> tuple[str, ...] | None:
@@ -217,22 +245,15 @@ def geometry_of(
         found = read(one, "nm")
         if found is None:
             continue
-        nm = [unit_nm(unit) for unit in found[1]]
-        if None in nm or min(found[0]) <= 0:
-            if not all(str(unit).lower() in VOXEL_UNITS for unit in found[1]):
-                notes.show(
-                    f"{name}: attribute {one.key} is {list(found[0])} in {', '.join(found[1])}, expected lengths"
-                    " above 0:"
-                    " not used"
-                )
+        stated = stated_size(name, f"attribute {one.key}", *found)
+        if stated is None:
             continue
-        z, y, x = (n * (factor or 1.0) for n, factor in zip(found[0], nm, strict=True))
-        if size is not None and not same_size(size, (z, y, x)):
+        if size is not None and not same_size(size, stated):
             raise InvalidFileError(
                 f"{name}: {size_source} states voxels of {size_text(size)} nm, attribute {one.key} of"
-                f" {size_text((z, y, x))} nm; expected one voxel size"
+                f" {size_text(stated)} nm; expected one voxel size"
             )
-        size, size_source = size or (z, y, x), size_source or f"attribute {one.key}"
+        size, size_source = size or stated, size_source or f"attribute {one.key}"
     for key in NOTED:
         if size is None and attributes.get(key):
             notes.show(
@@ -253,39 +274,27 @@ def geometry_of(
                 " expected one position"
             )
         offset, offset_source = start, offset_source or f"attribute {one.key}"
+    for key in NOTED_PLACES:
+        if offset is None and attributes.get(key):
+            notes.show(f"{name}: attribute {key} is {str(attributes[key])[:100]}: not used")
     return Geometry(
         voxel_size_nm=size, offset=offset, size_source=size_source, offset_source=offset_source
     )
 
 
-def geometry_of_n5(name: str, attributes: Mapping[str, Any]) -> Geometry:
-    """Return the geometry that the attributes of an N5 dataset state.
-
-    Numbers are in the order x, y, z. `pixelResolution` is that of n5-viewer. `transform` of Cellmap names its axes.
+def geometry_of_transform(name: str, attributes: Mapping[str, Any]) -> Geometry | None:
+    """Return the geometry that the attribute `transform` of Cellmap states, which names its axes; None without one.
 
     Raises:
         InvalidFileError: As `geometry_of`.
     """
-    if "axis_names" in attributes:  # funlib writes all numbers in the order z, y, x
-        kept = {
-            k: v
-            for k, v in attributes.items()
-            if "voxel_size" not in attributes or k != "resolution"
-        }
-        return geometry_of(name, kept, axis_names(attributes["axis_names"]))
-    plain = {key: attributes[key] for key in KEYS if key in attributes and key not in NAMES}
-    pixels, transform = attributes.get("pixelResolution"), attributes.get("transform")
-    if isinstance(transform, Mapping) and "resolution" not in plain and "voxel_size" not in plain:
-        axes = axis_names(transform.get("axes")) or ("z", "y", "x")
-        stated = {"voxel_size": transform.get("scale"), "offset": transform.get("translate")}
-        units = {"units": transform["units"]} if "units" in transform else {}
-        return geometry_of(name, {**stated, **units}, axes)
-    if isinstance(pixels, Mapping):
-        plain["resolution"] = pixels.get("dimensions")
-        plain["units"] = pixels.get("unit", "nm")
-    elif isinstance(pixels, list):
-        plain["resolution"] = pixels
-    return geometry_of(name, plain, reverse=True)
+    transform = attributes.get("transform")
+    if not isinstance(transform, Mapping):
+        return None
+    axes = axis_names(transform.get("axes")) or ("z", "y", "x")
+    stated = {"voxel_size": transform.get("scale"), "offset": transform.get("translate")}
+    units = {"units": transform["units"]} if "units" in transform else {}
+    return geometry_of(name, {**stated, **units}, axes)
 
 
 def _start(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodtide.base import notes
+from floodtide.base import limits, notes
 from floodtide.data.boxes import Vec3
 from floodtide.errors import InvalidFileError
 
@@ -43,6 +43,24 @@ def same_size(a: SizeNm, b: SizeNm) -> bool:
 def size_text(size: Sequence[float]) -> str:
     """Return a voxel size as text: "40 x 4 x 4"."""
     return " x ".join(f"{n:.6g}" for n in size)
+
+
+def size_of(name: str, source: str, size: SizeNm) -> SizeNm | None:
+    """Return a voxel size in nm that a file states; None, with a note, if it is none.
+
+    Args:
+        name: The volume, for messages.
+        source: What states the size.
+        size: (z, y, x) in nm.
+    """
+    least, most = limits.VOXEL_SIZE.minimum, limits.VOXEL_SIZE.maximum
+    if all(math.isfinite(n) and least <= n <= most for n in size):
+        return size
+    notes.show(
+        f"{name}: voxels of {size_text(size)} nm (z, y, x), as stated by {source}, expected {least:g} to {most:g} nm:"
+        " not used; --voxel-nm states a voxel size"
+    )
+    return None
 
 
 def is_triple(values: Any) -> bool:

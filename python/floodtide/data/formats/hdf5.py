@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
+from floodtide.base import notes
 from floodtide.base.files import path_and_dataset
 from floodtide.base.reading import reason
 from floodtide.data.formats.conventions import KEYS, NAMES, UNITS, axis_names, geometry_of, names_of
@@ -17,6 +19,7 @@ from floodtide.data.formats.readers import Opened, object_volume
 from floodtide.errors import InvalidFileError
 
 _TEXTS = (*NAMES, *UNITS)
+_BIGDATAVIEWER = re.compile(r"t\d+/s\d+/\d+/cells")
 
 
 def open_hdf5(reference: str, channel: int | None) -> Opened:
@@ -30,6 +33,11 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     stated = {key: value for key in KEYS if (value := _attribute(volume, path, dataset, key))}
     names = names_of(volume.name, stated, len(_stated_names(stated)) or 3)
     geometry = geometry_of(volume.name, stated, names)
+    if geometry.voxel_size_nm is None and _BIGDATAVIEWER.fullmatch(dataset.strip("/")):
+        notes.show(
+            f"{volume.name}: the .xml file of BigDataViewer has the voxel size: not used; --voxel-nm states a voxel"
+            " size"
+        )
     if names is None or names[-3:] == ("z", "y", "x"):
         return Opened(volume, geometry, plain=True)
     if len(names) != 3 or set(names) != set("zyx"):

@@ -3,29 +3,43 @@
 
 from __future__ import annotations
 
+import math
+import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floodtide.base import notes
-from floodtide.data.formats.conventions import VOXEL_UNITS, axis_names, unit_nm
+from floodtide.data.formats.conventions import axis_names, stated_size
 from floodtide.data.formats.geometry import Geometry, voxels_of
 from floodtide.errors import InvalidFileError
 
 _BEFORE_AXES = ("t", "c", "z", "y", "x")  # of OME-Zarr 0.1 and 0.2, which name no axes
 
 
-def image_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the OME-Zarr image that the attributes of a group describe, or an empty dictionary."""
+def images_of(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the OME-Zarr images that the attributes of a group describe."""
     inner = attributes.get("ome", attributes)
     scales = inner.get("multiscales", []) if isinstance(inner, dict) else []
-    image = scales[0] if isinstance(scales, list) and scales else {}
-    return image if isinstance(image, dict) else {}
+    return [one for one in scales if isinstance(one, dict)] if isinstance(scales, list) else []
 
 
 def levels_of(image: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the levels of an image, the finest first."""
     levels = image.get("datasets", [])
-    return [one for one in levels if isinstance(one, dict)] if isinstance(levels, list) else []
+    found = [one for one in levels if isinstance(one, dict)] if isinstance(levels, list) else []
+    return sorted(found, key=_coarseness)
+
+
+def path_of(level: Mapping[str, Any]) -> str:
+    """Return the path of the array of a level, relative to its image; "" if there is none below the image."""
+    path = posixpath.normpath(str(level.get("path", "")))
+    return "" if path.startswith(("/", "..")) or path == "." else path
+
+
+def _coarseness(level: Mapping[str, Any]) -> float:
+    changes = level.get("coordinateTransformations") or []
+    scale = next((c.get("scale") for c in changes if isinstance(c, dict) and "scale" in c), None)
+    known = isinstance(scale, list) and all(isinstance(n, int | float) for n in scale)
+    return math.prod(scale) if known and scale is not None else 1.0
 
 
 def series_of(attributes: Mapping[str, Any]) -> bool:
@@ -70,7 +84,7 @@ def geometry_of_level(
         return names, Geometry()
     at = [names.index(axis) for axis in "zyx"]
     step = [scale[i] for i in at]
-    if min(step) <= 0:
+    if not min(step) > 0:
         raise InvalidFileError(
             f"{name}: states a scale of {step} (z, y, x), expected numbers above 0"
         )
@@ -78,20 +92,9 @@ def geometry_of_level(
     offset = None
     if any(moved[i] for i in at):
         offset = voxels_of(name, [moved[i] / n for i, n in zip(at, step, strict=True)], source)
-    units = [_unit(given, i) for i in at]
-    nm = [unit_nm(unit) for unit in units]
-    if None in nm:
-        if known and (set(step) != {1.0} or any(u.lower() not in VOXEL_UNITS for u in units)):
-            notes.show(
-                f"{name}: states a scale of {step} (z, y, x) in '{', '.join(units)}', which is no length: the voxel"
-                " size is unknown"
-            )
-        return names, Geometry(offset=offset, offset_source=source)
-    if not known:
-        return names, Geometry(offset=offset, offset_source=source)
-    z, y, x = (n * (factor or 1.0) for n, factor in zip(step, nm, strict=True))
+    size = stated_size(name, source, step, [_unit(given, i) for i in at]) if known else None
     return names, Geometry(
-        voxel_size_nm=(z, y, x), offset=offset, size_source=source, offset_source=source
+        voxel_size_nm=size, offset=offset, size_source=source, offset_source=source
     )
 
 
@@ -104,7 +107,7 @@ def _change(name: str, change: Any, rank: int) -> tuple[str, list[float]]:
     if (
         not isinstance(numbers, list)
         or len(numbers) != rank
-        or not all(isinstance(n, int | float) for n in numbers)
+        or not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers)
     ):
         raise InvalidFileError(
             f"{name}: has the transformation {str(change)[:80]}, expected scale or translation with {rank} numbers"

@@ -25,6 +25,7 @@ from floodtide.base.limits import require_decoded
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.names import TIFF, file_and_series
 from floodtide.data.formats.readers import Opened, object_volume
 from floodtide.errors import Error, InvalidFileError
 
@@ -34,14 +35,14 @@ CACHE_BYTES = 256 << 20
 # tifffile logs what is wrong with a file. Without a handler, Python prints this on standard error, beside our own line.
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
-TIFF = (".tif", ".tiff")
 PICTURES = (*TIFF, ".png")
 _WILD = re.compile(r"[*?\[]")
 
 
 def is_stack(reference: str) -> bool:
-    """Return True if the name is that of one TIFF file."""
-    return reference.lower().endswith(TIFF) and not is_pattern(reference)
+    """Return True if the name is that of one TIFF file, or of a series in it."""
+    path, _ = file_and_series(reference)
+    return path.lower().endswith(TIFF) and not is_pattern(path)
 
 
 def is_folder(reference: str) -> bool:
@@ -59,10 +60,11 @@ def is_pattern(reference: str) -> bool:
 
 
 def open_stack(reference: str) -> Opened:
-    """Open a TIFF file of one picture or of pictures of one size."""
-    source = Stack(reference)
+    """Open a TIFF file of one picture or of pictures of one size, or a series of a file."""
+    path, series = file_and_series(reference)
+    source = Stack(path, series)
     volume = object_volume(
-        source, reference, chunks=(1, *source.shape[1:]), geometry=source.geometry, file=reference
+        source, reference, chunks=(1, *source.shape[1:]), geometry=source.geometry, file=path
     )
     return Opened(volume, source.geometry)
 
@@ -71,6 +73,13 @@ def open_folder(reference: str) -> Opened:
     """Open the pictures whose names match a pattern, in the order of the numbers in their names."""
     files = files_of_pattern(reference)
     source = Folder(reference, files)
+    forms = {tuple(part.lower() for part in _parts(os.path.basename(file))[::2]) for file in files}
+    if len(forms) > 1:
+        shown = ", ".join(os.path.basename(file) for file in files[:3])
+        notes.show(
+            f"{reference}: matches names of {len(forms)} forms; the order of the sections is {shown}, ...,"
+            f" {os.path.basename(files[-1])}"
+        )
     if missing := _missing(files):
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         notes.show(
@@ -89,7 +98,7 @@ def _parts(name: str) -> list[str]:
 def files_of_pattern(reference: str) -> list[str]:
     """Return the files that match a pattern. Numbers in names are compared as numbers: slice2 comes before slice10.
 
-    The folder is no pattern if it exists, whatever is in its name.
+    The folder is no pattern if it exists, whatever is in its name. The ending of the names may be in capital letters.
     """
 
     def order(name: str) -> list[tuple[int, int, str]]:
@@ -98,6 +107,8 @@ def files_of_pattern(reference: str) -> list[str]:
     folder, pattern = os.path.split(reference)
     if os.path.isdir(folder):
         folder = glob.escape(folder)
+    pattern, ending = os.path.splitext(pattern)
+    pattern += "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else c for c in ending)
     return sorted(glob.glob(os.path.join(folder, pattern)), key=order)
 
 
@@ -152,7 +163,7 @@ class Planes:
 class Stack:
     """A TIFF file. Uncompressed voxels are read directly from the file; compressed pictures are decoded whole."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, series: int | None = None) -> None:
         from floodtide.data.formats.tiff import Sections
 
         tifffile = library("tifffile", path, "formats")
@@ -160,7 +171,7 @@ class Stack:
         try:
             self._file = tifffile.TiffFile(path)
             weakref.finalize(self, self._file.close)
-            sections = Sections(path, self._file)
+            sections = Sections(path, self._file, series)
         except Error:
             raise
         except Exception as error:
@@ -240,6 +251,7 @@ class Folder:
             else:
                 pillow = library("imageio.v3", path, "formats")
                 picture = np.asarray(pillow.imread(path))
+                self._note_depth(path)
                 if picture.ndim != 2 and pillow.immeta(path).get("mode") == "P":
                     raise InvalidFileError(
                         f"{path}: its values are indices of a colour table (palette), expected grey levels or ids:"
@@ -268,11 +280,22 @@ class Folder:
                     f"{path}: holds {len(pages)} pictures, expected one in each file of {self._pattern}"
                 )
             page = pages[0].aspage()
-            check_colours(path, page)
+            check_colours(path, page, self._pattern)
             require_decoded(path, page.shape, page.dtype.itemsize)
             if number == 0:
                 self.geometry = geometry_of_file(path, file)
             return np.asarray(page.asarray())
+
+    def _note_depth(self, path: str) -> None:
+        """Note PNG files of less than 8 bits, whose values are scaled to those of 8 bits, as the format says."""
+        with open(path, "rb") as file:
+            depth, kind = file.read(26)[24:]
+        if depth < 8 and kind == 0:  # grey
+            bits = f"{depth} bit" + "s" * (depth > 1)
+            notes.show(
+                f"{self._pattern}: has {bits} for each pixel: its values 0 to {2**depth - 1} are read as 0 to 255, as"
+                " PNG scales them"
+            )
 
     def _decoded(self, number: int) -> NDArray[Any]:
         picture = self._read(number)

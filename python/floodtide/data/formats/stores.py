@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import _core
+from floodtide.base import notes
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
 from floodtide.base.reading import read_json, reason
@@ -22,12 +23,13 @@ from floodtide.data.formats.chunks import check_chunks
 from floodtide.data.formats.conventions import (
     NO_SIZE,
     geometry_of,
-    geometry_of_n5,
+    geometry_of_transform,
     names_of,
     order_of,
 )
-from floodtide.data.formats.geometry import Geometry
-from floodtide.data.formats.ome import geometry_of_level, image_of, levels_of, series_of
+from floodtide.data.formats.geometry import Geometry, is_triple, size_of
+from floodtide.data.formats.n5 import geometry_of_dataset
+from floodtide.data.formats.ome import geometry_of_level, images_of, levels_of, path_of, series_of
 from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
 from floodtide.errors import Error, InvalidFileError, UnsupportedError
 
@@ -63,14 +65,18 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
     document = _metadata(array.parent, reference)
     driver = "zarr3" if array.name == "zarr.json" else "zarr"
     store = _opened(reference, {"driver": driver, **_file(array.parent)})
-    check_chunks(reference, array.parent, _zarr_chunks(document, store.rank), _chunks_of(store))
     image, level = _image_around(array.parent, reference)
+    names: tuple[str, ...] | None
     if level is not None:
         names, geometry = geometry_of_level(reference, image, level, store.rank)
-        return _volume(reference, store, names, channel, geometry, array)
-    attributes = {"dimension_names": document.get("dimension_names"), **_attributes(document)}
-    axes = names_of(reference, attributes, store.rank)
-    return _volume(reference, store, axes, channel, geometry_of(reference, attributes, axes), array)
+    else:
+        attributes = {"dimension_names": document.get("dimension_names"), **_attributes(document)}
+        names = names_of(reference, attributes, store.rank)
+        found = geometry_of_transform(reference, attributes)
+        geometry = found or geometry_of(reference, attributes, names)
+    opened = _volume(reference, store, names, channel, geometry, array)
+    check_chunks(reference, array.parent, _zarr_chunks(document, store.rank), _chunks_of(store))
+    return opened
 
 
 def open_n5(reference: str, channel: int | None = None) -> Opened:
@@ -79,15 +85,21 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
     attributes = _json(path, reference) if path.is_file() else {}
     if "dimensions" not in attributes:
         raise InvalidFileError(_no_array(reference, "N5 dataset", "attributes.json", "dimensions"))
+    if attributes.get("isLabelMultiset") is True:
+        raise InvalidFileError(
+            f"{reference}: holds label multisets of Paintera, expected one label for each voxel: export it as scalars"
+            " (paintera-convert to-scalar)"
+        )
     store = _opened(reference, {"driver": "n5", **_file(path.parent)})
-    check_chunks(reference, path.parent, "/".join([r"\d+"] * store.rank), _chunks_of(store))
     names = names_of(reference, attributes, store.rank)
     if names is not None and "axis_names" in attributes:
         names = names[::-1]  # of funlib, which names the reversed axes
     if names is None:
         names = ("x", "y", "z", "c")[: store.rank] if store.rank in (3, 4) else None
-    geometry = geometry_of_n5(reference, attributes)
-    return _volume(reference, store, names, channel, geometry, path)
+    geometry = geometry_of_dataset(reference, path.parent, attributes)
+    opened = _volume(reference, store, names, channel, geometry, path)
+    check_chunks(reference, path.parent, "/".join([r"\d+"] * store.rank), _chunks_of(store))
+    return opened
 
 
 def open_precomputed(reference: str, channel: int | None = None) -> Opened:
@@ -102,21 +114,34 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     channels = info.get("num_channels", 1)
     if channel is None and channels != 1:
         raise InvalidFileError(f"{reference}: has {channels} channels, expected 1")
-    store = _opened(reference, {"driver": "neuroglancer_precomputed", **_file(path.parent)})
-    scale = info["scales"][0]
-    if scale.get("sharding") is None:
-        pattern = "_".join([r"-?\d+--?\d+"] * 3)
-        check_chunks(reference, path.parent / scale["key"], pattern, _chunks_of(store) // channels)
+    finest = _finest(info)
+    driver = {"driver": "neuroglancer_precomputed", "scale_index": finest}
+    store = _opened(reference, {**driver, **_file(path.parent)})
+    scale = info["scales"][finest]
     x, y, z = scale["resolution"]
     i, j, k = scale.get("voxel_offset", (0, 0, 0))
     unknown = info.get(NO_SIZE) is True
     geometry = Geometry(
-        voxel_size_nm=None if unknown else (z, y, x),
+        voxel_size_nm=None if unknown else size_of(reference, "its info", (z, y, x)),
         offset=(k, j, i),
         size_source="" if unknown else "its info",
         offset_source="its info",
     )
-    return _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, path)
+    opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, path)
+    if scale.get("sharding") is None:
+        pattern = "_".join([r"-?\d+--?\d+"] * 3)
+        check_chunks(reference, path.parent / scale["key"], pattern, _chunks_of(store) // channels)
+    return opened
+
+
+def _finest(info: Mapping[str, Any]) -> int:
+    """Return the index of the finest scale. If the scales have another form, tensorstore says so later."""
+    scales = info.get("scales")
+    sizes = [one.get("resolution") for one in scales or () if isinstance(one, dict)]
+    if not sizes or not all(is_triple(size) for size in sizes):
+        return 0
+    volumes = [math.prod(size or ()) for size in sizes]
+    return volumes.index(min(volumes))
 
 
 def _volume(
@@ -262,16 +287,18 @@ def _zarr_array(reference: str) -> Path:
             return folder / "zarr.json"
     elif (folder / ".zarray").is_file():
         return folder / ".zarray"
-    levels = levels_of(image_of(_attributes(document)))
-    level = levels[0].get("path", "") if levels else ""
-    if level and ".." not in Path(level).parts and not Path(level).is_absolute():
+    images = images_of(_attributes(document))
+    if len(images) > 1:
+        notes.show(f"{reference}: describes {len(images)} images (multiscales); the first is read")
+    levels = levels_of(images[0]) if images else []
+    if levels and (level := path_of(levels[0])):
         return _zarr_array(str(folder / level))
     if series_of(_attributes(document)):
-        images = sorted((p.name for p in folder.iterdir() if p.name.isdecimal()), key=int)
-        if len(images) == 1:
-            return _zarr_array(str(folder / images[0]))
-        named = " or ".join(f"{folder}/{one}" for one in images[:5])
-        raise InvalidFileError(f"{reference}: holds {len(images)} images, expected {named}")
+        numbered = sorted((p.name for p in folder.iterdir() if p.name.isdecimal()), key=int)
+        if len(numbered) == 1:
+            return _zarr_array(str(folder / numbered[0]))
+        named = " or ".join(f"{folder}/{one}" for one in numbered[:5])
+        raise InvalidFileError(f"{reference}: holds {len(numbered)} images, expected {named}")
     raise InvalidFileError(_no_array(reference, "Zarr array", "zarr.json or .zarray", ""))
 
 
@@ -280,11 +307,11 @@ def _image_around(array: Path, reference: str) -> tuple[dict[str, Any], dict[str
     for folder in array.absolute().parents:
         if not any((folder / name).is_file() for name in _ZARR):
             break
-        image = image_of(_attributes(_metadata(folder, reference)))
         path = array.absolute().relative_to(folder).as_posix()
-        for level in levels_of(image):
-            if str(level.get("path", "")).strip("/") == path:
-                return image, level
+        for image in images_of(_attributes(_metadata(folder, reference))):
+            for level in levels_of(image):
+                if path_of(level) == path:
+                    return image, level
     return {}, None
 
 

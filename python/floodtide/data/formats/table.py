@@ -17,6 +17,7 @@ from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import volume_folder
 from floodtide.base.reading import reading
 from floodtide.data.formats import hdf5, pictures, stores, writers
+from floodtide.data.formats.names import file_and_series, refuse_other
 from floodtide.data.formats.readers import Opened
 from floodtide.data.formats.writers import Plan, Writer
 from floodtide.errors import InvalidArgumentError, InvalidFileError
@@ -55,7 +56,7 @@ def _one_channel(open_it: Callable[[str], Opened]) -> _Open:
 def _is_hdf5_file(reference: str) -> bool:
     """Return True if the name is file:dataset and the file exists. Such a name has no other meaning."""
     path, colon, dataset = reference.rpartition(":")
-    return bool(colon and dataset) and _isfile(path)
+    return bool(colon and dataset) and _isfile(path) and not pictures.is_stack(reference)
 
 
 def _is_hdf5_name(reference: str) -> bool:
@@ -119,14 +120,15 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         name="TIFF stack",
-        form="stack.tif",
+        form="stack.tif[:series]",
         matches=pictures.is_stack,
         open=_one_channel(pictures.open_stack),
         create=writers.tiff_stack,
-        path=Path,
+        path=lambda reference: Path(file_and_series(reference)[0]),
         library="tifffile",
         axes="z, y, x",
-        help="The only series of a file, or appended pages of one size; compressed pages are decoded whole",
+        help="The only series of a file, or appended pages of one size, or the named series (from 0); compressed pages"
+        " are decoded whole",
     ),
     Format(
         name="Folder of pictures",
@@ -154,6 +156,7 @@ def format_of(reference: str) -> Format:
     for row in (*FORMATS[1:], HDF5):  # a name of another format may have a colon, too
         if row.matches(reference):
             return row
+    refuse_other(reference)
     raise InvalidArgumentError(
         f"volume '{reference}': expected file:dataset{_nearest(reference)}; all forms: {forms()}"
     )
@@ -189,6 +192,8 @@ def place(reference: str) -> tuple[str, str]:
         rest = path_and_dataset(reference)[1].strip("/")
     elif pictures.is_folder(reference):
         rest = os.path.basename(reference)
+    elif pictures.is_stack(reference):
+        rest = str(file_and_series(reference)[1] or 0)
     return os.path.realpath(row.path(reference)), rest
 
 

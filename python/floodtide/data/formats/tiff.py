@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +15,7 @@ import numpy as np
 
 from floodtide.base import notes
 from floodtide.data.boxes import Vec3
-from floodtide.data.formats.conventions import unit_nm
+from floodtide.data.formats.conventions import NM, VOXEL_UNITS, stated_size
 from floodtide.data.formats.geometry import Geometry, is_triple, size_text, voxels_of
 from floodtide.errors import InvalidFileError
 
@@ -24,6 +26,9 @@ _OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "ui
     "float64": "double",
 }
 _PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
+_ORIENTATION = 274  # a tag; 1: the first row is the top, and the first column is at the left
+_INCH_OR_CM = {2: "inch", 3: "cm"}  # values of ResolutionUnit
+_FINE_NM = 1000.0  # pixels below this are those of a microscope, and not of a printer
 
 
 class Sections:
@@ -39,22 +44,27 @@ class Sections:
     Args:
         path: The file, for messages.
         file: The open TiffFile.
+        number: The series to read; None: the file must hold one volume.
 
     Raises:
-        InvalidFileError: If the file holds anything but one volume of one channel.
+        InvalidFileError: If the file, or its series, holds anything but one volume of one channel.
     """
 
-    def __init__(self, path: str, file: Any) -> None:
-        every = [one for one in file.series if not one.keyframe.is_reduced]
-        series = every[0] if every else file.series[0]
+    def __init__(self, path: str, file: Any, number: int | None = None) -> None:
+        every = [one for one in file.series if not one.keyframe.is_reduced] or [*file.series[:1]]
+        if number is not None:
+            if number >= len(every):
+                raise InvalidFileError(
+                    f"{path}: holds {len(every)} series, expected one with the index {number}; {_listed(path, every)}"
+                )
+            every = [every[number]]
+        series = every[0]
         alone = all(one.axes == "YX" and len(one.pages) == 1 for one in every)
         alike = len({(one.shape, one.dtype) for one in every}) == 1
         several = len(every) > 1
         if several and not (alone and alike and not file.is_ome):
-            listed = "; ".join(f"{' x '.join(map(str, one.shape))} {one.axes}" for one in every[:4])
             raise InvalidFileError(
-                f"{path}: holds {len(every)} series of pictures ({listed}), expected one: write the stack to its own"
-                " file"
+                f"{path}: holds {len(every)} series of pictures, expected the name of one; {_listed(path, every)}"
             )
         self.pages: Sequence[Any] = [one.pages[0] for one in every] if several else series.pages
         if any(page is None for page in self.pages):
@@ -63,23 +73,45 @@ class Sections:
         self.dtype = series.dtype
         self.offset = None if several else series.dataoffset
         check_colours(path, series.keyframe)
-        self.geometry = geometry_of_file(path, file)
+        self.geometry = geometry_of_file(path, file, file.series.index(series))
         if self.offset is None and len(self.pages) not in (1, self.shape[0]):
             raise InvalidFileError(
                 f"{path}: has {len(self.pages)} pictures for a shape of {self.shape}"
             )
 
 
-def check_colours(path: str, page: Any) -> None:
-    """Refuse a page whose values are indices of colours, and note if 0 is white."""
+def _listed(path: str, every: Sequence[Any]) -> str:
+    """Return the names of the series of a file, with their shapes."""
+    names = [
+        f"{path}:{i} ({' x '.join(map(str, one.shape))} {one.axes})"
+        for i, one in enumerate(every[:6])
+    ]
+    return ", ".join(names) + (", ..." if len(every) > len(names) else "")
+
+
+def check_colours(path: str, page: Any, name: str = "") -> None:
+    """Refuse a page whose values are indices of colours, and note if 0 is white or the picture is turned.
+
+    Args:
+        path: The file.
+        page: A page of it.
+        name: The volume, for notes; "": the file.
+    """
+    name = name or path
     if page.photometric == _PALETTE:
         raise InvalidFileError(
             f"{path}: its values are indices of a colour table (palette), expected grey levels or ids: write it"
             " without the"
             " table"
         )
-    if page.photometric == _WHITE_IS_ZERO and page.bitspersample > 1:
-        notes.show(f"{path}: states that 0 is white; its values are read as they are stored")
+    if page.photometric == _WHITE_IS_ZERO:
+        notes.show(f"{name}: states that 0 is white; its values are read as they are stored")
+    turned = page.tags.valueof(_ORIENTATION, default=1)
+    if turned != 1:
+        notes.show(
+            f"{name}: states that its pictures are turned or mirrored (Orientation {int(turned)}); they are read as"
+            " they are stored"
+        )
 
 
 def _shape(path: str, series: Any) -> Vec3:
@@ -160,52 +192,86 @@ def _ome_text(shape: Vec3, kind: str, geometry: Geometry) -> str:
     )
 
 
-def geometry_of_file(path: str, file: Any) -> Geometry:
+def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
     """Return what the metadata of floodtide, ImageJ or OME state.
+
+    Args:
+        path: The file, for messages.
+        file: The open TiffFile.
+        number: The index of the series.
 
     Raises:
         InvalidFileError: If they state something impossible.
     """
-    if file.shaped_metadata and "voxel_size_nm" in file.shaped_metadata[0]:
-        return _of_floodtide(path, file.shaped_metadata[0])
+    shaped = file.shaped_metadata or ()
+    stated = shaped[number] if number < len(shaped) else {}
+    if "voxel_size_nm" in stated:
+        return _of_floodtide(path, stated)
     for key in ("spacing", "unit", "resolution", "voxel_size"):
-        if file.shaped_metadata and key in file.shaped_metadata[0]:
+        if key in stated:
             notes.show(
-                f"{path}: its description states {key} = {str(file.shaped_metadata[0][key])[:60]}, which is not used:"
-                " --voxel-nm states a voxel size"
+                f"{path}: its description states {key} = {str(stated[key])[:60]}, which is not used: --voxel-nm states"
+                " a voxel size"
             )
     if file.is_imagej:
         return _of_imagej(path, file.imagej_metadata or {}, file.pages[0].tags)
     if file.is_ome and file.ome_metadata:
-        return _of_ome(path, file.ome_metadata)
+        return _of_ome(path, file.ome_metadata, number)
+    _note_resolution(path, file.pages[0].tags)
     return Geometry()
+
+
+def _note_resolution(path: str, tags: Any) -> None:
+    """Note a resolution of a file without other metadata: that of a microscope, which says nothing about z."""
+    unit = _INCH_OR_CM.get(int(tags.valueof("ResolutionUnit", default=1)))
+    pixels = [tags.valueof(name, default=(0, 1)) for name in ("YResolution", "XResolution")]
+    if unit is None or not all(above > 0 and below > 0 for above, below in pixels):
+        return
+    sizes = [NM[unit] * below / above for above, below in pixels]
+    if max(sizes) < _FINE_NM:
+        notes.show(
+            f"{path}: its resolution states pixels of {size_text(sizes)} nm (y, x), and no thickness of a section: not"
+            " used; --voxel-nm states a voxel size"
+        )
 
 
 def _of_floodtide(path: str, stated: Mapping[str, Any]) -> Geometry:
     size, offset = stated["voxel_size_nm"], stated.get("offset")
     if not is_triple(offset):
         offset = None
-    return _geometry(path, "its metadata", size if is_triple(size) else [], [1.0] * 3, offset)
+    return _geometry(path, "its metadata", size if is_triple(size) else [], ["nm"] * 3, offset)
 
 
 def _of_imagej(path: str, stated: Mapping[str, Any], tags: Any) -> Geometry:
     unit = str(stated.get("unit", ""))
+    units = [str(stated.get(key, unit)) for key in ("zunit", "yunit", "unit")]
+    if "c1" in stated and (stated.get("c0", 0), stated["c1"]) != (0, 1):
+        notes.show(
+            f"{path}: its ImageJ metadata calibrate the values ({stated.get('c0', 0)} + {stated['c1']} * value); they"
+            " are read as they are stored"
+        )
     pixels = [tags[name].value for name in ("YResolution", "XResolution") if name in tags]
     origin = [stated.get(f"{axis}origin", 0) for axis in "zyx"]
     offset = [-n for n in origin] if is_triple(origin) and any(origin) else None
     edges: list[Any] = [below / above for above, below in pixels if above > 0]
     edges = [stated.get("spacing"), *edges] if "spacing" in stated else edges
-    return _geometry(path, "its ImageJ metadata", edges, [unit_nm(unit)] * 3, offset)
+    return _geometry(path, "its ImageJ metadata", edges, units, offset)
 
 
-def _of_ome(path: str, text: str) -> Geometry:
+def _of_ome(path: str, text: str, number: int) -> Geometry:
+    if "BinaryOnly" in text:
+        notes.show(
+            f"{path}: its OME metadata are in another file: not used; --voxel-nm states a voxel size"
+        )
+    images = re.split(r"<(?:\w+:)?Image\b", text)[1:]
+    text = images[number] if number < len(images) else ""
     found = re.search(r"<(?:\w+:)?Pixels\b[^>]*>", text)
     plane = re.search(r"<(?:\w+:)?Plane\b[^>]*>", text)
     edges, units, start = [], [], []
     for axis in "ZYX":
         size = _value(found, f"PhysicalSize{axis}")
         edges += [] if size is None else [float(size)]
-        units.append(unit_nm(_value(found, f"PhysicalSize{axis}Unit") or "µm"))
+        units.append(_value(found, f"PhysicalSize{axis}Unit") or "µm")
         if _value(plane, f"Position{axis}Unit") == "pixel":  # else the place of a stage
             start.append(float(_value(plane, f"Position{axis}") or 0))
     offset = start if is_triple(start) else None
@@ -217,7 +283,7 @@ def _value(tag: re.Match[str] | None, name: str) -> str | None:
     found = re.search(rf'\b{name}="([^"]*)"', tag[0]) if tag else None
     if found is None:
         return None
-    text = found[1].replace("&#181;", "µ").replace("&#xB5;", "µ")
+    text = html.unescape(found[1])
     if name.endswith("Unit") or re.fullmatch(r"[0-9.eE+-]+", text):
         return text
     return None
@@ -227,21 +293,22 @@ def _geometry(
     path: str,
     source: str,
     edges: Sequence[Any],
-    units: Sequence[float | None],
+    units: Sequence[str],
     offset: Sequence[float] | None,
 ) -> Geometry:
     """Return a geometry. Edges (z, y, x) of which some are missing are noted, and not used."""
     start = None if offset is None else voxels_of(path, offset, source)
-    if None in units or not any(n != 1 for n in edges):
-        known = len(edges) == 3 and None not in units
-        edges = edges if known else []
-    if len(edges) != 3 or not is_triple(list(edges)) or min(edges) <= 0:
-        if edges:
-            notes.show(
-                f"{path}: {source} state {size_text(edges)} for the edges of a voxel, expected three lengths (z, y,"
-                " x): the"
-                " voxel size is unknown"
-            )
-        return Geometry(offset=start, offset_source=source)
-    z, y, x = (float(n) * (unit or 1.0) for n, unit in zip(edges, units, strict=True))
-    return Geometry(voxel_size_nm=(z, y, x), offset=start, size_source=source, offset_source=source)
+    size = None
+    if is_triple(list(edges)):
+        size = stated_size(path, source, edges, units)
+    elif any(n != 1 for n in edges) or (edges and units[-1].lower() not in VOXEL_UNITS):
+        notes.show(
+            f"{path}: {source} state {_edges_text(edges)} for the edges of a voxel, expected three lengths (z, y, x):"
+            " not used; --voxel-nm states a voxel size"
+        )
+    return Geometry(voxel_size_nm=size, offset=start, size_source=source, offset_source=source)
+
+
+def _edges_text(edges: Sequence[Any]) -> str:
+    known = all(isinstance(n, int | float) and math.isfinite(n) for n in edges)
+    return size_text(edges) if known else ", ".join(str(n)[:20] for n in edges)

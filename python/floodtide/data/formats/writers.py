@@ -27,6 +27,7 @@ from floodtide.data.boxes import Box, Vec3
 from floodtide.data.formats import tiff
 from floodtide.data.formats.conventions import NO_SIZE
 from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.names import file_and_series
 from floodtide.errors import Error, InvalidArgumentError, StorageError
 
 CHUNK = 64  # voxels along each axis of the chunks that are written
@@ -233,6 +234,8 @@ def shared_writer(reference: str, shared: tuple[str, Vec3]) -> StoreWriter:
 def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
     """Write an uncompressed TIFF file, one picture for each z, with metadata of ImageJ or OME if they have the type."""
     path = Path(reference)
+    if file_and_series(reference)[1] is not None:
+        raise InvalidArgumentError(f"{reference}: names a series, expected a new file")
     if path.exists():
         raise InvalidArgumentError(
             f"{reference}: exists and is not replaced; choose another name, or remove it first"
@@ -376,8 +379,10 @@ def new_top(name: str) -> Path:
 def _created(reference: str, folder: Path, spec: Mapping[str, Any]) -> Any:
     tensorstore = library("tensorstore", reference, "formats")
     kvstore = {"driver": "file", "path": f"{folder}/"}
+    # Chunks of zeros are stored too: a chunk without a file is then a lost one.
+    kept = {"kvstore": kvstore, "store_data_equal_to_fill_value": True}
     with _storing(reference):
-        return tensorstore.open({**spec, "kvstore": kvstore}, create=True, write=True).result()
+        return tensorstore.open({**spec, **kept}, create=True, write=True).result()
 
 
 def _sync(path: Path) -> None:

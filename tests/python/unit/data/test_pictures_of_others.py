@@ -50,7 +50,8 @@ def test_a_preview_beside_a_stack_is_refused_unless_it_is_marked(
             file.write(STACK[0, :2, :3], **mark)
             file.write(STACK, photometric="minisblack")
     said = refused(capsys, "convert", f"{tmp_path}/plain.tif", f"{tmp_path}/a.zarr")
-    assert "holds 2 series of pictures (2 x 3 YX; 4 x 5 x 6 QYX)" in said
+    assert "holds 2 series of pictures, expected the name of one" in said
+    assert "plain.tif:1 (4 x 5 x 6 QYX)" in said
     np.testing.assert_array_equal(data.Volume(tmp_path / "marked.tif").read(), STACK)
 
 

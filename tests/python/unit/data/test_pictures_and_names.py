@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TIFF, PNG, names and arrays as other programs make them: used as stated, refused in one line, or noted.
+
+The matrix (the rows of the tables below), format: conventions x values.
+
+* TIFF: ImageJ, OME, plain resolution; series, pyramids, pages; byte order, tiles, codecs, planes, colours x nm, micron,
+  Å, pixel, no unit; types and bits that are read or not; channels, times.
+* PNG: grey, alpha, palette, transparency, interlaced, gamma x 1, 4, 8, 16 bits.
+* Folders: order of numbers, endings in capitals, hidden and foreign files x gaps, other sizes.
+* Other formats, by their endings: each is refused with what converts it.
+* NumPy: order in memory, byte order, masks, records, objects x types that are read or not.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
+
+import tifffile
+from other_programs import ARRAY, NM, Case, parametrized
+from PIL import Image
+
+from floodtide import cli, data, errors
+
+ZYX = {"axes": "ZYX"}
+GREY = {"photometric": "minisblack"}
+
+
+def tiff(array: Any = ARRAY, name: str = "v.tif", **options: Any) -> Callable[[Path], str]:
+    """Return a function that writes a TIFF file with tifffile."""
+
+    def make(folder: Path) -> str:
+        tifffile.imwrite(folder / name, array, **options)
+        return f"{folder}/{name}"
+
+    return make
+
+
+def imagej(
+    array: Any = ARRAY, axes: str = "ZYX", edges: Any = NM[1:], **metadata: Any
+) -> Callable[[Path], str]:
+    """Return a function that writes what ImageJ does: `edges` are those along y and x."""
+    resolution = None if edges is None else (1 / edges[1], 1 / edges[0])
+    return tiff(array, imagej=True, resolution=resolution, metadata={"axes": axes, **metadata})
+
+
+def ome(
+    *,
+    unit: str | None = "nm",
+    size: Any = NM,
+    order: str = "XYZCT",
+    counts: tuple[int, int, int] = (4, 1, 1),
+    images: int = 1,
+    ending: str = "",
+) -> Callable[[Path], str]:
+    """Return a function that writes an OME-TIFF with a description of its own; `counts` are those of z, c, t."""
+
+    def make(folder: Path) -> str:
+        with tifffile.TiffWriter(folder / "v.ome.tif") as file:
+            text = '<?xml version="1.0" encoding="UTF-8"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06">'
+            for number in range(images):
+                stated = "".join(
+                    f' PhysicalSize{a}="{n * (number + 1)}"'
+                    + ("" if unit is None else f' PhysicalSize{a}Unit="{unit}"')
+                    for a, n in zip("ZYX", size, strict=True)
+                )
+                z, c, t = counts
+                text += (
+                    f'<Image ID="Image:{number}"><Pixels ID="Pixels:{number}" DimensionOrder="{order}" Type="uint8"'
+                    f' SizeX="6" SizeY="5" SizeZ="{z}" SizeC="{c}" SizeT="{t}"{stated}>'
+                    f'<TiffData IFD="{number * 4}" PlaneCount="4"/></Pixels></Image>'
+                )
+            text += f"{ending}</OME>"
+            for number in range(images):
+                for at, page in enumerate(ARRAY + 100 * number):
+                    first = number + at == 0
+                    file.write(
+                        page, metadata=None, contiguous=False, description=text.encode() if first else None
+                    )  # fmt: skip
+        return f"{folder}/v.ome.tif"
+
+    return make
+
+
+def elsewhere(folder: Path) -> str:
+    unique = "urn:uuid:00000000-0000-0000-0000-00000000000"
+    text = (
+        f'<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="{unique}0">'
+        f'<BinaryOnly MetadataFile="v.companion.ome" UUID="{unique}1"/></OME>'
+    )
+    return tiff(name="v.ome.tif", metadata=None, description=text, **GREY)(folder)
+
+
+def pages(*arrays: Any, **options: Any) -> Callable[[Path], str]:
+    """Return a function that writes series into one file."""
+
+    def make(folder: Path) -> str:
+        with tifffile.TiffWriter(folder / "v.tif") as file:
+            for array in arrays:
+                file.write(array, **GREY, **options)
+        return f"{folder}/v.tif"
+
+    return make
+
+
+def series(number: int) -> Callable[[Path], str]:
+    """Return a function that writes two series and names one."""
+    return lambda folder: f"{pages(ARRAY[0, :2, :3], ARRAY)(folder)}:{number}"
+
+
+def pyramid(folder: Path) -> str:
+    with tifffile.TiffWriter(folder / "v.tif", bigtiff=True) as file:
+        file.write(ARRAY, subifds=1, metadata=ZYX, **GREY)
+        file.write(ARRAY[:, ::2, ::2], subfiletype=1, **GREY)
+    return f"{folder}/v.tif"
+
+
+def cut_off(folder: Path) -> str:
+    path = Path(tiff(compression="zlib", **GREY)(folder))
+    path.write_bytes(path.read_bytes()[:60])
+    return str(path)
+
+
+ODD = np.arange(4 * 5 * 6, dtype=np.int16).reshape(4, 5, 6) - 50
+COLOURS = np.zeros((5, 6, 3), np.uint8)
+IMAGECODECS = "imagecodecs"
+TIFF = [
+    Case("plain", tiff(**GREY)),
+    Case("imagej", imagej(spacing=40.0, unit="nm"), NM),
+    Case("imagej-micron", imagej(edges=(0.004, 0.008), spacing=0.04, unit="micron"), NM),
+    Case("imagej-escaped", imagej(edges=(0.004, 0.008), spacing=0.04, unit="\\u00B5m"), NM),
+    Case("imagej-zunit", imagej(spacing=0.04, unit="nm", zunit="um"), NM),
+    Case("imagej-pixel", imagej(spacing=40.0, unit="pixel"), note="in 'pixel', as stated by"),
+    Case("imagej-no-unit", imagej(spacing=40.0), note="are no length"),
+    Case("imagej-no-spacing", imagej(unit="nm"), note="state 4 x 8 for the edges"),
+    Case("imagej-uncalibrated", imagej(edges=None)),
+    Case("imagej-channels", imagej(axes="CYX"), refused="has axes CYX"),
+    Case("imagej-zcyx", imagej(np.stack([ARRAY] * 2, 1), "ZCYX"), refused="expected pictures of one channel"),
+    Case("imagej-tzyx", imagej(np.stack([ARRAY] * 2), "TZYX"), refused="expected pictures of one channel"),
+    Case("imagej-calibrated", imagej(edges=None, c0=-32768.0, c1=1.0), note="calibrate the values"),
+    Case("ome", ome(), NM),
+    Case("ome-no-unit", ome(unit=None, size=(0.04, 0.004, 0.008)), NM),
+    Case("ome-angstrom", ome(unit="\u00c5", size=(400, 40, 80)), NM),
+    Case("ome-angstrom-sign", ome(unit="\u212b", size=(400, 40, 80)), NM),
+    Case("ome-entity", ome(unit="&#181;m", size=(0.04, 0.004, 0.008)), NM),
+    Case("ome-pixel", ome(unit="pixel"), note="in 'pixel', as stated by"),
+    Case("ome-reference-frame", ome(unit="reference frame"), note="are no length"),
+    Case("ome-xyczt", ome(order="XYCZT"), NM),
+    Case("ome-channels", ome(order="XYCZT", counts=(2, 2, 1)), refused="expected pictures of one channel"),
+    Case("ome-times", ome(counts=(1, 1, 4)), refused="has axes TYX"),
+    Case("ome-two-images", ome(images=2), refused="v.ome.tif:1 (4 x 5 x 6 ZYX)"),
+    Case("ome-second-image", lambda folder: f"{ome(images=2)(folder)}:1", (80, 8, 16), voxels=ARRAY + 100),
+    Case("ome-elsewhere", elsewhere, note="OME metadata are in another file"),
+    Case("two-series", series(0), voxels=ARRAY[0, :2, :3][None]),
+    Case("series-1", series(1)),
+    Case("no-such-series", series(2), refused="holds 2 series, expected one with the index 2"),
+    Case("unnamed-series", pages(ARRAY[0, :2, :3], ARRAY), refused="v.tif:1 (4 x 5 x 6 QYX)"),
+    Case("pages-of-other-types", pages(ARRAY[0], ODD[0]), refused="holds 2 series of pictures"),
+    Case("pyramid", pyramid),
+    Case("big-endian", tiff(ARRAY.astype(">u2"), byteorder=">", **GREY), voxels=ARRAY.astype("u2")),
+    Case("bigtiff", tiff(bigtiff=True, **GREY)),
+    Case("tiles", tiff(tile=(16, 16), **GREY)),
+    Case("rows", tiff(rowsperstrip=2, **GREY)),
+    Case("deflate", tiff(ODD, compression="zlib", **GREY), voxels=ODD),
+    Case("int8", tiff(ODD.astype("i1"), **GREY), voxels=ODD.astype("i1")),
+    Case("float64", tiff(ODD.astype("f8"), **GREY), voxels=ODD.astype("f8")),
+    Case("float16", tiff(ODD.astype("f2"), **GREY), refused="elements are float16"),
+    Case("complex", tiff(ODD.astype("c8"), **GREY), refused="elements are complex64"),
+    Case("bool", tiff(ARRAY > 60, **GREY), voxels=(ARRAY > 60).astype("u1")),
+    Case("white-is-zero", tiff(photometric="miniswhite"), note="states that 0 is white"),
+    Case("bilevel-white-is-zero", tiff(ARRAY > 60, photometric="miniswhite"), voxels=(ARRAY > 60).astype("u1"),
+         note="states that 0 is white"),
+    Case("turned", tiff(extratags=[(274, "H", 1, 3, True)], **GREY), note="turned or mirrored (Orientation 3)"),
+    Case("rgb", tiff(COLOURS, photometric="rgb"), refused="has axes YXS"),
+    Case("rgb-separate", tiff(COLOURS.transpose(2, 0, 1), photometric="rgb", planarconfig="separate"),
+         refused="has axes SYX"),
+    Case("alpha", tiff(np.stack([ARRAY, ARRAY], -1), extrasamples=["unassalpha"],
+         planarconfig="contig", **GREY), refused="S"),
+    Case("palette", tiff(ARRAY[0], photometric="palette", colormap=np.zeros((3, 256), "u2")), refused="colour table"),
+    Case("resolution-of-a-microscope", tiff(resolution=(1e7 / 8, 1e7 / 4), resolutionunit="centimeter", **GREY),
+         note="pixels of 4 x 8 nm (y, x)"),
+    Case("resolution-of-a-printer", tiff(resolution=(300, 300), resolutionunit="inch", **GREY)),
+    Case("cut-off", cut_off, refused="v.tif"),
+]  # fmt: skip
+
+
+@parametrized(TIFF)
+def test_tiff(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case.check(tmp_path, capsys)
+
+
+# PNG
+
+
+def packed(rows: Any, depth: int) -> bytes:
+    """Return rows of samples as PNG stores them, each after its filter type 0."""
+    if depth == 16:
+        return b"".join(b"\0" + row.astype(">u2").tobytes() for row in rows)
+    bits = np.unpackbits(rows.astype(np.uint8)[..., None], axis=-1)[..., 8 - depth :]
+    return b"".join(b"\0" + np.packbits(row.ravel()).tobytes() for row in bits)
+
+
+def png(
+    depth: int = 8,
+    kind: int = 0,
+    chunks: tuple[tuple[bytes, bytes], ...] = (),
+    interlaced: bool = False,
+) -> Callable[[Path], str]:
+    """Return a function that writes ARRAY, as far as the bits reach, as PNG files; `kind` is the colour type."""
+
+    def one(name: bytes, content: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(content))
+            + name
+            + content
+            + struct.pack(">I", zlib.crc32(name + content))
+        )
+
+    def make(folder: Path) -> str:
+        (folder / "v").mkdir()
+        for number, page in enumerate(ARRAY.astype(np.uint32) % (1 << depth)):
+            samples = page if kind in (0, 3) else np.repeat(page, {4: 2, 2: 3, 6: 4}[kind], axis=1)
+            adam7 = ("0088", "0488", "4084", "0244", "2042", "0122", "1021")
+            passes = [map(int, one) for one in (adam7 if interlaced else ("0011",))]
+            parts = [samples[y::dy, x::dx] for y, x, dy, dx in passes]
+            rows = b"".join(packed(part, depth) for part in parts if part.size)
+            size = struct.pack(">IIBBBBB", 6, 5, depth, kind, 0, 0, int(interlaced))
+            palette = ((b"PLTE", bytes(range(256)) * 3),) if kind == 3 else ()
+            written = [
+                (b"IHDR", size),
+                *palette,
+                *chunks,
+                (b"IDAT", zlib.compress(rows)),
+                (b"IEND", b""),
+            ]
+            (folder / f"v/{number}.png").write_bytes(
+                b"\x89PNG\r\n\x1a\n" + b"".join(one(*row) for row in written)
+            )
+        return f"{folder}/v/*.png"
+
+    return make  # fmt: skip
+
+
+PNG = [
+    Case("8-bits", png()),
+    Case("16-bits", png(16), voxels=ARRAY.astype("u2")),
+    Case("4-bits", png(4), voxels=ARRAY % 16 * 17, note="has 4 bits for each pixel"),
+    Case("1-bit", png(1), voxels=ARRAY % 2 * 255, note="has 1 bit for each pixel"),
+    Case("interlaced", png(interlaced=True)),
+    Case("gamma", png(chunks=((b"gAMA", struct.pack(">I", 45455)),))),
+    Case("transparent-grey", png(chunks=((b"tRNS", b"\0\x07"),))),
+    Case("palette", png(kind=3), refused="colour table"),
+    Case("alpha", png(kind=4), refused="expected one picture of one channel"),
+    Case("rgb", png(kind=2), refused="expected one picture of one channel"),
+]
+
+
+@parametrized(PNG)
+def test_png(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case.check(tmp_path, capsys)
+
+
+# Names of files
+
+
+def named(*names: str, pattern: str = "*.tif", others: tuple[str, ...] = ()) -> Any:
+    """Return a function that writes a section of ARRAY under each name, and other files that are no pictures."""
+
+    def make(folder: Path) -> str:
+        (folder / "v").mkdir()
+        for name, page in zip(names, ARRAY, strict=True):
+            Image.fromarray(page).save(
+                folder / "v" / name, "TIFF" if "tif" in name.lower() else "PNG"
+            )
+        for name in others:
+            (folder / "v" / name).write_bytes(b"\0\5\x16\7")
+        return f"{folder}/v/{pattern}"
+
+    return make  # fmt: skip
+
+
+APPLE = ("._s1.tif", ".DS_Store", "Thumbs.db")
+NAMES = [
+    Case("numbers", named("slice8.tif", "slice9.tif", "slice10.tif", "slice11.tif")),
+    Case("from-1", named("1.png", "2.png", "3.png", "4.png", pattern="*.png")),
+    Case("capitals", named("s1.TIF", "s2.tif", "s3.Tif", "s4.tif")),
+    Case("capitals-in-the-pattern", named("a1.Png", "a2.png", "a3.PNG", "a4.png", pattern="*.PNG")),
+    Case("hidden", named("s1.tif", "s2.tif", "s3.tif", "s4.tif", others=APPLE)),
+    Case("two-forms", named("a1.tif", "a2.tif", "b1.tif", "b2.tif"), note="names of 2 forms"),
+    Case("gap", named("1.tif", "2.tif", "3.tif", "7.tif"), note="no file has the number 4, 5, 6"),
+    Case("no-picture", named("1.tif", "2.tif", "3.tif", "4.tif", others=("5.tif",)), refused="5.tif"),
+    Case("no-file", named("1.tif", "2.tif", "3.tif", "4.tif", pattern="*.png"), refused="no file has such a name"),
+    Case("a-folder", named("1.tif", "2.tif", "3.tif", "4.tif", pattern=""), refused="/v/*.tif' for the pictures"),
+]  # fmt: skip
+
+
+@parametrized(NAMES)
+def test_names_of_pictures(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case.check(tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a.nrrd", "a.nii", "a.nii.gz", "a.mrc", "a.rec", "a.czi", "a.nd2", "a.lif", "a.am", "a.dm3", "a.lsm", "a.dcm",
+        "a.npy", "a.npz", "a.raw", "a.zarr.zip", "*.jpg", "a.jp2",
+    ],
+)  # fmt: skip
+def test_other_formats_are_refused_with_what_converts_them(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(b"something")
+    assert cli.run(["inspect", f"{tmp_path}/{name}", "--out", f"{tmp_path}/a.html"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "floodtide does not read" in said
+    assert "write it as TIFF, HDF5 or Zarr first, with" in said
+
+
+# Arrays
+
+
+class Strided(np.ndarray[Any, Any]):
+    """A subclass of an array."""
+
+
+def test_arrays_of_any_order_are_read(tmp_path: Path) -> None:
+    mapped = np.memmap(tmp_path / "a.bin", np.uint8, "w+", shape=ARRAY.shape)
+    mapped[...] = ARRAY
+    for array in (np.asfortranarray(ARRAY), ARRAY[:, ::-1][:, ::-1], mapped, ARRAY.view(Strided)):
+        np.testing.assert_array_equal(data.Volume(array).read(), ARRAY)
+    for dtype in (">u2", ">i8", ">f4", "?"):
+        read = data.Volume(ARRAY.astype(dtype)).read()
+        np.testing.assert_array_equal(read, ARRAY.astype(dtype))
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.ma.masked_array(ARRAY, ARRAY > 60), "is a masked array"),
+        (ARRAY.astype("f2"), "float16"),
+        (ARRAY.astype("c8"), "complex64"),
+        (np.zeros((2, 2, 2), [("a", "u1")]), "expected"),
+        (np.full((2, 2, 2), None), "expected"),
+        (np.full((2, 2, 2), "a"), "expected"),
+        (np.zeros((2, 2, 2), "M8[s]"), "expected"),
+        (ARRAY[0], "axes"),
+        (ARRAY[None], "axes"),
+    ],
+)
+def test_arrays_that_are_no_volumes_are_refused(array: Any, words: str) -> None:
+    with pytest.raises(errors.Error, match=words):
+        data.Volume(array)
