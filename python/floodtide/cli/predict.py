@@ -37,6 +37,12 @@ from floodtide.errors import LockedError, StorageError
     help="Standard deviation of the image; default: that in the checkpoint's configuration.",
 )
 @click.option(
+    "--voxel-nm",
+    type=shared.Numbers(limits.VOXEL_SIZE, 3),
+    metavar="Z,Y,X",
+    help="Voxel size z,y,x of IMAGE in nm; default: what IMAGE states. It must be that of the training.",
+)
+@click.option(
     "--probabilities",
     is_flag=True,
     help="Also write the probabilities of the classes: DATASET_probabilities (classes, n, y, x).",
@@ -93,6 +99,7 @@ def _predict(
     box: str,
     mean: float | None,
     std: float | None,
+    voxel_nm: tuple[float, float, float] | None,
     probabilities: bool,
     mirror: bool,
     context: str | None,
@@ -102,6 +109,7 @@ def _predict(
     from floodtide import nn
     from floodtide.base.progress import bar
     from floodtide.data import Volume, parse_box, parse_vec3
+    from floodtide.data.copies import settled_size
     from floodtide.data.look import Reading
     from floodtide.data.look.problems import settle
     from floodtide.segment import predict
@@ -143,7 +151,8 @@ def _predict(
         offsets=offsets,
     )
     part = parse_box(box)
-    reading = Reading("predict", mean, std, "--mean and --std", volume.geometry.voxel_size_nm)
+    size = settled_size(volume, voxel_nm, "the prediction")
+    reading = Reading("predict", mean, std, "--mean and --std", size)
     slices = isinstance(network, nn.UNet2D)
     settle(image_problems(volume, checkpoint, reading, box=part, slices=slices))
     notes = {"checkpoint": str(checkpoint)}
@@ -158,6 +167,7 @@ def _predict(
             out,
             box=part,
             probabilities=probabilities,
+            voxel_size_nm=size,
             notes=notes,
             progress=progress,
         )

@@ -14,9 +14,10 @@ from floodtide.base.counts import count_of
 from floodtide.base.outputs import files_in, files_of, refuse_inputs
 from floodtide.cli import options as shared
 from floodtide.comm import world
+from floodtide.data.look.problems import settle
 from floodtide.segment import SegmentOptions
 from floodtide.segment.masks import volumes_of
-from floodtide.segment.settings import resolved
+from floodtide.segment.settings import checked, resolved
 
 
 @click.command()
@@ -53,6 +54,8 @@ def command(
     with world.agreed():
         settings = config.load(file, overrides)
         options = resolved(file, settings, None)
+        if world.rank() == 0:
+            settle(checked(settings, options))
     report = run(settings, options, segmentation, folder, out)
     if world.rank() == 0:
         click.echo(json.dumps(report) if as_json else text(report))
@@ -70,6 +73,7 @@ def run(
     from floodtide.base.progress import bar
     from floodtide.data import Volume
     from floodtide.data.formats import format_of
+    from floodtide.data.volumes import require_same_size
     from floodtide.segment import Segmenter
     from floodtide.segment.flooding import call_rate
 
@@ -85,6 +89,7 @@ def run(
             format_of(out)
         segmenter = Segmenter.load(options, compute=settings.run.compute)
         volume, labels = Volume(options.image), Volume(segmentation)
+        require_same_size("resegment", labels, volume)
     with bar("pairs", "resegment", line_every_s=10.0, note=call_rate(segmenter)) as progress:
         pairs = resegment_on_ranks(
             folder, segmenter, volume, labels, settings.resegment, progress=progress

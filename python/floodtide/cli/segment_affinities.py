@@ -51,6 +51,7 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
     from floodtide.agglomerate import AffinityFile, AffinityOptions, write_segments
     from floodtide.base.progress import bar
     from floodtide.data import parse_box
+    from floodtide.data.copies import settled_size
     from floodtide.data.look import Reading
     from floodtide.data.look.problems import settle
     from floodtide.data.resampling import original_of
@@ -69,9 +70,11 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
     part = parse_box(settings.validation.box) if box is None else wanted
     if original is not None and wanted is not None:
         part = original.grid.box_of(wanted)
-    mean, std, size = volume_settings.mean, volume_settings.std, volume_settings.voxel_size_nm
+    mean, std = volume_settings.mean, volume_settings.std
+    size = settled_size(volume, volume_settings.stated_nm, "the configuration")
     set_threads(settings.run.threads)
-    reading = Reading("segment", mean, std, "data.volumes.mean and std", voxel_size_nm=size)
+    keys = "voxel_size_nm of the [[data.volumes]] table"
+    reading = Reading("segment", mean, std, "data.volumes.mean and std", size, size_key=keys)
     settle(image_problems(volume, checkpoint, reading, box=part))
     predictor = predict.Predictor(predict.load(checkpoint), mean=mean, std=std)
     notes = {
@@ -81,7 +84,9 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
     }
     start_s = time.monotonic()
     with bar("voxels", "predict", line_every_s=10.0) as progress:
-        predictor.write(volume, affinities, box=part, notes=notes, progress=progress)
+        predictor.write(
+            volume, affinities, box=part, voxel_size_nm=size, notes=notes, progress=progress
+        )
     made = out if original is None else _beside(out, "coarse", "segments")
     segments, coverage = write_segments(
         AffinityFile(affinities),
@@ -97,7 +102,7 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
         "coverage": coverage,
         "affinities": affinities,
         "checkpoint": str(checkpoint),
-        "voxel_size_nm": list(size if original is None else original.size_nm),
+        "voxel_size_nm": size if original is None else original.size_nm,
         "seconds": time.monotonic() - start_s,
         "out": out,
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from floodtide.base.files import path_and_dataset
 from floodtide.base.outputs import PICTURES, files_in, files_of, refuse_inputs, reserved
 from floodtide.cli import evaluate_text
 from floodtide.data.formats import HDF5, format_of, stem
+from floodtide.data.look import problems
 from floodtide.errors import InvalidArgumentError
 from floodtide.segment import SegmentOptions
 
@@ -74,10 +74,10 @@ def require_same_voxels(image: str, setting: Setting) -> None:
         InvalidArgumentError: The message has the command that resamples.
     """
     if setting.resampled:
-        sizes = [",".join(f"{n:g}" for n in s) for s in (setting.voxel_size_nm, setting.wanted_nm)]
+        own, wanted = setting.voxel_size_nm, setting.wanted_nm
         raise InvalidArgumentError(
-            f"{image}: has voxels of {sizes[0]} nm, {setting.network.name} needs {sizes[1]} nm: resample it first with"
-            f" `floodtide convert {shlex.quote(image)} resampled.zarr --voxel-nm {sizes[0]} --resample-nm {sizes[1]}`;"
+            f"{image}: has voxels of {problems.sizes(own)} nm, {setting.network.name} needs"
+            f" {problems.sizes(wanted)} nm: resample it first with {problems.resampling(image, own, wanted)};"
             " --preview resamples by itself"
         )
 

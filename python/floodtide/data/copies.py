@@ -33,6 +33,7 @@ from floodtide.data.formats import (
     shared_writer,
     size_text,
 )
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.volumes import Volume
 from floodtide.errors import InvalidArgumentError
 
@@ -72,15 +73,7 @@ def convert(
     format_of(destination)  # refuses a name of no format
     volume = source if isinstance(source, Volume) else Volume(source)
     _refuse_source(volume.name, destination)
-    size = volume.geometry.voxel_size_nm
-    if voxel_size_nm is not None:
-        z, y, x = voxel_size_nm
-        if size is not None and not same_size(size, (z, y, x)):
-            notes.show(
-                f"{volume.name}: {volume.geometry.size_source} states voxels of {size_text(size)} nm, and the copy"
-                f" states {size_text((z, y, x))} nm"
-            )
-        size = (z, y, x)
+    size = settled_size(volume, voxel_size_nm, "the copy")
     plan = Plan(
         shape=volume.shape,
         dtype=volume.dtype,
@@ -90,6 +83,26 @@ def convert(
     return write_blocks(
         destination, plan, volume.read, inputs=files_of([volume.name]), progress=progress
     )
+
+
+def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> SizeNm | None:
+    """Return the voxel size (z, y, x) that was given, with a note if the volume states another one; else its own.
+
+    Args:
+        volume: The volume.
+        given: What the user states; None: nothing.
+        what: The result that gets this size, for the note.
+    """
+    own = volume.geometry.voxel_size_nm
+    if given is None:
+        return own
+    z, y, x = given
+    if own is not None and not same_size(own, (z, y, x)):
+        notes.show(
+            f"{volume.name}: {volume.geometry.size_source} states voxels of {size_text(own)} nm, and {what} states"
+            f" {size_text((z, y, x))} nm"
+        )
+    return z, y, x
 
 
 def write_blocks(

@@ -16,9 +16,6 @@ MEAN_OFF = 0.25
 STD_OFF = 1.25
 """Ratio of standard deviations up to which two images count as equally normalised."""
 
-SAME_SIZE = 1.15
-"""Ratio of voxel sizes up to which a network segments an image without resampling."""
-
 
 def voxel_size_of(volume: Volume, given: Sequence[float] | None) -> SizeNm:
     """Return the voxel size that was given, else the one that the file states.
@@ -36,10 +33,7 @@ def voxel_size_of(volume: Volume, given: Sequence[float] | None) -> SizeNm:
 
 def needs_resampling(voxel_size_nm: Sequence[float], wanted: Sequence[float] | None) -> bool:
     """Return True if a network for voxels of `wanted` nm cannot take an image of `voxel_size_nm` as it is."""
-    if wanted is None:
-        return False
-    pairs = zip(voxel_size_nm, wanted, strict=True)
-    return any(max(a / b, b / a) > SAME_SIZE for a, b in pairs)
+    return wanted is not None and not problems.fits(voxel_size_nm, wanted)
 
 
 def same_levels(mean: float, std: float, trained_mean: float, trained_std: float) -> bool:

@@ -62,14 +62,16 @@ def known_network(text: str) -> KnownNetwork:
         names = " or ".join(PUBLISHED)
         raise InvalidFileError(f"{error}, nor the name of a published network ({names})") from None
     model = nn.load_ffn(path)
-    about = trained.trained_on(path)
+    about, images = trained.trained_on(path), look.training_images(path)
+    size = None if about is None else about.voxel_size_nm
+    sizes = {image.voxel_size_nm for image in images}  # as the files of the training state them
     return KnownNetwork(
         name=text,
         path=path,
         model=model,
         mean=None if about is None else about.mean,
         std=None if about is None else about.std,
-        voxel_size_nm=None if about is None else about.voxel_size_nm,
+        voxel_size_nm=size or (sizes.pop() if len(sizes) == 1 else None),
         seed_pad=0.05 if about is None else about.seed_pad,
-        images=look.training_images(path),
+        images=images,
     )

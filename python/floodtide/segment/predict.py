@@ -240,6 +240,7 @@ class Predictor:
         *,
         box: Box | None = None,
         probabilities: bool = False,
+        voxel_size_nm: Sequence[float] | None = None,
         notes: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -253,6 +254,7 @@ class Predictor:
                 datasets of the file are kept.
             box: As for `blocks`.
             probabilities: Also write the probabilities of the classes, <dataset>_probabilities (classes, z, y, x).
+            voxel_size_nm: Voxel size (z, y, x) that the result states; None: that of the volume.
             notes: Texts that become attributes of the dataset.
             progress: As for `blocks`.
 
@@ -264,7 +266,8 @@ class Predictor:
         if probabilities:
             self._require_classes()
         with output(out, files_of([name_of(volume)])):
-            self._write(volume, out, box, probabilities, notes, progress)
+            size = voxel_size_nm or volume.geometry.voxel_size_nm
+            self._write(volume, out, box, probabilities, size, notes, progress)
 
     def _write(
         self,
@@ -272,6 +275,7 @@ class Predictor:
         out: str,
         box: Box | None,
         probabilities: bool,
+        voxel_size_nm: Sequence[float] | None,
         notes: Mapping[str, str] | None,
         progress: Progress | None,
     ) -> None:
@@ -289,8 +293,8 @@ class Predictor:
                 file.attribute(name, "box_start", list(start))
                 file.attribute(name, "box_size", list(size))
                 file.attribute(name, "volume_shape", list(volume.shape))
-                if volume.geometry.voxel_size_nm is not None:
-                    file.numbers(name, "resolution", list(volume.geometry.voxel_size_nm))
+                if voxel_size_nm is not None:
+                    file.numbers(name, "resolution", list(voxel_size_nm))
                 for key, text in {**self._notes(volume), **(notes or {})}.items():
                     file.attribute(name, key, text)
             for block, kept in self.blocks(volume, box, progress):

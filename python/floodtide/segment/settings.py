@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from floodtide import config
-from floodtide.config import SegmentOptions, VolumeConfig
+from floodtide.config import SegmentOptions
 from floodtide.data import Volume, parse_box
+from floodtide.data.copies import settled_size
 from floodtide.data.formats import format_of
 from floodtide.data.look import Problem, Reading
+from floodtide.data.volumes import require_same_size
 from floodtide.errors import ConfigurationError
 from floodtide.segment.image_check import image_problems
 from floodtide.segment.trained import newest_checkpoint, normalisation
@@ -71,13 +73,23 @@ def checked(settings: config.Config, options: SegmentOptions) -> list[Problem]:
         options: Its resolved [segment] options.
     """
     volume, image = _volume(settings), Volume(options.image)
-    size = image.geometry.voxel_size_nm
-    if volume is not None and volume.voxel_size_nm != VolumeConfig(name="", image="").voxel_size_nm:
-        size = volume.voxel_size_nm
+    for name in [
+        options.initial,
+        options.mask,
+        *(m.volume for m in (*options.masks, *options.seed_masks)),
+    ]:
+        if name:
+            require_same_size("segment", Volume(name, channel=0), image)
+    stated = None if volume is None else volume.stated_nm
     assert options.mean is not None
     assert options.std is not None
     reading = Reading(
-        "segment", options.mean, options.std, "segment.mean and segment.std", voxel_size_nm=size
+        "segment",
+        options.mean,
+        options.std,
+        "segment.mean and segment.std",
+        voxel_size_nm=settled_size(image, stated, "the configuration"),
+        size_key="voxel_size_nm of the [[data.volumes]] table that segment.image names",
     )
     return image_problems(image, options.checkpoint, reading, box=parse_box(options.box))
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from floodtide.config import Config, FfnConfig, UNet2DConfig
 from floodtide.data import Box, Shards, Slices, TrainingVolume, Volume, box_text
+from floodtide.data.copies import settled_size
 from floodtide.data.look import (
     QUICK,
     ImageStatistics,
@@ -89,10 +90,12 @@ def look_at(parts: Parts) -> list[Looked]:
         ]
     found = []
     for number, volume in enumerate(data.volumes[:MOST]):
-        size = None if tuple(volume.voxel_size_nm) == _UNKNOWN else volume.voxel_size_nm
+        stated = None if tuple(volume.voxel_size_nm) == _UNKNOWN else volume.voxel_size_nm
+        image = opened(volume.image)
+        size = settled_size(image, stated, "the configuration")
         keys = f"mean and std of volume '{volume.name}' (data.volumes.{number})"
         reading = Reading(f"volume '{volume.name}'", volume.mean, volume.std, keys, size)
-        found.append(_look(volume.image, volume.extent, reading, volume.name))
+        found.append(_look(image, volume.extent, reading, volume.name))
     return found
 
 
@@ -118,7 +121,7 @@ def training_problems(config: Config, parts: Parts, looked: Sequence[Looked]) ->
     start = config.model.initial_weights
     trained = training_images(start) if start else ()
     for one in looked:
-        found += problems.of_grey_levels(one.statistics, one.reading, trained)
+        found += problems.of_grey_levels(one.statistics, one.reading, trained, adapts=True)
         if not isinstance(parts.data, Slices):
             size = one.reading.voxel_size_nm or one.statistics.voxel_size_nm
             found += problems.of_axes(one.statistics, one.reading.where, size)

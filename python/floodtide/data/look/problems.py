@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,12 +29,14 @@ _FAINT, _FLAT = (
     0.5,
 )  # standard deviation of what the network reads, for an error and a warning
 _SHIFT, _CONTRAST = 0.5, 1.5  # the same against the training images
-_VOXELS = 1.3  # ratio of voxel sizes
 _LENGTHS = 1.7  # ratio of correlation lengths of two images
 _ANISOTROPY = 2.2  # ratio of the correlation lengths of an image, in nm
 _CERTAIN, _CLEARLY = 0.7, 4.0  # contrast of another orientation, and its ratio to the stored one
 _EMPTY = 0.1  # share of sections without labels, for a warning
 _AXES = "zyx"
+
+SAME_SIZE = 1.15
+"""Ratio of voxel sizes up to which a network takes an image as it is."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Reading:
         std: Standard deviation that divides.
         keys: What sets them: "data.volumes.0.mean and std".
         voxel_size_nm: Voxel size (z, y, x) of the image; None if unknown.
+        size_key: What states another voxel size than the file.
     """
 
     where: str
@@ -66,6 +70,7 @@ class Reading:
     std: float
     keys: str
     voxel_size_nm: tuple[float, float, float] | None = None
+    size_key: str = "--voxel-nm"
 
 
 def raise_errors(problems: Sequence[Problem]) -> tuple[str, ...]:
@@ -99,13 +104,35 @@ def settle(problems: Sequence[Problem]) -> None:
 
 
 def of_grey_levels(
-    image: ImageStatistics, reading: Reading, trained: Sequence[TrainedOn]
+    image: ImageStatistics,
+    reading: Reading,
+    trained: Sequence[TrainedOn],
+    *,
+    adapts: bool = False,
 ) -> list[Problem]:
-    """Return what is wrong with mean and std: against the training images if they are known, else by themselves."""
+    """Return what is wrong with mean and std: against the training images if they are known, else by themselves.
+
+    Args:
+        image: Statistics of the image.
+        reading: How the network reads the image.
+        trained: What the network was trained on.
+        adapts: True if the network is trained on this image, so that it may have other voxels.
+    """
     found = of_normalisation(image, reading)
     if trained and not any(problem.error for problem in found):
-        return of_training_images(image, reading, trained)
+        return of_training_images(image, reading, trained, adapts=adapts)
     return found
+
+
+def fits(own: Sequence[float], wanted: Sequence[float]) -> bool:
+    """Return True if a network for voxels of the size `wanted` takes an image with voxels of the size `own`."""
+    return all(max(a / b, b / a) <= SAME_SIZE for a, b in zip(own, wanted, strict=True))
+
+
+def resampling(image: str, own: Sequence[float], wanted: Sequence[float]) -> str:
+    """Return the command that resamples an image from a voxel size (z, y, x) in nm to another one."""
+    before, after = (",".join(f"{n:g}" for n in size) for size in (own, wanted))
+    return f"`floodtide convert {shlex.quote(image)} resampled.zarr --voxel-nm {before} --resample-nm {after}`"
 
 
 def of_normalisation(image: ImageStatistics, reading: Reading) -> list[Problem]:
@@ -133,11 +160,16 @@ def of_normalisation(image: ImageStatistics, reading: Reading) -> list[Problem]:
 
 
 def of_training_images(
-    image: ImageStatistics, reading: Reading, trained: Sequence[TrainedOn]
+    image: ImageStatistics,
+    reading: Reading,
+    trained: Sequence[TrainedOn],
+    *,
+    adapts: bool = False,
 ) -> list[Problem]:
     """Return how an image differs from the images that a network was trained on; nothing without `trained`."""
-    if not trained or image.std == 0:
-        return []
+    size = _of_size(image, reading, trained, adapts)
+    if size or not trained or image.std == 0:
+        return size
     mean, std = (image.mean - reading.mean) / reading.std, image.std / reading.std
 
     def distance(volume: TrainedOn) -> float:
@@ -171,18 +203,34 @@ def _of_contrast(
     ]
 
 
+def _of_size(
+    image: ImageStatistics, reading: Reading, trained: Sequence[TrainedOn], adapts: bool
+) -> list[Problem]:
+    """Return whether an image has other voxels than all training images, as far as the sizes are known."""
+    own = reading.voxel_size_nm
+    known = [(one.voxel_size_nm, one.name) for one in trained if one.voxel_size_nm is not None]
+    if own is None or not known or any(fits(own, size) for size, _ in known):
+        return []
+    wanted, name = min(
+        known, key=lambda one: sum(abs(math.log(a / b)) for a, b in zip(own, one[0], strict=True))
+    )
+    text = (
+        f"{reading.where}: {image.name} has voxels of {sizes(own)} nm, and the network was trained on voxels of"
+        f" {sizes(wanted)} nm ({name})"
+    )
+    if adapts:
+        return [Problem(False, f"{text}: the training must adapt it to other sizes of structures")]
+    return [
+        Problem(
+            True,
+            f"{text}: resample it first with {resampling(image.name, own, wanted)}; if the image has another voxel"
+            f" size, state it ({reading.size_key})",
+        )
+    ]
+
+
 def _of_scale(image: ImageStatistics, reading: Reading, volume: TrainedOn) -> list[Problem]:
-    own, theirs = reading.voxel_size_nm, volume.voxel_size_nm
-    if own is not None and theirs is not None:
-        ratios = [a / b for a, b in zip(own, theirs, strict=True)]
-        if max(max(ratios), 1 / min(ratios)) > _VOXELS:
-            return [
-                Problem(
-                    False,
-                    f"{reading.where}: {image.name} has voxels of {sizes(own)} nm, and the network was trained on"
-                    f" voxels of {sizes(theirs)} nm ({volume.name}): resample the image to about that size",
-                )
-            ]
+    theirs = volume.voxel_size_nm
     length = image.sharpness.length if image.sharpness is not None else (None,) * 3
     known = [
         (axis, a / b)

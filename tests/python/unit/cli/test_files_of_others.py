@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command that takes a volume refuses a file that it cannot read, or two that do not fit, in one line.
+
+The matrix: command and argument x file of another program. Each refusal has status 2, one line, and no traceback.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
+
+import tifffile
+from other_programs import ARRAY, hdf5, n5, precomputed, zarr_array
+
+from floodtide import cli, data, nn
+from floodtide.base import notes
+from floodtide.data.look.trained_on import FIB25, to_text
+
+LABELS = (np.indices((24, 24, 24)) // 8).sum(0).astype(np.uint32) + 1
+IMAGE = np.random.default_rng(0).integers(60, 200, LABELS.shape).astype(np.uint8)
+SIZE = {"resolution": (10.0, 10.0, 10.0)}
+
+
+def stored(path: Path, array: Any, **attributes: Any) -> str:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=array).attrs.update(attributes)
+    return f"{path}:x"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image, its labels, affinities, networks and a configuration that fit each other."""
+    made = tmp_path_factory.mktemp("fitting")
+    image, labels = stored(made / "i.h5", IMAGE, **SIZE), stored(made / "l.h5", LABELS, **SIZE)
+    stored(made / "f.h5", np.full((3, 24, 24, 24), 0.5, np.float32))
+    nn.FFN(depth=1, features=2, fov=(5, 5, 5), deltas=(1, 1, 1)).save(
+        made / "ffn.h5", statistics=to_text([FIB25])
+    )
+    nn.UNet3D(depth=2, pools=((1, 2, 2),), kernels=((1, 3, 3), (3, 3, 3))).save(
+        made / "unet.h5", statistics=to_text([FIB25])
+    )
+    (made / "c.toml").write_text(
+        f'[[data.volumes]]\nname = "v"\nimage = "{image}"\nlabels = "{labels}"\n'
+        f'[segment]\ncheckpoint = "{made}/ffn.h5"\nimage = "{image}"\nmean = 128\nstd = 33\n'
+    )
+    data.convert(labels, f"precomputed://{made}/p")
+    return made
+
+
+BAD: dict[str, Callable[[Path], str]] = {
+    "absent": lambda folder: f"{folder}/absent.zarr",
+    "cut-off": lambda folder: cut_off(folder),
+    "colours": lambda folder: colours(folder),
+    "float16": hdf5(array=ARRAY.astype("f2")),
+    "channels": precomputed(channels=3),
+    "group": n5(path="g", opened=""),
+    "codec": lambda folder: codec(folder),
+    "no-hdf5": lambda folder: no_hdf5(folder),
+    "nrrd": lambda folder: f"{folder}/a.nrrd",
+    "objects": hdf5(array=np.zeros((4, 5, 6), [("a", "u1")])),
+}
+"""Files that no command reads."""
+
+
+def cut_off(folder: Path) -> str:
+    tifffile.imwrite(folder / "v.tif", ARRAY, photometric="minisblack", compression="zlib")
+    (folder / "v.tif").write_bytes((folder / "v.tif").read_bytes()[:60])
+    return f"{folder}/v.tif"
+
+
+def colours(folder: Path) -> str:
+    tifffile.imwrite(folder / "v.tif", np.zeros((5, 6, 3), np.uint8), photometric="rgb")
+    return f"{folder}/v.tif"
+
+
+def codec(folder: Path) -> str:
+    name = zarr_array(version=2)(folder)
+    path = Path(name, ".zarray")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "compressor": {"id": "lzma"}}))
+    return name
+
+
+def no_hdf5(folder: Path) -> str:
+    (folder / "v.h5").write_bytes(b"no HDF5 file" * 100)
+    return f"{folder}/v.h5:raw"
+
+
+IMAGE_OR_LABELS = "{image} {labels}"
+COMMANDS = {
+    "convert": "{bad} {out}/o.zarr",
+    "convert-resampled": "{bad} {out}/o.zarr --voxel-nm 8,8,8 --resample-nm 16,16,16",
+    "evaluate-segmentation": "{bad} {labels}",
+    "evaluate-truth": "{labels} {bad}",
+    "evaluate-image": "{labels} {labels} --image {bad}",
+    "evaluate-before": "{labels} {labels} --before {bad}",
+    "compare-segmentation": "{bad} {labels}",
+    "compare-reference": "{labels} {bad}",
+    "consensus-first": "{bad} {labels} {out}/o.h5:x",
+    "consensus-second": "{labels} {bad} {out}/o.h5:x",
+    "inspect-image": "{bad} --out {out}/o.html",
+    "inspect-labels": "{image} --labels {bad} --out {out}/o.html",
+    "init-image": "{bad} --labels {labels} --voxel-nm 10,10,10 --out {out}/o.toml",
+    "init-labels": "{image} --labels {bad} --out {out}/o.toml",
+    "partition": "{bad} {out}/o.h5:x",
+    "coordinates": "{bad} {out}/o.h5",
+    "predict": "{folder}/unet.h5 {bad} {out}/o.h5:x --mean 128 --std 33",
+    "segment-model": "{bad} --model {folder}/ffn.h5 --voxel-nm 10,10,10 --out {out}/o.h5:x",
+    "segment-image": "{folder}/c.toml --out {out}/o.h5:x --set segment.image={bad}",
+    "segment-mask": "{folder}/c.toml --out {out}/o.h5:x --set segment.mask={bad}",
+    "segment-initial": "{folder}/c.toml --out {out}/o.h5:x --set segment.initial={bad}",
+    "resegment": "{folder}/c.toml {bad} {out}/pairs",
+    "train-image": "{folder}/c.toml --set run.dir={out}/r --set data.volumes.0.image={bad}",
+    "train-labels": "{folder}/c.toml --set run.dir={out}/r --set data.volumes.0.labels={bad}",
+    "view": "{bad}",
+    "view-truth": "{labels} --truth {bad}",
+    "view-image": "{labels} --image {bad}",
+    "agglomerate": "{bad} {out}/o.h5:x --offsets [[-1,0,0],[0,-1,0],[0,0,-1]]",
+    "mesh": "{bad}",
+}
+"""Commands with a place for a file that cannot be read."""
+
+
+def refused(
+    command: str, words: dict[str, Any], capsys: pytest.CaptureFixture[str], line: str = ""
+) -> str:
+    """Return the only line that a command prints which is refused."""
+    name = command.partition("-")[0]
+    arguments = [one.format(**words) for one in (line or COMMANDS[command]).split()]
+    status = cli.run([name, *arguments])
+    said = capsys.readouterr().err
+    assert status == 2, said
+    assert said.count("\n") == 1, said
+    assert said.startswith(f"floodtide {name}: "), said
+    assert "Traceback" not in said
+    return said
+
+
+def words_of(folder: Path, out: Path) -> dict[str, Any]:
+    fitting = {"image": f"{folder}/i.h5:x", "labels": f"{folder}/l.h5:x"}
+    return {"folder": folder, "out": out, **fitting}
+
+
+@pytest.fixture(scope="module")
+def bad_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The names of the files that cannot be read."""
+    return {bad: make(tmp_path_factory.mktemp(bad)) for bad, make in BAD.items()}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_that_cannot_be_read_is_refused(
+    command: str,
+    bad: str,
+    folder: Path,
+    bad_files: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    notes._shown.clear()
+    name = bad_files[bad]
+    said = refused(command, words_of(folder, tmp_path) | {"bad": name}, capsys)
+    assert name.removeprefix("precomputed://").partition(":")[0] in said
+    written = (".h5", ".zarr", ".html", ".toml")
+    assert not [path for path in tmp_path.rglob("*") if path.suffix in written]
+
+
+OTHER = {
+    "evaluate": "{labels} {other}",
+    "evaluate-before": "{labels} {labels} --before {other}",
+    "evaluate-image": "{labels} {labels} --image {other}",
+    "compare": "{labels} {other}",
+    "consensus": "{labels} {other} {out}/o.zarr",
+    "inspect": "{image} --labels {other} --out {out}/o.html",
+    "init": "{image} --labels {other} --out {out}/o.toml",
+    "train": "{folder}/c.toml --set run.dir={out}/r --set data.volumes.0.labels={other}",
+    "segment-mask": "{folder}/c.toml --out {out}/o.h5:x --set segment.mask={other}",
+    "segment-initial": "{folder}/c.toml --out {out}/o.h5:x --set segment.initial={other}",
+    "resegment": "{folder}/c.toml {other} {out}/pairs",
+    "view": "{labels} --truth {other}",
+    "view-image": "{labels} --image {other}",
+}
+"""Commands with a place for a volume that fits another one."""
+
+
+@pytest.mark.parametrize("command", OTHER)
+def test_volumes_of_other_voxels_are_refused(
+    command: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    array = IMAGE if command.endswith("image") else LABELS
+    other = stored(tmp_path / "other.h5", array, resolution=(20.0, 10.0, 10.0))
+    said = refused(command, words_of(folder, tmp_path) | {"other": other}, capsys, OTHER[command])
+    assert "20 x 10 x 10 nm" in said
+    assert "10 x 10 x 10 nm" in said
+
+
+RUNS = {
+    "predict": "{folder}/unet.h5 {other} {out}/o.h5:x --mean 128 --std 33",
+    "segment": "{folder}/c.toml --out {out}/o.h5:x --set segment.image={other}",
+    "segment-model": "{other} --model {folder}/ffn.h5 --out {out}/o.h5:x",
+    "resegment": "{folder}/c.toml {labels} {out}/pairs --set segment.image={other}",
+    "check": "{folder}/c.toml --set segment.image={other} --set data.volumes=[]",
+}
+"""Commands that run a network of voxels of 10 nm."""
+
+
+@pytest.mark.parametrize("command", RUNS)
+def test_a_network_of_other_voxels_is_refused(
+    command: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = stored(tmp_path / "other.h5", IMAGE, resolution=(20.0, 10.0, 10.0))
+    words = words_of(folder, tmp_path) | {"other": other}
+    if command == "check":
+        arguments = [one.format(**words) for one in RUNS[command].split()]
+        assert cli.run(["check", *arguments]) == 2
+        said = capsys.readouterr().out
+    else:
+        said = refused(command, words, capsys, RUNS[command])
+    command = f"floodtide convert {other} resampled.zarr --voxel-nm 20,10,10 --resample-nm 10,10,10"
+    assert f"resample it first with `{command}`" in said
+
+
+def test_a_stated_voxel_size_replaces_that_of_the_file(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = stored(tmp_path / "o.h5", IMAGE, resolution=(20.0, 10.0, 10.0))
+    words = ["predict", f"{folder}/unet.h5", other, f"{tmp_path}/p.h5:x", "--mean", "128"]
+    words += ["--std", "33", "--box", "0:8,0:8,0:8"]
+    assert cli.run([*words, "--voxel-nm", "10,10,10"]) == 0
+    assert "and the prediction states 10 x 10 x 10 nm" in capsys.readouterr().err
+    with h5py.File(tmp_path / "p.h5") as file:
+        assert file["x"].attrs["resolution"].tolist() == [10, 10, 10]
+    near = stored(tmp_path / "n.h5", IMAGE, resolution=(11.0, 10.0, 10.0))
+    words[2:4] = [near, f"{tmp_path}/q.h5:x"]
+    assert cli.run(words) == 0
+    text = (folder / "c.toml").read_text().replace(f"{folder}/i.h5:x", other)
+    text = text.replace(f'image = "{other}"\nmean', 'image = "v"\nmean')
+    stated = text.replace('name = "v"\n', 'name = "v"\nvoxel_size_nm = [10, 10, 10]\n')
+    segment = [
+        "segment",
+        f"{tmp_path}/c.toml",
+        "--out",
+        f"{tmp_path}/s.h5:x",
+        "--box",
+        "0:12,0:12,0:12",
+    ]
+    for toml, status in ((text, 2), (stated, 0)):
+        (tmp_path / "c.toml").write_text(toml)
+        assert cli.run(segment) == status
+    assert "and the configuration states 10 x 10 x 10 nm" in capsys.readouterr().err
