@@ -14,7 +14,8 @@
 namespace floodtide::data {
 namespace {
 
-constexpr std::size_t kCacheBytes = std::size_t{4} << 20;  // a dataset: slices come in random order, stacks may be many
+constexpr std::int64_t kLargest32 = (std::int64_t{1} << 32) - 1;  // -1 of 32 bits without sign; that of 64 bits is read as -1
+constexpr std::size_t kCacheBytes = std::size_t{4} << 20;         // a dataset: slices come in random order, stacks may be many
 
 struct Stack {
   VolumePtr images;
@@ -85,12 +86,17 @@ struct SliceSource::Impl {
     const Volume& masks = *stack(slice).masks;
     const Box box = Impl::box(slice);
     Tensor<std::int64_t, 3> mask = masks.read_block<std::int64_t>(box);
-    const auto wrong = std::find_if(mask.data(), mask.data() + mask.size(),
-                                    [this](std::int64_t value) { return value < 0 || value >= options.classes; });
-    const std::int64_t flat = wrong - mask.data();
-    FLOODTIDE_REQUIRE(flat == mask.size(), invalid_file, masks.name(), ": slice ", box.start[0], " has class ", *wrong, " at ",
-                      flat / box.size[2], ", ", flat % box.size[2], " (y, x); expected 0 to ", options.classes - 1,
-                      " (classes = ", options.classes, ")");
+    const bool is_signed = masks.type() != ElementType::uint64;  // whose values above 2^63 are read as negative numbers
+    for (std::int64_t flat = 0; flat < mask.size(); ++flat) {
+      std::int64_t& value = mask.data()[flat];
+      if (value == -1 || value == kLargest32 || (is_signed && value < 0)) {
+        value = kUnlabelled;
+        continue;
+      }
+      FLOODTIDE_REQUIRE(value >= 0 && value < options.classes, invalid_file, masks.name(), ": slice ", box.start[0],
+                        " has class ", value, " at ", flat / box.size[2], ", ", flat % box.size[2], " (y, x); expected 0 to ",
+                        options.classes - 1, " (classes = ", options.classes, ")");
+    }
     return mask;
   }
 

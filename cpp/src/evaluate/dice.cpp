@@ -10,6 +10,7 @@ namespace floodtide::evaluate {
 namespace {
 
 constexpr std::int64_t kMaxClasses = 255;
+constexpr std::int64_t kNotCounted = 255;
 
 std::optional<double> score(std::int64_t both, std::int64_t predicted, std::int64_t actual) {
   if (predicted + actual == 0) return std::nullopt;
@@ -49,6 +50,7 @@ void DiceCounts::add(std::int64_t group, View<const std::uint8_t, 3> predicted, 
   for (std::int64_t i = 0; i < truth.size(); ++i) {
     const std::int64_t p = predicted.data()[i];
     const std::int64_t t = truth.data()[i];
+    if (t == kNotCounted) continue;
     FLOODTIDE_REQUIRE(p < classes_ && t < classes_, invalid_argument, "dice: pixel ", i, " has predicted class ", p,
                       " and true class ", t, ", expected 0 to ", classes_ - 1);
     if (p == t) ++counts[3 * p];

@@ -8,9 +8,13 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
+#include "floodtide/data/slices.hpp"
+#include "floodtide/nn/segmentation_loss.hpp"
 
 namespace floodtide::train {
 namespace {
+
+static_assert(nn::kNotCounted == data::kUnlabelled);
 
 constexpr double kSmallestProbability =
     1e-7;  // about the rounding error of a float; limits the cross-entropy of a pixel to 16 nats
@@ -23,8 +27,10 @@ struct EntropySums {
 
 EntropySums cross_entropy(View<const float, 4> probabilities, View<const std::uint8_t, 3> classes) {
   const std::int64_t outputs = probabilities.shape(3);
-  EntropySums sums{0, static_cast<double>(classes.size())};
+  EntropySums sums;
   for (std::int64_t i = 0; i < classes.size(); ++i) {
+    if (classes.data()[i] == nn::kNotCounted) continue;
+    sums.counted += 1;
     const double p = probabilities.data()[i * outputs + classes.data()[i]];
     sums.cross_entropy -= std::log(std::max(p, kSmallestProbability));
   }

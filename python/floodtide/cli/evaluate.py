@@ -154,7 +154,9 @@ def command(
                 inputs = files_of([segmentation, truth, image, before])
                 held.enter_context(reserved("evaluate", picture, PICTURES[".png"], inputs))
         with bar("voxels", "evaluate") as progress:
-            table = evaluate.count_on_ranks(segments, objects, part, progress)
+            table = evaluate.count_on_ranks(
+                segments, objects, part, progress, classes=number is not None
+            )
         with world.agreed():
             if world.rank() > 0:
                 return

@@ -19,6 +19,20 @@ def may_spell(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "i" or (dtype.kind == "u" and dtype.itemsize >= 4)
 
 
+def missing(labels: NDArray[Any]) -> NDArray[np.bool_] | None:
+    """Return where labels have a value besides 0 that stands for no label; None if they have none."""
+    if labels.size == 0 or not may_spell(labels.dtype):
+        return None
+    lowest, highest = int(labels.min()), int(labels.max())
+    if lowest >= 0 and highest < LARGEST[0]:
+        return None
+    none = labels < 0
+    for value in LARGEST:
+        if value <= highest:
+            none |= labels == labels.dtype.type(value)
+    return none if none.any() else None
+
+
 def cleared(labels: NDArray[Any], name: str = "") -> NDArray[Any]:
     """Return labels in which voxels without a label are 0. The same array if they are already.
 
@@ -26,16 +40,8 @@ def cleared(labels: NDArray[Any], name: str = "") -> NDArray[Any]:
         labels: Labels of any type.
         name: The volume, for a note about values that are read as 0; "": no note.
     """
-    if labels.size == 0 or not may_spell(labels.dtype):
-        return labels
-    lowest, highest = int(labels.min()), int(labels.max())
-    if lowest >= 0 and highest < LARGEST[0]:
-        return labels
-    none = labels < 0
-    for value in LARGEST:
-        if value <= highest:
-            none |= labels == labels.dtype.type(value)
-    if not none.any():
+    none = missing(labels)
+    if none is None:
         return labels
     if name:
         value = int(labels[none].max())

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from floodtide import _core, errors
-from floodtide.base import limits
+from floodtide.base import limits, notes
 from floodtide.base.options import Arguments
 from floodtide.data.samples import ORDER, Classes, Image, Samples
-from floodtide.data.volumes import VolumeLike, opened
+from floodtide.data.volumes import Volume, VolumeLike, none_of, opened
 
 _SLICES = Arguments(
     size=limits.PIXELS_OR_STORED,
@@ -29,6 +29,10 @@ _SLICES = Arguments(
 )
 
 
+UNLABELLED = 255
+"""Class of pixels without a label in masks: they count neither in the loss nor in the scores."""
+
+
 class Stack(NamedTuple):
     """The volumes of a stack; `patients` is "file:dataset", empty if the stack is one patient."""
 
@@ -42,7 +46,8 @@ class Slices(Samples):
 
     Args:
         images: Intensities (n, y, x): the name of a volume, or a Volume; or a list of such stacks.
-        masks: Integer classes of each stack, of its shape.
+        masks: Integer classes of each stack, of its shape. Negative numbers, 2^32 - 1 and 2^64 - 1 mark pixels that do
+            not count.
         patients: Integer (n,) for each stack: whose slice it is. Without it a stack is one patient.
         size: (y, x) to cut the centre out to, or to pad to; None: as stored.
         classes: Masks hold 0 to classes - 1.
@@ -130,6 +135,10 @@ class Slices(Samples):
             readers=readers,
         )
         self.stacks = [Stack(*names) for names in zip(*columns, strict=True)]
+        for stack in self.stacks:
+            masks = stack.masks if isinstance(stack.masks, Volume) else Volume(stack.masks)
+            if (none := none_of(masks)) is not None:
+                notes.show(f"{masks.name}: pixels of class {none} do not count")
         self.size = None if size in (None, (0, 0)) else size
         self.classes = classes
         self.mean, self.std, self.outside = mean, std, outside
@@ -191,7 +200,7 @@ class Slices(Samples):
         self.core.check_masks(0, self.fixed_size, None)
 
     def load(self, walker: int, index: int, *, epoch: int = 0) -> tuple[Image, Classes]:
-        """Return an augmented training slice (y, x), float32, with its mask, uint8.
+        """Return an augmented training slice (y, x), float32, with its mask, uint8; UNLABELLED: no label.
 
         Raises:
             InvalidFileError: If the mask has an unexpected class; names slice and value.

@@ -67,6 +67,10 @@ class Volume:
             opened = formats.open_dataset(os.fspath(source), dataset, channel)
         elif isinstance(source, str | os.PathLike):
             opened = formats.open_volume(os.fspath(source), channel)
+        elif isinstance(source, np.ndarray) and type(source).__module__.startswith("numpy.ma"):
+            raise InvalidArgumentError(
+                f"{name or 'the array'}: is a masked array, expected a plain one: fill it first (array.filled(0))"
+            )
         elif isinstance(source, np.ndarray):
             opened = formats.Opened(array_volume(source, name or "the array"), Geometry())
         else:
@@ -196,13 +200,21 @@ def labels_of(volume: VolumeLike) -> Volume:
         Error: As `Volume` does.
     """
     given = volume if isinstance(volume, Volume) else Volume(volume)
-    if not no_label.may_spell(given.dtype):
+    if none_of(given) is None:
         return given
-    for box in itertools.product(*(_places(n) for n in given.shape)):
-        block = given.read(((box[0][0], box[1][0], box[2][0]), (box[0][1], box[1][1], box[2][1])))
-        if no_label.cleared(block) is not block:
-            return Volume.from_source(_Cleared(given), given)
-    return given
+    return Volume.from_source(_Cleared(given), given)
+
+
+def none_of(volume: Volume) -> int | None:
+    """Return a value besides 0 that stands for no label in the voxels of a sample; None if there is none."""
+    if not no_label.may_spell(volume.dtype):
+        return None
+    for box in itertools.product(*(_places(n) for n in volume.shape)):
+        block = volume.read(((box[0][0], box[1][0], box[2][0]), (box[0][1], box[1][1], box[2][1])))
+        none = no_label.missing(block)
+        if none is not None:
+            return int(block[none].max())
+    return None
 
 
 def _places(extent: int) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import intersection
-from floodtide.data.no_label import cleared
+from floodtide.data.no_label import cleared, missing
 from floodtide.data.volumes import place_of, require_same_size
 from floodtide.errors import OutOfRangeError, ShapeError
 
@@ -175,12 +175,18 @@ def count_on_ranks(
     truth: Volume,
     box: Box | None = None,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    classes: bool = False,
 ) -> _core.evaluate.ContingencyTable:
-    """Return the table of `count_volumes` on every rank; each rank reads a part of the volumes. Collective."""
+    """Return the table of `count_volumes` on every rank; each rank reads a part of the volumes. Collective.
+
+    With `classes`, the volumes hold classes: 0 is one of them, and voxels whose truth has another value for "no label"
+    do not count.
+    """
     table = ContingencyTable()
     with world.agreed():
         parts = slice(world.rank(), None, world.size())
-        for _, labels, objects in common_blocks(segmentation, truth, box, progress, parts):
+        for _, labels, objects in common_blocks(segmentation, truth, box, progress, parts, classes):
             table.add(labels, objects)
     whole = ContingencyTable()
     for rows in allgather_object(table.rows()):
@@ -207,20 +213,23 @@ def common_blocks(
     box: Box | None,
     progress: Callable[[int, int], None] | None,
     parts: slice = slice(None),
+    classes: bool = False,
 ) -> Iterator[tuple[Vec3, NDArray[Any], NDArray[Any]]]:
     """Yield first voxel (in the whole volume), segments and objects of the blocks of a box that two volumes cover.
 
-    `parts` are the blocks that are read, of all of them.
+    `parts` are the blocks that are read, of all of them. With `classes`, a block has only the voxels whose truth is
+    known, along one axis.
     """
     region, start, truth_start = _common_box(segmentation, truth, box)
     chosen = list(_blocks(region, segmentation.chunks))[parts]
     total, done = sum(int(np.prod(size)) for _, size in chosen), 0
     for block in chosen:
-        yield (
-            block[0],
-            cleared(segmentation.read((_minus(block[0], start), block[1])), segmentation.name),
-            cleared(truth.read((_minus(block[0], truth_start), block[1])), truth.name),
-        )
+        labels = cleared(segmentation.read((_minus(block[0], start), block[1])), segmentation.name)
+        objects = truth.read((_minus(block[0], truth_start), block[1]))
+        none = missing(objects) if classes else None
+        if none is not None:
+            labels, objects = labels[~none].reshape(1, 1, -1), objects[~none].reshape(1, 1, -1)
+        yield block[0], labels, cleared(objects, truth.name)
         done += int(np.prod(block[1]))
         if progress is not None:
             progress(done, total)

@@ -72,7 +72,7 @@ def pictures(run: Run) -> tuple[Picture | None, list[str]]:
 
 def _slices(run: Run, settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
     from floodtide import _core
-    from floodtide.data import Slices
+    from floodtide.data.slices import UNLABELLED, Slices
     from floodtide.segment import predict
     from floodtide.train.kinds import kind_of
 
@@ -100,7 +100,7 @@ def _slices(run: Run, settings: Config, checkpoint: Path) -> tuple[Picture | Non
                 title=f"{name}: patient {last['patients'][number]}, Dice {dice:.3f}",
                 below=f"this slice {np.mean(known):.3f}" if known else "no object in this slice",
                 image=image.astype(np.float64),
-                truth=truth,
+                truth=np.where(truth == UNLABELLED, 0, truth),
                 predicted=predicted[0],
             )
         )
@@ -132,11 +132,13 @@ def pick_patients(record: Record) -> list[tuple[str, int, float]]:
 
 def _largest_slices(samples: Slices, groups: Sequence[int]) -> dict[int, int]:
     """Return, for each patient, the number of the slice with the most object pixels."""
+    from floodtide.data.slices import UNLABELLED
+
     best: dict[int, tuple[int, int]] = {}
     for number in range(samples.fixed_size):
         group, _, classes = samples.core.fixed(number)
         if group in groups:
-            size = int(np.count_nonzero(classes))
+            size = int(np.count_nonzero((classes > 0) & (classes < UNLABELLED)))
             best[group] = max(best.get(group, (-1, number)), (size, number))
     return {group: number for group, (_, number) in best.items()}
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from floodtide.base import limits
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3
+from floodtide.data.no_label import cleared
 from floodtide.errors import InvalidArgumentError, OutOfRangeError, ShapeError
 
 Image = NDArray[Any] | Volume
@@ -90,7 +91,7 @@ def as_float32(voxels: NDArray[Any]) -> NDArray[np.float32]:
 def read_labels(
     labels: Image, what: str, volume_shape: Sequence[int], image: CanvasImage
 ) -> NDArray[np.integer[Any]]:
-    """Return the labels of a volume in the box of an image, without the halo.
+    """Return the labels of a volume in the box of an image, without the halo. Voxels without a label are 0.
 
     Raises:
         ShapeError: If the labels do not cover the box.
@@ -99,7 +100,7 @@ def read_labels(
     values = read_part(labels, what, volume_shape, image)
     if not np.issubdtype(values.dtype, np.integer):
         raise InvalidArgumentError(f"segment: {what} holds {values.dtype}, expected integers")
-    return values
+    return cleared(values, what)
 
 
 def read_part(

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodtide.data import Vec3, Volume
-from floodtide.data.volumes import place_of, volume_exists
+from floodtide.data.look import QUICK, label_statistics
+from floodtide.data.volumes import place_of, require_same_size, volume_exists
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.train.recorded_run import SEGMENTATION, read_run
 
@@ -47,6 +48,7 @@ def layers_of(
     Raises:
         InvalidFileError: If a volume or a run cannot be read.
         InvalidArgumentError: If `shown` is neither.
+        ShapeError: If volumes state different voxel sizes.
     """
     size: tuple[float, float, float] | None = None
     name = shown
@@ -63,7 +65,7 @@ def layers_of(
         image, truth = image or _existing(known_image), truth or _existing(known_truth)
     volume = Volume(name)
     several = volume.dtype.kind in "iu" and volume.dtype.itemsize > 1
-    labels = several or _is_labels(volume)
+    labels = _is_labels(volume) or (several and not _like_image(volume))
     if labels:
         image = image or _existing(volume.text("image"))
     found = []
@@ -72,6 +74,8 @@ def layers_of(
     found.append(_layer("segmentation" if labels else "image", name, labels))
     if truth:
         found.append(dataclasses.replace(_layer("truth", truth, True), visible=False))
+    for layer in found[1:]:
+        require_same_size("view", layer.volume, found[0].volume)
     stated = [layer.volume.geometry.voxel_size_nm for layer in found]
     return found, size or next((s for s in stated if s is not None), None)
 
@@ -92,3 +96,10 @@ def _existing(name: str) -> str:
 def _is_labels(volume: Volume) -> bool:
     """Return True for a segmentation of few segments, which is stored in 8 bits."""
     return volume.dtype.name == "uint8" and bool(volume.text("image") or volume.text("affinities"))
+
+
+def _like_image(volume: Volume) -> bool:
+    """Return True for an image of 16 bits, which could be a segmentation by its type."""
+    if volume.dtype.itemsize != 2:
+        return False
+    return label_statistics(volume, budget=QUICK, sections=False).like_image

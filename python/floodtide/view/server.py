@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from floodtide.base.libraries import library
 from floodtide.data import Volume
+from floodtide.data.no_label import cleared
 from floodtide.errors import StorageError
 from floodtide.view.layers import Layer
 
@@ -65,7 +66,7 @@ def serve(
         state.dimensions = space
         for layer in layers:
             source = neuroglancer.LocalVolume(
-                data=_Array(layer.volume),
+                data=_Array(layer.volume, layer.labels),
                 dimensions=space,
                 volume_type="segmentation" if layer.labels else "image",
                 voxel_offset=list(layer.start[::-1]),
@@ -92,17 +93,20 @@ def _require_free(bind: str, port: int) -> None:
 
 
 class _Array:
-    """A volume as Neuroglancer reads it: axes x, y, z."""
+    """A volume as Neuroglancer reads it: axes x, y, z. Voxels without a label are 0, whatever value the file has."""
 
-    def __init__(self, volume: Volume) -> None:
-        self._volume = volume
+    def __init__(self, volume: Volume, labels: bool) -> None:
+        self._volume, self._labels = volume, labels
         self.shape = volume.shape[::-1]
         self.dtype = _type(volume.dtype)
 
     def __getitem__(self, at: tuple[slice, slice, slice]) -> NDArray[Any]:
         bounds = [part.indices(n)[:2] for part, n in zip(at, self.shape, strict=True)]
         (x, y, z), (nx, ny, nz) = (a for a, _ in bounds), (b - a for a, b in bounds)
-        return self._volume.read(((z, y, x), (nz, ny, nx))).astype(self.dtype).T
+        block = self._volume.read(((z, y, x), (nz, ny, nx)))
+        if self._labels:
+            block = cleared(block, self._volume.name)
+        return block.astype(self.dtype).T
 
 
 def _type(dtype: np.dtype[Any]) -> np.dtype[Any]:

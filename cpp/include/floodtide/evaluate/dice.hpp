@@ -26,7 +26,7 @@ class DiceCounts {
   /// Throws Error(invalid_argument) if a number is below 1, or if `classes` is above 255.
   DiceCounts(std::int64_t groups, std::int64_t classes);
 
-  /// Count one image of a group. `predicted` and `truth` are [z, y, x].
+  /// Count one image of a group. `predicted` and `truth` are [z, y, x]. Pixels with the true class 255 do not count.
   /// Throws Error(shape_mismatch) for unequal shapes, Error(out_of_range) for a group that does not exist, and
   /// Error(invalid_argument) for a class of at least classes().
   void add(std::int64_t group, View<const std::uint8_t, 3> predicted, View<const std::uint8_t, 3> truth);

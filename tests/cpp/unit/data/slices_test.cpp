@@ -226,6 +226,31 @@ TEST(SliceSource, NamesTheSliceAndTheValueOfAnUnexpectedClass) {
   expect_error([&] { static_cast<void>(source.fixed(3)); }, ErrorCode::out_of_range, {"sample 3"});
 }
 
+TEST(SliceSource, MarksPixelsWithoutALabelInEverySpelling) {
+  const TemporaryFolder folder;
+  TestStack stack = make_stack(folder, "a", {2, 3, 4}, 1);
+  const auto check = [&]<class T>(const char* name, T none, std::vector<T> masks) {
+    masks[1 * 12 + 5] = none;
+    write_dataset<T>(folder.file(name), "mask", {2, 3, 4}, masks);
+    stack.names.masks = folder.file(name) + ":mask";
+    const SliceSource source({stack.names}, slice_options());
+    const Sample sample = source.fixed(1);
+    for (std::int64_t i = 0; i < 12; ++i) {
+      EXPECT_EQ(sample.classes.data()[i], i == 5 ? kUnlabelled : stack.masks[static_cast<std::size_t>(12 + i)]) << name;
+    }
+  };
+  check("minus.h5", std::int8_t{-1}, std::vector<std::int8_t>(stack.masks.begin(), stack.masks.end()));
+  check("negative.h5", std::int64_t{-7}, std::vector<std::int64_t>(stack.masks.begin(), stack.masks.end()));
+  check("of32.h5", ~std::uint32_t{0}, std::vector<std::uint32_t>(stack.masks.begin(), stack.masks.end()));
+  check("of64.h5", ~std::uint64_t{0}, std::vector<std::uint64_t>(stack.masks.begin(), stack.masks.end()));
+  std::vector<std::uint64_t> large(stack.masks.begin(), stack.masks.end());
+  large[3] = (std::uint64_t{1} << 63) + 2;
+  write_dataset<std::uint64_t>(folder.file("large.h5"), "mask", {2, 3, 4}, large);
+  stack.names.masks = folder.file("large.h5:mask");
+  const SliceSource source({stack.names}, slice_options());
+  expect_error([&] { source.check_masks(0, 2); }, ErrorCode::invalid_file, {"slice 0", "0, 3", "expected 0 to 2"});
+}
+
 TEST(SliceSource, NamesIntensitiesThatAreNoNumbers) {
   const TemporaryFolder folder;
   TestStack stack = make_stack(folder, "a", {2, 2, 2}, 1);

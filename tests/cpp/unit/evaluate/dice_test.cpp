@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -81,6 +82,13 @@ TEST(DiceCounts, AddUpToOneValueHoweverImagesAreSplit) {
       EXPECT_EQ(together.mean_over_groups(c), whole.mean_over_groups(c));
     }
   }
+}
+
+TEST(DiceCounts, LeaveOutPixelsWithoutALabel) {
+  DiceCounts all(1, 2), known(1, 2);
+  all.add(0, row({0, 1, 1, 0, 1}), row({0, 1, 255, 255, 0}));
+  known.add(0, row({0, 1, 1}), row({0, 1, 0}));
+  EXPECT_TRUE(std::ranges::equal(all.values(), known.values()));
 }
 
 TEST(DiceCounts, RefuseWhatDoesNotFit) {

@@ -17,6 +17,8 @@ from floodtide.data import no_label
 from floodtide.report import planes
 from floodtide.segment import write_consensus
 from floodtide.train.fitting import require_fitting
+from floodtide.view.layers import layers_of
+from floodtide.view.server import _Array
 
 LABELS = (np.indices((12, 12, 12)) // 4).sum(0).astype(np.uint32) + 1
 
@@ -240,3 +242,55 @@ def test_sections_without_labels_are_no_boundaries(axis: int, touching: bool) ->
         assert (found.sections, found.empty_sections) == (24, 18)
         (problem,) = data.look.problems.of_labels(found, "v")
         assert "18 of 24 sampled sections (z)" in problem.text
+
+
+# Classes without a label
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NONE if kind != "zero"])
+def test_class_masks_do_not_count_pixels_without_a_label(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dtype, value = NONE[kind]
+    classes = (LABELS % 2).astype(dtype)
+    classes[:, :, 6:] = np.array(value, dtype)
+    image = stored(tmp_path / "i.h5", np.zeros(LABELS.shape, np.uint8))
+    name = stored(tmp_path / "m.h5", classes)
+    slices = data.Slices(image, name, classes=2)
+    assert f"pixels of class {value} do not count" in capsys.readouterr().err
+    slices.check_masks()
+    _, _, mask = slices.fixed(0)
+    np.testing.assert_array_equal(mask[:, :6], LABELS[0, :, :6] % 2)
+    assert (mask[:, 6:] == 255).all()
+    right = stored(tmp_path / "p.h5", (LABELS % 2).astype(np.uint8))
+    assert cli.run(["evaluate", right, name, "--classes", "2", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["classes"]
+    assert row["dice"] == 1
+    assert row["true_voxels"] == row["predicted_voxels"] == int((LABELS[:, :, :6] % 2).sum())
+
+
+def test_a_class_of_a_mask_that_is_no_class_is_still_refused(tmp_path: Path) -> None:
+    image = stored(tmp_path / "i.h5", np.zeros(LABELS.shape, np.uint8))
+    for value in (2, 255):
+        masks = (LABELS % 2).astype(np.int64)
+        masks[3, 4, 5] = value
+        slices = data.Slices(image, stored(tmp_path / f"{value}.h5", masks), classes=2)
+        with pytest.raises(errors.InvalidFileError, match=f"slice 3 has class {value} at 4, 5"):
+            slices.check_masks()
+
+
+@pytest.mark.parametrize("kind", NONE)
+def test_viewers_show_voxels_without_a_label_as_background(kind: str) -> None:
+    known = LABELS.copy()
+    known[:, :, 6:] = 0
+    shown = _Array(data.Volume(unlabelled(kind)), labels=True)
+    np.testing.assert_array_equal(shown[0:12, 0:12, 0:12], known.T)
+
+
+def test_a_16_bit_image_is_shown_as_an_image(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 4000, (40, 40, 40)).astype(np.uint16)
+    (layer,), _ = layers_of(stored(tmp_path / "i.h5", noise))
+    assert not layer.labels
+    blocks = (np.indices((40, 40, 40)) // 10).sum(0).astype(np.uint16) + 1
+    (layer,), _ = layers_of(stored(tmp_path / "l.h5", blocks))
+    assert layer.labels
