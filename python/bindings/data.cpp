@@ -93,6 +93,15 @@ void write_datasets(const PathName& path, const std::map<std::string, py::array>
 
 void register_files(py::module_& m) {
   m.def(
+      "has_attributes",
+      [](const std::string& file, const std::string& object, std::vector<std::string> names) {
+        const data::Hdf5File opened = data::Hdf5File::open(file);
+        std::erase_if(names, [&](const std::string& name) { return !opened.has_attribute(object, name); });
+        return names;
+      },
+      py::arg("file"), py::arg("object"), py::arg("names"), py::call_guard<py::gil_scoped_release>(),
+      "The attributes of these names that a dataset or group of an HDF5 file has.");
+  m.def(
       "exists", [](const std::string& file, const std::string& object) { return data::Hdf5File::open(file).exists(object); },
       py::arg("file"), py::arg("object"), py::call_guard<py::gil_scoped_release>(),
       "Whether an HDF5 file has a dataset or group of this name.");

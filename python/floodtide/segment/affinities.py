@@ -25,8 +25,8 @@ from floodtide.base.options import Checked, option
 from floodtide.data import Box, Vec3
 from floodtide.data.affinities import NEAREST
 from floodtide.data.boxes import as_vec3, box_text, intersection
-from floodtide.data.formats.conventions import geometry_of
-from floodtide.data.formats.geometry import Geometry, is_triple
+from floodtide.data.formats import HDF5, Geometry, format_of, open_dataset
+from floodtide.data.formats.geometry import is_triple
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -103,6 +103,8 @@ class AffinityFile:
     ) -> None:
         self.name = name
         self._arguments = (name, offsets, box)  # for pickle and copy
+        if format_of(name) is not HDF5:
+            raise InvalidArgumentError(f"{name}: expected affinities in FILE.h5:DATASET")
         self._channels = _core.data.Channels(*path_and_dataset(name))
         count, z, y, x = self._channels.shape
         geometry = self._geometry()
@@ -133,15 +135,12 @@ class AffinityFile:
         return AffinityFile, self._arguments
 
     def _geometry(self) -> Geometry:
-        stated: dict[str, Any] = {"box_start": self._channels.start}
-        for key in ("resolution", "voxel_size", "offset"):
-            stated[key] = self._channels.numbers(key)
-        size = stated["resolution"]
+        size = self._channels.numbers("resolution")
         if size is not None and not (is_triple(size) and min(size) > 0):
             raise InvalidFileError(
                 f"{self.name}: attribute resolution is {size}, expected three positive numbers (z, y, x) in nm"
             )
-        return geometry_of(self.name, stated)
+        return open_dataset(*path_and_dataset(self.name), 0).geometry
 
     def read(self, box: Box) -> NDArray[np.float32]:
         """Return the affinities (offsets, z, y, x) of a box, in voxels of the image."""

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from floodtide.base import notes
 from floodtide.errors import InvalidFileError
@@ -17,7 +18,7 @@ _MOST = 1 << 16  # files that rank 0 looks at
 _FEW = 64  # files that every other rank looks at: a volume is listed once, and each rank refuses what it would misread
 
 
-def check_chunks(name: str, folder: Path, pattern: str, expected: int) -> None:
+def check_chunks(name: str, folder: Path, pattern: str, expected: int, writer: Any) -> None:
     """Refuse files of chunks that would be passed over. On rank 0, note if many chunks do not exist.
 
     Args:
@@ -25,6 +26,7 @@ def check_chunks(name: str, folder: Path, pattern: str, expected: int) -> None:
         folder: Where its chunks are.
         pattern: Regular expression of the paths of chunks in the folder.
         expected: Number of chunks of the volume.
+        writer: The attribute `written_by`. floodtide writes all chunks, so that every absent one is noted.
 
     Raises:
         InvalidFileError: If a chunk has another ending, or all have names of another form.
@@ -51,9 +53,11 @@ def check_chunks(name: str, folder: Path, pattern: str, expected: int) -> None:
             f"{name}: no chunk has the name that its metadata states, and {folder / other} has another one; expected"
             " the separator of the metadata"
         )
-    if expected - found > _MANY * expected:
+    own = isinstance(writer, str) and writer.startswith("floodtide")
+    if expected - found > (0 if own else _MANY * expected):
+        more = f" ({writer} wrote all of them)" if own else ""
         notes.show(
-            f"{name}: {expected - found} of {expected} chunks do not exist, and are read as the fill value"
+            f"{name}: {expected - found} of {expected} chunks do not exist{more}, and are read as the fill value"
         )
 
 

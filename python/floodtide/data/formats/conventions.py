@@ -7,6 +7,8 @@ use it, refuse it in one line, or note that it was not used.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +43,9 @@ AXES = {
 }  # fmt: skip
 """Axes of the names that files use, in lower case and without the ^ of funlib."""
 
+WRITTEN_BY = "written_by"
+"""Key of the command that has written a volume, in all formats that have keys."""
+
 NO_SIZE = "floodtide_voxel_size_unknown"
 """Key of an info whose `resolution` of 1 nm stands for an unknown voxel size: the format has no other way."""
 
@@ -73,7 +78,13 @@ OFFSETS = (
     Stated("offset"),
     Stated("space origin", reverse=True),  # as in NRRD
 )
-NOTED = ("space directions", "spacing", "voxelsize", "pixel_size", "pixelResolution")
+NOTED = (
+    "space directions",
+    "spacing",
+    "voxelsize",
+    "pixel_size",
+    "pixelResolution",
+)
 """Attributes that state a size in an order or a unit that files do not agree about."""
 NOTED_PLACES = ("translate", "translation", "origin")
 """Attributes that state a position, likewise."""
@@ -123,6 +134,7 @@ def stated_size(
 
 def axis_names(given: Any) -> tuple[str, ...] | None:
     """Return the names of axes of a list, of a text such as "zyx", or of vigra's axistags; None if it has none."""
+    given = _parsed(given)
     if isinstance(given, Mapping):
         given = given.get("axes")
     if isinstance(given, str):
@@ -136,6 +148,25 @@ def axis_names(given: Any) -> tuple[str, ...] | None:
     if not any(found):
         return None  # dim_0, dim_1, ...
     return tuple(a or str(b) for a, b in zip(found, plain, strict=True))
+
+
+def _parsed(given: Any) -> Any:
+    """Return what a text of JSON holds, as vigra writes axistags; anything else as it is."""
+    if isinstance(given, str) and given.startswith("{"):
+        with contextlib.suppress(ValueError):  # a text about something else
+            return json.loads(given)
+    return given
+
+
+def _note_resolution(name: str, tags: Any) -> None:
+    """Note voxel sizes of axistags, which have no unit."""
+    axes = tags.get("axes") if isinstance(tags, Mapping) else None
+    stated = [one.get("resolution") for one in axes or () if isinstance(one, Mapping)]
+    if any(stated):
+        notes.show(
+            f"{name}: axistags state a resolution of {', '.join(map(str, stated))} without a unit: not used; --voxel-nm"
+            " states a voxel size"
+        )
 
 
 def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:
@@ -155,6 +186,7 @@ def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, 
                 + (f" {rank} axes" if found is None else f" {', '.join(found)} as {source} does")
             )
         found, source = names, key
+        _note_resolution(name, _parsed(attributes[key]))
     return found
 
 
@@ -206,6 +238,7 @@ def geometry_of(
     axes: Sequence[str] | None = None,
     *,
     reverse: bool = False,
+    sizes: Sequence[Stated] = SIZES,
 ) -> Geometry:
     """Return the geometry that the attributes of an array state.
 
@@ -214,6 +247,7 @@ def geometry_of(
         attributes: Of the array.
         axes: The names of its axes, for attributes that have a number for each; None: z, y, x.
         reverse: True if the numbers are in the order x, y, z (N5).
+        sizes: The attributes that state a voxel size.
 
     Raises:
         InvalidFileError: If two attributes contradict each other.
@@ -241,7 +275,7 @@ def geometry_of(
         return (float(found[0]), float(found[1]), float(found[2])), tuple(map(str, named))
 
     size, size_source = None, ""
-    for one in SIZES:
+    for one in sizes:
         found = read(one, "nm")
         if found is None:
             continue
@@ -255,7 +289,7 @@ def geometry_of(
             )
         size, size_source = size or stated, size_source or f"attribute {one.key}"
     for key in NOTED:
-        if size is None and attributes.get(key):
+        if size is None and attributes.get(key) and key not in [one.key for one in sizes]:
             notes.show(
                 f"{name}: attribute {key} is {str(attributes[key])[:100]}, whose axes and unit are not known: not used;"
                 " --voxel-nm states a voxel size"

@@ -40,12 +40,12 @@ def same_size(a: SizeNm, b: SizeNm) -> bool:
     return all(math.isclose(m, n, rel_tol=_SAME) for m, n in zip(a, b, strict=True))
 
 
-def size_text(size: Sequence[float]) -> str:
+def size_text(size: Sequence[Any]) -> str:
     """Return a voxel size as text: "40 x 4 x 4"."""
-    return " x ".join(f"{n:.6g}" for n in size)
+    return " x ".join(f"{n:.6g}" if isinstance(n, int | float) else repr(n) for n in size)
 
 
-def size_of(name: str, source: str, size: SizeNm) -> SizeNm | None:
+def size_of(name: str, source: str, size: Sequence[Any]) -> SizeNm | None:
     """Return a voxel size in nm that a file states; None, with a note, if it is none.
 
     Args:
@@ -54,8 +54,8 @@ def size_of(name: str, source: str, size: SizeNm) -> SizeNm | None:
         size: (z, y, x) in nm.
     """
     least, most = limits.VOXEL_SIZE.minimum, limits.VOXEL_SIZE.maximum
-    if all(math.isfinite(n) and least <= n <= most for n in size):
-        return size
+    if is_triple(list(size)) and least <= min(size) and max(size) <= most:
+        return float(size[0]), float(size[1]), float(size[2])
     notes.show(
         f"{name}: voxels of {size_text(size)} nm (z, y, x), as stated by {source}, expected {least:g} to {most:g} nm:"
         " not used; --voxel-nm states a voxel size"

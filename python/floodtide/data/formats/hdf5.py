@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import re
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,25 @@ from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.files import path_and_dataset
 from floodtide.base.reading import reason
-from floodtide.data.formats.conventions import KEYS, NAMES, UNITS, axis_names, geometry_of, names_of
+from floodtide.data.formats.conventions import (
+    KEYS,
+    NAMES,
+    SIZES,
+    UNITS,
+    axis_names,
+    geometry_of,
+    names_of,
+)
 from floodtide.data.formats.readers import Opened, object_volume
 from floodtide.errors import InvalidFileError
 
 _TEXTS = (*NAMES, *UNITS)
-_BIGDATAVIEWER = re.compile(r"t\d+/s\d+/\d+/cells")
+_ELSEWHERE = {
+    r"t\d+/s\d+/\d+/cells": "the .xml file of BigDataViewer has the voxel size",
+    r"DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data": "Imaris states the sizes of image and voxels in"
+    " DataSetInfo and in the channel (a margin of zeros may follow the image)",
+}
+"""Where other programs state the voxel size, by the names of their datasets."""
 
 
 def open_hdf5(reference: str, channel: int | None) -> Opened:
@@ -33,11 +46,8 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     stated = {key: value for key in KEYS if (value := _attribute(volume, path, dataset, key))}
     names = names_of(volume.name, stated, len(_stated_names(stated)) or 3)
     geometry = geometry_of(volume.name, stated, names)
-    if geometry.voxel_size_nm is None and _BIGDATAVIEWER.fullmatch(dataset.strip("/")):
-        notes.show(
-            f"{volume.name}: the .xml file of BigDataViewer has the voxel size: not used; --voxel-nm states a voxel"
-            " size"
-        )
+    if geometry.voxel_size_nm is None:
+        _note_elsewhere(volume.name, path, dataset)
     if names is None or names[-3:] == ("z", "y", "x"):
         return Opened(volume, geometry, plain=True)
     if len(names) != 3 or set(names) != set("zyx"):
@@ -48,6 +58,20 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     return Opened(
         object_volume(turned, volume.name, chunks=turned.chunks, geometry=geometry), geometry
     )
+
+
+def _note_elsewhere(name: str, path: str, dataset: str) -> None:
+    """Note a voxel size that another place than the dataset states."""
+    if _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"]):
+        notes.show(f"{name}: its dimension scales are not used; --voxel-nm states a voxel size")
+        return
+    said = [text for form, text in _ELSEWHERE.items() if re.fullmatch(form, dataset.strip("/"))]
+    for group in PurePosixPath("/", dataset.strip("/")).parents:
+        found = _core.data.has_attributes(path, str(group), [one.key for one in SIZES])
+        if found:
+            said.append(f"the group {group} has an attribute {found[0]}")
+    if said:
+        notes.show(f"{name}: {said[0]}: not used; --voxel-nm states a voxel size")
 
 
 class _Turned:
@@ -75,25 +99,28 @@ def _attribute(volume: _core.data.Volume, path: str, dataset: str, key: str) -> 
     if key not in _TEXTS:
         try:
             return volume.numbers(key)
-        except InvalidFileError as error:  # of another type, or damaged
-            try:
-                return volume.integers(key)
-            except InvalidFileError:
-                if key == "box_start":
-                    raise
-                return f"unreadable ({reason(error)})"
+        except InvalidFileError:  # of another type, or damaged
+            return _integers_or_text(volume, key)
     try:
-        text = volume.text(key)
+        return volume.text(key)
     except InvalidFileError as error:
         if "is not one text" not in str(error):
             raise
         return _texts(path, dataset, key)
-    if text.startswith("{"):
-        try:
-            return json.loads(text)
-        except ValueError:
-            return None
-    return text
+
+
+def _integers_or_text(volume: _core.data.Volume, key: str) -> Any:
+    """Return the integers of an attribute; else what a note says about it."""
+    try:
+        return volume.integers(key)
+    except InvalidFileError as error:
+        if key == "box_start":
+            raise
+        problem = reason(error)
+    try:
+        return volume.text(key)
+    except InvalidFileError:
+        return f"unreadable ({problem})"
 
 
 def _texts(path: str, dataset: str, key: str) -> list[str]:

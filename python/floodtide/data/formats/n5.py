@@ -19,9 +19,11 @@ from floodtide.data.formats.conventions import (
     NAMES,
     SIZES,
     UNITS,
+    Stated,
     axis_names,
     geometry_of,
     geometry_of_transform,
+    names_of,
 )
 from floodtide.data.formats.geometry import (
     Geometry,
@@ -38,7 +40,7 @@ _LEVEL = re.compile(r"s(\d+)")
 _BIGDATAVIEWER = re.compile(r"setup\d+/timepoint\d+/s\d+$")
 _FACTORS = ("downsamplingFactors", "scales")
 _SIZES = (*(one.key for one in SIZES), "pixelResolution", "transform")
-_ABOVE = (*_SIZES, *UNITS, *_FACTORS, "offset", "affineTransform")
+_ABOVE = (*_SIZES, *UNITS, *_FACTORS, "axes", "offset", "affineTransform")
 _MOST = 8  # groups above a dataset that are looked at
 
 
@@ -92,6 +94,22 @@ def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) 
     )
 
 
+def names_of_dataset(
+    name: str, folder: Path, attributes: Mapping[str, Any], rank: int
+) -> tuple[str, ...] | None:
+    """Return the names of the axes, in the order of `dimensions`; None if neither the dataset nor its group has them.
+
+    Raises:
+        InvalidFileError: As `names_of`.
+    """
+    names = names_of(name, attributes, rank)
+    if names is not None and "axis_names" in attributes:
+        return names[::-1]  # of funlib, which names the reversed axes
+    if names is None and _LEVEL.fullmatch(folder.name):
+        return names_of(name, {"axes": _above(folder).get("axes")}, rank)
+    return names
+
+
 def geometry_of_attributes(name: str, attributes: Mapping[str, Any]) -> Geometry:
     """Return the geometry that some attributes state, without a look at levels.
 
@@ -124,7 +142,8 @@ def geometry_of_attributes(name: str, attributes: Mapping[str, Any]) -> Geometry
         )
         return stated
     numbers = pixels.get("dimensions") if isinstance(pixels, Mapping) else pixels
-    found = geometry_of(name, {**plain, "resolution": numbers, "units": unit}, reverse=True)
+    stating = {"pixelResolution": numbers, "units": unit, "offset": plain.get("offset")}
+    found = geometry_of(name, stating, reverse=True, sizes=[Stated("pixelResolution")])
     sizes = [one.voxel_size_nm for one in (found, stated) if one.voxel_size_nm is not None]
     if len(sizes) == 2 and not same_size(*sizes):
         raise InvalidFileError(

@@ -22,13 +22,15 @@ from floodtide.base.reading import read_json, reason
 from floodtide.data.formats.chunks import check_chunks
 from floodtide.data.formats.conventions import (
     NO_SIZE,
+    SIZES,
+    WRITTEN_BY,
     geometry_of,
     geometry_of_transform,
     names_of,
     order_of,
 )
 from floodtide.data.formats.geometry import Geometry, is_triple, size_of
-from floodtide.data.formats.n5 import geometry_of_dataset
+from floodtide.data.formats.n5 import geometry_of_dataset, names_of_dataset
 from floodtide.data.formats.ome import geometry_of_level, images_of, levels_of, path_of, series_of
 from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
 from floodtide.errors import Error, InvalidFileError, UnsupportedError
@@ -75,7 +77,10 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
         found = geometry_of_transform(reference, attributes)
         geometry = found or geometry_of(reference, attributes, names)
     opened = _volume(reference, store, names, channel, geometry, array)
-    check_chunks(reference, array.parent, _zarr_chunks(document, store.rank), _chunks_of(store))
+    if level is None and geometry.voxel_size_nm is None:
+        _note_above(reference, array.parent.absolute())
+    pattern, writer = _zarr_chunks(document, store.rank), _attributes(document).get(WRITTEN_BY)
+    check_chunks(reference, array.parent, pattern, _chunks_of(store), writer)
     return opened
 
 
@@ -91,14 +96,13 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
             " (paintera-convert to-scalar)"
         )
     store = _opened(reference, {"driver": "n5", **_file(path.parent)})
-    names = names_of(reference, attributes, store.rank)
-    if names is not None and "axis_names" in attributes:
-        names = names[::-1]  # of funlib, which names the reversed axes
+    names = names_of_dataset(reference, path.parent, attributes, store.rank)
     if names is None:
         names = ("x", "y", "z", "c")[: store.rank] if store.rank in (3, 4) else None
     geometry = geometry_of_dataset(reference, path.parent, attributes)
     opened = _volume(reference, store, names, channel, geometry, path)
-    check_chunks(reference, path.parent, "/".join([r"\d+"] * store.rank), _chunks_of(store))
+    pattern, writer = "/".join([r"\d+"] * store.rank), attributes.get(WRITTEN_BY)
+    check_chunks(reference, path.parent, pattern, _chunks_of(store), writer)
     return opened
 
 
@@ -111,12 +115,12 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
         )
     path = Path(folder, "info")
     info = _json(path, reference)
-    channels = info.get("num_channels", 1)
-    if channel is None and channels != 1:
-        raise InvalidFileError(f"{reference}: has {channels} channels, expected 1")
     finest = _finest(info)
     driver = {"driver": "neuroglancer_precomputed", "scale_index": finest}
     store = _opened(reference, {**driver, **_file(path.parent)})
+    channels = store.shape[-1]
+    if channel is None and channels != 1:
+        raise InvalidFileError(f"{reference}: has {channels} channels, expected 1")
     scale = info["scales"][finest]
     x, y, z = scale["resolution"]
     i, j, k = scale.get("voxel_offset", (0, 0, 0))
@@ -130,7 +134,8 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, path)
     if scale.get("sharding") is None:
         pattern = "_".join([r"-?\d+--?\d+"] * 3)
-        check_chunks(reference, path.parent / scale["key"], pattern, _chunks_of(store) // channels)
+        chunks, writer = path.parent / scale["key"], info.get(WRITTEN_BY)
+        check_chunks(reference, chunks, pattern, _chunks_of(store) // channels, writer)
     return opened
 
 
@@ -313,6 +318,20 @@ def _image_around(array: Path, reference: str) -> tuple[dict[str, Any], dict[str
                 if path_of(level) == path:
                     return image, level
     return {}, None
+
+
+def _note_above(reference: str, folder: Path) -> None:
+    """Note a voxel size that a group above an array states."""
+    for group in folder.parents:
+        if not any((group / name).is_file() for name in _ZARR):
+            break
+        stated = _attributes(_metadata(group, reference))
+        key = next((one.key for one in SIZES if one.key in stated), None)
+        if key is not None:
+            notes.show(
+                f"{reference}: the group {group} has an attribute {key}: not used; --voxel-nm states a voxel size"
+            )
+            break
 
 
 def _metadata(folder: Path, reference: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import html
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -303,12 +302,7 @@ def _geometry(
         size = stated_size(path, source, edges, units)
     elif any(n != 1 for n in edges) or (edges and units[-1].lower() not in VOXEL_UNITS):
         notes.show(
-            f"{path}: {source} state {_edges_text(edges)} for the edges of a voxel, expected three lengths (z, y, x):"
+            f"{path}: {source} state {size_text(edges)} for the edges of a voxel, expected three lengths (z, y, x):"
             " not used; --voxel-nm states a voxel size"
         )
     return Geometry(voxel_size_nm=size, offset=start, size_source=source, offset_source=source)
-
-
-def _edges_text(edges: Sequence[Any]) -> str:
-    known = all(isinstance(n, int | float) and math.isfinite(n) for n in edges)
-    return size_text(edges) if known else ", ".join(str(n)[:20] for n in edges)

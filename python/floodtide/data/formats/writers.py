@@ -25,7 +25,7 @@ from floodtide.base.libraries import library
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Box, Vec3
 from floodtide.data.formats import tiff
-from floodtide.data.formats.conventions import NO_SIZE
+from floodtide.data.formats.conventions import NO_SIZE, WRITTEN_BY
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.names import file_and_series
 from floodtide.errors import Error, InvalidArgumentError, StorageError
@@ -128,7 +128,11 @@ def zarr(reference: str, plan: Plan) -> Iterator[Writer]:
             {"name": "zstd", "configuration": {"level": 3}},
         ],
         "dimension_names": ["z", "y", "x"],
-        "attributes": (attributes if plan.geometry != Geometry() else {}) | dict(plan.notes),
+        "attributes": {
+            WRITTEN_BY: plan.command,
+            **(attributes if plan.geometry != Geometry() else {}),
+            **plan.notes,
+        },
     }
     group = {"zarr.json": {"zarr_format": 3, "node_type": "group", "attributes": {}}}
     with _new_folder(reference, group) as folder:
@@ -145,6 +149,7 @@ def n5(reference: str, plan: Plan) -> Iterator[Writer]:
         "dataType": plan.dtype.name,
         "compression": {"type": "gzip"},
         "axes": ["x", "y", "z"],
+        WRITTEN_BY: plan.command,
         **plan.notes,
     }
     if plan.geometry != Geometry():
@@ -182,13 +187,15 @@ def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
     }
     with _new_folder(reference.removeprefix("precomputed://"), {}) as folder:
         store = _created(reference, folder, spec)
+        marks: dict[str, Any] = {WRITTEN_BY: plan.command}
         if plan.geometry.voxel_size_nm is None:
             notes.show(
                 f"{reference}: the voxel size is unknown, and the format needs one: 1 nm is written, and marked as"
                 " unknown (--voxel-nm states it)"
             )
-            info = folder / "info"
-            info.write_text(json.dumps({**json.loads(info.read_text()), NO_SIZE: True}))
+            marks[NO_SIZE] = True
+        info = folder / "info"
+        info.write_text(json.dumps({**json.loads(info.read_text()), **marks}))
         tensorstore = library("tensorstore", reference, "formats")
         yield StoreWriter(store[..., 0].T[tensorstore.d[:].translate_to[0]], plan.chunks)
 

@@ -121,6 +121,11 @@ def test_ome_zarr(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 # Zarr
 
 
+def tags(names: str, **more: Any) -> dict[str, Any]:
+    """Return axistags of vigra, as ilastik writes them."""
+    return {"axistags": json.dumps({"axes": [{"key": n, **more} for n in names]})}
+
+
 def edited(make: Any, file: str, **changes: Any) -> Any:
     """Return a function that writes an array and changes its metadata."""
 
@@ -172,6 +177,12 @@ def hole(fill: Any, dtype: str, version: int) -> Any:
     return {"make": make, "voxels": array, "note": "do not exist"}
 
 
+def below_a_group(folder: Path) -> str:
+    name = in_group(folder)
+    Path(name, ".zattrs").write_text(json.dumps({"resolution": NM}))
+    return f"{name}/raw"
+
+
 def typed(dtype: Any, version: int = 2) -> Any:
     return zarr_array(np.zeros((4, 5, 6), dtype), version)
 
@@ -221,6 +232,9 @@ ZARR = [
          refused="filters"),
     Case("unknown-codec", edited(zarr_array(), "zarr.json", codecs=[{"name": "bytes"}, {"name": "pcodec"}]),
          refused="compressed with pcodec"),
+    Case("axistags", zarr_array(ordered("xyz"), attributes=tags("xyz"))),
+    Case("axistags-with-size", zarr_array(attributes=tags("zyx", resolution=8)), note="axistags state a resolution"),
+    Case("size-of-a-group", below_a_group, note="has an attribute resolution: not used"),
     Case("group", in_group, refused="expected"),
     Case("consolidated-only", consolidated, refused="no zarr.json or .zarray"),
     Case("zip", zipped, refused="unpacks it into a folder"),
@@ -260,6 +274,8 @@ N5 = [
     Case("both", n5({**UM_PIXELS, "resolution": XYZ}), NM),
     Case("both-contradict", n5({**UM_PIXELS, "resolution": [8, 4, 30]}), refused="expected one voxel size"),
     Case("axes", n5({"axes": ["z", "y", "x"]}, array=ARRAY.T), voxels=ARRAY),
+    Case("axes-of-the-group", n5(groups={"g": {"axes": ["z", "y", "x"]}}, path="g/s0", array=ARRAY.T), voxels=ARRAY),
+    Case("two-pixels", n5({"pixelResolution": {"unit": "um", "dimensions": [1, 1]}}), note="pixelResolution"),
     Case("cellmap", n5({"transform": {"axes": ["z", "y", "x"], "scale": NM, "translate": [40, 0, 0],
          "units": ["nm"] * 3}}), NM, (1, 0, 0)),
     Case("texts", n5({"resolution": ["8", "4", "40"]}), refused='"resolution"'),
@@ -309,8 +325,13 @@ def unknown_encoding(info: dict[str, Any]) -> None:
     info["scales"][0]["encoding"] = "vtx"
 
 
-def without_size(info: dict[str, Any]) -> None:
-    info["scales"][0]["resolution"] = [0, 0, 0]
+def sized(*size: Any) -> Any:
+    """Return a function that changes the voxel size in an info."""
+    return lambda info: info["scales"][0].update(resolution=list(size))
+
+
+def channels_as_text(info: dict[str, Any]) -> None:
+    info["num_channels"] = "1"
 
 
 SHARDS = {
@@ -332,7 +353,11 @@ PRECOMPUTED = [
     Case("untyped", precomputed(edit=untyped), NM),
     Case("three-channels", precomputed(channels=3), refused="has 3 channels, expected 1"),
     Case("unknown-encoding", precomputed(edit=unknown_encoding), refused="precomputed://"),
-    Case("no-size", precomputed(edit=without_size), note="not used"),
+    Case("zero", precomputed(edit=sized(0, 0, 0)), note="not used"),
+    Case("negative", precomputed(edit=sized(8, 4, -40)), note="not used"),
+    Case("huge", precomputed(edit=sized(8, 4, 1e300)), note="not used"),
+    Case("texts", precomputed(edit=sized("8", "4", "40")), note="voxels of '40' x '4' x '8' nm"),
+    Case("channels-as-text", precomputed(edit=channels_as_text), refused='"num_channels"'),
 ]
 
 
@@ -342,10 +367,6 @@ def test_precomputed(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 # HDF5
-
-
-def tags(names: str) -> dict[str, Any]:
-    return {"axistags": json.dumps({"axes": [{"key": n} for n in names]})}
 
 
 def external(file: h5py.File) -> None:
@@ -378,6 +399,20 @@ def labelled(file: h5py.File) -> None:
         dataset.dims[at].label = name
 
 
+def above(file: h5py.File) -> None:
+    file["volumes/raw"] = ARRAY
+    file["volumes"].attrs["resolution"] = NM
+
+
+def scaled_axis(file: h5py.File) -> None:
+    file["raw"], file["z"] = ARRAY, np.arange(4) * 40.0
+    file["z"].make_scale("z")
+    file["raw"].dims[0].attach_scale(file["z"])
+
+
+IMARIS = "DataSet/ResolutionLevel 0/TimePoint 0/Channel 0/Data"
+
+
 def bigdataviewer(file: h5py.File) -> None:
     file["t00000/s00/0/cells"] = ARRAY.astype(np.int16)
     file["s00/resolutions"] = np.ones((1, 3))
@@ -397,6 +432,12 @@ HDF5 = [
     Case("dimension-labels", hdf5(write=labelled)),
     Case("bigdataviewer", hdf5(write=bigdataviewer, dataset="t00000/s00/0/cells"), voxels=ARRAY.astype("i2"),
          note=".xml file of BigDataViewer"),
+    Case("imaris", hdf5(dataset=IMARIS), note="Imaris states the sizes"),
+    Case("size-of-a-group", hdf5(write=above, dataset="volumes/raw"), note="the group /volumes has an attribute"),
+    Case("dimension-scale", hdf5(write=scaled_axis), note="dimension scales are not used"),
+    Case("axistags-with-size", hdf5(tags("zyx", resolution=8)), note="axistags state a resolution of 8, 8, 8"),
+    Case("size-as-text", hdf5({"voxelsize": "8x8x8"}), note="attribute voxelsize is 8x8x8"),
+    Case("spacing", hdf5({"spacing": NM}), note="attribute spacing is"),
     Case("soft-link", hdf5(write=soft)),
     Case("external-link", hdf5(write=external), refused="FLOODTIDE_ALLOW_EXTERNAL"),
     Case("virtual", hdf5(write=virtual), refused="FLOODTIDE_ALLOW_EXTERNAL"),

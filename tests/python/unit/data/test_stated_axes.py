@@ -14,6 +14,7 @@ import pytest
 import tensorstore
 
 from floodtide import cli, data, errors
+from floodtide.data.formats import chunks
 
 zarr = pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
 
@@ -293,6 +294,50 @@ def test_absent_chunks_of_zarr_are_noted(
     array[:] = 1
     data.Volume(tmp_path / "a.zarr")
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "b.n5", "precomputed://c"])
+def test_we_write_chunks_of_zeros_so_that_an_absent_one_is_lost(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = name.replace("://", f"://{tmp_path}/") if "://" in name else f"{tmp_path}/{name}"
+    zeros = data.Volume(np.zeros((65, 65, 65), np.uint8))
+    data.convert(zeros, there, voxel_size_nm=(4, 4, 4))
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and "." not in path.name]
+    written = [path for path in files if path.name != "info"]
+    assert len(written) == 8
+    data.Volume(there)
+    assert not capsys.readouterr().err
+    written[0].unlink()
+    data.Volume(there)
+    said = capsys.readouterr().err
+    assert "1 of 8 chunks do not exist (floodtide convert wrote all of them)" in said
+
+
+def test_only_rank_0_lists_the_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = zarr.create_array(
+        str(tmp_path / "a.zarr"), shape=(10, 10, 1), chunks=(1, 1, 1), dtype="u1", zarr_format=2
+    )
+    array[:] = 1
+    listed: list[str] = []
+    files = chunks._files
+
+    def counted(folder: Path, below: str) -> Any:
+        for path in files(folder, below):
+            listed.append(path)
+            yield path
+
+    monkeypatch.setattr(chunks, "_files", counted)
+    data.Volume(tmp_path / "a.zarr")
+    assert len(listed) == 102  # with the metadata
+    listed.clear()
+    monkeypatch.setattr(chunks.notes, "speaks", lambda: False)  # as on any other rank
+    data.Volume(tmp_path / "a.zarr")
+    assert len(listed) <= chunks._FEW + 1
+    for path in (tmp_path / "a.zarr").glob("[0-9]*"):
+        path.rename(f"{path}.gz")
+    with pytest.raises(errors.InvalidFileError, match="compressed as a whole file"):
+        data.Volume(tmp_path / "a.zarr")
 
 
 def test_a_separator_that_the_metadata_do_not_state_is_refused(tmp_path: Path) -> None:
