@@ -132,7 +132,10 @@ def fits(own: Sequence[float], wanted: Sequence[float]) -> bool:
 def resampling(image: str, own: Sequence[float], wanted: Sequence[float]) -> str:
     """Return the command that resamples an image from a voxel size (z, y, x) in nm to another one."""
     before, after = (",".join(f"{n:g}" for n in size) for size in (own, wanted))
-    return f"`floodtide convert {shlex.quote(image)} resampled.zarr --voxel-nm {before} --resample-nm {after}`"
+    return (
+        f"`floodtide convert {shlex.quote(image)} resampled.zarr"
+        f" --voxel-nm {before} --resample-nm {after}`"
+    )
 
 
 def of_normalisation(image: ImageStatistics, reading: Reading) -> list[Problem]:

@@ -201,6 +201,50 @@ def test_volumes_of_other_voxels_are_refused(
     assert "10 x 10 x 10 nm" in said
 
 
+LABELLED = {
+    "evaluate": "{bad} {labels}",
+    "evaluate-truth": "{labels} {bad}",
+    "inspect": "{image} --labels {bad} --out {out}/o.html",
+    "init": "{image} --labels {bad} --out {out}/o.toml",
+    "partition": "{bad} {out}/o.h5:x --lom-radius 2,2,2",
+    "train": "{folder}/c.toml --set run.dir={out}/r --set data.volumes.0.labels={bad}",
+    "segment-initial": "{folder}/c.toml --out {out}/o.h5:x --set segment.initial={bad}",
+    "resegment": "{folder}/c.toml {bad} {out}/pairs",
+    "consensus": "{labels} {bad} {out}/o.zarr",
+    "view": "{image} --truth {bad}",
+    "convert": "{bad} {out}/o.zarr --resample-nm 20,20,20 --labels",
+}
+"""Commands with a place for labels."""
+
+
+@pytest.mark.parametrize("command", LABELLED)
+def test_labels_that_are_floats_are_refused(
+    command: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = stored(
+        tmp_path / "floats.h5", (LABELS + 2**24).astype(np.float32), **SIZE
+    )  # which loses bits
+    said = refused(command, words_of(folder, tmp_path) | {"bad": bad}, capsys, LABELLED[command])
+    assert "float32" in said
+
+
+@pytest.mark.parametrize(
+    ("dtype", "first"), [("u8", 2**63), ("i8", 2**62), ("u4", 2**31), ("i2", 0)]
+)
+def test_labels_of_every_integer_type_are_the_same(
+    dtype: str, first: int, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = stored(tmp_path / "o.h5", LABELS.astype(dtype) + np.array(first, dtype), **SIZE)
+    assert cli.run(["evaluate", labels, f"{folder}/l.h5:x", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["adapted_rand_error"] == 0
+    made = []
+    for name in (labels, f"{folder}/l.h5:x"):
+        out = f"{tmp_path}/p{len(made)}.h5:x"
+        assert cli.run(["partition", name, out, "--lom-radius", "2,2,2", "--min-size", "1"]) == 0
+        made.append(data.Volume(out).read())
+    np.testing.assert_array_equal(*made)
+
+
 RUNS = {
     "predict": "{folder}/unet.h5 {other} {out}/o.h5:x --mean 128 --std 33",
     "segment": "{folder}/c.toml --out {out}/o.h5:x --set segment.image={other}",

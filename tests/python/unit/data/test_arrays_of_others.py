@@ -418,6 +418,15 @@ def bigdataviewer(file: h5py.File) -> None:
     file["s00/resolutions"] = np.ones((1, 3))
 
 
+def blosc(file: h5py.File) -> None:
+    form = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    form.set_chunk(ARRAY.shape)
+    form.set_filter(32001, h5py.h5z.FLAG_OPTIONAL, (0,))
+    space = h5py.h5s.create_simple(ARRAY.shape)
+    dataset = h5py.h5d.create(file.id, b"raw", h5py.h5t.NATIVE_UINT8, space, form)
+    dataset.write_direct_chunk((0, 0, 0), ARRAY.tobytes(), 0)
+
+
 FILLED = np.concatenate([ARRAY[:2], np.full((2, 5, 6), 9, np.uint8)])
 HDF5 = [
     Case("plain", hdf5()),
@@ -443,6 +452,7 @@ HDF5 = [
     Case("virtual", hdf5(write=virtual), refused="FLOODTIDE_ALLOW_EXTERNAL"),
     Case("unwritten", hdf5(write=unwritten), voxels=FILLED),
     Case("lzf", hdf5(compression="lzf", chunks=True), refused="h5repack"),
+    Case("blosc", hdf5(write=blosc), refused="filter Blosc (32001), which is not installed"),
     Case("scale-offset", hdf5(scaleoffset=0, chunks=True)),
     Case("shuffle-gzip", hdf5(compression="gzip", shuffle=True, fletcher32=True)),
     Case("big-endian", hdf5(array=ARRAY.astype(">i4")), voxels=ARRAY.astype("i4")),

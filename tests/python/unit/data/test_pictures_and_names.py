@@ -13,6 +13,7 @@ The matrix (the rows of the tables below), format: conventions x values.
 
 from __future__ import annotations
 
+import importlib.util
 import struct
 import zlib
 from collections.abc import Callable
@@ -123,6 +124,26 @@ def pyramid(folder: Path) -> str:
     return f"{folder}/v.tif"
 
 
+def pillow(compression: str, **options: Any) -> Callable[[Path], str]:
+    """Return a function that writes a compressed TIFF file with Pillow."""
+
+    def make(folder: Path) -> str:
+        first, *others = (Image.fromarray(page) for page in ARRAY)
+        more = {"save_all": True, "append_images": others, "compression": compression}
+        first.save(folder / "v.tif", **more, **options)
+        return f"{folder}/v.tif"
+
+    return make
+
+
+def twelve_bits(folder: Path) -> str:
+    bits = np.unpackbits(ARRAY.astype(">u2").view("u1").reshape(4, 5, 6, 2), axis=-1)[..., 4:]
+    rows = np.packbits(bits.reshape(4, 5, -1), axis=-1)
+    return tiff(
+        iter([page.tobytes() for page in rows]), shape=ARRAY.shape, dtype="u2", bitspersample=12, **GREY
+    )(folder)  # fmt: skip
+
+
 def cut_off(folder: Path) -> str:
     path = Path(tiff(compression="zlib", **GREY)(folder))
     path.write_bytes(path.read_bytes()[:60])
@@ -131,7 +152,11 @@ def cut_off(folder: Path) -> str:
 
 ODD = np.arange(4 * 5 * 6, dtype=np.int16).reshape(4, 5, 6) - 50
 COLOURS = np.zeros((5, 6, 3), np.uint8)
-IMAGECODECS = "imagecodecs"
+IMAGECODECS = (
+    {}
+    if importlib.util.find_spec("imagecodecs")
+    else {"refused": "requires the 'imagecodecs' package"}
+)
 TIFF = [
     Case("plain", tiff(**GREY)),
     Case("imagej", imagej(spacing=40.0, unit="nm"), NM),
@@ -170,6 +195,10 @@ TIFF = [
     Case("tiles", tiff(tile=(16, 16), **GREY)),
     Case("rows", tiff(rowsperstrip=2, **GREY)),
     Case("deflate", tiff(ODD, compression="zlib", **GREY), voxels=ODD),
+    Case("deflate-predictor", pillow("tiff_adobe_deflate", tiffinfo={317: 2})),
+    Case("packbits", pillow("packbits")),
+    Case("lzw", pillow("tiff_lzw"), **IMAGECODECS),
+    Case("12-bits", twelve_bits, voxels=ARRAY.astype("u2"), **IMAGECODECS),
     Case("int8", tiff(ODD.astype("i1"), **GREY), voxels=ODD.astype("i1")),
     Case("float64", tiff(ODD.astype("f8"), **GREY), voxels=ODD.astype("f8")),
     Case("float16", tiff(ODD.astype("f2"), **GREY), refused="elements are float16"),
