@@ -24,6 +24,7 @@ const char* class_name(ErrorCode code) {
     case ErrorCode::io: return "StorageError";
     case ErrorCode::numerical: return "NumericalError";
     case ErrorCode::communication: return "CommunicationError";
+    case ErrorCode::in_use: return "InUseError";
     case ErrorCode::internal: return "InternalError";
   }
   return "Error";

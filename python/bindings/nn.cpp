@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/stl.h>
 
+#include <optional>
+
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "floodtide/data/tensorflow_checkpoint.hpp"
@@ -9,6 +11,7 @@
 #include "floodtide/nn/limits.hpp"
 #include "floodtide/nn/loss.hpp"
 #include "floodtide/train/network_file.hpp"
+#include "network.hpp"
 #include "path_name.hpp"
 
 namespace floodtide::bindings {
@@ -36,9 +39,11 @@ View<const float, 4> batch_of(const py::object& object, const std::string& what,
   return view;
 }
 
-py::array_t<float> forward(Ffn& network, const FloatArray& image, const FloatArray& logits) {
+py::array_t<float> forward(Ffn& network, const FloatArray& image, const FloatArray& logits,
+                           const std::optional<std::string>& by) {
   const auto images = view_of<const float, 4>(image, "image");
   const auto seeds = batch_of(logits, "logits", images.shape(0));
+  const std::optional<nn::Forward> way = by ? std::optional(named<nn::Forward>(*by)) : std::nullopt;
   Tensor<float, 4> out;
   {
     const py::gil_scoped_release unlocked;
@@ -47,7 +52,7 @@ py::array_t<float> forward(Ffn& network, const FloatArray& image, const FloatArr
     for (std::int64_t i = 0; i < images.shape(0); ++i) {
       batch.push_back({example_of(images, i), example_of(seeds, i), example_of(out.view(), i), {}, {}});
     }
-    network.forward(batch);
+    network.forward(batch, way);
   }
   return to_numpy(std::move(out));
 }
@@ -111,6 +116,9 @@ void register_nn(py::module_& m) {
         return result;
       },
       "Return {name: range} of the properties of networks; see floodtide.base.limits.");
+  py::class_<Change>(m, "Change", "A change of the parameters of a network, in a `with` block.")
+      .def("__enter__", &Change::enter)
+      .def("__exit__", [](Change& change, const py::Args<py::object>&) { change.exit(); });
   py::class_<FfnOptions>(m, "FfnOptions", "Properties of a flood-filling network; see floodtide.nn.FFN.")
       .def(py::init([](int depth, int features, const Vec3& fov, const Vec3& deltas, std::uint64_t seed,
                        const std::string& compute, const std::string& parallel) {
@@ -140,18 +148,8 @@ void register_nn(py::module_& m) {
           },
           py::arg("size"), py::arg("examples"), py::arg("threads"),
           "Return the bytes of activations and gradients of training passes.");
-  py::class_<Ffn>(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.")
-      .def(py::init([](const FfnOptions& options) { return Ffn(options); }), py::arg("options"))
-      .def_property_readonly("options", &Ffn::options)
-      .def("layout", [](const Ffn& network) { return layout_of(network.layout()); })
-      .def(
-          "parameters",
-          [](const py::object& self) {
-            const std::span<float> values = self.cast<Ffn&>().parameters();
-            return py::array_t<float>(static_cast<py::ssize_t>(values.size()), values.data(), self);
-          },
-          "Return all parameters as one array that shares memory. Call parameters_changed() after writing to the array.")
-      .def("parameters_changed", &Ffn::parameters_changed)
+  py::class_<Ffn> ffn(m, "Ffn", "A flood-filling network; see floodtide.nn.FFN.");
+  ffn.def(py::init([](const FfnOptions& options) { return Ffn(options); }), py::arg("options"))
       .def("fft_unsupported", &Ffn::fft_unsupported, py::arg("size"),
            "Return why forward passes cannot use Fourier transforms for this image size; empty if they can.")
       .def(
@@ -162,21 +160,15 @@ void register_nn(py::module_& m) {
           },
           py::call_guard<py::gil_scoped_release>(),
           "Measure and return (the faster way of forward passes, speed-up by Fourier transforms; 0 if unsupported).")
-      .def(
-          "use_forward", [](Ffn& network, const std::string& forward) { network.use_forward(named<nn::Forward>(forward)); },
-          py::arg("forward"), "Compute forward passes by `layers` or `fft`.")
-      .def_property_readonly("forward_in_use", [](const Ffn& network) { return std::string(name(network.forward_in_use())); })
-      .def("forward", &forward, py::arg("image"), py::arg("logits"))
+      .def("forward", &forward, py::arg("image"), py::arg("logits"), py::arg("by") = py::none(),
+           "Return the updated logits, computed by `layers` or `fft`; None: as training passes do.")
       .def("loss_and_gradients", &loss_and_gradients, py::arg("image"), py::arg("logits"), py::arg("labels"),
            py::arg("weights"), py::arg("gradients"), py::arg("scale"),
            "Return the losses of the examples, and add scale times the gradient of their sum to `gradients`.")
       .def(
           "relu_masks", [](const Ffn& network) { return to_numpy(network.relu_masks()); },
-          "Return 1 for each positive ReLU input of the last loss_and_gradients, else 0: (2 * depth, z, y, x, features).")
-      .def("workspace_bytes", &Ffn::workspace_bytes)
-      .def("kernel_names", &Ffn::kernel_names)
-      .def("step_flops", &Ffn::step_flops, py::arg("size"))
-      .def("forward_flops", &Ffn::forward_flops, py::arg("size"));
+          "Return 1 for each positive ReLU input of the last loss_and_gradients, else 0: (2 * depth, z, y, x, features).");
+  bind_network(ffn);
   m.def("read_tensorflow_checkpoint", &read_tensorflow_checkpoint, py::arg("prefix"), py::arg("scope"),
         "Return {name: array} of the float32 arrays of a TensorFlow checkpoint whose names begin with `scope`.");
   m.def(

@@ -14,6 +14,7 @@
 #include "floodtide/segment/components.hpp"
 #include "floodtide/segment/consensus.hpp"
 #include "floodtide/segment/flooder.hpp"
+#include "floodtide/segment/network_predictor.hpp"
 #include "floodtide/segment/origins.hpp"
 #include "floodtide/segment/reconcile.hpp"
 #include "floodtide/segment/result.hpp"
@@ -35,16 +36,16 @@ using CheckpointCallback = Typed<"collections.abc.Callable[[], object] | None">;
 using MoveCallback =
     Typed<"collections.abc.Callable[[int, tuple[int, int, int], numpy.typing.NDArray[numpy.float32], int], object] | None">;
 
-/// Return a Predictor for an Ffn, or for a Python function predict(image, logits) of float32 arrays that returns updated
-/// logits.
-segment::Predictor predictor_of(const py::object& model) {
+/// Return a Predictor for an Ffn, which computes by `forward`, or for a Python function predict(image, logits) of float32
+/// arrays that returns updated logits.
+segment::Predictor predictor_of(const py::object& model, const std::string& forward) {
   auto owner = std::make_shared<py::object>(model);
   if (py::isinstance<nn::Ffn>(model)) {
-    return [owner = std::move(owner), network = model.cast<nn::Ffn*>()](View<const float, 3> image, View<const float, 3> logits,
-                                                                        View<float, 3> out_logits) {
-      const nn::FfnExample field{image, logits, out_logits, {}, {}};
-      network->forward({&field, 1});
-    };
+    return
+        [owner = std::move(owner), predict = segment::network_predictor(model.cast<nn::Ffn&>(), named<nn::Forward>(forward))](
+            View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits) {
+          predict(image, logits, out_logits);
+        };
   }
   return [owner = std::move(owner)](View<const float, 3> image, View<const float, 3> logits, View<float, 3> out_logits) {
     const py::gil_scoped_acquire lock;
@@ -319,10 +320,11 @@ void register_segment(py::module_& m) {
 
   py::class_<Flooder>(s, "Flooder")
       .def(py::init([](const FloatArray& image, double mean, double std, const PredictorObject& predictor,
-                       const py::KWArgs<py::object>& options) {
-             return std::make_unique<Flooder>(normalised_of(image, mean, std), options_of(options), predictor_of(predictor));
+                       const std::string& forward, const py::KWArgs<py::object>& options) {
+             return std::make_unique<Flooder>(normalised_of(image, mean, std), options_of(options),
+                                              predictor_of(predictor, forward));
            }),
-           py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("predictor"))
+           py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("predictor"), py::arg("forward"))
       .def(
           "set_initial",
           [](Flooder& flooder, const Int64Array& labels) {

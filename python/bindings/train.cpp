@@ -119,8 +119,9 @@ void copy_average(const train::Trainer& trainer, Network& network) {
   const std::span<const float> average = trainer.average();
   FLOODTIDE_REQUIRE(average.size() == network.parameters().size(), shape_mismatch, "copy_average: the network has ",
                     network.parameters().size(), " parameters, expected ", average.size());
+  const py::gil_scoped_release unlocked;
+  const nn::NetworkUse::Hold change = network.use().change();
   std::ranges::copy(average, network.parameters().begin());
-  network.parameters_changed();
 }
 
 template <class Network>

@@ -2,11 +2,13 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "floodtide/nn/segmentation_loss.hpp"
 #include "floodtide/nn/unet.hpp"
+#include "network.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -45,17 +47,13 @@ py::dict report_of(const nn::LossReport& report, std::int64_t classes) {
 /// Return a SumOverRanks that calls a Python function with a list of numbers. The function returns the list of sums.
 nn::SumOverRanks sum_of(const SumFunction& function) {
   if (function.is_none()) return {};
-  return [function](std::span<double> values) {
+  return [kept = std::make_shared<py::object>(function)](std::span<double> values) {  // may be copied without the lock
     const py::gil_scoped_acquire lock;
-    const auto sums = function(std::vector<double>(values.begin(), values.end())).cast<std::vector<double>>();
+    const auto sums = (*kept)(std::vector<double>(values.begin(), values.end())).cast<std::vector<double>>();
     FLOODTIDE_REQUIRE(sums.size() == values.size(), shape_mismatch, "sum over ranks: ", sums.size(),
                       " numbers came back, expected ", values.size());
     std::ranges::copy(sums, values.begin());
   };
-}
-
-py::array_t<float> shared(const py::object& self, std::span<float> values) {
-  return py::array_t<float>(static_cast<py::ssize_t>(values.size()), values.data(), self);
 }
 
 py::array_t<float> forward(UNet& network, const FloatArray& images) {
@@ -174,30 +172,23 @@ void register_options(py::module_& m) {
 void register_unet(py::module_& m) {
   register_loss(m);
   register_options(m);
-  py::class_<UNet>(m, "UNet", "A U-Net; see floodtide.nn.UNet2D and UNet3D.")
-      .def(py::init([](const UNetOptions& options) { return UNet(options); }), py::arg("options"))
-      .def_property_readonly("options", &UNet::options)
-      .def_property_readonly("total_pool", [](const UNet& network) { return triple_of(network.total_pool()); })
-      .def("layout", [](const UNet& network) { return layout_of(network.layout()); })
-      .def("trained_size", [](const UNet& network) { return network.layout().trained_size(); })
-      .def(
-          "parameters", [](const py::object& self) { return shared(self, self.cast<UNet&>().parameters()); },
-          "Return all parameters as one array that shares memory. Call parameters_changed() after writing to the array.")
-      .def("parameters_changed", &UNet::parameters_changed)
+  py::class_<UNet> unet(m, "UNet", "A U-Net; see floodtide.nn.UNet2D and UNet3D.");
+  unet.def(py::init([](const UNetOptions& options) { return UNet(options); }), py::arg("options"))
+      .def_property_readonly("total_pool", [](const UNet& self) { return triple_of(self.total_pool()); })
+      .def("trained_size", [](const UNet& self) { return self.layout().trained_size(); })
       .def(
           "move_statistics",
-          [](UNet& network, const FloatArray& gradients, double images) {
-            network.move_statistics(view_of<const float, 1>(gradients, "gradients").span(), images);
+          [](UNet& self, const FloatArray& gradients, double images) {
+            const auto view = view_of<const float, 1>(gradients, "gradients");
+            const py::gil_scoped_release unlocked;
+            self.move_statistics(view.span(), images);
           },
           py::arg("gradients"), py::arg("images"))
       .def("forward", &forward, py::arg("images"))
       .def("loss_and_gradients", &loss_and_gradients, py::arg("images"), py::arg("labels"), py::arg("targets"),
            py::arg("weights"), py::arg("loss"), py::arg("groups"), py::arg("examples"), py::arg("gradients"), py::arg("scale"),
-           py::arg("sum_over_ranks"), "Return the report, and add the gradients to `gradients`.")
-      .def("workspace_bytes", &UNet::workspace_bytes)
-      .def("kernel_names", &UNet::kernel_names)
-      .def("step_flops", &UNet::step_flops, py::arg("size"))
-      .def("forward_flops", &UNet::forward_flops, py::arg("size"));
+           py::arg("sum_over_ranks"), "Return the report, and add the gradients to `gradients`.");
+  bind_network(unet);
 }
 
 }  // namespace floodtide::bindings

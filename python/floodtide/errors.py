@@ -83,6 +83,10 @@ class RankError(CommunicationError):
     rank = -1
 
 
+class InUseError(Error):
+    """A network that another thread trains or changes, so that this use of the network would give wrong results."""
+
+
 class InternalError(Error):
     """A mistake in floodtide itself. Please report it."""
 

@@ -13,6 +13,7 @@ std::string_view name(ErrorCode code) noexcept {
     case ErrorCode::io: return "io";
     case ErrorCode::numerical: return "numerical";
     case ErrorCode::communication: return "communication";
+    case ErrorCode::in_use: return "in_use";
     case ErrorCode::internal: return "internal";
   }
   return "unknown";
@@ -28,6 +29,7 @@ bool is_input_error(ErrorCode code) noexcept {
     case ErrorCode::io:
     case ErrorCode::numerical:
     case ErrorCode::communication:
+    case ErrorCode::in_use:
     case ErrorCode::internal: return false;
   }
   return false;

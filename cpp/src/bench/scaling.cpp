@@ -32,7 +32,7 @@ class FfnWorkload final : public Workload {
   }
   [[nodiscard]] const ParameterLayout& layout() const noexcept override { return network_.layout(); }
   [[nodiscard]] std::span<float> parameters() noexcept override { return network_.parameters(); }
-  void parameters_changed() noexcept override { network_.parameters_changed(); }
+  [[nodiscard]] nn::NetworkUse& use() const noexcept override { return network_.use(); }
   [[nodiscard]] double flops() const noexcept override { return network_.step_flops(network_.options().fov); }
 
  private:
@@ -54,7 +54,7 @@ class UNetWorkload final : public Workload {
   }
   [[nodiscard]] const ParameterLayout& layout() const noexcept override { return network_.layout(); }
   [[nodiscard]] std::span<float> parameters() noexcept override { return network_.parameters(); }
-  void parameters_changed() noexcept override { network_.parameters_changed(); }
+  [[nodiscard]] nn::NetworkUse& use() const noexcept override { return network_.use(); }
   [[nodiscard]] double flops() const noexcept override {
     const Shape<5>& shape = images_.shape();
     return static_cast<double>(shape[0]) * network_.step_flops({shape[1], shape[2], shape[3]});
@@ -82,8 +82,8 @@ class TrainingStep {
     if (with_others) comm::allreduce(communicator_, gradients_.span(), comm::ReduceOp::sum, algorithm_);
     const auto trained = static_cast<std::size_t>(workload_.layout().trained_size());
     const std::span<float> gradients = gradients_.span().first(trained);
+    const nn::NetworkUse::Hold change = workload_.use().change();
     optimizer_->step(workload_.parameters().first(trained), gradients, {.lr = kLearningRate, .clip = kClip});
-    workload_.parameters_changed();
   }
 
  private:

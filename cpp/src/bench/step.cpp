@@ -92,17 +92,16 @@ double NetworkPasses::step() {
   network_.loss_and_gradients(examples_, gradients_, 1.0 / batch);
   double loss = 0;
   for (const nn::FfnExample& example : examples_) loss += example.loss;
+  const nn::NetworkUse::Hold change = network_.use().change();
   optimizer_->step(network_.parameters(), gradients_, {.lr = kLr, .clip = kClip});
-  network_.parameters_changed();
   return loss / batch;
 }
 
-void NetworkPasses::forward() { network_.forward(examples_); }
+void NetworkPasses::forward() { network_.forward(examples_, forward_); }
 
 nn::Forward NetworkPasses::use_fastest_forward() {
-  const nn::Forward forward = nn::fastest_forward(network_.options()).forward;
-  network_.use_forward(forward);
-  return forward;
+  forward_ = nn::fastest_forward(network_.options()).forward;
+  return *forward_;
 }
 
 double NetworkPasses::step_flops() const noexcept {

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/nn/ffn.hpp"
 
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+
 #include "floodtide/base/error.hpp"
 #include "floodtide/nn/limits.hpp"
 #include "nn/ffn_plan.hpp"
 #include "nn/initialise.hpp"
+#include "nn/pool.hpp"
 
 namespace floodtide::nn {
 namespace {
@@ -59,29 +64,95 @@ std::size_t training_bytes(const FfnOptions& options, const Vec3& size, std::int
 }
 
 struct Ffn::Impl {
+  /// What a plan is for. Threads share a plan if its weights are those of the newest parameters, for the same passes.
+  struct PlanKey {
+    Vec3 size{};
+    std::optional<Forward> forward = {};
+    std::uint64_t version = 0;
+    bool for_forward = false, for_training = false;
+
+    [[nodiscard]] bool is_for(Passes passes) const noexcept { return passes == Passes::all ? for_training : for_forward; }
+  };
+  struct SharedPlan {
+    std::shared_mutex mutex;  // a pass holds it shared; whoever prepares weights holds it alone
+    std::optional<FfnPlan> plan;
+
+    [[nodiscard]] static std::size_t bytes() noexcept { return 0; }  // workspace_bytes() is without weights
+  };
+  struct MemoryKey {
+    Vec3 size{};
+    bool for_training = false;
+  };
+  struct Memory {
+    FfnPlan::Lanes lanes;
+
+    [[nodiscard]] std::size_t bytes() const noexcept { return FfnPlan::bytes(lanes); }
+  };
+
+  explicit Impl(const FfnOptions& wanted) : options(wanted), layout(parameter_layout(wanted)), parameters(layout.size()) {}
+
   FfnOptions options;
   ParameterLayout layout;
   AlignedBuffer<float> parameters;
-  std::unique_ptr<FfnPlan> plan;
-  std::optional<Forward> forward = {};  // what use_forward() was called with
+  NetworkUse use;
+  Pool<PlanKey, SharedPlan> plans;
+  Pool<MemoryKey, Memory> memory;
+  std::mutex kernels_mutex;
+  std::string kernels;  // names of those of the newest plan
 
-  /// Return the plan for this image size, with the current parameters.
-  FfnPlan& planned(const Vec3& size, Passes passes) {
-    if (!plan || plan->size() != size) {
-      plan.reset();  // free the old plan first: both plans together would need twice the memory
-      const bool possible = FfnPlan::fft_unsupported(size, options).empty();
-      plan = std::make_unique<FfnPlan>(size, options, possible ? forward : Forward::layers);
+  /// Calls body(plan, lanes) with a plan for this image size and the newest parameters, and with memory.
+  template <class Body>
+  void pass(const Vec3& size, Passes passes, std::optional<Forward> forward, NetworkUse::Calls calls, Body body) {
+    const NetworkUse::Hold reading = use.read(calls);
+    const std::uint64_t version = use.version();
+    const bool training = passes == Passes::all;
+    const auto lanes = memory.take(
+        // Memory of training passes is larger.
+        [&](const MemoryKey& key, int users) {
+          return key.size != size || users > 0 ? 0 : key.for_training == training ? 2 : 1;
+        },
+        [&](MemoryKey& key) { key = {size, key.for_training || training}; });
+    const auto shared = take_plan(version, size, passes, forward);
+    std::shared_lock lock(shared->mutex);
+    if (!shared->plan || !shared->plan->is_ready(version, passes)) {
+      lock.unlock();
+      prepare(*shared, version, size, passes, forward);
+      lock.lock();
     }
-    plan->prepare(layout, parameters.span(), passes);
-    return *plan;
+    body(std::as_const(*shared->plan), lanes->lanes);
+  }
+
+ private:
+  Pool<PlanKey, SharedPlan>::Lease take_plan(std::uint64_t version, const Vec3& size, Passes passes,
+                                             std::optional<Forward> forward) {
+    return plans.take(
+        [&](const PlanKey& key, int users) {
+          if (key.size != size || (passes == Passes::forward && key.forward != forward)) return 0;
+          if (key.version == version && key.is_for(passes)) return 2;
+          return users == 0 ? 1 : 0;
+        },
+        [&](PlanKey& key) {
+          if (key.size != size) key = {size, forward};
+          if (key.version != version) key.for_forward = key.for_training = false;
+          key.version = version;
+          (passes == Passes::all ? key.for_training : key.for_forward) = true;
+        });
+  }
+
+  void prepare(SharedPlan& shared, std::uint64_t version, const Vec3& size, Passes passes, std::optional<Forward> forward) {
+    const std::unique_lock alone(shared.mutex);
+    if (!shared.plan) {
+      const bool possible = FfnPlan::fft_unsupported(size, options).empty();
+      shared.plan.emplace(size, options, possible ? forward : Forward::layers);
+      const std::lock_guard lock(kernels_mutex);
+      kernels = shared.plan->kernel_names();
+    }
+    shared.plan->prepare(version, layout, parameters.span(), passes);
   }
 };
 
-Ffn::Ffn(const FfnOptions& options, Initial initial) {
-  ParameterLayout layout = parameter_layout(options);
-  AlignedBuffer<float> parameters(layout.size());
-  if (initial == Initial::random) initialise_glorot(layout, options.seed, parameters.span());
-  impl_ = std::make_unique<Impl>(Impl{options, std::move(layout), std::move(parameters), nullptr});
+Ffn::Ffn(const FfnOptions& options, Initial initial) : impl_(std::make_unique<Impl>(options)) {
+  if (initial == Initial::random) initialise_glorot(impl_->layout, options.seed, impl_->parameters.span());
 }
 Ffn::Ffn(Ffn&&) noexcept = default;
 Ffn& Ffn::operator=(Ffn&&) noexcept = default;
@@ -91,29 +162,16 @@ const FfnOptions& Ffn::options() const noexcept { return impl_->options; }
 const ParameterLayout& Ffn::layout() const noexcept { return impl_->layout; }
 std::span<float> Ffn::parameters() noexcept { return impl_->parameters.span(); }
 std::span<const float> Ffn::parameters() const noexcept { return std::as_const(impl_->parameters).span(); }
-void Ffn::parameters_changed() noexcept {
-  if (impl_->plan) impl_->plan->parameters_changed();
-}
+NetworkUse& Ffn::use() const noexcept { return impl_->use; }
+void Ffn::parameters_changed() { impl_->use.look_at(parameters()); }
 
 std::string Ffn::fft_unsupported(const Vec3& size) const { return FfnPlan::fft_unsupported(size, impl_->options); }
 
-void Ffn::use_forward(Forward forward) {
-  if (forward == Forward::fft) {
-    const std::string reason = fft_unsupported(impl_->options.fov);
-    FLOODTIDE_REQUIRE(reason.empty(), unsupported, "ffn: no forward passes by Fourier transforms: ", reason);
-  }
-  if (forward != impl_->forward) impl_->plan.reset();
-  impl_->forward = forward;
-}
-
-Forward Ffn::forward_in_use() const {
-  if (impl_->forward) return *impl_->forward;
-  return FfnPlan::trains_by_fft(impl_->options.fov, impl_->options) ? Forward::fft : Forward::layers;
-}
-
-void Ffn::forward(std::span<const FfnExample> batch) {
+void Ffn::forward(std::span<const FfnExample> batch, std::optional<Forward> forward) {
   for (const FfnExample& example : batch) check_example(example, batch[0].image.shape());
-  if (!batch.empty()) impl_->planned(batch[0].image.shape(), Passes::forward).forward(batch);
+  if (batch.empty()) return;
+  impl_->pass(batch[0].image.shape(), Passes::forward, forward, NetworkUse::Calls::none,
+              [&](const FfnPlan& plan, FfnPlan::Lanes& lanes) { plan.forward(lanes, batch); });
 }
 
 void Ffn::loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradients, double scale, const OnReady& on_ready) {
@@ -121,7 +179,10 @@ void Ffn::loss_and_gradients(std::span<FfnExample> batch, std::span<float> gradi
   FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "ffn: room for ", gradients.size(),
                     " gradients, expected ", layout().size());
   if (batch.empty()) return;
-  impl_->planned(batch[0].image.shape(), Passes::all).loss_and_gradients(batch, layout(), gradients, scale, on_ready);
+  impl_->pass(batch[0].image.shape(), Passes::all, {}, on_ready ? NetworkUse::Calls::caller : NetworkUse::Calls::none,
+              [&](const FfnPlan& plan, FfnPlan::Lanes& lanes) {
+                plan.loss_and_gradients(lanes, batch, layout(), gradients, scale, on_ready);
+              });
 }
 
 void Ffn::loss_and_each_gradients(std::span<FfnExample> batch, std::span<float> out_gradients, double scale) {
@@ -129,18 +190,28 @@ void Ffn::loss_and_each_gradients(std::span<FfnExample> batch, std::span<float> 
   FLOODTIDE_REQUIRE(std::ssize(out_gradients) == std::ssize(batch) * layout().size(), shape_mismatch, "ffn: room for ",
                     out_gradients.size(), " gradients, expected ", layout().size(), " for each of ", batch.size(), " examples");
   if (batch.empty()) return;
-  impl_->planned(batch[0].image.shape(), Passes::all).loss_and_each_gradients(batch, layout(), out_gradients, scale);
+  impl_->pass(batch[0].image.shape(), Passes::all, {}, NetworkUse::Calls::none,
+              [&](const FfnPlan& plan, FfnPlan::Lanes& lanes) {
+                plan.loss_and_each_gradients(lanes, batch, layout(), out_gradients, scale);
+              });
 }
 
 Tensor<std::uint8_t, 5> Ffn::relu_masks() const {
-  FLOODTIDE_REQUIRE(impl_->plan, invalid_argument, "ffn: ReLU masks are those of loss_and_gradients, which was not called");
-  return impl_->plan->relu_masks();
+  std::optional<Tensor<std::uint8_t, 5>> masks;
+  impl_->memory.with_last([&](const Impl::MemoryKey& key, const Impl::Memory& memory) {
+    if (!memory.lanes.empty()) masks = FfnPlan::relu_masks(key.size, options(), memory.lanes.front());
+  });
+  FLOODTIDE_REQUIRE(masks, invalid_argument, "ffn: ReLU masks are those of loss_and_gradients, which was not the last pass");
+  return std::move(*masks);
 }
 
-std::size_t Ffn::workspace_bytes() const noexcept { return impl_->plan ? impl_->plan->bytes() : 0; }
+std::size_t Ffn::workspace_bytes() const noexcept { return impl_->memory.bytes(); }
 
 std::string Ffn::kernel_names() const {
-  if (impl_->plan) return impl_->plan->kernel_names();
+  {
+    const std::lock_guard lock(impl_->kernels_mutex);
+    if (!impl_->kernels.empty()) return impl_->kernels;
+  }
   FfnOptions shallow = options();
   shallow.depth = 1;
   return FfnPlan(shallow.fov, shallow, {}).kernel_names();

@@ -2,6 +2,7 @@
 #include "nn/ffn_plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
@@ -75,9 +76,10 @@ FfnPlan::FfnPlan(const Vec3& size, const FfnOptions& options, std::optional<Forw
   if (forward_by_fft_ || trains_by_fft_) chain_ = make_chain(size, options);
 }
 
-void FfnPlan::prepare(const ParameterLayout& layout, std::span<const float> parameters, Passes passes) {
+void FfnPlan::prepare(std::uint64_t version, const ParameterLayout& layout, std::span<const float> parameters, Passes passes) {
+  if (is_ready(version, passes)) return;
+  if (std::exchange(version_, version) != version) forward_ready_ = training_ready_ = false;
   const bool training = passes == Passes::all;
-  if (training ? training_ready_ : forward_ready_) return;
   const auto of = [&](std::size_t entry) { return part(parameters, layout.entry(entry)).data(); };
   const bool chained = training ? trains_by_fft_ : forward_by_fft_;
   if (!training) chain_weights_.clear();
@@ -102,13 +104,13 @@ void FfnPlan::prepare(const ParameterLayout& layout, std::span<const float> para
 }
 
 template <class Example, class Body, class After>
-void FfnPlan::for_each_example(std::span<Example> batch, Body body, After after) {
+void FfnPlan::for_each_example(Lanes& lanes, std::span<Example> batch, Body body, After after) const {
   const auto at_once = static_cast<std::size_t>(examples_at_once(options_, std::ssize(batch), num_threads()));
-  while (lanes_.size() < at_once) lanes_.emplace_back(convolutions_[0].shape(), convolutions_[1].shape());
+  while (lanes.size() < at_once) lanes.emplace_back(convolutions_[0].shape(), convolutions_[1].shape());
   for (std::size_t begin = 0; begin < batch.size();) {
     const std::size_t count = batch.size() - begin >= at_once ? at_once : 1;  // the last examples run one by one on all threads
     const auto run = [&](std::int64_t i) {
-      Lane& lane = lanes_[static_cast<std::size_t>(i)];
+      Lane& lane = lanes[static_cast<std::size_t>(i)];
       lane.head.set_weights(head_weights_, head_bias_);
       body(lane, begin + static_cast<std::size_t>(i), count == 1);
     };
@@ -117,7 +119,7 @@ void FfnPlan::for_each_example(std::span<Example> batch, Body body, After after)
     } else {
       parallel_for(static_cast<std::int64_t>(count), run);
     }
-    for (std::size_t i = 0; i < count; ++i) after(lanes_[i], begin + i);
+    for (std::size_t i = 0; i < count; ++i) after(lanes[i], begin + i);
     begin += count;
   }
 }
@@ -130,10 +132,6 @@ void FfnPlan::reserve(Lane& lane, std::int64_t activations) const {
 }
 
 float* FfnPlan::activation(Lane& lane, std::size_t number) const {
-  return lane.activations.data() + static_cast<std::int64_t>(number) * activation_floats(convolutions_[0].shape());
-}
-
-const float* FfnPlan::activation(const Lane& lane, std::size_t number) const {
   return lane.activations.data() + static_cast<std::int64_t>(number) * activation_floats(convolutions_[0].shape());
 }
 
@@ -163,9 +161,9 @@ void FfnPlan::load_input(Lane& lane, const FfnExample& example) const {
   });
 }
 
-void FfnPlan::forward(std::span<const FfnExample> batch) {
+void FfnPlan::forward(Lanes& lanes, std::span<const FfnExample> batch) const {
   for_each_example(
-      batch, [&](Lane& lane, std::size_t number, bool) { forward(lane, batch[number]); }, [](Lane&, std::size_t) {});
+      lanes, batch, [&](Lane& lane, std::size_t number, bool) { forward(lane, batch[number]); }, [](Lane&, std::size_t) {});
 }
 
 void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
@@ -203,8 +201,8 @@ void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
   lane.head.forward(stream, example.logits.data(), example.out_logits.data());
 }
 
-void FfnPlan::loss_and_gradients(std::span<FfnExample> batch, const ParameterLayout& layout, std::span<float> gradients,
-                                 double scale, const OnReady& on_ready) {
+void FfnPlan::loss_and_gradients(Lanes& lanes, std::span<FfnExample> batch, const ParameterLayout& layout,
+                                 std::span<float> gradients, double scale, const OnReady& on_ready) const {
   // Each example has separate gradients, which are added in the order of the examples. The sum therefore does not depend on
   // how many examples run at the same time.
   const auto add = [&](const Lane& lane, std::size_t entry) {
@@ -214,7 +212,7 @@ void FfnPlan::loss_and_gradients(std::span<FfnExample> batch, const ParameterLay
   };
   bool added = false;  // true: the gradients of the last example were added entry by entry
   for_each_example(
-      batch,
+      lanes, batch,
       [&](Lane& lane, std::size_t number, bool alone) {
         const auto finish = [&](std::size_t entry) {
           add(lane, entry);
@@ -232,11 +230,11 @@ void FfnPlan::loss_and_gradients(std::span<FfnExample> batch, const ParameterLay
   for (std::size_t entry = layout.entries().size(); entry > 0; --entry) on_ready(entry - 1);
 }
 
-void FfnPlan::loss_and_each_gradients(std::span<FfnExample> batch, const ParameterLayout& layout,
-                                      std::span<float> out_gradients, double scale) {
+void FfnPlan::loss_and_each_gradients(Lanes& lanes, std::span<FfnExample> batch, const ParameterLayout& layout,
+                                      std::span<float> out_gradients, double scale) const {
   const auto parameters = static_cast<std::size_t>(layout.size());
   for_each_example(
-      batch, [&](Lane& lane, std::size_t number, bool) { train(lane, batch[number], layout, scale, {}); },
+      lanes, batch, [&](Lane& lane, std::size_t number, bool) { train(lane, batch[number], layout, scale, {}); },
       [&](const Lane& lane, std::size_t number) {
         std::ranges::copy(lane.gradients.span(), out_gradients.subspan(number * parameters, parameters).begin());
       });
@@ -321,29 +319,28 @@ void FfnPlan::train_backward(Lane& lane, const ParameterLayout& layout, Ready re
   }
 }
 
-Tensor<std::uint8_t, 5> FfnPlan::relu_masks() const {
-  FLOODTIDE_REQUIRE(!lanes_.empty() && lanes_[0].trained, invalid_argument,
+Tensor<std::uint8_t, 5> FfnPlan::relu_masks(const Vec3& size, const FfnOptions& options, const Lane& lane) {
+  FLOODTIDE_REQUIRE(lane.trained, invalid_argument,
                     "ffn: ReLU masks are those of loss_and_gradients, which was not the last pass");
-  const Conv3dShape& shape = convolutions_[0].shape();
-  const auto layers = static_cast<std::int64_t>(layers_);
-  Tensor<std::uint8_t, 5> masks({layers, shape.z, shape.y, shape.x, options_.features});
+  const Conv3dShape shape = convolution_shape(size, options.features, 0);
+  const std::int64_t layers = 2 * options.depth, channels = options.features;
+  Tensor<std::uint8_t, 5> masks({layers, shape.z, shape.y, shape.x, channels});
   for (std::int64_t i = 0; i < layers; ++i) {
-    const float* const outputs = activation(lanes_[0], static_cast<std::size_t>(i));
+    const float* const outputs = lane.activations.data() + i * activation_floats(shape);
     for (std::int64_t row = 0; row < shape.z * shape.y; ++row) {
       const float* in = outputs + kernels::activation_offset(shape, shape.stored_out(), row / shape.y, row % shape.y, 0);
       std::uint8_t* out = &masks.view()(i, row / shape.y, row % shape.y, 0, 0);
       for (std::int64_t x = 0; x < shape.x; ++x) {
-        for (std::int64_t c = 0; c < options_.features; ++c)
-          out[x * options_.features + c] = in[x * shape.stored_out() + c] > 0 ? 1 : 0;
+        for (std::int64_t c = 0; c < channels; ++c) out[x * channels + c] = in[x * shape.stored_out() + c] > 0 ? 1 : 0;
       }
     }
   }
   return masks;
 }
 
-std::size_t FfnPlan::bytes() const noexcept {
+std::size_t FfnPlan::bytes(const Lanes& lanes) noexcept {
   std::size_t total = 0;
-  for (const Lane& lane : lanes_) {
+  for (const Lane& lane : lanes) {
     const std::int64_t count = lane.input.size() + lane.activations.size() + lane.gradients.size() + lane.chain.floats();
     total += static_cast<std::size_t>(count) * sizeof(float) + lane.head.bytes();
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,39 +15,10 @@
 
 namespace floodtide::nn {
 
-/// Convolutions and memory of a network for one image size.
+/// Convolutions of a network for one image size, and their weights. Several threads may run passes with one plan at the same
+/// time, each with its own memory.
 class FfnPlan {
  public:
-  /// Return why forward passes for this image size cannot use Fourier transforms. Empty if they can.
-  [[nodiscard]] static std::string fft_unsupported(const Vec3& size, const FfnOptions& options);
-  /// True if training passes for this image size use Fourier transforms. The answer does not depend on measurements, because
-  /// the bits of a training must not depend on the load of a machine.
-  [[nodiscard]] static bool trains_by_fft(const Vec3& size, const FfnOptions& options);
-
-  /// @param forward how forward() computes; `fft` needs an empty fft_unsupported(). Empty: as training passes do
-  FfnPlan(const Vec3& size, const FfnOptions& options, std::optional<Forward> forward);
-
-  [[nodiscard]] const Vec3& size() const noexcept { return size_; }
-  /// Prepares the weights for `passes`, unless they are. The order of the layout is: weights and biases of the convolutions,
-  /// then of the head. Passes also read `parameters` themselves.
-  void prepare(const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes);
-  /// Says that the next call of prepare() has other parameters.
-  void parameters_changed() noexcept { forward_ready_ = training_ready_ = false; }
-
-  void forward(std::span<const FfnExample> batch);
-  void loss_and_gradients(std::span<FfnExample> batch, const ParameterLayout& layout, std::span<float> gradients, double scale,
-                          const OnReady& on_ready);
-  void loss_and_each_gradients(std::span<FfnExample> batch, const ParameterLayout& layout, std::span<float> out_gradients,
-                               double scale);
-
-  [[nodiscard]] Tensor<std::uint8_t, 5> relu_masks() const;
-  [[nodiscard]] std::size_t bytes() const noexcept;
-  /// Return what bytes() will be after training passes of this number of examples on this number of threads.
-  [[nodiscard]] static std::size_t training_bytes(const FfnOptions& options, const Vec3& size, std::int64_t examples,
-                                                  int threads, std::int64_t parameters);
-  [[nodiscard]] std::string kernel_names() const;
-
- private:
   /// Memory for one example.
   ///
   /// The backward pass needs the input of the network, the outputs of the `a` convolutions after the ReLU, and the residual
@@ -65,15 +37,51 @@ class FfnPlan {
     bool trained = false;            // true: `activations` are those of a complete training pass
   };
 
+  /// Memory of a pass: a lane for each example that is computed at the same time. Passes add what they need. The memory fits
+  /// all plans for the same image size and options.
+  using Lanes = std::vector<Lane>;
+
+  /// Return why forward passes for this image size cannot use Fourier transforms. Empty if they can.
+  [[nodiscard]] static std::string fft_unsupported(const Vec3& size, const FfnOptions& options);
+  /// True if training passes for this image size use Fourier transforms. The answer does not depend on measurements, because
+  /// the bits of a training must not depend on the load of a machine.
+  [[nodiscard]] static bool trains_by_fft(const Vec3& size, const FfnOptions& options);
+
+  /// @param forward how forward() computes; `fft` needs an empty fft_unsupported(). Empty: as training passes do
+  FfnPlan(const Vec3& size, const FfnOptions& options, std::optional<Forward> forward);
+
+  /// Prepares the weights for `passes`, unless they are. The order of the layout is: weights and biases of the convolutions,
+  /// then of the head. Passes also read `parameters` themselves. No pass may run meanwhile.
+  /// @param version number of these parameters
+  void prepare(std::uint64_t version, const ParameterLayout& layout, std::span<const float> parameters, kernels::Passes passes);
+  /// True if prepare() has nothing to do.
+  [[nodiscard]] bool is_ready(std::uint64_t version, kernels::Passes passes) const noexcept {
+    return version_ == version && (passes == kernels::Passes::all ? training_ready_ : forward_ready_);
+  }
+
+  void forward(Lanes& lanes, std::span<const FfnExample> batch) const;
+  void loss_and_gradients(Lanes& lanes, std::span<FfnExample> batch, const ParameterLayout& layout, std::span<float> gradients,
+                          double scale, const OnReady& on_ready) const;
+  void loss_and_each_gradients(Lanes& lanes, std::span<FfnExample> batch, const ParameterLayout& layout,
+                               std::span<float> out_gradients, double scale) const;
+
+  /// As Ffn::relu_masks, of the lane of the last pass.
+  [[nodiscard]] static Tensor<std::uint8_t, 5> relu_masks(const Vec3& size, const FfnOptions& options, const Lane& lane);
+  [[nodiscard]] static std::size_t bytes(const Lanes& lanes) noexcept;
+  /// Return what bytes() will be after training passes of this number of examples on this number of threads.
+  [[nodiscard]] static std::size_t training_bytes(const FfnOptions& options, const Vec3& size, std::int64_t examples,
+                                                  int threads, std::int64_t parameters);
+  [[nodiscard]] std::string kernel_names() const;
+
+ private:
   /// Calls body(lane, index of the example, alone) for all examples, then after(lane, index) in the order of the examples.
   /// Several bodies run at the same time if options_.parallel allows it; `alone` is true if only one runs.
   template <class Example, class Body, class After>
-  void for_each_example(std::span<Example> batch, Body body, After after);
+  void for_each_example(Lanes& lanes, std::span<Example> batch, Body body, After after) const;
   void reserve(Lane& lane, std::int64_t activations) const;
   /// Return an activation of the lane. Numbers below layers_ are outputs of convolutions; stream_grad() and inner_grad()
   /// follow.
   [[nodiscard]] float* activation(Lane& lane, std::size_t number) const;
-  [[nodiscard]] const float* activation(const Lane& lane, std::size_t number) const;
   [[nodiscard]] float* stream_grad(Lane& lane) const { return activation(lane, layers_); }
   [[nodiscard]] float* inner_grad(Lane& lane) const { return activation(lane, layers_ + 1); }
   /// Return a convolution by its number: conv0_a, conv0_b, conv1_a, ...
@@ -100,10 +108,10 @@ class FfnPlan {
   std::optional<kernels::FftChain> chain_;                // all convolutions but the first one, if any pass uses it
   std::vector<AlignedBuffer<float>> chain_weights_;       // transformed, for forward()
   std::vector<std::span<const float>> weights_, biases_;  // of the convolutions, in the caller's parameters
+  std::uint64_t version_ = 0;                             // of the parameters that were prepared last; 0: none
   bool forward_ready_ = false, training_ready_ = false;
   std::vector<float> head_weights_;
   float head_bias_ = 0;
-  std::vector<Lane> lanes_;
 };
 
 /// Return the shape of a convolution. `number` counts conv0_a, conv0_b, conv1_a, ... from 0.

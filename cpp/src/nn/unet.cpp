@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
+#include <optional>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/nn/limits.hpp"
 #include "nn/check_truth.hpp"
+#include "nn/pool.hpp"
 #include "nn/unet_layout.hpp"
 #include "nn/unet_plan.hpp"
 
@@ -59,25 +62,52 @@ std::size_t planned_bytes(const UNetOptions& options, std::int64_t n, const Vec3
 }  // namespace
 
 struct UNet::Impl {
+  struct Key {
+    std::int64_t images = 0;
+    Vec3 size{};
+    int groups = 0;  // 0: for forward passes only
+  };
+  struct Planned {
+    std::optional<UNetPlan> plan;
+    std::uint64_t version = 0;  // of the parameters that the plan has; 0: none
+
+    [[nodiscard]] std::size_t bytes() const noexcept { return plan ? plan->bytes() : 0; }
+  };
+
   explicit Impl(const UNetOptions& wanted) : options(wanted), layout(wanted), parameters(layout.arrays.size()) {}
 
   UNetOptions options;
   UNetLayout layout;
   AlignedBuffer<float> parameters;
-  std::unique_ptr<UNetPlan> plan;
-  bool stale = true;  // true: the weights of the plan differ from `parameters`
+  NetworkUse use;
+  Pool<Key, Planned> plans;
+  std::mutex kernels_mutex;
+  std::string kernels;  // names of those of the newest plan
 
-  /// Return the plan for `n` images of this size, with the current parameters. `groups` = 0 asks for a forward pass, for which
-  /// a plan for training can be used too.
-  UNetPlan& planned(std::int64_t n, const Vec3& size, int groups) {
-    if (!plan || plan->images() != n || plan->size() != size || (groups > 0 && plan->groups() != groups)) {
-      plan.reset();  // free the old plan first: both plans together would need twice the memory
-      plan = std::make_unique<UNetPlan>(n, size, groups, options, layout);
-      stale = true;
+  /// Calls body(plan) with a plan for `images` images of this size and the newest parameters, which no other thread uses.
+  /// `groups` = 0 asks for a forward pass, for which a plan for training can be used too.
+  template <class Body>
+  void pass(std::int64_t images, const Vec3& size, int groups, NetworkUse::Calls calls, Body body) {
+    const NetworkUse::Hold reading = use.read(calls);
+    const std::uint64_t version = use.version();
+    const auto lease = plans.take(
+        [&](const Key& key, int users) {
+          if (users > 0 || key.images != images || key.size != size) return 0;
+          return key.groups == groups ? 2 : groups == 0 ? 1 : 0;
+        },
+        [&](Key& key) {
+          if (key.images == 0) key = {images, size, groups};
+        });
+    if (!lease->plan) {
+      lease->plan.emplace(images, size, groups, options, layout);
+      const std::lock_guard lock(kernels_mutex);
+      kernels = lease->plan->kernel_names();
     }
-    if (stale) plan->set_parameters(std::as_const(parameters).span());
-    stale = false;
-    return *plan;
+    if (lease->version != version) {
+      lease->plan->set_parameters(std::as_const(parameters).span());
+      lease->version = version;
+    }
+    body(*lease->plan);
   }
 };
 
@@ -108,16 +138,17 @@ Vec3 UNet::total_pool() const noexcept { return nn::total_pool(impl_->options); 
 const ParameterLayout& UNet::layout() const noexcept { return impl_->layout.arrays; }
 std::span<float> UNet::parameters() noexcept { return impl_->parameters.span(); }
 std::span<const float> UNet::parameters() const noexcept { return std::as_const(impl_->parameters).span(); }
-void UNet::parameters_changed() noexcept { impl_->stale = true; }
+NetworkUse& UNet::use() const noexcept { return impl_->use; }
+void UNet::parameters_changed() { impl_->use.look_at(parameters()); }
 void UNet::move_statistics(std::span<const float> gradients, double images) {
   FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "unet: ", gradients.size(),
                     " gradients, expected ", layout().size());
   FLOODTIDE_REQUIRE(images > 0, invalid_argument, "unet: statistics of ", images, " images, expected more than 0");
+  const NetworkUse::Hold change = use().change();
   for (auto i = static_cast<std::size_t>(layout().trained_size()); i < gradients.size(); ++i) {
     float& moving = parameters()[i];
     moving = static_cast<float>(double{moving} + kStatisticsMomentum * (double{gradients[i]} / images - double{moving}));
   }
-  parameters_changed();
 }
 
 std::int64_t UNet::sums_per_pass(const SegmentationLoss& loss) const noexcept {
@@ -137,16 +168,17 @@ void UNet::forward(View<const float, 5> images, View<float, 5> out_probabilities
   const Vec3 pool = total_pool();
   Vec3 padded = size_of(images);
   for (std::size_t axis = 0; axis < 3; ++axis) padded[axis] = (padded[axis] + pool[axis] - 1) / pool[axis] * pool[axis];
-  UNetPlan& plan = impl_->planned(shape[0], padded, 0);
-  plan.forward(images);
-  const View<const float, 5> probabilities = plan.probabilities();
-  for (std::int64_t image = 0; image < shape[0]; ++image) {
-    for (std::int64_t z = 0; z < shape[1]; ++z) {
-      for (std::int64_t y = 0; y < shape[2]; ++y) {
-        std::copy_n(&probabilities(image, z, y, 0, 0), shape[3] * shape[4], &out_probabilities(image, z, y, 0, 0));
+  impl_->pass(shape[0], padded, 0, NetworkUse::Calls::none, [&](UNetPlan& plan) {
+    plan.forward(images);
+    const View<const float, 5> probabilities = plan.probabilities();
+    for (std::int64_t image = 0; image < shape[0]; ++image) {
+      for (std::int64_t z = 0; z < shape[1]; ++z) {
+        for (std::int64_t y = 0; y < shape[2]; ++y) {
+          std::copy_n(&probabilities(image, z, y, 0, 0), shape[3] * shape[4], &out_probabilities(image, z, y, 0, 0));
+        }
       }
     }
-  }
+  });
 }
 
 LossReport UNet::loss_and_gradients(const UNetBatch& batch, const SegmentationLoss& loss, std::span<float> gradients,
@@ -155,14 +187,20 @@ LossReport UNet::loss_and_gradients(const UNetBatch& batch, const SegmentationLo
   check_batch(options(), batch);
   FLOODTIDE_REQUIRE(std::ssize(gradients) == layout().size(), shape_mismatch, "unet: room for ", gradients.size(),
                     " gradients, expected ", layout().size());
-  UNetPlan& plan = impl_->planned(batch.images.shape(0), size_of(batch.images), batch.groups);
-  const LossReport report = plan.loss_and_gradients(batch, loss, gradients, scale, on_ready, sum_over_ranks);
-  if (!batch.out_probabilities.empty()) std::ranges::copy(plan.probabilities().span(), batch.out_probabilities.data());
+  const auto calls = on_ready || sum_over_ranks ? NetworkUse::Calls::caller : NetworkUse::Calls::none;
+  LossReport report;
+  impl_->pass(batch.images.shape(0), size_of(batch.images), batch.groups, calls, [&](UNetPlan& plan) {
+    report = plan.loss_and_gradients(batch, loss, gradients, scale, on_ready, sum_over_ranks);
+    if (!batch.out_probabilities.empty()) std::ranges::copy(plan.probabilities().span(), batch.out_probabilities.data());
+  });
   return report;
 }
 
-std::size_t UNet::workspace_bytes() const noexcept { return impl_->plan ? impl_->plan->bytes() : 0; }
-std::string UNet::kernel_names() const { return impl_->plan ? impl_->plan->kernel_names() : std::string(); }
+std::size_t UNet::workspace_bytes() const noexcept { return impl_->plans.bytes(); }
+std::string UNet::kernel_names() const {
+  const std::lock_guard lock(impl_->kernels_mutex);
+  return impl_->kernels;
+}
 
 double UNet::forward_flops(const Vec3& size) const noexcept {
   const UNetLayout& layout = impl_->layout;

@@ -21,7 +21,7 @@ class FloodWalkers final : public Walkers {
 
   [[nodiscard]] const ParameterLayout& layout() const noexcept override { return network_.layout(); }
   [[nodiscard]] std::span<float> parameters() noexcept override { return network_.parameters(); }
-  void parameters_changed() noexcept override { network_.parameters_changed(); }
+  [[nodiscard]] nn::NetworkUse& use() const noexcept override { return network_.use(); }
   void write_network(data::Hdf5File& file) const override { train::write_network(file, network_); }
   void read_network(const data::Hdf5File& file) override { train::read_network(file, network_); }
 

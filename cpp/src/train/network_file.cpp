@@ -100,6 +100,7 @@ void write_network(data::Hdf5File& file, const nn::Ffn& network) {
   file.write_attribute("/", "features", std::int64_t{options.features});
   file.write_attribute<std::int64_t>("/", "fov", three, options.fov);
   file.write_attribute<std::int64_t>("/", "deltas", three, options.deltas);
+  const nn::NetworkUse::Hold reading = network.use().read();
   write_parameters(file, kParametersGroup, network.layout(), network.parameters());
 }
 
@@ -114,6 +115,7 @@ void write_network(data::Hdf5File& file, const nn::UNet& network) {
   write_vectors(file, "pools", options.pools);
   file.write_attribute("/", "output", std::string(name(options.output)));
   file.write_attribute("/", "batch_norm", std::int64_t{options.batch_norm});
+  const nn::NetworkUse::Hold reading = network.use().read();
   write_parameters(file, kParametersGroup, network.layout(), network.parameters());
 }
 
@@ -146,8 +148,8 @@ void read_network(const data::Hdf5File& file, nn::Ffn& network, const std::strin
   FLOODTIDE_REQUIRE(stored.depth == here.depth && stored.features == here.features, invalid_file, "checkpoint ", file.path(),
                     ": it holds a network of depth ", stored.depth, " with ", stored.features, " features, this one has depth ",
                     here.depth, " and ", here.features, " features");
+  const nn::NetworkUse::Hold change = network.use().change();
   read_parameters(file, group, network.layout(), network.parameters());
-  network.parameters_changed();
 }
 
 nn::UNetOptions read_unet_options(const data::Hdf5File& file, const std::string& group) {
@@ -176,8 +178,8 @@ void read_network(const data::Hdf5File& file, nn::UNet& network, const std::stri
                     invalid_file, "checkpoint ", file.path(), ": it holds a U-Net of depth ", stored.depth, " with ",
                     name(stored.output), stored.batch_norm ? " and batch norm" : "", ", this one has depth ", here.depth,
                     " with ", name(here.output), here.batch_norm ? " and batch norm" : "");
+  const nn::NetworkUse::Hold change = network.use().change();
   read_parameters(file, group, network.layout(), network.parameters());
-  network.parameters_changed();
 }
 
 void read_parameters(const data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,

@@ -2,20 +2,11 @@
 // Check that all ranks hold the same parameters, as data-parallel training requires. The check takes a small allreduce.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "floodtide/comm/communicator.hpp"
 
 namespace floodtide::train {
-
-/// Return a 64-bit hash of `bytes`. `start` is the hash of preceding bytes.
-///
-/// Two inputs that differ in one aligned word of eight bytes always have different hashes. Other different inputs have the same
-/// hash with a probability of about 2^-64. Pieces of fixed length are hashed on all threads, and then combined in order, so
-/// that the hash does not depend on the number of threads.
-[[nodiscard]] std::uint64_t hash_of(std::span<const std::byte> bytes, std::uint64_t start = 0);
 
 /// Hashes of what should be the same on all ranks.
 struct ReplicaHashes {

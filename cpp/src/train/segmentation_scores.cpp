@@ -93,9 +93,12 @@ SampleScores score_segmentation(nn::UNet& network, const data::SampleSource& sam
   std::vector<double> sums(2 * static_cast<std::size_t>(count), 0.0);
   std::exception_ptr failure;
   try {
+    network.parameters_changed();  // the caller may have written to them
+    const nn::SameParameters same(network.use());
     Scorer scorer(network, format, scores);
     for (std::int64_t i = communicator.rank(); i < count; i += communicator.size()) {
       const EntropySums own = scorer.add(samples.fixed(i));
+      same.require("validation");
       sums[2 * static_cast<std::size_t>(i)] = own.cross_entropy;
       sums[2 * static_cast<std::size_t>(i) + 1] = own.counted;
       report(progress, i + 1, count);

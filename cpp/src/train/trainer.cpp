@@ -11,6 +11,7 @@
 
 #include "floodtide/base/clock.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/hash.hpp"
 #include "floodtide/base/timeline.hpp"
 #include "floodtide/comm/activity.hpp"
 #include "floodtide/comm/clock_offset.hpp"
@@ -91,6 +92,7 @@ struct Trainer::Impl {
   Timeline timeline;
   AlignedBuffer<float> message;     // flags and gradients, see message_parts
   AlignedBuffer<float> parameters;  // copy that an exchange updates while the network computes; empty in Mode::synchronous
+  AlignedBuffer<float> newest;      // what the exchange gave back; empty in Mode::synchronous
   AlignedBuffer<float> each;        // gradients of each walker of this rank; for Exactness::workers
   ParameterUpdates updates;
   optim::SquareSum square_sum;
@@ -113,6 +115,7 @@ struct Trainer::Impl {
         examples(walkers->examples_per_pass() * options.accumulate),
         message(static_cast<std::int64_t>(kFlags) + walkers->layout().size()),
         parameters(options.mode == Mode::synchronous ? 0 : walkers->layout().size()),
+        newest(parameters.size()),
         updates(options.mode == Mode::synchronous ? walkers->parameters() : parameters.span(), walkers->layout(),
                 std::move(optimizer), std::move(schedule), scaling, examples, options),
         square_sum(walkers->layout().size()),
@@ -153,9 +156,13 @@ struct Trainer::Impl {
     if (options.activity != nullptr) watched.emplace(*options.activity, timeline, options.timeout_s, options.record_path);
   }
 
+  void set_parameters(std::span<const float> values) {
+    const nn::NetworkUse::Hold change = walkers->use().change();
+    std::ranges::copy(values, walkers->parameters().begin());
+  }
+
   // Call this when the parameters of the network were set, at the start or from a file.
   void take_parameters() {
-    walkers->parameters_changed();
     std::ranges::copy(walkers->parameters().first(parameters.span().size()), parameters.span().begin());
   }
 
@@ -268,13 +275,14 @@ struct Trainer::Impl {
   }
 
   // Computes the message of this rank. Returns an exception in out_failure, which the caller throws after the other ranks know
-  // of the failure.
-  PassResult fill_message(std::uint32_t requests, std::exception_ptr& out_failure) {
+  // of the failure. Until the end of out_training, no other thread changes the parameters.
+  PassResult fill_message(std::uint32_t requests, std::exception_ptr& out_failure, nn::NetworkUse::Hold& out_training) {
     PassResult local;
     sums.begin(step);
     std::ranges::fill(message.span(), 0.0F);
     if (reducer) reducer->begin(step);
     try {
+      out_training = walkers->use().step();
       local = run_walkers();
       if (options.on_exhausted == OnExhausted::stop && walkers->exhausted()) requests |= kStop;
       for (std::size_t i = 0; i < std::size(kRequests); ++i) {
@@ -295,7 +303,8 @@ struct Trainer::Impl {
   // Runs a step of Mode::synchronous, in which all ranks wait for each other. Collective.
   StepReport step_together(std::uint32_t requests) {
     std::exception_ptr failure;
-    const PassResult local = fill_message(requests, failure);
+    nn::NetworkUse::Hold training;
+    const PassResult local = fill_message(requests, failure, training);
     sum();
     if (flags()[kFailed] > 0) comm::agree(communicator, failure);
     StepReport report = report_of(local);
@@ -307,8 +316,10 @@ struct Trainer::Impl {
     give_small_batches();
     const ScopedTimer timer(walkers->metrics().update_s);
     const ScopedEvent event(&timeline, {"update", "step", step});
-    updates.update(message.span(), step);  // all ranks have the same sums, so either all ranks throw or none
-    walkers->parameters_changed();
+    {
+      const nn::NetworkUse::Hold change = walkers->use().change();
+      updates.update(message.span(), step);  // all ranks have the same sums, so either all ranks throw or none
+    }
     report.gradient_norm = updates.gradient_norm();
     ++step;
     return report;
@@ -318,15 +329,16 @@ struct Trainer::Impl {
   StepReport step_apart(std::uint32_t requests) {
     if (met) exchange->resume(step);
     std::exception_ptr failure;
-    const PassResult local = fill_message(requests, failure);
+    nn::NetworkUse::Hold training;
+    const PassResult local = fill_message(requests, failure, training);
     StepReport report = report_of(local);
     ExchangeReport given;
     {
       const ScopedTimer timer(walkers->metrics().reduce_s);
       const ScopedEvent event(&timeline, {"exchange", "communication", step});
-      given = exchange->give(message.span(), step, walkers->parameters());
+      given = exchange->give(message.span(), step, newest.span());
     }
-    walkers->parameters_changed();
+    if (!failure) set_parameters(newest.span());
     step = given.step;
     met = report.met = given.meet;
     report.requests = given.requests;
@@ -348,16 +360,20 @@ struct Trainer::Impl {
 Trainer::Trainer(std::shared_ptr<Walkers> walkers, std::unique_ptr<optim::Optimizer> optimizer, optim::Schedule schedule,
                  const optim::Scaling& scaling, comm::Communicator& communicator, const TrainerOptions& options) {
   std::exception_ptr failure;
+  nn::NetworkUse::Hold training;
   try {
     check(options, communicator);
     impl_ =
         std::make_unique<Impl>(std::move(walkers), std::move(optimizer), std::move(schedule), scaling, communicator, options);
+    training = impl_->walkers->use().step();
   } catch (...) {
     failure = std::current_exception();
   }
   comm::agree(communicator, failure);
   impl_->connect();  // if this throws, it throws on all ranks
-  comm::broadcast(communicator, std::as_writable_bytes(impl_->walkers->parameters()), 0);
+  std::ranges::copy(impl_->walkers->parameters(), impl_->gradients().begin());
+  comm::broadcast(communicator, std::as_writable_bytes(impl_->gradients()), 0);
+  impl_->set_parameters(impl_->gradients());
   impl_->take_parameters();
   std::ranges::copy(impl_->walkers->parameters().first(impl_->updates.average().size()), impl_->updates.average().begin());
   check_replicas();
@@ -444,7 +460,9 @@ void Trainer::save(const std::string& path, const std::string& configuration, co
 void Trainer::load(const std::string& path) {
   Impl& t = *impl_;
   std::exception_ptr failure;
+  nn::NetworkUse::Hold training;
   try {
+    training = t.walkers->use().step();
     const CheckpointPlace place = load_checkpoint(path, t.state());
     t.step = place.step;
     t.updates.set_rate_factor(place.rate_factor);
@@ -462,7 +480,10 @@ void Trainer::check_replicas() {
   if (!t.met) return;
   const ScopedEvent event(&t.timeline, {"check replicas", "communication", t.step});
   ReplicaHashes hashes;
-  hashes.parameters = hash_of(std::as_bytes(t.walkers->parameters()));
+  {
+    const nn::NetworkUse::Hold reading = t.walkers->use().read();
+    hashes.parameters = hash_of(std::as_bytes(t.walkers->parameters()));
+  }
   hashes.average = hash_of(std::as_bytes(t.updates.average()));
   if (t.options.mode != Mode::asynchronous) {  // in that mode, only the optimizer of rank 0 runs
     for (const optim::NamedSpan& part : t.updates.optimizer().state()) {

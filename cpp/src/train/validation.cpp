@@ -90,6 +90,8 @@ ValidationResult validate(nn::Ffn& network, const data::Source& source, const st
   std::vector<double> rows(2 * kFields * count, 0.0);
   std::exception_ptr failure;
   try {
+    network.parameters_changed();  // the caller may have written to them
+    const nn::SameParameters same(network.use());
     CentreRunner runner(network, options);
     for (std::size_t i = static_cast<std::size_t>(communicator.rank()); i < count;
          i += static_cast<std::size_t>(communicator.size())) {
@@ -97,6 +99,7 @@ ValidationResult validate(nn::Ffn& network, const data::Source& source, const st
                                                    static_cast<float>(1 - softness), static_cast<float>(softness));
       ValidationRow first{}, moves{};
       runner.run(example, seed, stream_id(kValidationMoves, i), result, first, moves);
+      same.require("validation");
       std::copy(first.begin(), first.end(), rows.begin() + static_cast<std::ptrdiff_t>(2 * kFields * i));
       std::copy(moves.begin(), moves.end(), rows.begin() + static_cast<std::ptrdiff_t>(2 * kFields * i + kFields));
       report(progress, static_cast<std::int64_t>(i) + 1, static_cast<std::int64_t>(count));

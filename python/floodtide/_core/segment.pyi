@@ -61,6 +61,7 @@ class Flooder:
             [numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]],
             numpy.typing.NDArray[numpy.float32],
         ],
+        forward: str,
         **kwargs: typing.Any,
     ) -> None: ...
     def counters(self) -> dict[str, int]: ...

@@ -21,7 +21,10 @@ MIB = 2**20
 
 
 class Passes:
-    """Forward and backward passes of floodtide's U-Net. Each step treats the weights as changed, as after an update."""
+    """Forward and backward passes of floodtide's U-Net.
+
+    A step moves the statistics, as in training. The next step therefore prepares all weights again, as after an update.
+    """
 
     def __init__(self, network: UNetShape) -> None:
         self.core = nn.UNet2D(
@@ -36,12 +39,12 @@ class Passes:
 
     def step(self) -> float:
         """Run the forward and backward pass and return the loss."""
-        self.core.parameters_changed()
         self._gradients[:] = 0
         share = 1 / len(self._images)
         report = self.core.loss_and_gradients(
             self._images, self._labels, None, None, self._loss, 1, [], self._gradients, share, None
         )
+        self.core.move_statistics(self._gradients, 1)
         return float(report["loss"]) * share
 
     def forward(self) -> None:
@@ -61,6 +64,7 @@ class Passes:
 
         def loss_at(factor: float) -> float:
             parameters[:trained] = start[:trained] + factor * length * gradient
+            self.core.parameters_changed()
             return self.step()
 
         ratio = (loss_at(1) - loss_at(-1)) / 2e-2

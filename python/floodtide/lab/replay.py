@@ -193,7 +193,7 @@ def replay(
             margin=float(distance[seen].min()),
         )
     for number in range(1, roundings + 1) if result.voxels > 0 else ():
-        other = Segmenter(_Rounded(segmenter.model, number), segmenter.options)
+        other = Segmenter(_Rounded(segmenter, number), segmenter.options)
         second = _History(box, counted, first)
         again = _flooded(other, volume, labels, origin, box, second)
         wrong, _ = _compared(segmenter, again, labels, origin.id, box)
@@ -258,14 +258,15 @@ class _History:
 class _Rounded:
     """A network whose logits are rounded as by another implementation."""
 
-    def __init__(self, model: Any, number: int) -> None:
-        self._model, self.fov, self.deltas = model, model.fov, model.deltas
+    def __init__(self, segmenter: Segmenter, number: int) -> None:
+        self._segmenter = segmenter
+        self.fov, self.deltas = segmenter.model.fov, segmenter.model.deltas
         self._random = np.random.default_rng(number)
 
     def forward(
         self, image: NDArray[np.float32], logits: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        answer: NDArray[np.float32] = self._model.forward(image, logits)
+        answer = self._segmenter.evaluate(image, logits)
         return answer + self._random.normal(0.0, _ROUNDING, answer.shape).astype(np.float32)
 
 

@@ -106,15 +106,6 @@ class FFN(Network):
     def _new_core(self, options: dict[str, Any]) -> _core.Ffn:
         return _core.Ffn(_core.FfnOptions(**options))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"forward": self.core.forward_in_use}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make the network again. Forward passes are computed as before, if this processor can."""
-        super().__setstate__(state)
-        if state["forward"] == "layers" or not self.core.fft_unsupported(list(self.fov)):
-            self.core.use_forward(state["forward"])
-
     def like(self) -> FFN:
         """Return a new network of the same shape, with weights drawn from the same seed."""
         network = object.__new__(FFN)
@@ -127,23 +118,24 @@ class FFN(Network):
             f"features={self.features})"
         )
 
-    def forward(self, image: Array, logits: Array) -> Array:
-        """Return the updated logits.
+    def forward(self, image: Array, logits: Array, by: str | None = None) -> Array:
+        """Return the updated logits. Several threads may call this at the same time.
 
         Args:
             image: Normalised intensities, (z, y, x) or (n, z, y, x), with at least one voxel.
             logits: Object map before the update, of the same shape.
+            by: How convolutions are computed: "layers", "fft" (layer by layer if the processor or the size does not
+                allow Fourier transforms), or None: as training passes do.
 
         Raises:
             ShapeError: If the shapes differ, or have neither 3 nor 4 axes.
         """
         _check_batch(image, {"logits": logits})
-        with self._lock:
-            self._refresh()
-            if image.ndim == 3:
-                result: Array = self.core.forward(image[None], logits[None])[0]
-                return result
-            return self.core.forward(image, logits)
+        self._refresh()
+        if image.ndim == 3:
+            result: Array = self.core.forward(image[None], logits[None], by)[0]
+            return result
+        return self.core.forward(image, logits, by)
 
     def loss_and_gradients(
         self, image: Array, logits: Array, labels: Array, weights: Array | None = None
@@ -171,11 +163,10 @@ class FFN(Network):
         if weights is not None and weights.ndim == 3:
             weights = weights[None]
         gradients = np.zeros(self.core.parameters().size, np.float32)
-        with self._lock:
-            self._refresh()
-            losses = self.core.loss_and_gradients(
-                images, seeds, targets, weights, gradients, 1 / len(images)
-            )
+        self._refresh()
+        losses = self.core.loss_and_gradients(
+            images, seeds, targets, weights, gradients, 1 / len(images)
+        )
         return float(np.mean(losses)), self._named(gradients)
 
 

@@ -77,8 +77,7 @@ def load(
         options.features,
         compute=compute,
     )
-    network.core.parameters()[...] = core.parameters()
-    network.core.parameters_changed()
+    network.core.set_parameters(core.parameters())
     network.origin = text
     return network
 

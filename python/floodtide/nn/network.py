@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy.typing as npt
 
 from floodtide import _core
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
-from floodtide.errors import InvalidArgumentError, ShapeError
+from floodtide.errors import InUseError, InvalidArgumentError, ShapeError
 
 Array = npt.NDArray[np.float32]
 Core = _core.Ffn | _core.UNet
@@ -21,6 +20,11 @@ Core = _core.Ffn | _core.UNet
 
 class Network:
     """A network of the core, with its parameters as {name: array}.
+
+    Any number of threads may run passes of one network at the same time. A change of its parameters (a training step,
+    `load_state_dict`, a step of an optimizer) waits for passes that run, and passes wait for it. An InUseError is
+    raised if a thread trains or changes the network while another trains it, and if a segmentation or prediction
+    would mix old and new parameters.
 
     Attributes:
         core: The network of the compiled core.
@@ -36,16 +40,19 @@ class Network:
         self.seed = seed
         self.origin = origin
         self._shared = False  # True once callers hold arrays that share the parameters' memory
-        self._lock = threading.Lock()  # all passes use the same working memory of the core
 
     def parameters(self) -> dict[str, Array]:
-        """Return {name: array}. The arrays share memory with the network: writing to them changes the network."""
+        """Return {name: array}. The arrays share memory with the network: writing to them changes the network.
+
+        Optimizers may change the arrays while other threads run passes of the network. Your own code may write to them
+        only while no other thread uses the network.
+        """
         self._shared = True
         return self._named(self.core.parameters())
 
     def state_dict(self) -> dict[str, Array]:
         """Return {name: copy} of all arrays that a checkpoint stores. Weights have shape (kz, ky, kx, in, out)."""
-        return {name: array.copy() for name, array in self._named(self.core.parameters()).items()}
+        return self._named(self.core.copy_parameters())
 
     def save(self, path: str | os.PathLike[str], *, statistics: str = "") -> None:
         """Write the network to an HDF5 file, which `floodtide.nn.load` reads; docs/formats.md describes the format.
@@ -70,6 +77,7 @@ class Network:
         Raises:
             InvalidArgumentError: If names are missing or unknown, an array is not float32, or a value is not finite.
             ShapeError: If an array has another shape.
+            InUseError: If another thread trains the network.
         """
         own = self._named(self.core.parameters())
         missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
@@ -92,9 +100,10 @@ class Network:
                 raise InvalidArgumentError(
                     f"load_state_dict: {name} has values that are not finite"
                 )
-        for name, array in own.items():
+        values = np.empty(self.core.parameters().size, np.float32)
+        for name, array in self._named(values).items():
             array[...] = state[name]
-        self.core.parameters_changed()
+        self.core.set_parameters(values)
 
     def _new_core(self, options: dict[str, Any]) -> Core:
         """Return a network of the core with these options."""
@@ -102,19 +111,18 @@ class Network:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickle and copy keep: options, parameters and this object's own attributes."""
-        kept = {k: v for k, v in vars(self).items() if k not in ("core", "_lock", "_shared")}
+        kept = {k: v for k, v in vars(self).items() if k not in ("core", "_shared")}
         options = {name: getattr(self.core.options, name) for name in self._options}
         return {
             "attributes": kept,
             "options": options | {"seed": self.seed},
-            "parameters": self.core.parameters().copy(),
+            "parameters": self.core.copy_parameters(),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Network.__init__(self, self._new_core(state["options"]))
         vars(self).update(state["attributes"])
-        self.core.parameters()[...] = state["parameters"]
-        self.core.parameters_changed()
+        self.core.set_parameters(state["parameters"])
 
     def _refresh(self) -> None:
         if self._shared:
@@ -125,6 +133,30 @@ class Network:
             name: flat[offset : offset + int(np.prod(shape))].reshape(shape)
             for name, shape, offset in self.core.layout()
         }
+
+
+class SameParameters:
+    """Work of several passes that is only right if all of them use the same parameters.
+
+    Args:
+        model: A network of floodtide. Other objects are not watched.
+        work: Name of the work in the message.
+    """
+
+    def __init__(self, model: Any, work: str) -> None:
+        self._core: Core | None = getattr(model, "core", None)
+        self._work = work
+        if self._core is not None:
+            self._core.parameters_changed()  # the caller may have written to them
+            self._version = self._core.version
+
+    def require(self) -> None:
+        """Raise an InUseError if the parameters have changed since this object was made."""
+        if self._core is not None and self._core.version != self._version:
+            raise InUseError(
+                f"{self._work}: the network is in use by another thread, which has changed its parameters during this"
+                " work; expected one thread that trains or changes a network, and copies of it for others"
+            )
 
 
 def _first(names: list[str]) -> str:

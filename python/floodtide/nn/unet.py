@@ -68,7 +68,7 @@ class UNet(Network):
         )
 
     def forward(self, batch: Array) -> Array:
-        """Return probabilities. Batch normalisation uses its moving statistics.
+        """Return probabilities. Batch normalisation uses its moving statistics. Several threads may call this at once.
 
         Args:
             batch: Normalised images, float32 (n, y, x) for UNet2D or (n, z, y, x) for UNet3D, or with the channels as
@@ -81,9 +81,8 @@ class UNet(Network):
             ShapeError: If the batch has another number of axes or channels.
         """
         images = self._images(batch)
-        with self._lock:
-            self._refresh()
-            probabilities = self.core.forward(images)
+        self._refresh()
+        probabilities = self.core.forward(images)
         return probabilities.reshape(*self._outer(images), self.core.options.classes)
 
     def loss_and_gradients(
@@ -122,21 +121,20 @@ class UNet(Network):
         labels, targets = labels_or_targets(self.core.options.output, truth)
         gradients = np.zeros(self.core.parameters().size, np.float32)
         share = 1 / len(images)
-        with self._lock:
-            self._refresh()
-            report = self.core.loss_and_gradients(
-                images,
-                labels,
-                targets,
-                None if weights is None else self._truth(images, weights),
-                loss_of(loss).core(),
-                groups,
-                list(examples),
-                gradients,
-                share,
-                sum_over_ranks,
-            )
-            self.core.move_statistics(gradients, 1)
+        self._refresh()
+        report = self.core.loss_and_gradients(
+            images,
+            labels,
+            targets,
+            None if weights is None else self._truth(images, weights),
+            loss_of(loss).core(),
+            groups,
+            list(examples),
+            gradients,
+            share,
+            sum_over_ranks,
+        )
+        self.core.move_statistics(gradients, 1)
         named = self._named(gradients)
         trained = self._trained()
         return report["loss"] * share, {name: named[name] for name in trained}

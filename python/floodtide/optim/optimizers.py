@@ -6,6 +6,7 @@ Their parameters (`weight_decay`, ...) are those of the core's registry: `floodt
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,7 +52,7 @@ class Optimizer:
         gradients: Mapping[str, Array],
         lr: float | None = None,
     ) -> None:
-        """Update the arrays of `parameters` in place.
+        """Update the arrays of `parameters` in place. Passes of other threads see all old or all new parameters.
 
         Args:
             parameters: Writeable C-contiguous float32 arrays, the same ones in every step. LARS and LAMB treat each
@@ -62,19 +63,23 @@ class Optimizer:
         Raises:
             InvalidArgumentError: If names differ or an array is not float32 or not contiguous.
             ShapeError: If a shape differs.
+            InUseError: If another thread trains the network with these parameters.
         """
         if parameters.keys() != gradients.keys():
             odd = sorted(parameters.keys() ^ gradients.keys())
             raise InvalidArgumentError(
                 f"step: parameters and gradients have different names, such as {odd[0]}"
             )
-        for name, array in parameters.items():
-            if name not in self._rules:
-                rule = _core.Optimizer(self.name, self.values, list(array.shape))
-                if name in self._loaded:
-                    rule.load_state(self._loaded.pop(name))
-                self._rules[name] = rule
-            self._rules[name].step(array, gradients[name], self.lr if lr is None else lr)
+        with contextlib.ExitStack() as changes:
+            for core in {core for array in parameters.values() if (core := _network_of(array))}:
+                changes.enter_context(core.changing())
+            for name, array in parameters.items():
+                if name not in self._rules:
+                    rule = _core.Optimizer(self.name, self.values, list(array.shape))
+                    if name in self._loaded:
+                        rule.load_state(self._loaded.pop(name))
+                    self._rules[name] = rule
+                self._rules[name].step(array, gradients[name], self.lr if lr is None else lr)
 
     def settings(self) -> dict[str, Any]:
         """Return `name`, `lr` and `values` of the optimizer, with defaults filled in."""
@@ -122,6 +127,14 @@ class Optimizer:
                 part
             )  # refuses another kind's
         self._rules, self._loaded = {}, parts
+
+
+def _network_of(array: Array) -> _core.Ffn | _core.UNet | None:
+    """Return the network of the core that holds the memory of an array; None if a network does not hold it."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, _core.Ffn | _core.UNet) else None
 
 
 class SGD(Optimizer):

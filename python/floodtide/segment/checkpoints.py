@@ -11,7 +11,7 @@ import io
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class Checkpoint:
         forward: How forward passes are computed, "layers" or "fft".
 
     Attributes:
-        forward: The same; after `restore`, that of the checkpoint.
+        forward: The same; after `read`, that of the checkpoint.
     """
 
     def __init__(
@@ -70,16 +70,19 @@ class Checkpoint:
         self.forward = forward
         self._written_s = time.monotonic()
 
-    def restore(self, flooder: Any) -> bool:
-        """Give a new flooder what the checkpoint holds. Return False if there is no checkpoint.
+    def read(self, shape: Sequence[int]) -> dict[str, Any] | None:
+        """Return the state of the flooder in the checkpoint; None if there is no checkpoint.
+
+        Args:
+            shape: Size (z, y, x) in voxels of the image with its halo.
 
         Raises:
             InvalidFileError: If the file is damaged, or something else.
             InvalidArgumentError: If it is the checkpoint of another segmentation.
         """
         if not reading.exists(self.path):
-            return False
-        limit = 16 * math.prod(flooder.shape) + _LARGEST_TABLES
+            return None
+        limit = 16 * math.prod(shape) + _LARGEST_TABLES
         text, *arrays = reading.read_arrays(self.path, ("text", *_ARRAYS), _EXPECTED, limit)
         with reading.reading(self.path, _EXPECTED):
             stored = json.loads(bytes(text))
@@ -95,9 +98,17 @@ class Checkpoint:
                 )
             self.forward = str(stored.get("forward", "layers"))
             others = {name: stored["state"][name] for name in _OTHERS}
-            flooder.restore(others | dict(zip(_ARRAYS, arrays, strict=True)))
+            return others | dict(zip(_ARRAYS, arrays, strict=True))
+
+    def restore(self, flooder: Any, state: dict[str, Any]) -> None:
+        """Give a new flooder the state that `read` has returned.
+
+        Raises:
+            InvalidFileError: If the state is damaged.
+        """
+        with reading.reading(self.path, _EXPECTED):
+            flooder.restore(state)
         self._written_s = time.monotonic()
-        return True
 
     def due(self, flooder: Any) -> None:
         """Write the checkpoint if the interval is over."""

@@ -50,6 +50,10 @@ class Floods(Protocol):
         limit_s: float | None,
     ) -> Any: ...
 
+    def evaluate(
+        self, image: NDArray[np.float32], logits: NDArray[np.float32]
+    ) -> NDArray[np.float32]: ...
+
 
 class CoarseCounts(NamedTuple):
     """What the coarse level found, and what it took."""
@@ -271,7 +275,7 @@ def _agreement(
     voxels = (image.voxels[view] - np.float32(options.mean)) / np.float32(options.std)
     logits = np.full(fov, _logit(options.pad_value), np.float32)
     logits[tuple(margin)] = _logit(options.init_activation)
-    answer = segmenter.model.forward(np.ascontiguousarray(voxels), logits)
+    answer = segmenter.evaluate(np.ascontiguousarray(voxels), logits)
     segmenter.network_calls += 1
     middle = tuple(slice(n - 3 * n // 4, n + 3 * n // 4 + 1) for n in margin)
     grown, labels = answer[middle] >= _logit(options.segment_threshold), canvas[view][middle]

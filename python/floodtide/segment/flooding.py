@@ -24,7 +24,8 @@ from floodtide.comm import world
 from floodtide.config.segment_options import SegmentOptions
 from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import part_of
-from floodtide.errors import InvalidArgumentError
+from floodtide.errors import InvalidArgumentError, UnsupportedError
+from floodtide.nn.network import SameParameters
 from floodtide.segment.canvas_image import (
     CanvasImage,
     Image,
@@ -171,9 +172,11 @@ class _Until:
 class Segmenter:
     """Segmentation of volumes with a flood-filling network.
 
+    Several threads may segment with one network at the same time, each with its own Segmenter.
+
     Args:
-        model: `ft.nn.FFN`, or any object with `fov`, `deltas` and `forward(image, logits)`. A FFN computes its forward
-            passes as `options.forward` says, from then on.
+        model: `ft.nn.FFN`, or any object with `fov`, `deltas` and `forward(image, logits)`. The Segmenter computes the
+            forward passes of a FFN as `options.forward` says.
         options: Thresholds and image normalisation. `mean` and `std` must be given. The keys `checkpoint`, `image`,
             `box`, `fov` and `deltas` are ignored.
 
@@ -196,13 +199,14 @@ class Segmenter:
         self.coarse_calls = 0
         self.fft_speedup: float | None = None
         self._normalisation()
+        self._forward = "layers"
         if hasattr(model, "core"):
             self._choose_forward()
 
     @property
     def forward(self) -> str:
         """Return how the network's convolutions are computed: "fft" or "layers"."""
-        return str(self.model.core.forward_in_use) if hasattr(self.model, "core") else "layers"
+        return "layers" if self._fft_unsupported() else self._forward
 
     def follow(self, forward: str) -> None:
         """Compute forward passes as earlier work did, so that its bits come out again, where the processor can.
@@ -210,17 +214,34 @@ class Segmenter:
         Args:
             forward: "fft" or "layers". With `options.forward` other than "fastest", nothing changes.
         """
-        if self.options.forward != "fastest" or not hasattr(self.model, "core"):
-            return
-        if forward == "layers" or not self.model.core.fft_unsupported(list(self.model.fov)):
-            self.model.core.use_forward(forward)
+        if self.options.forward == "fastest":
+            self._forward = forward
+
+    def evaluate(
+        self, image: NDArray[np.float32], logits: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Return the updated logits (z, y, x) of one field of view, from its normalised image and its logits."""
+        if hasattr(self.model, "core"):
+            answer: NDArray[np.float32] = self.model.forward(image, logits, self.forward)
+        else:
+            answer = self.model.forward(image, logits)
+        return answer
 
     def _choose_forward(self) -> None:
-        forward = self.options.forward
-        if forward == "fastest":
-            forward, speedup = self.model.core.fastest_forward()
+        self._forward = self.options.forward
+        if self._forward == "fastest":
+            self._forward, speedup = self.model.core.fastest_forward()
             self.fft_speedup = speedup or None
-        self.model.core.use_forward(forward)
+        elif self._forward == "fft" and self._fft_unsupported():
+            raise UnsupportedError(
+                f"segment: no forward passes by Fourier transforms: {self._fft_unsupported()}"
+            )
+
+    def _fft_unsupported(self) -> str:
+        """Return why forward passes cannot use Fourier transforms; empty if they can."""
+        if not hasattr(self.model, "core"):
+            return "not a network of floodtide"
+        return str(self.model.core.fft_unsupported(list(self.model.fov)))
 
     @classmethod
     def load(cls, options: SegmentOptions, *, compute: str = "fp32") -> Segmenter:
@@ -274,6 +295,7 @@ class Segmenter:
             InvalidArgumentError: If an option is out of range, a voxel is not finite, or the checkpoint is that of
                 another segmentation.
             InvalidFileError: If a file is damaged.
+            InUseError: If another thread changes the parameters of the network meanwhile.
         """
         blocks = self.options.coarse
         if blocks != (1, 1, 1) and self.options.probability:
@@ -282,6 +304,7 @@ class Segmenter:
                 " level have no probabilities at full resolution; expected one of the two"
             )
         until = _Until(limit_s)
+        same = SameParameters(self.model, "segment")
         image = self._read(volume, box)
         labels = self._initial(initial, volume, image)
         closed = closed_voxels(self.options, volume.shape, image, labels, self.model.fov)
@@ -311,11 +334,13 @@ class Segmenter:
             image, labels, closed, positions, report, shape, until, saved[0], passes > 1
         )
         if passes == 1:
+            same.require()
             return Segmentation(forward, coarse, complete=not until.over)
         back = [origin[1] for origin in reversed(forward.origins())]
         report = None if progress is None else part_of(progress, 1, passes)
         positions = place_seeds(back, image, self.model.fov)
         reverse = self._flood(image, labels, closed, positions, report, shape, until, saved[1])
+        same.require()
         both = _core.segment.consensus(forward, reverse, self.options.consensus_min_size)
         return Segmentation(both, coarse, complete=not until.over)
 
@@ -335,13 +360,17 @@ class Segmenter:
 
         `keep`: write a last checkpoint, because more work follows.
         """
+        stored = None if checkpoint is None else checkpoint.read(image.voxels.shape)
+        if checkpoint is not None and stored is not None:
+            self.follow(checkpoint.forward)
         flooder = self._flooder(image)
         if initial is not None:
             flooder.set_initial(initial)
         if closed is not None:
             flooder.set_mask(closed)
-        if checkpoint is not None and checkpoint.restore(flooder):
-            self.follow(checkpoint.forward)
+        if checkpoint is not None and stored is not None:
+            checkpoint.restore(flooder, stored)
+        del stored  # it is as large as the image
         before = self.network_calls - flooder.evaluations
 
         def counted(done: int, total: int) -> None:
@@ -475,6 +504,7 @@ class Segmenter:
             image.voxels,
             *self._normalisation(),
             predictor,
+            self.forward,
             fov=list(self.model.fov),
             deltas=list(self.model.deltas),
             init_activation=options.init_activation,

@@ -32,6 +32,7 @@ from floodtide.errors import (
     OutOfRangeError,
     ShapeError,
 )
+from floodtide.nn.network import SameParameters
 from floodtide.segment.canvas_image import as_float32
 from floodtide.segment.mirroring import mirrored_mean
 from floodtide.segment.trained import (
@@ -76,7 +77,7 @@ _GZIP = {"uint8": 4, "float32": 1}  # probabilities hardly compress
 
 
 class Predictor:
-    """A U-Net that predicts images of any size.
+    """A U-Net that predicts images of any size. Several threads may use one Predictor at the same time.
 
     Args:
         model: `ft.nn.UNet2D` for slices or `ft.nn.UNet3D` for volumes, with one input channel.
@@ -84,7 +85,8 @@ class Predictor:
         std: See mean.
         context: Voxels (z, y, x) around a block that its prediction uses. None: the network's full context, which
             leaves no seams. A smaller context is faster and changes values near the faces of blocks.
-        memory_mib: Approximate memory (MiB) for the activations of a block. It limits the size of blocks.
+        memory_mib: Approximate memory (MiB) for the activations of a block. It limits the size of blocks. Each thread
+            that predicts at the same time needs this memory.
         mirror: Axes, 0 for z to 2 for x. The prediction is then the mean over the image and its copies mirrored along
             all subsets of these axes: 8 forward passes for three axes instead of one. Use axes that training reflected.
         offsets: Offsets (z, y, x) of the outputs, if these are affinities. `mirror` needs them.
@@ -171,6 +173,7 @@ class Predictor:
             OutOfRangeError: If the box is not inside the image.
             InvalidArgumentError: If `memory_mib` is too small for the smallest block, or exceeds the available memory.
             NumericalError: If a probability is not finite.
+            InUseError: If another thread changes the parameters of the network meanwhile.
         """
         start, size = _checked(image, box)
         axes = [
@@ -185,6 +188,7 @@ class Predictor:
             self._bytes_per_voxel * math.prod(lengths),
             "fewer MiB for a block (--memory)",
         )
+        same = SameParameters(self.model, "predict")
         done, total = 0, int(np.prod(size))
         for windows in itertools.product(
             *(axis.windows(length) for axis, length in zip(axes, lengths, strict=True))
@@ -194,6 +198,7 @@ class Predictor:
             ]
             probabilities = self._forward(_read(image, read))
             inside = tuple(slice(w.keep_start - w.start, w.keep_stop - w.start) for w in windows)
+            same.require()
             kept = np.ascontiguousarray(probabilities[inside])
             if not np.isfinite(kept).all():
                 raise NumericalError("predict: the network's output is not a number")

@@ -26,6 +26,7 @@ enum class ErrorCode {
   io,                ///< reading or writing failed although the request was valid (disk full, permissions)
   numerical,         ///< a loss or gradient that is not finite
   communication,     ///< a lost rank or a failed message
+  in_use,            ///< another thread uses an object in a way that excludes this use
   internal,          ///< a bug in floodtide: one of its invariants does not hold
 };
 

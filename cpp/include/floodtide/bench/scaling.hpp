@@ -25,7 +25,7 @@ class Workload {
   virtual void pass(std::span<float> gradients) = 0;
   [[nodiscard]] virtual const ParameterLayout& layout() const noexcept = 0;
   [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
-  virtual void parameters_changed() noexcept = 0;
+  [[nodiscard]] virtual nn::NetworkUse& use() const noexcept = 0;
   /// Return the floating-point operations of a pass, counted as direct convolution.
   [[nodiscard]] virtual double flops() const noexcept = 0;
 };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ class NetworkPasses {
   Tensor<float, 4> images_, seeds_, labels_, logits_;  // [batch, z, y, x]
   std::vector<nn::FfnExample> examples_;
   std::vector<float> gradients_;
+  std::optional<nn::Forward> forward_;
 };
 
 }  // namespace floodtide::bench

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "floodtide/base/named.hpp"
 #include "floodtide/kernels/dispatch.hpp"
 #include "floodtide/nn/initial.hpp"
+#include "floodtide/nn/network_use.hpp"
 #include "floodtide/nn/ready.hpp"
 #include "floodtide/tensor/parameters.hpp"
 #include "floodtide/tensor/view.hpp"
@@ -28,7 +30,7 @@ constexpr Names<Parallel, 2> names_of(Parallel) {
 
 /// How Ffn::forward computes the convolutions between feature maps. Without a choice, forward() computes as training passes do,
 /// bit for bit: by Fourier transforms for fields of view of at least 9 tiles of 11 x 11 x 11 voxels, unless
-/// Ffn::fft_unsupported gives a reason. Training passes do not depend on the choice.
+/// Ffn::fft_unsupported gives a reason.
 enum class Forward {
   layers,  ///< one after another
   fft      ///< as products of Fourier transforms, which a layer hands to the next one; see Ffn::fft_unsupported
@@ -71,7 +73,10 @@ struct FfnExample {
 ///
 /// Images may have any size, which may differ from the field of view in the options. The first pass for an image size plans
 /// the memory. Further passes with the same size and number of examples allocate nothing. Passes run on num_threads() threads,
-/// and the result does not depend on the number of threads, bit for bit. Only one thread may use the object at a time.
+/// and the result does not depend on the number of threads, bit for bit.
+///
+/// Several threads may use the object at the same time, as NetworkUse says. Their passes share the prepared weights, and each
+/// has its own memory. Only moving and destroying the object needs that no other thread uses it.
 ///
 /// Source: Januszewski et al., Nature Methods 15 (2018), 605-610; google/ffn, training/models/convstack_3d.py.
 class Ffn {
@@ -86,23 +91,22 @@ class Ffn {
   [[nodiscard]] const FfnOptions& options() const noexcept;
   /// Return the layout of the parameters, see parameter_layout().
   [[nodiscard]] const ParameterLayout& layout() const noexcept;
-  /// Return all parameters in the order of layout(). Call parameters_changed() after writing to the span.
+  /// Return all parameters in the order of layout(). Write to the span while holding use().change(). If no other thread uses
+  /// the network, it is enough to call parameters_changed() afterwards.
   [[nodiscard]] std::span<float> parameters() noexcept;
   [[nodiscard]] std::span<const float> parameters() const noexcept;
-  void parameters_changed() noexcept;
+  void parameters_changed();
+  /// Return who uses the parameters now.
+  [[nodiscard]] NetworkUse& use() const noexcept;
 
   /// Return why forward() cannot use Fourier transforms for images of this size on this processor. Empty if it can.
   [[nodiscard]] std::string fft_unsupported(const Vec3& size) const;
-  /// Choose how forward() computes. After a choice of `fft`, the transformed weights are kept, which makes many passes with the
-  /// same weights faster and needs 2 MB for each layer of 32 features. Throws Error(unsupported) for `fft` unless the field of
-  /// view of the options allows it. Images of other sizes, for which fft_unsupported() gives a reason, are computed layer by
-  /// layer.
-  void use_forward(Forward forward);
-  /// Return how forward() computes images of the field of view.
-  [[nodiscard]] Forward forward_in_use() const;
-
   /// Compute the updated logits of each example. Throws Error(shape_mismatch) unless all shapes are equal and not empty.
-  void forward(std::span<const FfnExample> batch);
+  ///
+  /// @param forward how to compute. `fft` keeps the transformed weights, which makes many passes with the same weights faster
+  ///                and needs 2 MB for each layer of 32 features. Images for which fft_unsupported() gives a reason are
+  ///                computed layer by layer. Empty: as training passes do
+  void forward(std::span<const FfnExample> batch, std::optional<Forward> forward = {});
 
   /// Compute the updated logits, the loss of each example, and the gradient of the sum of losses.
   ///
@@ -125,7 +129,8 @@ class Ffn {
   /// changes gradients much more than rounding. Throws Error(invalid_argument) if the last pass was not a training pass.
   [[nodiscard]] Tensor<std::uint8_t, 5> relu_masks() const;
 
-  /// Return the bytes of activations and gradients planned so far, without the packed weights of the convolutions.
+  /// Return the bytes of activations and gradients that the network keeps for further passes, without the packed weights of the
+  /// convolutions. Passes that run for the first time on another thread are not included yet.
   [[nodiscard]] std::size_t workspace_bytes() const noexcept;
   /// Return the kernels of training passes for the last image size, or for the field of view before the first pass.
   [[nodiscard]] std::string kernel_names() const;

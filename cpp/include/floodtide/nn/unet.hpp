@@ -9,6 +9,7 @@
 
 #include "floodtide/kernels/dispatch.hpp"
 #include "floodtide/nn/initial.hpp"
+#include "floodtide/nn/network_use.hpp"
 #include "floodtide/nn/ready.hpp"
 #include "floodtide/nn/segmentation_loss.hpp"
 #include "floodtide/tensor/parameters.hpp"
@@ -63,8 +64,10 @@ struct UNetBatch {
 /// moving statistics, which move by kStatisticsMomentum.
 ///
 /// The first pass for an image size plans the memory. Further passes with the same size and number of images allocate nothing.
-/// Passes run on num_threads() threads, and the result does not depend on the number of threads, bit for bit. Only one thread
-/// may use the object at a time.
+/// Passes run on num_threads() threads, and the result does not depend on the number of threads, bit for bit.
+///
+/// Several threads may use the object at the same time, as NetworkUse says. Each pass has its own prepared weights and memory.
+/// Only moving and destroying the object needs that no other thread uses it.
 ///
 /// Source: Ronneberger et al., MICCAI 2015; Çiçek et al., MICCAI 2016; Ioffe and Szegedy, ICML 2015.
 class UNet {
@@ -90,13 +93,16 @@ class UNet {
   /// The moving statistics of batch norm come after all trained arrays: "encoder0/norm_a/mean" [out] (at first 0),
   /// "encoder0/norm_a/variance" [out] (at first 1), ... forward() normalises with them.
   [[nodiscard]] const ParameterLayout& layout() const noexcept;
-  /// Return all parameters in the order of layout(). Call parameters_changed() after writing to the span.
+  /// Return all parameters in the order of layout(). Write to the span while holding use().change(). If no other thread uses
+  /// the network, it is enough to call parameters_changed() afterwards.
   [[nodiscard]] std::span<float> parameters() noexcept;
   [[nodiscard]] std::span<const float> parameters() const noexcept;
-  void parameters_changed() noexcept;
+  void parameters_changed();
+  /// Return who uses the parameters now.
+  [[nodiscard]] NetworkUse& use() const noexcept;
 
   /// Update the moving statistics by kStatisticsMomentum. The new statistics are those in `gradients` divided by `images`, the
-  /// number of images that were summed.
+  /// number of images that were summed. Throws Error(in_use) as NetworkUse::change().
   void move_statistics(std::span<const float> gradients, double images);
 
   /// Compute the probabilities [n, z, y, x, classes] of images [n, z, y, x, in_channels].
@@ -123,7 +129,8 @@ class UNet {
   /// Return the largest possible count of numbers in one call of sum_over_ranks.
   [[nodiscard]] std::int64_t longest_sum() const noexcept;
 
-  /// Return the bytes of activations and gradients planned so far, without the packed weights of the convolutions.
+  /// Return the bytes of activations and gradients that the network keeps for further passes, without the packed weights of the
+  /// convolutions. Passes that run for the first time on another thread are not included yet.
   [[nodiscard]] std::size_t workspace_bytes() const noexcept;
   /// Return the kernel of each convolution for the last image size, or an empty text before the first pass.
   [[nodiscard]] std::string kernel_names() const;

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "floodtide/data/hdf5.hpp"
+#include "floodtide/nn/network_use.hpp"
 #include "floodtide/nn/ready.hpp"
 #include "floodtide/tensor/parameters.hpp"
 #include "floodtide/tensor/view.hpp"
@@ -55,8 +56,8 @@ class Walkers {
 
   [[nodiscard]] virtual const ParameterLayout& layout() const noexcept = 0;
   [[nodiscard]] virtual std::span<float> parameters() noexcept = 0;
-  /// Call this after writing to parameters().
-  virtual void parameters_changed() noexcept = 0;
+  /// Return who uses the parameters now. The writer of parameters() holds use().change().
+  [[nodiscard]] virtual nn::NetworkUse& use() const noexcept = 0;
   /// Writes the architecture and the parameters of the network to a new file.
   virtual void write_network(data::Hdf5File& file) const = 0;
   /// Reads the parameters. Throws Error(invalid_file) if the file holds another network.

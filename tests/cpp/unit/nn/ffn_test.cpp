@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/parallel.hpp"
@@ -55,9 +56,9 @@ Step step(Ffn& network, const Example& example, double scale = 1) {
   return result;
 }
 
-void forward(Ffn& network, const Example& example, std::vector<float>& out_logits) {
+void forward(Ffn& network, const Example& example, std::vector<float>& out_logits, std::optional<Forward> by = {}) {
   const FfnExample one = example.into(out_logits);
-  network.forward({&one, 1});
+  network.forward({&one, 1}, by);
 }
 
 /// Return a network with biases that are not zero, so that biases are tested too.
@@ -308,6 +309,16 @@ TEST(Ffn, SeesNewParametersAfterTheCall) {
   EXPECT_EQ(step(network, example).logits, example.logits);
 }
 
+TEST(Ffn, EqualParametersAreNoChange) {
+  Ffn network = network_of(1, 4);
+  const std::uint64_t version = network.use().version();
+  network.parameters_changed();
+  EXPECT_EQ(network.use().version(), version);
+  network.parameters()[0] += 1;
+  network.parameters_changed();
+  EXPECT_GT(network.use().version(), version);
+}
+
 TEST(Ffn, TakesSizesInTurn) {
   Ffn network = network_of(2, 6);
   const Example small({3, 3, 3}), large({4, 6, 5});
@@ -379,24 +390,21 @@ class FfnByFourierTransforms : public testing::Test {
 
 TEST_F(FfnByFourierTransforms, ForwardIsTheSame) {
   std::vector<float> layers(example_.image.size()), fft(layers.size());
-  forward(network_, example_, layers);
-  network_.use_forward(Forward::fft);
-  EXPECT_EQ(network_.forward_in_use(), Forward::fft);
-  forward(network_, example_, fft);
+  forward(network_, example_, layers, Forward::layers);
+  forward(network_, example_, fft, Forward::fft);
   EXPECT_LT(largest_difference(layers, fft), 1e-5);
   EXPECT_GT(largest_difference(layers, example_.logits), 0.1);
 }
 
 TEST_F(FfnByFourierTransforms, TrainingDoesNotChange) {
   const Step before = step(network_, example_);
-  network_.use_forward(Forward::fft);
   std::vector<float> room(example_.image.size());
-  forward(network_, example_, room);
+  forward(network_, example_, room, Forward::fft);
   const Step after = step(network_, example_);
   EXPECT_EQ(before.logits, after.logits);
   EXPECT_EQ(before.gradients, after.gradients);
   std::vector<float> again(room.size());
-  forward(network_, example_, again);
+  forward(network_, example_, again, Forward::fft);
   EXPECT_EQ(room, again);
 }
 
@@ -412,34 +420,29 @@ TEST_F(FfnByFourierTransforms, KeptWeightsDoNotChangeTheBits) {
   const Example many({11, 33, 33});
   std::vector<float> anew(many.image.size()), kept(anew.size()), layers(anew.size());
   forward(network_, many, anew);
-  network_.use_forward(Forward::fft);
-  forward(network_, many, kept);
+  forward(network_, many, kept, Forward::fft);
   EXPECT_EQ(anew, kept);
-  network_.use_forward(Forward::layers);
-  forward(network_, many, layers);
+  forward(network_, many, layers, Forward::layers);
   EXPECT_NE(anew, layers);
   EXPECT_LT(largest_difference(anew, layers), 1e-5);
 }
 
 TEST_F(FfnByFourierTransforms, NewParametersCount) {
-  network_.use_forward(Forward::fft);
   std::vector<float> room(example_.image.size()), other(room.size()), layers(room.size());
-  forward(network_, example_, room);
+  forward(network_, example_, room, Forward::fft);
   for (float& value : network_.parameters()) value *= 1.1F;
   network_.parameters_changed();
-  forward(network_, example_, other);
+  forward(network_, example_, other, Forward::fft);
   EXPECT_GT(largest_difference(room, other), 1e-3);
-  network_.use_forward(Forward::layers);
-  forward(network_, example_, layers);
+  forward(network_, example_, layers, Forward::layers);
   EXPECT_LT(largest_difference(other, layers), 1e-5);
 }
 
 TEST_F(FfnByFourierTransforms, OtherSizesAreComputedLayerByLayer) {
   const Example other({9, 10, 11});
   std::vector<float> layers(other.image.size()), fft(layers.size());
-  forward(network_, other, layers);
-  network_.use_forward(Forward::fft);
-  forward(network_, other, fft);
+  forward(network_, other, layers, Forward::layers);
+  forward(network_, other, fft, Forward::fft);
   EXPECT_EQ(layers, fft);
 }
 
@@ -452,13 +455,11 @@ TEST_F(FfnByFourierTransforms, TheFasterWayIsMeasured) {
 TEST(Ffn, FourierTransformsAreRefusedByName) {
   Ffn direct({.fov = {11, 11, 11}, .deltas = {2, 2, 2}, .compute = kernels::Compute::fp32_direct});
   EXPECT_EQ(direct.fft_unsupported({11, 11, 11}), "compute is fp32-direct");
-  EXPECT_THROW(direct.use_forward(Forward::fft), Error);
-  EXPECT_EQ(direct.forward_in_use(), Forward::layers);
   const ForwardChoice choice = fastest_forward(direct.options());
   EXPECT_EQ(choice.forward, Forward::layers);
   EXPECT_EQ(choice.fft_speedup, 0);
-  Ffn odd({.fov = {9, 9, 9}, .deltas = {2, 2, 2}});
-  EXPECT_THROW(odd.use_forward(Forward::fft), Error);
+  const Ffn odd({.fov = {9, 9, 9}, .deltas = {2, 2, 2}});
+  EXPECT_FALSE(odd.fft_unsupported({9, 9, 9}).empty());
 }
 
 }  // namespace

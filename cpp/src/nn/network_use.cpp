@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "floodtide/nn/network_use.hpp"
+
+#include <utility>
+
+#include "floodtide/base/error.hpp"
+#include "floodtide/base/hash.hpp"
+
+namespace floodtide::nn {
+namespace {
+
+constexpr std::string_view kAdvice = "; expected one thread that trains or changes a network, and copies of it for others";
+
+}  // namespace
+
+NetworkUse::Hold::Hold(Hold&& other) noexcept : use_(std::exchange(other.use_, nullptr)), end_(other.end_) {}
+NetworkUse::Hold& NetworkUse::Hold::operator=(Hold&& other) noexcept {
+  std::swap(use_, other.use_);
+  std::swap(end_, other.end_);
+  return *this;
+}
+NetworkUse::Hold::~Hold() {
+  if (use_ != nullptr) (use_->*end_)();
+}
+
+void NetworkUse::require_no_other_step() const {
+  FLOODTIDE_REQUIRE(steps_ == 0 || stepping_ == std::this_thread::get_id(), in_use,
+                    "the network is in use by another thread, which trains it", kAdvice);
+}
+
+void NetworkUse::require_no_training_pass() const {
+  FLOODTIDE_REQUIRE(readings_that_call_ == 0, in_use, "the network is in use by a training pass", kAdvice);
+}
+
+NetworkUse::Hold NetworkUse::read(Calls calls) {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [this] { return !changing_ && waiting_changes_ == 0; });
+  if (calls == Calls::none) {
+    ++readings_;
+    return {*this, &NetworkUse::end_reading};
+  }
+  require_no_other_step();
+  ++readings_;
+  ++readings_that_call_;
+  return {*this, &NetworkUse::end_reading_that_calls};
+}
+
+NetworkUse::Hold NetworkUse::change() {
+  std::unique_lock lock(mutex_);
+  require_no_other_step();
+  require_no_training_pass();
+  ++waiting_changes_;
+  ended_.wait(lock, [this] { return !changing_ && readings_ == 0; });
+  --waiting_changes_;
+  changing_ = true;
+  return {*this, &NetworkUse::end_change};
+}
+
+NetworkUse::Hold NetworkUse::step() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [this] { return !changing_ && waiting_changes_ == 0; });
+  require_no_other_step();
+  require_no_training_pass();
+  ++steps_;
+  stepping_ = std::this_thread::get_id();
+  return {*this, &NetworkUse::end_step};
+}
+
+void NetworkUse::look_at(std::span<const float> parameters) {
+  const Hold reading = read();
+  const std::uint64_t hash = hash_of(std::as_bytes(parameters));
+  const std::lock_guard lock(mutex_);
+  if (seen_ == hash) return;
+  seen_ = hash;
+  version_.fetch_add(1, std::memory_order_release);
+}
+
+void NetworkUse::end_reading() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (--readings_ == 0 && waiting_changes_ > 0) ended_.notify_all();
+}
+
+void NetworkUse::end_reading_that_calls() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    --readings_that_call_;
+  }
+  end_reading();
+}
+
+void NetworkUse::end_change() noexcept {
+  const std::lock_guard lock(mutex_);
+  changing_ = false;
+  seen_.reset();
+  version_.fetch_add(1, std::memory_order_release);
+  ended_.notify_all();
+}
+
+void NetworkUse::end_step() noexcept {
+  const std::lock_guard lock(mutex_);
+  --steps_;
+}
+
+void SameParameters::require(std::string_view work) const {
+  FLOODTIDE_REQUIRE(use_->version() == version_, in_use, work,
+                    ": the network is in use by another thread, which has changed its parameters during this work", kAdvice);
+}
+
+}  // namespace floodtide::nn
