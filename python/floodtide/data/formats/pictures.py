@@ -178,6 +178,7 @@ class Stack:
             raise InvalidFileError(
                 f"{path}: is no TIFF file that can be read: {reason(error)}"
             ) from error
+        self._path = path
         self.geometry = sections.geometry
         self.shape: Vec3 = sections.shape
         self.dtype = np.dtype(sections.dtype)
@@ -208,6 +209,8 @@ class Stack:
         return block
 
     def _decoded(self, number: int) -> NDArray[Any]:
+        from floodtide.data.formats.tiff import decoded
+
         page = self._pages[0 if self._whole else number]
         with self._gate:
             handle = (
@@ -217,7 +220,7 @@ class Stack:
             if closed:
                 handle.open()
             try:
-                picture = np.asarray(page.asarray())
+                picture = decoded(self._path, page)
             finally:
                 if closed:
                     handle.close()
@@ -271,7 +274,7 @@ class Folder:
 
     def _tiff(self, path: str, number: int) -> NDArray[Any]:
         """Return the only page of a file. It may be one of the files of a larger OME-TIFF."""
-        from floodtide.data.formats.tiff import check_colours, geometry_of_file
+        from floodtide.data.formats.tiff import check_colours, decoded, geometry_of_file
 
         with library("tifffile", path, "formats").TiffFile(path) as file:
             pages = [page for page in file.pages if not page.is_reduced]
@@ -284,7 +287,7 @@ class Folder:
             require_decoded(path, page.shape, page.dtype.itemsize)
             if number == 0:
                 self.geometry = geometry_of_file(path, file)
-            return np.asarray(page.asarray())
+            return decoded(path, page)
 
     def _note_depth(self, path: str) -> None:
         """Note PNG files of less than 8 bits, whose values are scaled to those of 8 bits, as the format says."""

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from floodtide.base import notes
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.conventions import NM, VOXEL_UNITS, stated_size
 from floodtide.data.formats.geometry import Geometry, is_triple, size_text, voxels_of
-from floodtide.errors import InvalidFileError
+from floodtide.errors import InvalidFileError, UnsupportedError
 
 _SECTIONS = "ZQI"  # axes along which pages are sections: z, or an unnamed sequence
 _IMAGEJ = ("uint8", "uint16", "float32")
@@ -86,6 +87,24 @@ def _listed(path: str, every: Sequence[Any]) -> str:
         for i, one in enumerate(every[:6])
     ]
     return ", ".join(names) + (", ..." if len(every) > len(names) else "")
+
+
+def decoded(path: str, page: Any) -> NDArray[Any]:
+    """Return the values of a page.
+
+    Raises:
+        UnsupportedError: If they are compressed or packed in a way that needs another library.
+    """
+    try:
+        return np.asarray(page.asarray())
+    except (ImportError, NotImplementedError, ValueError) as error:
+        if not isinstance(error, ImportError) and "imagecodecs" not in str(error):
+            raise
+        how = getattr(page.compression, "name", page.compression)
+        raise UnsupportedError(
+            f"{path}: has {page.bitspersample} bits for each value and the compression {how}, which need the library"
+            " imagecodecs: pip install imagecodecs"
+        ) from error
 
 
 def check_colours(path: str, page: Any, name: str = "") -> None:

@@ -153,9 +153,7 @@ def cut_off(folder: Path) -> str:
 ODD = np.arange(4 * 5 * 6, dtype=np.int16).reshape(4, 5, 6) - 50
 COLOURS = np.zeros((5, 6, 3), np.uint8)
 IMAGECODECS = (
-    {}
-    if importlib.util.find_spec("imagecodecs")
-    else {"refused": "requires the 'imagecodecs' package"}
+    {} if importlib.util.find_spec("imagecodecs") else {"refused": "pip install imagecodecs"}
 )
 TIFF = [
     Case("plain", tiff(**GREY)),
