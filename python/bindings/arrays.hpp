@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays are passed between Python and C++ without copies. Inputs are checked for dtype and C order. NumPy owns the outputs.
+// Arrays are passed between Python and C++ without copies. Inputs are checked for dtype and C order. Outputs own their memory,
+// or share its ownership.
 #pragma once
 
 #include <pybind11/numpy.h>
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/progress.hpp"
@@ -40,14 +45,24 @@ View<T, Rank> view_of(const py::object& object, const std::string& what) {
   }
 }
 
+/// Return a C-contiguous NumPy array over memory of `owner`, which the array shares: the memory lives as long as the array. The
+/// array of constant elements is read-only.
+template <class T>
+py::array_t<std::remove_const_t<T>> shared_array(T* data, std::span<const std::int64_t> shape,
+                                                 std::shared_ptr<const void> owner) {
+  using Owner = std::shared_ptr<const void>;
+  const py::capsule base(std::make_unique<Owner>(std::move(owner)).release(),
+                         [](void* pointer) { delete static_cast<Owner*>(pointer); });
+  py::array_t<std::remove_const_t<T>> array(std::vector<py::ssize_t>(shape.begin(), shape.end()), data, base);
+  if constexpr (std::is_const_v<T>) array.attr("flags").attr("writeable") = false;
+  return array;
+}
+
 /// Return a NumPy array that owns the memory of `tensor`.
 template <class T, std::size_t Rank>
 py::array_t<T> to_numpy(Tensor<T, Rank> tensor) {
-  auto owner = std::make_unique<Tensor<T, Rank>>(std::move(tensor));
-  T* data = owner->data();
-  const Shape<Rank> shape = owner->shape();
-  const py::capsule capsule(owner.release(), [](void* pointer) { delete static_cast<Tensor<T, Rank>*>(pointer); });
-  return py::array_t<T>(std::vector<py::ssize_t>(shape.begin(), shape.end()), data, capsule);
+  const auto owner = std::make_shared<Tensor<T, Rank>>(std::move(tensor));
+  return shared_array(owner->data(), owner->shape(), owner);
 }
 
 /// Return a Progress that calls callback(done, total), unless it is None, with the interpreter lock held. It raises

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "arrays.hpp"
 #include "bindings.hpp"
 #include "comm_operations.hpp"
 #include "floodtide/base/error.hpp"
@@ -103,11 +104,8 @@ class PyOperation {
 
 /// Return an array that owns these bytes.
 py::array_t<std::uint8_t> array_of(AlignedBuffer<std::byte> bytes) {
-  auto owner = std::make_unique<AlignedBuffer<std::byte>>(std::move(bytes));
-  auto* const data = reinterpret_cast<std::uint8_t*>(owner->data());
-  const auto size = static_cast<py::ssize_t>(owner->size());
-  const py::capsule capsule(owner.release(), [](void* pointer) { delete static_cast<AlignedBuffer<std::byte>*>(pointer); });
-  return py::array_t<std::uint8_t>({size}, data, capsule);
+  const auto owner = std::make_shared<AlignedBuffer<std::byte>>(std::move(bytes));
+  return shared_array(reinterpret_cast<std::uint8_t*>(owner->data()), Shape<1>{owner->size()}, owner);
 }
 
 /// An exchange of rows. The number of rows received is known when the exchange is done.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,21 +16,19 @@
 namespace floodtide::bindings {
 namespace {
 
-/// Return an array that shows memory of `owner`.
+/// Return a read-only array that shows the memory of a tensor and keeps it.
 template <class T>
-py::array shown_of(View<const T, 3> view, const py::object& owner) {
-  const auto& shape = view.shape();
-  return py::array_t<T>(std::vector<py::ssize_t>(shape.begin(), shape.end()), view.data(), owner);
+py::array shown(const std::shared_ptr<const Tensor<T, 3>>& tensor) {
+  return shared_array(tensor->data(), tensor->shape(), tensor);
 }
 
 }  // namespace
 
-StateDict state_of(const py::object& self) {
-  const auto& flooder = self.cast<const segment::Flooder&>();
+StateDict state_of(const segment::Flooder& flooder) {
   const segment::FlooderState state = flooder.state();
   py::dict out;
-  out["segmentation"] = shown_of(flooder.segmentation(), self);
-  out["probability"] = shown_of(flooder.probability(), self);
+  out["segmentation"] = shown(flooder.shared_segmentation());
+  out["probability"] = shown(flooder.shared_probability());
   out["logits"] = copy_of(state.logits.view());
   out["touched"] = rows_of({state.touched.start, state.touched.size});
   out["queue"] = rows_of(state.moves.queue);

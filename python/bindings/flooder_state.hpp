@@ -9,9 +9,9 @@ namespace floodtide::bindings {
 
 using StateDict = Typed<"dict[str, typing.Any]">;
 
-/// Return the state of a flooder: arrays, numbers, and dictionaries of counts and times. Arrays of the image's size show the
-/// flooder's memory.
-StateDict state_of(const py::object& flooder);
+/// Return the state of a flooder: arrays, numbers, and dictionaries of counts and times. Arrays of the image's size are
+/// read-only, and share the flooder's memory.
+StateDict state_of(const segment::Flooder& flooder);
 
 /// Give a flooder a state that state_of() has returned. Throws what Flooder::restore() throws, Error(invalid_argument) and
 /// Error(shape_mismatch) for arrays of other types, and KeyError for missing ones.

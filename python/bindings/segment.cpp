@@ -365,9 +365,10 @@ void register_segment(py::module_& m) {
           },
           py::arg("seeds"), py::arg("progress"), py::arg("checkpoint") = py::none(),
           "Flood an object from each seed. `checkpoint` is called after each evaluation of the network, and may call `state`.")
-      .def(
-          "state", [](const py::object& self) { return state_of(self); },
-          "Return what was found so far, for `restore`. Arrays of the image's size are not copied.")
+      .def("state", &state_of,
+           "Return what was found so far, for `restore`. Arrays of the image's size are not copied: they are read-only, and "
+           "show "
+           "what further flooding finds.")
       .def("restore", &restore, py::arg("state"))
       .def("logits", [](const Flooder& flooder) { return copy_of(flooder.logits()); })
       .def("counters", &Flooder::counters)

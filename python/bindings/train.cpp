@@ -323,10 +323,9 @@ void register_train(py::module_& m) {
               const py::gil_scoped_acquire lock;
               delete object;
             });
-            trainer.set_bucket_hook([kept](const comm::Bucket& bucket) {
+            trainer.set_bucket_hook([kept, memory = trainer.bucket_memory()](const comm::Bucket& bucket) {
               const py::gil_scoped_acquire lock;
-              const py::array_t<float> values(static_cast<py::ssize_t>(bucket.values.size()), bucket.values.data(),
-                                              py::capsule(bucket.values.data(), [](void*) {}));
+              const auto values = shared_array(bucket.values.data(), Shape<1>{std::ssize(bucket.values)}, memory);
               (*kept)(bucket.index, values, std::vector<std::size_t>(bucket.parts.begin(), bucket.parts.end()), bucket.last);
             });
           },

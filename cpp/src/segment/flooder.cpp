@@ -50,12 +50,12 @@ Box shared(const Box& a, const Box& b) {
   return both;
 }
 
-/// Return the part of a volume without its halo, moved out of it if there is no halo.
+/// Return the part of a volume without its halo, moved out of it if there is no halo and nobody else has kept the volume.
 template <class T>
-Tensor<T, 3> without_halo(Tensor<T, 3>& volume, const Box& interior) {
-  if (interior.size == volume.shape()) return std::move(volume);
+Tensor<T, 3> without_halo(const std::shared_ptr<Tensor<T, 3>>& volume, const Box& interior) {
+  if (interior.size == volume->shape() && volume.use_count() == 1) return std::move(*volume);
   Tensor<T, 3> part(interior.size);
-  copy_box(View<const T, 3>(volume.view()), interior, part.view());
+  copy_box(View<const T, 3>(volume->view()), interior, part.view());
   return part;
 }
 
@@ -122,7 +122,7 @@ Flooder::Flooder(Tensor<float, 3> image, const FlooderOptions& options, Predicto
       interior_{options.halo_low, image_.shape()},
       canvas_(image_.shape(), options.fov, static_cast<float>(flood::logit(options.pad_value, "segment: pad_value"))),
       moves_(options.deltas, flood::logit(options.move_threshold, "segment: move_threshold")),
-      segmentation_(image_.shape()),
+      segmentation_(std::make_shared<Tensor<std::int32_t, 3>>(image_.shape())),
       image_fov_(options.fov),
       logits_fov_(options.fov),
       answer_(options.fov) {
@@ -140,7 +140,7 @@ Flooder::Flooder(Tensor<float, 3> image, const FlooderOptions& options, Predicto
   }
   FLOODTIDE_REQUIRE(options.min_segment_size >= 0, invalid_argument, "segment: min_segment_size is ", options.min_segment_size,
                     ", expected 0 or more");
-  if (options.probability) probability_ = Tensor<std::uint8_t, 3>(image_.shape());
+  probability_ = std::make_shared<Tensor<std::uint8_t, 3>>(options.probability ? image_.shape() : Vec3{});
 }
 
 void Flooder::set_initial(View<const std::int64_t, 3> labels) {
@@ -156,9 +156,9 @@ void Flooder::set_initial(View<const std::int64_t, 3> labels) {
     initial_ = std::max(initial_, ids.data()[i]);
     segmented_ += label > 0 ? 1 : 0;
   }
-  paste_box(View<const std::int32_t, 3>(ids.view()), segmentation_.view(), interior_);
-  for (std::int64_t i = 0; i < probability_.size(); ++i) {
-    probability_.data()[i] = segmentation_.data()[i] > 0 ? kCertain : std::uint8_t{0};
+  paste_box(View<const std::int32_t, 3>(ids.view()), segmentation_->view(), interior_);
+  for (std::int64_t i = 0; i < probability_->size(); ++i) {
+    probability_->data()[i] = segmentation_->data()[i] > 0 ? kCertain : std::uint8_t{0};
   }
 }
 
@@ -181,7 +181,7 @@ void Flooder::count(std::string_view name, std::int64_t amount) {
 
 /// True if a field of view fits at `position`, and no segment has this voxel.
 bool Flooder::is_free(const Vec3& position) {
-  if (canvas_.holds_fov(position) && segmentation_.view().at(position) <= 0) return true;
+  if (canvas_.holds_fov(position) && segmentation_->view().at(position) <= 0) return true;
   count("skip_invalid_pos");
   return false;
 }
@@ -206,7 +206,7 @@ bool Flooder::near_segment(const Vec3& seed) const {
   const Box box = clipped({seed[0] - distance[0], seed[1] - distance[1], seed[2] - distance[2]},
                           {seed[0] + distance[0], seed[1] + distance[1], seed[2] + distance[2]}, canvas_.shape());
   bool near = false;
-  for_each_voxel(box, [&](const Vec3& voxel) { near = near || segmentation_.view().at(voxel) > 0; });
+  for_each_voxel(box, [&](const Vec3& voxel) { near = near || segmentation_->view().at(voxel) > 0; });
   return near;
 }
 
@@ -274,7 +274,7 @@ std::pair<std::int64_t, std::vector<Overlap>> Flooder::measure(const Box& box, s
   std::map<std::int32_t, std::int64_t> taken;
   for_each_voxel(box, [&](const Vec3& voxel) {
     if (!(canvas_[voxel] >= segment_logit_)) return;
-    const std::int32_t label = segmentation_.view().at(voxel);
+    const std::int32_t label = segmentation_->view().at(voxel);
     if (label > 0) {
       ++taken[label];
     } else {
@@ -288,22 +288,22 @@ std::pair<std::int64_t, std::vector<Overlap>> Flooder::measure(const Box& box, s
 
 void Flooder::accept(const Box& box, std::int32_t id) {
   for_each_voxel(box, [&](const Vec3& voxel) {
-    std::int32_t& label = segmentation_.view().at(voxel);
+    std::int32_t& label = segmentation_->view().at(voxel);
     if (label > 0 || !(canvas_[voxel] >= segment_logit_)) return;
     label = id;
-    if (probability_.size() > 0) probability_.view().at(voxel) = quantised_probability(canvas_[voxel]);
+    if (probability_->size() > 0) probability_->view().at(voxel) = quantised_probability(canvas_[voxel]);
   });
 }
 
 void Flooder::mark_failed(const Vec3& seed) {
-  std::int32_t& label = segmentation_.view().at(seed);
+  std::int32_t& label = segmentation_->view().at(seed);
   if (label == 0) label = kFailedSeed;
 }
 
 bool Flooder::may_start_at(const Vec3& seed) {
   if (!is_free(seed) || !is_allowed(seed, kMoves | kClosedToSeeds)) return false;
   if (!near_segment(seed)) return true;
-  segmentation_.view().at(seed) = kFailedSeed;
+  segmentation_->view().at(seed) = kFailedSeed;
   return false;
 }
 
@@ -366,7 +366,7 @@ void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress,
   if (resumed_at_end) return report(progress, total, total);
   const Timer timer(*this, "segment_all");
   all_start_s_ = now_s();
-  const auto in_segment = [this](const Vec3& seed) { return segmentation_.view().at(seed) > 0; };
+  const auto in_segment = [this](const Vec3& seed) { return segmentation_->view().at(seed) > 0; };
   const auto outside = [&](std::span<const Vec3> some) {
     return std::ssize(some) - std::count_if(some.begin(), some.end(), in_segment);
   };
@@ -402,7 +402,7 @@ Result Flooder::take_result(const Vec3& start, const Vec3& volume_shape) {
   }
   const auto largest = initial_ + static_cast<std::int64_t>(origins_.size());
   Tensor<std::uint8_t, 3> probability;
-  if (probability_.size() > 0) probability = without_halo(probability_, interior_);
+  if (probability_->size() > 0) probability = without_halo(probability_, interior_);
   return {std::move(labels),    start,   volume_shape,          std::move(origins_), std::move(overlaps_),
           std::move(counters_), largest, std::move(probability)};
 }

@@ -34,9 +34,9 @@ FlooderState Flooder::state() const {
 }
 
 void Flooder::restore(FlooderState state, View<const std::int32_t, 3> segmentation, View<const std::uint8_t, 3> probability) {
-  FLOODTIDE_REQUIRE(segmentation.shape() == segmentation_.shape() && probability.shape() == probability_.shape(),
+  FLOODTIDE_REQUIRE(segmentation.shape() == segmentation_->shape() && probability.shape() == probability_->shape(),
                     shape_mismatch, "segment: a checkpoint of ", Show{segmentation.shape()}, " voxels (z, y, x), expected ",
-                    Show{segmentation_.shape()});
+                    Show{segmentation_->shape()});
   const Box whole{{0, 0, 0}, canvas_.shape()};
   const auto outside = [&](const Vec3& position) { return !whole.contains(position); };
   bool damaged = !whole.contains(state.touched) || state.logits.shape() != state.touched.size || state.next_seed < 0 ||
@@ -48,8 +48,8 @@ void Flooder::restore(FlooderState state, View<const std::int32_t, 3> segmentati
   }
   FLOODTIDE_REQUIRE(!damaged, invalid_file, "segment: the checkpoint has positions outside of ", Show{canvas_.shape()},
                     " (z, y, x), expected one of this box");
-  std::ranges::copy(segmentation.span(), segmentation_.data());
-  std::ranges::copy(probability.span(), probability_.data());
+  std::ranges::copy(segmentation.span(), segmentation_->data());
+  std::ranges::copy(probability.span(), probability_->data());
   segmented_ = std::ranges::count_if(segmentation.span(), [](std::int32_t label) { return label > 0; });
   canvas_.restore(state.touched, std::as_const(state.logits).view());
   moves_.restore(std::move(state.moves));

@@ -90,7 +90,7 @@ struct Trainer::Impl {
   TrainerOptions options;
   std::int64_t examples;  // number of examples in an update, over all ranks
   Timeline timeline;
-  AlignedBuffer<float> message;     // flags and gradients, see message_parts
+  std::shared_ptr<AlignedBuffer<float>> message;  // flags and gradients, see message_parts; shared with callers of the hook
   AlignedBuffer<float> parameters;  // copy that an exchange updates while the network computes; empty in Mode::synchronous
   AlignedBuffer<float> newest;      // what the exchange gave back; empty in Mode::synchronous
   AlignedBuffer<float> each;        // gradients of each walker of this rank; for Exactness::workers
@@ -113,7 +113,7 @@ struct Trainer::Impl {
         communicator(ranks),
         options(trainer_options),
         examples(walkers->examples_per_pass() * options.accumulate),
-        message(static_cast<std::int64_t>(kFlags) + walkers->layout().size()),
+        message(std::make_shared<AlignedBuffer<float>>(static_cast<std::int64_t>(kFlags) + walkers->layout().size())),
         parameters(options.mode == Mode::synchronous ? 0 : walkers->layout().size()),
         newest(parameters.size()),
         updates(options.mode == Mode::synchronous ? walkers->parameters() : parameters.span(), walkers->layout(),
@@ -141,7 +141,7 @@ struct Trainer::Impl {
 
   // Makes the object that combines the gradients of the ranks. Collective.
   void connect() {
-    const ExchangeOptions apart{message.span().size(), options.contributors, options.late, options.algorithm};
+    const ExchangeOptions apart{message->span().size(), options.contributors, options.late, options.algorithm};
     if (options.mode == Mode::partial) {
       exchange = make_partial_exchange(communicator, updates, apart);
     } else if (options.mode == Mode::asynchronous) {
@@ -150,7 +150,7 @@ struct Trainer::Impl {
       exact_sum.emplace(communicator, gradient_parts(walkers->layout()), walkers->options().walkers * options.accumulate,
                         options.algorithm);
     } else {
-      reducer.emplace(communicator, message.span(), message_parts(walkers->layout()),
+      reducer.emplace(communicator, message->span(), message_parts(walkers->layout()),
                       comm::ReducerOptions{options.bucket_bytes, options.algorithm, options.wire, kFlagParts}, &timeline);
     }
     if (options.activity != nullptr) watched.emplace(*options.activity, timeline, options.timeout_s, options.record_path);
@@ -166,8 +166,8 @@ struct Trainer::Impl {
     std::ranges::copy(walkers->parameters().first(parameters.span().size()), parameters.span().begin());
   }
 
-  std::span<float> gradients() { return message.span().subspan(kFlags); }
-  std::span<float> flags() { return message.span().first(kFlags); }
+  std::span<float> gradients() { return message->span().subspan(kFlags); }
+  std::span<float> flags() { return message->span().first(kFlags); }
 
   [[nodiscard]] CheckpointState state() {
     const std::span<double> noise = updates.noise_scale().state();
@@ -279,7 +279,7 @@ struct Trainer::Impl {
   PassResult fill_message(std::uint32_t requests, std::exception_ptr& out_failure, nn::NetworkUse::Hold& out_training) {
     PassResult local;
     sums.begin(step);
-    std::ranges::fill(message.span(), 0.0F);
+    std::ranges::fill(message->span(), 0.0F);
     if (reducer) reducer->begin(step);
     try {
       out_training = walkers->use().step();
@@ -318,7 +318,7 @@ struct Trainer::Impl {
     const ScopedEvent event(&timeline, {"update", "step", step});
     {
       const nn::NetworkUse::Hold change = walkers->use().change();
-      updates.update(message.span(), step);  // all ranks have the same sums, so either all ranks throw or none
+      updates.update(message->span(), step);  // all ranks have the same sums, so either all ranks throw or none
     }
     report.gradient_norm = updates.gradient_norm();
     ++step;
@@ -336,7 +336,7 @@ struct Trainer::Impl {
     {
       const ScopedTimer timer(walkers->metrics().reduce_s);
       const ScopedEvent event(&timeline, {"exchange", "communication", step});
-      given = exchange->give(message.span(), step, newest.span());
+      given = exchange->give(message->span(), step, newest.span());
     }
     if (!failure) set_parameters(newest.span());
     step = given.step;
@@ -404,6 +404,8 @@ void Trainer::set_bucket_hook(comm::BucketHook hook) {
                     "train: a hook on buckets needs exactness 'run', which sums gradients in buckets");
   impl_->reducer->set_hook(std::move(hook));
 }
+
+std::shared_ptr<const void> Trainer::bucket_memory() const noexcept { return impl_->message; }
 
 void Trainer::trace(const std::string& path) {
   std::exception_ptr failure;

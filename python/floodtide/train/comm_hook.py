@@ -17,7 +17,8 @@ class GradBucket:
 
     Attributes:
         index: Index of the bucket in the step, from 0, in the order in which the buckets are sent.
-        buffer: The gradients, float32 (n,). The hook changes them in place.
+        buffer: The gradients, float32 (n,). The hook changes them in place. The array shows the trainer's memory, which
+            the next step overwrites: a hook that keeps gradients keeps a copy of the array.
         parameters: Names of the parameters in the bucket, in the order of the buffer. The last bucket also holds the
             requests of the ranks, such as "save a checkpoint", under the name "flags".
         is_last: True for the last bucket of the step.

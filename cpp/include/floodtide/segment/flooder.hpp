@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -74,10 +75,14 @@ class Flooder {
   /// Return the logits of the last object. Voxels that were never in a field of view are NaN.
   [[nodiscard]] View<const float, 3> logits() const noexcept { return canvas_.logits(); }
   /// Return the ids of the segments accepted so far. 0 is an empty voxel, -1 is a failed seed.
-  [[nodiscard]] View<const std::int32_t, 3> segmentation() const noexcept { return segmentation_.view(); }
+  [[nodiscard]] View<const std::int32_t, 3> segmentation() const noexcept { return segmentation_->view(); }
   /// Return the quantised probabilities of the voxels of segments (probability.hpp), empty without FlooderOptions::probability.
   /// They are 255 in the initial segmentation, and 0 in voxels without a segment.
-  [[nodiscard]] View<const std::uint8_t, 3> probability() const noexcept { return probability_.view(); }
+  [[nodiscard]] View<const std::uint8_t, 3> probability() const noexcept { return probability_->view(); }
+  /// Return the same arrays with their ownership, for callers that may keep them beyond take_result(). They show what further
+  /// flooding finds.
+  [[nodiscard]] std::shared_ptr<const Tensor<std::int32_t, 3>> shared_segmentation() const noexcept { return segmentation_; }
+  [[nodiscard]] std::shared_ptr<const Tensor<std::uint8_t, 3>> shared_probability() const noexcept { return probability_; }
   [[nodiscard]] const std::vector<Origin>& origins() const noexcept { return origins_; }
   [[nodiscard]] const std::vector<Overlap>& overlaps() const noexcept { return overlaps_; }
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
@@ -123,7 +128,8 @@ class Flooder {
   /// Throws Error(shape_mismatch) for other shapes, and Error(invalid_file) for positions outside the image.
   void restore(FlooderState state, View<const std::int32_t, 3> segmentation, View<const std::uint8_t, 3> probability);
 
-  /// Move the result out. The flooder must not be used afterwards.
+  /// Move the result out, or copy the arrays that a caller of shared_segmentation() has kept. The flooder must not be used
+  /// afterwards.
   ///
   /// Marks of failed seeds become 0. The image without its halo begins at `start` of the whole volume; the positions of origins
   /// are converted to positions in the whole volume.
@@ -156,18 +162,18 @@ class Flooder {
   Box interior_;  ///< the image without its halo
   flood::Canvas canvas_;
   flood::FaceMaxMoves moves_;
-  Tensor<std::int32_t, 3> segmentation_;
+  std::shared_ptr<Tensor<std::int32_t, 3>> segmentation_;
   Tensor<std::uint8_t, 3> mask_;  ///< empty: everything is allowed
   Tensor<float, 3> image_fov_;
   Tensor<float, 3> logits_fov_;
   Tensor<float, 3> answer_;
-  Tensor<std::uint8_t, 3> probability_;     ///< empty: not kept
-  std::optional<Growth> growth_;            ///< the object under way
-  double growth_start_s_ = 0.0;             ///< when this process began to work on the object
-  double all_start_s_ = 0.0;                ///< when it began segment_all()
-  std::int64_t seed_ = 0;                   ///< index of the seed in segment_all()
-  std::optional<std::int64_t> resumed_at_;  ///< seed at which the next segment_all() begins, after restore()
-  std::int64_t segmented_ = 0;              ///< voxels of all segments
+  std::shared_ptr<Tensor<std::uint8_t, 3>> probability_;  ///< empty tensor: not kept
+  std::optional<Growth> growth_;                          ///< the object under way
+  double growth_start_s_ = 0.0;                           ///< when this process began to work on the object
+  double all_start_s_ = 0.0;                              ///< when it began segment_all()
+  std::int64_t seed_ = 0;                                 ///< index of the seed in segment_all()
+  std::optional<std::int64_t> resumed_at_;                ///< seed at which the next segment_all() begins, after restore()
+  std::int64_t segmented_ = 0;                            ///< voxels of all segments
   std::int64_t evaluations_ = 0;
   std::int32_t initial_ = 0;  ///< largest id of the initial segmentation
   std::vector<Origin> origins_;

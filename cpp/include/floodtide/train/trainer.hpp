@@ -158,6 +158,9 @@ class Trainer {
   /// Replace the allreduce of gradient buckets by `hook`. Call this on all ranks. Throws Error(unsupported) unless the trainer
   /// has Mode::synchronous and Exactness::run.
   void set_bucket_hook(comm::BucketHook hook);
+  /// Return an owner of the memory of all buckets (comm::Bucket::values), for a hook that keeps values beyond the trainer. Each
+  /// step overwrites the values.
+  [[nodiscard]] std::shared_ptr<const void> bucket_memory() const noexcept;
 
   /// From now on, write the events of this rank to the file `path` (Timeline::open), with the times of rank 0's clock. Each
   /// rank passes its own path. Collective. If a rank cannot open its file, all ranks throw AgreedError(io).

@@ -126,5 +126,21 @@ TEST(Probability, HasBytesForAllProbabilities) {
   }
 }
 
+TEST(FlooderState, ArraysThatACallerKeepsOutliveTheResult) {
+  Flooder flooder = two_objects();
+  flooder.segment_all(kSeeds);
+  const auto segmentation = flooder.shared_segmentation();
+  const auto probability = flooder.shared_probability();
+  const std::vector<std::int32_t> labels = copy_of(segmentation->view());
+  const std::vector<std::uint8_t> levels = copy_of(probability->view());
+  {
+    const Result result = flooder.take_result({0, 0, 0}, segmentation->shape());
+    EXPECT_EQ(result.labels.shape(), segmentation->shape());
+    EXPECT_NE(result.labels.data(), segmentation->data());
+  }
+  EXPECT_EQ(copy_of(segmentation->view()), labels);
+  EXPECT_EQ(copy_of(probability->view()), levels);
+}
+
 }  // namespace
 }  // namespace floodtide::segment
