@@ -4,6 +4,7 @@
 // A thread of the core takes the interpreter lock only while it calls Python. So every bound function that may read a volume
 // releases the lock first, and what owns reader threads is destroyed without the lock (unlocked.hpp). A thread that asked for
 // the lock of an interpreter that is ending would be lost, so reads end before the interpreter does.
+#include <pthread.h>
 #include <pybind11/stl.h>
 
 #include <array>
@@ -237,6 +238,7 @@ void register_volumes(py::module_& m) {
       "A volume that calls read(start, size), on whichever thread, for the array of a box. What `read` raises becomes an\n"
       "InvalidFileError.");
   py::module_::import("atexit").attr("register")(py::cpp_function(&end_reads));
+  ::pthread_atfork(nullptr, nullptr, [] { calls_into_python = 0; });  // those of threads that a child of fork() does not have
 }
 
 }  // namespace floodtide::bindings

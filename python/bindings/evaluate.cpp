@@ -178,10 +178,19 @@ Int64Array values_of(const Counts& counts) {
   return to_numpy(std::move(values));
 }
 
+using DiceState = Typed<"tuple[int, int, numpy.typing.NDArray[numpy.int64]]">;
+
 void register_dice(py::module_& m) {
   py::class_<DiceCounts>(m, "DiceCounts",
                          "Integer counts of predicted and true classes for each group (patient). Sums over ranks are exact.")
       .def(py::init<std::int64_t, std::int64_t>(), py::arg("groups"), py::arg("classes"))
+      .def(py::pickle([](const DiceCounts& counts)
+                          -> DiceState { return py::make_tuple(counts.groups(), counts.classes(), values_of(counts)); },
+                      [](const DiceState& state) {
+                        DiceCounts counts(state[py::int_(0)].cast<std::int64_t>(), state[py::int_(1)].cast<std::int64_t>());
+                        counts.assign(view_of<const std::int64_t, 1>(state[py::int_(2)], "values").span());
+                        return counts;
+                      }))
       .def(
           "add",
           [](DiceCounts& counts, std::int64_t group, const UInt8Array& predicted, const UInt8Array& truth) {
@@ -227,6 +236,12 @@ void register_evaluate(py::module_& m) {
       .def(py::init<>())
       .def("add", &add_labels, py::arg("segmentation"), py::arg("truth"),
            "Count the voxels of two integer arrays of one shape; values <= 0 mean no object.")
+      .def(py::pickle([](const ContingencyTable& table) -> UInt64Array { return rows_of(table); },
+                      [](const UInt64Array& rows) {
+                        ContingencyTable table;
+                        add_rows(table, rows);
+                        return table;
+                      }))
       .def("add_rows", &add_rows, py::arg("rows"), "Add the rows() of another table.")
       .def("rows", &rows_of, "Return a uint64 array (n, 3): segment, object, count; sorted by segment, then object.")
       .def("scores", &scores_of, "Return {name: score}; see floodtide.evaluate.scores.")

@@ -133,6 +133,14 @@ void register_optim(py::module_& m) {
             self.add({small_square, small_inverse, large_square, large_inverse});
           },
           py::kw_only(), py::arg("small_square"), py::arg("small_inverse"), py::arg("large_square"), py::arg("large_inverse"))
+      .def(py::pickle([](optim::NoiseScale& self) { return std::vector<double>(self.state().begin(), self.state().end()); },
+                      [](const std::vector<double>& state) {
+                        optim::NoiseScale scale;
+                        FLOODTIDE_REQUIRE(state.size() == scale.state().size(), invalid_argument, "noise scale: a state of ",
+                                          state.size(), " numbers, expected ", scale.state().size());
+                        std::ranges::copy(state, scale.state().begin());
+                        return scale;
+                      }))
       .def("estimate", [](const optim::NoiseScale& self) { return interval_of(self.estimate()); });
   m.def("optimizer_rows", [] { return rows_with_parameters(optim::optimizer_rows()); });
   m.def("schedule_rows", [] { return rows_with_parameters(optim::schedule_rows()); });

@@ -7,12 +7,16 @@
 #include <memory>
 #include <utility>
 
+#include "floodtide/base/own_process.hpp"
+
 namespace floodtide::bindings {
 
-/// The object with an owner that releases the interpreter lock (if held) before the object is destroyed.
+/// The object with an owner that releases the interpreter lock (if held) before the object is destroyed. A child of fork() does
+/// not destroy the object: the threads that the destructor waits for are its parent's.
 template <class T>
 [[nodiscard]] std::shared_ptr<T> freed_unlocked(std::unique_ptr<T> object) {
-  return std::shared_ptr<T>(object.release(), [](T* pointer) {
+  return std::shared_ptr<T>(object.release(), [process = OwnProcess()](T* pointer) {
+    if (!process.is_here()) return;
     if (PyGILState_Check() == 0) {
       delete pointer;
       return;

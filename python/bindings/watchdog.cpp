@@ -11,6 +11,7 @@
 #include "bindings.hpp"
 #include "floodtide/comm/activity.hpp"
 #include "floodtide/comm/communicator.hpp"
+#include "unlocked.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -50,7 +51,8 @@ void register_watchdog(py::module_& m) {
           },
           py::arg("communicator"), py::arg("ranks"),
           "From now on, record when this rank waits on a communicator. `ranks` names its ranks in messages (empty: all).");
-  py::class_<Watchdog>(c, "Watchdog", "A watchdog that ends the job if ranks wait too long for another rank.")
+  py::class_<Watchdog, std::shared_ptr<Watchdog>>(c, "Watchdog",
+                                                  "A watchdog that ends the job if ranks wait too long for another rank.")
       .def(py::init([](Communicator& communicator, const ActivityLog& log, const std::vector<int>& numbers,
                        const std::string& path) {
              const py::gil_scoped_release unlock;
@@ -59,7 +61,7 @@ void register_watchdog(py::module_& m) {
              const int rank = numbers.empty() ? communicator.rank() : numbers.at(static_cast<std::size_t>(communicator.rank()));
              options.report = [rank, path](const std::string& reason) { report(rank, path, reason); };
              options.warn = [rank](const std::string& reason) { report(rank, "", reason); };
-             return std::make_unique<Watchdog>(communicator, log, std::move(options));
+             return freed_unlocked(std::make_unique<Watchdog>(communicator, log, std::move(options)));
            }),
            py::arg("communicator"), py::arg("log"), py::arg("numbers"), py::arg("report_path"), py::keep_alive<1, 3>(),
            "Start a watchdog. Collective. Messages name ranks by `numbers` (empty: 0, 1, ...). The reason for ending the job "

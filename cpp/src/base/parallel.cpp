@@ -2,7 +2,6 @@
 #include "floodtide/base/parallel.hpp"
 
 #include <omp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -89,11 +88,11 @@ Team& own_team() {
     Owner(Owner&&) = delete;
     Owner& operator=(Owner&&) = delete;
     ~Owner() {
-      if (team != nullptr && team->process() == ::getpid()) delete team;
+      if (team != nullptr && team->process().is_here()) delete team;
     }
   };
   static thread_local Owner owner;
-  if (owner.team == nullptr || owner.team->process() != ::getpid()) owner.team = new Team;
+  if (owner.team == nullptr || !owner.team->process().is_here()) owner.team = new Team;
   return *owner.team;
 }
 

@@ -165,7 +165,8 @@ StagedFile::StagedFile(StagedFile&& other) noexcept
       target_(std::move(other.target_)),
       temporary_(std::exchange(other.temporary_, {})),
       before_(other.before_),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      process_(other.process_) {}
 
 StagedFile& StagedFile::operator=(StagedFile&& other) noexcept {
   std::swap(path_, other.path_);
@@ -173,6 +174,7 @@ StagedFile& StagedFile::operator=(StagedFile&& other) noexcept {
   std::swap(temporary_, other.temporary_);
   std::swap(before_, other.before_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(process_, other.process_);
   return *this;
 }
 
@@ -222,6 +224,8 @@ void StagedFile::copy_target() {
 }
 
 void StagedFile::commit(bool durable) {
+  FLOODTIDE_REQUIRE(process_.is_here(), io, path_,
+                    ": cannot be written: this process is a child (fork) of the one that writes it");
   if (durable && ::fsync(descriptor_) != 0) fail(errno);
   if (durable && identity(target_) != before_) keep_beside();
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail(errno);
@@ -243,7 +247,7 @@ void StagedFile::keep_beside() {
 }
 
 void StagedFile::discard() noexcept {
-  if (descriptor_ >= 0 && !temporary_.empty()) {
+  if (descriptor_ >= 0 && !temporary_.empty() && process_.is_here()) {
     static_cast<void>(::ftruncate(descriptor_, 0) == 0);
     ::unlink(temporary_.c_str());
   }

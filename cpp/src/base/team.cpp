@@ -2,7 +2,6 @@
 #include "base/team.hpp"
 
 #include <omp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -107,8 +106,6 @@ int& Team::index() {
   static thread_local int index = 0;
   return index;
 }
-
-pid_t Team::current_process() { return ::getpid(); }
 
 Team::~Team() {
   ended_ = true;

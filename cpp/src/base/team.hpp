@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/types.h>
-
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -10,6 +8,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "floodtide/base/own_process.hpp"
 
 namespace floodtide::detail {
 
@@ -37,7 +37,7 @@ class Team {
   void run(std::int64_t chunks, int threads, ChunkFunction function, void* context);
 
   /// Return the process that created the team. A child of fork() has none of the workers.
-  [[nodiscard]] pid_t process() const noexcept { return process_; }
+  [[nodiscard]] const OwnProcess& process() const noexcept { return process_; }
   /// Return the index of the calling thread in the job that it works for; 0 for the caller and outside of jobs.
   [[nodiscard]] static int& index();
 
@@ -48,8 +48,7 @@ class Team {
   void work_on(int part, int index);
   void add_worker();
 
-  pid_t process_ = current_process();
-  [[nodiscard]] static pid_t current_process();
+  OwnProcess process_;
 
   // A job is divided into as many parts of consecutive chunks as it has threads. The ticket of a part has the number of the job
   // in its upper half, and the number of chunks that no thread has claimed in its lower half. A thread claims a chunk by

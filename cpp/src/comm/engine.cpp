@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "comm/backoff.hpp"
+#include "comm/process.hpp"
 #include "comm/schedules.hpp"
 #include "comm/tags.hpp"
 #include "floodtide/base/error.hpp"
@@ -54,6 +55,7 @@ void Engine::require_sound() const {
 /// Waits until the next collective may have a tag: none in flight may be kMostOperations collectives older. If younger ones are
 /// done, all ranks have started the oldest one, so that the wait ends.
 void Engine::make_room() {
+  require_own_process(process_);
   while (true) {
     std::shared_ptr<OperationState> oldest;
     {
@@ -287,6 +289,7 @@ void Engine::drop_done() {
 }
 
 bool Engine::progress() {
+  require_own_process(process_);
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;  // another thread drives the operations
   require_sound();
@@ -314,6 +317,7 @@ void Engine::wait_until(const std::function<bool()>& reached, const std::functio
 }
 
 void Engine::wait(const OperationState& state) {
+  require_own_process(process_);
   FLOODTIDE_REQUIRE(!is_gathering(state), invalid_argument, describe(state.notice), ": part of a group that is not started");
   const OnFailure guard([&] { abandon(state); });
   wait_until([&] { return state.done.load(); }, comm_.on_wait());
@@ -321,11 +325,13 @@ void Engine::wait(const OperationState& state) {
 }
 
 void Engine::abandon(const OperationState& state) {
+  if (!process_.is_here()) return;
   const std::lock_guard lock(mutex_);
   if (!state.done) give_up(str_cat("rank ", comm_.rank(), ": ", describe(state.notice), " was abandoned"));
 }
 
 void Engine::complete(const OperationState& state) noexcept {
+  if (!process_.is_here()) return;
   if (is_gathering(state)) return drop_group();
   if (std::uncaught_exceptions() > 0) return abandon(state);
   try {
@@ -335,6 +341,7 @@ void Engine::complete(const OperationState& state) noexcept {
 }
 
 void Engine::finish_all() {
+  require_own_process(process_);
   const auto nothing_left = [&] {
     const std::lock_guard lock(mutex_);
     require_sound();

@@ -24,6 +24,7 @@
 #include "comm/execution.hpp"
 #include "comm/notice.hpp"
 #include "floodtide/base/memory.hpp"
+#include "floodtide/base/own_process.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/operation.hpp"
 
@@ -152,6 +153,7 @@ class Engine {
   [[nodiscard]] AlignedBuffer<std::byte> borrow(std::size_t bytes);
 
   Communicator& comm_;
+  OwnProcess process_;  // in its children, a thread that is not there may hold the mutex
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<OperationState>> active_;  // in the order of their numbers
   std::int64_t next_number_ = 0;

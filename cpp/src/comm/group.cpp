@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comm/engine.hpp"
+#include "comm/process.hpp"
 #include "comm/schedules.hpp"
 #include "comm/tags.hpp"
 #include "floodtide/base/error.hpp"
@@ -14,6 +15,7 @@ namespace floodtide::comm {
 
 void Engine::open_group() {
   if (comm_.size() == 1) return;
+  require_own_process(process_);
   const std::lock_guard lock(mutex_);
   FLOODTIDE_REQUIRE(!group_, invalid_argument, "group: there is an open one, expected it to be started first");
   group_.emplace();
@@ -53,6 +55,7 @@ void Engine::close_group(std::string_view words) {
 }
 
 void Engine::drop_group() {
+  if (!process_.is_here()) return;
   const std::lock_guard lock(mutex_);
   if (!group_) return;
   for (const auto& member : *group_) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "comm/backoff.hpp"
 #include "comm/last_resort.hpp"
 #include "comm/mpi/table.hpp"
+#include "comm/process.hpp"
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/mpi.hpp"
 
@@ -96,7 +98,13 @@ class MpiLibrary::Implementation {
     if (function(arguments..., message.data()) != 0) raise(ErrorCode::communication, message.data());
   }
 
+  /// Throws Error(unsupported) in a child of the process that has called start().
+  void require_own_process() const {
+    if (started_in) comm::require_own_process(*started_in);
+  }
+
   const FloodtideMpiTable* table = nullptr;
+  std::optional<OwnProcess> started_in;
   std::string library;
   std::string version;
   std::size_t max_message_bytes;
@@ -105,16 +113,35 @@ class MpiLibrary::Implementation {
 
 namespace {
 
+/// The functions of a plug-in, for objects that belong to one process. MPI does not survive fork(): a child must neither call
+/// it nor wait for a lock that a thread of its parent holds.
+class MpiTable {
+ public:
+  explicit MpiTable(const FloodtideMpiTable& table) : table_(&table) {}
+
+  /// Throws Error(unsupported) in a child of fork().
+  const FloodtideMpiTable* operator->() const {
+    require_own_process(process_);
+    return table_;
+  }
+  [[nodiscard]] bool is_here() const noexcept { return process_.is_here(); }
+
+ private:
+  const FloodtideMpiTable* table_;
+  OwnProcess process_;
+};
+
 /// One or several MPI requests, because messages longer than the limit are split.
 class MpiRequest final : public Request {
  public:
-  MpiRequest(const FloodtideMpiTable& table, const Communicator& owner) : table_(table), owner_(owner) {}
+  MpiRequest(const MpiTable& table, const Communicator& owner) : table_(table), owner_(owner) {}
   MpiRequest(const MpiRequest&) = delete;
   MpiRequest& operator=(const MpiRequest&) = delete;
   MpiRequest(MpiRequest&&) = delete;
   MpiRequest& operator=(MpiRequest&&) = delete;
 
   ~MpiRequest() override {
+    if (!table_.is_here()) return;
     // While an exception unwinds the stack, perhaps on all ranks (Ctrl-C), nobody may receive a send. The job is about to end
     // then, so that the request is given up after a short time.
     const bool unwinding = std::uncaught_exceptions() > 0;
@@ -122,12 +149,12 @@ class MpiRequest final : public Request {
     Message message{};
     for (FloodtideMpiRequest* const part : parts_) {
       if (part == nullptr) continue;
-      table_.cancel(part, message.data());
+      table_->cancel(part, message.data());
       int done = 0;
-      while (table_.test(part, &done, message.data()) == 0 && done == 0 && !(unwinding && steady_clock::now() > deadline)) {
+      while (table_->test(part, &done, message.data()) == 0 && done == 0 && !(unwinding && steady_clock::now() > deadline)) {
         std::this_thread::sleep_for(kCancelPeriod);
       }
-      if (done != 0) table_.release_request(part);
+      if (done != 0) table_->release_request(part);
     }
   }
 
@@ -137,9 +164,9 @@ class MpiRequest final : public Request {
     Message message{};
     for (; next_ < parts_.size(); ++next_) {
       int done = 0;
-      const int status = table_.test(parts_[next_], &done, message.data());
+      const int status = table_->test(parts_[next_], &done, message.data());
       if (status == 0 && done == 0) return false;
-      table_.release_request(std::exchange(parts_[next_], nullptr));
+      table_->release_request(std::exchange(parts_[next_], nullptr));
       if (status != 0) {
         ++next_;
         raise(ErrorCode::communication, "rank ", owner_.rank(), ": ", message.data());
@@ -153,7 +180,7 @@ class MpiRequest final : public Request {
   }
 
  private:
-  const FloodtideMpiTable& table_;
+  MpiTable table_;
   const Communicator& owner_;
   std::vector<FloodtideMpiRequest*> parts_;
   std::size_t next_ = 0;
@@ -191,7 +218,7 @@ class MpiCommunicator final : public Communicator {
     int size = 0;
   };
 
-  MpiCommunicator(const FloodtideMpiTable& table, std::string version, std::size_t max_message_bytes, const Opened& opened)
+  MpiCommunicator(const MpiTable& table, std::string version, std::size_t max_message_bytes, const Opened& opened)
       : Communicator(opened.rank, opened.size),
         table_(table),
         version_(std::move(version)),
@@ -202,8 +229,9 @@ class MpiCommunicator final : public Communicator {
   MpiCommunicator(MpiCommunicator&&) = delete;
   MpiCommunicator& operator=(MpiCommunicator&&) = delete;
   ~MpiCommunicator() override {
+    if (!table_.is_here()) return;
     Message message{};
-    table_.release_comm(comm_, message.data());
+    table_->release_comm(comm_, message.data());
   }
 
   std::string description() const override { return str_cat("mpi (", one_line(version_), ")"); }
@@ -211,7 +239,7 @@ class MpiCommunicator final : public Communicator {
   std::string node_name() const override {
     std::array<char, 1024> name{};
     Message message{};
-    check(table_.processor_name(name.data(), static_cast<int>(name.size()), message.data()), message);
+    check(table_->processor_name(name.data(), static_cast<int>(name.size()), message.data()), message);
     return str_cat(name.data(), ' ', boot_id());
   }
 
@@ -219,7 +247,7 @@ class MpiCommunicator final : public Communicator {
     FLOODTIDE_REQUIRE(color >= 0, invalid_argument, "split: color is ", color, ", expected at least 0");
     Message message{};
     Opened opened;
-    check(table_.split(comm_, color, key, &opened.comm, &opened.rank, &opened.size, message.data()), message);
+    check(table_->split(comm_, color, key, &opened.comm, &opened.rank, &opened.size, message.data()), message);
     return std::make_unique<MpiCommunicator>(table_, version_, max_message_bytes_, opened);
   }
 
@@ -230,7 +258,7 @@ class MpiCommunicator final : public Communicator {
     for_library_parts(buffer, op, [&](const ReduceBuffer& part, int type, int operation) {
       Message message{};
       FloodtideMpiRequest* started = nullptr;
-      check(table_.allreduce(comm_, part.data, static_cast<int>(part.count), type, operation, &started, message.data()),
+      check(table_->allreduce(comm_, part.data, static_cast<int>(part.count), type, operation, &started, message.data()),
             message);
       request->add(started);
     });
@@ -240,7 +268,7 @@ class MpiCommunicator final : public Communicator {
   void blocking_library_allreduce(const ReduceBuffer& buffer, ReduceOp op) override {
     for_library_parts(buffer, op, [&](const ReduceBuffer& part, int type, int operation) {
       Message message{};
-      check(table_.blocking_allreduce(comm_, part.data, static_cast<int>(part.count), type, operation, message.data()),
+      check(table_->blocking_allreduce(comm_, part.data, static_cast<int>(part.count), type, operation, message.data()),
             message);
     });
   }
@@ -248,7 +276,7 @@ class MpiCommunicator final : public Communicator {
   bool survives() const override {
     int answer = 0;
     Message message{};
-    check(table_.survives(&answer, message.data()), message);
+    check(table_->survives(&answer, message.data()), message);
     return answer != 0;
   }
 
@@ -256,7 +284,7 @@ class MpiCommunicator final : public Communicator {
     if (!survives()) return Communicator::settle(fine);
     Opened opened;
     Message message{};
-    check(table_.settle(comm_, fine ? 1 : 0, &opened.comm, &opened.rank, &opened.size, message.data()), message);
+    check(table_->settle(comm_, fine ? 1 : 0, &opened.comm, &opened.rank, &opened.size, message.data()), message);
     if (opened.comm == nullptr) return nullptr;
     return std::make_unique<MpiCommunicator>(table_, version_, max_message_bytes_, opened);
   }
@@ -264,9 +292,10 @@ class MpiCommunicator final : public Communicator {
   void end_host_within(double seconds) override { comm::end_host_within(seconds); }
 
   void abort(int status, std::string_view reason) override {
+    const FloodtideMpiTable& table = *table_.operator->();
     end_host_within(kAbortS);
     Message message{};
-    table_.abort(comm_, status, message.data());
+    table.abort(comm_, status, message.data());
     raise(ErrorCode::communication, "rank ", rank(), " could not end the job (", message.data(), "): ", reason);
   }
 
@@ -304,17 +333,17 @@ class MpiCommunicator final : public Communicator {
 
   std::unique_ptr<Request> start_send(int to, int tag, std::span<const std::byte> data) override {
     return start_parts(data, [&](const std::byte* part, int bytes, FloodtideMpiRequest** out_request, char* out_message) {
-      return table_.send(comm_, to, tag, part, bytes, out_request, out_message);
+      return table_->send(comm_, to, tag, part, bytes, out_request, out_message);
     });
   }
 
   std::unique_ptr<Request> start_receive(int from, int tag, std::span<std::byte> out_data) override {
     return start_parts(out_data, [&](std::byte* part, int bytes, FloodtideMpiRequest** out_request, char* out_message) {
-      return table_.receive(comm_, from, tag, part, bytes, out_request, out_message);
+      return table_->receive(comm_, from, tag, part, bytes, out_request, out_message);
     });
   }
 
-  const FloodtideMpiTable& table_;
+  MpiTable table_;
   std::string version_;
   std::size_t max_message_bytes_;
   FloodtideMpiComm* comm_;
@@ -331,12 +360,14 @@ std::string MpiLibrary::version() const { return implementation_->version; }
 int MpiLibrary::handle_bytes() const { return implementation_->table->handle_bytes; }
 
 std::string MpiLibrary::start() {
+  implementation_->require_own_process();
   int started_here = 0;
   const char* level = "unknown";
   Message message{};
   const int status = implementation_->table->start(&started_here, &level, message.data());
   implementation_->started_here = implementation_->started_here || started_here != 0;
   FLOODTIDE_REQUIRE(status == 0, unsupported, "mpi: ", message.data());
+  if (!implementation_->started_in) implementation_->started_in.emplace();
   return level;
 }
 
@@ -351,11 +382,13 @@ std::unique_ptr<Communicator> MpiLibrary::adopt(std::uint64_t handle) {
   start();
   MpiCommunicator::Opened opened;
   implementation_->call(implementation_->table->duplicate, handle, &opened.comm, &opened.rank, &opened.size);
-  return std::make_unique<MpiCommunicator>(*implementation_->table, implementation_->version,
+  return std::make_unique<MpiCommunicator>(MpiTable(*implementation_->table), implementation_->version,
                                            implementation_->max_message_bytes, opened);
 }
 
 void MpiLibrary::finish() {
+  const std::optional<OwnProcess>& started_in = implementation_->started_in;
+  if (!started_in || !started_in->is_here()) return;  // a child of fork() leaves MPI to its parent
   int finalized = 0;
   implementation_->call(implementation_->table->finalized, &finalized);
   if (!implementation_->started_here || finalized != 0) return;

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/data/hdf5.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
-#include <filesystem>
+#include <mutex>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -55,7 +60,18 @@ std::string shown(const std::vector<std::string>& names) {
   return text.empty() ? "none" : text;
 }
 
+alignas(std::recursive_mutex) constinit std::array<std::byte, sizeof(std::recursive_mutex)> mutex_memory{};
+
 }  // namespace
+
+std::recursive_mutex& Hdf5Lock::mutex() {
+  static std::recursive_mutex* const instance = [] {
+    // A recursive mutex belongs to a thread, and the thread of a child has another number: the child gets a new mutex.
+    ::pthread_atfork([] { mutex().lock(); }, [] { mutex().unlock(); }, [] { new (&mutex_memory) std::recursive_mutex; });
+    return new (&mutex_memory) std::recursive_mutex;
+  }();
+  return *instance;
+}
 
 std::vector<hsize_t> hdf5_sizes(std::span<const std::int64_t> values) { return {values.begin(), values.end()}; }
 
@@ -120,13 +136,19 @@ hid_t Hdf5File::Impl::dataset(const std::string& name) const {
 
 void Hdf5File::Impl::require_writing() const {
   FLOODTIDE_REQUIRE(writing, invalid_argument, path, ": is not open for writing");
+  FLOODTIDE_REQUIRE(process.is_here(), io, path,
+                    ": cannot be written: this process is a child (fork) of the one that writes it");
+}
+
+void Hdf5File::Impl::release() noexcept {
+  for (auto& [name, handle] : datasets) handle.release();
+  datasets.clear();
+  file.release();
 }
 
 void Hdf5File::Impl::give_up(const std::string& what) {
   const std::string cause = hdf5_cause();
-  for (auto& [name, handle] : datasets) handle.release();
-  datasets.clear();
-  file.release();
+  release();
   writing = false;
   staged.reset();
   raise(ErrorCode::io, what, ": cannot be written: ", cause);
@@ -140,9 +162,12 @@ Hdf5File& Hdf5File::operator=(Hdf5File&& other) noexcept {
 }
 
 Hdf5File::~Hdf5File() {
-  if (impl_) {
-    const Hdf5Reading reading(impl_->path);
-    impl_->staged.reset();
+  if (!impl_) return;
+  const Hdf5Reading reading(impl_->path);
+  impl_->staged.reset();
+  if (impl_->writing && !impl_->process.is_here()) {
+    impl_->release();  // closing would write into the file of the parent
+  } else {
     impl_->datasets.clear();
     impl_->file.close();
   }

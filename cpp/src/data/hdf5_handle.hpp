@@ -13,7 +13,8 @@
 namespace floodtide::data {
 
 /// Held around every HDF5 call. Recursive, because an id may be closed by a destructor inside a locked function.
-/// Takes the place of the default error printer, whose setting belongs to the calling thread.
+/// Takes the place of the default error printer, whose setting belongs to the calling thread. fork() waits for the lock, so
+/// that a child finds the library between two calls.
 class Hdf5Lock {
  public:
   Hdf5Lock() : lock_(mutex()) {
@@ -24,10 +25,7 @@ class Hdf5Lock {
   }
 
  private:
-  static std::recursive_mutex& mutex() {
-    static std::recursive_mutex instance;
-    return instance;
-  }
+  static std::recursive_mutex& mutex();
   std::lock_guard<std::recursive_mutex> lock_;
 };
 

@@ -12,6 +12,7 @@
 #include "data/hdf5_handle.hpp"
 #include "data/hdf5_limit.hpp"
 #include "data/hdf5_trust.hpp"
+#include "floodtide/base/own_process.hpp"
 #include "floodtide/base/staged_file.hpp"
 #include "floodtide/data/hdf5.hpp"
 
@@ -32,6 +33,7 @@ struct Hdf5File::Impl {
   std::optional<StagedFile> staged;  ///< empty while reading, and after commit()
   Hdf5Result result;                 ///< the objects that commit() marks
   bool writing = false;
+  OwnProcess process;                ///< that opened or made the file
   Superblock superblock{};           ///< of a file that is open for reading
   mutable std::string refused_file;  ///< name of the file that a refused link refers to
   PropertyHandle links;              ///< how links are followed
@@ -47,6 +49,8 @@ struct Hdf5File::Impl {
   [[nodiscard]] bool exists(const std::string& object) const;
   void require_object(const std::string& object) const;
   void require_writing() const;
+  /// Forgets the file and its datasets without closing them.
+  void release() noexcept;
   /// Call this after a failed write: removes the temporary file and throws Error(io). The ids stay open, because the library
   /// (1.10.8) crashes when it closes a file that it could not write. The removed file needs no space on the disk.
   [[noreturn]] void give_up(const std::string& what);

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 from floodtide.errors import UnsupportedError
@@ -32,3 +33,27 @@ def library(name: str, what: str, extra: str) -> Any:
         raise UnsupportedError(
             f"{what}: needs the Python package {package}, which is not installed; {install(extra)}"
         ) from None
+
+
+_tensorstore_process: int | None = None  # that has started tensorstore's threads
+
+
+def tensorstore_library(what: str) -> Any:
+    """Import tensorstore for use in this process.
+
+    Args:
+        what: What needs it, for the message.
+
+    Raises:
+        UnsupportedError: If it is not installed, or in a child of fork() whose parent has used it: tensorstore would
+            end such a child.
+    """
+    global _tensorstore_process
+    found = library("tensorstore", what, "formats")
+    _tensorstore_process = _tensorstore_process or os.getpid()
+    if _tensorstore_process != os.getpid():
+        raise UnsupportedError(
+            f"{what}: tensorstore cannot be used in a child of fork() whose parent has used it; expected processes that"
+            " start by 'spawn' or 'forkserver', or a parent that opens no volume in a folder before it forks"
+        )
+    return found

@@ -13,13 +13,13 @@ import glob
 import os
 import re
 import stat
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.files import path_and_dataset, temporaries
+from floodtide.base.gates import Gate
 from floodtide.base.interrupts import uninterrupted
 from floodtide.base.locks import Lock, take
 from floodtide.errors import InvalidArgumentError, MissingFolderError, StorageError
@@ -36,8 +36,9 @@ WAIT_S = 60.0
 _PRECOMPUTED = "precomputed://"
 _METADATA = ("zarr.json", ".zarray", ".zgroup", "attributes.json")  # in folders that are volumes
 _noted: set[Path] = set()  # folders for which this process has printed the note of a lock
-_gate = threading.Lock()  # protects _reserved
+_gate = Gate()  # protects _reserved
 _reserved: dict[str, tuple[Lock, int]] = {}  # {file: (lock, number of blocks that reserve it)}
+os.register_at_fork(after_in_child=_reserved.clear)  # the locks are those of the parent
 
 
 def unchecked(path: str) -> None:
@@ -162,7 +163,9 @@ def _folder_is_missing(name: str) -> bool:
 def _give_back(key: str) -> None:
     """Release the lock of a file when the last block that reserves the file has ended."""
     with uninterrupted(), _gate:
-        lock, blocks = _reserved.pop(key)
+        lock, blocks = _reserved.pop(key, (None, 0))
+        if lock is None:
+            return  # a child of fork() leaves a block of its parent
         if blocks > 1:
             _reserved[key] = lock, blocks - 1
         else:

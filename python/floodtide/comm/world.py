@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import json
 import operator
+import os
 import pickle
 import sys
 import time
@@ -225,6 +226,17 @@ def _finish() -> None:
     _state.left.clear()
     if _state.library is not None:
         _state.library.finish()
+
+
+def _after_fork() -> None:
+    """Forget the ranks in a child process: only the parent is a rank. The core leaves MPI to the parent."""
+    _state.comm = _state.given = _state.watchdog = _state.timeout_s = None
+    _state.left.clear()
+    _state.activity = ActivityLog()
+    _state.local_ranks, _state.numbers, _state.report_path = (0, 1, 0, 1), (), ""
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def replace(communicator: Communicator) -> None:

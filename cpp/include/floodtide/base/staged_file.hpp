@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "floodtide/base/own_process.hpp"
+
 namespace floodtide {
 
 inline constexpr std::string_view kTemporarySuffix = ".floodtide-tmp";
@@ -24,7 +26,7 @@ inline constexpr std::string_view kTemporarySuffix = ".floodtide-tmp";
 [[nodiscard]] std::string output_target(const std::string& path);
 
 /// An output file that replaces its target only when it is complete. If this object is destroyed before commit(), the
-/// temporary file is removed. Move-only.
+/// temporary file is removed, but not by a child of fork(), whose parent writes the file. Move-only.
 class StagedFile {
  public:
   /// Creates the temporary file in the folder of `output_target(path)`. The temporary file gets the permissions of the file
@@ -53,7 +55,7 @@ class StagedFile {
   /// Copies the target into the temporary file. The two files share their blocks if the file system supports this.
   /// Throws Error(io). Too little disk space for the copy is reported before the first byte is written.
   void copy_target();
-  /// Waits until the file is on disk, and renames it to the target. Throws Error(io).
+  /// Waits until the file is on disk, and renames it to the target. Throws Error(io), also in a child of fork().
   ///
   /// If another process has changed or created the target since the constructor, commit() throws and does not replace it. The
   /// new file stays in the same folder, under a name that the message contains.
@@ -76,6 +78,7 @@ class StagedFile {
   std::string path_, target_, temporary_;
   std::optional<Identity> before_;
   int descriptor_ = -1;
+  OwnProcess process_;
 };
 
 /// Replaces the file `path` by a file with these bytes. Throws as StagedFile does.

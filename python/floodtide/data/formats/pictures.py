@@ -10,16 +10,16 @@ import math
 import os
 import re
 import stat
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from floodtide.base import notes
+from floodtide.base.gates import Gate
 from floodtide.base.libraries import library
 from floodtide.base.limits import require_decoded
 from floodtide.base.reading import reason
@@ -28,6 +28,9 @@ from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.names import TIFF, file_and_series
 from floodtide.data.formats.readers import Opened, object_volume
 from floodtide.errors import Error, InvalidFileError
+
+if TYPE_CHECKING:
+    from floodtide.data.formats.tiff import Sections
 
 CACHE_BYTES = 256 << 20
 """Size of the cache for decoded pictures, in bytes. A picture is always decoded whole."""
@@ -136,7 +139,7 @@ class Planes:
         plane = max(1, shape[1] * shape[2] * self.dtype.itemsize)
         self._most = max(1, CACHE_BYTES // plane)
         self._kept: OrderedDict[int, NDArray[Any]] = OrderedDict()
-        self._gate = threading.Lock()
+        self._gate = Gate()
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
         z, y, x = box
@@ -164,34 +167,40 @@ class Stack:
     """A TIFF file. Uncompressed voxels are read directly from the file; compressed pictures are decoded whole."""
 
     def __init__(self, path: str, series: int | None = None) -> None:
-        from floodtide.data.formats.tiff import Sections
-
-        tifffile = library("tifffile", path, "formats")
         _require_file(path, path)
-        try:
-            self._file = tifffile.TiffFile(path)
-            weakref.finalize(self, self._file.close)
-            sections = Sections(path, self._file, series)
-        except Error:
-            raise
-        except Exception as error:
-            raise InvalidFileError(
-                f"{path}: is no TIFF file that can be read: {reason(error)}"
-            ) from error
         self._path = path
+        self._series = series
+        self._gate = Gate()  # of the file, which has one position
+        sections = self._open()
         self.geometry = sections.geometry
         self.shape: Vec3 = sections.shape
         self.dtype = np.dtype(sections.dtype)
         self._offset = sections.offset  # None unless all voxels lie in one piece
         self._stored = self.dtype.newbyteorder(self._file.byteorder)
-        self._gate = threading.Lock()  # of the file, which has one position
-        self._pages = sections.pages
         self._whole = len(self._pages) != self.shape[0]
         if self._offset is None:
             require_decoded(
                 path, self.shape if self._whole else self.shape[1:], self.dtype.itemsize
             )
         self._planes = Planes(self._decoded, self.shape, self.dtype)
+
+    def _open(self) -> Sections:
+        from floodtide.data.formats.tiff import Sections
+
+        tifffile = library("tifffile", self._path, "formats")
+        try:
+            self._file = tifffile.TiffFile(self._path)
+            weakref.finalize(self, self._file.close)
+            sections = Sections(self._path, self._file, self._series)
+        except Error:
+            raise
+        except Exception as error:
+            raise InvalidFileError(
+                f"{self._path}: is no TIFF file that can be read: {reason(error)}"
+            ) from error
+        self._pages = sections.pages
+        self._process = os.getpid()
+        return sections
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
         if self._offset is None:
@@ -211,8 +220,10 @@ class Stack:
     def _decoded(self, number: int) -> NDArray[Any]:
         from floodtide.data.formats.tiff import decoded
 
-        page = self._pages[0 if self._whole else number]
         with self._gate:
+            if self._process != os.getpid():
+                self._open()  # a child of fork() shares the position, and a thread of its parent may hold locks
+            page = self._pages[0 if self._whole else number]
             handle = (
                 page.parent.filehandle
             )  # of another file, in an OME-TIFF that is spread over several

@@ -16,7 +16,7 @@ from typing import Any
 
 from floodtide import _core
 from floodtide.base import notes
-from floodtide.base.libraries import library
+from floodtide.base.libraries import tensorstore_library
 from floodtide.base.limits import require_decoded
 from floodtide.base.reading import read_json, reason
 from floodtide.data.formats.chunks import check_chunks
@@ -158,9 +158,8 @@ def _volume(
     metadata: Path,
 ) -> Opened:
     """Return the volume of one channel of an array with axes of these names."""
-    tensorstore = library("tensorstore", reference, "formats")
     index, order = order_of(reference, names, store.shape, channel)
-    store = store[tensorstore.d[:].translate_to[0]][index].transpose(list(order))
+    store = store[tensorstore_library(reference).d[:].translate_to[0]][index].transpose(list(order))
     chunks = [int(n) or 1 for n in store.chunk_layout.read_chunk.shape]
     if math.prod(chunks) * store.dtype.numpy_dtype.itemsize > LARGEST_CHUNK:
         raise InvalidFileError(
@@ -169,7 +168,7 @@ def _volume(
     require_decoded(reference, chunks, store.dtype.numpy_dtype.itemsize)
     return Opened(
         object_volume(
-            Store(store, metadata.parent),
+            Store(store, reference, metadata.parent),
             reference,
             chunks=chunks,
             geometry=geometry,
@@ -199,8 +198,7 @@ def from_zero(source: Any) -> Any:
     """Return a tensorstore array whose positions count from 0; any other object as it is."""
     if not type(source).__module__.startswith("tensorstore"):
         return source
-    tensorstore = library("tensorstore", "the array", "formats")
-    return Store(source[tensorstore.d[:].translate_to[0]])
+    return Store(source[tensorstore_library("the array").d[:].translate_to[0]], "the array")
 
 
 class Store:
@@ -208,16 +206,19 @@ class Store:
 
     Args:
         store: The array.
+        name: For messages.
         folder: Folder of its chunks on this machine; None: unknown.
     """
 
-    def __init__(self, store: Any, folder: Path | None = None) -> None:
+    def __init__(self, store: Any, name: str, folder: Path | None = None) -> None:
         self._store = store
+        self._name = name
         self._folder = folder
         self.shape = tuple(store.shape)
         self.dtype = store.dtype.numpy_dtype
 
     def __getitem__(self, box: tuple[slice, slice, slice]) -> Any:
+        tensorstore_library(self._name)
         pending = self._store[box].read()
         if self._folder is None:
             return pending.result()
@@ -237,7 +238,7 @@ def _require_regular_files(folder: Path) -> None:
 
 
 def _opened(reference: str, spec: Mapping[str, Any]) -> Any:
-    tensorstore = library("tensorstore", reference, "formats")
+    tensorstore = tensorstore_library(reference)
     try:
         return tensorstore.open(
             {**spec, "recheck_cached_data": "open"}, read=True, context=_context(tensorstore)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.files import path_and_dataset, temporaries, temporary
-from floodtide.base.libraries import library
+from floodtide.base.libraries import library, tensorstore_library
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Box, Vec3
 from floodtide.data.formats import tiff
@@ -196,7 +196,7 @@ def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
             marks[NO_SIZE] = True
         info = folder / "info"
         info.write_text(json.dumps({**json.loads(info.read_text()), **marks}))
-        tensorstore = library("tensorstore", reference, "formats")
+        tensorstore = tensorstore_library(reference)
         yield StoreWriter(store[..., 0].T[tensorstore.d[:].translate_to[0]], plan.chunks)
 
 
@@ -231,7 +231,7 @@ def shared_writer(reference: str, shared: tuple[str, Vec3]) -> StoreWriter:
     Raises:
         StorageError: If the volume cannot be opened.
     """
-    tensorstore = library("tensorstore", reference, "formats")
+    tensorstore = tensorstore_library(reference)
     with _storing(reference):
         store = tensorstore.open(json.loads(shared[0]), open=True, write=True).result()
     return StoreWriter(store, shared[1])
@@ -384,7 +384,7 @@ def new_top(name: str) -> Path:
 
 
 def _created(reference: str, folder: Path, spec: Mapping[str, Any]) -> Any:
-    tensorstore = library("tensorstore", reference, "formats")
+    tensorstore = tensorstore_library(reference)
     kvstore = {"driver": "file", "path": f"{folder}/"}
     # Chunks of zeros are stored too: a chunk without a file is then a lost one.
     kept = {"kvstore": kvstore, "store_data_equal_to_fill_value": True}

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every public name survives pickle and copy, or one line says why not. A new public class needs an example here."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+import re
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import training_slices
+import training_volume
+
+import floodtide
+from floodtide import (
+    agglomerate,
+    config,
+    data,
+    errors,
+    evaluate,
+    lr,
+    nn,
+    optim,
+    predict,
+    segment,
+    simulate,
+    sweep,
+    train,
+)
+from floodtide.data import Volume
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda thing: pickle.loads(pickle.dumps(thing)),
+}
+BOX: data.Box = ((0, 0, 0), (4, 5, 6))
+REGROWN = agglomerate.Regrown((1, 2, 3), 1, True, 20, 1, 0.5, 0.25, 3.0)
+SCORES = agglomerate.PairScores(10, 12, 2.0, 3.0, REGROWN, None, 0.5, 7)
+CELL = sweep.Cell("a", ("training.steps=1",), config.Config(), 2)
+COMPUTE = simulate.Compute(mean_s=0.1, samples=(0.1, 0.2))
+
+
+def exported() -> dict[str, Any]:
+    """Return what `floodtide.__all__` names, and what the subject modules among it name."""
+    found: dict[str, Any] = {}
+    for name in floodtide.__all__:
+        thing = getattr(floodtide, name)
+        if not isinstance(thing, types.ModuleType):
+            found[name] = thing
+            continue
+        public = [key for key in vars(thing) if not key.startswith("_") and key != "annotations"]
+        for key in getattr(thing, "__all__", public):
+            if not isinstance(getattr(thing, key), types.ModuleType):
+                found[f"{name}.{key}"] = getattr(thing, key)
+    return found
+
+
+EXPORTED = exported()
+CLASSES = sorted(
+    {thing for thing in EXPORTED.values() if inspect.isclass(thing)}, key=lambda c: c.__name__
+)
+OTHERS = [name for name, thing in EXPORTED.items() if not inspect.isclass(thing)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a training volume, a stack of slices and a file of affinities."""
+    path = tmp_path_factory.mktemp("everything")
+    training_volume.write_volume(path)
+    training_slices.write_slices(path)
+    values = np.random.default_rng(1).random((3, 4, 5, 6)).astype(np.float32)
+    data.write_volume(path / "a.h5", {"a": values})
+    return path
+
+
+def ffn() -> nn.FFN:
+    return nn.FFN(depth=2, fov=(7, 7, 5), deltas=(2, 2, 1), features=4, seed=3)
+
+
+def volume_of(folder: Path) -> data.TrainingVolume:
+    return data.TrainingVolume(
+        f"{folder}/volume.h5:raw", f"{folder}/volume.h5:labels", f"{folder}/partitions.h5:af"
+    )
+
+
+def noise_scale() -> optim.NoiseScale:
+    scale = optim.NoiseScale()
+    for step in range(3):
+        scale.add(
+            small_square=4.0 + step, small_inverse=0.25, large_square=2.0, large_inverse=0.125
+        )
+    return scale
+
+
+def contingency() -> evaluate.ContingencyTable:
+    table = evaluate.ContingencyTable()
+    table.add(np.array([[[1, 1, 2]]], np.uint8), np.array([[[3, 4, 4]]], np.uint8))
+    return table
+
+
+def dice_counts() -> evaluate.DiceCounts:
+    counts = evaluate.DiceCounts(2, 3)
+    counts.add(1, np.array([[[1, 1, 2]]], np.uint8), np.array([[[1, 2, 2]]], np.uint8))
+    return counts
+
+
+def segmentation() -> segment.Segmentation:
+    options = segment.SegmentOptions(mean=128.0, std=33.0, min_segment_size=1, seed_policy="grid")
+    return segment.Segmenter(ffn(), options).segment(np.zeros((8, 8, 8), np.uint8))
+
+
+def trainer(folder: Path) -> train.Trainer:
+    document = training_volume.document(folder, training={"steps": 1})
+    return train.Trainer.from_config(config.from_dict(document))
+
+
+EXAMPLES: dict[type, Callable[[Path], Any]] = {
+    floodtide.ProcessSet: lambda folder: floodtide.ProcessSet([0]),
+    agglomerate.AffinityFile: lambda folder: agglomerate.AffinityFile(
+        f"{folder}/a.h5:a", [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]
+    ),
+    agglomerate.DecisionPoint: lambda folder: agglomerate.DecisionPoint(1, 2, (3, 4, 5), 1.5),
+    agglomerate.Merged: lambda folder: agglomerate.Merged(
+        [SCORES, None], [True, False], np.array([1, 2], np.uint64), np.array([1, 1], np.uint64)
+    ),
+    agglomerate.PairScores: lambda folder: SCORES,
+    agglomerate.Pairs: lambda folder: agglomerate.Pairs(
+        folder / "pairs", [agglomerate.DecisionPoint(1, 2, (3, 4, 5), 1.5)], {"a": 1}
+    ),
+    agglomerate.Regrown: lambda folder: REGROWN,
+    config.SlicesConfig: lambda folder: config.SlicesConfig(images="a.h5:i", masks="a.h5:m"),
+    config.VolumeConfig: lambda folder: config.VolumeConfig(name="a", image="a.h5:raw"),
+    data.Affinities: lambda folder: data.Affinities(volume_of(folder), patch_size=(8, 8, 8)),
+    data.Shards: lambda folder: data.Shards(volume_of(folder), patch_size=(9, 9, 9), walkers=1),
+    data.Slices: lambda folder: data.Slices(
+        f"{folder}/slices.h5:image", f"{folder}/slices.h5:mask", f"{folder}/slices.h5:patient"
+    ),
+    data.TrainingVolume: volume_of,
+    data.Volume: lambda folder: Volume(f"{folder}/volume.h5:raw"),
+    evaluate.ContingencyTable: lambda folder: contingency(),
+    evaluate.DiceCounts: lambda folder: dice_counts(),
+    evaluate.Difference: lambda folder: evaluate.Difference(1, 2, 3, 4),
+    evaluate.Mistake: lambda folder: evaluate.Mistake(
+        "merge", 1, 2, (evaluate.Part(1, 2, 3, (4, 5, 6)),)
+    ),
+    evaluate.Part: lambda folder: evaluate.Part(1, 2, 3, (4, 5, 6)),
+    lr.Schedule: lambda folder: lr.Schedule("polynomial", warmup_steps=2, power=2.0),
+    lr.Cosine: lambda folder: lr.Cosine(0.1, 100, 5),
+    lr.Warmup: lambda folder: lr.Warmup(0.1, 5),
+    nn.FFN: lambda folder: ffn(),
+    nn.Network: lambda folder: ffn(),
+    nn.UNet: lambda folder: nn.UNet2D(depth=2),
+    nn.UNet2D: lambda folder: nn.UNet2D(depth=2, classes=3, dropout=0.25, seed=5),
+    nn.UNet3D: lambda folder: nn.UNet3D(depth=2, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)]),
+    optim.NoiseScale: lambda folder: noise_scale(),
+    optim.Optimizer: lambda folder: optim.Optimizer("adam"),
+    predict.Predictor: lambda folder: predict.Predictor(nn.UNet2D(depth=2), mean=1.0, std=2.0),
+    segment.CoarseCounts: lambda folder: segment.CoarseCounts(1, 2, 3, 4),
+    segment.Cut: lambda folder: segment.Cut(BOX, (3, 3, 3), (1, 1, 1)),
+    segment.Move: lambda folder: segment.Move(1, (2, 3, 4), np.ones((2, 2, 2), np.float32), 5),
+    segment.Object: lambda folder: segment.Object(
+        np.ones((2, 2, 2), np.float32), [(1, 2, 3)], {"a": 1}
+    ),
+    segment.Origin: lambda folder: segment.Origin(1, (2, 3, 4), 5, 6, 7.5),
+    segment.Overlap: lambda folder: segment.Overlap(1, 2, 3),
+    segment.Pieces: lambda folder: segment.Pieces(
+        folder / "pieces", segment.Cut(BOX, (3, 3, 3), (1, 1, 1)), (4, 5, 6), {"a": 1}
+    ),
+    segment.Reconciled: lambda folder: segment.Reconciled(
+        1, 0, [np.array([1], np.uint64)], [np.array([7])]
+    ),
+    segment.Segmentation: lambda folder: segmentation(),
+    segment.Segmenter: lambda folder: segment.Segmenter(
+        ffn(), segment.SegmentOptions(mean=128.0, std=33.0)
+    ),
+    simulate.Bucket: lambda folder: simulate.Bucket(bytes=8, ready=0.5),
+    simulate.Compute: lambda folder: COMPUTE,
+    simulate.Interconnect: lambda folder: simulate.NETWORKS["10gbe"],
+    simulate.Job: lambda folder: simulate.Job(
+        compute=COMPUTE,
+        buckets=(simulate.Bucket(bytes=8, ready=0.5),),
+        allreduce_s=simulate.agreement_s,
+    ),
+    simulate.Links: lambda folder: simulate.Links(network=simulate.NETWORKS["10gbe"]),
+    simulate.Loading: lambda folder: simulate.Loading(load_s=0.1, moves=2.0),
+    simulate.MeasuredAllreduce: lambda folder: simulate.MeasuredAllreduce(
+        folder / "a.jsonl", {"ring": {2: {8: 0.1}}}
+    ),
+    sweep.Cell: lambda folder: CELL,
+    sweep.Outcome: lambda folder: sweep.Outcome(CELL, "done"),
+    sweep.Sweep: lambda folder: sweep.Sweep(folder / "s.toml", folder, 2, (CELL,)),
+    train.FloodValidation: lambda folder: train.FloodValidation(
+        volume_of(folder), patch_size=(7, 7, 7), centres=4
+    ),
+    train.GradBucket: lambda folder: train.GradBucket(
+        index=0, buffer=np.ones(3, np.float32), parameters=("a",), is_last=True
+    ),
+    train.Run: lambda folder: train.Run(folder=folder, name="a", train=[{"step": 1}]),
+    train.RunDirectory: lambda folder: train.RunDirectory(folder / "run", writer=True),
+    train.Step: lambda folder: train.Step(number=1, loss=0.5, lr=0.1),
+    train.Trainer: trainer,
+}
+
+
+def example(cls: type, folder: Path) -> Any:
+    """Return an object of a class."""
+    if cls in EXAMPLES:
+        return EXAMPLES[cls](folder)
+    if issubclass(cls, errors.Error | errors.Interrupted):
+        return cls("what, where, what was expected")
+    if dataclasses.is_dataclass(cls) and all(
+        field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+        for field in dataclasses.fields(cls)
+    ):
+        return cls()
+    if issubclass(cls, optim.Optimizer):
+        return cls()
+    if dataclasses.is_dataclass(cls):  # results that hold numbers
+        return cls(**{field.name: i + 0.5 for i, field in enumerate(dataclasses.fields(cls))})
+    return cls()
+
+
+def content(thing: Any) -> Any:
+    """Return what an object holds, in a form that `==` compares."""
+    if isinstance(thing, np.ndarray):
+        return thing.dtype.str, thing.tolist()
+    if isinstance(thing, nn.Network):
+        return type(thing), thing.seed, thing.origin, content(thing.state_dict())
+    if isinstance(thing, Volume):
+        return thing.name, thing.geometry, content(thing.read())
+    if isinstance(thing, BaseException):
+        return type(thing), str(thing), thing.args
+    if isinstance(thing, Mapping):
+        return {key: content(value) for key, value in thing.items()}
+    if isinstance(thing, tuple | list):
+        return type(thing), [content(value) for value in thing]
+    if isinstance(thing, evaluate.ContingencyTable):
+        return content(thing.rows())
+    if isinstance(thing, evaluate.DiceCounts):
+        return content(thing.values())
+    if isinstance(thing, optim.NoiseScale):
+        return thing.__getstate__()
+    if isinstance(thing, train.FloodValidation):
+        return content((thing.volume, thing.patch_size, thing.centres, thing.seed))
+    if isinstance(thing, agglomerate.AffinityFile):
+        return thing.offsets, thing.box, content(thing.read(thing.box))
+    if type(thing).__module__.startswith("floodtide") and hasattr(thing, "__dict__"):
+        return type(thing), content(vars(thing))
+    return thing
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_objects_are_the_same_or_say_why_not(cls: type, way: str, folder: Path) -> None:
+    thing = example(cls, folder)
+    assert isinstance(thing, cls)
+    again, refusal = None, ""
+    try:
+        again = WAYS[way](thing)
+    except TypeError as error:
+        refusal = str(error)
+    if isinstance(thing, train.Trainer):
+        thing.close()
+    if refusal:
+        pattern = rf"{type(thing).__name__} cannot be pickled or copied: [^\n]+; expected [^\n]+"
+        assert re.fullmatch(pattern, refusal)
+    else:
+        assert type(again) is type(thing)
+        assert content(again) == content(thing)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_functions_and_values_are_the_same(name: str) -> None:
+    thing = EXPORTED[name]
+    for way in WAYS.values():
+        assert way(thing) == thing
