@@ -26,28 +26,37 @@ COMMANDS = {
     "demo": "Train, segment and report on a synthetic volume.",
     "fetch": "Bring public volumes and the published network to this machine.",
     "init": "Plan a training on your own volume.",
+    "inspect": "Write a page about an image and its labels.",
+    "check": "Look for mistakes in the data of a configuration.",
+    "convert": "Convert a volume or a checkpoint to another format.",
     "synth": "Make a synthetic EM volume with labels.",
     "partition": "Classify the voxels of a label volume by local object fraction.",
     "coordinates": "Write a balanced list of example centres.",
-    "inspect": "Write a page about an image and its labels.",
-    "check": "Look for mistakes in the data of a configuration.",
     "train": "Train a network, or resume a training run.",
-    "segment": "Segment a volume with a trained flood-filling network.",
-    "reconcile": "Make one segmentation from overlapping subvolumes.",
-    "consensus": "Keep together only what two segmentations have in one segment.",
-    "resegment": "Merge segments that are one object.",
+    "segment": "Segment a volume with a trained network.",
     "predict": "Apply a U-Net to slices or a volume.",
     "agglomerate": "Make segments of affinities.",
+    "resegment": "Merge segments that are one object.",
+    "consensus": "Keep together only what two segmentations have in one segment.",
+    "reconcile": "Make one segmentation from overlapping subvolumes.",
+    "report": "Write report.html for one or more training runs.",
     "evaluate": "Compare a segmentation with the ground truth.",
     "compare": "Compare a segmentation with another one, such as a published one.",
     "view": "Show a run or a volume in Neuroglancer.",
     "mesh": "Add meshes and skeletons to a Neuroglancer segmentation.",
-    "convert": "Convert a checkpoint to floodtide's format.",
-    "report": "Write report.html for one or more training runs.",
     "job": "Write a batch script for Slurm or PBS.",
     "doctor": "Check launcher, threads, memory, file system and clocks before a long job.",
     "bench": "Measure the speed of kernels, training steps and scaling on this machine.",
-    "lab": "Research: forecasts, sweeps of trainings, their reports, and studies of the engine.",
+    "lab": "Forecasts, sweeps of trainings, their reports, and studies of the engine.",
+}
+_HEADINGS = {
+    "info": "Start",
+    "inspect": "Data",
+    "train": "Train",
+    "segment": "Segment",
+    "report": "Look and score",
+    "job": "Cluster and speed",
+    "lab": "Research",
 }
 _MODULES = {"lab": "floodtide.lab.cli"}  # the others are here, under their own names
 
@@ -76,7 +85,7 @@ class Program(LazyGroup):
         name: (f"{_MODULES.get(name, f'floodtide.cli.{name}')}:command", text)
         for name, text in COMMANDS.items()
     },
-    title="Commands",
+    headings=_HEADINGS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="floodtide")

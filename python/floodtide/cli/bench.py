@@ -37,7 +37,7 @@ BENCHMARKS = {
 _AGAINST = "Compare with the same network in PyTorch ('torch'; 'torch-bf16' with autocast)"
 
 
-@click.group(cls=LazyGroup, commands=BENCHMARKS, title="Benchmarks")
+@click.group(cls=LazyGroup, commands=BENCHMARKS)
 def command() -> None:
     """Measure the speed of kernels, training steps and scaling on this machine.
 

@@ -18,12 +18,18 @@ class LazyGroup(click.Group):
 
     Args:
         commands: The table, in the order in which `--help` lists the commands.
-        title: Heading of this list.
+        headings: Headings of this list, by the command that follows.
     """
 
-    def __init__(self, *arguments: Any, commands: Commands, title: str, **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        commands: Commands,
+        headings: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
-        self._table, self._title = commands, title
+        self._table, self._headings = commands, headings or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._table)
@@ -36,5 +42,11 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section(self._title):
-            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+        rows: dict[str, list[tuple[str, str]]] = {}
+        heading = "Commands"
+        for name, (_, text) in self._table.items():
+            heading = self._headings.get(name, heading)
+            rows.setdefault(heading, []).append((name, text))
+        for heading, part in rows.items():
+            with formatter.section(heading):
+                formatter.write_dl(part)

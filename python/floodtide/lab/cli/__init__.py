@@ -21,7 +21,6 @@ COMMANDS = {
 @click.group(
     cls=LazyGroup,
     commands={name: (f"floodtide.lab.cli.{name}:command", text) for name, text in COMMANDS.items()},
-    title="Commands",
 )
 def command() -> None:
     """Research: forecasts of throughput, sweeps of trainings and their reports, and studies of the engine's speed.

@@ -71,7 +71,6 @@ def _of_ranks(name: str) -> click.Command:
 @click.group(
     cls=BenchmarkGroup,
     commands={name: ("", text) for name, text in BENCHMARKS.items()},
-    title="Benchmarks",
 )
 def command() -> None:
     """Measure complete training under disturbances, and forecasts of it, on this machine.
