@@ -11,6 +11,12 @@ namespace {
 constexpr Vec3 kBlock{64, 64, 64};
 using Histogram = std::array<std::int64_t, 256>;
 
+Histogram histogram_of(const Tensor<std::uint8_t, 3>& values) {
+  Histogram histogram{};
+  for (const std::uint8_t value : values.span()) ++histogram[value];
+  return histogram;
+}
+
 }  // namespace
 
 ClassIndex::ClassIndex(std::vector<const Volume*> volumes, std::span<const Box> boxes, const Progress& progress)
@@ -22,10 +28,8 @@ ClassIndex::ClassIndex(std::vector<const Volume*> volumes, std::span<const Box> 
   }
   std::vector<Histogram> histograms(static_cast<std::size_t>(blocks()));
   parallel_batches(0, blocks(), progress, [this, &histograms](std::int64_t number) {
-    Histogram& histogram = histograms[static_cast<std::size_t>(number)];
-    histogram.fill(0);
-    const Tensor<std::uint8_t, 3> values = read(block(number));
-    for (const std::uint8_t value : values.span()) ++histogram[value];
+    const Block where = block(number);
+    histograms[static_cast<std::size_t>(number)] = histogram_of(volume(where).read_block<std::uint8_t>(where.box));
   });
   for (int value = 0; value < kNoClass; ++value) {
     std::vector<std::int64_t> sums{0};
@@ -56,8 +60,20 @@ ClassIndex::Block ClassIndex::block(std::int64_t number) const {
   return {static_cast<std::int64_t>(volume), grids_[volume][number - first_block_[volume]]};
 }
 
-Tensor<std::uint8_t, 3> ClassIndex::read(const Block& block) const {
-  return volumes_[static_cast<std::size_t>(block.volume)]->read_block<std::uint8_t>(block.box);
+const Volume& ClassIndex::volume(const Block& block) const { return *volumes_[static_cast<std::size_t>(block.volume)]; }
+
+Tensor<std::uint8_t, 3> ClassIndex::read(std::int64_t number) const {
+  const Block where = block(number);
+  Tensor<std::uint8_t, 3> values = volume(where).read_block<std::uint8_t>(where.box);
+  const Histogram found = histogram_of(values);
+  for (int value = 0; value < kNoClass; ++value) {
+    const std::int64_t counted = sums(value).empty() ? 0 : before(value, number + 1) - before(value, number);
+    FLOODTIDE_REQUIRE(found[static_cast<std::size_t>(value)] == counted, invalid_file, volume(where).name(), ": the block at ",
+                      Show{where.box.start}, " of size ", Show{where.box.size}, " (z, y, x) has ",
+                      found[static_cast<std::size_t>(value)], " voxels of class ", value, ", it had ", counted,
+                      " when the classes were counted; expected a volume that does not change while it is used");
+  }
+  return values;
 }
 
 std::int64_t ClassIndex::before(int partition_class, std::int64_t block) const {
@@ -69,10 +85,10 @@ Centre ClassIndex::find(int partition_class, std::int64_t k) const {
   FLOODTIDE_ASSERT(k >= 0 && k < voxels.back());
   const std::int64_t number = std::upper_bound(voxels.begin(), voxels.end(), k) - voxels.begin() - 1;
   const Block where = block(number);
-  const Tensor<std::uint8_t, 3> values = read(where);
+  const Tensor<std::uint8_t, 3> values = read(number);
   std::int64_t left = k - before(partition_class, number);
   std::int64_t flat = 0;
-  while (values.data()[flat] != partition_class || left-- > 0) ++flat;
+  while (values.data()[flat] != partition_class || left-- > 0) ++flat;  // read() has counted the voxels
   const Vec3& size = where.box.size;
   return {where.volume,
           {where.box.start[0] + flat / (size[1] * size[2]), where.box.start[1] + flat / size[2] % size[1],

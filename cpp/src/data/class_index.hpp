@@ -37,11 +37,13 @@ class ClassIndex {
     Box box;
   };
   [[nodiscard]] Block block(std::int64_t number) const;
-  [[nodiscard]] Tensor<std::uint8_t, 3> read(const Block& block) const;
+  /// Read block `number`. Throws Error(invalid_file) if the voxels of a class are not as many as in the first read.
+  [[nodiscard]] Tensor<std::uint8_t, 3> read(std::int64_t number) const;
   /// Return the number of voxels of the class in earlier blocks.
   [[nodiscard]] std::int64_t before(int partition_class, std::int64_t block) const;
 
  private:
+  [[nodiscard]] const Volume& volume(const Block& block) const;
   [[nodiscard]] const std::vector<std::int64_t>& sums(int partition_class) const;
 
   std::vector<const Volume*> volumes_;

@@ -100,7 +100,7 @@ Tensor<std::int32_t, 2> CoordinatesJob::rows(std::int64_t begin, std::int64_t en
   // whichever thread has the block of its voxel.
   parallel_batches(0, index.blocks(), progress, [&](std::int64_t number) {
     const ClassIndex::Block block = index.block(number);
-    const Tensor<std::uint8_t, 3> values = index.read(block);
+    const Tensor<std::uint8_t, 3> values = index.read(number);
     std::array<std::int64_t, 256> next{};
     std::array<std::int64_t, 256> ordinal{};
     for (std::size_t i = 0; i < index.classes().size(); ++i) {

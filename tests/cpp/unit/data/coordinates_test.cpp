@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
+#include "floodtide/base/error.hpp"
 #include "unit/data/scene.hpp"
 
 namespace floodtide::data {
@@ -36,6 +38,25 @@ TEST(Coordinates, HoldEveryClassEquallyOftenInAShuffledOrder) {
   // The rows are shuffled: about half of the centres in the first half are from each volume. Tolerance: 20 standard deviations.
   const auto half = static_cast<double>(job.size()) / 2;
   EXPECT_NEAR(static_cast<double>(in_first_volume), half / 2, 20 * std::sqrt(half) / 2);
+}
+
+/// Return a volume over bytes that the caller may change.
+VolumePtr changeable(std::vector<std::uint8_t>& bytes, const Vec3& shape) {
+  const auto* const data = reinterpret_cast<const std::byte*>(bytes.data());
+  return array_volume("partitions", {data, ElementType::uint8, shape, {shape[1] * shape[2], shape[2], 1}}, nullptr);
+}
+
+TEST(Coordinates, AVolumeThatChangesAfterTheCountIsAnError) {
+  std::vector<std::uint8_t> bytes(20 * 20 * 20, 255);
+  std::fill_n(bytes.begin(), 4000, std::uint8_t{3});
+  const CoordinatesJob job({{"a", changeable(bytes, {20, 20, 20})}}, {0, 0, 0}, 9);
+  EXPECT_EQ(job.rows(0, job.size()).size(), 4 * 4000);
+  for (const std::uint8_t value : {std::uint8_t{7}, std::uint8_t{255}}) {  // a class that did not occur; no class
+    bytes[17] = value;
+    EXPECT_THROW(static_cast<void>(job.rows(0, job.size())), Error);
+  }
+  bytes[17] = 3;
+  EXPECT_EQ(job.rows(0, job.size()).size(), 4 * 4000);
 }
 
 TEST(Coordinates, PiecesAreTheWhole) {

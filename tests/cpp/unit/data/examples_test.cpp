@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "floodtide/base/error.hpp"
 #include "floodtide/data/coordinates.hpp"
 #include "unit/data/scene.hpp"
 
@@ -64,6 +65,24 @@ TEST_P(Shards, AreDisjointCompleteAndBalanced) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Walkers, Shards, ::testing::Values(1, 2, 3, 7, 64));
+
+TEST(ExampleSource, PartitionsThatChangeAfterTheCountAreAnError) {
+  const TemporaryFolder folder;
+  Scene scene = make_scene(folder);
+  const auto* const data = reinterpret_cast<const std::byte*>(scene.partitions.data());
+  const Vec3 strides{scene.shape[1] * scene.shape[2], scene.shape[2], 1};
+  scene.options.partitions = array_volume("partitions", {data, ElementType::uint8, scene.shape, strides}, nullptr);
+  const ExampleSource source({scene.options}, options_of(1));
+  static_cast<void>(source.centre({0, 0, 0}));
+  std::ranges::fill(scene.partitions, std::uint8_t{255});  // the voxel that the walker looks for is not there
+  try {
+    static_cast<void>(source.centre({0, 0, 0}));
+    FAIL() << "expected an Error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_file);
+    EXPECT_NE(std::string(error.what()).find("partitions: the block at"), std::string::npos) << error.what();
+  }
+}
 
 TEST(ExampleSource, EpochsGiveAWalkerOtherExamplesInAnotherOrder) {
   const TemporaryFolder folder;
