@@ -106,11 +106,13 @@ void read_network(const data::Hdf5File& file) {
   attempt("network_kind", [&] { static_cast<void>(train::network_kind(file)); });
   attempt("read_network of an FFN", [&] {
     nn::Ffn network(train::read_options(file));
-    train::read_network(file, network, train::best_group(file));
+    train::require_network(file, network);
+    train::read_parameters(file, train::best_group(file), network.layout(), network.parameters());
   });
   attempt("read_network of a U-Net", [&] {
     nn::UNet network(train::read_unet_options(file));
-    train::read_network(file, network, train::best_group(file));
+    train::require_network(file, network);
+    train::read_parameters(file, train::best_group(file), network.layout(), network.parameters());
   });
 }
 

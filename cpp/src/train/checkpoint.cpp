@@ -52,7 +52,9 @@ void write_optimizer(Hdf5File& file, optim::Optimizer& optimizer) {
   file.write_attribute(kOptimizerGroup, kChecksum, std::int64_t{checksum});
 }
 
-void read_optimizer(const Hdf5File& file, optim::Optimizer& optimizer) {
+/// Reads the parts of the state of an optimizer, which does not change.
+decltype(Checkpoint::optimizer) read_optimizer(const Hdf5File& file, optim::Optimizer& optimizer) {
+  decltype(Checkpoint::optimizer) read;
   const auto parts = optimizer.state();
   const auto stored = file.list(kOptimizerGroup);
   for (const std::string& name : stored) {
@@ -66,10 +68,11 @@ void read_optimizer(const Hdf5File& file, optim::Optimizer& optimizer) {
     FLOODTIDE_REQUIRE(file.exists(name), invalid_file, "checkpoint ", file.path(), ": the optimizer state '", part.name,
                       "' is missing: it was written by another optimizer");
     std::visit(
-        [&]<class T>(std::span<T> values) {
-          const std::int64_t shape[] = {static_cast<std::int64_t>(values.size())};
+        [&]<class T>(std::span<T> live) {
+          auto& values = std::get<std::vector<T>>(read.emplace_back(std::vector<T>(live.size())));
+          const std::int64_t shape[] = {std::ssize(values)};
           file.read_into<T>(name, shape, values);
-          checksum = crc32c(std::as_bytes(values), checksum);
+          checksum = crc32c(std::as_bytes(std::span(values)), checksum);
           const std::string what = str_cat("checkpoint ", file.path(), ": ", name);
           if constexpr (std::is_same_v<T, float>) {
             require_finite(values, what);
@@ -80,6 +83,7 @@ void read_optimizer(const Hdf5File& file, optim::Optimizer& optimizer) {
         part.values);
   }
   require_checksum(file, kOptimizerGroup, checksum);
+  return read;
 }
 
 Hdf5File start_file(const std::string& path, const CheckpointTexts& texts, const CheckpointState& state) {
@@ -133,16 +137,14 @@ void write_walker(Hdf5File& file, std::int64_t number, const Position& position,
   file.write_block<float>(kCanvases, start, count, canvas.span());
 }
 
-void read_walker(const Hdf5File& file, std::int64_t slot, Walkers& walkers) {
-  const std::int64_t number = walkers.number(slot);
+Walkers::State read_walker(const Hdf5File& file, std::int64_t number, const Vec3& shape) {
   const std::string what = str_cat("checkpoint ", file.path(), ": walker ", number);
-  Position position{};
+  Walkers::State state{.position = {}, .canvas = Tensor<float, 3>(shape)};
+  auto& [position, canvas] = state;
   const std::int64_t row[] = {number, 0};
   const std::int64_t one_row[] = {1, static_cast<std::int64_t>(position.size())};
   file.read_block<std::int64_t>(kPositions, row, one_row, position);
   const bool active = position[kActive] != 0;
-  const Vec3 shape = walkers.canvas_shape();
-  Tensor<float, 3> canvas(shape);
   if (active && canvas.size() > 0) {
     const std::int64_t start[] = {number, 0, 0, 0};
     const std::int64_t count[] = {1, shape[0], shape[1], shape[2]};
@@ -152,7 +154,7 @@ void read_walker(const Hdf5File& file, std::int64_t slot, Walkers& walkers) {
     Checksums stored{};
     const std::int64_t one_pair[] = {1, static_cast<std::int64_t>(stored.size())};
     file.read_block<std::uint32_t>(kChecksums, row, one_pair, stored);
-    const Checksums found = checksums_of(position, canvas.view());
+    const Checksums found = checksums_of(position, std::as_const(canvas).view());
     FLOODTIDE_REQUIRE(stored[0] == found[0] && (!active || stored[1] == found[1]), invalid_file, what,
                       " is damaged, its checksum is wrong; use another copy of the file");
   }
@@ -160,13 +162,21 @@ void read_walker(const Hdf5File& file, std::int64_t slot, Walkers& walkers) {
   require_in(kPlaces, position[1], what + ": example", ErrorCode::invalid_file);
   require_in(kPlaces, position[2], what + ": move", ErrorCode::invalid_file);
   require_in(kFlag, position[kActive], what + ": whether it has an example", ErrorCode::invalid_file);
-  if (!active) return;
-  require_finite(canvas.span(), what + ": canvas");
+  if (active) require_finite(canvas.span(), what + ": canvas");
+  return state;
+}
+
+/// Reads the walkers of this rank. They do not change before the returned function is called.
+std::function<void()> read_walkers(const Hdf5File& file, Walkers& walkers) {
+  std::vector<Walkers::State> states;
+  for (std::int64_t slot = 0; slot < walkers.local(); ++slot) {
+    states.push_back(read_walker(file, walkers.number(slot), walkers.canvas_shape()));
+  }
   try {
-    walkers.resume(slot, position, canvas.view());
+    return walkers.resumption(states);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::out_of_range) throw;
-    raise(ErrorCode::invalid_file, what, ": ", error.what());
+    raise(ErrorCode::invalid_file, "checkpoint ", file.path(), ": ", error.what());
   }
 }
 
@@ -180,13 +190,13 @@ double read_rate_factor(const Hdf5File& file) {
 }
 
 /// Reads the state of the noise scale. A checkpoint of a run that did not measure it has none: the measurement starts anew.
-void read_noise_scale(const Hdf5File& file, std::span<double> out_state) {
-  if (out_state.empty() || !file.has_attribute("/", kNoiseScale)) return;
-  const auto array = file.read_attribute<double>("/", kNoiseScale);
+std::vector<double> read_noise_scale(const Hdf5File& file, std::span<const double> state) {
+  if (state.empty() || !file.has_attribute("/", kNoiseScale)) return {};
+  auto array = file.read_attribute<double>("/", kNoiseScale);
   const bool finite = std::ranges::all_of(array.values, [](double value) { return std::isfinite(value); });
-  FLOODTIDE_REQUIRE(array.values.size() == out_state.size() && finite && array.values[0] >= 0, invalid_file, "checkpoint ",
-                    file.path(), ": ", kNoiseScale, " is damaged, expected ", out_state.size(), " finite numbers");
-  std::ranges::copy(array.values, out_state.begin());
+  FLOODTIDE_REQUIRE(array.values.size() == state.size() && finite && array.values[0] >= 0, invalid_file, "checkpoint ",
+                    file.path(), ": ", kNoiseScale, " is damaged, expected ", state.size(), " finite numbers");
+  return std::move(array.values);
 }
 
 /// Throws Error(invalid_file) unless the file has the same number of walkers and the same canvas size as this run.
@@ -248,19 +258,40 @@ void save_checkpoint(const std::string& path, const CheckpointTexts& texts, cons
   comm::agree(communicator, failure);
 }
 
-CheckpointPlace load_checkpoint(const std::string& path, const CheckpointState& state) {
+Checkpoint read_checkpoint(const std::string& path, const CheckpointState& state) {
   const Hdf5File file = Hdf5File::open(path);
   Walkers& walkers = state.walkers;
-  walkers.read_network(file);
+  Checkpoint read;
+  walkers.require_network(file);
+  read.parameters.resize(static_cast<std::size_t>(walkers.layout().size()));
+  read_parameters(file, kParametersGroup, walkers.layout(), read.parameters);
   // If the checkpoint has no average, the average starts from the parameters.
-  if (!state.average.empty()) read_parameters(file, best_group(file), walkers.layout(), state.average);
+  read.average.resize(state.average.size());
+  if (!read.average.empty()) read_parameters(file, best_group(file), walkers.layout(), read.average);
   require_walkers(file, walkers);
-  const std::int64_t step = file.read_integer("/", "step");
-  require_in(kSteps, step, str_cat("checkpoint ", path, ": step"), ErrorCode::invalid_file);
-  read_optimizer(file, state.optimizer);
-  read_noise_scale(file, state.noise_scale);
-  for (std::int64_t slot = 0; slot < walkers.local(); ++slot) read_walker(file, slot, walkers);
-  return {step, read_rate_factor(file)};
+  read.step = file.read_integer("/", "step");
+  require_in(kSteps, read.step, str_cat("checkpoint ", path, ": step"), ErrorCode::invalid_file);
+  read.optimizer = read_optimizer(file, state.optimizer);
+  read.noise_scale = read_noise_scale(file, state.noise_scale);
+  read.resume_walkers = read_walkers(file, walkers);
+  read.rate_factor = read_rate_factor(file);
+  return read;
+}
+
+void restore(const Checkpoint& checkpoint, const CheckpointState& state) {
+  {
+    const nn::NetworkUse::Hold change = state.walkers.use().change();
+    std::ranges::copy(checkpoint.parameters, state.walkers.parameters().begin());
+  }
+  std::ranges::copy(checkpoint.average, state.average.begin());
+  const auto parts = state.optimizer.state();
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::visit(
+        [&]<class T>(std::span<T> live) { std::ranges::copy(std::get<std::vector<T>>(checkpoint.optimizer[i]), live.begin()); },
+        parts[i].values);
+  }
+  std::ranges::copy(checkpoint.noise_scale, state.noise_scale.begin());
+  checkpoint.resume_walkers();
 }
 
 }  // namespace floodtide::train

@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "floodtide/comm/communicator.hpp"
 #include "floodtide/optim/optimizer.hpp"
@@ -38,10 +41,14 @@ struct CheckpointState {
   std::span<double> noise_scale;  // state of NoiseScale; empty if the run does not measure it
 };
 
-/// Where a run goes on: updates done, and the factor of the schedule's rate.
-struct CheckpointPlace {
-  std::int64_t step = 0;
+/// What a checkpoint holds for this rank.
+struct Checkpoint {
+  std::int64_t step = 0;  ///< updates done
   double rate_factor = 1;
+  std::vector<float> parameters, average;                                              // `average` is empty if the run has none
+  std::vector<std::variant<std::vector<float>, std::vector<std::int64_t>>> optimizer;  // parts as in Optimizer::state()
+  std::vector<double> noise_scale;       // empty if the run does not measure it, or the checkpoint has none
+  std::function<void()> resume_walkers;  // gives the walkers of this rank their state
 };
 
 /// Write a checkpoint. Rank 0 writes the file, and receives one canvas at a time from the other ranks. Collective; if rank 0
@@ -49,7 +56,11 @@ struct CheckpointPlace {
 void save_checkpoint(const std::string& path, const CheckpointTexts& texts, const CheckpointState& state,
                      comm::Communicator& communicator);
 
-/// Read parameters, optimizer state and the walkers of this rank, and return where the run resumes. Not collective.
-[[nodiscard]] CheckpointPlace load_checkpoint(const std::string& path, const CheckpointState& state);
+/// Read and check a checkpoint that fits this state, which does not change. Not collective. Throws Error(invalid_file) if a
+/// part is damaged or belongs to another run.
+[[nodiscard]] Checkpoint read_checkpoint(const std::string& path, const CheckpointState& state);
+
+/// Overwrite parameters, average, optimizer state, noise scale and walkers. The caller takes step and rate factor.
+void restore(const Checkpoint& checkpoint, const CheckpointState& state);
 
 }  // namespace floodtide::train

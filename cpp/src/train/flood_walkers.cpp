@@ -23,7 +23,7 @@ class FloodWalkers final : public Walkers {
   [[nodiscard]] std::span<float> parameters() noexcept override { return network_.parameters(); }
   [[nodiscard]] nn::NetworkUse& use() const noexcept override { return network_.use(); }
   void write_network(data::Hdf5File& file) const override { train::write_network(file, network_); }
-  void read_network(const data::Hdf5File& file) override { train::read_network(file, network_); }
+  void require_network(const data::Hdf5File& file) const override { train::require_network(file, network_); }
 
   void start_prefetcher() override;
   std::int64_t prepare() override;
@@ -34,7 +34,7 @@ class FloodWalkers final : public Walkers {
   [[nodiscard]] Vec3 canvas_shape() const noexcept override { return walkers_.front().flood().canvas().shape(); }
   [[nodiscard]] Position position(std::int64_t slot) const override;
   [[nodiscard]] View<const float, 3> canvas(std::int64_t slot) const override { return at(slot).flood().canvas(); }
-  void resume(std::int64_t slot, const Position& position, View<const float, 3> canvas) override;
+  [[nodiscard]] std::function<void()> resumption(std::span<const State> states) override;
 
  private:
   /// Field of view of a walker.
@@ -51,6 +51,7 @@ class FloodWalkers final : public Walkers {
 
   nn::Ffn& network_;
   const data::ExampleSource& examples_;
+  flood::TrainingFloodOptions flood_;
   std::vector<Walker> walkers_;  // ascending
   std::unique_ptr<data::Prefetcher> prefetcher_;
   std::vector<Field> fields_;          // one per walker
@@ -60,10 +61,12 @@ class FloodWalkers final : public Walkers {
 
 FloodWalkers::FloodWalkers(nn::Ffn& network, const data::ExampleSource& examples, const WalkersOptions& options,
                            const FloodOptions& flood)
-    : Walkers(options), network_(network), examples_(examples) {
-  const flood::TrainingFloodOptions own{network.options().fov, network.options().deltas, flood.seed_pad, flood.threshold};
+    : Walkers(options),
+      network_(network),
+      examples_(examples),
+      flood_{network.options().fov, network.options().deltas, flood.seed_pad, flood.threshold} {
   for (std::int64_t slot = 0; slot < local(); ++slot) {
-    walkers_.emplace_back(number(slot), own);
+    walkers_.emplace_back(number(slot), flood_);
     fields_.emplace_back(network.options().fov);
   }
   prepared_.reserve(walkers_.size());
@@ -78,6 +81,7 @@ void FloodWalkers::start_prefetcher() {
 }
 
 std::int64_t FloodWalkers::prepare() {
+  FLOODTIDE_REQUIRE(prefetcher_, unsupported, "train: no examples are read, the system has refused the threads");
   prepared_.clear();
   batch_.clear();
   for (std::size_t slot = 0; slot < walkers_.size(); ++slot) {
@@ -153,9 +157,20 @@ Walkers::Position FloodWalkers::position(std::int64_t slot) const {
   return {walker.cursor().epoch, walker.cursor().index, walker.flood().move(), walker.active() ? 1 : 0};
 }
 
-void FloodWalkers::resume(std::int64_t slot, const Position& position, View<const float, 3> canvas) {
-  const data::Cursor cursor{number(slot), position[0], position[1]};
-  walkers_.at(static_cast<std::size_t>(slot)).resume(examples_.load(cursor), options().seed, position[2], canvas);
+std::function<void()> FloodWalkers::resumption(std::span<const State> states) {
+  const auto resumed = std::make_shared<std::vector<Walker>>();
+  for (std::int64_t slot = 0; slot < local(); ++slot) {
+    const auto& [position, canvas] = states[static_cast<std::size_t>(slot)];
+    Walker& walker = resumed->emplace_back(number(slot), flood_);
+    if (position[3] == 0) continue;
+    try {
+      walker.resume(examples_.load({number(slot), position[0], position[1]}), options().seed, position[2], canvas.view());
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::out_of_range) throw;
+      raise(ErrorCode::out_of_range, "walker ", number(slot), ": ", error.what());
+    }
+  }
+  return [this, resumed] { walkers_ = std::move(*resumed); };
 }
 
 }  // namespace

@@ -142,14 +142,12 @@ nn::FfnOptions read_options(const data::Hdf5File& file, const std::string& group
   return options;
 }
 
-void read_network(const data::Hdf5File& file, nn::Ffn& network, const std::string& group) {
-  const nn::FfnOptions stored = read_options(file, group);
+void require_network(const data::Hdf5File& file, const nn::Ffn& network) {
+  const nn::FfnOptions stored = read_options(file);
   const nn::FfnOptions& here = network.options();
   FLOODTIDE_REQUIRE(stored.depth == here.depth && stored.features == here.features, invalid_file, "checkpoint ", file.path(),
                     ": it holds a network of depth ", stored.depth, " with ", stored.features, " features, this one has depth ",
                     here.depth, " and ", here.features, " features");
-  const nn::NetworkUse::Hold change = network.use().change();
-  read_parameters(file, group, network.layout(), network.parameters());
 }
 
 nn::UNetOptions read_unet_options(const data::Hdf5File& file, const std::string& group) {
@@ -171,15 +169,13 @@ nn::UNetOptions read_unet_options(const data::Hdf5File& file, const std::string&
   return options;
 }
 
-void read_network(const data::Hdf5File& file, nn::UNet& network, const std::string& group) {
-  const nn::UNetOptions stored = read_unet_options(file, group);
+void require_network(const data::Hdf5File& file, const nn::UNet& network) {
+  const nn::UNetOptions stored = read_unet_options(file);
   const nn::UNetOptions& here = network.options();
   FLOODTIDE_REQUIRE(stored.output == here.output && stored.batch_norm == here.batch_norm && stored.depth == here.depth,
                     invalid_file, "checkpoint ", file.path(), ": it holds a U-Net of depth ", stored.depth, " with ",
                     name(stored.output), stored.batch_norm ? " and batch norm" : "", ", this one has depth ", here.depth,
                     " with ", name(here.output), here.batch_norm ? " and batch norm" : "");
-  const nn::NetworkUse::Hold change = network.use().change();
-  read_parameters(file, group, network.layout(), network.parameters());
 }
 
 void read_parameters(const data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,

@@ -38,7 +38,7 @@ class SampleWalkers final : public Walkers {
   [[nodiscard]] std::span<float> parameters() noexcept override { return network_.parameters(); }
   [[nodiscard]] nn::NetworkUse& use() const noexcept override { return network_.use(); }
   void write_network(data::Hdf5File& file) const override { train::write_network(file, network_); }
-  void read_network(const data::Hdf5File& file) override { train::read_network(file, network_); }
+  void require_network(const data::Hdf5File& file) const override { train::require_network(file, network_); }
 
   [[nodiscard]] std::int64_t examples_per_pass() const noexcept override { return samples_.order().global_batch(); }
   [[nodiscard]] std::int64_t sums_per_pass() const noexcept override { return network_.sums_per_pass(loss_); }
@@ -55,7 +55,7 @@ class SampleWalkers final : public Walkers {
   [[nodiscard]] View<const float, 3> canvas(std::int64_t) const override {
     return View<const float, 3>(nullptr, canvas_shape());
   }
-  void resume(std::int64_t slot, const Position& position, View<const float, 3> canvas) override;
+  [[nodiscard]] std::function<void()> resumption(std::span<const State> states) override;
 
  private:
   [[nodiscard]] std::int64_t batch() const noexcept { return samples_.order().options().batch; }
@@ -115,6 +115,7 @@ void SampleWalkers::start_prefetcher() {
 }
 
 std::int64_t SampleWalkers::prepare() {
+  FLOODTIDE_REQUIRE(prefetcher_, unsupported, "train: no examples are read, the system has refused the threads");
   prepared_ = 0;
   // A step may begin in one epoch and end in the next. It belongs to the epoch in which it begins, which is the same for all
   // walkers.
@@ -220,11 +221,16 @@ Walkers::Position SampleWalkers::position(std::int64_t slot) const {
   return {cursor.epoch, cursor.index, 0, 1};
 }
 
-void SampleWalkers::resume(std::int64_t slot, const Position& position, View<const float, 3> /*canvas*/) {
-  const std::int64_t count = samples_.order().per_walker(number(slot), position[0]);
-  FLOODTIDE_REQUIRE(position[1] >= 0 && position[1] <= count, out_of_range, "sample ", position[1], " of epoch ", position[0],
-                    ", the walker has ", count);
-  cursors_.at(static_cast<std::size_t>(slot)) = {number(slot), position[0], position[1]};
+std::function<void()> SampleWalkers::resumption(std::span<const State> states) {
+  std::vector<data::Cursor> cursors;
+  for (std::int64_t slot = 0; slot < local(); ++slot) {
+    const Position& position = states[static_cast<std::size_t>(slot)].position;
+    const std::int64_t count = samples_.order().per_walker(number(slot), position[0]);
+    FLOODTIDE_REQUIRE(position[1] >= 0 && position[1] <= count, out_of_range, "walker ", number(slot), ": sample ", position[1],
+                      " of epoch ", position[0], ", the walker has ", count);
+    cursors.push_back({number(slot), position[0], position[1]});
+  }
+  return [this, cursors = std::move(cursors)] { cursors_ = cursors; };
 }
 
 }  // namespace

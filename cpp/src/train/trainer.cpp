@@ -169,6 +169,26 @@ struct Trainer::Impl {
   std::span<float> gradients() { return message->span().subspan(kFlags); }
   std::span<float> flags() { return message->span().first(kFlags); }
 
+  // Throws an AgreedError if the ranks hold different values. Does nothing between meetings of the ranks. Collective.
+  void require_equal_replicas(std::span<const float> own, std::span<const float> average, const auto& optimizer,
+                              std::int64_t at) {
+    if (!met) return;
+    const ScopedEvent event(&timeline, {"check replicas", "communication", at});
+    ReplicaHashes hashes;
+    {
+      const nn::NetworkUse::Hold reading = walkers->use().read();
+      hashes.parameters = hash_of(std::as_bytes(own));
+    }
+    hashes.average = hash_of(std::as_bytes(average));
+    if (options.mode != Mode::asynchronous) {  // in that mode, only the optimizer of rank 0 runs
+      const auto add = [&](const auto& values) {
+        hashes.optimizer = hash_of(std::as_bytes(std::span(values)), hashes.optimizer);
+      };
+      for (const auto& part : optimizer) std::visit(add, part);
+    }
+    require_equal(communicator, hashes, at);
+  }
+
   [[nodiscard]] CheckpointState state() {
     const std::span<double> noise = updates.noise_scale().state();
     return {*walkers, updates.average(),     updates.optimizer(),
@@ -461,38 +481,30 @@ void Trainer::save(const std::string& path, const std::string& configuration, co
 
 void Trainer::load(const std::string& path) {
   Impl& t = *impl_;
+  Checkpoint checkpoint;
   std::exception_ptr failure;
   nn::NetworkUse::Hold training;
   try {
     training = t.walkers->use().step();
-    const CheckpointPlace place = load_checkpoint(path, t.state());
-    t.step = place.step;
-    t.updates.set_rate_factor(place.rate_factor);
-    t.take_parameters();
+    checkpoint = read_checkpoint(path, t.state());
   } catch (...) {
     failure = std::current_exception();
   }
+  // Nothing changes before all ranks have read the whole checkpoint, and the same one.
   comm::agree(t.communicator, failure);
-  check_replicas();
+  t.require_equal_replicas(checkpoint.parameters, checkpoint.average, checkpoint.optimizer, checkpoint.step);
+  restore(checkpoint, t.state());
+  t.step = checkpoint.step;
+  t.updates.set_rate_factor(checkpoint.rate_factor);
+  t.take_parameters();
   t.walkers->start_prefetcher();
 }
 
 void Trainer::check_replicas() {
   Impl& t = *impl_;
-  if (!t.met) return;
-  const ScopedEvent event(&t.timeline, {"check replicas", "communication", t.step});
-  ReplicaHashes hashes;
-  {
-    const nn::NetworkUse::Hold reading = t.walkers->use().read();
-    hashes.parameters = hash_of(std::as_bytes(t.walkers->parameters()));
-  }
-  hashes.average = hash_of(std::as_bytes(t.updates.average()));
-  if (t.options.mode != Mode::asynchronous) {  // in that mode, only the optimizer of rank 0 runs
-    for (const optim::NamedSpan& part : t.updates.optimizer().state()) {
-      std::visit([&](const auto& values) { hashes.optimizer = hash_of(std::as_bytes(values), hashes.optimizer); }, part.values);
-    }
-  }
-  require_equal(t.communicator, hashes, t.step);
+  std::vector<decltype(optim::NamedSpan::values)> optimizer;
+  for (const optim::NamedSpan& part : t.updates.optimizer().state()) optimizer.push_back(part.values);
+  t.require_equal_replicas(t.walkers->parameters(), t.updates.average(), optimizer, t.step);
 }
 
 }  // namespace floodtide::train

@@ -35,12 +35,10 @@ void write_network(data::Hdf5File& file, const nn::UNet& network);
 void write_parameters(data::Hdf5File& file, const std::string& group, const ParameterLayout& layout,
                       std::span<const float> values);
 
-/// Read a group of parameters into a network of the same architecture.
-///
-/// Throws Error(invalid_file) if the file is not a checkpoint, has another format version, is damaged, or has a value that is
-/// not finite. Also throws it for another network; the message says what differs.
-void read_network(const data::Hdf5File& file, nn::Ffn& network, const std::string& group = kParametersGroup);
-void read_network(const data::Hdf5File& file, nn::UNet& network, const std::string& group = kParametersGroup);
+/// Throws Error(invalid_file) unless the file is a checkpoint of a network of the same architecture. The message says what
+/// differs.
+void require_network(const data::Hdf5File& file, const nn::Ffn& network);
+void require_network(const data::Hdf5File& file, const nn::UNet& network);
 
 /// Read the arrays of a layout from a group. Throws Error(invalid_file) if an array is missing, has another shape, has a value
 /// that is not finite, or is damaged.

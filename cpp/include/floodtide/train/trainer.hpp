@@ -190,7 +190,8 @@ class Trainer {
   /// Resume from a checkpoint, on any number of ranks. Collective.
   ///
   /// All ranks throw AgreedError(invalid_file) if the file is damaged, has another format version, or was written with another
-  /// network, number of walkers or optimizer.
+  /// network, number of walkers or optimizer. If ranks read different checkpoints, all throw AgreedError(communication). In
+  /// both cases the trainer does not change on any rank.
   void load(const std::string& path);
 
   /// Check that all ranks hold the same parameters, average and optimizer state, by their hashes. Collective.

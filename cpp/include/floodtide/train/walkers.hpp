@@ -60,8 +60,8 @@ class Walkers {
   [[nodiscard]] virtual nn::NetworkUse& use() const noexcept = 0;
   /// Writes the architecture and the parameters of the network to a new file.
   virtual void write_network(data::Hdf5File& file) const = 0;
-  /// Reads the parameters. Throws Error(invalid_file) if the file holds another network.
-  virtual void read_network(const data::Hdf5File& file) = 0;
+  /// Throws Error(invalid_file) if the file holds another network.
+  virtual void require_network(const data::Hdf5File& file) const = 0;
 
   /// Return the number of examples in one pass, over all walkers of all ranks.
   [[nodiscard]] virtual std::int64_t examples_per_pass() const noexcept { return options_.walkers; }
@@ -71,7 +71,7 @@ class Walkers {
   [[nodiscard]] virtual std::int64_t longest_sum() const noexcept { return 0; }
 
   /// Starts to read examples in advance, from the current positions of the walkers. Call this before the first prepare(), and
-  /// after resume() has moved walkers.
+  /// after resumption() has moved walkers.
   virtual void start_prefetcher() = 0;
   /// Fetches the examples of the next pass. Returns how many walkers have examples.
   virtual std::int64_t prepare() = 0;
@@ -90,8 +90,14 @@ class Walkers {
   [[nodiscard]] virtual Vec3 canvas_shape() const noexcept = 0;
   [[nodiscard]] virtual Position position(std::int64_t slot) const = 0;
   [[nodiscard]] virtual View<const float, 3> canvas(std::int64_t slot) const = 0;
-  /// Restores the state of a walker from a checkpoint.
-  virtual void resume(std::int64_t slot, const Position& position, View<const float, 3> canvas) = 0;
+  /// State of a walker in a checkpoint. The canvas is empty if walkers have none.
+  struct State {
+    Position position{};
+    Tensor<float, 3> canvas;
+  };
+  /// Return a function that gives these states to the walkers of this rank, one for each slot. No walker changes before. Throws
+  /// Error(out_of_range) for a position that does not exist; the message names the walker.
+  [[nodiscard]] virtual std::function<void()> resumption(std::span<const State> states) = 0;
 
  protected:
   void set_exhausted() noexcept { exhausted_ = true; }

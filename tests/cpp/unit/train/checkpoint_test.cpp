@@ -4,6 +4,7 @@
 #include <fstream>
 #include <limits>
 #include <random>
+#include <set>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
@@ -147,6 +148,71 @@ TEST_F(CheckpointTest, EveryFlippedBitIsNoticedOrChangesNothing) {
   trained->load(file);
 }
 
+TEST_F(CheckpointTest, ARefusedFileChangesNothing) {
+  const std::string file = path("run.h5"), now = path("now.h5");
+  TrainerOptions options;
+  options.average = 0.9;
+  const auto communicator = comm::self();
+  const data::ExampleSource source = examples(2);
+  nn::Ffn net = network();
+  const auto trained = trainer(net, source, *communicator, 2, "adam", options);
+  steps(*trained, 5);
+  trained->save(file, "");
+  steps(*trained, 2);
+  trained->save(now, "");
+  const auto before = arrays_of(now);
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  std::mt19937_64 random(8);
+  std::set<std::string> damaged;
+  for (int trial = 0; trial < 300; ++trial) {
+    const auto at = static_cast<std::streamoff>(random() % std::filesystem::file_size(file));
+    const auto flip = [&] {
+      bytes.seekg(at);
+      const auto byte = static_cast<char>(bytes.get() ^ 1);
+      bytes.seekp(at);
+      bytes.put(byte).flush();
+    };
+    flip();
+    try {
+      trained->load(file);
+      steps(*trained, 2);
+    } catch (const Error& error) {
+      for (const char* part : {"parameters", "average", "optimizer", "walker"}) {
+        if (std::string(error.what()).find(part) != std::string::npos) damaged.insert(part);
+      }
+    }
+    flip();
+    ASSERT_EQ(trained->steps_done(), 7);
+    trained->save(now, "");
+    ASSERT_EQ(arrays_of(now), before) << "byte " << at;
+  }
+  EXPECT_EQ(damaged, (std::set<std::string>{"parameters", "average", "optimizer", "walker"}));
+}
+
+TEST_F(CheckpointTest, AFileThatOneRankRefusesOrThatDiffersChangesNothingOnAnyRank) {
+  const std::string file = path("run.h5"), later = path("later.h5"), now = path("now.h5"), cut = path("cut.h5");
+  run(2, 2, [&](Trainer& trainer) {
+    steps(trainer, 3);
+    trainer.save(file, "");
+    steps(trainer, 1);
+    trainer.save(later, "");
+  });
+  std::filesystem::copy_file(file, cut);
+  std::filesystem::resize_file(cut, std::filesystem::file_size(cut) / 2);
+  const auto whole = run(2, 2, [](Trainer& trainer) { steps(trainer, 5); });
+  for (const auto& [other, expected] : {std::pair(cut, ErrorCode::invalid_file), {later, ErrorCode::communication}}) {
+    const auto parameters = run_ranks(2, 2,
+                                      [&](Trainer& trainer, int rank) {
+                                        steps(trainer, 2);
+                                        EXPECT_EQ(code_of([&] { trainer.load(rank == 0 ? file : other); }), expected);
+                                        EXPECT_EQ(trainer.steps_done(), 2);
+                                        steps(trainer, 3);
+                                      },
+                                      {});
+    EXPECT_EQ(parameters, whole) << other;
+  }
+}
+
 /// Return the path of a checkpoint in which one attribute has another value. The file is written here, with valid checksums.
 std::string with_attribute(const std::string& path, const std::string& name, std::int64_t value) {
   data::Hdf5File file = data::Hdf5File::create(path);
@@ -206,7 +272,9 @@ TEST_F(CheckpointTest, RefusesWeightsThatAreNotFinite) {
     }
     nn::Ffn other = network();
     try {
-      read_network(data::Hdf5File::open(file), other);
+      const data::Hdf5File opened = data::Hdf5File::open(file);
+      require_network(opened, other);
+      read_parameters(opened, kParametersGroup, other.layout(), other.parameters());
       FAIL() << "expected an Error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_file);
