@@ -69,7 +69,7 @@ def init(comm: Any = None, timeout_s: float | None = 300) -> None:
     Raises:
         UnsupportedError: If the MPI library does not support the launcher, if no MPI library can be
             loaded although a launcher started several ranks, or if the thread level of the MPI
-            library is below "serialized".
+            library is below "serialized". If another library has started MPI: if it is below "multiple".
         InvalidArgumentError: If `comm` is not an mpi4py communicator, if another communicator is in use, or if
             `timeout_s` is negative or not a number.
     """

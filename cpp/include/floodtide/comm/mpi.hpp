@@ -38,7 +38,8 @@ class MpiLibrary {
   [[nodiscard]] int handle_bytes() const;     ///< size of an MPI_Comm in bytes, for adopt()
 
   /// Starts MPI on the calling thread, unless it runs already. Returns the thread level: "multiple" or "serialized".
-  /// Throws Error(unsupported) if MPI does not start, or if the thread level is lower.
+  /// Throws Error(unsupported) if MPI does not start, if the thread level is lower, or if it is below "multiple" and another
+  /// library, such as mpi4py, has started MPI.
   std::string start();
   /// Return a duplicate of MPI_COMM_WORLD. Starts MPI if needed. Collective.
   [[nodiscard]] std::unique_ptr<Communicator> world();

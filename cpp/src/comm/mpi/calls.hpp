@@ -18,7 +18,8 @@ struct FloodtideMpiComm {
 
 namespace floodtide::comm::mpi {
 
-/// Mutex that is held during every MPI call except abort. Thread level MPI_THREAD_SERIALIZED is therefore enough.
+/// Mutex that is held during every MPI call except abort. Thread level MPI_THREAD_SERIALIZED is therefore enough, unless others
+/// call MPI as well.
 inline std::mutex& call_mutex() {
   static std::mutex mutex;
   return mutex;

@@ -36,12 +36,14 @@ int start(int* out_started_here, const char** out_thread_level, char* out_messag
     return -1;
   }
   FLOODTIDE_MPI_TRY(MPI_Initialized(&flag));
+  static bool ours = false;  // whether an earlier call has started MPI
   int level = MPI_THREAD_SINGLE;
   if (flag != 0) {
     FLOODTIDE_MPI_TRY(MPI_Query_thread(&level));
   } else {
     FLOODTIDE_MPI_TRY(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level));
     *out_started_here = 1;
+    ours = true;
     // Otherwise, errors that belong to no communicator, such as a lost rank, would end the process without a message.
     FLOODTIDE_MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     FLOODTIDE_MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
@@ -51,10 +53,20 @@ int start(int* out_started_here, const char** out_thread_level, char* out_messag
     FLOODTIDE_MPI_TRY(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, note_end, &key, nullptr));
     FLOODTIDE_MPI_TRY(MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr));
   }
+  int answer = 0;  // the environment is read here, not first on the thread of a watchdog
+  if (survives(&answer, out_message) != 0) return -1;
   *out_thread_level = level_name(level);
+  // Our calls take turns (call_mutex). Those of another owner of MPI, such as mpi4py, do not wait for ours.
+  if (!ours && level < MPI_THREAD_MULTIPLE) {
+    std::snprintf(
+        out_message, kFloodtideMpiMessageBytes,
+        "another library has started MPI at thread level %s, expected multiple (mpi4py's default), or floodtide.init() "
+        "before MPI is started",
+        level_name(level));
+    return -1;
+  }
   if (level < MPI_THREAD_SERIALIZED) {
-    std::snprintf(out_message, kFloodtideMpiMessageBytes,
-                  "the MPI library runs at thread level %s, at least serialized is needed (start MPI with MPI_Init_thread)",
+    std::snprintf(out_message, kFloodtideMpiMessageBytes, "the MPI library has thread level %s, expected at least serialized",
                   level_name(level));
     return -1;
   }
