@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/base/isa.hpp"
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 
+#include "base/isa_scope.hpp"
 #include "floodtide/base/error.hpp"
 
 namespace floodtide {
+namespace {
+
+/// What active_isa() returns. Only tests change it.
+std::atomic<Isa>& level_in_use() {
+  static std::atomic<Isa> level = [] {
+    const char* const cap = std::getenv("FLOODTIDE_ISA");
+    return isa_up_to(cap == nullptr ? "" : cap);
+  }();
+  return level;
+}
+
+}  // namespace
 
 std::string_view name(Isa level) noexcept {
   switch (level) {
@@ -31,9 +45,8 @@ Isa processor_isa() noexcept {
   return Isa::generic;
 }
 
-Isa active_isa() {
-  const char* cap = std::getenv("FLOODTIDE_ISA");
-  if (cap == nullptr || *cap == '\0') return processor_isa();
+Isa isa_up_to(std::string_view cap) {
+  if (cap.empty()) return processor_isa();
   for (const Isa level : {Isa::reference, Isa::generic, Isa::avx2, Isa::avx512}) {
     if (name(level) != cap) continue;
     FLOODTIDE_REQUIRE(level <= processor_isa(), unsupported, "FLOODTIDE_ISA is '", cap, "', this processor has at most '",
@@ -42,6 +55,11 @@ Isa active_isa() {
   }
   raise(ErrorCode::invalid_argument, "FLOODTIDE_ISA is '", cap, "', expected reference, generic, avx2 or avx512");
 }
+
+Isa active_isa() { return level_in_use().load(std::memory_order_relaxed); }
+
+IsaScope::IsaScope(Isa level) : before_(level_in_use().exchange(level)) {}
+IsaScope::~IsaScope() { level_in_use() = before_; }
 
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");

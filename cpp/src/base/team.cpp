@@ -62,7 +62,7 @@ class Wait {
     return false;
   }
 
- private:
+  /// True if OMP_WAIT_POLICY asks threads to keep their cores. The first call reads the environment.
   static bool active() {
     static const bool wanted = [] {
       const char* const policy = std::getenv("OMP_WAIT_POLICY");
@@ -72,6 +72,7 @@ class Wait {
     return wanted;
   }
 
+ private:
   static void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -115,6 +116,7 @@ Team::~Team() {
 
 void Team::add_worker() {
   const int index = static_cast<int>(std::ssize(workers_)) + 1, caller_place = omp_get_place_num();
+  static_cast<void>(Wait::active());  // reads the environment here, not first in the worker
   try {
     workers_.emplace_back([this, index, caller_place, seen = jobs_.load()]() mutable {
       bind_to_place(caller_place, index);

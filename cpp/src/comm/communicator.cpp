@@ -8,6 +8,7 @@
 #include "comm/engine.hpp"
 #include "comm/tags.hpp"
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/isa.hpp"
 #include "floodtide/comm/collectives.hpp"
 
 namespace floodtide::comm {
@@ -43,7 +44,11 @@ std::size_t element_bytes(ReduceType type) noexcept {
   return 1;
 }
 
-Communicator::Communicator(int rank, int size) : rank_(rank), size_(size), engine_(std::make_unique<Engine>(*this)) {}
+// Reads the environment for all later calls: they may be made on other threads, while Python changes the environment.
+Communicator::Communicator(int rank, int size)
+    : rank_(rank), size_(size), engine_(std::make_unique<Engine>(*this)), ranks_per_node_(ranks_per_node_of_environment()) {
+  static_cast<void>(active_isa());
+}
 
 Communicator::~Communicator() = default;
 
@@ -97,10 +102,9 @@ void Communicator::set_ranks_per_node(int ranks) {
 
 std::span<const int> Communicator::nodes() {
   if (!nodes_.empty()) return nodes_;
-  const int ranks_per_node = ranks_per_node_ > 0 ? ranks_per_node_ : ranks_per_node_of_environment();
-  if (ranks_per_node > 0) {
+  if (ranks_per_node_ > 0) {
     std::vector<std::string> names;
-    for (int rank = 0; rank < size_; ++rank) names.push_back(std::to_string(rank / ranks_per_node));
+    for (int rank = 0; rank < size_; ++rank) names.push_back(std::to_string(rank / ranks_per_node_));
     number_nodes(names);
   } else {
     engine_->start_empty(Collective::locate).wait();

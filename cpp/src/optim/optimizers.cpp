@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registry: every optimizer has one row here. No other file lists them.
+#include "floodtide/base/isa.hpp"
 #include "optim/rows.hpp"
 #include "optim/rules.hpp"
 
@@ -77,6 +78,7 @@ std::span<const OptimizerRow> optimizer_rows() {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(std::string_view name, const ParameterValues& values, const ParameterLayout& layout) {
+  static_cast<void>(active_isa());  // read on this thread, not first on the threads of a step; may throw
   const OptimizerRow& row = find_row("optimizer", optimizer_rows(), name);
   return row.make(resolve(str_cat("optimizer ", name), row.parameters, values), layout);
 }

@@ -37,8 +37,9 @@ __attribute__((target("avx512f"))) void run_avx512(const Body& body, std::int64_
 template <class Body>
 void run_wide(const Body& body, std::int64_t begin, std::int64_t end) {
 #if defined(__x86_64__)
-  if (active_isa() == Isa::avx512) return run_avx512(body, begin, end);
-  if (active_isa() == Isa::avx2) return run_avx2(body, begin, end);
+  const Isa level = active_isa();
+  if (level == Isa::avx512) return run_avx512(body, begin, end);
+  if (level == Isa::avx2) return run_avx2(body, begin, end);
 #endif
   run_generic(body, begin, end);
 }

@@ -15,7 +15,8 @@ enum class Isa { reference, generic, avx2, avx512 };
 [[nodiscard]] Isa processor_isa() noexcept;
 
 /// Return the level that kernels use: the value of the environment variable FLOODTIDE_ISA (reference, generic, avx2, avx512),
-/// or processor_isa() if the variable is not set. Every call reads the variable, so that tests can change it.
+/// or processor_isa() if the variable is not set. The first call reads the variable, and later changes have no effect: a run
+/// uses one level, and threads do not read the environment while another thread may change it.
 /// Throws Error(unsupported) if the processor does not support the level, Error(invalid_argument) for an unknown name.
 [[nodiscard]] Isa active_isa();
 

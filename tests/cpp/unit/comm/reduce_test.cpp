@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
 
-#include "floodtide/base/isa.hpp"
+#include "base/isa_scope.hpp"
 #include "support/collective_values.hpp"
 
 namespace floodtide {
@@ -28,10 +27,9 @@ template <class Body>
 void at_every_level(Body&& body) {
   for (const Isa level : {Isa::generic, Isa::avx2, Isa::avx512}) {
     if (level > processor_isa()) continue;
-    ASSERT_EQ(::setenv("FLOODTIDE_ISA", std::string(name(level)).c_str(), 1), 0);
+    const IsaScope scope(level);
     body(std::string(name(level)));
   }
-  ASSERT_EQ(::unsetenv("FLOODTIDE_ISA"), 0);
 }
 
 /// Return floats of all kinds: every exponent, both signs, zeros, infinities, subnormal numbers, and ties of the rounding.

@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <vector>
 
+#include "base/isa_scope.hpp"
 #include "floodtide/base/error.hpp"
-#include "floodtide/base/isa.hpp"
 #include "floodtide/base/memory.hpp"
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/base/random.hpp"
@@ -64,10 +63,8 @@ TEST_P(EveryOptimizer, GivesTheSameBitsOnAnyNumberOfThreads) {
 /// Otherwise ranks on different processors would have different parameters.
 TEST_P(EveryOptimizer, GivesTheSameBitsWithAnyInstructionSet) {
   const auto with = [&](Isa level) {
-    ::setenv("FLOODTIDE_ISA", std::string(name(level)).c_str(), 1);
-    std::vector<float> parameters = run(*make_optimizer(GetParam(), {}, layers()), 1);
-    ::unsetenv("FLOODTIDE_ISA");
-    return parameters;
+    const IsaScope scope(level);
+    return run(*make_optimizer(GetParam(), {}, layers()), 1);
   };
   const std::vector<float> generic = with(Isa::generic);
   for (const Isa level : {Isa::avx2, Isa::avx512}) {
