@@ -414,6 +414,7 @@ def _train(
         try:
             if shrunk:
                 loop = begin_again(comm)
+                loop.validate_after_a_kill()
             _run(loop, show)
         except CommunicationError as error:
             failure = error

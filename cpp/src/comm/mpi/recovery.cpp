@@ -33,9 +33,12 @@ Recovery recovery() {
 /// True if the job was started with `mpiexec --with-ft ulfm`, which sets this variable. Without it, the functions exist, but
 /// the launcher ends the job if a rank is lost.
 bool started_so() {
-  const char* const text = std::getenv("OMPI_MCA_mpi_ft_enable");
-  const std::string_view value = text == nullptr ? "" : text;
-  return value == "1" || value == "true" || value == "t" || value == "yes" || value == "y" || value == "enabled";
+  static const bool so = [] {
+    const char* const text = std::getenv("OMPI_MCA_mpi_ft_enable");
+    const std::string_view value = text == nullptr ? "" : text;
+    return value == "1" || value == "true" || value == "t" || value == "yes" || value == "y" || value == "enabled";
+  }();
+  return so;
 }
 
 }  // namespace
@@ -59,9 +62,11 @@ int settle(FloodtideMpiComm* comm, int fine, FloodtideMpiComm** out_comm, int* o
   *out_comm = nullptr;
   if (fine == 0) FLOODTIDE_MPI_TRY(calls.revoke(comm->comm));
   int all_fine = fine;
-  // agree() also returns an error if ranks are lost. The other ranks have then agreed anyway.
-  static_cast<void>(calls.agree(comm->comm, &all_fine));
-  if (all_fine != 0) return 0;
+  // agree() also returns an error if ranks are lost. The other ranks have then agreed on `all_fine` anyway, but a lost rank may
+  // have ended its last collective, so that they all are fine. The second call agrees on whether the first one found a loss.
+  int complete = calls.agree(comm->comm, &all_fine) == MPI_SUCCESS ? 1 : 0;
+  static_cast<void>(calls.agree(comm->comm, &complete));
+  if (all_fine != 0 && complete != 0) return 0;
   auto rest = std::make_unique<FloodtideMpiComm>();
   FLOODTIDE_MPI_TRY(calls.shrink(comm->comm, &rest->comm));
   rank_was_lost() = true;
