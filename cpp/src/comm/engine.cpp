@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <new>
 #include <thread>
 
 #include "comm/backoff.hpp"
@@ -19,6 +20,7 @@ namespace floodtide::comm {
 namespace {
 
 constexpr std::size_t kMostSchedules = 64;
+constexpr const char* kOutOfMemory = "out of memory";  // so short that a std::string of it needs no memory
 
 /// Calls a function if an exception leaves the scope, while the stack is being unwound. Requests that are destroyed during
 /// unwinding do not wait for lost ranks.
@@ -70,8 +72,15 @@ void Engine::make_room() {
   }
 }
 
-void Engine::give_up(const std::string& reason) {
-  if (failure_.empty()) failure_ = reason;
+void Engine::give_up(std::string_view reason) noexcept {
+  if (failure_.empty()) {
+    try {
+      failure_ = reason;
+    } catch (const std::bad_alloc&) {
+      failure_ = kOutOfMemory;
+    }
+  }
+  comm_.spoil();
   for (const auto& state : active_) {
     for (const auto& member : state->members) {
       member->execution.reset();
@@ -84,8 +93,11 @@ void Engine::give_up(const std::string& reason) {
   messages_.give_up();
 }
 
-/// Gives up all collectives in flight, and throws Error(communication). Other ranks may not know of this failure.
-void Engine::fail(const std::string& reason) {
+/// Gives up all collectives in flight because of an exception, and throws Error(communication). Other ranks may not know of
+/// this failure. Without memory for the error, throws std::bad_alloc.
+void Engine::fail(const std::exception& exception) {
+  const bool memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr;
+  const char* const reason = memory ? kOutOfMemory : exception.what();
   const OnFailure guard([&] { give_up(reason); });
   raise(ErrorCode::communication, reason);
 }
@@ -132,13 +144,13 @@ Operation Engine::add(const Notice& notice, std::string_view words, Prepare&& pr
 
 /// Sends the first ballot of a collective. The caller holds the mutex.
 void Engine::launch(const std::shared_ptr<OperationState>& state) {
-  active_.push_back(state);
   try {
+    active_.push_back(state);
     if (state->phase == Phase::agreeing) messages_.send(comm_, 0, state->ballot);
     agree();
     advance(*state);
-  } catch (const Error& error) {
-    fail(error.what());
+  } catch (const std::exception& exception) {
+    fail(exception);
   }
   drop_done();
 }
@@ -298,8 +310,8 @@ bool Engine::progress() {
   try {
     moved = agree();
     for (const auto& state : active_) moved = advance(*state) || moved;
-  } catch (const Error& error) {
-    fail(error.what());
+  } catch (const std::exception& exception) {
+    fail(exception);
   }
   drop_done();
   return moved;
@@ -324,10 +336,15 @@ void Engine::wait(const OperationState& state) {
   state.require_success();
 }
 
-void Engine::abandon(const OperationState& state) {
+void Engine::abandon(const OperationState& state) noexcept {
   if (!process_.is_here()) return;
   const std::lock_guard lock(mutex_);
-  if (!state.done) give_up(str_cat("rank ", comm_.rank(), ": ", describe(state.notice), " was abandoned"));
+  if (state.done) return;
+  try {
+    give_up(str_cat("rank ", comm_.rank(), ": ", describe(state.notice), " was abandoned"));
+  } catch (const std::bad_alloc&) {
+    give_up(kOutOfMemory);
+  }
 }
 
 void Engine::complete(const OperationState& state) noexcept {
@@ -335,8 +352,9 @@ void Engine::complete(const OperationState& state) noexcept {
   if (is_gathering(state)) return drop_group();
   if (std::uncaught_exceptions() > 0) return abandon(state);
   try {
-    wait_until([&] { return state.done.load(); }, {});
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the next call on the communicator throws the same failure
+    wait_until([&] { return state.done.load(); }, comm_.on_wait());
+  } catch (...) {  // of on_wait, or a failure; the next call on the communicator throws it
+    abandon(state);
   }
 }
 

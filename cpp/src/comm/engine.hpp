@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "comm/disagreement.hpp"
 #include "comm/execution.hpp"
 #include "comm/notice.hpp"
+#include "floodtide/base/error.hpp"
 #include "floodtide/base/memory.hpp"
 #include "floodtide/base/own_process.hpp"
 #include "floodtide/comm/collectives.hpp"
@@ -52,6 +54,7 @@ struct OperationState {
   std::vector<Account> accounts;
   std::vector<std::shared_ptr<OperationState>> members;  // for a group: members that are not done; they run in this order
   std::vector<Notice> notices;                           // for a group: notices of all members
+  bool dropped = false;                                  // true: a member of a group that was not started; set before done
   std::optional<AgreedError> failure;                    // set before done
   std::atomic<bool> done = false;
 
@@ -59,6 +62,7 @@ struct OperationState {
   [[nodiscard]] bool needs_messages() const { return (execution && !execution->done()) || library != nullptr; }
   /// Throws the failure of an operation that is done, if it has one.
   void require_success() const {
+    if (dropped) raise(ErrorCode::communication, "group: was given up before it was started");
     if (failure) throw AgreedError(*failure);
   }
 };
@@ -100,11 +104,11 @@ class Engine {
 
   bool progress();
   void wait(const OperationState& state);
-  /// For the destructor of Operation: waits until the operation is done, without on_wait. The next call on the communicator
-  /// throws a failure.
+  /// For the destructor of Operation: waits until the operation is done. If on_wait throws, abandons the operation. The next
+  /// call on the communicator throws a failure.
   void complete(const OperationState& state) noexcept;
   /// Gives up all collectives in flight, unless this operation is done. Later calls on the communicator fail.
-  void abandon(const OperationState& state);
+  void abandon(const OperationState& state) noexcept;
   /// Waits until no collective is in flight.
   void finish_all();
   [[nodiscard]] std::vector<std::string> pending() const;
@@ -139,8 +143,8 @@ class Engine {
   void require_sound() const;
   void make_room();
   void wait_until(const std::function<bool()>& reached, const std::function<void()>& on_wait);
-  void give_up(const std::string& reason);
-  [[noreturn]] void fail(const std::string& reason);
+  void give_up(std::string_view reason) noexcept;
+  [[noreturn]] void fail(const std::exception& exception);
   bool agree();
   void decide(OperationState& state);
   bool advance(OperationState& state);

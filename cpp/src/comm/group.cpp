@@ -59,7 +59,7 @@ void Engine::drop_group() {
   const std::lock_guard lock(mutex_);
   if (!group_) return;
   for (const auto& member : *group_) {
-    member->failure.emplace(ErrorCode::communication, "group: was given up before it was started", comm_.rank(), 1);
+    member->dropped = true;
     member->done = true;
   }
   group_.reset();

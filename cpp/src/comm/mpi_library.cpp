@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <exception>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -25,7 +24,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kCancelPeriod{20};
-constexpr milliseconds kGiveUp{500};
+constexpr milliseconds kGiveUp{500}, kGiveUpAgain{10};
 constexpr double kAbortS = 2;  // seconds that MPI_Abort and the launcher have to end the job
 
 using Message = std::array<char, kFloodtideMpiMessageBytes>;
@@ -134,31 +133,35 @@ class MpiTable {
 /// One or several MPI requests, because messages longer than the limit are split.
 class MpiRequest final : public Request {
  public:
-  MpiRequest(const MpiTable& table, const Communicator& owner) : table_(table), owner_(owner) {}
+  MpiRequest(const MpiTable& table, Communicator& owner) : table_(table), owner_(owner) {}
   MpiRequest(const MpiRequest&) = delete;
   MpiRequest& operator=(const MpiRequest&) = delete;
   MpiRequest(MpiRequest&&) = delete;
   MpiRequest& operator=(MpiRequest&&) = delete;
 
+  // Nobody may receive a send that is not complete here: this rank or another one has left its calls by an exception. The
+  // request is given up after a short time, which is shorter if the communicator is spoiled. A receive is taken back at once.
   ~MpiRequest() override {
     if (!table_.is_here()) return;
-    // While an exception unwinds the stack, perhaps on all ranks (Ctrl-C), nobody may receive a send. The job is about to end
-    // then, so that the request is given up after a short time.
-    const bool unwinding = std::uncaught_exceptions() > 0;
-    const auto deadline = steady_clock::now() + kGiveUp;
+    const auto deadline = steady_clock::now() + (owner_.is_spoiled() ? kGiveUpAgain : kGiveUp);
     Message message{};
     for (FloodtideMpiRequest* const part : parts_) {
       if (part == nullptr) continue;
       table_->cancel(part, message.data());
       int done = 0;
-      while (table_->test(part, &done, message.data()) == 0 && done == 0 && !(unwinding && steady_clock::now() > deadline)) {
+      while (table_->test(part, &done, message.data()) == 0 && done == 0 && steady_clock::now() < deadline) {
         std::this_thread::sleep_for(kCancelPeriod);
       }
-      if (done != 0) table_->release_request(part);
+      if (done != 0) {
+        table_->release_request(part);
+      } else {
+        owner_.spoil();
+      }
     }
   }
 
-  void add(FloodtideMpiRequest* part) { parts_.push_back(part); }
+  /// Return where the plug-in writes the next request. Call this before the request is started, because it may throw.
+  [[nodiscard]] FloodtideMpiRequest** add() { return &parts_.emplace_back(nullptr); }
 
   bool test() override {
     Message message{};
@@ -181,7 +184,7 @@ class MpiRequest final : public Request {
 
  private:
   MpiTable table_;
-  const Communicator& owner_;
+  Communicator& owner_;
   std::vector<FloodtideMpiRequest*> parts_;
   std::size_t next_ = 0;
 };
@@ -230,6 +233,7 @@ class MpiCommunicator final : public Communicator {
   MpiCommunicator& operator=(MpiCommunicator&&) = delete;
   ~MpiCommunicator() override {
     if (!table_.is_here()) return;
+    if (is_spoiled()) return;  // MPI would give its number to a new communicator, which would receive old messages
     Message message{};
     table_->release_comm(comm_, message.data());
   }
@@ -257,10 +261,8 @@ class MpiCommunicator final : public Communicator {
     auto request = std::make_unique<MpiRequest>(table_, *this);
     for_library_parts(buffer, op, [&](const ReduceBuffer& part, int type, int operation) {
       Message message{};
-      FloodtideMpiRequest* started = nullptr;
-      check(table_->allreduce(comm_, part.data, static_cast<int>(part.count), type, operation, &started, message.data()),
+      check(table_->allreduce(comm_, part.data, static_cast<int>(part.count), type, operation, request->add(), message.data()),
             message);
-      request->add(started);
     });
     return request;
   }
@@ -323,9 +325,7 @@ class MpiCommunicator final : public Communicator {
     do {
       const auto part = data.subspan(done, std::min(max_message_bytes_, data.size() - done));
       Message message{};
-      FloodtideMpiRequest* started = nullptr;
-      check(start(part.data(), static_cast<int>(part.size()), &started, message.data()), message);
-      request->add(started);
+      check(start(part.data(), static_cast<int>(part.size()), request->add(), message.data()), message);
       done += part.size();
     } while (done < data.size());
     return request;

@@ -148,9 +148,11 @@ class ThreadCommunicator final : public Communicator {
     const std::lock_guard lock(hub_->job->mutex);
     hub_->job->require_alive();
     Channel& channel = hub_->mailboxes[static_cast<std::size_t>(to)][{rank(), tag}];
-    channel.messages.emplace(channel.sent++, std::vector<std::byte>(data.begin(), data.end()));
+    auto request = std::make_unique<Sent>();
+    channel.messages.emplace(channel.sent, std::vector<std::byte>(data.begin(), data.end()));
+    ++channel.sent;  // not before: a message that cannot be stored has no number
     hub_->job->changed.notify_all();
-    return std::make_unique<Sent>();
+    return request;
   }
 
   std::unique_ptr<Request> start_receive(int from, int tag, std::span<std::byte> out_data) override {

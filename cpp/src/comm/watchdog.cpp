@@ -6,7 +6,9 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -25,6 +27,7 @@ constexpr double kBeatsPerLimit = 8;
 constexpr double kLongestPeriodS = 2;
 constexpr double kLimitsS = 0.25;  // how often a rank checks whether its limit has changed
 constexpr double kRecordsS = 0.5;  // time that the other ranks have to write their records
+constexpr double kDismissS = 60;   // time that ranks that have left have to receive that watching ends
 constexpr double kEndS = 2.25;     // from the decision to end the job until processes on each host are killed
 constexpr double kTurnS = 0.75;    // how much longer than rank 1 the other ranks wait before they end the job because of rank 0
 // After this rank has left, it only waits for the other ranks, which will probably leave soon.
@@ -101,9 +104,8 @@ class Watchdog::Implementation {
 
   void run() {
     try {
-      for (Peer& peer : peers_) attempt(peer, [&] { expect(peer); });
       watch();
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the ranks' own calls fail too, and report the error
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the ranks' own calls fail too, and report the error
     }
     over_ = true;
   }
@@ -111,32 +113,40 @@ class Watchdog::Implementation {
   void watch() {
     double pause_s = kShortestPauseS;
     double due_s = now_s();
-    for (double next_beat_s = 0;;) {
+    while (true) {
       const bool leaves = leaves_;
       // This process was stopped, perhaps together with all others. No rank could be heard in this time, so it does not count.
       if (const double late_s = now_s() - due_s; late_s > 2 * period_s_) {
         for (Peer& peer : peers_) peer.state.heard_s += late_s;
       }
-      const bool silent = told_leaving_ && comm_->rank() != 0;
-      const bool new_limit = period() != period_s_;  // a trainer has started or ended, and the watching rank must know this
-      if (!silent && (leaves != told_leaving_ || new_limit || now_s() >= next_beat_s)) {
-        period_s_ = period();
-        tell(leaves);
-        next_beat_s = now_s() + period_s_;
+      try {
+        if (look(leaves)) return;
+      } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the next look tries again what is left to do
       }
-      listen();
-      if (told_to_end()) {
-        listen();  // receive the last messages of rank 0
-        return;
-      }
-      if (judge()) return;
-      const double wait_s = leaves ? pause_s : std::clamp(next_beat_s - now_s(), 0.0, kLimitsS);
+      const double wait_s = leaves ? pause_s : std::clamp(next_beat_s_ - now_s(), 0.0, kLimitsS);
       pause_s = leaves ? std::min(2 * pause_s, kLongestPauseS) : kShortestPauseS;
       due_s = now_s() + wait_s;
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, std::chrono::duration<double>(wait_s), [&] { return stop_ || leaves_ != leaves; });
       if (stop_) return;
     }
+  }
+
+  /// Exchanges messages with the peers, and judges. Returns true if the job does not have to be watched any more.
+  bool look(bool leaves) {
+    const bool silent = told_leaving_ && comm_->rank() != 0;
+    const bool new_limit = period() != period_s_;  // a trainer has started or ended, and the watching rank must know this
+    if (!silent && (leaves != told_leaving_ || new_limit || now_s() >= next_beat_s_)) {
+      period_s_ = period();
+      next_beat_s_ = now_s() + period_s_;
+      tell(leaves);
+    }
+    listen();
+    if (told_to_end()) {
+      listen();  // receive the last messages of rank 0
+      return true;
+    }
+    return judge();
   }
 
   [[nodiscard]] double period() const {
@@ -159,10 +169,6 @@ class Watchdog::Implementation {
       if (leaves_ || comm_->survives()) throw;
       peer.cut_off = true;
     }
-  }
-
-  void expect(Peer& peer) {
-    peer.request = comm_->receive(peer.place, kBeatTag, std::as_writable_bytes(std::span(&peer.incoming, 1)));
   }
 
   [[nodiscard]] Beat own(bool leaves) const {
@@ -193,11 +199,14 @@ class Watchdog::Implementation {
   void listen() {
     for (Peer& peer : peers_) {
       attempt(peer, [&] {
-        while (peer.request && peer.request->test()) {
+        while (true) {
+          if (!peer.request) {
+            peer.request = comm_->receive(peer.place, kBeatTag, std::as_writable_bytes(std::span(&peer.incoming, 1)));
+          }
+          if (!peer.request->test()) return;
           peer.request.reset();
           peer.state.known = peer.incoming;
           peer.state.heard_s = now_s();
-          expect(peer);
         }
       });
     }
@@ -274,7 +283,11 @@ class Watchdog::Implementation {
 
   bool dismiss() {
     const Reason nothing{};
-    for (const auto& request : tell_those_there(nothing)) request->wait();
+    auto told = tell_those_there(nothing);
+    for (const double until = now_s() + kDismissS; !told.empty() && !stop_ && now_s() < until;) {
+      std::erase_if(told, [&](auto& message) { return !message || has_come(message); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     return true;
   }
 
@@ -301,6 +314,7 @@ class Watchdog::Implementation {
   const ActivityLog& log_;
   WatchdogOptions options_;
   double period_s_ = kLongestPeriodS;
+  double next_beat_s_ = 0;
   std::vector<Peer> peers_;  // ranks that this rank watches
   bool told_leaving_ = false;
   std::array<Reason, 2> end_reasons_{};  // from ranks 0 and 1
@@ -310,7 +324,7 @@ class Watchdog::Implementation {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> leaves_ = false;
-  bool stop_ = false;
+  std::atomic<bool> stop_ = false;
   std::atomic<bool> over_ = false;
   std::thread thread_;
 };

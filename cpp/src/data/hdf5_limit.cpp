@@ -5,14 +5,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
+#include <cstdio>
 #include <ctime>
 #include <mutex>
 #include <thread>
 
 #include "data/hdf5_crash.hpp"
 #include "data/hdf5_end.hpp"
-#include "floodtide/base/error.hpp"
 
 namespace floodtide::data {
 namespace {
@@ -39,8 +40,8 @@ class Watch {
     const std::lock_guard lock(mutex_);
     if (path_ != nullptr) return false;
     if (process_ != ::getpid()) {  // the first call, or a child of fork(), which has no threads
-      process_ = ::getpid();
       std::thread([this] { run(); }).detach();
+      process_ = ::getpid();  // not before: the system may refuse the thread
     }
     ::pthread_getcpuclockid(::pthread_self(), &clock_);
     limit_s_ = limit_s + static_cast<double>(bytes) / kSlowestBytesPerS;
@@ -68,9 +69,13 @@ class Watch {
   }
 
   [[noreturn]] void give_up() {
-    const std::string text = str_cat("is damaged: the HDF5 library does not come to an end with it (", limit_s_,
-                                     " s of processor time); use another copy of the file");
-    end_with_damaged_file(path_->c_str(), text.c_str());
+    std::array<char, 160> text{};  // needs no memory
+    std::snprintf(
+        text.data(), text.size(),
+        "is damaged: the HDF5 library does not come to an end with it (%g s of processor time); use another copy of the "
+        "file",
+        limit_s_);
+    end_with_damaged_file(path_->c_str(), text.data());
   }
 
   std::mutex mutex_;

@@ -26,7 +26,7 @@ struct BasicPrefetcher<Stream>::Impl {
     Cursor deliver;                            // of the item that next() returns
     Cursor read;                               // of the item to read next
     std::deque<std::shared_ptr<Entry>> items;  // oldest first; each is shared with its reader
-    bool failed = false;                       // nothing is read any more
+    std::exception_ptr failure = nullptr;      // nothing is read any more
   };
 
   const Stream& source;
@@ -62,7 +62,7 @@ struct BasicPrefetcher<Stream>::Impl {
   Slot* neediest() {
     Slot* result = nullptr;
     for (Slot& slot : slots) {
-      if (slot.failed || slot.items.size() >= depth) continue;
+      if (slot.failure || slot.items.size() >= depth) continue;
       if (result == nullptr || slot.items.size() < result->items.size()) result = &slot;
     }
     return result;
@@ -76,9 +76,16 @@ struct BasicPrefetcher<Stream>::Impl {
       changed.wait(lock, [&] { return stopping || (slot = neediest()) != nullptr; });
       if (stopping) return;
       const Cursor cursor = slot->read;
-      slot->read = source.next(cursor);
-      const auto entry = std::make_shared<Entry>();
-      slot->items.push_back(entry);
+      std::shared_ptr<Entry> entry;
+      try {
+        slot->read = source.next(cursor);
+        entry = std::make_shared<Entry>();
+        slot->items.push_back(entry);
+      } catch (...) {  // out of memory
+        slot->failure = std::current_exception();
+        changed.notify_all();
+        continue;
+      }
       lock.unlock();
       try {
         entry->item = source.load(cursor);
@@ -87,7 +94,7 @@ struct BasicPrefetcher<Stream>::Impl {
       }
       lock.lock();
       entry->done = true;
-      slot->failed = slot->failed || entry->failure;
+      if (entry->failure) slot->failure = entry->failure;
       changed.notify_all();
     }
   }
@@ -110,7 +117,8 @@ struct BasicPrefetcher<Stream>::Impl {
 
   /// The next item of a slot, once it is there. The mutex is held.
   Item take(Slot& slot, std::unique_lock<std::mutex>& lock) {
-    changed.wait(lock, [&] { return !slot.items.empty() && slot.items.front()->done; });
+    changed.wait(lock, [&] { return slot.items.empty() ? slot.failure != nullptr : slot.items.front()->done; });
+    if (slot.items.empty()) std::rethrow_exception(slot.failure);
     const std::shared_ptr<Entry> entry = slot.items.front();
     if (entry->failure) std::rethrow_exception(entry->failure);  // it stays in front
     slot.items.pop_front();

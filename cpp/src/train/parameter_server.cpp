@@ -9,6 +9,7 @@
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/base/memory.hpp"
+#include "floodtide/comm/collectives.hpp"
 #include "train/exchange.hpp"
 
 namespace floodtide::train {
@@ -43,6 +44,16 @@ class Client final : public GradientExchange {
   void resume(std::int64_t) override {}
 
   ExchangeReport give(std::span<const float> message, std::int64_t base_step, std::span<float> out_parameters) override {
+    try {
+      return exchanged(message, base_step, out_parameters);
+    } catch (...) {
+      comm_->spoil();  // the server may not have received the message
+      throw;
+    }
+  }
+
+ private:
+  ExchangeReport exchanged(std::span<const float> message, std::int64_t base_step, std::span<float> out_parameters) {
     const AnswerHeader asked{.step = base_step};
     const auto header_sent = comm_->send(0, kHeaderTag, std::as_bytes(std::span(&asked, 1)));
     const auto sent = comm_->send(0, kGradientsTag, std::as_bytes(message));
@@ -54,7 +65,6 @@ class Client final : public GradientExchange {
     return report_of(answer);
   }
 
- private:
   std::unique_ptr<comm::Communicator> comm_;
 };
 
@@ -75,12 +85,11 @@ class Server final : public GradientExchange {
   Server(Server&&) = delete;
   Server& operator=(Server&&) = delete;
 
-  // Before the thread ends, it answers ranks that do not know of the last meeting, unless an exception is being handled.
+  // Does not wait for other ranks. They need no answer any more, unless this rank has left the training by an exception.
   ~Server() override {
     {
       const std::lock_guard lock(mutex_);
       over_ = true;
-      abandoned_ = std::uncaught_exceptions() > 0;
     }
     changed_.notify_all();
     thread_.join();
@@ -102,7 +111,7 @@ class Server final : public GradientExchange {
     own.asked = {.step = base_step};
     own.here = true;
     changed_.notify_all();
-    while (own.here) {
+    while (own.here || (own.met && !all_met())) {  // at a meeting, until all ranks know of it
       if (failure_) std::rethrow_exception(failure_);
       if (changed_.wait_for(lock, kSignalPeriod) == std::cv_status::timeout && on_wait_) {
         lock.unlock();
@@ -124,6 +133,8 @@ class Server final : public GradientExchange {
     std::vector<float> parameters;  // parameters that are being sent
     bool here = false;              // for rank 0: true if its message is ready
     bool met = false;               // true: the rank was told to meet
+
+    [[nodiscard]] bool has_answer() const { return !answer_header && !answer_parameters; }
   };
 
   void run() {
@@ -133,7 +144,7 @@ class Server final : public GradientExchange {
         {
           std::unique_lock lock(mutex_);
           changed_.wait(lock, [this] { return over_ || (step_ >= 0 && !all_met()); });
-          if (over_ && (abandoned_ || !meeting_ || all_met())) return;
+          if (over_) return;
         }
         bool served = false;
         for (Peer& peer : peers_) served = serve(peer) || served;
@@ -143,24 +154,36 @@ class Server final : public GradientExchange {
     } catch (...) {
       {
         const std::lock_guard lock(mutex_);
-        failure_ = std::current_exception();
+        failure_ = here_only(std::current_exception());
       }
       changed_.notify_all();
     }
   }
 
+  // Updates throw an AgreedError, because in other modes all ranks make them. Only this rank knows of this one.
+  static std::exception_ptr here_only(std::exception_ptr failure) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const comm::AgreedError& error) {
+      return std::make_exception_ptr(Error(error.code(), error.what()));
+    } catch (...) {
+      return failure;
+    }
+  }
+
+  // True if all ranks have received the answer that tells them to meet.
   [[nodiscard]] bool all_met() const {
-    return meeting_ && std::ranges::all_of(peers_, [](const Peer& peer) { return peer.met; });
+    return meeting_ && std::ranges::all_of(peers_, [](const Peer& peer) { return peer.met && peer.has_answer(); });
   }
 
   // Serves one rank. Returns true if its gradients had arrived.
   bool serve(Peer& peer) {
     const std::lock_guard lock(mutex_);
-    if (peer.met || !arrived(peer)) return false;
+    if (!finish_answer(peer) || peer.met || !arrived(peer)) return false;
     peer.answer = {};
     apply(peer);
     peer.answer.step = step_;
-    peer.answer.meet = peer.met = meeting_;
+    peer.answer.meet = meeting_;
     peer.answer.failed = failed_ ? 1 : 0;
     peer.answer.requests = requests_;
     const std::span<const float> newest = updates_.parameters();
@@ -168,17 +191,27 @@ class Server final : public GradientExchange {
     if (peer.rank == 0) {
       peer.here = false;
       changed_.notify_all();
-      return true;
+    } else {
+      peer.answer_header = comm_->send(peer.rank, kHeaderTag, std::as_bytes(std::span(&peer.answer, 1)));
+      peer.answer_parameters = comm_->send(peer.rank, kParametersTag, std::as_bytes(std::span(peer.parameters)));
     }
-    peer.answer_header = comm_->send(peer.rank, kHeaderTag, std::as_bytes(std::span(&peer.answer, 1)));
-    peer.answer_parameters = comm_->send(peer.rank, kParametersTag, std::as_bytes(std::span(peer.parameters)));
+    peer.met = meeting_;  // last, because sending may fail
+    return true;
+  }
+
+  // True if the rank has received the last answer.
+  bool finish_answer(Peer& peer) {
+    if (peer.has_answer()) return true;
+    if (!peer.answer_header->test() || !peer.answer_parameters->test()) return false;
+    peer.answer_header.reset();
+    peer.answer_parameters.reset();
+    if (all_met()) changed_.notify_all();
     return true;
   }
 
   bool arrived(Peer& peer) {
     if (peer.rank == 0) return peer.here;
     if (!peer.header) {
-      if (peer.answer_header && !(peer.answer_header->test() && peer.answer_parameters->test())) return false;
       peer.header = comm_->receive(peer.rank, kHeaderTag, std::as_writable_bytes(std::span(&peer.asked, 1)));
       peer.gradients = comm_->receive(peer.rank, kGradientsTag, std::as_writable_bytes(peer.message.span()));
     }
@@ -218,7 +251,6 @@ class Server final : public GradientExchange {
   std::uint32_t requests_ = kNone;
   std::exception_ptr failure_;
   bool over_ = false;
-  bool abandoned_ = false;
   std::thread thread_;
 };
 

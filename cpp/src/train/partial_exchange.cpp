@@ -3,6 +3,7 @@
 // which ranks contribute (the close). Then the threads of all ranks sum the gradients. With Late::drop, gradients of older
 // parameters are not used. Rank 0 and the owner of the gradients both know this from the step of the parameters.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -24,6 +25,9 @@ constexpr int kReadyTag = 1;
 constexpr std::chrono::milliseconds kSignalPeriod{50};
 constexpr std::chrono::microseconds kShortestPause{50}, kLongestPause{1000};
 
+/// Thrown on the thread of the exchange when the exchange ends.
+struct Over {};
+
 /// Message of a rank whose gradients are ready.
 struct Ready {
   std::int64_t base = 0;     // step of the parameters of these gradients
@@ -42,6 +46,9 @@ class PartialExchange final : public GradientExchange {
         in_(static_cast<std::size_t>(comm.size())),
         peers_(static_cast<std::size_t>(comm.size())),
         pending_(static_cast<std::int64_t>(options.length)) {
+    comm_->set_on_wait([this] {
+      if (over_) throw Over();
+    });
     thread_ = std::thread([this] { run(); });
   }
   PartialExchange(const PartialExchange&) = delete;
@@ -49,6 +56,7 @@ class PartialExchange final : public GradientExchange {
   PartialExchange(PartialExchange&&) = delete;
   PartialExchange& operator=(PartialExchange&&) = delete;
 
+  // Does not wait for other ranks. The thread leaves a collective that other ranks may never start.
   ~PartialExchange() override {
     {
       const std::lock_guard lock(mutex_);
@@ -263,7 +271,7 @@ class PartialExchange final : public GradientExchange {
   bool failed_ = false;
   std::uint32_t requests_ = 0;
   std::exception_ptr failure_;
-  bool over_ = false;
+  std::atomic<bool> over_ = false;
   std::thread thread_;
 };
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstddef>
 #include <stdexcept>
+#include <vector>
 
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
@@ -75,6 +78,15 @@ TEST(MpiCollectives, WaitStopsWhenOnWaitThrowsAndTheReceiveIsTakenBack) {
   const auto arrival = comm.receive(comm.rank(), 6, out);  // gets the message that the cancelled receive did not take
   comm.send(comm.rank(), 6, data)->wait();
   arrival->wait();
+}
+
+TEST(MpiCollectives, ASendThatNobodyReceivesIsGivenUp) {
+  const auto comm = mpi_world().split(0, mpi_world().rank());
+  std::vector<std::byte> sent(std::size_t{8} << 20U), out(sent.size());  // longer than what a library sends ahead
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 3; ++i) static_cast<void>(comm->send(comm->rank(), 5, sent));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  for (int i = 0; i < 3; ++i) comm->receive(comm->rank(), 5, out)->wait();  // so that MPI ends
 }
 
 }  // namespace

@@ -146,6 +146,11 @@ class Communicator {
   void set_on_wait(std::function<void()> on_wait) { on_wait_ = std::move(on_wait); }
   [[nodiscard]] const std::function<void()>& on_wait() const noexcept { return on_wait_; }
 
+  /// Declare that messages on this communicator may never be received. No later communicator will then get them: `mpi` does not
+  /// free this one. A collective that is given up does the same. Any thread may call this.
+  void spoil() noexcept { spoiled_ = true; }
+  [[nodiscard]] bool is_spoiled() const noexcept { return spoiled_; }
+
   [[nodiscard]] Traffic traffic() const noexcept;
   /// Return one line for each collective in flight: what it is, its step, and the rank that it waits for. Any thread may call
   /// this.
@@ -183,6 +188,7 @@ class Communicator {
   std::atomic<std::int64_t> messages_ = 0;
   std::atomic<std::int64_t> bytes_ = 0;
   std::atomic<std::int64_t> notices_ = 0;
+  std::atomic<bool> spoiled_ = false;
   int ranks_per_node_ = 0;  // 0: not set
   std::vector<int> nodes_;
 

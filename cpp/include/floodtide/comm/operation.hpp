@@ -16,9 +16,9 @@ struct OperationState;
 /// collective. An operation advances only while this rank calls test(), wait() or progress(). Each of these drives all
 /// operations on the communicator, so that every rank may wait for its operations in any order.
 ///
-/// The array must stay alive and untouched until the operation is done. The destructor waits until the operation is done. If an
-/// exception is unwinding the stack, the destructor abandons the operation instead, and later calls on the communicator fail.
-/// The communicator must outlive its operations.
+/// The array must stay alive and untouched until the operation is done. The destructor waits until the operation is done, and
+/// calls the communicator's on_wait meanwhile. If on_wait throws, or if an exception is unwinding the stack, the destructor
+/// abandons the operation instead, and later calls on the communicator fail. The communicator must outlive its operations.
 ///
 /// Two threads may drive operations of one communicator at the same time. Only one thread at a time may start collectives, in
 /// the same order on all ranks.

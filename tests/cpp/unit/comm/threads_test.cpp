@@ -180,6 +180,27 @@ TEST(Threads, AbandonedCollectiveMakesTheCommunicatorUnusable) {
   });
 }
 
+TEST(Threads, AnOperationThatIsDroppedWaitsInSightOfItsCommunicator) {
+  const test::Watchdog watchdog(std::chrono::seconds(100));
+  comm::run_threads(2, [](Communicator& comm) {
+    const auto group = comm.split(0, comm.rank());
+    if (comm.rank() == 0) {
+      int calls = 0;
+      group->set_on_wait([&] {
+        if (++calls == 3) throw std::runtime_error("interrupted");
+      });
+      {
+        const comm::Operation dropped = comm::start_barrier(*group);
+      }
+      EXPECT_EQ(calls, 3);
+      EXPECT_TRUE(group->is_spoiled());
+      group->set_on_wait({});
+      EXPECT_THROW(group->barrier(), Error);
+    }
+    comm.barrier();
+  });
+}
+
 TEST(Threads, FailureOfOneRankWakesTheOthersWithItsName) {
   const test::Watchdog watchdog(std::chrono::seconds(20));
   std::atomic<int> woken = 0;

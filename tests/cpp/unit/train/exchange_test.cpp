@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/comm/collectives.hpp"
 #include "support/watchdog.hpp"
 
 namespace floodtide::train {
@@ -42,6 +43,8 @@ std::vector<float> ones() {
   message[kExamples] = 1;
   return message;
 }
+
+struct Interruption {};
 
 class PartialAverage : public testing::TestWithParam<Late> {
  private:
@@ -101,6 +104,27 @@ TEST_P(PartialAverage, EndsBetweenMeetings) {
   });
 }
 
+TEST_P(PartialAverage, EndsWhileItsThreadWaitsForARankThatHasLeft) {
+  std::atomic<bool> left = false;
+  comm::run_threads(2, [&](comm::Communicator& comm) {
+    Count count;
+    comm.set_on_wait([&] {
+      if (left) throw Interruption();
+    });
+    auto exchange = make_partial_exchange(
+        comm, count, {.length = kFlags + kParameters, .contributors = 1, .late = GetParam(), .algorithm = "ring"});
+    exchange->resume(0);
+    std::vector<float> parameters(kParameters);
+    if (comm.rank() == 0) {
+      while (!left) std::this_thread::yield();
+      EXPECT_THROW(static_cast<void>(exchange->give(ones(), 0, parameters)), Interruption);
+    }
+    exchange.reset();  // the thread of rank 0 waits in a sum that rank 1 will not start
+    left = true;
+    comm.set_on_wait({});
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Late, PartialAverage, testing::Values(Late::drop, Late::carry));
 
 TEST(ParameterServer, AppliesEveryRanksGradientsOnceAndSendsTheNewestParameters) {
@@ -143,6 +167,66 @@ TEST(ParameterServer, ARequestOfOneRankReachesAllAtTheSameStep) {
   });
   EXPECT_EQ(steps[0], steps[1]);
   EXPECT_EQ(steps[0], steps[2]);
+}
+
+TEST(ParameterServer, EndsBeforeAMeetingThatRank0DoesNotComeTo) {
+  const test::Watchdog watchdog(std::chrono::seconds(60));
+  std::atomic<bool> met = false;
+  comm::run_threads(2, [&](comm::Communicator& comm) {
+    Count count(1);
+    const auto exchange = make_parameter_server(comm, count, {.length = kFlags + kParameters, .algorithm = "ring"});
+    std::vector<float> parameters(kParameters);
+    exchange->resume(0);
+    if (comm.rank() == 1) {
+      EXPECT_TRUE(exchange->give(ones(), 0, parameters).meet);
+      met = true;
+    }
+    while (!met) std::this_thread::yield();  // rank 0 leaves without an answer
+  });
+}
+
+TEST(ParameterServer, Rank0ComesToAMeetingWhenAllRanksKnowOfIt) {
+  const test::Watchdog watchdog(std::chrono::seconds(60));
+  std::atomic<bool> has_answer = false;
+  comm::run_threads(2, [&](comm::Communicator& comm) {
+    Count count(1);
+    const auto exchange = make_parameter_server(comm, count, {.length = kFlags + kParameters, .algorithm = "ring"});
+    std::vector<float> parameters(kParameters);
+    exchange->resume(0);
+    if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const ExchangeReport report = exchange->give(ones(), 0, parameters);
+    EXPECT_TRUE(report.meet);
+    EXPECT_EQ(report.step, 1);
+    if (comm.rank() == 1) has_answer = true;
+    if (comm.rank() == 0) {
+      while (!has_answer) std::this_thread::yield();  // it is under way: the server has sent it
+    }
+  });
+}
+
+TEST(ParameterServer, AFailedUpdateIsNoFailureThatAllRanksKnow) {
+  const test::Watchdog watchdog(std::chrono::seconds(60));
+  class Failing final : public Updates {
+   public:
+    void update(std::span<float>, std::int64_t) override { throw comm::AgreedError(ErrorCode::numerical, "not finite", 0); }
+    [[nodiscard]] std::span<const float> parameters() const override { return parameters_; }
+    [[nodiscard]] bool meet_after(std::int64_t) const override { return false; }
+
+   private:
+    std::vector<float> parameters_ = std::vector<float>(kParameters);
+  } failing;
+  const auto alone = comm::self();
+  const auto exchange = make_parameter_server(*alone, failing, {.length = kFlags + kParameters, .algorithm = "ring"});
+  exchange->resume(0);
+  std::vector<float> parameters(kParameters);
+  try {
+    static_cast<void>(exchange->give(ones(), 0, parameters));
+    FAIL() << "expected an Error";
+  } catch (const comm::AgreedError&) {
+    FAIL() << "the other ranks would wait for ever";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::numerical);
+  }
 }
 
 }  // namespace
