@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -48,7 +47,7 @@ def command(
 
     Example: floodtide compare out.h5:segmentation published.h5:segmentation --picture differences.png
     """
-    from floodtide.evaluate import compared
+    from floodtide.evaluate.compared import as_text, compared
     from floodtide.segment import read_origins
 
     shared.require_same_arguments()
@@ -71,21 +70,4 @@ def command(
             from floodtide.report.differences import save_differences
 
             save_differences(pair, Path(picture), voxel_nm)
-        click.echo(json.dumps(report) if as_json else _text(report))
-
-
-def _text(report: dict[str, Any]) -> str:
-    found = report["matching"]
-    return "\n".join(
-        [
-            f"objects        {found['segments']} (reference {found['objects']})",
-            f"network calls  {report['network_calls']} of objects (reference {report['reference_network_calls']})",
-            f"equal voxels   {100 * found['same_voxels'] / found['voxels']:.4f} % of {found['voxels']}, ids matched one"
-            " to one",
-            f"equal objects  {found['identical']} of {found['objects']}, voxel for voxel",
-            *(
-                f"object {one['object']}: {one['missing']} voxels missing, {one['additional']} additional"
-                for one in report["differences"]
-            ),
-        ]
-    )
+        click.echo(json.dumps(report) if as_json else as_text(report))
