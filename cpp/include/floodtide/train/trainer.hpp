@@ -122,6 +122,9 @@ struct StepReport {
 /// The order of summation is fixed: the walkers of a rank in ascending order, then the order of the allreduce. A run with the
 /// same ranks therefore gives the same bits, for any number of threads. This holds for Mode::synchronous.
 ///
+/// Constructor, step() and load() are training steps as NetworkUse says: another thread may run forward passes of the network
+/// meanwhile. If another thread trains the network, they throw Error(in_use) on all ranks.
+///
 /// `communicator` must outlive the trainer. All ranks must call the functions marked Collective in the same order.
 class Trainer {
  public:

@@ -127,6 +127,31 @@ TEST(ParallelFor, RunsOnOneThreadInsideOfAnother) {
   set_num_threads(before);
 }
 
+TEST(ParallelFor, RunsLoopsOfSeveralThreadsAtTheSameTime) {
+  const int before = num_threads();
+  std::vector<std::jthread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([caller] {
+      set_num_threads(1 + caller);
+      for (std::int64_t round = 0; round < 300; ++round) {
+        std::array<std::int64_t, 13> results{};
+        std::array<int, 4> busy{};  // by worker: each one runs one chunk at a time
+        parallel_for(std::ssize(results), [&](std::int64_t chunk) {
+          int& own = busy.at(static_cast<std::size_t>(worker_index()));
+          EXPECT_EQ(++own, 1);
+          results[static_cast<std::size_t>(chunk)] = round + chunk;
+          --own;
+        });
+        for (std::int64_t chunk = 0; chunk < std::ssize(results); ++chunk) {
+          ASSERT_EQ(results[static_cast<std::size_t>(chunk)], round + chunk);
+        }
+      }
+    });
+  }
+  callers.clear();
+  set_num_threads(before);
+}
+
 TEST(ChunkRange, CoversEverythingWithSizesThatDifferByOne) {
   for (const std::int64_t total : {0, 1, 7, 33}) {
     for (const std::int64_t chunks : {1, 2, 5, 8}) {

@@ -33,6 +33,7 @@ Values drawn(std::int64_t count, std::uint64_t stream) {
 /// Calls body(number) on `count` threads at the same time.
 template <class Body>
 void on_threads(int count, Body body) {
+  const int before = num_threads();
   std::latch all(count);
   std::vector<std::jthread> threads;
   for (int number = 0; number < count; ++number) {
@@ -42,6 +43,8 @@ void on_threads(int count, Body body) {
       body(number);
     });
   }
+  threads.clear();
+  set_num_threads(before);
 }
 
 Values forward(Ffn& network, const Vec3& size, std::optional<Forward> by = {}) {
