@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
 
 import tifffile
-from other_programs import ARRAY, hdf5, n5, precomputed, zarr_array
+from other_programs import ARRAY, hdf5, precomputed, zarr_array
 
 from floodtide import cli, data, nn
 from floodtide.base import notes
@@ -58,14 +58,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 BAD: dict[str, Callable[[Path], str]] = {
     "absent": lambda folder: f"{folder}/absent.zarr",
     "cut-off": lambda folder: cut_off(folder),
-    "colours": lambda folder: colours(folder),
     "float16": hdf5(array=ARRAY.astype("f2")),
     "channels": precomputed(channels=3),
-    "group": n5(path="g", opened=""),
     "codec": lambda folder: codec(folder),
     "no-hdf5": lambda folder: no_hdf5(folder),
     "nrrd": lambda folder: f"{folder}/a.nrrd",
-    "objects": hdf5(array=np.zeros((4, 5, 6), [("a", "u1")])),
 }
 """Files that no command reads."""
 
@@ -73,11 +70,6 @@ BAD: dict[str, Callable[[Path], str]] = {
 def cut_off(folder: Path) -> str:
     tifffile.imwrite(folder / "v.tif", ARRAY, photometric="minisblack", compression="zlib")
     (folder / "v.tif").write_bytes((folder / "v.tif").read_bytes()[:60])
-    return f"{folder}/v.tif"
-
-
-def colours(folder: Path) -> str:
-    tifffile.imwrite(folder / "v.tif", np.zeros((5, 6, 3), np.uint8), photometric="rgb")
     return f"{folder}/v.tif"
 
 
@@ -93,7 +85,6 @@ def no_hdf5(folder: Path) -> str:
     return f"{folder}/v.h5:raw"
 
 
-IMAGE_OR_LABELS = "{image} {labels}"
 COMMANDS = {
     "convert": "{bad} {out}/o.zarr",
     "convert-resampled": "{bad} {out}/o.zarr --voxel-nm 8,8,8 --resample-nm 16,16,16",
@@ -146,6 +137,16 @@ def refused(
 def words_of(folder: Path, out: Path) -> dict[str, Any]:
     fitting = {"image": f"{folder}/i.h5:x", "labels": f"{folder}/l.h5:x"}
     return {"folder": folder, "out": out, **fitting}
+
+
+@pytest.fixture(autouse=True)
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `view` end where it would serve volumes."""
+
+    def served(*_: Any, **__: Any) -> None:
+        raise AssertionError("the volumes are served")
+
+    monkeypatch.setattr("floodtide.view.serve", served)
 
 
 @pytest.fixture(scope="module")
