@@ -3,11 +3,12 @@
 # Build with sanitizers, and run the tests under them; fails at the first finding.
 #   bash tests/sanitize.sh              both
 #   bash tests/sanitize.sh address      address and undefined behaviour: C++ unit tests; C++ tests on 2 ranks of each MPI
-#                                       family that is found; readers of files that the fuzzer has damaged; Python
-#                                       tests that train and reduce on ranks
+#                                       family that is found; readers of files that the fuzzer has damaged; calls of
+#                                       the core with wrong arguments; Python tests that train and reduce on ranks
 #   bash tests/sanitize.sh thread       data races: C++ unit tests of what runs several threads, with threads as ranks
 # Needs what tests/run.sh has installed (its environment on the path). Environment: JOBS, compilers at once (default 1: some
-# files take 2 GB each); FLOODTIDE_OPENMPI_ROOT, prefix of a second MPI; FUZZ_TRIALS and FUZZ_SEED, of the damaged files.
+# files take 2 GB each); FLOODTIDE_OPENMPI_ROOT, prefix of a second MPI; FUZZ_TRIALS and FUZZ_SEED, of the damaged files;
+# CORE_CALLS, of functions of the compiled core.
 set -eu
 cd "$(dirname "$0")/.."
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
@@ -47,13 +48,18 @@ address() {
       build/asan/tests/cpp/floodtide_fuzz_readers "$damaged/sample" >build/asan/damaged.log ||
     { echo "after $(tail -n 1 build/asan/damaged.log)"; exit 1; }
   echo "   $(wc -l <build/asan/damaged.log) files read or refused"
-  echo "== address, undefined: Python on ranks"
+  echo "== address, undefined: calls of the core with other arguments than it expects; Python on ranks"
   local tree=build/asan/tree
   rm -rf "$tree"
   cmake --install build/asan --prefix "$tree" >/dev/null
   (cd python && find floodtide -name '*.so' -prune -o -type f -print0 | xargs -0 cp --parents -t "../$tree")
   # Python keeps memory until the process ends, too. Its own libraries load the sanitizer late unless it is preloaded.
-  LD_PRELOAD="$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
+  local preload
+  preload="$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libstdc++.so)"
+  LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0:max_allocation_size_mb=4096 OMP_NUM_THREADS=1 PYTHONPATH="$tree" \
+    python tests/fuzz/core_calls.py --sanitized --calls "${CORE_CALLS:-40000}" --seed "${FUZZ_SEED:-1}" >build/asan/calls.log ||
+    { echo "after $(tail -n 2 build/asan/calls.log)"; exit 1; }
+  LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0 \
     OMP_NUM_THREADS=1 PYTHONPATH="$tree" python -m pytest -q -p no:cacheprovider tests/python/mpi/test_collectives.py \
     tests/python/mpi/test_train_ranks.py tests/python/mpi/test_engine.py
 }

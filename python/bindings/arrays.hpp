@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -21,8 +22,22 @@ namespace floodtide::bindings {
 
 namespace py = pybind11;
 
-/// Return a view of a NumPy array. The array must be C-contiguous, with exactly this dtype and number of axes. `what` names the
-/// array in error messages.
+/// Return why C++ cannot use the elements of an array in place; empty if it can. Elements must lie in C order without gaps,
+/// each at an address that its type allows: np.frombuffer(..., offset=1) breaks the second rule.
+inline const char* not_plain(const py::array& array) {
+  if ((array.flags() & py::array::c_style) == 0) return "a strided one";
+  if ((array.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_) == 0) return "one at an unaligned address; copy it";
+  return "";
+}
+
+/// Throws Error(invalid_argument) unless C++ can use the elements of an array in place. `what` names the array.
+inline void require_plain(const py::array& array, const std::string& what) {
+  const std::string_view reason = not_plain(array);
+  FLOODTIDE_REQUIRE(reason.empty(), invalid_argument, what, ": expected a C-contiguous array, got ", reason);
+}
+
+/// Return a view of a NumPy array. The array must be C-contiguous and aligned, with exactly this dtype and number of axes.
+/// `what` names the array in error messages.
 template <class T, std::size_t Rank>
 View<T, Rank> view_of(const py::object& object, const std::string& what) {
   using Plain = std::remove_const_t<T>;
@@ -34,7 +49,8 @@ View<T, Rank> view_of(const py::object& object, const std::string& what) {
   FLOODTIDE_REQUIRE(py::isinstance<py::array_t<Plain>>(array), invalid_argument, expected, "dtype ",
                     py::str(array.dtype()).template cast<std::string>());
   FLOODTIDE_REQUIRE(array.ndim() == static_cast<py::ssize_t>(Rank), shape_mismatch, expected, array.ndim(), " axes");
-  FLOODTIDE_REQUIRE((array.flags() & py::array::c_style) != 0, invalid_argument, expected, "a strided one");
+  const std::string_view reason = not_plain(array);
+  FLOODTIDE_REQUIRE(reason.empty(), invalid_argument, expected, reason);
   Shape<Rank> shape;
   for (std::size_t axis = 0; axis < Rank; ++axis) shape[axis] = array.shape(static_cast<py::ssize_t>(axis));
   if constexpr (std::is_const_v<T>) {

@@ -14,6 +14,7 @@
 #include "floodtide/base/error.hpp"
 #include "floodtide/comm/collectives.hpp"
 #include "floodtide/comm/exchange.hpp"
+#include "unlocked.hpp"
 
 namespace floodtide::bindings {
 namespace {
@@ -44,6 +45,7 @@ bool is_of(const py::dtype& dtype, comm::ReduceType type) {
 
 /// Return an array as a ReduceBuffer. Throws for an element type that reductions do not support.
 comm::ReduceBuffer reducible(py::array& array, const char* what) {
+  require_plain(array, what);
   const py::dtype dtype = array.dtype();
   for (const auto& row : names_of(comm::ReduceType{}).rows) {
     if (is_of(dtype, row.value)) {
@@ -270,7 +272,8 @@ void register_operations(py::module_& c, CommunicatorClass& communicator) {
       .def("wait", &PyOperation::wait, py::call_guard<py::gil_scoped_release>(), "Wait until the collective is complete.")
       .def_property_readonly("contributors", &PyOperation::contributors,
                              "Number of ranks that contributed values, once complete. The other ranks have joined.");
-  py::class_<comm::OperationGroup>(c, "OperationGroup", "Several collectives that ranks compare as one.")
+  py::class_<comm::OperationGroup, std::shared_ptr<comm::OperationGroup>>(c, "OperationGroup",
+                                                                          "Several collectives that ranks compare as one.")
       .def("start", &comm::OperationGroup::start, py::arg("words"), py::call_guard<py::gil_scoped_release>(),
            "Start all collectives that were held back since the group was opened.")
       .def("drop", &comm::OperationGroup::drop, py::call_guard<py::gil_scoped_release>(),
@@ -302,8 +305,10 @@ void register_operations(py::module_& c, CommunicatorClass& communicator) {
       .def("broadcast", &broadcast, py::arg("array"), py::arg("root"), py::arg("words") = "",
            "Overwrite an array with that of rank `root`.")
       .def(
-          "open_group", [](Communicator& ranks) { return std::make_unique<comm::OperationGroup>(ranks); },
-          py::keep_alive<0, 1>(), "Return a group that holds back all following collectives until the group is started.")
+          "open_group", [](Communicator& ranks)->Typed<"floodtide._core.comm.OperationGroup"> {
+            return keeping(std::make_shared<comm::OperationGroup>(ranks), ranks);
+          },
+          "Return a group that holds back all following collectives until the group is started.")
       .def("start_broadcast", &start_broadcast, py::arg("array"), py::arg("root"), py::arg("words"),
            "Start to overwrite an array with that of rank `root`.")
       .def("start_allgather", &start_allgather, py::arg("array"), "Start to gather the rows of all ranks.")

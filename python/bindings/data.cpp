@@ -59,8 +59,7 @@ class CoordinatesWriter {
 template <class T>
 bool write_as(data::Hdf5File& file, const std::string& name, const py::array& array, const data::DatasetOptions& options) {
   if (!py::isinstance<py::array_t<T>>(array)) return false;
-  FLOODTIDE_REQUIRE((array.flags() & py::array::c_style) != 0, invalid_argument, file.path(), ":", name,
-                    ": expected a C-contiguous array");
+  require_plain(array, str_cat(file.path(), ":", name));
   const std::vector<std::int64_t> shape(array.shape(), array.shape() + array.ndim());
   const std::span<const T> values(static_cast<const T*>(array.data()), static_cast<std::size_t>(array.size()));
   const py::gil_scoped_release unlocked;
@@ -169,6 +168,8 @@ void register_partition(py::module_& m) {
             std::vector<data::LabelSizes> parts;
             for (const Int64Array& table : tables) {
               const auto view = view_of<const std::int64_t, 2>(table, "label sizes");
+              FLOODTIDE_REQUIRE(view.shape(0) == 2, shape_mismatch, "label sizes: ", view.shape(0),
+                                " rows, expected 2 (labels, voxels)");
               const std::int64_t n = view.shape(1);
               parts.push_back({{view.data(), view.data() + n}, {view.data() + n, view.data() + 2 * n}});
             }

@@ -24,8 +24,7 @@ using Extents = std::vector<std::int64_t>;
 template <class T>
 bool write_as(data::Hdf5File& file, const std::string& dataset, const Extents& start, const py::array& block) {
   if (!py::isinstance<py::array_t<T>>(block)) return false;
-  FLOODTIDE_REQUIRE((block.flags() & py::array::c_style) != 0, invalid_argument, file.path(), ":", dataset,
-                    ": expected a C-contiguous array");
+  require_plain(block, str_cat(file.path(), ":", dataset));
   const Extents count(block.shape(), block.shape() + block.ndim());
   const std::span<const T> values(static_cast<const T*>(block.data()), static_cast<std::size_t>(block.size()));
   const py::gil_scoped_release unlocked;

@@ -62,8 +62,7 @@ Labels labels_of(const py::object& object, const char* what) {
                                     std::int32_t, std::int64_t>(array);
   FLOODTIDE_REQUIRE(reader != nullptr, invalid_argument, what, ": expected an integer array, got dtype ",
                     py::str(array.dtype()).cast<std::string>(), ": write the ids as uint32, for example");
-  FLOODTIDE_REQUIRE((array.flags() & py::array::c_style) != 0, invalid_argument, what,
-                    ": expected a C-contiguous array, got a strided one");
+  require_plain(array, what);
   return {array, array.data(), reader};
 }
 

@@ -28,7 +28,7 @@ std::span<T> span_of(const py::object& object, const std::string& what) {
   FLOODTIDE_REQUIRE(py::isinstance<py::array_t<float>>(object), invalid_argument, what, ": expected a float32 array, got ",
                     py::type::of(object).attr("__name__").cast<std::string>());
   const auto array = py::reinterpret_borrow<py::array>(object);
-  FLOODTIDE_REQUIRE((array.flags() & py::array::c_style) != 0, invalid_argument, what, ": expected a C-contiguous array");
+  require_plain(array, what);
   FLOODTIDE_REQUIRE(std::is_const_v<T> || array.writeable(), invalid_argument, what, ": expected a writeable array");
   return {static_cast<T*>(const_cast<void*>(array.data())), static_cast<std::size_t>(array.size())};
 }

@@ -242,11 +242,12 @@ void register_train(py::module_& m) {
   m.def(
       "flood_walkers",
       [](nn::Ffn& network, const data::ExampleSource& examples, const train::WalkersOptions& options, double seed_pad,
-         double threshold) -> std::shared_ptr<train::Walkers> {
-        return freed_unlocked(train::make_flood_walkers(network, examples, options, {seed_pad, threshold}));
-      },
-      py::arg("network"), py::arg("examples"), py::arg("options"), py::kw_only(), py::arg("seed_pad"), py::arg("threshold"),
-      py::keep_alive<0, 1>(), py::keep_alive<0, 2>());
+         double threshold)
+          ->Typed<"floodtide._core.Walkers"> {
+            return keeping(freed_unlocked(train::make_flood_walkers(network, examples, options, {seed_pad, threshold})),
+                           network, examples);
+          },
+      py::arg("network"), py::arg("examples"), py::arg("options"), py::kw_only(), py::arg("seed_pad"), py::arg("threshold"));
 
   py::class_<train::TrainerOptions> trainer_options(m, "TrainerOptions", "Options of the step loop; see train/trainer.hpp.");
   trainer_options.def(py::init<>())
@@ -285,9 +286,9 @@ void register_train(py::module_& m) {
                  optim::make_schedule(schedule, schedule_values), optim::Scaling(scale, scale_values, workers), communicator,
                  options));
            }),
-           py::arg("walkers"), py::arg("communicator"), py::kw_only(), py::arg("optimizer"), py::arg("optimizer_values"),
-           py::arg("schedule"), py::arg("schedule_values"), py::arg("scale"), py::arg("scale_values"), py::arg("options"),
-           py::keep_alive<1, 2>(), py::keep_alive<1, 3>())
+           py::arg("walkers").none(false), py::arg("communicator"), py::kw_only(), py::arg("optimizer"),
+           py::arg("optimizer_values"), py::arg("schedule"), py::arg("schedule_values"), py::arg("scale"),
+           py::arg("scale_values"), py::arg("options"), py::keep_alive<1, 2>(), py::keep_alive<1, 3>())
       .def("step", &train::Trainer::step, py::arg("requests"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("steps_done", &train::Trainer::steps_done)
       .def_property_readonly("noise_scale", [](const train::Trainer& trainer) { return interval_of(trainer.noise_scale()); })

@@ -54,11 +54,11 @@ void register_sample_training(py::module_& m) {
   m.def(
       "sample_walkers",
       [](nn::UNet& network, const data::SampleSource& samples, const train::WalkersOptions& options,
-         const nn::SegmentationLoss& loss) -> std::shared_ptr<train::Walkers> {
-        return freed_unlocked(train::make_sample_walkers(network, samples, options, loss));
-      },
-      py::arg("network"), py::arg("samples"), py::arg("options"), py::arg("loss"), py::keep_alive<0, 1>(),
-      py::keep_alive<0, 2>());
+         const nn::SegmentationLoss& loss)
+          ->Typed<"floodtide._core.Walkers"> {
+            return keeping(freed_unlocked(train::make_sample_walkers(network, samples, options, loss)), network, samples);
+          },
+      py::arg("network"), py::arg("samples"), py::arg("options"), py::arg("loss"));
   m.def(
       "score_segmentation",
       [](nn::UNet& network, const data::SampleSource& samples, comm::Communicator& communicator,

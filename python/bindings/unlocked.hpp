@@ -26,4 +26,13 @@ template <class T>
   });
 }
 
+/// Return the object for Python, where it keeps other objects alive. pybind11 3.1.0 crashes if a function with
+/// py::keep_alive<0, n> gets an argument of a wrong type.
+template <class T, class... Kept>
+[[nodiscard]] pybind11::object keeping(std::shared_ptr<T> object, const Kept&... kept) {
+  pybind11::object result = pybind11::cast(std::move(object));
+  (pybind11::detail::keep_alive_impl(result, pybind11::cast(&kept)), ...);
+  return result;
+}
+
 }  // namespace floodtide::bindings

@@ -49,7 +49,7 @@ void register_watchdog(py::module_& m) {
               if (PyErr_CheckSignals() != 0) throw py::error_already_set();
             });
           },
-          py::arg("communicator"), py::arg("ranks"),
+          py::arg("communicator").none(false), py::arg("ranks"),
           "From now on, record when this rank waits on a communicator. `ranks` names its ranks in messages (empty: all).");
   py::class_<Watchdog, std::shared_ptr<Watchdog>>(c, "Watchdog",
                                                   "A watchdog that ends the job if ranks wait too long for another rank.")

@@ -113,6 +113,8 @@ int copy_rest(int from, int to) {
 std::string output_target(const std::string& path) {
   FLOODTIDE_REQUIRE(!path.empty() && !path.ends_with('/'), invalid_argument, "output '", path,
                     "': expected the name of a file");
+  FLOODTIDE_REQUIRE(path.find('\0') == std::string::npos, invalid_argument, "output '", path.c_str(),
+                    "': a zero byte follows, expected the name of a file");
   std::string target = path;
   struct stat status{};
   for (int links = 0; ::lstat(target.c_str(), &status) == 0 && S_ISLNK(status.st_mode); ++links) {

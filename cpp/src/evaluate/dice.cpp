@@ -39,7 +39,7 @@ void most_likely_classes(View<const float, 4> scores, View<std::uint8_t, 3> out_
 DiceCounts::DiceCounts(std::int64_t groups, std::int64_t classes) : groups_(groups), classes_(classes) {
   FLOODTIDE_REQUIRE(groups >= 1 && classes >= 1 && classes <= kMaxClasses, invalid_argument, "dice: ", groups, " groups and ",
                     classes, " classes given, expected at least one of each and at most ", kMaxClasses, " classes");
-  values_.resize(static_cast<std::size_t>(3 * groups * classes));
+  values_.resize(static_cast<std::size_t>(checked_volume(Vec3{3, groups, classes})));
 }
 
 void DiceCounts::add(std::int64_t group, View<const std::uint8_t, 3> predicted, View<const std::uint8_t, 3> truth) {

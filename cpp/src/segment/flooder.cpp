@@ -143,7 +143,12 @@ Flooder::Flooder(Tensor<float, 3> image, const FlooderOptions& options, Predicto
   probability_ = std::make_shared<Tensor<std::uint8_t, 3>>(options.probability ? image_.shape() : Vec3{});
 }
 
+void Flooder::require_result_here() const {
+  FLOODTIDE_REQUIRE(!taken_, invalid_argument, "segment: the result of this flooder was taken, expected a new flooder");
+}
+
 void Flooder::set_initial(View<const std::int64_t, 3> labels) {
+  require_result_here();
   FLOODTIDE_REQUIRE(labels.shape() == interior_.size, shape_mismatch, "segment: the initial segmentation has ",
                     Show{labels.shape()}, " voxels (z, y, x), the image ", Show{interior_.size});
   FLOODTIDE_ASSERT(origins_.empty());
@@ -261,6 +266,7 @@ void Flooder::grow(const OnMove& on_move) {
 }
 
 std::int64_t Flooder::segment_at(const Vec3& start, const OnMove& on_move) {
+  require_result_here();
   FLOODTIDE_REQUIRE(canvas_.holds_fov(start), out_of_range, "segment: no field of view ", Show{options_.fov}, " fits at ",
                     Show{start}, " (z, y, x) in a volume of ", Show{canvas_.shape()});
   begin(start);
@@ -356,6 +362,7 @@ std::int64_t Flooder::settled_voxels(std::int64_t failed, std::int64_t waiting, 
 }
 
 void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress, const std::function<void()>& checkpoint) {
+  require_result_here();
   if (!resumed_at_) growth_.reset();  // an error has ended an earlier call
   const bool resumed_at_end = resumed_at_ == std::ssize(seeds);
   const auto first = static_cast<std::size_t>(std::exchange(resumed_at_, std::nullopt).value_or(0));
@@ -366,7 +373,8 @@ void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress,
   if (resumed_at_end) return report(progress, total, total);
   const Timer timer(*this, "segment_all");
   all_start_s_ = now_s();
-  const auto in_segment = [this](const Vec3& seed) { return segmentation_->view().at(seed) > 0; };
+  const Box whole{{}, image_.shape()};
+  const auto in_segment = [&](const Vec3& seed) { return whole.contains(seed) && segmentation_->view().at(seed) > 0; };
   const auto outside = [&](std::span<const Vec3> some) {
     return std::ssize(some) - std::count_if(some.begin(), some.end(), in_segment);
   };
@@ -395,6 +403,8 @@ void Flooder::segment_all(std::span<const Vec3> seeds, const Progress& progress,
 }
 
 Result Flooder::take_result(const Vec3& start, const Vec3& volume_shape) {
+  require_result_here();
+  taken_ = true;
   Tensor<std::int32_t, 3> labels = without_halo(segmentation_, interior_);
   for (std::int32_t& label : labels.span()) label = std::max(label, 0);
   for (Origin& origin : origins_) {

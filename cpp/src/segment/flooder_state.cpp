@@ -34,6 +34,7 @@ FlooderState Flooder::state() const {
 }
 
 void Flooder::restore(FlooderState state, View<const std::int32_t, 3> segmentation, View<const std::uint8_t, 3> probability) {
+  require_result_here();
   FLOODTIDE_REQUIRE(segmentation.shape() == segmentation_->shape() && probability.shape() == probability_->shape(),
                     shape_mismatch, "segment: a checkpoint of ", Show{segmentation.shape()}, " voxels (z, y, x), expected ",
                     Show{segmentation_->shape()});

@@ -7,10 +7,13 @@
 #include <vector>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/limits.hpp"
 #include "segment/filters.hpp"
 
 namespace floodtide::segment {
 namespace {
+
+constexpr Limits kRadius{0, std::int64_t{1} << 40};  // voxels
 
 enum Owner : std::uint8_t { kEmpty, kA, kB, kOther };
 
@@ -174,6 +177,15 @@ double intersection_over_union(const Tensor<std::uint8_t, 3>& a, const Tensor<st
 PairScores resegment_pair(Flooder& flooder, View<const std::uint64_t, 3> labels, std::uint64_t a, std::uint64_t b,
                           const Vec3& point, const ResegmentOptions& options) {
   FLOODTIDE_REQUIRE(options.attempts >= 1, invalid_argument, "resegment: ", options.attempts, " attempts, expected at least 1");
+  Vec3 expected = flooder.image().shape();
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    expected[axis] -= flooder.options().halo_low[axis] + flooder.options().halo_high[axis];
+    for (const Vec3& radius : {options.analysis_radius, options.exclusion_radius, options.point_exclusion.value_or(Vec3{})}) {
+      require_in(kRadius, radius[axis], "resegment: a radius");
+    }
+  }
+  FLOODTIDE_REQUIRE(labels.shape() == expected, shape_mismatch, "resegment: labels of ", Show{labels.shape()},
+                    " voxels (z, y, x), the image has ", Show{expected});
   FLOODTIDE_REQUIRE((Box{{}, labels.shape()}.contains(point)), out_of_range, "resegment: point ", Show{point},
                     " (z, y, x), expected one inside ", Show{labels.shape()});
   Pair pair(flooder, labels, a, b, point, options);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/tensor/view.hpp"
 
 namespace floodtide {
 
@@ -18,8 +19,7 @@ std::size_t ParameterLayout::add(std::string name, std::vector<std::int64_t> sha
 std::size_t ParameterLayout::add_statistic(std::string name, std::vector<std::int64_t> shape) {
   const bool taken = std::ranges::any_of(entries_, [&](const Entry& entry) { return entry.name == name; });
   FLOODTIDE_REQUIRE(!taken, invalid_argument, "parameters: the name '", name, "' is used twice");
-  std::int64_t size = 1;
-  for (const std::int64_t extent : shape) size *= extent;
+  const std::int64_t size = checked_volume(shape);
   entries_.push_back({std::move(name), std::move(shape), size_, size});
   size_ += size;
   return entries_.size() - 1;

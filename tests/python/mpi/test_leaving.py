@@ -22,7 +22,7 @@ MODES: dict[str, dict[str, Any]] = {
     "two_level": {"algorithm": "two_level"},
     "workers": {"exactness": "workers"},
     "partial": {"mode": "partial", "contributors": 1},
-    "carry": {"mode": "partial", "contributors": 2, "late": "carry"},
+    "carry": {"mode": "partial", "contributors": 1, "late": "carry"},
     "asynchronous": {"mode": "asynchronous"},
 }
 
@@ -50,11 +50,12 @@ def train():  # the trainer ends with the frame of this function, while ranks st
         for number, _ in enumerate(trainer):
             if number == 2 + ft.rank() and when == "between":
                 leave()
-            if number == 2 and when == "meeting" and ft.rank() > 0:
-                trainer.stop()  # the next gradients of this rank make all ranks meet
-            if number == 2 and when == "meeting" and ft.rank() == 0:
-                time.sleep(1)  # its threads learn of the meeting, and it does not come
-                leave()
+            if number == 0 and when == "meeting":
+                ft.barrier()
+                trainer.stop()  # the next gradients of ranks above 0 make all ranks meet
+                if ft.rank() == 0:
+                    time.sleep(1)  # its threads learn of the meeting, and it does not come
+                    leave()
 
 train()
 """
@@ -108,7 +109,7 @@ def settings(
 def leave(folder: Path, ranks: int, mode: str, who: str, when: str, how: str) -> int:
     """Exit status of a job whose ranks leave so. It must end in time."""
     name = "-".join((mode, who, when, how, str(ranks)))
-    path = settings(folder, name, mode, steps=3000, log_every_s=0.0 if when == "callback" else 1e6)
+    path = settings(folder, name, mode, steps=300, log_every_s=0.0 if when == "callback" else 1e6)
     result = mpiexec(
         ranks,
         ["-c", LEAVE, path, who, when, how],

@@ -128,14 +128,15 @@ class Flooder {
   /// Throws Error(shape_mismatch) for other shapes, and Error(invalid_file) for positions outside the image.
   void restore(FlooderState state, View<const std::int32_t, 3> segmentation, View<const std::uint8_t, 3> probability);
 
-  /// Move the result out, or copy the arrays that a caller of shared_segmentation() has kept. The flooder must not be used
-  /// afterwards.
+  /// Move the result out, or copy the arrays that a caller of shared_segmentation() has kept. Afterwards, the
+  /// flooder refuses to flood.
   ///
   /// Marks of failed seeds become 0. The image without its halo begins at `start` of the whole volume; the positions of origins
   /// are converted to positions in the whole volume.
   [[nodiscard]] Result take_result(const Vec3& start, const Vec3& volume_shape);
 
  private:
+  void require_result_here() const;
   [[nodiscard]] bool is_free(const Vec3& position);
   [[nodiscard]] bool is_allowed(const Vec3& position, std::uint8_t closing);
   [[nodiscard]] bool may_move_to(const Vec3& position);
@@ -176,6 +177,7 @@ class Flooder {
   std::int64_t segmented_ = 0;                            ///< voxels of all segments
   std::int64_t evaluations_ = 0;
   std::int32_t initial_ = 0;  ///< largest id of the initial segmentation
+  bool taken_ = false;        ///< true after take_result()
   std::vector<Origin> origins_;
   std::vector<Overlap> overlaps_;
   Counters counters_;

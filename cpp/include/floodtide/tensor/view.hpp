@@ -25,6 +25,10 @@ template <std::size_t Rank>
   return product;
 }
 
+/// Return the number of elements of a shape. Throws Error(invalid_argument) if an extent is negative or the number is too
+/// large.
+[[nodiscard]] std::int64_t checked_volume(std::span<const std::int64_t> shape);
+
 /// View of a contiguous row-major array (last axis fastest) that another object owns. The owner must outlive the view.
 template <class T, std::size_t Rank>
 class View {
@@ -68,7 +72,8 @@ template <class T, std::size_t Rank>
 class Tensor {
  public:
   Tensor() noexcept = default;
-  explicit Tensor(const Shape<Rank>& shape) : buffer_(volume<Rank>(shape)), shape_(shape) {}
+  /// Throws what checked_volume() and AlignedBuffer throw.
+  explicit Tensor(const Shape<Rank>& shape) : buffer_(checked_volume(shape)), shape_(shape) {}
 
   [[nodiscard]] View<T, Rank> view() noexcept { return {buffer_.data(), shape_}; }
   [[nodiscard]] View<const T, Rank> view() const noexcept { return {buffer_.data(), shape_}; }

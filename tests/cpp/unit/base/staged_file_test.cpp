@@ -92,6 +92,7 @@ TEST_F(StagedFiles, RefuseWhatIsNoRegularFile) {
   ::close(opened);
   EXPECT_THROW(output_target(""), Error);
   EXPECT_THROW(output_target(path("folder/")), Error);
+  EXPECT_THROW(output_target(path("a") + '\0' + "b"), Error);  // the system would see the name before the zero
 }
 
 TEST_F(StagedFiles, AreReopenedByDescriptorSoThatALinkInTheirPlaceIsNotFollowed) {
