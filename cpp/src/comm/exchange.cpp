@@ -23,7 +23,7 @@ namespace {
 /// Header of one rank. The bytes are sent unchanged, because all ranks of a job run the same program.
 struct Header {
   std::int64_t count = 0;  ///< number of items for the receiver
-  std::int64_t kind = 0;  ///< hash of Items::kind
+  std::int64_t kind = 0;   ///< hash of Items::kind
   std::uint64_t invalid = 0;
   std::array<char, 232> text{};  ///< problem or description, cut if necessary, with a final zero
 
