@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training runs: the trainer, its tasks, its run directory with log and checkpoints, and readers of recorded runs."""
 
-from floodtide.train.buckets import message_buckets
-from floodtide.train.comm_hook import CommHook, GradBucket
+from floodtide.train.comm_hook import CommHook, GradBucket, message_buckets
 from floodtide.train.kinds.flood_task import FloodValidation
 from floodtide.train.parts import require_trainable
 from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Run, read_run

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bucket of gradients that a hook of `Trainer.register_comm_hook` receives."""
+"""Messages of gradients: the bucket that a hook of `Trainer.register_comm_hook` receives, and all buckets of a step."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from floodtide import _core
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,3 +52,27 @@ def adapted(hook: CommHook, state: Any, parameters: Sequence[str]) -> CoreHook:
         )
 
     return call
+
+
+def message_buckets(
+    depth: int, features: int, bucket_bytes: int | None = None
+) -> tuple[list[tuple[int, ...]], list[tuple[int, list[int]]]]:
+    """Return how a flood-filling network's gradient is sent.
+
+    Args:
+        depth: Number of modules.
+        features: Number of feature maps of every hidden layer.
+        bucket_bytes: Minimum size of a message in bytes (`comm.bucket_mib`). None: one message for everything.
+
+    Returns:
+        The shapes of the network's arrays, and for each message in the order of sending its bytes and the indices of
+        the arrays in it.
+
+    Raises:
+        InvalidArgumentError: If a number is out of range.
+    """
+    options = _core.FfnOptions(depth=depth, features=features)
+    if bucket_bytes is None:
+        bucket_bytes = 4 * (options.parameter_count() + 1)  # more than the gradients have
+    shapes = [tuple(shape) for _, shape, _ in options.layout()]
+    return shapes, _core.message_buckets(options, bucket_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from floodtide.train.described import configuration_of
 from floodtide.train.kinds import Data, HeldOut, Model, Parts
 from floodtide.train.setup import set_up
 from floodtide.train.signals import Requests
-from floodtide.train.step_loop import KINDS, Step, StepLoop
+from floodtide.train.step_loop import KINDS, Setup, Step, StepLoop
 from floodtide.train.task import Record
 
 Callback = Callable[["Trainer", Record], None]
@@ -164,12 +165,20 @@ class Trainer(NotPickled):
         self._hook: CoreHook | None = None
         self._requests = Requests()
         self._job = str(world.broadcast_object(os.urandom(8).hex()))
-        self._loop = StepLoop(setup, comm, self._job, self._requests, self._call_back)
+        self._loop = self._new_loop(setup, comm)
         self._loop.begin(self._hook)
 
-    def _call_back(self, record: Record) -> None:
-        for callback in self._callbacks:
-            callback(self, record)
+    def _new_loop(self, setup: Setup, comm: world.Communicator) -> StepLoop:
+        this = weakref.ref(
+            self
+        )  # a cycle would keep the core's trainer, and its watchdog, after the last use
+
+        def call_back(record: Record) -> None:
+            if trainer := this():
+                for callback in trainer._callbacks:
+                    callback(trainer, record)
+
+        return StepLoop(setup, comm, self._job, self._requests, call_back)
 
     @property
     def steps_done(self) -> int:
@@ -313,7 +322,7 @@ class Trainer(NotPickled):
             self._loop.directory.close()
         assert self._start_state is not None  # kept for jobs that shrink
         self.model.load_state_dict(self._start_state)  # if there is no checkpoint yet
-        self._loop = StepLoop(setup, comm, self._job, self._requests, self._call_back)
+        self._loop = self._new_loop(setup, comm)
         self._loop.begin(self._hook)
         return self._loop
 

@@ -131,17 +131,17 @@ def test_arguments_of_commands_are_compared(folder: Path) -> None:
 DAMAGED = """
 from floodtide.comm import world
 from floodtide.cli import main
-from floodtide.train import Trainer
+from floodtide.train.step_loop import StepLoop
 
-step = Trainer.step
+step = StepLoop.step
 
-def damaging(trainer):
-    done = step(trainer)
+def damaging(loop):
+    done = step(loop)
     if done.number == 1 and world.rank() == {rank}:
-        trainer.model.parameters()["seed_update/conv_lom/biases"][0] += 1e-6
+        loop.setup.parts.model.parameters()["seed_update/conv_lom/biases"][0] += 1e-6
     return done
 
-Trainer.step = damaging
+StepLoop.step = damaging
 main(["train", {path!r}])
 """
 

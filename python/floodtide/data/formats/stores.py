@@ -19,7 +19,6 @@ from floodtide.base import notes
 from floodtide.base.libraries import tensorstore_library
 from floodtide.base.limits import require_decoded
 from floodtide.base.reading import read_json, reason
-from floodtide.data.formats.chunks import check_chunks
 from floodtide.data.formats.conventions import (
     NO_SIZE,
     SIZES,
@@ -30,8 +29,6 @@ from floodtide.data.formats.conventions import (
     order_of,
 )
 from floodtide.data.formats.geometry import Geometry, is_triple, size_of
-from floodtide.data.formats.n5 import geometry_of_dataset, names_of_dataset
-from floodtide.data.formats.ome import geometry_of_level, images_of, levels_of, path_of, series_of
 from floodtide.data.formats.readers import CACHE_BYTES, LARGEST_CHUNK, Opened, object_volume
 from floodtide.errors import Error, InvalidFileError, UnsupportedError
 
@@ -63,6 +60,9 @@ def _is_in(reference: str, suffix: str, files: Sequence[str]) -> bool:
 
 def open_zarr(reference: str, channel: int | None = None) -> Opened:
     """Open an array of a Zarr 2 or 3 folder, or the finest level of an OME-Zarr image."""
+    from floodtide.data.formats.chunks import check_chunks
+    from floodtide.data.formats.ome import geometry_of_level
+
     array = _zarr_array(reference)
     document = _metadata(array.parent, reference)
     driver = "zarr3" if array.name == "zarr.json" else "zarr"
@@ -86,6 +86,9 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
 
 def open_n5(reference: str, channel: int | None = None) -> Opened:
     """Open a dataset of an N5 folder."""
+    from floodtide.data.formats.chunks import check_chunks
+    from floodtide.data.formats.n5 import geometry_of_dataset, names_of_dataset
+
     path = Path(reference, "attributes.json")
     attributes = _json(path, reference) if path.is_file() else {}
     if "dimensions" not in attributes:
@@ -108,6 +111,8 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
 
 def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     """Open the finest scale of a Neuroglancer precomputed volume of one channel, or one of its channels."""
+    from floodtide.data.formats.chunks import check_chunks
+
     folder = reference.removeprefix(PRECOMPUTED)
     if "://" in folder:
         raise UnsupportedError(
@@ -286,6 +291,8 @@ def _json(path: Path, reference: str) -> dict[str, Any]:
 
 def _zarr_array(reference: str) -> Path:
     """Return the metadata file of the array that a name means."""
+    from floodtide.data.formats.ome import images_of, levels_of, path_of, series_of
+
     folder = Path(reference)
     document = _metadata(folder, reference)
     if (folder / "zarr.json").is_file():
@@ -310,6 +317,8 @@ def _zarr_array(reference: str) -> Path:
 
 def _image_around(array: Path, reference: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the OME-Zarr image of which an array is a level, and the level; None without such an image."""
+    from floodtide.data.formats.ome import images_of, levels_of, path_of
+
     for folder in array.absolute().parents:
         if not any((folder / name).is_file() for name in _ZARR):
             break

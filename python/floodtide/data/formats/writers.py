@@ -24,7 +24,6 @@ from floodtide.base.files import path_and_dataset, temporaries, temporary
 from floodtide.base.libraries import library, tensorstore_library
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Box, Vec3
-from floodtide.data.formats import tiff
 from floodtide.data.formats.conventions import NO_SIZE, WRITTEN_BY
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.names import file_and_series
@@ -248,6 +247,8 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
             f"{reference}: exists and is not replaced; choose another name, or remove it first"
         )
     _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"))
+    from floodtide.data.formats import tiff
+
     tifffile = library("tifffile", reference, "formats")
     part = temporary(path)
     bigtiff = math.prod(plan.shape) * plan.dtype.itemsize > _LARGEST_TIFF

@@ -56,6 +56,7 @@ def test_a_state_outlives_the_flooder_and_its_result() -> None:
         0.0,
         1.0,
         predict,
+        "layers",
         fov=shape,
         deltas=(1, 1, 1),
         init_activation=0.95,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import operator
 import pickle
 import re
 import types
@@ -25,16 +26,13 @@ from floodtide import (
     data,
     errors,
     evaluate,
-    lr,
     nn,
     optim,
-    predict,
     segment,
-    simulate,
-    sweep,
     train,
 )
 from floodtide.data import Volume
+from floodtide.optim import lr
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
@@ -44,15 +42,13 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 BOX: data.Box = ((0, 0, 0), (4, 5, 6))
 REGROWN = agglomerate.Regrown((1, 2, 3), 1, True, 20, 1, 0.5, 0.25, 3.0)
 SCORES = agglomerate.PairScores(10, 12, 2.0, 3.0, REGROWN, None, 0.5, 7)
-CELL = sweep.Cell("a", ("training.steps=1",), config.Config(), 2)
-COMPUTE = simulate.Compute(mean_s=0.1, samples=(0.1, 0.2))
 
 
 def exported() -> dict[str, Any]:
     """Return what `floodtide.__all__` names, and what the subject modules among it name."""
     found: dict[str, Any] = {}
-    for name in floodtide.__all__:
-        thing = getattr(floodtide, name)
+    for name in (*floodtide.__all__, "optim.lr"):
+        thing = operator.attrgetter(name)(floodtide)
         if not isinstance(thing, types.ModuleType):
             found[name] = thing
             continue
@@ -162,7 +158,7 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     nn.UNet3D: lambda folder: nn.UNet3D(depth=2, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)]),
     optim.NoiseScale: lambda folder: noise_scale(),
     optim.Optimizer: lambda folder: optim.Optimizer("adam"),
-    predict.Predictor: lambda folder: predict.Predictor(nn.UNet2D(depth=2), mean=1.0, std=2.0),
+    segment.Predictor: lambda folder: segment.Predictor(nn.UNet2D(depth=2), mean=1.0, std=2.0),
     segment.CoarseCounts: lambda folder: segment.CoarseCounts(1, 2, 3, 4),
     segment.Cut: lambda folder: segment.Cut(BOX, (3, 3, 3), (1, 1, 1)),
     segment.Move: lambda folder: segment.Move(1, (2, 3, 4), np.ones((2, 2, 2), np.float32), 5),
@@ -181,22 +177,6 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     segment.Segmenter: lambda folder: segment.Segmenter(
         ffn(), segment.SegmentOptions(mean=128.0, std=33.0)
     ),
-    simulate.Bucket: lambda folder: simulate.Bucket(bytes=8, ready=0.5),
-    simulate.Compute: lambda folder: COMPUTE,
-    simulate.Interconnect: lambda folder: simulate.NETWORKS["10gbe"],
-    simulate.Job: lambda folder: simulate.Job(
-        compute=COMPUTE,
-        buckets=(simulate.Bucket(bytes=8, ready=0.5),),
-        allreduce_s=simulate.agreement_s,
-    ),
-    simulate.Links: lambda folder: simulate.Links(network=simulate.NETWORKS["10gbe"]),
-    simulate.Loading: lambda folder: simulate.Loading(load_s=0.1, moves=2.0),
-    simulate.MeasuredAllreduce: lambda folder: simulate.MeasuredAllreduce(
-        folder / "a.jsonl", {"ring": {2: {8: 0.1}}}
-    ),
-    sweep.Cell: lambda folder: CELL,
-    sweep.Outcome: lambda folder: sweep.Outcome(CELL, "done"),
-    sweep.Sweep: lambda folder: sweep.Sweep(folder / "s.toml", folder, 2, (CELL,)),
     train.FloodValidation: lambda folder: train.FloodValidation(
         volume_of(folder), patch_size=(7, 7, 7), centres=4
     ),
