@@ -158,6 +158,7 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     nn.UNet3D: lambda folder: nn.UNet3D(depth=2, kernels=[(1, 3, 3)] * 2, pools=[(1, 2, 2)]),
     optim.NoiseScale: lambda folder: noise_scale(),
     optim.Optimizer: lambda folder: optim.Optimizer("adam"),
+    segment.Seeded: lambda folder: segment.Seeded(1, (2, 3, 4), 5),
     segment.Predictor: lambda folder: segment.Predictor(nn.UNet2D(depth=2), mean=1.0, std=2.0),
     segment.CoarseCounts: lambda folder: segment.CoarseCounts(1, 2, 3, 4),
     segment.Cut: lambda folder: segment.Cut(BOX, (3, 3, 3), (1, 1, 1)),
