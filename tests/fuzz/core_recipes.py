@@ -351,6 +351,7 @@ RECIPES: dict[str, Recipe] = {
         "mean": 0.0,
         "std": 1.0,
         "predictor": raise_logits,
+        "forward": "layers",
         **FLOODER,
     },
     "segment.Flooder.segment_at": lambda _: {"start": (6, 6, 6), "on_move": None},

@@ -16,6 +16,11 @@ from floodtide.errors import InvalidArgumentError
 Call = Callable[..., Any]
 
 
+@pytest.fixture(autouse=True)
+def _initialised() -> None:
+    ft.init()
+
+
 def odd(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The same values at an odd address, as np.frombuffer gives them after a header of 13 bytes."""
     buffer = bytearray(array.nbytes + 13)
@@ -82,8 +87,8 @@ def loaded(array: Any) -> Any:
 
 
 def segmented(image: Any) -> Any:
-    options = ft.segment.SegmentOptions(image_mean=0.0, image_stddev=1.0)
-    return ft.segment.Segmenter(ffn(), options).segment(image, seeds=[(6, 6, 6)]).labels
+    options = ft.segment.SegmentOptions(mean=0.0, std=1.0)
+    return ft.segment.Segmenter(ffn(), options).segment(image, seeds=[(6, 6, 6)]).segmentation
 
 
 def written(array: Any, folder: Path) -> Any:
@@ -109,10 +114,10 @@ CALLS: dict[str, tuple[Call, list[np.ndarray[Any, Any]]]] = {
     ),
     "FFN.load_state_dict": (loaded, [floats(3, 3, 3, 2, 2)]),
     "UNet2D.forward": (lambda a: unet().forward(a), [floats(2, 8, 8)]),
-    "UNet2D.loss_and_gradients": (trained, [floats(2, 8, 8), labels(2, 8, 8, dtype="uint8")]),
+    "UNet2D.loss_and_gradients": (trained, [floats(2, 8, 8), labels(2, 8, 8, dtype="uint8") % 2]),
     "segmentation_loss": (
         lambda a, b: ft.nn.segmentation_loss(a, b)[0]["loss"],
-        [floats(2, 8, 8, 3), labels(2, 8, 8, dtype="uint8")],
+        [floats(1, 2, 8, 8, 3), labels(1, 2, 8, 8, dtype="uint8")],
     ),
     "Optimizer.step": (optimizer_step, [floats(7), floats(7)]),
     "clip": (in_place(lambda a: ft.optim.clip({"a": a}, 0.5)), [floats(7)]),
