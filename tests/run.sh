@@ -44,9 +44,10 @@ if [ -n "$all" ]; then
   "$python" -m pip install -qq --group docs
   options=("-DFLOODTIDE_OPENMPI_ROOT=$second")
   # With SimGrid the collectives also run on a simulated cluster (examples/lab/simgrid); without it that test is left out.
-  if ! command -v smpirun >/dev/null && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libsimgrid-dev; } >/dev/null ||
-      floodtide_say "no SimGrid to install: the simulated cluster is left out"
+  if ! command -v smpirun >/dev/null; then
+    { [ "$(id -u)" -eq 0 ] && apt-get update -qq &&
+      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libsimgrid-dev; } >/dev/null 2>&1 ||
+      floodtide_say "SimGrid (libsimgrid-dev) is missing: the simulated cluster is left out"
   fi
   # PyTorch is the independent implementation that networks and optimizers are compared with. Its golden vectors
   # (tests/golden) are compared everywhere. Live comparisons are left out where only the build of PyTorch with several GB
@@ -122,8 +123,8 @@ fi
 
 minutes="$((($(date +%s) - started + 30) / 60)) min"
 if [ -n "$all" ]; then
-  floodtide_say "all tests passed in $minutes; nothing was left out but the skips shown above"
+  floodtide_say "all tests passed in $minutes; nothing was left out but what is shown above"
 else
   floodtide_say "passed in $minutes: lint, types, C++ tests, Python tests that are not marked extra. Left out: tests marked extra," \
-    "Open MPI, the build without MPI, the wheel for users. To run everything: bash tests/run.sh --all"
+    "Open MPI, the simulated cluster, the build without MPI, the wheel for users. To run everything: bash tests/run.sh --all"
 fi

@@ -13,7 +13,6 @@ comparison.png into the run directory.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ import floodtide as ft
 from floodtide import config as configuration
 from floodtide.base.progress import bar
 from floodtide.cli.training_lines import TrainingLines
-from floodtide.train import Trainer, Validation
+from floodtide.train import FloodValidation, Trainer
 
 LOM_RADIUS = (24, 24, 24)  # half a field of view and one step, as google/ffn's README sets it
 RESAMPLES = 2000
@@ -119,14 +118,22 @@ def main() -> None:
             ft.data.partition(
                 volume.labels, volume.partitions, lom_radius=LOM_RADIUS, progress=progress
             )
-    training_set = dataclasses.replace(
-        config.validation, box=volume.box, seed=config.validation.seed + 1
-    )
-    sets = {
-        "training part": Validation(dataclasses.replace(config, validation=training_set)),
-        "held out": Validation(config),
-    }
     trainer = Trainer.from_config(config, callbacks=[TrainingLines()])
+
+    def centres(box: str, seed: int) -> FloodValidation:
+        names = volume.image, volume.labels, volume.partitions
+        return FloodValidation(
+            ft.data.TrainingVolume(*names, box=box or None, mean=volume.mean, std=volume.std),
+            patch_size=trainer.model.patch_size,
+            centres=config.validation.centres,
+            seed=seed,
+        )
+
+    held_out = config.validation
+    sets = {
+        "training part": centres(volume.box, held_out.seed + 1),
+        "held out": centres(held_out.box, held_out.seed),
+    }
     before = {name: fixed.run(trainer.model) for name, fixed in sets.items()}
     trainer.run()
     results = {
