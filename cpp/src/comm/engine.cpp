@@ -421,7 +421,7 @@ bool Operation::test() {
   if (!state_) return true;
   if (!state_->done) engine_->progress();
   if (!state_->done) return false;
-  state_->require_success();
+  engine_->wait(*state_);  // throws if the collective failed, and in a child of fork()
   return true;
 }
 

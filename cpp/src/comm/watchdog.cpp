@@ -134,6 +134,7 @@ class Watchdog::Implementation {
 
   /// Exchanges messages with the peers, and judges. Returns true if the job does not have to be watched any more.
   bool look(bool leaves) {
+    if (leaves && left_s_ == 0) left_s_ = now_s();
     const bool silent = told_leaving_ && comm_->rank() != 0;
     const bool new_limit = period() != period_s_;  // a trainer has started or ended, and the watching rank must know this
     if (!silent && (leaves != told_leaving_ || new_limit || now_s() >= next_beat_s_)) {
@@ -205,8 +206,9 @@ class Watchdog::Implementation {
           }
           if (!peer.request->test()) return;
           peer.request.reset();
-          peer.state.known = peer.incoming;
           peer.state.heard_s = now_s();
+          if (peer.incoming.leaves != 0 && peer.state.left_s == 0) peer.state.left_s = peer.state.heard_s;
+          peer.state.known = peer.incoming;
         }
       });
     }
@@ -215,7 +217,7 @@ class Watchdog::Implementation {
   /// Returns true if the job does not have to be watched any more. Does not return if this rank ends the job.
   bool judge() {
     const double now = now_s();
-    std::vector<RankState> ranks = {{.rank = number(comm_->rank()), .known = own(leaves_), .heard_s = now}};
+    std::vector<RankState> ranks = {{.rank = number(comm_->rank()), .known = own(leaves_), .heard_s = now, .left_s = left_s_}};
     for (const Peer& peer : peers_) ranks.push_back(peer.state);
     for (const Peer& peer : peers_) {
       const double turn_s = comm_->rank() > 1 ? kTurnS : 0;
@@ -316,6 +318,7 @@ class Watchdog::Implementation {
   double period_s_ = kLongestPeriodS;
   double next_beat_s_ = 0;
   std::vector<Peer> peers_;  // ranks that this rank watches
+  double left_s_ = 0;        // time at which this rank has left; 0: it has not
   bool told_leaving_ = false;
   std::array<Reason, 2> end_reasons_{};  // from ranks 0 and 1
   std::array<std::unique_ptr<Request>, 2> ends_;

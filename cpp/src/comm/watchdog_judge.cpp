@@ -10,7 +10,7 @@ namespace floodtide::comm {
 namespace {
 
 constexpr std::size_t kMostNamed = 8;
-constexpr double kLeftS = 5;        // wait for a rank that has left: messages that it has sent may still arrive
+constexpr double kLeftS = 5;        // after a rank has left: messages that it has sent may still arrive
 constexpr double kMissedBeats = 2;  // a rank is never silent before it has missed this many messages
 
 /// Return the activity of a training, "compute of step 7", or an empty text without one.
@@ -84,12 +84,14 @@ std::vector<const RankState*> missing(std::span<const RankState> ranks, const Ra
   return idle.empty() ? elsewhere : idle;
 }
 
-/// Return the seconds that a rank may wait: its time limit, or less if it waits for a rank that has left.
+/// Return the seconds that a rank may wait: its time limit, or less if it waits for a rank that has left. News of the wait that
+/// came earlier than kLeftS after that do not count: the wait may be over.
 double allowed_s(std::span<const RankState> ranks, const RankState& waiting, double now_s) {
   const double limit_s = waiting.known->activity.limit_s;
   if (limit_s <= kLeftS || std::ranges::none_of(ranks, has_left)) return limit_s;
-  const bool in_vain =
-      std::ranges::any_of(missing(ranks, waiting, now_s), [](const RankState* state) { return has_left(*state); });
+  const double newest_s = waiting.heard_s + waiting.known->period_s - kLeftS;
+  const bool in_vain = std::ranges::any_of(
+      missing(ranks, waiting, now_s), [&](const RankState* state) { return has_left(*state) && state->left_s < newest_s; });
   return in_vain ? kLeftS : limit_s;
 }
 

@@ -23,6 +23,7 @@ struct RankState {
   int rank = 0;
   std::optional<Beat> known;  // the last message
   double heard_s = 0;         // time of the last message
+  double left_s = 0;          // time of the message that this rank has left, if it has
 };
 
 /// Return why the job should end because a rank is silent, or an empty text.

@@ -24,13 +24,16 @@ def test_a_child_of_a_rank_ends_as_it_likes(ending: str) -> None:
         import numpy as np
         import floodtide as ft
         ft.init(timeout_s=20)
+        done = ft.allreduce_async(np.ones(10, np.float32), op=ft.Sum)
+        ft.synchronize(done)
         handle = ft.allreduce_async(np.ones(1000, np.float32), op=ft.Sum)
         number = os.fork()
         if number == 0:
             assert not ft.is_initialized()
-            for call in (ft.init, lambda: ft.synchronize(handle), lambda: ft.poll(handle)):
+            calls = [(call, one) for call in (ft.synchronize, ft.poll) for one in (done, handle)]
+            for call, *arguments in [(ft.init,), *calls]:
                 try:
-                    call()
+                    call(*arguments)
                 except ft.errors.UnsupportedError as error:
                     assert "child (fork) of a rank" in str(error), error
                 else:

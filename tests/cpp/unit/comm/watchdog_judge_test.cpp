@@ -61,6 +61,7 @@ double ends_after(bool rank_1_has_left, double limit_s) {
     states[rank].known->activity.limit_s = limit_s;
   }
   states[1].known->leaves = rank_1_has_left ? 1 : 0;
+  states[1].left_s = 100;
   Activity& waiting = states[0].known->activity;
   waiting.waits = 1;
   waiting.number = 7;
@@ -76,6 +77,24 @@ TEST(WatchdogJudge, NobodyWaitsLongForARankThatHasLeft) {
   EXPECT_NEAR(ends_after(false, 300), 299.5, 0.2);
   EXPECT_NEAR(ends_after(true, 300), 4.5, 0.2);
   EXPECT_NEAR(ends_after(true, 2), 1.5, 0.2);
+}
+
+/// Return whether the job ends because rank 1 has told, `news_s` seconds after rank 0 has left, that it waits for rank 0.
+bool ends_by_news(double news_s) {
+  RankState states[2] = {{.rank = 0, .known = Beat{}, .heard_s = 110, .left_s = 100}, {.rank = 1, .known = Beat{}}};
+  for (RankState& state : states) state.known->period_s = 2;
+  states[0].known->leaves = 1;
+  states[1].heard_s = 100 + news_s;
+  states[1].known->activity.waits = 1;
+  states[1].known->activity.for_s = 8;
+  states[1].known->activity.limit_s = 300;
+  return stalled(states, 110, 0).ends;
+}
+
+TEST(WatchdogJudge, OldNewsOfAWaitForARankThatHasLeftDoNotCount) {
+  EXPECT_FALSE(ends_by_news(1));
+  EXPECT_FALSE(ends_by_news(2.9));
+  EXPECT_TRUE(ends_by_news(3.1));
 }
 
 }  // namespace
