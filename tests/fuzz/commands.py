@@ -122,6 +122,7 @@ FORMATS = {
     "n5": "{0}_n5/volume.n5",
     "precomputed": "precomputed://{0}_precomputed",
     "tif": "{0}_tif/stack.tif",
+    "nifti": "{0}_nifti/volume.nii.gz",
     "slices": "{0}_slices/*.tif",
     "png": "{0}_png/*.png",
     "ome_zarr": "{0}_ome_zarr/volume.zarr",

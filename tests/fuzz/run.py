@@ -201,6 +201,7 @@ def _import_everything() -> None:
         "jinja2",
         "tqdm",
         "tifffile",
+        "nibabel",
         "imageio.v3",
     ):
         importlib.import_module(name)

@@ -247,8 +247,7 @@ def files_of(references: Iterable[str]) -> list[str]:
             continue
         if re.search(r"[*?\[]", reference):
             found += glob.glob(reference)
-        elif reference.lower().endswith((".tif", ".tiff")):
-            found.append(reference)
+        found.append(reference)
         with contextlib.suppress(InvalidArgumentError):
             found.append(path_and_dataset(reference)[0])
     return found

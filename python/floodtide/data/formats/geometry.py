@@ -14,7 +14,7 @@ from floodtide.errors import InvalidFileError
 
 SizeNm = tuple[float, float, float]
 
-_SAME = 1e-3  # sizes that differ by less are the same; files keep rounded numbers
+SAME = 1e-3  # sizes that differ by less are the same; files keep rounded numbers
 _WHOLE = 0.02  # of a voxel: positions that are as close to a whole number need no note
 
 
@@ -37,7 +37,7 @@ class Geometry:
 
 def same_size(a: SizeNm, b: SizeNm) -> bool:
     """Return True if two voxel sizes are the same, up to the rounding of files."""
-    return all(math.isclose(m, n, rel_tol=_SAME) for m, n in zip(a, b, strict=True))
+    return all(math.isclose(m, n, rel_tol=SAME) for m, n in zip(a, b, strict=True))
 
 
 def size_text(size: Sequence[Any]) -> str:

@@ -13,7 +13,6 @@ _ARRAY = "ft.data.convert(ft.data.Volume(array), 'volume.zarr') in Python (impor
 
 _OTHERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("NRRD", (".nrrd", ".nhdr"), _FIJI),
-    ("NIfTI", (".nii", ".nii.gz"), _FIJI),
     ("MRC", (".mrc", ".mrcs", ".rec", ".st", ".ali", ".map"), _FIJI),
     ("DigitalMicrograph", (".dm3", ".dm4"), _FIJI),
     ("CZI", (".czi",), _FIJI),

@@ -16,7 +16,7 @@ from floodtide import _core
 from floodtide.base.files import path_and_dataset, require_utf8
 from floodtide.base.outputs import volume_folder
 from floodtide.base.reading import reading
-from floodtide.data.formats import hdf5, pictures, stores, writers
+from floodtide.data.formats import hdf5, nifti, pictures, stores, writers
 from floodtide.data.formats.names import file_and_series, refuse_other
 from floodtide.data.formats.readers import Opened
 from floodtide.data.formats.writers import Plan, Writer
@@ -131,6 +131,18 @@ FORMATS: tuple[Format, ...] = (
         " are decoded whole",
     ),
     Format(
+        name="NIfTI-1 and 2",
+        form="volume.nii, volume.nii.gz",
+        matches=nifti.is_nifti,
+        open=_one_channel(nifti.open_nifti),
+        create=writers.nifti,
+        path=Path,
+        library="nibabel",
+        axes="x, y, z, turned as its affine states",
+        help="A volume, turned so that x points to the right, y to the front and z to the top; compressed files are"
+        " decoded whole",
+    ),
+    Format(
         name="Folder of pictures",
         form="folder/*.tif, folder/*.png",
         matches=pictures.is_folder,
@@ -177,7 +189,8 @@ def open_volume(reference: str, channel: int | None = None) -> Opened:
 
 def stem(reference: str) -> str:
     """Return the name of the file or folder of a volume, without the extension."""
-    return Path(volume_folder(reference) or format_of(reference).path(reference)).stem
+    path = Path(volume_folder(reference) or format_of(reference).path(reference))
+    return Path(path.stem).stem if path.suffix == ".gz" else path.stem
 
 
 def place(reference: str) -> tuple[str, str]:

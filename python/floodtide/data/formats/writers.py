@@ -31,6 +31,7 @@ from floodtide.errors import Error, InvalidArgumentError, StorageError
 
 CHUNK = 64  # voxels along each axis of the chunks that are written
 _GZIP = 4
+_LONGEST_NIFTI_1 = 32767  # voxels along an axis; longer volumes are written as NIfTI-2
 _LARGEST_TIFF = 4_000_000_000  # bytes of voxels; positions in larger files need 64 bits
 
 
@@ -242,26 +243,14 @@ def tiff_stack(reference: str, plan: Plan) -> Iterator[Writer]:
     path = Path(reference)
     if file_and_series(reference)[1] is not None:
         raise InvalidArgumentError(f"{reference}: names a series, expected a new file")
-    if path.exists():
-        raise InvalidArgumentError(
-            f"{reference}: exists and is not replaced; choose another name, or remove it first"
-        )
     _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"))
     from floodtide.data.formats import tiff
 
     tifffile = library("tifffile", reference, "formats")
-    part = temporary(path)
     bigtiff = math.prod(plan.shape) * plan.dtype.itemsize > _LARGEST_TIFF
-    try:
-        with _storing(reference), tifffile.TiffWriter(part, bigtiff=bigtiff) as file:
-            yield _Stack(
-                file, plan, tiff.description(plan.shape, plan.dtype, plan.geometry, bigtiff)
-            )
-        with _storing(reference):
-            _sync(part)
-            os.rename(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    description = tiff.description(plan.shape, plan.dtype, plan.geometry, bigtiff)
+    with _new_file(reference, path) as part, tifffile.TiffWriter(part, bigtiff=bigtiff) as file:
+        yield _Stack(file, plan, description)
 
 
 class _Stack:
@@ -281,6 +270,49 @@ class _Stack:
                 description=self._description.encode() if i == 0 else None,
                 **self._resolution,
             )
+
+    def finish(self) -> None:
+        pass
+
+
+@contextmanager
+def nifti(reference: str, plan: Plan) -> Iterator[Writer]:
+    """Write a file of NIfTI-1, or NIfTI-2 if an axis is long, with voxel size and offset as an affine."""
+    import gzip  # not at the top: a training that writes no volume does not need it
+
+    nibabel = library("nibabel", reference, "formats")
+    long = max(plan.shape) > _LONGEST_NIFTI_1
+    header = nibabel.Nifti2Header() if long else nibabel.Nifti1Header()
+    try:
+        header.set_data_dtype(plan.dtype)
+    except nibabel.spatialimages.HeaderDataError:
+        raise InvalidArgumentError(f"{reference}: NIfTI cannot hold {plan.dtype}") from None
+    header.set_data_shape(plan.shape[::-1])
+    known = plan.geometry.voxel_size_nm is not None
+    edges = [n / 1000 if known else n for n in plan.size[::-1]]
+    header.set_zooms(edges)
+    if known:
+        header.set_xyzt_units("micron")
+    if plan.geometry.offset is not None:
+        affine = np.diag([*edges, 1.0])
+        affine[:3, 3] = [n * edge for n, edge in zip(plan.offset[::-1], edges, strict=True)]
+        header.set_sform(affine, code="aligned")
+    with _new_file(reference, Path(reference)) as part, part.open("wb") as plain:
+        packed = reference.lower().endswith(".gz")
+        file = gzip.GzipFile("", "wb", fileobj=plain, mtime=0) if packed else plain
+        header.write_to(file)
+        yield _Nifti(file, plan)
+        if packed:
+            file.close()
+
+
+class _Nifti:
+    def __init__(self, file: Any, plan: Plan) -> None:
+        self.chunks = (1, *plan.shape[1:])
+        self._file = file
+
+    def write(self, box: Box, block: NDArray[Any]) -> None:
+        self._file.write(np.ascontiguousarray(block).tobytes())
 
     def finish(self) -> None:
         pass
@@ -339,6 +371,27 @@ def _storing(reference: str) -> Iterator[None]:
 
 
 @contextmanager
+def _new_file(reference: str, path: Path) -> Iterator[Path]:
+    """Yield a temporary file that gets the name `path` at the end of the block. No file may have this name."""
+    _refuse_existing(reference, path)
+    part = temporary(path)
+    try:
+        with _storing(reference):
+            yield part
+            _sync(part)
+            os.rename(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _refuse_existing(reference: str, path: Path) -> None:
+    if os.path.lexists(path):
+        raise InvalidArgumentError(
+            f"{reference}: exists and is not replaced; choose another name, or remove it first"
+        )
+
+
+@contextmanager
 def _new_folder(name: str, group: Mapping[str, Any]) -> Iterator[Path]:
     """Yield a temporary folder that gets its name at the end of the block. Missing folders above are made, too.
 
@@ -349,10 +402,7 @@ def _new_folder(name: str, group: Mapping[str, Any]) -> Iterator[Path]:
     import shutil  # not at the top: a training that writes no volume needs neither this module nor its five others
 
     place = Path(name)
-    if os.path.lexists(place):
-        raise InvalidArgumentError(
-            f"{name}: exists and is not replaced; choose another name, or remove it first"
-        )
+    _refuse_existing(name, place)
     top = new_top(name)
     part = temporary(top)
     for stale in temporaries(top):  # of processes that were killed

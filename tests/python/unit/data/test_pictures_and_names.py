@@ -337,7 +337,7 @@ def test_names_of_pictures(case: Case, tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     "name",
     [
-        "a.nrrd", "a.nii", "a.nii.gz", "a.mrc", "a.rec", "a.czi", "a.nd2", "a.lif", "a.am", "a.dm3", "a.lsm", "a.dcm",
+        "a.nrrd", "a.mrc", "a.rec", "a.czi", "a.nd2", "a.lif", "a.am", "a.dm3", "a.lsm", "a.dcm",
         "a.npy", "a.npz", "a.raw", "a.zarr.zip", "*.jpg", "a.jp2",
     ],
 )  # fmt: skip
