@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "arrays.hpp"
@@ -96,19 +97,22 @@ segmentation_loss(const SegmentationLoss& loss, const std::string& output, const
 
 void register_loss(py::module_& m) {
   py::class_<SegmentationLoss>(m, "SegmentationLoss", "See floodtide.nn.SegmentationLoss.")
-      .def(py::init([](double dice, double cross_entropy, bool over_batch, bool background, double smooth) {
-             const SegmentationLoss loss{dice, cross_entropy, over_batch, background, smooth};
+      .def(py::init([](const std::map<std::string, double>& numbers, bool over_batch, bool background) {
+             SegmentationLoss loss{.over_batch = over_batch, .background = background};
+             for (const auto& [name, number] : nn::kLossNumbers) loss.*number = numbers.at(std::string(name));
              nn::check(loss);
              return loss;
            }),
-           py::arg("dice"), py::arg("cross_entropy"), py::arg("over_batch"), py::arg("background"), py::arg("smooth"));
+           py::arg("numbers"), py::arg("over_batch"), py::arg("background"));
   m.def(
       "loss_rows",
       []() -> Records {
         py::list rows;
         for (const nn::LossRow& row : nn::loss_rows()) {
+          py::dict numbers;
+          for (const auto& [name, number] : nn::kLossNumbers) numbers[py::str(std::string(name))] = row.loss.*number;
           rows.append(py::dict(py::arg("name") = std::string(row.name), py::arg("help") = std::string(row.help),
-                               py::arg("dice") = row.dice, py::arg("cross_entropy") = row.cross_entropy));
+                               py::arg("numbers") = numbers));
         }
         return rows;
       },

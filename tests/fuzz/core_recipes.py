@@ -78,11 +78,9 @@ RECIPES: dict[str, Recipe] = {
         "scale": 1.0,
     },
     "SegmentationLoss.__init__": lambda _: {
-        "dice": 1.0,
-        "cross_entropy": 1.0,
+        "numbers": {"dice": 1.0, "cross_entropy": 1.0, "smooth": 1e-5, "focus": 0.0},
         "over_batch": False,
         "background": True,
-        "smooth": 1e-5,
     },
     "UNetOptions.__init__": lambda _: {
         "classes": 2,

@@ -11,5 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from golden import vectors
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.exit(f"{__doc__}\nexpected no arguments")
     vectors.write(vectors.FILE)
     print(f"{vectors.FILE}: {len(vectors.CASES)} cases, {vectors.FILE.stat().st_size} bytes")

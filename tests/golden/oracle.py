@@ -149,7 +149,8 @@ def unet_loss(options: Any, output: str, logits: Any, truth: Array, weights: Arr
             torch.where(target == 255, 0, target).long(), classes
         ).double()
         p = torch.softmax(logits, -1)
-        entropy = -(one_hot * torch.log_softmax(logits, -1) * counted).sum(-1).mean((1, 2, 3))
+        entropy = -(one_hot * torch.log_softmax(logits, -1) * counted).sum(-1)
+        missed = 1 - (p * one_hot).sum(-1)
         first = 0 if options.background else 1
     else:
         one_hot = target.double()
@@ -159,8 +160,12 @@ def unet_loss(options: Any, output: str, logits: Any, truth: Array, weights: Arr
         p = torch.sigmoid(logits)
         entropy = torch.nn.functional.binary_cross_entropy_with_logits(
             logits, one_hot, counted, reduction="none"
-        ).mean((1, 2, 3, 4))
+        )
+        missed = 1 - (p * one_hot + (1 - p) * (1 - one_hot))
         first = 0
+    if options.focus:
+        entropy = entropy * missed**options.focus
+    entropy = entropy.flatten(1).mean(1)
     dims = (0, 1, 2, 3) if options.over_batch else (1, 2, 3)
     overlap, predicted, true = (
         (counted * a).sum(dims)[..., first:] for a in (p * one_hot, p, one_hot)

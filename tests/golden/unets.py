@@ -165,6 +165,8 @@ class Losses(Case):
             "Dice": SegmentationLoss(
                 dice=2, cross_entropy=0, over_batch=over_batch, background=True, smooth=0
             ),
+            "focal": SegmentationLoss(dice=0, focus=2, over_batch=over_batch),
+            "Dice and focal": SegmentationLoss(focus=1.5, over_batch=over_batch),
         }
 
     def batch(self) -> tuple[Array, Array, Array | None]:

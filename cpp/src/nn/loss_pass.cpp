@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "nn/cross_entropy.hpp"
 
@@ -23,6 +24,22 @@ Softmax softmax_of(std::int64_t classes, float* logits) noexcept {
   for (std::int64_t k = 0; k < classes; ++k) logits[k] /= result.total;
   return result;
 }
+
+/// Focal loss of one voxel: its cross-entropy times (1 - q)^focus.
+struct Focal {
+  double factor;  ///< (1 - q)^focus
+  double slope;   ///< -d factor / d q
+};
+Focal focal(double focus, double q) noexcept {
+  const double missed = std::max(1 - q, 0.0);
+  return {std::pow(missed, focus), focus * std::pow(missed, focus - 1)};
+}
+
+/// Probability that a sigmoid p gives to a target in [0, 1].
+double of_target(double p, double target) noexcept { return p * target + (1 - p) * (1 - target); }
+
+/// -log of a probability that may have become 0.
+double surprise(double p) noexcept { return -std::log(std::max(p, double{std::numeric_limits<float>::min()})); }
 
 }  // namespace
 
@@ -82,7 +99,9 @@ void LossPass::softmax(const std::uint8_t* labels, std::int64_t count, float* lo
       sums[result.best * kPerClass + kFalsePositive] += 1;
       sums[label * kPerClass + kFalseNegative] += 1;
     }
-    sums[kPerClass * classes_] += double{result.largest - of_label} + double{std::log(result.total)};
+    double entropy = double{result.largest - of_label} + double{std::log(result.total)};
+    if (loss_.focus > 0) entropy *= focal(loss_.focus, double{logits[label]}).factor;
+    sums[kPerClass * classes_] += entropy;
   }
 }
 
@@ -95,7 +114,8 @@ void LossPass::sigmoid(const float* targets, const float* weights, std::int64_t 
     of_class[kOverlap] += weight * entropy.probability * target;
     of_class[kPredicted] += weight * entropy.probability;
     of_class[kTrue] += weight * target;
-    sums[kPerClass * classes_] += weight * entropy.loss;
+    const double factor = loss_.focus > 0 ? focal(loss_.focus, of_target(entropy.probability, target)).factor : 1.0;
+    sums[kPerClass * classes_] += weight * factor * entropy.loss;
     if (!(weight > 0)) continue;
     const bool predicted = logits[i] >= 0.5F, truth = target >= 0.5;
     of_class[kTruePositive] += predicted && truth ? 1 : 0;
@@ -158,7 +178,15 @@ void LossPass::gradient(std::int64_t image, std::int64_t first, std::int64_t cou
       const std::int64_t at = voxel * classes_ + i, k = i % classes_;
       const float p = probabilities[i], target = truth_.targets.data()[at];
       const float weight = truth_.weights.empty() ? 1.0F : truth_.weights.data()[at];
-      out_gradient[i] = weight * ((factors[2 * k] * target + factors[2 * k + 1]) * p * (1 - p) + entropy * (p - target));
+      float of_entropy = p - target;
+      if (loss_.focus > 0) {
+        const double q = of_target(double{p}, double{target});
+        const auto [factor, slope] = focal(loss_.focus, q);
+        const double loss = double{target} * surprise(double{p}) + (1 - double{target}) * surprise(1 - double{p});
+        of_entropy = static_cast<float>(factor * double{of_entropy} -
+                                        slope * loss * double{p} * (1 - double{p}) * (2 * double{target} - 1));
+      }
+      out_gradient[i] = weight * ((factors[2 * k] * target + factors[2 * k + 1]) * p * (1 - p) + entropy * of_entropy);
     }
     return;
   }
@@ -168,13 +196,20 @@ void LossPass::gradient(std::int64_t image, std::int64_t first, std::int64_t cou
       std::fill_n(out_gradient, classes_, 0.0F);
       continue;
     }
+    float of_entropy = entropy;
+    if (loss_.focus > 0) {
+      const double q = double{probabilities[label]};
+      const auto [factor, slope] = focal(loss_.focus, q);
+      of_entropy *= static_cast<float>(factor + slope * q * surprise(q));
+    }
     float mean = 0;  // of the gradient by the probabilities, weighted with the probabilities
     for (std::int64_t k = 0; k < classes_; ++k) {
       out_gradient[k] = factors[2 * k + 1] + (k == label ? factors[2 * k] : 0.0F);
       mean += probabilities[k] * out_gradient[k];
     }
     for (std::int64_t k = 0; k < classes_; ++k) {
-      out_gradient[k] = probabilities[k] * (out_gradient[k] - mean) + entropy * (probabilities[k] - (k == label ? 1.0F : 0.0F));
+      out_gradient[k] =
+          probabilities[k] * (out_gradient[k] - mean) + of_entropy * (probabilities[k] - (k == label ? 1.0F : 0.0F));
     }
   }
 }

@@ -13,20 +13,24 @@ namespace floodtide::nn {
 
 std::span<const LossRow> loss_rows() {
   static constexpr std::array kRows = {
-      LossRow{"dice", "1 - soft Dice", 1, 0},
-      LossRow{"cross_entropy", "cross-entropy", 0, 1},
-      LossRow{"dice+cross_entropy", "the sum of both", 1, 1},
+      LossRow{"dice", "1 - soft Dice", {.dice = 1, .cross_entropy = 0}},
+      LossRow{"cross_entropy", "cross-entropy", {.dice = 0, .cross_entropy = 1}},
+      LossRow{"dice+cross_entropy", "the sum of both", {.dice = 1, .cross_entropy = 1}},
+      LossRow{"focal", "cross-entropy times (1 - probability of the label)^2", {.dice = 0, .cross_entropy = 1, .focus = 2}},
+      LossRow{"dice+focal", "the sum of both", {.dice = 1, .cross_entropy = 1, .focus = 2}},
   };
   return kRows;
 }
 
 void check(const SegmentationLoss& loss) {
-  const auto weight = [](double value) { return std::isfinite(value) && value >= 0; };
-  FLOODTIDE_REQUIRE(weight(loss.dice) && weight(loss.cross_entropy) && loss.dice + loss.cross_entropy > 0, invalid_argument,
-                    "segmentation loss: weights are ", loss.dice, " (Dice) and ", loss.cross_entropy,
-                    " (cross-entropy), expected none below 0 and one above");
-  FLOODTIDE_REQUIRE(weight(loss.smooth), invalid_argument, "segmentation loss: smooth is ", loss.smooth,
-                    ", expected at least 0");
+  for (const auto& [name, number] : kLossNumbers) {
+    FLOODTIDE_REQUIRE(std::isfinite(loss.*number) && loss.*number >= 0, invalid_argument, "segmentation loss: ", name, " is ",
+                      loss.*number, ", expected at least 0");
+  }
+  FLOODTIDE_REQUIRE(loss.dice + loss.cross_entropy > 0, invalid_argument,
+                    "segmentation loss: the weights of Dice and cross-entropy are 0, expected one above");
+  FLOODTIDE_REQUIRE(loss.focus == 0 || loss.focus >= 1, invalid_argument, "segmentation loss: focus is ", loss.focus,
+                    ", expected 0, or at least 1");
 }
 
 void check_truth(const char* who, Output output, const Shape<5>& shape, const SegmentationTruth& truth) {

@@ -107,6 +107,8 @@ std::span<const SeedPolicyRow> seed_policy_rows() {
 
 std::vector<Vec3> find_seeds(std::string_view name, const ParameterValues& values, View<const float, 3> image,
                              View<const std::uint8_t, 3> closed, const Vec3& margin, const Progress& progress) {
+  FLOODTIDE_REQUIRE(!image.empty(), shape_mismatch, "segment: the image has ", Show{image.shape()},
+                    " voxels (z, y, x), expected at least one");
   FLOODTIDE_REQUIRE(closed.size() == 0 || closed.shape() == image.shape(), shape_mismatch, "segment: the mask has ",
                     Show{closed.shape()}, " voxels (z, y, x), the image ", Show{image.shape()});
   const auto rows = seed_policy_rows();
@@ -116,7 +118,7 @@ std::vector<Vec3> find_seeds(std::string_view name, const ParameterValues& value
   std::vector<Vec3> seeds = row->find({image, closed, margin, resolved, progress});
   std::erase_if(seeds, [&](const Vec3& seed) {
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      if (seed[axis] < margin[axis] || seed[axis] + margin[axis] >= image.shape(axis)) return true;
+      if (seed[axis] < margin[axis] || margin[axis] >= image.shape(axis) - seed[axis]) return true;
     }
     return closed.size() > 0 && (closed.at(seed) & ~kClosedByShift) != 0;
   });

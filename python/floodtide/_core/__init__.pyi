@@ -162,7 +162,10 @@ class Ffn:
 
 class SegmentationLoss:
     def __init__(
-        self, dice: float, cross_entropy: float, over_batch: bool, background: bool, smooth: float
+        self,
+        numbers: collections.abc.Mapping[str, float],
+        over_batch: bool,
+        background: bool,
     ) -> None: ...
 
 class UNetOptions:

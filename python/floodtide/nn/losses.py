@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of U-Nets: soft Dice, cross-entropy, or both."""
+"""Losses of U-Nets: soft Dice, cross-entropy, focal loss, or sums."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, cast
 
 import numpy as np
@@ -18,11 +18,10 @@ from floodtide.nn.network import Array
 
 Labels = npt.NDArray[np.uint8]
 Sum = Callable[[list[float]], list[float]]
-_LOSS = Arguments(dice=limits.WEIGHT, cross_entropy=limits.WEIGHT, smooth=limits.WEIGHT)
 
 
 def loss_rows() -> list[dict[str, Any]]:
-    """Return the named losses: name, help, and the weights of their terms (dice, cross_entropy)."""
+    """Return the named losses: name, help, and their numbers."""
     return _core.loss_rows()
 
 
@@ -30,12 +29,16 @@ def loss_rows() -> list[dict[str, Any]]:
 class SegmentationLoss:
     """The loss dice * (1 - soft Dice) + cross_entropy * cross-entropy.
 
+    With `focus`, the cross-entropy of a voxel is multiplied by (1 - probability of its label)^focus (focal loss, Lin et
+    al. 2017).
+
     Attributes:
         dice: Weight of the Dice term, at least 0.
         cross_entropy: Weight of the cross-entropy, at least 0.
         over_batch: True: one soft Dice over all images of all ranks. False: the mean of the soft Dice of each image.
         background: True: class 0 is included in the Dice term (softmax only).
         smooth: Number added to the numerator and the denominator of soft Dice, at least 0.
+        focus: Exponent of the focal loss: 0, or at least 1.
     """
 
     dice: float = 1.0
@@ -43,10 +46,11 @@ class SegmentationLoss:
     over_batch: bool = False
     background: bool = False
     smooth: float = 1.0
+    focus: float = 0.0
 
     @classmethod
     def named(cls, name: str) -> SegmentationLoss:
-        """Return a named loss: "dice", "cross_entropy" or "dice+cross_entropy", with weights of 1.
+        """Return a named loss: "dice", "cross_entropy", "focal", "dice+cross_entropy" or "dice+focal".
 
         Raises:
             InvalidArgumentError: If there is no such name.
@@ -54,16 +58,17 @@ class SegmentationLoss:
         rows = {row["name"]: row for row in loss_rows()}
         if name not in rows:
             raise InvalidArgumentError(f"loss is '{name}', expected one of {', '.join(rows)}")
-        return cls(dice=rows[name]["dice"], cross_entropy=rows[name]["cross_entropy"])
+        return cls(**rows[name]["numbers"])
 
     @property
     def name(self) -> str | None:
-        """Return the name of the loss with these weights; None if no named loss has them."""
-        weights = (self.dice, self.cross_entropy)
-        return next(
-            (row["name"] for row in loss_rows() if (row["dice"], row["cross_entropy"]) == weights),
-            None,
-        )
+        """Return the name of the loss with these weights and this focus; None if no named loss has them."""
+        own = {**self._numbers(), "smooth": 1.0}
+        return next((row["name"] for row in loss_rows() if row["numbers"] == own), None)
+
+    def _numbers(self) -> dict[str, float]:
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: n for name, n in own.items() if not isinstance(n, bool)}
 
     def core(self) -> _core.SegmentationLoss:
         """Return this loss as an object of the core.
@@ -71,12 +76,9 @@ class SegmentationLoss:
         Raises:
             InvalidArgumentError: If a number is out of range.
         """
-        _LOSS.check(
-            "SegmentationLoss", dice=self.dice, cross_entropy=self.cross_entropy, smooth=self.smooth
-        )
-        return _core.SegmentationLoss(
-            self.dice, self.cross_entropy, self.over_batch, self.background, self.smooth
-        )
+        numbers = self._numbers()
+        Arguments(**dict.fromkeys(numbers, limits.WEIGHT)).check("SegmentationLoss", **numbers)
+        return _core.SegmentationLoss(numbers, self.over_batch, self.background)
 
 
 def segmentation_loss(

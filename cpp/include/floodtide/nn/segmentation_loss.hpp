@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "floodtide/base/named.hpp"
 #include "floodtide/nn/ready.hpp"
@@ -32,25 +33,34 @@ inline constexpr std::uint8_t kNotCounted = 255;  ///< label of voxels that do n
 ///
 /// The cross-entropy is the sum over voxels of w times the cross-entropy, divided by the number of all voxels (for sigmoids:
 /// voxels times channels). This number includes voxels that do not count, so that the mean over images does not depend on how
-/// the images are split over ranks.
+/// the images are split over ranks. With `focus`, the cross-entropy of a voxel is multiplied by (1 - q)^focus, where q is the
+/// probability of its label (sigmoids: p g + (1 - p) (1 - g)), so that voxels that are predicted well count less.
 ///
-/// Source: Milletari et al., "V-Net", 3DV 2016, with sums of p and g in place of squares; docs/algorithms.md.
+/// Sources: Milletari et al., "V-Net", 3DV 2016, with sums of p and g in place of squares; Lin et al., "Focal Loss for Dense
+/// Object Detection", ICCV 2017; docs/algorithms.md.
 struct SegmentationLoss {
   double dice = 1;           ///< weight of the Dice term, at least 0
   double cross_entropy = 1;  ///< weight of the cross-entropy, at least 0; at least one of the two weights is positive
+  double focus = 0;          ///< exponent of the focal loss: 0, or at least 1
   bool over_batch = false;   ///< true: one Dice over all images of all ranks; false: the mean of the Dice of each image
   bool background = false;   ///< true: the Dice includes class 0; used by softmax with at least two classes
   double smooth = 1;         ///< added to numerator and denominator of the Dice, at least 0
 };
+/// The numbers of a loss by name. None is below 0.
+inline constexpr std::array<std::pair<std::string_view, double SegmentationLoss::*>, 4> kLossNumbers = {{
+    {"dice", &SegmentationLoss::dice},
+    {"cross_entropy", &SegmentationLoss::cross_entropy},
+    {"smooth", &SegmentationLoss::smooth},
+    {"focus", &SegmentationLoss::focus},
+}};
 /// Row of the registry of named losses.
 struct LossRow {
   std::string_view name;
   std::string_view help;
-  double dice;           ///< weight of the Dice term
-  double cross_entropy;  ///< weight of the cross-entropy
+  SegmentationLoss loss;
 };
 [[nodiscard]] std::span<const LossRow> loss_rows();
-/// Throws Error(invalid_argument) for weights or a smooth term outside their ranges.
+/// Throws Error(invalid_argument) for numbers outside their ranges.
 void check(const SegmentationLoss& loss);
 
 /// Numbers of voxels by prediction and truth, for one class or channel. Softmax predicts the class with the largest
@@ -63,7 +73,7 @@ struct ClassCounts {
 struct LossReport {
   double loss = 0;
   double dice = 0;           ///< soft Dice: 1 per image is perfect
-  double cross_entropy = 0;  ///< nats
+  double cross_entropy = 0;  ///< nats, times (1 - q)^focus
   std::array<ClassCounts, kMostClasses> counts{};
 };
 

@@ -62,8 +62,8 @@ def training_keys(parts: Parts) -> dict[str, Any]:
     loss = parts.loss
     if loss.name is None:
         raise InvalidArgumentError(
-            f"Trainer: the loss weighs Dice by {loss.dice} and cross-entropy by {loss.cross_entropy}, expected one of"
-            f" {', '.join(row['name'] for row in loss_rows())}, with weights of 1"
+            f"Trainer: no named loss weighs Dice by {loss.dice} and cross-entropy by {loss.cross_entropy}, with a focus"
+            f" of {loss.focus}; expected one of {', '.join(row['name'] for row in loss_rows())}"
         )
     return {
         "walkers": data.walkers,

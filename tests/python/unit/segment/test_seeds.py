@@ -158,6 +158,14 @@ def test_peaks_of_the_empty_space_equal_the_oracle(case):
     np.testing.assert_array_equal(found_by("fill_empty", raw, closed, margin), expected)
 
 
+@pytest.mark.parametrize("shape", [(0, 9, 9), (1, 9, 0)])
+def test_an_empty_image_is_refused(shape: tuple[int, int, int]) -> None:
+    image = np.zeros(shape, np.float32)
+    for policy in ("peaks", "grid", "max"):
+        with pytest.raises(errors.ShapeError, match="expected at least one"):
+            _core.segment.find_seeds(image, MEAN, STD, policy, {}, [2**63 - 1, 0, 0], None)
+
+
 def test_the_oracles_of_further_policies_find_seeds():
     raw = cells((20, 21, 22), 5)
     closed = np.zeros(raw.shape, np.uint8)
