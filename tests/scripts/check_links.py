@@ -21,7 +21,9 @@ def main() -> int:
             if not file.exists():
                 wrong.append(f"{page.relative_to(ROOT)} links to {target}: no such file")
             elif anchor and file.suffix == ".md" and anchor not in _anchors(file):
-                wrong.append(f"{page.relative_to(ROOT)} links to {target}#{anchor}: no such heading")
+                wrong.append(
+                    f"{page.relative_to(ROOT)} links to {target}#{anchor}: no such heading"
+                )
     print(*wrong, sep="\n", end="\n" if wrong else "", file=sys.stderr)
     return bool(wrong)
 

@@ -240,3 +240,53 @@ def test_ranks_make_the_partitions_that_a_configuration_lacks(folder: Path) -> N
     more["training"] = {"steps": 7, "walkers": 2}
     train(folder, "lacks2", 2, **more)
     assert files[1].stat().st_mtime_ns == changed
+
+
+# Arguments: configuration. Threads beside the training compute forward passes; each must be that of one of the states.
+FORWARD = """
+import sys, threading
+import numpy as np
+import floodtide as ft
+
+path = sys.argv[1]
+ft.init()
+draw = np.random.default_rng(0)
+image, logits = draw.normal(size=(2, 6, 7, 8)).astype(np.float32)
+found, over = [], threading.Event()
+with ft.train.Trainer.from_config(ft.config.load(path)) as trainer:
+    model = trainer.model
+    states = [model.state_dict()]
+
+    def evaluate():
+        while not over.is_set():
+            found.append(model.forward(image, logits).tobytes())
+
+    threads = [threading.Thread(target=evaluate) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        states.extend(model.state_dict() for _ in trainer)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+expected = set()
+for state in states:
+    model.load_state_dict(state)
+    expected.add(model.forward(image, logits).tobytes())
+assert len(expected) > 5, len(expected)
+assert set(found) <= expected, (len(found), len(set(found) - expected))
+"""
+
+
+@pytest.mark.parametrize(
+    "comm",
+    [{}, {"mode": "partial", "contributors": 1, "late": "carry"}, {"mode": "asynchronous"}],
+    ids=["synchronous", "partial", "asynchronous"],
+)
+def test_forward_passes_beside_a_training_see_whole_updates(
+    tmp_path: Path, comm: dict[str, Any]
+) -> None:
+    write_volume(tmp_path)
+    path = configuration(tmp_path, "run", comm=comm, training={"steps": 20, "walkers": 2})
+    shared(2, ["-c", FORWARD, path])
