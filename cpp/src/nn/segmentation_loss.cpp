@@ -17,7 +17,7 @@ std::span<const LossRow> loss_rows() {
       LossRow{"cross_entropy", "cross-entropy", {.dice = 0, .cross_entropy = 1}},
       LossRow{"dice+cross_entropy", "the sum of both", {.dice = 1, .cross_entropy = 1}},
       LossRow{"focal", "cross-entropy times (1 - probability of the label)^2", {.dice = 0, .cross_entropy = 1, .focus = 2}},
-      LossRow{"dice+focal", "the sum of both", {.dice = 1, .cross_entropy = 1, .focus = 2}},
+      LossRow{"dice+focal", "the sum of Dice and focal", {.dice = 1, .cross_entropy = 1, .focus = 2}},
   };
   return kRows;
 }

@@ -19,7 +19,7 @@ from floodtide.data import Box, Vec3, Volume
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats import HDF5, format_of
 from floodtide.data.resampling import SizeNm
-from floodtide.errors import InvalidArgumentError
+from floodtide.errors import InvalidArgumentError, InvalidFileError
 
 
 def require_alone(options: dict[str, Any]) -> None:
@@ -64,14 +64,19 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
     volume_settings = _volume(file, settings)
     checkpoint = predict.newest_checkpoint(settings.run.dir)
     volume = Volume(volume_settings.image)
-    known = original_of(volume)
-    original = None if known is None else _Original(Volume(known[0]), known[1], volume_settings)
+    size = settled_size(volume, volume_settings.voxel_size_nm, "the configuration")
+    known, original = original_of(volume), None
+    if known is not None:
+        if size is None:
+            raise InvalidFileError(
+                f"{volume.name}: states no voxel size, expected that of the resampled image"
+            )
+        original = _Original(Volume(known[0]), known[1], size)
     wanted = parse_box(box or "")
     part = parse_box(settings.validation.box) if box is None else wanted
     if original is not None and wanted is not None:
         part = original.grid.box_of(wanted)
     mean, std = volume_settings.mean, volume_settings.std
-    size = settled_size(volume, volume_settings.stated_nm, "the configuration")
     set_threads(settings.run.threads)
     keys = "voxel_size_nm of the [[data.volumes]] table"
     reading = Reading("segment", mean, std, "data.volumes.mean and std", size, size_key=keys)
@@ -111,12 +116,12 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
 class _Original:
     """The volume from which that of a training was resampled."""
 
-    def __init__(self, volume: Volume, size_nm: SizeNm, trained: config.VolumeConfig) -> None:
+    def __init__(self, volume: Volume, size_nm: SizeNm, trained_nm: SizeNm) -> None:
         from floodtide.data.resampling import Resampled
 
         self.volume = volume
         self.size_nm = size_nm
-        self.grid = Resampled(volume, size_nm, trained.voxel_size_nm)
+        self.grid = Resampled(volume, size_nm, trained_nm)
 
     def write(self, made: Volume, out: str, box: Box | None, notes: dict[str, str]) -> None:
         """Write segments of coarser voxels at the voxels of this volume; of `box`, or of all that they cover."""

@@ -123,16 +123,11 @@ class VolumeConfig(Checked):
         range=limits.INTENSITY,
     )
     std: float = option(33.0, "Standard deviation of the image", range=limits.DEVIATION)
-    voxel_size_nm: tuple[float, float, float] = option(
-        (1.0, 1.0, 1.0),
-        "Voxel size (z, y, x) in nanometres; [1.0, 1.0, 1.0]: what the image states, if it states one",
+    voxel_size_nm: tuple[float, float, float] | None = option(
+        None,
+        "Voxel size (z, y, x) in nanometres; left out: what the image states, if it states one",
         range=limits.VOXEL_SIZE,
     )
-
-    @property
-    def stated_nm(self) -> tuple[float, float, float] | None:
-        """Voxel size (z, y, x) in nm; None if the configuration gives none."""
-        return None if self.voxel_size_nm == (1.0, 1.0, 1.0) else self.voxel_size_nm
 
 
 @dataclass(frozen=True, kw_only=True)

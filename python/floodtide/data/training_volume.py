@@ -38,7 +38,7 @@ class TrainingVolume:
     mean: float = 128.0
     std: float = 33.0
     name: str = "volume"
-    voxel_size_nm: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    voxel_size_nm: tuple[float, float, float] | None = None
 
     @property
     def extent(self) -> Box | None:

@@ -177,14 +177,13 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
     predictor = predict.Predictor(predict.load(checkpoint), mean=volume.mean, std=volume.std)
     section = ((start[0] + 1, start[1], start[2]), (1, size[1], size[2]))
     predicted = predictor.probabilities(Volume(volume.image), section)
-    known = tuple(volume.voxel_size_nm) != (1.0, 1.0, 1.0)
     shown = Section(
         title=f"z = {section[0][0]}",
         image=image[1].astype(np.float64),
         truth=truth[1],
         counted=weights[1] > 0,
         predicted=np.moveaxis(predicted[channels, 0], 0, -1),
-        voxel_nm=(volume.voxel_size_nm[1], volume.voxel_size_nm[2]) if known else None,
+        voxel_nm=volume.voxel_size_nm and volume.voxel_size_nm[1:],
     )
     note = (
         f"Network of {checkpoint.name}, the middle section of the held-out box. Red, green, blue: affinity along z, y,"

@@ -80,7 +80,7 @@ def checked(settings: config.Config, options: SegmentOptions) -> list[Problem]:
     ]:
         if name:
             require_same_size("segment", Volume(name, channel=0), image)
-    stated = None if volume is None else volume.stated_nm
+    stated = None if volume is None else volume.voxel_size_nm
     assert options.mean is not None
     assert options.std is not None
     reading = Reading(

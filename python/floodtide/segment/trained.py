@@ -66,7 +66,7 @@ def trained_on(checkpoint: str | Path) -> TrainedOn | None:
     if settings is None:
         return None
     levels = {(volume.mean, volume.std) for volume in settings.data.volumes}
-    sizes = {volume.stated_nm for volume in settings.data.volumes} - {None}
+    sizes = {volume.voxel_size_nm for volume in settings.data.volumes} - {None}
     mean, std = levels.pop() if len(levels) == 1 else (None, None)
     size = sizes.pop() if len(sizes) == 1 else None
     return TrainedOn(mean, std, size, settings.training.seed_pad)

@@ -35,7 +35,6 @@ from floodtide.train.kinds import Parts
 from floodtide.train.kinds.flood_task import FloodValidation
 from floodtide.train.kinds.volumes import training_volumes
 
-_UNKNOWN = (1.0, 1.0, 1.0)  # voxel size of a configuration that gives none
 _RADIUS = 1.6  # ratio of the partitions' radius to half a patch
 _FEW = 0.05  # share of the voxels of a box that are centres of examples
 _INSIDE = 254  # highest class of partitions; 255 marks places that cannot be a centre
@@ -90,9 +89,8 @@ def look_at(parts: Parts) -> list[Looked]:
         ]
     found = []
     for number, volume in enumerate(data.volumes[:MOST]):
-        stated = None if tuple(volume.voxel_size_nm) == _UNKNOWN else volume.voxel_size_nm
         image = opened(volume.image)
-        size = settled_size(image, stated, "the configuration")
+        size = settled_size(image, volume.voxel_size_nm, "the configuration")
         keys = f"mean and std of volume '{volume.name}' (data.volumes.{number})"
         reading = Reading(f"volume '{volume.name}'", volume.mean, volume.std, keys, size)
         found.append(_look(image, volume.extent, reading, volume.name))

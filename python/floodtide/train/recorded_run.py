@@ -81,13 +81,10 @@ class Run:
 
     @property
     def voxel_size_nm(self) -> tuple[float, float, float] | None:
-        """Voxel size (z, y, x) in nanometres of the first training volume that states one.
-
-        None if no volume does: the configuration then holds the default, (1, 1, 1).
-        """
+        """Voxel size (z, y, x) in nanometres of the first training volume whose table states one; None if none does."""
         for volume in self.config.get("data", {}).get("volumes", []):
             size = volume.get("voxel_size_nm")
-            if size and list(size) != [1.0, 1.0, 1.0]:
+            if size:
                 return (float(size[0]), float(size[1]), float(size[2]))
         return None
 
