@@ -16,13 +16,14 @@ struct Box {
   [[nodiscard]] std::int64_t voxels() const noexcept { return volume<3>(size); }
   [[nodiscard]] bool contains(const Vec3& position) const noexcept {
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      if (position[axis] < start[axis] || position[axis] >= start[axis] + size[axis]) return false;
+      if (position[axis] < start[axis] || position[axis] - start[axis] >= size[axis]) return false;
     }
     return true;
   }
   [[nodiscard]] bool contains(const Box& other) const noexcept {
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      if (other.start[axis] < start[axis] || other.end()[axis] > end()[axis]) return false;
+      const std::int64_t room = size[axis] - other.size[axis];  // no sums with positions, which may be any
+      if (other.start[axis] < start[axis] || room < 0 || other.start[axis] - start[axis] > room) return false;
     }
     return true;
   }

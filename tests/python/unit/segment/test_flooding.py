@@ -412,8 +412,9 @@ def test_bad_images_and_places_are_errors(small, raw):
         small.segment(raw[0])
     with pytest.raises(errors.OutOfRangeError, match="not inside"):
         small.segment(raw, ((0, 0, 0), (99, 9, 9)))
-    with pytest.raises(errors.OutOfRangeError, match="no field of view"):
-        small.segment_at(raw, (0, 0, 0))
+    for start in ((0, 0, 0), (-(2**63), 5, 5), (5, 5, 2**63 - 1)):
+        with pytest.raises(errors.OutOfRangeError, match="no field of view"):
+            small.segment_at(raw, start)
     with pytest.raises(errors.StorageError):
         small.segment(raw).save("/nowhere/out.h5:segmentation")
 
