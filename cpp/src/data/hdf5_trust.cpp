@@ -175,8 +175,11 @@ Superblock require_hdf5_file(const std::string& path) {
 }
 
 bool external_allowed() {
-  const char* value = std::getenv(kAllowExternal);
-  return value != nullptr && std::string_view(value) == "1";
+  static const bool allowed = [] {
+    const char* const value = std::getenv(kAllowExternal);
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  return allowed;
 }
 
 PropertyHandle link_access(std::string& out_refused) {

@@ -24,7 +24,8 @@ struct Superblock {
 /// Error(invalid_file).
 Superblock require_hdf5_file(const std::string& path);
 
-/// Return true if files may refer to other files: the environment variable FLOODTIDE_ALLOW_EXTERNAL is 1.
+/// Return true if files may refer to other files: the environment variable FLOODTIDE_ALLOW_EXTERNAL is 1. The first call reads
+/// the variable.
 [[nodiscard]] bool external_allowed();
 /// Return link access properties (H5P_LINK_ACCESS) that follow no link into another file, unless external_allowed(). The name
 /// of a refused file is written to `out_refused`, which must outlive the properties.
