@@ -123,10 +123,12 @@ void require_chunk(hid_t dataset, const Layout& layout, std::span<const hsize_t>
 
 }  // namespace
 
-void require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+bool require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
                     CheckedChunks& checked, const std::function<void()>& try_block, const std::string& where) {
   const PropertyHandle properties(H5Dget_create_plist(dataset));
-  if (H5Pget_layout(properties.id()) != H5D_CHUNKED || std::ranges::count(count, 0) > 0) return;
+  const H5D_layout_t kind = H5Pget_layout(properties.id());
+  if (kind == H5D_VIRTUAL) return false;
+  if (kind != H5D_CHUNKED || std::ranges::count(count, 0) > 0) return true;
   const Layout layout = layout_of(dataset, properties.id());
   const std::size_t rank = layout.shape.size();
   std::vector<hsize_t> first(rank), last(rank), at(rank), offset(rank);
@@ -153,7 +155,7 @@ void require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::spa
       --axis;
       at[axis] = first[axis];
     }
-    if (axis == 0) return;
+    if (axis == 0) return true;
     ++at[axis - 1];
   }
 }

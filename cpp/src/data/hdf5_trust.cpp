@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "floodtide/base/error.hpp"
@@ -100,6 +101,12 @@ std::string text_of(const auto& get) {
   return text.data();
 }
 
+/// The file, and the dataset in it, that a part of a virtual dataset is made of.
+std::pair<std::string, std::string> source_of(hid_t properties, std::size_t part) {
+  return {text_of([&](char* text, std::size_t size) { return H5Pget_virtual_filename(properties, part, text, size); }),
+          text_of([&](char* text, std::size_t size) { return H5Pget_virtual_dsetname(properties, part, text, size); })};
+}
+
 void require_inside(hid_t file, hid_t properties, const std::string& where, int depth);
 
 /// Checks the datasets that a virtual one is made of.
@@ -107,12 +114,9 @@ void require_sources_inside(hid_t file, hid_t properties, const std::string& whe
   std::size_t count = 0;
   H5Pget_virtual_count(properties, &count);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::string source =
-        text_of([&](char* text, std::size_t size) { return H5Pget_virtual_filename(properties, i, text, size); });
+    const auto [source, name] = source_of(properties, i);
     FLOODTIDE_REQUIRE(source == ".", invalid_file, where, ": is a virtual dataset with values in another file, ", source,
                       "; set ", kAllowExternal, "=1 if you trust it");
-    const std::string name =
-        text_of([&](char* text, std::size_t size) { return H5Pget_virtual_dsetname(properties, i, text, size); });
     std::string refused;
     const PropertyHandle links = link_access(refused);
     if (H5Oexists_by_name(file, name.c_str(), links.id()) <= 0) continue;  // missing ones read as the fill value
@@ -186,6 +190,16 @@ PropertyHandle link_access(std::string& out_refused) {
   PropertyHandle access(H5Pcreate(H5P_LINK_ACCESS));
   if (!external_allowed()) H5Pset_elink_cb(access.id(), &refuse_link, &out_refused);
   return access;
+}
+
+std::vector<std::string> virtual_sources(hid_t properties) {
+  std::size_t count = 0;
+  H5Pget_virtual_count(properties, &count);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (auto [file, name] = source_of(properties, i); file == ".") names.push_back(std::move(name));
+  }
+  return names;
 }
 
 void require_readable(hid_t file, hid_t dataset, const std::string& where) {

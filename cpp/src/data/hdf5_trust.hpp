@@ -31,6 +31,9 @@ Superblock require_hdf5_file(const std::string& path);
 /// of a refused file is written to `out_refused`, which must outlive the properties.
 [[nodiscard]] PropertyHandle link_access(std::string& out_refused);
 
+/// Return the names of the datasets of the same file that a virtual dataset with these properties is made of.
+[[nodiscard]] std::vector<std::string> virtual_sources(hid_t properties);
+
 /// Check that an open dataset has its values in `file` itself (unless external_allowed()), and that all its filters are
 /// available. Throws Error(invalid_file) starting with `where`.
 void require_readable(hid_t file, hid_t dataset, const std::string& where);

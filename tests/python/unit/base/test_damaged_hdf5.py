@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -82,6 +83,22 @@ def test_chunks_of_other_filters_are_read(tmp_path: Path) -> None:
     box = ((3, 4, 5), (18, 17, 16))
     np.testing.assert_array_equal(volume.read(box), IMAGE[3:21, 4:21, 5:21])
     np.testing.assert_array_equal(volume.read(), IMAGE)
+
+
+def test_a_virtual_dataset_of_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    """The library reads beyond a chunk that unpacks to fewer bytes than it should."""
+    values = np.zeros((64, 256, 256), np.uint8)
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        for name in ("whole", "cut"):
+            stored = file.create_dataset(name, data=values, chunks=values.shape, compression="gzip")
+            if name == "cut":
+                stored.id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(5000)))
+            layout = h5py.VirtualLayout(values.shape, "u1")
+            layout[...] = h5py.VirtualSource(".", name, values.shape)
+            file.create_virtual_dataset(f"virtual/{name}", layout)
+    np.testing.assert_array_equal(Volume(f"{tmp_path}/v.h5:virtual/whole").read(), values)
+    with pytest.raises(InvalidFileError, match=r"v\.h5:cut: is damaged: one of its chunks"):
+        Volume(f"{tmp_path}/v.h5:virtual/cut").read()
 
 
 def test_threads_open_intact_and_damaged_files(tmp_path: Path) -> None:
