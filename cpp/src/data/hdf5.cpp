@@ -100,7 +100,11 @@ bool Hdf5File::Impl::exists(const std::string& object) const {
   if (path_in_file.empty()) return true;
   // H5Oexists_by_name looks only at the last part of a path and fails if an earlier one is missing.
   for (std::size_t slash = path_in_file.find('/');; slash = path_in_file.find('/', slash + 1)) {
-    const std::string part = path_in_file.substr(0, slash);
+    std::string part = path_in_file.substr(0, slash);
+    if (found_objects.contains(part)) {
+      if (slash == std::string::npos) return true;
+      continue;
+    }
     const htri_t link = H5Lexists(file.id(), part.c_str(), links.id());
     const htri_t found = link > 0 ? H5Oexists_by_name(file.id(), part.c_str(), links.id()) : link;
     FLOODTIDE_REQUIRE(refused_file.empty(), invalid_file, where(object), ": is a link into another file, ",
@@ -112,6 +116,7 @@ bool Hdf5File::Impl::exists(const std::string& object) const {
                         ": is damaged, its checksum is wrong; use another copy of the file");
     }
     if (found <= 0) return false;
+    if (!writing) found_objects.insert(std::move(part));
     if (slash == std::string::npos) return true;
   }
 }

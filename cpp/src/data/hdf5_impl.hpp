@@ -23,10 +23,11 @@ struct Hdf5File::Impl {
   std::optional<StagedFile> staged;  ///< empty while reading, and after commit()
   Hdf5Result result;                 ///< the objects that commit() marks
   bool writing = false;
-  OwnProcess process;                ///< that opened or made the file
-  Superblock superblock{};           ///< of a file that is open for reading
-  mutable std::string refused_file;  ///< name of the file that a refused link refers to
-  PropertyHandle links;              ///< how links are followed
+  OwnProcess process;                           ///< that opened or made the file
+  Superblock superblock{};                      ///< of a file that is open for reading
+  mutable std::set<std::string> found_objects;  ///< names of objects that exist() has found, while reading
+  mutable std::string refused_file;             ///< name of the file that a refused link refers to
+  PropertyHandle links;                         ///< how links are followed
   FileHandle file;
   /// Datasets stay open after their first use, because closing a dataset drops its chunk cache.
   mutable std::map<std::string, DatasetHandle> datasets;

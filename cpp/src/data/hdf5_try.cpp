@@ -69,6 +69,8 @@ Hdf5Tried Hdf5File::try_metadata(const std::string& object) const {
 }
 
 bool Hdf5File::try_object(const std::string& name) const {
+  const ObjectHandle object(H5Oopen(impl_->file.id(), name.c_str(), impl_->links.id()));
+  if (!object.valid()) return true;  // a link to nothing
   bool sound = true;
   try_quietly([&] { static_cast<void>(list(name)); });
   try_quietly([&] {
@@ -79,14 +81,14 @@ bool Hdf5File::try_object(const std::string& name) const {
       sound = try_index(id, found);
       return;
     }
-    if (std::ranges::count(found.shape, 0) > 0) return;
+    // The values of a virtual dataset are in chunks of other objects.
+    const bool is_virtual = H5Pget_layout(PropertyHandle(H5Dget_create_plist(id)).id()) == H5D_VIRTUAL;
+    if (is_virtual || std::ranges::count(found.shape, 0) > 0) return;
     const std::vector<std::int64_t> first(found.shape.size(), 0), one(found.shape.size(), 1);
     std::array<std::byte, 8> value{};
     read_raw(name, first, one, found.type, value.data());
   });
   Names attributes;
-  const ObjectHandle object(H5Oopen(impl_->file.id(), name.c_str(), impl_->links.id()));
-  if (!object.valid()) return sound;
   H5Aiterate2(object.id(), H5_INDEX_NAME, H5_ITER_INC, nullptr, &add_attribute, &attributes);
   for (const std::string& attribute : attributes.found) {
     try_quietly([&] { static_cast<void>(read_attribute<std::int64_t>(name, attribute)); });
