@@ -124,25 +124,31 @@ void Hdf5File::checked_block(const std::string& dataset, ElementType type, std::
                     Show{count}, " for an array of ", elements, " elements");
 }
 
-void Hdf5File::Impl::require_sound(const std::string& name, std::span<const std::int64_t> start,
-                                   std::span<const std::int64_t> count) const {
-  const hid_t id = dataset(name);
-  const auto try_block = [&] { check_hdf5_block(path, name, start, count); };
-  if (require_chunks(id, start, count, checked[name], std::ref(try_block), where(name))) return;
-  if (external_allowed() || checked_sources.contains(name)) return;
-  for (const std::string& source : virtual_sources(PropertyHandle(H5Dget_create_plist(id)).id())) {
-    if (!exists(source)) continue;  // read as the fill value
-    const std::vector<std::int64_t> shape = shape_of_space(SpaceHandle(H5Dget_space(dataset(source))).id());
-    require_sound(source, std::vector<std::int64_t>(shape.size()), shape);
+void Hdf5File::require_sound(const std::string& dataset, std::span<const std::int64_t> start,
+                             std::span<const std::int64_t> count) const {
+  const hid_t id = impl_->dataset(dataset);
+  const auto try_block = [&] { check_hdf5_block(impl_->path, dataset, start, count); };
+  if (require_chunks(id, start, count, impl_->checked[dataset], std::ref(try_block), impl_->where(dataset))) return;
+  if (external_allowed()) return;
+  for (VirtualPart& part : virtual_parts(PropertyHandle(H5Dget_create_plist(id)).id(), start, count)) {
+    if (!impl_->exists(part.source)) continue;  // read as the fill value
+    const std::vector<std::int64_t> shape = info(part.source).shape;
+    if (part.start.size() != shape.size()) {
+      part.start.assign(shape.size(), 0);
+      part.count = shape;
+    }
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+      part.count[axis] = std::clamp<std::int64_t>(shape[axis] - part.start[axis], 0, part.count[axis]);
+    }
+    require_sound(part.source, part.start, part.count);
   }
-  checked_sources.insert(name);
 }
 
 void Hdf5File::read_raw(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
                         ElementType type, void* out) const {
   const Hdf5Lock lock;
   const hid_t id = impl_->dataset(dataset);
-  if (!impl_->writing) impl_->require_sound(dataset, start, count);
+  if (!impl_->writing) require_sound(dataset, start, count);
   const BlockSpaces spaces = block_spaces(id, start, count);
   if (H5Dread(id, native_type(type), spaces.memory.id(), spaces.file.id(), H5P_DEFAULT, out) < 0) {
     raise_unreadable(impl_->where(dataset));

@@ -32,7 +32,6 @@ struct Hdf5File::Impl {
   /// Datasets stay open after their first use, because closing a dataset drops its chunk cache.
   mutable std::map<std::string, DatasetHandle> datasets;
   mutable std::map<std::string, CheckedChunks> checked;  ///< checked chunks of each dataset
-  mutable std::set<std::string> checked_sources;         ///< virtual datasets whose sources were checked
   bool all_tried = true;                                 ///< the program of set_hdf5_checker() has read all objects
 
   [[nodiscard]] std::string where(const std::string& object) const { return path + ":" + object; }
@@ -43,9 +42,6 @@ struct Hdf5File::Impl {
   void require_object(const std::string& object) const;
   /// Call this, without the lock, before the library reads an object: has the program of set_hdf5_checker() read it.
   void try_first(const std::string& object) const;
-  /// Throws Error(invalid_file) if reading a block of a dataset would harm this process. Of a virtual dataset, all values that
-  /// it is made of are checked.
-  void require_sound(const std::string& name, std::span<const std::int64_t> start, std::span<const std::int64_t> count) const;
   void require_writing() const;
   /// Forgets the file and its datasets without closing them.
   void release() noexcept;

@@ -107,6 +107,27 @@ std::pair<std::string, std::string> source_of(hid_t properties, std::size_t part
           text_of([&](char* text, std::size_t size) { return H5Pget_virtual_dsetname(properties, part, text, size); })};
 }
 
+/// The smallest box that holds a selection, and whether the selection is all of it. Unknown (empty) for one without end.
+struct Selected {
+  std::vector<std::int64_t> first, size;
+  bool is_box;
+};
+
+Selected selected(hid_t space) {
+  const auto rank = static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space)));
+  std::vector<hsize_t> first(rank), last(rank);
+  if (H5Sget_select_bounds(space, first.data(), last.data()) < 0) return {};
+  Selected result{.first = {first.begin(), first.end()}, .size = {}, .is_box = true};
+  hsize_t elements = 1;
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    const hsize_t size = last[axis] - first[axis] + 1;
+    result.size.push_back(static_cast<std::int64_t>(size));
+    result.is_box = !__builtin_mul_overflow(elements, size, &elements) && result.is_box;
+  }
+  result.is_box = result.is_box && H5Sget_select_npoints(space) == static_cast<hssize_t>(elements);
+  return result;
+}
+
 void require_inside(hid_t file, hid_t properties, const std::string& where, int depth);
 
 /// Checks the datasets that a virtual one is made of.
@@ -192,14 +213,29 @@ PropertyHandle link_access(std::string& out_refused) {
   return access;
 }
 
-std::vector<std::string> virtual_sources(hid_t properties) {
-  std::size_t count = 0;
-  H5Pget_virtual_count(properties, &count);
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (auto [file, name] = source_of(properties, i); file == ".") names.push_back(std::move(name));
+std::vector<VirtualPart> virtual_parts(hid_t properties, std::span<const std::int64_t> start,
+                                       std::span<const std::int64_t> count) {
+  std::size_t parts = 0;
+  H5Pget_virtual_count(properties, &parts);
+  std::vector<VirtualPart> found;
+  for (std::size_t i = 0; i < parts; ++i) {
+    auto [file, name] = source_of(properties, i);
+    if (file != ".") continue;
+    const Selected into = selected(SpaceHandle(H5Pget_virtual_vspace(properties, i)).id());
+    const Selected from = selected(SpaceHandle(H5Pget_virtual_srcspace(properties, i)).id());
+    VirtualPart part{.source = std::move(name), .start = {}, .count = {}};
+    bool needed = true;
+    for (std::size_t axis = 0; axis < std::min(into.first.size(), start.size()); ++axis) {
+      const std::int64_t first = std::max(start[axis], into.first[axis]);
+      const std::int64_t last = std::min(start[axis] + count[axis], into.first[axis] + into.size[axis]);
+      needed = needed && first < last;
+      if (!from.is_box || !into.is_box || from.size != into.size) continue;
+      part.start.push_back(first - into.first[axis] + from.first[axis]);
+      part.count.push_back(last - first);
+    }
+    if (needed) found.push_back(std::move(part));
   }
-  return names;
+  return found;
 }
 
 void require_readable(hid_t file, hid_t dataset, const std::string& where) {

@@ -115,6 +115,33 @@ def test_a_virtual_dataset_of_a_damaged_one_is_refused(tmp_path: Path) -> None:
         Volume(f"{tmp_path}/v.h5:virtual/cut").read()
 
 
+def test_virtual_datasets_of_one_file_are_read(tmp_path: Path) -> None:
+    """Planes, a part, every second row, and a virtual dataset of a virtual one."""
+    sources = {
+        "planes": [(np.s_[i], h5py.VirtualSource(".", f"plane{i}", (24, 24))) for i in range(24)],
+        "part": [(np.s_[...], h5py.VirtualSource(".", "larger", (30, 30, 30))[3:-3, 3:-3, 3:-3])],
+        "rows": [
+            (np.s_[:, ::2], h5py.VirtualSource(".", "larger", (30, 30, 30))[3:-3, 3:-3:2, 3:-3]),
+            (np.s_[:, 1::2], h5py.VirtualSource(".", "larger", (30, 30, 30))[3:-3, 4:-3:2, 3:-3]),
+        ],
+        "twice": [(np.s_[...], h5py.VirtualSource(".", "part", IMAGE.shape))],
+    }
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        for i, plane in enumerate(IMAGE):
+            file.create_dataset(f"plane{i}", data=plane, chunks=(8, 8), compression="gzip")
+        file.create_dataset("larger", data=np.pad(IMAGE, 3), chunks=(7, 8, 9), compression="gzip")
+        for name, parts in sources.items():
+            layout = h5py.VirtualLayout(IMAGE.shape, "u1")
+            for place, source in parts:
+                layout[place] = source
+            file.create_virtual_dataset(name, layout)
+    for name in sources:
+        volume = Volume(f"{tmp_path}/v.h5:{name}")
+        block = volume.read(((3, 5, 7), (4, 9, 11)))
+        np.testing.assert_array_equal(block, IMAGE[3:7, 5:14, 7:18], name)
+        np.testing.assert_array_equal(volume.read(), IMAGE, name)
+
+
 def test_threads_open_intact_and_damaged_files(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.h5" for number in range(8)]
     for number, path in enumerate(paths):
