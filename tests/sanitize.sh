@@ -45,14 +45,14 @@ address() {
   python tests/fuzz/run.py --trials "${FUZZ_TRIALS:-2000}" --seed "${FUZZ_SEED:-1}" --write "$damaged"
   find "$damaged" -mindepth 2 -type f -not -path "$damaged/sample/*" -print0 |
     ASAN_OPTIONS=allocator_may_return_null=1:max_allocation_size_mb=2048 xargs -0 \
-      build/asan/tests/cpp/floodtide_fuzz_readers "$damaged/sample" >build/asan/damaged.log ||
+      build/asan/tests/cpp/floodtide_fuzz_readers build/asan/cpp/src/data/_hdf5_check "$damaged/sample" >build/asan/damaged.log ||
     { echo "after $(tail -n 1 build/asan/damaged.log)"; exit 1; }
   echo "   $(wc -l <build/asan/damaged.log) files read or refused"
   echo "== address, undefined: calls of the core with other arguments than it expects; Python on ranks"
   local tree=build/asan/tree
   rm -rf "$tree"
   cmake --install build/asan --prefix "$tree" >/dev/null
-  (cd python && find floodtide -name '*.so' -prune -o -type f -print0 | xargs -0 cp --parents -t "../$tree")
+  (cd python && find floodtide \( -name '*.so' -o -name _hdf5_check \) -prune -o -type f -print0 | xargs -0 cp --parents -t "../$tree")
   # Python keeps memory until the process ends, too. Its own libraries load the sanitizer late unless it is preloaded.
   local preload
   preload="$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libstdc++.so)"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
 #include <pybind11/stl.h>
 
+#include <filesystem>
 #include <map>
 
 #include "arrays.hpp"
@@ -72,7 +74,10 @@ void write_datasets(const PathName& path, const std::map<std::string, py::array>
                     const std::string& command) {
   data::Hdf5Result result{.command = command, .objects = {}};
   for (const auto& [name, array] : arrays) result.objects.push_back(name);
-  data::Hdf5File file = data::Hdf5File::create(path.text, result);
+  data::Hdf5File file = [&] {
+    const py::gil_scoped_release unlocked;
+    return data::Hdf5File::create(path.text, result);
+  }();
   for (const auto& [name, array] : arrays) {
     data::DatasetOptions options{.chunks = {}, .gzip = gzip};
     for (py::ssize_t axis = 0; axis < array.ndim(); ++axis)
@@ -87,10 +92,20 @@ void write_datasets(const PathName& path, const std::map<std::string, py::array>
                       py::str(array.dtype()).cast<std::string>(),
                       ", expected (u)int8, (u)int16, (u)int32, (u)int64, float32 or float64 in this machine's byte order");
   }
+  const py::gil_scoped_release unlocked;
   file.commit();
 }
 
+/// Return the path of a file in the folder of this module.
+std::string beside_this_module(const char* name) {
+  Dl_info here{};
+  FLOODTIDE_REQUIRE(::dladdr(reinterpret_cast<const void*>(&beside_this_module), &here) != 0, internal,
+                    "the file of floodtide._core is unknown");
+  return std::filesystem::absolute(here.dli_fname).replace_filename(name);
+}
+
 void register_files(py::module_& m) {
+  data::set_hdf5_checker(beside_this_module("_hdf5_check"));
   m.def(
       "has_attributes",
       [](const std::string& file, const std::string& object, std::vector<std::string> names) {
@@ -104,14 +119,6 @@ void register_files(py::module_& m) {
       "exists", [](const std::string& file, const std::string& object) { return data::Hdf5File::open(file).exists(object); },
       py::arg("file"), py::arg("object"), py::call_guard<py::gil_scoped_release>(),
       "Whether an HDF5 file has a dataset or group of this name.");
-  m.def("set_hdf5_rank", &data::set_hdf5_rank, py::arg("rank"),
-        "Say which rank this is: if a damaged file ends the process, rank 0 prints its line first.");
-  m.def("set_hdf5_program", &data::set_hdf5_program, py::arg("name"),
-        "Set the beginning of the line that is printed if a damaged file ends the process.");
-  m.def(
-      "remove_at_end", [](const PathName& path) { data::remove_at_end(path.text); }, py::arg("path"),
-      "Remove a file if a damaged file ends the process.");
-  m.def("keep_at_end", [](const PathName& path) { data::keep_at_end(path.text); }, py::arg("path"), "Take back remove_at_end.");
   m.def("write_datasets", &write_datasets, py::arg("path"), py::arg("arrays"), py::arg("chunk"), py::arg("gzip"),
         py::arg("command"));
   m.def(
@@ -119,7 +126,7 @@ void register_files(py::module_& m) {
       [](const PathName& path, const std::string& command, const std::vector<std::string>& objects) {
         data::Hdf5File::check_output(path.text, {.command = command, .objects = objects});
       },
-      py::arg("path"), py::arg("command"), py::arg("objects"),
+      py::arg("path"), py::arg("command"), py::arg("objects"), py::call_guard<py::gil_scoped_release>(),
       "Raise what writing these objects in the name of a command would raise, without making anything.");
   m.def(
       "parse_dataset_name",
@@ -192,7 +199,7 @@ void register_partition(py::module_& m) {
       .def_property_readonly("written_counts", [](const PartitionJob& job) { return job.written_counts(); });
   py::class_<PartitionWriter>(m, "PartitionWriter")
       .def(py::init<PartitionJob&, const std::string&, std::string>(), py::arg("job"), py::arg("path"), py::arg("dataset"),
-           py::keep_alive<1, 2>())
+           py::keep_alive<1, 2>(), py::call_guard<py::gil_scoped_release>())
       .def(
           "write",
           [](PartitionWriter& writer, std::int64_t number, const UInt8Array& values) {
@@ -233,7 +240,8 @@ void register_coordinates(py::module_& m) {
           },
           py::arg("begin"), py::arg("end"), py::arg("progress"));
   py::class_<CoordinatesWriter>(m, "CoordinatesWriter")
-      .def(py::init<const CoordinatesJob&, const std::string&>(), py::arg("job"), py::arg("path"))
+      .def(py::init<const CoordinatesJob&, const std::string&>(), py::arg("job"), py::arg("path"),
+           py::call_guard<py::gil_scoped_release>())
       .def(
           "write",
           [](CoordinatesWriter& writer, std::int64_t begin, const Int32Array& rows) {

@@ -212,6 +212,7 @@ void register_volumes(py::module_& m) {
       .def("read", &read_volume, py::arg("start"), py::arg("size"))
       .def("read_intensities", &read_intensities, py::arg("start"), py::arg("size"))
       .def("text", &Volume::text, py::arg("attribute"), Unlock(), "A text that the dataset carries; empty if it has none.")
+      .def("texts", &Volume::texts, py::arg("attribute"), Unlock(), "Texts that the dataset carries; none if it has none.")
       .def(
           "integers", [](const Volume& volume, const std::string& name) { return values_of(volume.integers(name)); },
           py::arg("attribute"), Unlock(), "Integers that the dataset carries, or None.")

@@ -145,7 +145,7 @@ void register_segment(py::module_& m) {
                                           {"shift", segment::kClosedByShift}};
       },
       "Return the bits that say why a voxel is closed, by name.");
-  s.def("check_output", &segment::check_output, py::arg("path"), py::arg("dataset"),
+  s.def("check_output", &segment::check_output, py::arg("path"), py::arg("dataset"), py::call_guard<py::gil_scoped_release>(),
         "Raise the error that `write` would raise for this output, before there is a result.");
   s.def(
       "placement", [](const data::VolumeReference& volume) { return segment::placement(*volume.open()); }, py::arg("volume"),

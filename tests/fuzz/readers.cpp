@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads damaged files with every reader of the core, for runs under the sanitizers (tests/sanitize.sh address).
 //
-//   floodtide_fuzz_readers SAMPLE FILE...
+//   floodtide_fuzz_readers CHECKER SAMPLE FILE...
 //
-// SAMPLE is the folder of valid files that the damaged ones were made of. A reader may return or throw Error; anything else
-// that it throws, and more than 20 s a file, is a finding, as is what the sanitizers find. The exit status is 1 if there is
-// one.
+// CHECKER is the program _hdf5_check, which reads HDF5 files first. SAMPLE is the folder of valid files that the damaged ones
+// were made of. A reader may return or throw Error; anything else that it throws, and more than 20 s a file, is a finding, as
+// is what the sanitizers find. The exit status is 1 if there is one.
 #include <unistd.h>
 
 #include <algorithm>
@@ -227,21 +227,22 @@ extern "C" void out_of_time(int) {
 }
 
 int run(const std::vector<std::string>& words) {
-  if (words.size() < 2) {
-    std::cerr << "expected SAMPLE FILE...\n";
+  if (words.size() < 3) {
+    std::cerr << "expected CHECKER SAMPLE FILE...\n";
     return 2;
   }
+  data::set_hdf5_checker(words[0]);
   set_num_threads(1);
   std::signal(SIGALRM, out_of_time);
-  Resumer resumer(words[0]);
-  for (std::size_t number = 1; number < words.size(); ++number) {
+  Resumer resumer(words[1]);
+  for (std::size_t number = 2; number < words.size(); ++number) {
     current_file = words[number];
     std::cout << current_file << std::endl;
     alarm(kSecondsAFile);
     if (current_file.ends_with(".index"))
       read_tensorflow(current_file.substr(0, current_file.size() - 6));
     else if (current_file.ends_with(".h5"))
-      read_hdf5(current_file, words[0], resumer);
+      read_hdf5(current_file, words[1], resumer);
   }
   alarm(0);
   return found_something ? 1 : 0;

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "data/hdf5_check.hpp"
 #include "data/hdf5_impl.hpp"
 #include "data/hdf5_storage.hpp"
 #include "data/hdf5_trust.hpp"
@@ -99,7 +100,11 @@ bool Hdf5File::Impl::exists(const std::string& object) const {
   if (path_in_file.empty()) return true;
   // H5Oexists_by_name looks only at the last part of a path and fails if an earlier one is missing.
   for (std::size_t slash = path_in_file.find('/');; slash = path_in_file.find('/', slash + 1)) {
-    const std::string part = path_in_file.substr(0, slash);
+    std::string part = path_in_file.substr(0, slash);
+    if (found_objects.contains(part)) {
+      if (slash == std::string::npos) return true;
+      continue;
+    }
     const htri_t link = H5Lexists(file.id(), part.c_str(), links.id());
     const htri_t found = link > 0 ? H5Oexists_by_name(file.id(), part.c_str(), links.id()) : link;
     FLOODTIDE_REQUIRE(refused_file.empty(), invalid_file, where(object), ": is a link into another file, ",
@@ -111,12 +116,17 @@ bool Hdf5File::Impl::exists(const std::string& object) const {
                         ": is damaged, its checksum is wrong; use another copy of the file");
     }
     if (found <= 0) return false;
+    if (!writing) found_objects.insert(std::move(part));
     if (slash == std::string::npos) return true;
   }
 }
 
 void Hdf5File::Impl::require_object(const std::string& object) const {
   FLOODTIDE_REQUIRE(exists(object), invalid_file, path, ": has no group or dataset '", object, "'");
+}
+
+void Hdf5File::Impl::try_first(const std::string& object) const {
+  if (!all_tried) check_hdf5(path, object);
 }
 
 hid_t Hdf5File::Impl::dataset(const std::string& name) const {
@@ -163,7 +173,7 @@ Hdf5File& Hdf5File::operator=(Hdf5File&& other) noexcept {
 
 Hdf5File::~Hdf5File() {
   if (!impl_) return;
-  const Hdf5Reading reading(impl_->path);
+  const Hdf5Lock lock;
   impl_->staged.reset();
   if (impl_->writing && !impl_->process.is_here()) {
     impl_->release();  // closing would write into the file of the parent
@@ -175,10 +185,12 @@ Hdf5File::~Hdf5File() {
 
 Hdf5File Hdf5File::open(const std::string& path, std::size_t chunk_cache_bytes) {
   const Superblock superblock = require_hdf5_file(path);
-  const Hdf5Reading reading(path);
+  const bool all_tried = check_hdf5(path);
+  const Hdf5Lock lock;
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->superblock = superblock;
+  impl->all_tried = all_tried;
   impl->links = link_access(impl->refused_file);
   const PropertyHandle access = file_access(chunk_cache_bytes);
   impl->file = FileHandle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()));
@@ -195,12 +207,14 @@ Hdf5File Hdf5File::open(const std::string& path, std::size_t chunk_cache_bytes) 
 const std::string& Hdf5File::path() const noexcept { return impl_->path; }
 
 bool Hdf5File::exists(const std::string& object) const {
-  const Hdf5Reading reading(impl_->path);
+  impl_->try_first(object);
+  const Hdf5Lock lock;
   return impl_->exists(object);
 }
 
 std::vector<std::string> Hdf5File::list(const std::string& group) const {
-  const Hdf5Reading reading(impl_->path);
+  impl_->try_first(group);
+  const Hdf5Lock lock;
   impl_->require_object(group);
   const GroupHandle handle(H5Gopen2(impl_->file.id(), group.c_str(), H5P_DEFAULT));
   if (!handle.valid()) raise(ErrorCode::invalid_file, impl_->where(group), ": is not a group");
@@ -213,7 +227,7 @@ std::vector<std::string> Hdf5File::list(const std::string& group) const {
 }
 
 std::vector<std::string> Hdf5File::datasets() const {
-  const Hdf5Reading reading(impl_->path);
+  const Hdf5Lock lock;
   FoundNames names{.links = impl_->links.id()};
   const herr_t status = find_datasets(impl_->file.id(), names);
   FLOODTIDE_REQUIRE(!names.endless, invalid_file, impl_->path, ": has more than ", kMostLinks, " groups and datasets, or ",
@@ -225,7 +239,8 @@ std::vector<std::string> Hdf5File::datasets() const {
 }
 
 bool Hdf5File::has_checksum(const std::string& dataset) const {
-  const Hdf5Reading reading(impl_->path);
+  impl_->try_first(dataset);
+  const Hdf5Lock lock;
   return data::has_checksum(impl_->dataset(dataset), impl_->superblock.version >= 2);
 }
 

@@ -122,22 +122,27 @@ Array<T> read_numbers(hid_t file, const std::string& object, const std::string& 
   return array;
 }
 
-std::string read_text(const Attribute& attribute, const std::string& path, const Superblock& superblock) {
-  FLOODTIDE_REQUIRE(H5Tget_class(attribute.type.id()) == H5T_STRING && attribute.elements == 1, invalid_file, attribute.what,
-                    " is not one text");
+std::vector<std::string> read_texts_of(const Attribute& attribute, const std::string& path, const Superblock& superblock) {
+  FLOODTIDE_REQUIRE(H5Tget_class(attribute.type.id()) == H5T_STRING, invalid_file, attribute.what, " is not a text");
   if (H5Tis_variable_str(attribute.type.id()) > 0) {
-    return read_variable_text(attribute.handle.id(), path, superblock, attribute.what);
+    return read_variable_texts(attribute.handle.id(), attribute.elements, path, superblock, attribute.what);
   }
-  std::string result(H5Tget_size(attribute.type.id()), '\0');
-  attribute.read(attribute.type.id(), result.data());
-  result.resize(std::min(result.find('\0'), result.size()));
-  return result;
+  const std::size_t size = attribute.element_bytes();
+  std::string bytes(attribute.elements * size, '\0');
+  attribute.read(attribute.type.id(), bytes.data());
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < attribute.elements; ++i) {
+    const std::string_view text = std::string_view(bytes).substr(i * size, size);
+    texts.emplace_back(text.substr(0, text.find('\0')));
+  }
+  return texts;
 }
 
 }  // namespace
 
 bool Hdf5File::has_attribute(const std::string& object, const std::string& attribute) const {
-  const Hdf5Reading reading(impl_->path);
+  impl_->try_first(object);
+  const Hdf5Lock lock;
   if (!impl_->exists(object)) return false;
   const htri_t found = H5Aexists_by_name(impl_->file.id(), object.c_str(), attribute.c_str(), H5P_DEFAULT);
   if (found < 0) raise_unreadable(impl_->where(object) + ": attribute " + attribute);
@@ -146,14 +151,16 @@ bool Hdf5File::has_attribute(const std::string& object, const std::string& attri
 
 template <>
 Array<std::int64_t> Hdf5File::read_attribute<std::int64_t>(const std::string& object, const std::string& attribute) const {
-  const Hdf5Reading reading(impl_->path);
+  impl_->try_first(object);
+  const Hdf5Lock lock;
   impl_->require_object(object);
   return read_numbers<std::int64_t>(impl_->file.id(), object, attribute, impl_->where(object));
 }
 
 template <>
 Array<double> Hdf5File::read_attribute<double>(const std::string& object, const std::string& attribute) const {
-  const Hdf5Reading reading(impl_->path);
+  impl_->try_first(object);
+  const Hdf5Lock lock;
   impl_->require_object(object);
   return read_numbers<double>(impl_->file.id(), object, attribute, impl_->where(object));
 }
@@ -166,12 +173,20 @@ std::int64_t Hdf5File::read_integer(const std::string& object, const std::string
 }
 
 std::string Hdf5File::read_text_attribute(const std::string& object, const std::string& attribute) const {
-  const Hdf5Reading reading(impl_->path);
+  const std::vector<std::string> texts = read_texts(object, attribute);
+  FLOODTIDE_REQUIRE(texts.size() == 1, invalid_file, impl_->where(object), ": attribute ", attribute, " has ", texts.size(),
+                    " texts, expected one");
+  return texts.front();
+}
+
+std::vector<std::string> Hdf5File::read_texts(const std::string& object, const std::string& attribute) const {
+  impl_->try_first(object);
+  const Hdf5Lock lock;
   impl_->require_object(object);
-  const std::string text =
-      read_text(Attribute(impl_->file.id(), object, attribute, impl_->where(object)), impl_->path, impl_->superblock);
-  verify(impl_->file.id(), object, attribute, impl_->where(object), text);
-  return text;
+  std::vector<std::string> texts =
+      read_texts_of(Attribute(impl_->file.id(), object, attribute, impl_->where(object)), impl_->path, impl_->superblock);
+  if (texts.size() == 1) verify(impl_->file.id(), object, attribute, impl_->where(object), texts.front());
+  return texts;
 }
 
 }  // namespace floodtide::data

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "floodtide/base/error.hpp"
@@ -46,6 +47,13 @@ Layout layout_of(hid_t dataset, hid_t properties) {
 }
 
 bool has(const Layout& layout, H5Z_filter_t filter) { return std::ranges::count(layout.filters, filter) > 0; }
+
+/// True for SZIP, nbit, scale-offset and plug-ins: their decoders trust what a chunk says.
+bool has_unknown_filter(const Layout& layout) {
+  return std::ranges::any_of(layout.filters, [](H5Z_filter_t filter) {
+    return filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE && filter != H5Z_FILTER_FLETCHER32;
+  });
+}
 
 /// Bytes that zlib makes of its input; at most one more than `most`. 0 if it is damaged.
 hsize_t inflated_bytes(std::span<const unsigned char> input, hsize_t most) {
@@ -115,10 +123,12 @@ void require_chunk(hid_t dataset, const Layout& layout, std::span<const hsize_t>
 
 }  // namespace
 
-void require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
-                    CheckedChunks& checked, const std::string& where) {
+bool require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+                    CheckedChunks& checked, const std::function<void()>& try_block, const std::string& where) {
   const PropertyHandle properties(H5Dget_create_plist(dataset));
-  if (H5Pget_layout(properties.id()) != H5D_CHUNKED || std::ranges::count(count, 0) > 0) return;
+  const H5D_layout_t kind = H5Pget_layout(properties.id());
+  if (kind == H5D_VIRTUAL) return false;
+  if (kind != H5D_CHUNKED || std::ranges::count(count, 0) > 0) return true;
   const Layout layout = layout_of(dataset, properties.id());
   const std::size_t rank = layout.shape.size();
   std::vector<hsize_t> first(rank), last(rank), at(rank), offset(rank);
@@ -127,6 +137,7 @@ void require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::spa
     last[axis] = static_cast<hsize_t>(start[axis] + count[axis] - 1) / layout.chunk[axis];
   }
   at = first;
+  bool tried = !has_unknown_filter(layout);
   for (;;) {
     std::int64_t number = 0;
     for (std::size_t axis = 0; axis < rank; ++axis) {
@@ -135,6 +146,7 @@ void require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::spa
       offset[axis] = at[axis] * layout.chunk[axis];
     }
     if (!checked.contains(number)) {
+      if (!std::exchange(tried, true)) try_block();
       require_chunk(dataset, layout, offset, where);
       checked.insert(number);
     }
@@ -143,7 +155,7 @@ void require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::spa
       --axis;
       at[axis] = first[axis];
     }
-    if (axis == 0) return;
+    if (axis == 0) return true;
     ++at[axis - 1];
   }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
@@ -16,8 +17,10 @@ namespace floodtide::data {
 using CheckedChunks = std::set<std::int64_t>;
 
 /// Throws Error(invalid_file) if a chunk of the block [start, start + count) does not have the size that the dataset needs.
-/// Reads compressed chunks without a checksum one additional time. Skips the chunks in `checked`.
-void require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
-                    CheckedChunks& checked, const std::string& where);
+/// Reads compressed chunks without a checksum one additional time. Skips the chunks in `checked`. If filters that are not
+/// looked into have made a chunk, calls `try_block` first, which throws if reading the block would harm this process. Returns
+/// false for a virtual dataset, whose values are in chunks of other datasets.
+[[nodiscard]] bool require_chunks(hid_t dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+                                  CheckedChunks& checked, const std::function<void()>& try_block, const std::string& where);
 
 }  // namespace floodtide::data

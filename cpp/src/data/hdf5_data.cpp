@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Datasets of Hdf5File.
 #include <algorithm>
+#include <functional>
 #include <limits>
 
+#include "data/hdf5_check.hpp"
 #include "data/hdf5_impl.hpp"
 #include "data/hdf5_storage.hpp"
 #include "data/hdf5_trust.hpp"
@@ -38,7 +40,8 @@ BlockSpaces block_spaces(hid_t dataset, std::span<const std::int64_t> start, std
 }  // namespace
 
 DatasetInfo Hdf5File::info(const std::string& dataset) const {
-  const Hdf5Reading reading(impl_->path);
+  impl_->try_first(dataset);
+  const Hdf5Lock lock;
   const hid_t id = impl_->dataset(dataset);
   const TypeHandle type(H5Dget_type(id));
   DatasetInfo info{.shape = {}, .chunks = {}, .type = element_type_of(type.id(), impl_->where(dataset))};
@@ -77,7 +80,7 @@ void Hdf5File::require_room(const std::string& dataset, std::size_t elements, El
 }
 
 void Hdf5File::close_dataset(const std::string& dataset) const {
-  const Hdf5Reading reading(impl_->path);
+  const Hdf5Lock lock;
   const auto known = impl_->datasets.find(dataset);
   if (known == impl_->datasets.end()) return;
   const bool closed = known->second.close();
@@ -121,11 +124,31 @@ void Hdf5File::checked_block(const std::string& dataset, ElementType type, std::
                     Show{count}, " for an array of ", elements, " elements");
 }
 
+void Hdf5File::require_sound(const std::string& dataset, std::span<const std::int64_t> start,
+                             std::span<const std::int64_t> count) const {
+  const hid_t id = impl_->dataset(dataset);
+  const auto try_block = [&] { check_hdf5_block(impl_->path, dataset, start, count); };
+  if (require_chunks(id, start, count, impl_->checked[dataset], std::ref(try_block), impl_->where(dataset))) return;
+  if (external_allowed()) return;
+  for (VirtualPart& part : virtual_parts(PropertyHandle(H5Dget_create_plist(id)).id(), start, count)) {
+    if (!impl_->exists(part.source)) continue;  // read as the fill value
+    const std::vector<std::int64_t> shape = info(part.source).shape;
+    if (part.start.size() != shape.size()) {
+      part.start.assign(shape.size(), 0);
+      part.count = shape;
+    }
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+      part.count[axis] = std::clamp<std::int64_t>(shape[axis] - part.start[axis], 0, part.count[axis]);
+    }
+    require_sound(part.source, part.start, part.count);
+  }
+}
+
 void Hdf5File::read_raw(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
                         ElementType type, void* out) const {
-  const Hdf5Reading reading(impl_->path, element_count(dataset, count) * size_in_bytes(type));
+  const Hdf5Lock lock;
   const hid_t id = impl_->dataset(dataset);
-  if (!impl_->writing) require_chunks(id, start, count, impl_->checked[dataset], impl_->where(dataset));
+  if (!impl_->writing) require_sound(dataset, start, count);
   const BlockSpaces spaces = block_spaces(id, start, count);
   if (H5Dread(id, native_type(type), spaces.memory.id(), spaces.file.id(), H5P_DEFAULT, out) < 0) {
     raise_unreadable(impl_->where(dataset));

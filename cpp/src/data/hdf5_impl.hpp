@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/hdf5_chunks.hpp"
 #include "data/hdf5_handle.hpp"
-#include "data/hdf5_limit.hpp"
 #include "data/hdf5_trust.hpp"
 #include "floodtide/base/own_process.hpp"
 #include "floodtide/base/staged_file.hpp"
@@ -18,29 +18,21 @@
 
 namespace floodtide::data {
 
-/// Scope of calls of the HDF5 library: holds its lock, and limits the processor time (Hdf5Limit).
-class Hdf5Reading {
- public:
-  explicit Hdf5Reading(const std::string& path, std::uint64_t bytes = 0) : limit_(path, bytes) {}
-
- private:
-  Hdf5Lock lock_;
-  Hdf5Limit limit_;
-};
-
 struct Hdf5File::Impl {
   std::string path;                  ///< final name, from the caller
   std::optional<StagedFile> staged;  ///< empty while reading, and after commit()
   Hdf5Result result;                 ///< the objects that commit() marks
   bool writing = false;
-  OwnProcess process;                ///< that opened or made the file
-  Superblock superblock{};           ///< of a file that is open for reading
-  mutable std::string refused_file;  ///< name of the file that a refused link refers to
-  PropertyHandle links;              ///< how links are followed
+  OwnProcess process;                           ///< that opened or made the file
+  Superblock superblock{};                      ///< of a file that is open for reading
+  mutable std::set<std::string> found_objects;  ///< names of objects that exist() has found, while reading
+  mutable std::string refused_file;             ///< name of the file that a refused link refers to
+  PropertyHandle links;                         ///< how links are followed
   FileHandle file;
   /// Datasets stay open after their first use, because closing a dataset drops its chunk cache.
   mutable std::map<std::string, DatasetHandle> datasets;
   mutable std::map<std::string, CheckedChunks> checked;  ///< checked chunks of each dataset
+  bool all_tried = true;                                 ///< the program of set_hdf5_checker() has read all objects
 
   [[nodiscard]] std::string where(const std::string& object) const { return path + ":" + object; }
   [[nodiscard]] hid_t dataset(const std::string& name) const;
@@ -48,6 +40,8 @@ struct Hdf5File::Impl {
   /// file.
   [[nodiscard]] bool exists(const std::string& object) const;
   void require_object(const std::string& object) const;
+  /// Call this, without the lock, before the library reads an object: has the program of set_hdf5_checker() read it.
+  void try_first(const std::string& object) const;
   void require_writing() const;
   /// Forgets the file and its datasets without closing them.
   void release() noexcept;

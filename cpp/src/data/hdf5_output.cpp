@@ -174,18 +174,19 @@ bool Hdf5File::joins_others(const std::string& path, const Hdf5Result& result) {
     raise(ErrorCode::invalid_argument, path, ": exists and is not replaced, because it cannot be read as an HDF5 file (",
           error.what(), "); choose another name, or remove it first");
   }
+  const Hdf5Lock lock;
   return place_of(*file, file->impl_->file.id(), path, result) == ResultPlace::shared;
 }
 
 void Hdf5File::check_output(const std::string& path, const Hdf5Result& result) {
-  const Hdf5Lock lock;
   static_cast<void>(joins_others(path, normalised(result)));
 }
 
 Hdf5File Hdf5File::create(const std::string& path, const Hdf5Result& wanted, std::size_t chunk_cache_bytes) {
-  const Hdf5Lock lock;
   const Hdf5Result result = normalised(wanted);
-  if (!joins_others(path, result)) {
+  const bool joins = joins_others(path, result);
+  const Hdf5Lock lock;
+  if (!joins) {
     Hdf5File file = create(path, chunk_cache_bytes);
     file.impl_->result = result;
     return file;

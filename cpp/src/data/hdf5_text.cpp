@@ -90,21 +90,26 @@ class Collection {
 
 }  // namespace
 
-std::string read_variable_text(hid_t attribute, const std::string& path, const Superblock& superblock,
-                               const std::string& what) {
+std::vector<std::string> read_variable_texts(hid_t attribute, std::size_t count, const std::string& path,
+                                             const Superblock& superblock, const std::string& what) {
   FLOODTIDE_REQUIRE(superblock.offset_size == 8 && superblock.length_size == 8, invalid_file, what,
                     ": is in a file with addresses of ", superblock.offset_size, " bytes, expected 8");
-  Reference reference{};
-  if (H5Aread(attribute, reference_type(), reference.data()) < 0) {
+  std::vector<Reference> references(count);
+  if (H5Aread(attribute, reference_type(), references.data()) < 0) {
     raise(ErrorCode::invalid_file, what, ": cannot be read: ", hdf5_cause());
   }
-  const std::uint64_t length = number(reference.data(), 4), address = number(reference.data() + 4, 8);
-  if (length == 0) return {};
-  FLOODTIDE_REQUIRE(superblock.base <= superblock.file_bytes && address < superblock.file_bytes - superblock.base, invalid_file,
-                    what, ": is damaged: its text is not in the file");
-  const std::string text =
-      Collection(path, superblock.base + address, superblock.file_bytes, what).object(number(reference.data() + 12, 4));
-  return text.substr(0, std::min<std::size_t>(text.find('\0'), length));
+  std::vector<std::string> texts;
+  for (const Reference& reference : references) {
+    const std::uint64_t length = number(reference.data(), 4), address = number(reference.data() + 4, 8);
+    std::string& text = texts.emplace_back();
+    if (length == 0) continue;
+    FLOODTIDE_REQUIRE(superblock.base <= superblock.file_bytes && address < superblock.file_bytes - superblock.base,
+                      invalid_file, what, ": is damaged: its text is not in the file");
+    const std::string bytes =
+        Collection(path, superblock.base + address, superblock.file_bytes, what).object(number(reference.data() + 12, 4));
+    text = bytes.substr(0, std::min<std::size_t>(bytes.find('\0'), length));
+  }
+  return texts;
 }
 
 }  // namespace floodtide::data

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "floodtide/base/error.hpp"
@@ -100,6 +101,33 @@ std::string text_of(const auto& get) {
   return text.data();
 }
 
+/// The file, and the dataset in it, that a part of a virtual dataset is made of.
+std::pair<std::string, std::string> source_of(hid_t properties, std::size_t part) {
+  return {text_of([&](char* text, std::size_t size) { return H5Pget_virtual_filename(properties, part, text, size); }),
+          text_of([&](char* text, std::size_t size) { return H5Pget_virtual_dsetname(properties, part, text, size); })};
+}
+
+/// The smallest box that holds a selection, and whether the selection is all of it. Unknown (empty) for one without end.
+struct Selected {
+  std::vector<std::int64_t> first, size;
+  bool is_box;
+};
+
+Selected selected(hid_t space) {
+  const auto rank = static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space)));
+  std::vector<hsize_t> first(rank), last(rank);
+  if (H5Sget_select_bounds(space, first.data(), last.data()) < 0) return {};
+  Selected result{.first = {first.begin(), first.end()}, .size = {}, .is_box = true};
+  hsize_t elements = 1;
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    const hsize_t size = last[axis] - first[axis] + 1;
+    result.size.push_back(static_cast<std::int64_t>(size));
+    result.is_box = !__builtin_mul_overflow(elements, size, &elements) && result.is_box;
+  }
+  result.is_box = result.is_box && H5Sget_select_npoints(space) == static_cast<hssize_t>(elements);
+  return result;
+}
+
 void require_inside(hid_t file, hid_t properties, const std::string& where, int depth);
 
 /// Checks the datasets that a virtual one is made of.
@@ -107,12 +135,9 @@ void require_sources_inside(hid_t file, hid_t properties, const std::string& whe
   std::size_t count = 0;
   H5Pget_virtual_count(properties, &count);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::string source =
-        text_of([&](char* text, std::size_t size) { return H5Pget_virtual_filename(properties, i, text, size); });
+    const auto [source, name] = source_of(properties, i);
     FLOODTIDE_REQUIRE(source == ".", invalid_file, where, ": is a virtual dataset with values in another file, ", source,
                       "; set ", kAllowExternal, "=1 if you trust it");
-    const std::string name =
-        text_of([&](char* text, std::size_t size) { return H5Pget_virtual_dsetname(properties, i, text, size); });
     std::string refused;
     const PropertyHandle links = link_access(refused);
     if (H5Oexists_by_name(file, name.c_str(), links.id()) <= 0) continue;  // missing ones read as the fill value
@@ -175,14 +200,42 @@ Superblock require_hdf5_file(const std::string& path) {
 }
 
 bool external_allowed() {
-  const char* value = std::getenv(kAllowExternal);
-  return value != nullptr && std::string_view(value) == "1";
+  static const bool allowed = [] {
+    const char* const value = std::getenv(kAllowExternal);
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  return allowed;
 }
 
 PropertyHandle link_access(std::string& out_refused) {
   PropertyHandle access(H5Pcreate(H5P_LINK_ACCESS));
   if (!external_allowed()) H5Pset_elink_cb(access.id(), &refuse_link, &out_refused);
   return access;
+}
+
+std::vector<VirtualPart> virtual_parts(hid_t properties, std::span<const std::int64_t> start,
+                                       std::span<const std::int64_t> count) {
+  std::size_t parts = 0;
+  H5Pget_virtual_count(properties, &parts);
+  std::vector<VirtualPart> found;
+  for (std::size_t i = 0; i < parts; ++i) {
+    auto [file, name] = source_of(properties, i);
+    if (file != ".") continue;
+    const Selected into = selected(SpaceHandle(H5Pget_virtual_vspace(properties, i)).id());
+    const Selected from = selected(SpaceHandle(H5Pget_virtual_srcspace(properties, i)).id());
+    VirtualPart part{.source = std::move(name), .start = {}, .count = {}};
+    bool needed = true;
+    for (std::size_t axis = 0; axis < std::min(into.first.size(), start.size()); ++axis) {
+      const std::int64_t first = std::max(start[axis], into.first[axis]);
+      const std::int64_t last = std::min(start[axis] + count[axis], into.first[axis] + into.size[axis]);
+      needed = needed && first < last;
+      if (!from.is_box || !into.is_box || from.size != into.size) continue;
+      part.start.push_back(first - into.first[axis] + from.first[axis]);
+      part.count.push_back(last - first);
+    }
+    if (needed) found.push_back(std::move(part));
+  }
+  return found;
 }
 
 void require_readable(hid_t file, hid_t dataset, const std::string& where) {

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "data/hdf5_handle.hpp"
 
@@ -24,11 +26,22 @@ struct Superblock {
 /// Error(invalid_file).
 Superblock require_hdf5_file(const std::string& path);
 
-/// Return true if files may refer to other files: the environment variable FLOODTIDE_ALLOW_EXTERNAL is 1.
+/// Return true if files may refer to other files: the environment variable FLOODTIDE_ALLOW_EXTERNAL is 1. The first call reads
+/// the variable.
 [[nodiscard]] bool external_allowed();
 /// Return link access properties (H5P_LINK_ACCESS) that follow no link into another file, unless external_allowed(). The name
 /// of a refused file is written to `out_refused`, which must outlive the properties.
 [[nodiscard]] PropertyHandle link_access(std::string& out_refused);
+
+/// A block of a dataset, of which a block of a virtual dataset is made. Empty start and count: any part of the dataset.
+struct VirtualPart {
+  std::string source;
+  std::vector<std::int64_t> start, count;
+};
+/// Return what the block [start, start + count) of a virtual dataset with these properties is made of, as far as it is in the
+/// same file. Blocks may reach beyond their dataset.
+[[nodiscard]] std::vector<VirtualPart> virtual_parts(hid_t properties, std::span<const std::int64_t> start,
+                                                     std::span<const std::int64_t> count);
 
 /// Check that an open dataset has its values in `file` itself (unless external_allowed()), and that all its filters are
 /// available. Throws Error(invalid_file) starting with `where`.

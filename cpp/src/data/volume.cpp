@@ -34,6 +34,8 @@ Volume::Volume(VolumeInfo info) : info_(std::move(info)) {
 Volume::~Volume() = default;
 
 std::string Volume::text(const std::string& /*attribute*/) const { return {}; }
+
+std::vector<std::string> Volume::texts(const std::string& /*attribute*/) const { return {}; }
 std::optional<Array<std::int64_t>> Volume::integers(const std::string& /*attribute*/) const { return std::nullopt; }
 std::optional<Array<double>> Volume::numbers(const std::string& /*attribute*/) const { return std::nullopt; }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reader of HDF5 datasets.
 #include <array>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "data/with_type.hpp"
 #include "floodtide/base/error.hpp"
@@ -25,6 +27,10 @@ class Hdf5Volume final : public Volume {
 
   [[nodiscard]] std::string text(const std::string& attribute) const override {
     return file_.has_attribute(dataset_, attribute) ? file_.read_text_attribute(dataset_, attribute) : "";
+  }
+
+  [[nodiscard]] std::vector<std::string> texts(const std::string& attribute) const override {
+    return file_.has_attribute(dataset_, attribute) ? file_.read_texts(dataset_, attribute) : std::vector<std::string>();
   }
 
   [[nodiscard]] std::optional<Array<std::int64_t>> integers(const std::string& attribute) const override {

@@ -25,7 +25,6 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.files import SUFFIX, temporaries, temporary
 from floodtide.base.interrupts import uninterrupted
@@ -60,7 +59,6 @@ class Lock:
         self.path = path
         self.note = ""
         self._held = _Held(path, descriptor, os.getpid())
-        _core.data.remove_at_end(os.path.abspath(path))
         self._finalizer = weakref.finalize(self, _release, self._held)
         _keep_fresh(self._held)
 
@@ -369,7 +367,6 @@ def _release(held: _Held) -> None:
     if held.process != os.getpid():
         return  # after a fork, the lock belongs to the parent
     _fresh.discard(held)
-    _core.data.keep_at_end(os.path.abspath(held.path))
     if _is_in_place(held):
         with contextlib.suppress(
             OSError

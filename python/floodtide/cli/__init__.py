@@ -146,14 +146,12 @@ def run(arguments: list[str] | None = None) -> int:
     This includes failures of the machine, which any code may raise: no disk space, permission, file handle or memory.
     Any other exception is a mistake in floodtide and propagates to the caller.
     """
-    from floodtide import _core
     from floodtide.base.outputs import give_back_all
     from floodtide.comm import world
 
     arguments = sys.argv[1:] if arguments is None else arguments
     name = next((word for word in arguments if word in COMMANDS), "")
     prefix = f"floodtide {name}".rstrip()
-    _core.data.set_hdf5_program(prefix)
     try:
         result: Any = group.main(arguments, prog_name="floodtide", standalone_mode=False)
         return result if isinstance(result, int) else 0

@@ -113,7 +113,6 @@ def _join(comm: Any) -> Communicator:
     _state.activity.observe(communicator, "")
     _state.local_ranks = _places(communicator)
     _state.comm, _state.given = communicator, comm
-    _core.data.set_hdf5_rank(communicator.rank)
     if not _state.hooked:
         _hook_exceptions()
         _state.hooked = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import pickle
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ _WRITE = Arguments(gzip=limits.GZIP)
 
 _CHUNK = 64  # voxels along each axis of the chunks of volumes written here
 _GZIP = 4
+_FITS = 1 << 20  # voxels of a box that fits into any memory, so that small reads do not pay for the check
 _PARTS, _PART = 4, 32  # cubes along each axis, and voxels along theirs, of a sample of labels
 
 
@@ -136,7 +138,7 @@ class Volume:
         if isinstance(box, str):
             box = parse_box(box)
         start, size = ((0, 0, 0), self.shape) if box is None else box
-        if all(n <= extent for n, extent in zip(size, self.shape, strict=True)):
+        if math.prod(size) > _FITS and all(n <= m for n, m in zip(size, self.shape, strict=True)):
             limits.require_decoded(self.name, size, self.dtype.itemsize)
         return self._volume.read(start, size)
 

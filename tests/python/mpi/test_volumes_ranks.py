@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import training_volume
 import volumes
-from launch import check, mpiexec, shared
+from damaged_hdf5 import endless_file, oldest_file
+from launch import check, mpiexec, script, shared
 
 from floodtide import config, data
 
@@ -182,3 +183,31 @@ def test_a_failure_of_a_rank_ends_the_writing_on_all_and_leaves_nothing(
     )
     assert printed.strip() == "True"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_go_on_after_a_damaged_file(tmp_path: Path) -> None:
+    """Each rank starts the program that meets the crash. The launcher and its streams do not notice it."""
+    oldest_file(tmp_path / "v.h5")
+    endless_file(tmp_path / "damaged.h5")
+    result = script(
+        2,
+        f"""
+        import floodtide as ft
+        ft.init(timeout_s=20)
+        try:
+            ft.data.Volume("{tmp_path}/damaged.h5:raw")
+        except ft.errors.InvalidFileError:
+            found = ft.data.Volume("{tmp_path}/v.h5:raw").read().size
+        print(ft.allreduce(found, op=ft.Sum))
+        """,
+    )
+    assert (result.status, result.stderr) == (0, "")
+    assert result.stdout == "27648\n" * 2
+
+
+def test_a_damaged_file_is_one_line_and_exit_status_2_on_all_ranks(tmp_path: Path) -> None:
+    endless_file(tmp_path / "v.h5")
+    command = ["partition", f"{tmp_path}/v.h5:raw", f"{tmp_path}/p.h5:af"]
+    result = mpiexec(2, ["-m", "floodtide", *command])
+    assert result.status == 2
+    assert result.stderr.count("another copy of the file") == 1

@@ -43,9 +43,8 @@ def dynamic_section(path: Path) -> str:
 
 
 def modules(unpacked: Path) -> dict[str, str]:
-    found = {
-        path.name.split(".")[0]: dynamic_section(path) for path in unpacked.rglob("floodtide/*.so")
-    }
+    paths = [*unpacked.rglob("floodtide/*.so"), unpacked / "floodtide/_hdf5_check"]
+    found = {path.name.split(".")[0]: dynamic_section(path) for path in paths}
     assert "_core" in found
     return found
 
@@ -59,6 +58,12 @@ def test_modules_and_data_files_are_there(unpacked: Path) -> None:
     }
     missing = {str(path) for path in sources if not (unpacked / path).is_file()}
     assert missing == set()
+
+
+def test_the_program_that_checks_hdf5_files_can_be_run(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        mode = archive.getinfo("floodtide/_hdf5_check").external_attr >> 16
+    assert mode & 0o555 == 0o555
 
 
 def test_no_search_path_leaves_the_package(unpacked: Path) -> None:

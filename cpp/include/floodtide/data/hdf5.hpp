@@ -72,14 +72,10 @@ struct Array {
   std::vector<T> values;
 };
 
-/// Set how the line of a fatal file begins ("floodtide predict"), and the rank of this process: rank 0 prints its line first.
-/// The HDF5 library can crash on a damaged file, or loop for ever. The process then ends with one line and status 2.
-void set_hdf5_program(const std::string& name);
-void set_hdf5_rank(int rank);
-/// Remove the file with this absolute path if the process ends because of a damaged file; keep_at_end() takes this back. For
-/// lock files.
-void remove_at_end(const std::string& path);
-void keep_at_end(const std::string& path);
+/// Set the path of the program `_hdf5_check`, which reads the metadata of every file before this process does. The HDF5 library
+/// crashes with some damaged files, and does not come to an end with others. Without the program (an empty path), such a file
+/// ends this process. The Python module sets the program.
+void set_hdf5_checker(const std::string& program);
 
 /// The objects that a command writes into an HDF5 file, and may replace there.
 ///
@@ -98,6 +94,10 @@ struct Hdf5Result {
   std::string described = {};
 };
 
+/// Result of the program of set_hdf5_checker(): the metadata of all objects were used, or those of one, or chunks of a dataset
+/// do not have the size that the dataset says, or the library did not open the file.
+enum class Hdf5Tried : char { whole = 'w', part = 'p', damaged = 'd', unopened = 'u' };
+
 inline constexpr std::size_t kChunkCacheBytes = std::size_t{64} << 20;
 
 /// An HDF5 file, open for reading or for writing. Several threads may use it at the same time.
@@ -107,8 +107,8 @@ inline constexpr std::size_t kChunkCacheBytes = std::size_t{64} << 20;
 ///
 /// All data are written with checksums (but see DatasetOptions), and reading verifies the checksums. Pipes and devices are
 /// refused. Values in other files (external links and storage, virtual datasets) are refused unless the environment variable
-/// FLOODTIDE_ALLOW_EXTERNAL is 1. If a call crashes or makes no progress because the file is damaged, the process ends
-/// (set_hdf5_program).
+/// FLOODTIDE_ALLOW_EXTERNAL is 1. A file with which the HDF5 library crashes or makes no progress is refused as damaged
+/// (set_hdf5_checker). The first opening of a file by a process takes some milliseconds for this reason.
 ///
 /// All functions throw Error(invalid_file) for a missing, truncated, damaged or foreign file, for a missing dataset, and for a
 /// dataset of another type or shape than requested. They throw Error(io) if writing fails (disk full, permissions). All
@@ -180,6 +180,12 @@ class Hdf5File {
     read_raw(dataset, start, count, element_type<T>(), out.data());
   }
 
+  /// For the program of set_hdf5_checker(): use all metadata as a reader may, and ignore errors that the reader meets too.
+  /// If there are too many objects, or they cannot be listed, only those of `object` are used.
+  [[nodiscard]] Hdf5Tried try_metadata(const std::string& object) const;
+  /// For the same program: read a block of a dataset, and forget it.
+  void try_block(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count) const;
+
   /// Create a dataset, and the groups in its name.
   void create_dataset(const std::string& dataset, ElementType type, std::span<const std::int64_t> shape,
                       const DatasetOptions& options = {});
@@ -217,6 +223,8 @@ class Hdf5File {
   /// Read an attribute that is one integer.
   [[nodiscard]] std::int64_t read_integer(const std::string& object, const std::string& attribute) const;
   [[nodiscard]] std::string read_text_attribute(const std::string& object, const std::string& attribute) const;
+  /// Read an attribute that is one text or an array of texts.
+  [[nodiscard]] std::vector<std::string> read_texts(const std::string& object, const std::string& attribute) const;
 
  private:
   struct Impl;
@@ -224,6 +232,10 @@ class Hdf5File {
   /// Return true if the result is added to an existing file with other objects. Throws the errors of check_output().
   [[nodiscard]] static bool joins_others(const std::string& path, const Hdf5Result& result);
 
+  [[nodiscard]] bool try_object(const std::string& name) const;
+  /// Throws Error(invalid_file) if reading a block of a dataset would harm this process.
+  void require_sound(const std::string& dataset, std::span<const std::int64_t> start,
+                     std::span<const std::int64_t> count) const;
   [[nodiscard]] std::size_t element_count(const std::string& dataset, std::span<const std::int64_t> shape) const;
   [[nodiscard]] DatasetInfo checked_info(const std::string& dataset, ElementType type) const;
   void require_shape(const std::string& dataset, ElementType type, std::span<const std::int64_t> shape,

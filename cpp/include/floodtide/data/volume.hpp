@@ -57,6 +57,8 @@ class Volume {
   [[nodiscard]] virtual std::string text(const std::string& attribute) const;
   /// Return an attribute of integers, or nothing without this attribute.
   [[nodiscard]] virtual std::optional<Array<std::int64_t>> integers(const std::string& attribute) const;
+  /// Return an attribute of one or several texts; nothing without this attribute.
+  [[nodiscard]] virtual std::vector<std::string> texts(const std::string& attribute) const;
   /// Return an attribute of numbers, or nothing without this attribute.
   [[nodiscard]] virtual std::optional<Array<double>> numbers(const std::string& attribute) const;
 

@@ -43,7 +43,7 @@ def open_hdf5(reference: str, channel: int | None) -> Opened:
 def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     """Open a dataset of a file. See `open_hdf5`."""
     volume = _core.data.Volume(path, dataset, channel)
-    stated = {key: value for key in KEYS if (value := _attribute(volume, path, dataset, key))}
+    stated = {key: value for key in KEYS if (value := _attribute(volume, key))}
     names = names_of(volume.name, stated, len(_stated_names(stated)) or 3)
     geometry = geometry_of(volume.name, stated, names)
     if geometry.voxel_size_nm is None:
@@ -94,7 +94,7 @@ def _stated_names(stated: dict[str, Any]) -> tuple[str, ...]:
     return next((found for key in NAMES if (found := axis_names(stated.get(key)))), ())
 
 
-def _attribute(volume: _core.data.Volume, path: str, dataset: str, key: str) -> Any:
+def _attribute(volume: _core.data.Volume, key: str) -> Any:
     """Return an attribute as JSON would hold it: a text, a list of texts or numbers, or what a text of JSON holds."""
     if key not in _TEXTS:
         try:
@@ -102,11 +102,12 @@ def _attribute(volume: _core.data.Volume, path: str, dataset: str, key: str) -> 
         except InvalidFileError:  # of another type, or damaged
             return _integers_or_text(volume, key)
     try:
-        return volume.text(key)
+        texts = volume.texts(key)
     except InvalidFileError as error:
-        if "is not one text" not in str(error):
+        if not str(error).endswith("is not a text"):
             raise
-        return _texts(path, dataset, key)
+        return f"unreadable ({reason(error)})"
+    return texts[0] if len(texts) == 1 else texts
 
 
 def _integers_or_text(volume: _core.data.Volume, key: str) -> Any:
@@ -121,19 +122,3 @@ def _integers_or_text(volume: _core.data.Volume, key: str) -> Any:
         return volume.text(key)
     except InvalidFileError:
         return f"unreadable ({problem})"
-
-
-def _texts(path: str, dataset: str, key: str) -> list[str]:
-    """Return an attribute that is a list of texts, which the core does not read."""
-    import h5py
-
-    try:
-        with h5py.File(path, "r") as file:
-            values = np.asarray(file[dataset].attrs[key]).ravel().tolist()
-    except Exception as error:
-        raise InvalidFileError(
-            f"{path}:{dataset}: attribute {key} cannot be read: {reason(error)}"
-        ) from error
-    return [
-        one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in values
-    ]

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Callable
@@ -330,7 +332,7 @@ def with_virtual_values(file: h5py.File, folder: Path) -> None:
     ],
 )
 def test_values_in_other_files_are_refused_unless_allowed(
-    write: Callable[[h5py.File, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write: Callable[[h5py.File, Path], None], tmp_path: Path
 ) -> None:
     other_file(tmp_path)
     path = tmp_path / "volume.h5"
@@ -340,10 +342,18 @@ def test_values_in_other_files_are_refused_unless_allowed(
     assert str(path) in message
     assert "another file" in message
     assert "FLOODTIDE_ALLOW_EXTERNAL=1" in message
-    monkeypatch.setenv("FLOODTIDE_ALLOW_EXTERNAL", "1")
-    volume = ft.data.Volume(f"{path}:raw")
-    assert volume.shape == (4, 4, 4)
-    assert volume.read().shape == (4, 4, 4)
+    program = f"import floodtide; print(floodtide.data.Volume('{path}:raw').read().shape)"
+    printed = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "FLOODTIDE_ALLOW_EXTERNAL": "1",
+        },
+    )
+    assert printed.stdout == "(4, 4, 4)\n", printed.stderr
 
 
 def test_virtual_values_in_the_same_file_and_soft_links_are_read(tmp_path: Path) -> None:
