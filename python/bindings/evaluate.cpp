@@ -304,8 +304,6 @@ void register_evaluate(py::module_& m) {
       .def("voxels", &VoxelCounts::voxels)
       .def("object_voxels", &VoxelCounts::object_voxels)
       .def("average_precision", &VoxelCounts::average_precision)
-      .def("mean_label", &VoxelCounts::mean_label)
-      .def("best_constant_cross_entropy", &VoxelCounts::best_constant_cross_entropy)
       .def(
           "scores", [](const VoxelCounts& counts)->Typed<"dict[float, dict[str, dict[str, float]]]"> {
             py::dict out;

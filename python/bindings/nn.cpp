@@ -9,7 +9,6 @@
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/nn/forward_choice.hpp"
 #include "floodtide/nn/limits.hpp"
-#include "floodtide/nn/loss.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "network.hpp"
 #include "path_name.hpp"
@@ -19,10 +18,6 @@ namespace {
 
 using nn::Ffn;
 using nn::FfnOptions;
-
-View<const float, 3> optional_view(const py::object& object, const std::string& what) {
-  return object.is_none() ? View<const float, 3>() : view_of<const float, 3>(object, what);
-}
 
 /// Return example `i` of a batch [n, z, y, x], or an empty view if the batch is empty.
 template <class T>
@@ -171,13 +166,6 @@ void register_nn(py::module_& m) {
   bind_network(ffn);
   m.def("read_tensorflow_checkpoint", &read_tensorflow_checkpoint, py::arg("prefix"), py::arg("scope"),
         "Return {name: array} of the float32 arrays of a TensorFlow checkpoint whose names begin with `scope`.");
-  m.def(
-      "sigmoid_cross_entropy",
-      [](const FloatArray& logits, const FloatArray& labels, const OptionalFloatArray& weights) {
-        return nn::sigmoid_cross_entropy(view_of<const float, 3>(logits, "logits"), view_of<const float, 3>(labels, "labels"),
-                                         optional_view(weights, "weights"));
-      },
-      py::arg("logits"), py::arg("labels"), py::arg("weights"));
 }
 
 }  // namespace floodtide::bindings

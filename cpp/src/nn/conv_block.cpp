@@ -95,7 +95,7 @@ Affine ConvBlock::affine(std::int64_t unit) const noexcept {
 
 void ConvBlock::normalise(Range units, const float* before, Channels<float> out) const {
   const Affine factors = affine(units.begin);
-  for_each_row({0, (units.end - units.begin) * grid_.unit_rows()}, [&](std::int64_t row) {
+  for_each_row({0, units.size() * grid_.unit_rows()}, [&](std::int64_t row) {
     pointwise_->normalise(before + grid_.offset(row, channels_), factors, grid_.x, channels_,
                           out.data + grid_.offset(row, out.stored), out.stored);
   });
@@ -104,7 +104,7 @@ void ConvBlock::normalise(Range units, const float* before, Channels<float> out)
 template <class Body>
 void ConvBlock::sum(Range units, Body body) {
   const std::int64_t each = 2 * channels_;
-  parallel_for((units.end - units.begin) * chunks_, [&](std::int64_t part) {
+  parallel_for(units.size() * chunks_, [&](std::int64_t part) {
     const std::int64_t unit = units.begin + part / chunks_;
     double* const sums = partial_sums_.data() + (units.begin * chunks_ + part) * each;
     std::fill_n(sums, each, 0.0);
@@ -195,7 +195,7 @@ void ConvBlock::finish_gradients(const BlockParameters<float>& gradients, const 
 
 void ConvBlock::gradient(Range units, const float* before, const float* grad, float* out_before_grad) const {
   const Statistics& group = group_of(units.begin);
-  for_each_row({0, (units.end - units.begin) * grid_.unit_rows()}, [&](std::int64_t row) {
+  for_each_row({0, units.size() * grid_.unit_rows()}, [&](std::int64_t row) {
     const std::int64_t offset = grid_.offset(row, channels_);
     pointwise_->gradient(before + offset, {group.scale.data(), group.shift.data()},
                          {group.slope.data(), group.curve.data(), group.mean.data(), group.offset.data()}, grad + offset,

@@ -48,7 +48,7 @@ struct Slice {
   memory::desc scratchpad;  // memory of the primitive during a pass
   AlignedBuffer<float> packed;
 
-  [[nodiscard]] std::int64_t count() const { return channels.end - channels.begin; }
+  [[nodiscard]] std::int64_t count() const { return channels.size(); }
 };
 
 class DnnlPlan final : public Conv3dPlan {
@@ -190,7 +190,7 @@ class DnnlPlan final : public Conv3dPlan {
           vector_of(channels.out), activation(channels.out), strides, padding, padding, attributes);
     };
     for_each_slice(out_, [&](const Range& range) {
-      const Channels channels{range.end - range.begin, in_};
+      const Channels channels{range.size(), in_};
       const auto pass = forward(channels);
       forward_.push_back({range, dnnl::convolution_forward(pass), activation(channels.out), pass.weights_desc(),
                           pass.scratchpad_desc(), AlignedBuffer<float>(floats_of(pass.weights_desc()))});
@@ -205,7 +205,7 @@ class DnnlPlan final : public Conv3dPlan {
                                    {}});
     });
     for_each_slice(in_, [&](const Range& range) {
-      const Channels channels{out_, range.end - range.begin};
+      const Channels channels{out_, range.size()};
       const dnnl::convolution_backward_data::primitive_desc pass(engine_, algorithm, activation(channels.in),
                                                                  {weight_dims(channels), f32, any}, activation(out_), strides,
                                                                  padding, padding, forward(channels), attributes);
@@ -258,7 +258,7 @@ class DnnlPlan final : public Conv3dPlan {
 
   /// Copies these channels of the interior of an activation, and applies `activation`. NaN stays NaN.
   void gather(const float* from, std::int64_t stored, const Range& channels, Activation activation, float* to) const {
-    const std::int64_t count = channels.end - channels.begin;
+    const std::int64_t count = channels.size();
     for_each_voxel([&](std::int64_t voxel, std::int64_t z, std::int64_t y, std::int64_t x) {
       const float* source = from + activation_offset(shape_, stored, z, y, x) + channels.begin;
       float* const dense = to + voxel * count;
@@ -273,7 +273,7 @@ class DnnlPlan final : public Conv3dPlan {
   /// Calls store(offset in the activation, value) for every value of these channels.
   template <class Store>
   void scatter(const float* from, std::int64_t stored, const Range& channels, Store store) const {
-    const std::int64_t count = channels.end - channels.begin;
+    const std::int64_t count = channels.size();
     for_each_voxel([&](std::int64_t voxel, std::int64_t z, std::int64_t y, std::int64_t x) {
       const std::int64_t at = activation_offset(shape_, stored, z, y, x) + channels.begin;
       for (std::int64_t i = 0; i < count; ++i) store(at + i, from[voxel * count + i]);

@@ -150,8 +150,7 @@ class WinogradPlan final : public Conv3dPlan {
     parallel_for(winograd::points(tiling_), [&](std::int64_t point) {
       for (std::int64_t block = 0; block < blocks; ++block) {
         const Range range = tiles_of(block);
-        kernels_.multiply_point(
-            {tiling_, in, out, range.end - range.begin, point, transformed + block * each, block == 0, products});
+        kernels_.multiply_point({tiling_, in, out, range.size(), point, transformed + block * each, block == 0, products});
       }
     });
     transform_products(products, 1, products_, out_weight_grad);
