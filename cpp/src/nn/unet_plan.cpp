@@ -164,7 +164,7 @@ void UNetPlan::set_parameters(std::span<const float> parameters) {
         return batch_norm_ ? part(parameters, layout_->arrays.entry(entry)) : std::span<const float>();
       };
       node.block.set_parameters(block_part(parameters, *layout_, *node.entries, batch_norm_), moving(node.entries->mean),
-                                moving(node.entries->variance), passes);
+                                moving(node.entries->variance), passes, workspace_);
     }
   };
   const auto of = [&](std::size_t entry) { return part(parameters, layout_->arrays.entry(entry)); };
@@ -219,7 +219,7 @@ void UNetPlan::run_node(Node& node, const Pass* pass, Load load) {
   if (pass == nullptr) block.use_moving_statistics();
   for_each_band(block, [&](Range units) {
     load(units);
-    block.convolve(input_.data(), node.band(units));
+    block.convolve(input_.data(), node.band(units), workspace_);
     if (pass != nullptr) block.sum_outputs(units, node.band(units));
   });
   if (pass == nullptr) return;
@@ -292,7 +292,7 @@ void UNetPlan::backward_node(Node& node, const float* grad, const Pass& pass, Lo
   for_each_band(block, [&](Range units) {
     block.gradient(units, node.band(units), grad + node.begin(units), before_grad_.data());
     load(units);
-    block.backward_weights(input_.data(), before_grad_.data(), gradients);
+    block.backward_weights(input_.data(), before_grad_.data(), gradients, workspace_);
     after(units);
   });
   if (batch_norm_) {
@@ -312,7 +312,7 @@ void UNetPlan::backward_second(std::vector<Node>& pair, float* grad, const Pass&
   backward_node(
       pair[1], grad, pass, [&](Range units) { load_output(pair[0], units); },
       [&](Range units) {
-        pair[1].block.backward_data(before_grad_.data(), grad + pair[1].begin(units));
+        pair[1].block.backward_data(before_grad_.data(), grad + pair[1].begin(units), workspace_);
         sum_gradients(pair[0], units, grad);
       });
 }
@@ -354,10 +354,10 @@ void UNetPlan::backward_decoder(std::size_t number, const Pass& pass) {
       },
       [&](Range units) {
         float* const input_grad = input_.data();
-        first.block.backward_data(before_grad_.data(), input_grad);
+        first.block.backward_data(before_grad_.data(), input_grad, workspace_);
         copy_channels(band, channels, {skip.data, skip.stored}, {level.joined.data() + first.begin(units), channels});
         level.up[0].backward_weights(output_of(number + 1, units), input_grad, of(layout_->up[number]),
-                                     of(layout_->up[number] + 1));
+                                     of(layout_->up[number] + 1), workspace_);
         level.up[0].backward_data(input_grad, grads_of(number + 1) + source.begin(units));
         if (number + 1 < lowest()) sum_gradients(source, units, grads_of(number + 1));
       });
@@ -381,7 +381,7 @@ void UNetPlan::backward_encoder(std::size_t number, const Pass& pass) {
         Level& above = levels_[number - 1];
         Node& source = above.encoder[1];
         float* const input_grad = input_.data();
-        first.block.backward_data(before_grad_.data(), input_grad);
+        first.block.backward_data(before_grad_.data(), input_grad, workspace_);
         above.pool[0].backward(source.band(units), source.block.affine(units.begin), input_grad,
                                above.joined.data() + source.begin(units));
         sum_gradients(source, units, above.joined.data());

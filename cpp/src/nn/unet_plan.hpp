@@ -123,6 +123,7 @@ class UNetPlan {
   // Bands. They are as large as one group needs, because bands of several groups are not larger.
   AlignedBuffer<float> input_;        // input of a convolution; in the backward pass also the gradient by it
   AlignedBuffer<float> before_grad_;  // plan for training: gradient by the output of a convolution
+  Workspace workspace_;               // of the convolutions
   AlignedBuffer<float> below_;        // output of the next level, which a transposed convolution reads
 };
 

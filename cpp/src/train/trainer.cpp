@@ -106,7 +106,13 @@ struct Trainer::Impl {
     FLOODTIDE_REQUIRE(walkers->sums_per_pass() == 0 || options.exactness == Exactness::run, invalid_argument,
                       "train: a loss or statistics over the global batch need exactness 'run'");
     if (updates.measures_noise()) require_noise_measurable();
-    gradient_sum = make_gradient_sum({*walkers, ranks, options, timeline, message->span(), examples, updates.measures_noise()});
+    gradient_sum = make_gradient_sum({.walkers = *walkers,
+                                      .communicator = ranks,
+                                      .options = options,
+                                      .timeline = timeline,
+                                      .message = message->span(),
+                                      .examples = examples,
+                                      .measures_noise = updates.measures_noise()});
   }
 
   void require_noise_measurable() const {
@@ -120,7 +126,10 @@ struct Trainer::Impl {
 
   // Makes the object that combines the gradients of the ranks. Collective.
   void connect() {
-    const ExchangeOptions apart{message->span().size(), options.contributors, options.late, options.algorithm};
+    const ExchangeOptions apart{.length = message->span().size(),
+                                .contributors = options.contributors,
+                                .late = options.late,
+                                .algorithm = options.algorithm};
     if (options.mode == Mode::partial) {
       exchange = make_partial_exchange(communicator, updates, apart);
     } else if (options.mode == Mode::asynchronous) {
@@ -165,8 +174,12 @@ struct Trainer::Impl {
 
   [[nodiscard]] CheckpointState state() {
     const std::span<double> noise = updates.noise_scale().state();
-    return {*walkers, updates.average(),     updates.optimizer(),
-            step,     updates.rate_factor(), updates.measures_noise() ? noise : std::span<double>()};
+    return {.walkers = *walkers,
+            .average = updates.average(),
+            .optimizer = updates.optimizer(),
+            .step = step,
+            .rate_factor = updates.rate_factor(),
+            .noise_scale = updates.measures_noise() ? noise : std::span<double>()};
   }
 
   // Runs forward and backward passes of the next examples of the walkers of this rank.
