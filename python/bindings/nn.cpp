@@ -39,17 +39,15 @@ py::array_t<float> forward(Ffn& network, const FloatArray& image, const FloatArr
   const auto images = view_of<const float, 4>(image, "image");
   const auto seeds = batch_of(logits, "logits", images.shape(0));
   const std::optional<nn::Forward> way = by ? std::optional(named<nn::Forward>(*by)) : std::nullopt;
-  Tensor<float, 4> out;
-  {
-    const py::gil_scoped_release unlocked;
-    out = Tensor<float, 4>(images.shape());
+  return to_numpy(without_lock([&] {
+    Tensor<float, 4> out(images.shape());
     std::vector<nn::FfnExample> batch;
     for (std::int64_t i = 0; i < images.shape(0); ++i) {
       batch.push_back({example_of(images, i), example_of(seeds, i), example_of(out.view(), i), {}, {}});
     }
     network.forward(batch, way);
-  }
-  return to_numpy(std::move(out));
+    return out;
+  }));
 }
 
 Typed<"list[float]"> loss_and_gradients(Ffn& network, const FloatArray& image, const FloatArray& logits,
