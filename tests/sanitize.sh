@@ -51,7 +51,7 @@ address() {
   echo "== address, undefined: calls of the core with other arguments than it expects; Python on ranks"
   local tree=build/asan/tree
   rm -rf "$tree"
-  cmake --install build/asan --prefix "$tree" >/dev/null
+  cmake --install build/asan --component python --prefix "$tree" >/dev/null
   (cd python && find floodtide \( -name '*.so' -o -name _hdf5_check \) -prune -o -type f -print0 | xargs -0 cp --parents -t "../$tree")
   # Python keeps memory until the process ends, too. Its own libraries load the sanitizer late unless it is preloaded.
   local preload

@@ -4,7 +4,7 @@ find_package(Python 3.10 REQUIRED COMPONENTS Interpreter OPTIONAL_COMPONENTS Dev
 
 # floodtide_wheel_file(<distribution> <suffix> <variable>): a file of an installed wheel, empty if there is none.
 function(floodtide_wheel_file distribution suffix variable)
-  execute_process(COMMAND "${Python_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/cpp/cmake/wheel_file.py" ${distribution} ${suffix}
+  execute_process(COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/cpp/cmake/wheel_file.py" ${distribution} ${suffix}
                   OUTPUT_VARIABLE path OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   set(${variable} "${path}" PARENT_SCOPE)
 endfunction()

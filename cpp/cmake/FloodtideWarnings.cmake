@@ -27,7 +27,7 @@ endfunction()
 function(floodtide_inplace target)
   if(FLOODTIDE_INPLACE)
     add_custom_command(TARGET ${target} POST_BUILD
-                       COMMAND ${CMAKE_COMMAND} -E copy_if_different $<TARGET_FILE:${target}> "${CMAKE_SOURCE_DIR}/python/floodtide/")
+                       COMMAND ${CMAKE_COMMAND} -E copy_if_different $<TARGET_FILE:${target}> "${PROJECT_SOURCE_DIR}/python/floodtide/")
   endif()
 endfunction()
 

@@ -53,11 +53,8 @@ void register_agglomerate(py::module_& m) {
       [](const UInt64Array& labels, const std::array<double, 3>& voxel_size, double max_distance, const Vec3& start,
          const Vec3& size) {
         const auto view = view_of<const std::uint64_t, 3>(labels, "labels");
-        std::vector<segment::DecisionPoint> points;
-        {
-          const py::gil_scoped_release unlock;
-          points = segment::decision_points(view, voxel_size, max_distance, {start, size});
-        }
+        const auto points =
+            without_lock([&] { return segment::decision_points(view, voxel_size, max_distance, {start, size}); });
         py::list rows;
         for (const auto& point : points) {
           rows.append(py::make_tuple(point.a, point.b, triple_of(point.position), point.distance));
@@ -74,12 +71,7 @@ void register_agglomerate(py::module_& m) {
         const auto view = view_of<const std::uint64_t, 3>(labels, "labels");
         const ResegmentOptions options{analysis_radius, exclusion_radius, point_exclusion, attempts,
                                        recovery,        voxel_size,       terminate_early};
-        PairScores scores;
-        {
-          const py::gil_scoped_release unlock;
-          scores = segment::resegment_pair(flooder, view, a, b, point, options);
-        }
-        return record_of(scores);
+        return record_of(without_lock([&] { return segment::resegment_pair(flooder, view, a, b, point, options); }));
       },
       py::arg("flooder"), py::arg("labels"), py::arg("a"), py::arg("b"), py::arg("point"), py::arg("analysis_radius"),
       py::arg("exclusion_radius"), py::arg("point_exclusion"), py::arg("attempts"), py::arg("recovery"), py::arg("voxel_size"),

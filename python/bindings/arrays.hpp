@@ -61,6 +61,21 @@ View<T, Rank> view_of(const py::object& object, const std::string& what) {
   }
 }
 
+/// Return a view of a NumPy array of rows, as view_of does. Throws Error(shape_mismatch) for another number of columns.
+template <class T>
+View<const T, 2> rows_with(std::int64_t columns, const py::object& object, const std::string& what) {
+  const auto rows = view_of<const T, 2>(object, what);
+  FLOODTIDE_REQUIRE(rows.shape(1) == columns, shape_mismatch, what, ": expected ", columns, " columns, got ", rows.shape(1));
+  return rows;
+}
+
+/// Call a function without the interpreter lock, and return its result.
+template <class Body>
+auto without_lock(const Body& body) {
+  const py::gil_scoped_release unlocked;
+  return body();
+}
+
 /// Return a C-contiguous NumPy array over memory of `owner`, which the array shares: the memory lives as long as the array. The
 /// array of constant elements is read-only.
 template <class T>

@@ -34,7 +34,6 @@ void register_base(py::module_& m) {
   m.def("processor_name", &processor_name);
   m.def("resident_bytes", &resident_bytes);
   m.def("peak_resident_bytes", &peak_resident_bytes);
-  m.def("allocation_count", &allocation_count);
   m.def("describe_bytes", &describe_bytes, py::arg("bytes"), "Return a number of bytes as text, such as 1.5 GiB.");
   m.def(
       "available_bytes", [] { return available_bytes(); },

@@ -91,23 +91,14 @@ void register_bench(py::module_& m) {
       "peak",
       [](const std::string& level, double seconds) -> Record {
         const Isa isa = level_of(level);
-        bench::Row row;
-        {
-          const py::gil_scoped_release unlocked;
-          row = bench::peak_row(isa, seconds);
-        }
-        return to_dict(row);
+        return to_dict(without_lock([&] { return bench::peak_row(isa, seconds); }));
       },
       py::arg("level"), py::arg("seconds"),
       "Measure the peak multiply-add rate of an instruction set with the current threads.");
   module.def(
       "bandwidth",
       [](std::int64_t bytes_per_thread, double seconds) -> Record {
-        bench::Reads reads;
-        {
-          const py::gil_scoped_release unlocked;
-          reads = bench::measure_reads(bytes_per_thread, seconds);
-        }
+        const auto reads = without_lock([&] { return bench::measure_reads(bytes_per_thread, seconds); });
         py::dict result = to_dict(reads.samples);
         result["threads"] = num_threads();
         result["gb_per_s"] = reads.bytes / reads.samples.quantile(0.5) * 1e-9;
@@ -120,12 +111,10 @@ void register_bench(py::module_& m) {
       "conv",
       [](const Vec3& size, std::int64_t in_channels, std::int64_t out_channels, const Vec3& kernel, bool relu_input,
          const std::string& compute, double seconds, const std::string& against) -> Records {
-        std::vector<bench::Row> rows;
-        {
-          const py::gil_scoped_release unlocked;
-          rows = bench::conv(
+        const auto rows = without_lock([&] {
+          return bench::conv(
               {size, in_channels, out_channels, kernel, relu_input, named<kernels::Compute>(compute), seconds, against});
-        }
+        });
         py::list result;
         for (const bench::Row& row : rows) result.append(to_dict(row));
         return result;
@@ -149,11 +138,7 @@ void register_bench(py::module_& m) {
   module.def(
       "scaling",
       [](comm::Communicator& communicator, bench::Workload& workload, double seconds, const std::string& algorithm) -> Records {
-        bench::Scaling result;
-        {
-          const py::gil_scoped_release unlocked;
-          result = bench::measure_scaling(communicator, workload, seconds, algorithm);
-        }
+        const auto result = without_lock([&] { return bench::measure_scaling(communicator, workload, seconds, algorithm); });
         py::list rows;
         rows.append(scaling_row(result, 1, result.alone, result.peak_alone));
         py::dict all = scaling_row(result, communicator.size(), result.together, result.peak_together);

@@ -45,8 +45,6 @@ void register_communicator(py::module_& c) {
           "Numbers of messages and bytes that this rank has sent, and of notices about collectives.")
       .def("pending", &Communicator::pending, py::call_guard<py::gil_scoped_release>(),
            "Return one line for each collective in progress: its name, its step, and the rank that it waits for.")
-      .def("set_ranks_per_node", &Communicator::set_ranks_per_node, py::arg("ranks"),
-           "Treat this number of consecutive ranks as one node. The number must be equal on all ranks.")
       .def(
           "join",
           [](Communicator& communicator) {

@@ -186,11 +186,7 @@ void register_partition(py::module_& m) {
       .def(
           "compute",
           [](const PartitionJob& job, std::int64_t begin, std::int64_t end)->Typed<"list[numpy.typing.NDArray[numpy.uint8]]"> {
-            std::vector<Tensor<std::uint8_t, 3>> blocks;
-            {
-              const py::gil_scoped_release unlocked;
-              blocks = job.compute(begin, end);
-            }
+            auto blocks = without_lock([&] { return job.compute(begin, end); });
             py::list result;
             for (Tensor<std::uint8_t, 3>& block : blocks) result.append(to_numpy(std::move(block)));
             return result;
@@ -231,12 +227,7 @@ void register_coordinates(py::module_& m) {
           "rows",
           [](const CoordinatesJob& job, std::int64_t begin, std::int64_t end, const ProgressCallback& progress) {
             const Progress callback = progress_of(progress);
-            Tensor<std::int32_t, 2> rows;
-            {
-              const py::gil_scoped_release unlocked;
-              rows = job.rows(begin, end, callback);
-            }
-            return to_numpy(std::move(rows));
+            return to_numpy(without_lock([&] { return job.rows(begin, end, callback); }));
           },
           py::arg("begin"), py::arg("end"), py::arg("progress"));
   py::class_<CoordinatesWriter>(m, "CoordinatesWriter")
@@ -307,11 +298,7 @@ void register_examples(py::module_& m) {
       .def(
           "load",
           [](const ExampleSource& source, std::int64_t walker, std::int64_t epoch, std::int64_t index) {
-            data::Example example;
-            {
-              const py::gil_scoped_release unlocked;
-              example = source.load({walker, epoch, index});
-            }
+            auto example = without_lock([&] { return source.load({walker, epoch, index}); });
             return std::pair(to_numpy(std::move(example.image)), to_numpy(std::move(example.labels)));
           },
           py::arg("walker"), py::arg("epoch"), py::arg("index"));
@@ -322,11 +309,7 @@ void register_synth(py::module_& m) {
       "synth",
       [](const Vec3& shape, std::uint64_t seed, const ProgressCallback& progress) {
         const Progress callback = progress_of(progress);
-        data::SynthVolume volume;
-        {
-          const py::gil_scoped_release unlocked;
-          volume = data::make_synthetic_volume({shape, seed}, callback);
-        }
+        auto volume = without_lock([&] { return data::make_synthetic_volume({shape, seed}, callback); });
         return std::pair(to_numpy(std::move(volume.image)), to_numpy(std::move(volume.labels)));
       },
       py::arg("shape"), py::arg("seed"), py::arg("progress"));

@@ -82,10 +82,7 @@ void register_channels(py::module_& m) {
       .def(
           "read",
           [](const Channels& channels, const Vec3& start, const Vec3& size) {
-            return to_numpy([&] {
-              const py::gil_scoped_release unlock;
-              return channels.read(start, size);
-            }());
+            return to_numpy(without_lock([&] { return channels.read(start, size); }));
           },
           py::arg("start"), py::arg("size"), "Return a box, float32 (channels, z, y, x).");
 }

@@ -30,11 +30,7 @@ using Boxed = Typed<"tuple[int, tuple[int, int, int], tuple[int, int, int]]">;  
 /// Return a sample as (group, image, classes) or (group, image, targets, weights).
 template <class Read>
 py::tuple read(const Read& read_sample) {
-  data::Sample sample;
-  {
-    const py::gil_scoped_release unlocked;
-    sample = read_sample();
-  }
+  auto sample = without_lock([&] { return read_sample(); });
   const std::int64_t group = sample.group;
   if (sample.targets.size() == 0) {
     return py::make_tuple(group, to_numpy(std::move(sample.image)), to_numpy(std::move(sample.classes)));

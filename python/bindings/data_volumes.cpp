@@ -151,14 +151,12 @@ VolumeObject object_of(VolumePtr volume) { return std::const_pointer_cast<Volume
 
 template <class T>
 py::array read_as(const Volume& volume, const Box& box) {
-  Tensor<T, 3> block;
-  {
-    const py::gil_scoped_release unlocked;
+  return to_numpy(without_lock([&] {
     volume.require_inside(box);
-    block = Tensor<T, 3>(box.size);
+    Tensor<T, 3> block(box.size);
     volume.read_stored(box, std::as_writable_bytes(block.span()));
-  }
-  return to_numpy(std::move(block));
+    return block;
+  }));
 }
 
 /// The voxels of a box in the volume's own element type.
@@ -181,12 +179,7 @@ AnyArray read_volume(const Volume& volume, const Vec3& start, const Vec3& size) 
 
 /// The voxels of a box as image intensities: float32, checked to be finite.
 FloatArray read_intensities(const Volume& volume, const Vec3& start, const Vec3& size) {
-  Tensor<float, 3> block;
-  {
-    const py::gil_scoped_release unlocked;
-    block = volume.read_block<float>({start, size});
-  }
-  return to_numpy(std::move(block));
+  return to_numpy(without_lock([&] { return volume.read_block<float>({start, size}); }));
 }
 
 template <class T>

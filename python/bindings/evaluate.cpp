@@ -123,8 +123,7 @@ py::array_t<std::uint64_t> rows_of(const ContingencyTable& table) {
 }
 
 void add_rows(ContingencyTable& table, const UInt64Array& array) {
-  const auto rows = view_of<const std::uint64_t, 2>(array, "rows");
-  FLOODTIDE_REQUIRE(rows.shape(1) == 3, shape_mismatch, "rows: expected 3 columns, got ", rows.shape(1));
+  const auto rows = rows_with<std::uint64_t>(3, array, "rows");
   std::vector<ContingencyTable::Entry> entries;
   for (std::int64_t i = 0; i < rows.shape(0); ++i) {
     entries.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
@@ -214,12 +213,11 @@ void register_dice(py::module_& m) {
       "most_likely_classes",
       [](const FloatArray& scores) {
         const auto view = view_of<const float, 4>(scores, "scores");
-        Tensor<std::uint8_t, 3> classes({view.shape(0), view.shape(1), view.shape(2)});
-        {
-          const py::gil_scoped_release unlock;
+        return to_numpy(without_lock([&] {
+          Tensor<std::uint8_t, 3> classes({view.shape(0), view.shape(1), view.shape(2)});
           evaluate::most_likely_classes(view, classes.view());
-        }
-        return to_numpy(std::move(classes));
+          return classes;
+        }));
       },
       py::arg("scores"), "Return the class with the largest score for each pixel, uint8 (z, y, x), from (z, y, x, classes).");
 }
@@ -258,8 +256,7 @@ void register_evaluate(py::module_& m) {
           "Return {name: number}; see floodtide.evaluate.matching.");
   py::class_<evaluate::PairPlaces>(e, "PairPlaces", "Finds a voxel of each of some pairs (segment, object), block by block.")
       .def(py::init([](const UInt64Array& pairs) {
-             const auto rows = view_of<const std::uint64_t, 2>(pairs, "pairs");
-             FLOODTIDE_REQUIRE(rows.shape(1) == 3, shape_mismatch, "pairs: expected 3 columns, got ", rows.shape(1));
+             const auto rows = rows_with<std::uint64_t>(3, pairs, "pairs");
              std::vector<evaluate::PairPlaces::Pair> list;
              for (std::int64_t i = 0; i < rows.shape(0); ++i) {
                list.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
@@ -304,8 +301,6 @@ void register_evaluate(py::module_& m) {
       .def("voxels", &VoxelCounts::voxels)
       .def("object_voxels", &VoxelCounts::object_voxels)
       .def("average_precision", &VoxelCounts::average_precision)
-      .def("mean_label", &VoxelCounts::mean_label)
-      .def("best_constant_cross_entropy", &VoxelCounts::best_constant_cross_entropy)
       .def(
           "scores", [](const VoxelCounts& counts)->Typed<"dict[float, dict[str, dict[str, float]]]"> {
             py::dict out;

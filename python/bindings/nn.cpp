@@ -9,7 +9,6 @@
 #include "floodtide/nn/ffn.hpp"
 #include "floodtide/nn/forward_choice.hpp"
 #include "floodtide/nn/limits.hpp"
-#include "floodtide/nn/loss.hpp"
 #include "floodtide/train/network_file.hpp"
 #include "network.hpp"
 #include "path_name.hpp"
@@ -19,10 +18,6 @@ namespace {
 
 using nn::Ffn;
 using nn::FfnOptions;
-
-View<const float, 3> optional_view(const py::object& object, const std::string& what) {
-  return object.is_none() ? View<const float, 3>() : view_of<const float, 3>(object, what);
-}
 
 /// Return example `i` of a batch [n, z, y, x], or an empty view if the batch is empty.
 template <class T>
@@ -44,17 +39,15 @@ py::array_t<float> forward(Ffn& network, const FloatArray& image, const FloatArr
   const auto images = view_of<const float, 4>(image, "image");
   const auto seeds = batch_of(logits, "logits", images.shape(0));
   const std::optional<nn::Forward> way = by ? std::optional(named<nn::Forward>(*by)) : std::nullopt;
-  Tensor<float, 4> out;
-  {
-    const py::gil_scoped_release unlocked;
-    out = Tensor<float, 4>(images.shape());
+  return to_numpy(without_lock([&] {
+    Tensor<float, 4> out(images.shape());
     std::vector<nn::FfnExample> batch;
     for (std::int64_t i = 0; i < images.shape(0); ++i) {
       batch.push_back({example_of(images, i), example_of(seeds, i), example_of(out.view(), i), {}, {}});
     }
     network.forward(batch, way);
-  }
-  return to_numpy(std::move(out));
+    return out;
+  }));
 }
 
 Typed<"list[float]"> loss_and_gradients(Ffn& network, const FloatArray& image, const FloatArray& logits,
@@ -171,13 +164,6 @@ void register_nn(py::module_& m) {
   bind_network(ffn);
   m.def("read_tensorflow_checkpoint", &read_tensorflow_checkpoint, py::arg("prefix"), py::arg("scope"),
         "Return {name: array} of the float32 arrays of a TensorFlow checkpoint whose names begin with `scope`.");
-  m.def(
-      "sigmoid_cross_entropy",
-      [](const FloatArray& logits, const FloatArray& labels, const OptionalFloatArray& weights) {
-        return nn::sigmoid_cross_entropy(view_of<const float, 3>(logits, "logits"), view_of<const float, 3>(labels, "labels"),
-                                         optional_view(weights, "weights"));
-      },
-      py::arg("logits"), py::arg("labels"), py::arg("weights"));
 }
 
 }  // namespace floodtide::bindings

@@ -98,8 +98,7 @@ Tensor<float, 3> normalised_of(const py::object& raw, double mean, double std) {
 
 /// Return the entries of rows (segment, object, count).
 std::vector<evaluate::ContingencyTable::Entry> entries_of(const UInt64Array& counts) {
-  const auto rows = view_of<const std::uint64_t, 2>(counts, "counts");
-  FLOODTIDE_REQUIRE(rows.shape(1) == 3, shape_mismatch, "counts: expected 3 columns, got ", rows.shape(1));
+  const auto rows = rows_with<std::uint64_t>(3, counts, "counts");
   std::vector<evaluate::ContingencyTable::Entry> entries;
   for (std::int64_t i = 0; i < rows.shape(0); ++i) {
     entries.push_back({rows(i, 0), rows(i, 1), static_cast<std::int64_t>(rows(i, 2))});
@@ -153,24 +152,12 @@ void register_segment(py::module_& m) {
       "Return the attribute box_start (z, y, x) of a dataset, or None if there is none.");
 
   s.def(
-      "read_seeds",
-      [](const std::string& path) {
-        std::vector<Vec3> seeds;
-        {
-          const py::gil_scoped_release unlock;
-          seeds = segment::read_seeds(path);
-        }
-        return rows_of(seeds);
-      },
+      "read_seeds", [](const std::string& path) { return rows_of(without_lock([&] { return segment::read_seeds(path); })); },
       py::arg("path"), "Return the seeds of a stored segmentation, int64 (n, 3) of z, y, x, in the order of ids.");
   s.def(
       "read_origins",
       [](const std::string& path) {
-        std::vector<segment::Origin> origins;
-        {
-          const py::gil_scoped_release unlock;
-          origins = segment::read_origins(path);
-        }
+        const auto origins = without_lock([&] { return segment::read_origins(path); });
         Tensor<std::int64_t, 2> out({static_cast<std::int64_t>(origins.size()), 5});
         for (std::size_t i = 0; i < origins.size(); ++i) {
           const segment::Origin& origin = origins[i];
@@ -190,12 +177,7 @@ void register_segment(py::module_& m) {
         const Progress report = progress_of(progress);
         View<const std::uint8_t, 3> mask;
         if (closed) mask = view_of<const std::uint8_t, 3>(*closed, "closed");
-        std::vector<Vec3> seeds;
-        {
-          const py::gil_scoped_release unlock;
-          seeds = segment::find_seeds(policy, values, normal.view(), mask, margin, report);
-        }
-        return rows_of(seeds);
+        return rows_of(without_lock([&] { return segment::find_seeds(policy, values, normal.view(), mask, margin, report); }));
       },
       py::arg("image"), py::arg("mean"), py::arg("std"), py::arg("policy"), py::arg("values"), py::arg("margin"),
       py::arg("progress"), py::arg("closed") = std::nullopt,
@@ -206,10 +188,7 @@ void register_segment(py::module_& m) {
       "connected_components",
       [](const UInt8Array& mask, std::int64_t min_size) {
         const auto view = view_of<const std::uint8_t, 3>(mask, "mask");
-        return to_numpy([&] {
-          const py::gil_scoped_release unlock;
-          return segment::connected_components(view, min_size);
-        }());
+        return to_numpy(without_lock([&] { return segment::connected_components(view, min_size); }));
       },
       py::arg("mask"), py::arg("min_size"),
       "Return the face-connected components of a uint8 mask with at least min_size voxels, int32 ids from 1.");
@@ -219,10 +198,7 @@ void register_segment(py::module_& m) {
       [](const Int32Array& a, const Int32Array& b, std::int64_t min_size) {
         const auto first = view_of<const std::int32_t, 3>(a, "a");
         const auto second = view_of<const std::int32_t, 3>(b, "b");
-        return to_numpy([&] {
-          const py::gil_scoped_release unlock;
-          return segment::split_consensus(first, second, min_size);
-        }());
+        return to_numpy(without_lock([&] { return segment::split_consensus(first, second, min_size); }));
       },
       py::arg("a"), py::arg("b"), py::arg("min_size"), "Return the oversegmentation consensus of two int32 segmentations.");
   s.def(
@@ -242,13 +218,10 @@ void register_segment(py::module_& m) {
   s.def(
       "connected",
       [](std::int64_t count, const Int64Array& pairs) {
-        const auto rows = view_of<const std::int64_t, 2>(pairs, "pairs");
-        FLOODTIDE_REQUIRE(rows.shape(1) == 2, shape_mismatch, "pairs: expected 2 columns, got ", rows.shape(1));
+        const auto rows = rows_with<std::int64_t>(2, pairs, "pairs");
         std::vector<std::pair<std::int64_t, std::int64_t>> list;
         for (std::int64_t i = 0; i < rows.shape(0); ++i) list.emplace_back(rows(i, 0), rows(i, 1));
-        const py::gil_scoped_release unlock;
-        const std::vector<std::int64_t> roots = segment::connected(count, list);
-        const py::gil_scoped_acquire lock;
+        const std::vector<std::int64_t> roots = without_lock([&] { return segment::connected(count, list); });
         Tensor<std::int64_t, 1> out({count});
         std::copy(roots.begin(), roots.end(), out.data());
         return to_numpy(std::move(out));
@@ -309,12 +282,11 @@ void register_segment(py::module_& m) {
             const auto second = view_of<const std::uint64_t, 3>(b, "b");
             FLOODTIDE_REQUIRE(first.shape() == second.shape(), shape_mismatch, "consensus: blocks of ", Show{first.shape()},
                               " and ", Show{second.shape()}, " voxels, expected equal shapes");
-            return to_numpy([&] {
-              const py::gil_scoped_release unlock;
+            return to_numpy(without_lock([&] {
               Tensor<std::uint64_t, 3> out(first.shape());
               for (std::int64_t i = 0; i < first.size(); ++i) out.data()[i] = consensus(first.data()[i], second.data()[i]);
               return out;
-            }());
+            }));
           },
           py::arg("a"), py::arg("b"), "Return the ids of a block (z, y, x) with these ids.");
 
@@ -354,8 +326,7 @@ void register_segment(py::module_& m) {
           "segment_all",
           [](Flooder& flooder, const Int64Array& positions, const ProgressCallback& progress,
              const CheckpointCallback& checkpoint) {
-            const auto rows = view_of<const std::int64_t, 2>(positions, "seeds");
-            FLOODTIDE_REQUIRE(rows.shape(1) == 3, shape_mismatch, "seeds: expected 3 columns (z, y, x), got ", rows.shape(1));
+            const auto rows = rows_with<std::int64_t>(3, positions, "seeds (z, y, x)");
             std::vector<Vec3> seeds;
             for (std::int64_t i = 0; i < rows.shape(0); ++i) seeds.push_back({rows(i, 0), rows(i, 1), rows(i, 2)});
             const Progress report = progress_of(progress);

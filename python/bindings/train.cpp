@@ -297,12 +297,7 @@ void register_train(py::module_& m) {
       .def("copy_average", &copy_average<nn::UNet>, py::arg("network"))
       .def(
           "take_metrics", [](train::Trainer& trainer)->Typed<"dict[str, float]"> {
-            train::Metrics sums;
-            {
-              const py::gil_scoped_release unlock;
-              sums = trainer.take_metrics();
-            }
-            return metrics_dict(sums);
+            return metrics_dict(without_lock([&] { return trainer.take_metrics(); }));
           })
       .def("save", &train::Trainer::save, py::arg("path"), py::arg("configuration"), py::arg("statistics") = "",
            py::call_guard<py::gil_scoped_release>())

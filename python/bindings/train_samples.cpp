@@ -64,12 +64,10 @@ void register_sample_training(py::module_& m) {
       [](nn::UNet& network, const data::SampleSource& samples, comm::Communicator& communicator,
          const ProgressCallback& progress) -> Record {
         const Progress report_progress = progress_of(progress);
-        std::unique_ptr<train::SampleScores> scores;
-        {
-          const py::gil_scoped_release unlock;
-          scores =
-              std::make_unique<train::SampleScores>(train::score_segmentation(network, samples, communicator, report_progress));
-        }
+        const auto scores = without_lock([&] {
+          return std::make_unique<train::SampleScores>(
+              train::score_segmentation(network, samples, communicator, report_progress));
+        });
         return scores_dict(*scores);
       },
       py::arg("network"), py::arg("samples"), py::arg("communicator"), py::arg("progress") = py::none(),

@@ -59,13 +59,11 @@ nn::SumOverRanks sum_of(const SumFunction& function) {
 
 py::array_t<float> forward(UNet& network, const FloatArray& images) {
   const auto view = view_of<const float, 5>(images, "images");
-  Tensor<float, 5> out;
-  {
-    const py::gil_scoped_release unlocked;
-    out = Tensor<float, 5>({view.shape(0), view.shape(1), view.shape(2), view.shape(3), network.options().classes});
+  return to_numpy(without_lock([&] {
+    Tensor<float, 5> out({view.shape(0), view.shape(1), view.shape(2), view.shape(3), network.options().classes});
     network.forward(view, out.view());
-  }
-  return to_numpy(std::move(out));
+    return out;
+  }));
 }
 
 Record loss_and_gradients(UNet& network, const FloatArray& images, const OptionalUInt8Array& labels,
@@ -75,11 +73,8 @@ Record loss_and_gradients(UNet& network, const FloatArray& images, const Optiona
   nn::UNetBatch batch{view_of<const float, 5>(images, "images"), truth_of(labels, targets, weights), groups, examples, {}};
   const auto gradients_view = view_of<float, 1>(gradients, "gradients");
   const nn::SumOverRanks sum = sum_of(sum_over_ranks);
-  nn::LossReport report;
-  {
-    const py::gil_scoped_release unlocked;
-    report = network.loss_and_gradients(batch, loss, gradients_view.span(), scale, {}, sum);
-  }
+  const auto report =
+      without_lock([&] { return network.loss_and_gradients(batch, loss, gradients_view.span(), scale, {}, sum); });
   return report_of(report, network.options().classes);
 }
 

@@ -47,6 +47,7 @@ std::uint64_t hash_of_piece(std::span<const std::byte> bytes) {
 std::uint64_t hash_of(std::span<const std::byte> bytes, std::uint64_t start) {
   const auto size = static_cast<std::int64_t>(bytes.size());
   const std::int64_t pieces = (size + kPiece - 1) / kPiece;
+  if (pieces <= 1) return mixed(mixed(start, bytes.size()), hash_of_piece(bytes));  // without an allocation
   std::vector<std::uint64_t> hashes(static_cast<std::size_t>(pieces));
   parallel_for(pieces, [&](std::int64_t piece) {
     const std::int64_t begin = piece * kPiece;

@@ -55,13 +55,12 @@ void* allocate_bytes(std::size_t bytes) {
 
 void release_bytes(void* pointer) noexcept { std::free(pointer); }
 
-float* thread_scratch(std::int64_t count) {
-  thread_local AlignedBuffer<float> scratch;
-  if (scratch.size() < count) {
-    scratch = {};  // free the old block first: both blocks together would need twice the memory
-    scratch = AlignedBuffer<float>(count);
+float* Workspace::floats(std::int64_t count) {
+  if (block_.size() < count) {
+    block_ = {};  // free the old block first: both blocks together would need twice the memory
+    block_ = AlignedBuffer<float>(count);
   }
-  return scratch.data();
+  return block_.data();
 }
 
 std::int64_t allocation_count() noexcept { return counter().load(std::memory_order_relaxed); }

@@ -172,8 +172,8 @@ void Team::run(std::int64_t chunks, int threads, ChunkFunction function, void* c
   const int parts = std::min(threads, kMostParts);
   for (int part = 0; part < parts; ++part) {
     const Range range = chunk_range(chunks, parts, part);
-    parts_[static_cast<std::size_t>(part)].ticket.store(
-        std::uint64_t{job_} << 32 | static_cast<std::uint64_t>(range.end - range.begin), std::memory_order_release);
+    parts_[static_cast<std::size_t>(part)].ticket.store(std::uint64_t{job_} << 32 | static_cast<std::uint64_t>(range.size()),
+                                                        std::memory_order_release);
   }
   ++jobs_;
   jobs_.notify_all();

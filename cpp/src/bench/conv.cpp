@@ -23,6 +23,7 @@ template <class T>
 struct Arrays {
   std::vector<T> weights, bias, weight_grad, bias_grad;
   AlignedBuffer<T> input, output, output_grad, input_grad;
+  Workspace workspace;
 };
 
 template <class T>
@@ -70,14 +71,16 @@ Arrays<double> reference_result(const Conv3dShape& shape, const ConvOptions& opt
 }
 
 void run_forward(const Conv3d& conv, const ConvOptions& options, Arrays<float>& a) {
-  conv.forward(a.input.data(), options.relu_input ? Activation::relu : Activation::none, nullptr, false, a.output.data());
+  conv.forward(a.input.data(), options.relu_input ? Activation::relu : Activation::none, nullptr, false, a.output.data(),
+               a.workspace);
 }
 void run_backward_data(const Conv3d& conv, const ConvOptions& options, Arrays<float>& a) {
-  conv.backward_data(a.output_grad.data(), options.relu_input ? a.input.data() : nullptr, false, a.input_grad.data());
+  conv.backward_data(a.output_grad.data(), options.relu_input ? a.input.data() : nullptr, false, a.input_grad.data(),
+                     a.workspace);
 }
 void run_backward_weights(const Conv3d& conv, const ConvOptions& options, Arrays<float>& a) {
   conv.backward_weights(a.input.data(), options.relu_input ? Activation::relu : Activation::none, a.output_grad.data(),
-                        a.weight_grad.data(), a.bias_grad.data());
+                        a.weight_grad.data(), a.bias_grad.data(), a.workspace);
 }
 
 /// Largest error of a correct kernel, relative to the root mean square of the result. Typical errors are about 1e-6.
@@ -106,7 +109,7 @@ void check_kernel(Conv3dShape shape, const ConvOptions& options, const std::stri
   shape.y = std::min(shape.y, rows);
   Conv3d conv(shape, active_isa(), kernel);
   Arrays<float> a = make_arrays<float>(shape, options);
-  conv.set_weights(a.weights.data(), a.bias.data());
+  conv.set_weights(a.weights.data(), a.bias.data(), a.workspace);
   run_forward(conv, options, a);
   run_backward_data(conv, options, a);
   run_backward_weights(conv, options, a);
@@ -133,7 +136,7 @@ std::vector<Row> conv(const ConvOptions& options) {
     convs.emplace_back(shape, active_isa(), kernel, options.compute);
     check_kernel(shape, options, convs.back().kernel());
     arrays.push_back(make_arrays<float>(shape, options));
-    convs.back().set_weights(arrays.back().weights.data(), arrays.back().bias.data());
+    convs.back().set_weights(arrays.back().weights.data(), arrays.back().bias.data(), arrays.back().workspace);
   }
 
   struct Pass {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "comm/access.hpp"
 #include "comm/tags.hpp"
 #include "floodtide/base/error.hpp"
 
@@ -88,7 +89,7 @@ Dissemination::Dissemination(const Communicator& comm)
 void Dissemination::send(Communicator& comm, int round, const Ballot& ballot) {
   drop_sent();
   Outgoing& out = outgoing_.emplace_back(Outgoing{ballot.number(), ballot.bytes(), nullptr});
-  out.request = comm.send_notice((rank_ + (1 << round)) % ranks_, out.bytes);
+  out.request = CommunicatorAccess::send_notice(comm, (rank_ + (1 << round)) % ranks_, out.bytes);
 }
 
 bool Dissemination::add_next(Communicator& comm, int round, Ballot& out_ballot) {

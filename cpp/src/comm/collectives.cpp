@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "comm/access.hpp"
 #include "comm/allreduce/steps.hpp"
 #include "comm/allreduce/wire.hpp"
 #include "comm/engine.hpp"
@@ -31,7 +32,7 @@ void require_blocks(const char* operation, const Communicator& comm, std::span<c
 std::vector<std::int64_t> exchange_lengths(Communicator& comm, std::size_t own, int root, std::string_view words) {
   std::vector<std::int64_t> limits(static_cast<std::size_t>(comm.size()) + 1, 0);
   limits[static_cast<std::size_t>(comm.rank()) + 1] = static_cast<std::int64_t>(own);
-  Engine& engine = comm.engine();
+  Engine& engine = engine_of(comm);
   const std::int64_t count = std::ssize(limits);
   const Notice notice{.collective = Collective::lengths,
                       .type = ReduceType::int64,
@@ -54,7 +55,7 @@ MessageSchedule gather_steps(const Communicator& comm, std::span<const std::int6
   };
   if (comm.rank() != root) {
     const Range own = block(comm.rank());
-    add_step(schedule, {.send_to = root, .sent = {0, own.end - own.begin}});
+    add_step(schedule, {.send_to = root, .sent = {0, own.size()}});
     return schedule;
   }
   for (int rank = 0; rank < comm.size(); ++rank) {
@@ -117,7 +118,7 @@ MessageSchedule binomial_tree(const Communicator& comm, std::int64_t bytes, int 
   return schedule;
 }
 
-Operation start_barrier(Communicator& comm) { return comm.engine().start_empty(Collective::barrier); }
+Operation start_barrier(Communicator& comm) { return engine_of(comm).start_empty(Collective::barrier); }
 
 Operation start_broadcast(Communicator& comm, std::span<std::byte> data, int root, std::string_view words) {
   const int size = comm.size();
@@ -127,8 +128,8 @@ Operation start_broadcast(Communicator& comm, std::span<std::byte> data, int roo
                       .root = root,
                       .count = bytes,
                       .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
-  return comm.engine().start(notice, std::make_shared<const MessageSchedule>(binomial_tree(comm, bytes, root)),
-                             {.data = data.data()}, words);
+  return engine_of(comm).start(notice, std::make_shared<const MessageSchedule>(binomial_tree(comm, bytes, root)),
+                               {.data = data.data()}, words);
 }
 
 void broadcast(Communicator& comm, std::span<std::byte> data, int root, std::string_view words) {
@@ -152,11 +153,11 @@ Operation start_reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, R
                       .wire = wire,
                       .count = buffer.count,
                       .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
-                      .blocks = hash_of(blocks)};
+                      .blocks = notice_hash(std::as_bytes(std::span(blocks)))};
   const Payload payload{
       .data = buffer.data, .element_bytes = element_bytes(buffer.type), .type = buffer.type, .op = op, .wire = wire};
-  return comm.engine().start(notice, std::make_shared<const MessageSchedule>(ring_phase(comm, blocks, 1, true)), payload,
-                             words);
+  return engine_of(comm).start(notice, std::make_shared<const MessageSchedule>(ring_phase(comm, blocks, 1, true)), payload,
+                               words);
 }
 
 void reduce_scatter(Communicator& comm, const ReduceBuffer& buffer, ReduceOp op, std::span<const std::int64_t> blocks,
@@ -171,9 +172,9 @@ Operation start_allgather(Communicator& comm, std::span<std::byte> data, std::sp
   const Notice notice{.collective = Collective::allgather,
                       .count = bytes,
                       .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
-                      .blocks = hash_of(blocks)};
-  return comm.engine().start(notice, std::make_shared<const MessageSchedule>(ring_phase(comm, blocks, 0, false)),
-                             {.data = data.data()}, words);
+                      .blocks = notice_hash(std::as_bytes(std::span(blocks)))};
+  return engine_of(comm).start(notice, std::make_shared<const MessageSchedule>(ring_phase(comm, blocks, 0, false)),
+                               {.data = data.data()}, words);
 }
 
 void allgather(Communicator& comm, std::span<std::byte> data, std::span<const std::int64_t> blocks, std::string_view words) {
@@ -205,9 +206,9 @@ AlignedBuffer<std::byte> gather(Communicator& comm, std::span<const std::span<co
                       .root = root,
                       .count = limits.back(),
                       .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
-                      .blocks = hash_of(limits)};
+                      .blocks = notice_hash(std::as_bytes(std::span(limits)))};
   auto schedule = std::make_shared<const MessageSchedule>(gather_steps(comm, limits, root));
-  comm.engine().start(notice, std::move(schedule), {.data = bytes.data()}, words).wait();
+  engine_of(comm).start(notice, std::move(schedule), {.data = bytes.data()}, words).wait();
   return here ? std::move(bytes) : AlignedBuffer<std::byte>();
 }
 

@@ -9,6 +9,7 @@
 #include <new>
 #include <thread>
 
+#include "comm/access.hpp"
 #include "comm/backoff.hpp"
 #include "comm/process.hpp"
 #include "comm/schedules.hpp"
@@ -128,7 +129,7 @@ Operation Engine::add(const Notice& notice, std::string_view words, Prepare&& pr
   state->number = next_number_;
   state->ranks = comm_.size();
   state->notice = notice;
-  state->notice.called = hash_of(words);
+  state->notice.called = notice_hash(std::as_bytes(std::span(words)));
   state->words = words;
   state->ballot = Ballot::of_caller(state->number, state->notice, comm_.rank(), comm_.size());
   prepare(*state);
@@ -392,7 +393,7 @@ std::vector<std::string> Engine::pending() const {
 }
 
 std::shared_ptr<const MessageSchedule> Engine::allreduce_schedule(const AllreduceRow& row, std::int64_t count) {
-  const std::span<const int> nodes = row.name == "two_level" ? comm_.nodes() : std::span<const int>{};
+  const std::span<const int> nodes = row.nodes_only ? comm_.nodes() : std::span<const int>{};
   const std::lock_guard lock(mutex_);
   const std::pair key(&row, count);
   if (const auto found = schedules_.find(key); found != schedules_.end()) return found->second;
@@ -436,6 +437,6 @@ void Operation::abandon() noexcept {
   state_.reset();
 }
 
-bool progress(Communicator& comm) { return comm.engine().progress(); }
+bool progress(Communicator& comm) { return engine_of(comm).progress(); }
 
 }  // namespace floodtide::comm

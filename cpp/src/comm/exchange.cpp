@@ -10,6 +10,7 @@
 #include <numeric>
 #include <utility>
 
+#include "comm/access.hpp"
 #include "comm/allreduce/steps.hpp"
 #include "comm/engine.hpp"
 #include "comm/notice.hpp"
@@ -95,7 +96,8 @@ class ExchangePlan {
   /// receiver.
   void write_headers(const Items& items, const std::string& problem, std::span<const std::int64_t> splits, bool to_each) {
     splits_.assign(splits.begin(), splits.end());
-    Header header{.count = items.count, .kind = hash_of(items.kind), .invalid = problem.empty() ? 0U : 1U};
+    Header header{
+        .count = items.count, .kind = notice_hash(std::as_bytes(std::span(items.kind))), .invalid = problem.empty() ? 0U : 1U};
     header.set_text(problem.empty() ? items.description : problem);
     own_.assign(to_each ? heard_.size() : 0, header);
     for (std::size_t i = 0; i < own_.size() && problem.empty(); ++i) own_[i].count = splits_[i];
@@ -184,8 +186,8 @@ Operation start_allgather(Communicator& comm, const Items& items, std::shared_pt
   const Notice notice{
       .collective = Collective::allgather, .count = -1, .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
   const auto blocks = equal_blocks(comm.size(), sizeof(Header));
-  return comm.engine().start(notice, std::make_shared<const MessageSchedule>(ring_phase(comm, blocks, 0, false)),
-                             plan->header_payload(), {}, [plan] { return plan->gather(); });
+  return engine_of(comm).start(notice, std::make_shared<const MessageSchedule>(ring_phase(comm, blocks, 0, false)),
+                               plan->header_payload(), {}, [plan] { return plan->gather(); });
 }
 
 Operation start_alltoall(Communicator& comm, const Items& items, std::span<const std::int64_t> splits,
@@ -200,8 +202,8 @@ Operation start_alltoall(Communicator& comm, const Items& items, std::span<const
   const Notice notice{
       .collective = Collective::alltoall, .count = -1, .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes)};
   const auto blocks = equal_blocks(comm.size(), sizeof(Header));
-  return comm.engine().start(notice, std::make_shared<const MessageSchedule>(pairwise(comm, blocks, blocks)),
-                             plan->header_payload(), {}, [plan] { return plan->swap(); });
+  return engine_of(comm).start(notice, std::make_shared<const MessageSchedule>(pairwise(comm, blocks, blocks)),
+                               plan->header_payload(), {}, [plan] { return plan->swap(); });
 }
 
 }  // namespace floodtide::comm

@@ -13,10 +13,6 @@ namespace {
 
 bool overlap(const Range& a, const Range& b) { return a.begin < b.end && b.begin < a.end; }
 
-bool empty(const Range& range) { return range.begin == range.end; }
-
-std::int64_t length(const Range& range) { return range.end - range.begin; }
-
 Range part_of(const Range& range, std::int64_t part, std::int64_t segment) {
   const std::int64_t begin = std::min(range.begin + part * segment, range.end);
   return {begin, std::min(begin + segment, range.end)};
@@ -24,11 +20,11 @@ Range part_of(const Range& range, std::int64_t part, std::int64_t segment) {
 
 /// Return the number of messages for a range. An empty range takes one empty message.
 std::int64_t parts(int peer, const Range& range, std::int64_t segment) {
-  return peer == kNobody ? 0 : std::max<std::int64_t>(1, (length(range) + segment - 1) / segment);
+  return peer == kNobody ? 0 : std::max<std::int64_t>(1, (range.size() + segment - 1) / segment);
 }
 
 std::int64_t parts(const MessageStep& step, std::int64_t segment) {
-  const std::int64_t rounded = (length(step.sent) + segment - 1) / segment;  // for a step that only rounds its own values
+  const std::int64_t rounded = (step.sent.size() + segment - 1) / segment;  // for a step that only rounds its own values
   return std::max({std::int64_t{1}, parts(step.send_to, step.sent, segment), parts(step.receive_from, step.received, segment),
                    step.keep ? rounded : 0});
 }
@@ -55,15 +51,15 @@ std::size_t Execution::scratch_bytes(const MessageSchedule& schedule, const Payl
   const bool narrow = payload.wire != Wire::native;
   std::int64_t longest = 0;
   for (const MessageStep& step : schedule.steps) {
-    if (step.reduce || narrow) longest = std::max(longest, length(step.received));
-    if (narrow) longest = std::max(longest, length(step.sent));
+    if (step.reduce || narrow) longest = std::max(longest, step.received.size());
+    if (narrow) longest = std::max(longest, step.sent.size());
   }
   const std::size_t bytes = static_cast<std::size_t>(std::min(longest, segment)) * payload.wire_bytes();
   return (bytes + kAlignment - 1) / kAlignment * kAlignment * (narrow ? 2 * kWindow : kWindow);
 }
 
 std::span<std::byte> Execution::slot(std::size_t index, const Range& range) {
-  return scratch_.subspan(index * slot_bytes_, static_cast<std::size_t>(length(range)) * payload_.wire_bytes());
+  return scratch_.subspan(index * slot_bytes_, static_cast<std::size_t>(range.size()) * payload_.wire_bytes());
 }
 
 std::span<std::byte> Execution::landing(std::int64_t number, const Range& range) {
@@ -72,17 +68,17 @@ std::span<std::byte> Execution::landing(std::int64_t number, const Range& range)
 
 std::span<std::byte> Execution::values(const Range& range) const {
   return {payload_.data + static_cast<std::size_t>(range.begin) * payload_.element_bytes,
-          static_cast<std::size_t>(length(range)) * payload_.element_bytes};
+          static_cast<std::size_t>(range.size()) * payload_.element_bytes};
 }
 
 std::span<const std::byte> Execution::sent_values(const Range& range) const {
   if (payload_.source == nullptr) return values(range);
   return {payload_.source + static_cast<std::size_t>(range.begin) * payload_.element_bytes,
-          static_cast<std::size_t>(length(range)) * payload_.element_bytes};
+          static_cast<std::size_t>(range.size()) * payload_.element_bytes};
 }
 
 std::span<float> Execution::floats(const Range& range) const {
-  return {reinterpret_cast<float*>(payload_.data) + range.begin, static_cast<std::size_t>(length(range))};
+  return {reinterpret_cast<float*>(payload_.data) + range.begin, static_cast<std::size_t>(range.size())};
 }
 
 bool Execution::advance() {
@@ -168,11 +164,11 @@ bool Execution::is_free(const Range& range) {
 bool Execution::depart() {
   const std::int64_t number = next_sent_;
   const MessageStep& step = segment(number).step;
-  const bool rounds = narrow() && step.keep && length(step.sent) > 0;
+  const bool rounds = narrow() && step.keep && step.sent.size() > 0;
   if (step.send_to != kNobody || rounds) {
     Departure& departure = departures_[static_cast<std::size_t>(number) % kWindow];
     // An empty message is a signal that all earlier segments have taken effect.
-    if (empty(step.sent) && number != head_) return false;
+    if (step.sent.empty() && number != head_) return false;
     if (!untouched_before(number, step.sent, rounds) || !has_left(departure)) return false;
     std::span<const std::byte> message = sent_values(step.sent);
     if (narrow()) {
@@ -235,7 +231,7 @@ void Execution::apply(const MessageStep& step, std::span<const std::byte> arrive
     }
     return;
   }
-  const ReduceBuffer part{values(step.received).data(), length(step.received), payload_.type};
+  const ReduceBuffer part{values(step.received).data(), step.received.size(), payload_.type};
   reduce_into(part, arrived.data(), payload_.op, step.arriving_first);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/access.hpp"
 #include "comm/engine.hpp"
 #include "comm/process.hpp"
 #include "comm/schedules.hpp"
@@ -41,7 +42,7 @@ void Engine::close_group(std::string_view words) {
                      .algorithm = std::ranges::all_of(state->notices, is_allreduce) ? 0 : -1,
                      .count = std::ssize(members),
                      .segment_bytes = static_cast<std::int64_t>(kDefaultSegmentBytes),
-                     .blocks = hash_of(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()))};
+                     .blocks = notice_hash(bytes)};
     state->members = std::move(members);
     for (const auto& member : state->members) {
       if (member->execution) member->execution->use_tag(operation_tag(next_number_));
@@ -49,7 +50,7 @@ void Engine::close_group(std::string_view words) {
   }
   state->number = next_number_++;
   state->words = words;
-  state->notice.called = hash_of(words);
+  state->notice.called = notice_hash(std::as_bytes(std::span(words)));
   state->ballot = Ballot::of_caller(state->number, state->notice, comm_.rank(), comm_.size());
   launch(state);
 }
@@ -96,7 +97,7 @@ bool Engine::advance_members(OperationState& group) {
   return moved;
 }
 
-OperationGroup::OperationGroup(Communicator& comm) : engine_(&comm.engine()) { engine_->open_group(); }
+OperationGroup::OperationGroup(Communicator& comm) : engine_(&engine_of(comm)) { engine_->open_group(); }
 
 OperationGroup::~OperationGroup() { drop(); }
 

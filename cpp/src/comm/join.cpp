@@ -6,6 +6,7 @@
 // no rank has started a collective, all ranks have joined.
 #include <vector>
 
+#include "comm/access.hpp"
 #include "comm/engine.hpp"
 #include "comm/reduce/reduce.hpp"
 #include "comm/schedules.hpp"
@@ -18,7 +19,7 @@ namespace {
 /// Takes part in an allreduce with values that do not change the result.
 void follow_allreduce(Communicator& comm, const Ballot& agreed) {
   const Notice& notice = agreed.notice();
-  Engine& engine = comm.engine();
+  Engine& engine = engine_of(comm);
   AlignedBuffer<std::byte> values(notice.count * static_cast<std::int64_t>(element_bytes(notice.type)));
   const ReduceBuffer buffer{values.data(), notice.count, notice.type};
   fill_neutral(buffer, notice.op);
@@ -36,7 +37,7 @@ void follow_broadcast(Communicator& comm, const Ballot& agreed) {
   const Notice& notice = agreed.notice();
   std::vector<std::byte> ignored(static_cast<std::size_t>(notice.count));
   auto schedule = std::make_shared<const MessageSchedule>(binomial_tree(comm, notice.count, notice.root));
-  comm.engine().follow(agreed, std::move(schedule), {.data = ignored.data()}).wait();
+  engine_of(comm).follow(agreed, std::move(schedule), {.data = ignored.data()}).wait();
 }
 
 /// Takes part in the members of a group, one after another. The other ranks first send a list of the members.
@@ -44,7 +45,7 @@ void follow_group(Communicator& comm, const Ballot& agreed) {
   std::vector<Notice> members(static_cast<std::size_t>(agreed.notice().count));
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(members));
   auto schedule = std::make_shared<const MessageSchedule>(binomial_tree(comm, std::ssize(bytes), agreed.caller()));
-  comm.engine().follow(agreed, std::move(schedule), {.data = bytes.data()}).wait();
+  engine_of(comm).follow(agreed, std::move(schedule), {.data = bytes.data()}).wait();
   for (const Notice& member : members) follow_allreduce(comm, agreed.about(member));
 }
 
@@ -54,7 +55,7 @@ void take_part(Communicator& comm, const Ballot& agreed) {
     case Collective::allreduce: return follow_allreduce(comm, agreed);
     case Collective::broadcast: return follow_broadcast(comm, agreed);
     case Collective::group: return follow_group(comm, agreed);
-    case Collective::locate: return comm.locate();
+    case Collective::locate: return CommunicatorAccess::locate(comm);
     default: return;
   }
 }
@@ -63,7 +64,7 @@ void take_part(Communicator& comm, const Ballot& agreed) {
 
 int join(Communicator& comm) {
   if (comm.size() == 1) return 0;
-  Engine& engine = comm.engine();
+  Engine& engine = engine_of(comm);
   engine.finish_all();
   const std::int64_t joined_at = engine.next_number();
   while (true) {

@@ -2,12 +2,10 @@
 #include "comm/notice.hpp"
 
 #include "floodtide/base/error.hpp"
+#include "floodtide/base/hash.hpp"
 
 namespace floodtide::comm {
 namespace {
-
-constexpr std::uint64_t kHashStart = 14695981039346656037U;  // FNV-1a
-constexpr std::uint64_t kHashFactor = 1099511628211U;
 
 std::string_view words_of(const Notice& notice) {
   switch (notice.collective) {
@@ -47,17 +45,8 @@ std::string values_of(const Notice& notice) {
 
 }  // namespace
 
-std::int64_t hash_of(std::span<const std::int64_t> blocks) {
-  std::uint64_t hash = kHashStart;  // over whole 64-bit words
-  for (const std::int64_t begin : blocks) hash = (hash ^ static_cast<std::uint64_t>(begin)) * kHashFactor;
-  return static_cast<std::int64_t>(hash);
-}
-
-std::int64_t hash_of(std::string_view text) {
-  if (text.empty()) return 0;
-  std::uint64_t hash = kHashStart;
-  for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * kHashFactor;
-  return static_cast<std::int64_t>(hash);
+std::int64_t notice_hash(std::span<const std::byte> bytes) {
+  return bytes.empty() ? 0 : static_cast<std::int64_t>(hash_of(bytes));
 }
 
 std::string describe(const Notice& notice) {

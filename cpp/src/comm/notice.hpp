@@ -44,8 +44,8 @@ struct Notice {
 };
 static_assert(sizeof(Notice) == 56);
 
-[[nodiscard]] std::int64_t hash_of(std::span<const std::int64_t> blocks);
-[[nodiscard]] std::int64_t hash_of(std::string_view text);
+/// Return a hash for a notice: 0 for no bytes.
+[[nodiscard]] std::int64_t notice_hash(std::span<const std::byte> bytes);
 
 /// Return a notice as text: "allreduce (ring, sum of 5 float32 in segments of 262144 bytes)".
 [[nodiscard]] std::string describe(const Notice& notice);

@@ -83,7 +83,7 @@ std::vector<std::vector<std::size_t>> cut_buckets(std::span<const Range> parts, 
       buckets.emplace_back();
       bytes = 0;
     }
-    bytes += (parts[part - 1].end - parts[part - 1].begin) * kFloatBytes;
+    bytes += parts[part - 1].size() * kFloatBytes;
     buckets.back().insert(buckets.back().begin(), part - 1);
   }
   return buckets;
@@ -128,8 +128,7 @@ struct Reducer::Impl {
   }
 
   [[nodiscard]] std::span<float> values_of(const Slot& slot) const {
-    return values.subspan(static_cast<std::size_t>(slot.range.begin),
-                          static_cast<std::size_t>(slot.range.end - slot.range.begin));
+    return values.subspan(static_cast<std::size_t>(slot.range.begin), static_cast<std::size_t>(slot.range.size()));
   }
 
   // Starts the next slots of `order`, as long as their parts are ready.
@@ -220,7 +219,7 @@ Reducer::Reducer(Communicator& comm, std::span<float> values, std::vector<Range>
   check(values, parts, options);
   impl_ = std::make_unique<Impl>(comm, values, parts, options, timeline);
   for (Slot& slot : impl_->slots) {
-    slot.algorithm = chosen_row(options.algorithm, slot.wire, slot.range.end - slot.range.begin).name;
+    slot.algorithm = chosen_row(options.algorithm, slot.wire, slot.range.size()).name;
   }
   if (comm.size() == 1) return;  // with one rank, operations are done at once
   impl_->driver = std::thread([impl = impl_.get()] { impl->drive(); });

@@ -15,11 +15,11 @@ ScheduleCost cost(const MessageSchedule& schedule, std::size_t wire_bytes, std::
   for (const MessageStep& step : schedule.steps) {
     ++total.steps;
     if (step.send_to != kNobody) {
-      const std::int64_t count = step.sent.end - step.sent.begin;
+      const std::int64_t count = step.sent.size();
       total.messages += std::max<std::int64_t>(1, (count + segment - 1) / segment);
       total.bytes += count * static_cast<std::int64_t>(wire_bytes);
     }
-    if (step.receive_from != kNobody && step.reduce) total.reductions += step.received.end - step.received.begin;
+    if (step.receive_from != kNobody && step.reduce) total.reductions += step.received.size();
   }
   return total;
 }

@@ -14,7 +14,7 @@ constexpr float kUnvisited = std::numeric_limits<float>::quiet_NaN();
 
 }  // namespace
 
-double logit(double probability, const char* what) {
+double google_ffn_logit(double probability, const char* what) {
   FLOODTIDE_REQUIRE(probability > 0.0 && probability < 1.0, invalid_argument, what, " is ", probability,
                     ", expected a probability between 0 and 1");
   const auto p = static_cast<double>(static_cast<float>(probability));

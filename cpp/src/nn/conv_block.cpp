@@ -68,9 +68,9 @@ ConvBlock::ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std:
 }
 
 void ConvBlock::set_parameters(const BlockParameters<const float>& parameters, std::span<const float> moving_mean,
-                               std::span<const float> moving_variance, kernels::Passes passes) {
+                               std::span<const float> moving_variance, kernels::Passes passes, Workspace& workspace) {
   const bool norm = options_.batch_norm;
-  convolution_.set_weights(parameters.weights.data(), norm ? no_biases_.data() : parameters.biases.data(), passes);
+  convolution_.set_weights(parameters.weights.data(), norm ? no_biases_.data() : parameters.biases.data(), workspace, passes);
   for (std::int64_t c = 0; c < channels_; ++c) {
     weights_scale_[c] = norm ? parameters.scale[at(c)] : 1.0F;
     weights_shift_[c] = norm ? parameters.shift[at(c)] : 0.0F;
@@ -95,7 +95,7 @@ Affine ConvBlock::affine(std::int64_t unit) const noexcept {
 
 void ConvBlock::normalise(Range units, const float* before, Channels<float> out) const {
   const Affine factors = affine(units.begin);
-  for_each_row({0, (units.end - units.begin) * grid_.unit_rows()}, [&](std::int64_t row) {
+  for_each_row({0, units.size() * grid_.unit_rows()}, [&](std::int64_t row) {
     pointwise_->normalise(before + grid_.offset(row, channels_), factors, grid_.x, channels_,
                           out.data + grid_.offset(row, out.stored), out.stored);
   });
@@ -104,7 +104,7 @@ void ConvBlock::normalise(Range units, const float* before, Channels<float> out)
 template <class Body>
 void ConvBlock::sum(Range units, Body body) {
   const std::int64_t each = 2 * channels_;
-  parallel_for((units.end - units.begin) * chunks_, [&](std::int64_t part) {
+  parallel_for(units.size() * chunks_, [&](std::int64_t part) {
     const std::int64_t unit = units.begin + part / chunks_;
     double* const sums = partial_sums_.data() + (units.begin * chunks_ + part) * each;
     std::fill_n(sums, each, 0.0);
@@ -126,8 +126,8 @@ void ConvBlock::add_sums() {
   }
 }
 
-void ConvBlock::convolve(const float* input, float* before) const {
-  convolution_.forward(input, Activation::none, nullptr, false, before);
+void ConvBlock::convolve(const float* input, float* before, Workspace& workspace) const {
+  convolution_.forward(input, Activation::none, nullptr, false, before, workspace);
 }
 
 void ConvBlock::sum_outputs(Range units, const float* before) {
@@ -195,7 +195,7 @@ void ConvBlock::finish_gradients(const BlockParameters<float>& gradients, const 
 
 void ConvBlock::gradient(Range units, const float* before, const float* grad, float* out_before_grad) const {
   const Statistics& group = group_of(units.begin);
-  for_each_row({0, (units.end - units.begin) * grid_.unit_rows()}, [&](std::int64_t row) {
+  for_each_row({0, units.size() * grid_.unit_rows()}, [&](std::int64_t row) {
     const std::int64_t offset = grid_.offset(row, channels_);
     pointwise_->gradient(before + offset, {group.scale.data(), group.shift.data()},
                          {group.slope.data(), group.curve.data(), group.mean.data(), group.offset.data()}, grad + offset,
@@ -203,13 +203,14 @@ void ConvBlock::gradient(Range units, const float* before, const float* grad, fl
   });
 }
 
-void ConvBlock::backward_weights(const float* input, const float* before_grad, const BlockParameters<float>& gradients) {
+void ConvBlock::backward_weights(const float* input, const float* before_grad, const BlockParameters<float>& gradients,
+                                 Workspace& workspace) {
   float* const bias_grad = options_.batch_norm ? dropped_bias_grad_.data() : gradients.biases.data();
-  convolution_.backward_weights(input, Activation::none, before_grad, gradients.weights.data(), bias_grad);
+  convolution_.backward_weights(input, Activation::none, before_grad, gradients.weights.data(), bias_grad, workspace);
 }
 
-void ConvBlock::backward_data(const float* before_grad, float* out_input_grad) const {
-  convolution_.backward_data(before_grad, nullptr, false, out_input_grad);
+void ConvBlock::backward_data(const float* before_grad, float* out_input_grad, Workspace& workspace) const {
+  convolution_.backward_data(before_grad, nullptr, false, out_input_grad, workspace);
 }
 
 }  // namespace floodtide::nn

@@ -47,14 +47,14 @@ class ConvBlock {
   ConvBlock(const Grid& grid, const Vec3& kernel, std::int64_t in, std::int64_t out, int groups, const Options& options);
 
   void set_parameters(const BlockParameters<const float>& parameters, std::span<const float> moving_mean,
-                      std::span<const float> moving_variance, kernels::Passes passes);
+                      std::span<const float> moving_variance, kernels::Passes passes, Workspace& workspace);
 
   /// Return the number of units of a band. Bands lie within groups, and are not larger with more groups.
   [[nodiscard]] static std::int64_t band_units(const Grid& grid, std::int64_t out, int groups);
   [[nodiscard]] std::int64_t band_units() const noexcept { return band_.units(); }
 
   /// @param input its halo is zero
-  void convolve(const float* input, float* before) const;
+  void convolve(const float* input, float* before, Workspace& workspace) const;
   void sum_outputs(Range units, const float* before);
   /// `scale` times the mean of the statistics over the groups of this rank is added to out_mean and out_variance.
   void finish_statistics(std::span<float> out_mean, std::span<float> out_variance, double scale,
@@ -72,8 +72,9 @@ class ConvBlock {
   /// Computes the gradient by `before`.
   void gradient(Range units, const float* before, const float* grad, float* out_before_grad) const;
   /// Adds to the gradients of the weights, and of the biases without batch norm. Halos of both activations are zero.
-  void backward_weights(const float* input, const float* before_grad, const BlockParameters<float>& gradients);
-  void backward_data(const float* before_grad, float* out_input_grad) const;
+  void backward_weights(const float* input, const float* before_grad, const BlockParameters<float>& gradients,
+                        Workspace& workspace);
+  void backward_data(const float* before_grad, float* out_input_grad, Workspace& workspace) const;
 
   [[nodiscard]] const Grid& grid() const noexcept { return grid_; }
   [[nodiscard]] const Grid& band() const noexcept { return band_; }

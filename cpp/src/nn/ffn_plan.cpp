@@ -86,7 +86,7 @@ void FfnPlan::prepare(std::uint64_t version, const ParameterLayout& layout, std:
   for (std::size_t i = 0; i < layers_; ++i) {
     if (i == 0 || !chained) {
       const bool ready = training_ready_ && (i == 0 || !trains_by_fft_);
-      if (!ready) convolutions_[i].set_weights(of(2 * i), of(2 * i + 1), passes);
+      if (!ready) convolutions_[i].set_weights(of(2 * i), of(2 * i + 1), preparation_, passes);
     } else if (!training && keeps_chain_weights_) {
       chain_weights_.push_back(chain_->transformed(of(2 * i)));
     }
@@ -174,7 +174,7 @@ void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
   float* const stream = activation(lane, 1);
   if (forward_by_fft_) {
     reserve_chain(lane, FftChain::Transposed::no);
-    convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, inner);
+    convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, inner, lane.workspace);
     chain_->begin(inner, lane.chain);
     for (std::size_t i = 1; i < layers_; ++i) {
       const bool last = i + 1 == layers_, to_stream = i % 2 == 1;
@@ -195,8 +195,8 @@ void FfnPlan::forward(Lane& lane, const FfnExample& example) const {
   for (std::size_t i = 0; i < layers_; i += 2) {
     const bool first = i == 0;
     convolutions_[i].forward(first ? lane.input.data() : stream, first ? Activation::none : Activation::relu, nullptr, true,
-                             inner);
-    convolutions_[i + 1].forward(inner, Activation::none, first ? nullptr : stream, false, stream);
+                             inner, lane.workspace);
+    convolutions_[i + 1].forward(inner, Activation::none, first ? nullptr : stream, false, stream, lane.workspace);
   }
   lane.head.forward(stream, example.logits.data(), example.out_logits.data());
 }
@@ -249,10 +249,15 @@ void FfnPlan::train(Lane& lane, FfnExample& example, const ParameterLayout& layo
   load_input(lane, example);
   train_forward(lane);
   const std::size_t head = 2 * layers_;
-  example.loss = lane.head.backward(
-      activation(lane, layers_ - 1), example.logits.data(), example.labels.data(),
-      example.weights.empty() ? nullptr : example.weights.data(), scale, example.out_logits.data(), stream_grad(lane),
-      part(lane.gradients.span(), layout.entry(head)), part(lane.gradients.span(), layout.entry(head + 1))[0]);
+  example.loss = lane.head.backward({.stream = activation(lane, layers_ - 1),
+                                     .logits = example.logits.data(),
+                                     .labels = example.labels.data(),
+                                     .weights = example.weights.empty() ? nullptr : example.weights.data(),
+                                     .scale = scale,
+                                     .out_logits = example.out_logits.data(),
+                                     .out_stream_grad = stream_grad(lane),
+                                     .out_weight_grad = part(lane.gradients.span(), layout.entry(head)),
+                                     .out_bias_grad = part(lane.gradients.span(), layout.entry(head + 1))[0]});
   const auto ready = [&](std::size_t weights_entry) {
     if (!on_ready) return;
     on_ready(weights_entry + 1);  // biases
@@ -269,7 +274,7 @@ void FfnPlan::train_forward(Lane& lane) const {
     const float* const before = i > 1 ? activation(lane, i - 1 - i % 2) : nullptr;  // the stream before this module
     float* const out = activation(lane, i);
     if (i == 0) {
-      convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, out);
+      convolutions_[0].forward(lane.input.data(), Activation::none, nullptr, true, out, lane.workspace);
       if (trains_by_fft_) chain_->begin(out, lane.chain);
     } else if (trains_by_fft_) {
       const bool last = i + 1 == layers_;
@@ -281,9 +286,9 @@ void FfnPlan::train_forward(Lane& lane) const {
                       .next = last ? FftChain::Next::nothing : FftChain::Next::rectified},
                      lane.chain);
     } else if (to_stream) {
-      convolutions_[i].forward(activation(lane, i - 1), Activation::none, before, false, out);
+      convolutions_[i].forward(activation(lane, i - 1), Activation::none, before, false, out, lane.workspace);
     } else {
-      convolutions_[i].forward(before, Activation::relu, nullptr, true, out);
+      convolutions_[i].forward(before, Activation::relu, nullptr, true, out, lane.workspace);
     }
   }
 }
@@ -294,12 +299,12 @@ void FfnPlan::train_backward(Lane& lane, const ParameterLayout& layout, Ready re
   float* const inner_grad = this->inner_grad(lane);
   const auto add_gradients = [&](std::size_t i, const float* input, Activation on_input, const float* output_grad) {
     const auto grad_of = [&](std::size_t entry) { return part(lane.gradients.span(), layout.entry(entry)).data(); };
-    convolution(i).backward_weights(input, on_input, output_grad, grad_of(2 * i), grad_of(2 * i + 1));
+    convolution(i).backward_weights(input, on_input, output_grad, grad_of(2 * i), grad_of(2 * i + 1), lane.workspace);
     ready(2 * i);
   };
   /// Computes the gradient by the input of convolution i > 0. With Fourier transforms, the spectrum is that of `grad`.
   const auto backward_data = [&](std::size_t i, const float* grad, const float* mask, bool accumulate, float* out) {
-    if (!trains_by_fft_) return convolutions_[i].backward_data(grad, mask, accumulate, out);
+    if (!trains_by_fft_) return convolutions_[i].backward_data(grad, mask, accumulate, out, lane.workspace);
     chain_->multiply_transposed(weights_[i].data(), lane.chain);
     chain_->finish({.mask = mask,
                     .residual = accumulate ? out : nullptr,

@@ -34,6 +34,7 @@ class FfnPlan {
                                        // stream_grad and inner_grad. In one block, because huge pages are not shared by blocks
     kernels::FftChain::Workspace chain;
     AlignedBuffer<float> gradients;  // gradients of the parameters for one example
+    Workspace workspace;             // of the convolutions
     bool trained = false;            // true: `activations` are those of a complete training pass
   };
 
@@ -110,6 +111,7 @@ class FfnPlan {
   std::vector<std::span<const float>> weights_, biases_;  // of the convolutions, in the caller's parameters
   std::uint64_t version_ = 0;                             // of the parameters that were prepared last; 0: none
   bool forward_ready_ = false, training_ready_ = false;
+  Workspace preparation_;  // used while the convolutions prepare their weights
   std::vector<float> head_weights_;
   float head_bias_ = 0;
 };

@@ -61,7 +61,7 @@ void for_each_chunk(std::int64_t rows, std::int64_t groups, std::int64_t chunks,
 /// Calls body(row) in parallel for the rows of a range.
 template <class Body>
 void for_each_row(Range rows, Body body) {
-  const std::int64_t count = rows.end - rows.begin, chunks = std::min<std::int64_t>(count, 64);
+  const std::int64_t count = rows.size(), chunks = std::min<std::int64_t>(count, 64);
   parallel_for(chunks, [&](std::int64_t chunk) {
     const Range range = chunk_range(count, chunks, chunk);
     for (std::int64_t row = rows.begin + range.begin; row < rows.begin + range.end; ++row) body(row);

@@ -77,8 +77,8 @@ void Head::forward(const float* stream, const float* logits, float* out_logits) 
   });
 }
 
-double Head::backward(const float* stream, const float* logits, const float* labels, const float* weights, double scale,
-                      float* out_logits, float* out_stream_grad, std::span<float> out_weight_grad, float& out_bias_grad) {
+double Head::backward(const Training& pass) {
+  const auto& [stream, logits, labels, weights, scale, out_logits, out_stream_grad, out_weight_grad, out_bias_grad] = pass;
   const std::int64_t channels = shape_.stored_out();
   const auto voxels = static_cast<double>(shape_.z * shape_.y * shape_.x);
   parallel_for(chunks_, [&](std::int64_t chunk) {

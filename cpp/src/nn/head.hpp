@@ -21,14 +21,21 @@ class Head {
 
   void forward(const float* stream, const float* logits, float* out_logits) const;
 
+  /// Arrays of a training pass: one number per voxel, but for the stream and its gradient, which are activations.
+  struct Training {
+    const float* stream;
+    const float* logits;
+    const float* labels;
+    const float* weights;  ///< weight of each voxel; null: all weights are 1
+    double scale;
+    float* out_logits;
+    float* out_stream_grad;            ///< its interior is overwritten
+    std::span<float> out_weight_grad;  ///< [features]; this and out_bias_grad are added to
+    float& out_bias_grad;
+  };
   /// Runs the forward pass, computes the gradients of `scale` times the loss, and returns the loss: the mean weighted
   /// cross-entropy.
-  /// @param weights         weight of each voxel; null: all weights are 1
-  /// @param out_stream_grad activation; its interior is overwritten
-  /// @param out_weight_grad [features]; this and out_bias_grad are added to
-  [[nodiscard]] double backward(const float* stream, const float* logits, const float* labels, const float* weights,
-                                double scale, float* out_logits, float* out_stream_grad, std::span<float> out_weight_grad,
-                                float& out_bias_grad);
+  [[nodiscard]] double backward(const Training& pass);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_of(shape_); }
   /// Return the bytes of the sums of a head with this shape.

@@ -73,7 +73,7 @@ LossReport segmentation_loss(const SegmentationLoss& loss, Output output, View<c
     parallel_for(n * pass.chunks(), [&](std::int64_t part) {
       const std::int64_t image = part / pass.chunks(), chunk = part % pass.chunks();
       const Range range = chunk_range(voxels, pass.chunks(), chunk);
-      body(image, chunk, range.begin, range.end - range.begin, (image * voxels + range.begin) * classes);
+      body(image, chunk, range.begin, range.size(), (image * voxels + range.begin) * classes);
     });
   };
   for_each_part([&](std::int64_t image, std::int64_t chunk, std::int64_t first, std::int64_t count, std::int64_t at) {

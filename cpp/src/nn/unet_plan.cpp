@@ -164,7 +164,7 @@ void UNetPlan::set_parameters(std::span<const float> parameters) {
         return batch_norm_ ? part(parameters, layout_->arrays.entry(entry)) : std::span<const float>();
       };
       node.block.set_parameters(block_part(parameters, *layout_, *node.entries, batch_norm_), moving(node.entries->mean),
-                                moving(node.entries->variance), passes);
+                                moving(node.entries->variance), passes, workspace_);
     }
   };
   const auto of = [&](std::size_t entry) { return part(parameters, layout_->arrays.entry(entry)); };
@@ -219,7 +219,7 @@ void UNetPlan::run_node(Node& node, const Pass* pass, Load load) {
   if (pass == nullptr) block.use_moving_statistics();
   for_each_band(block, [&](Range units) {
     load(units);
-    block.convolve(input_.data(), node.band(units));
+    block.convolve(input_.data(), node.band(units), workspace_);
     if (pass != nullptr) block.sum_outputs(units, node.band(units));
   });
   if (pass == nullptr) return;
@@ -292,7 +292,7 @@ void UNetPlan::backward_node(Node& node, const float* grad, const Pass& pass, Lo
   for_each_band(block, [&](Range units) {
     block.gradient(units, node.band(units), grad + node.begin(units), before_grad_.data());
     load(units);
-    block.backward_weights(input_.data(), before_grad_.data(), gradients);
+    block.backward_weights(input_.data(), before_grad_.data(), gradients, workspace_);
     after(units);
   });
   if (batch_norm_) {
@@ -304,77 +304,88 @@ void UNetPlan::backward_node(Node& node, const float* grad, const Pass& pass, Lo
   ready(pass, node.entries->weights);
 }
 
+void UNetPlan::sum_gradients(Node& node, Range units, const float* grad) {
+  node.block.sum_gradients(units, node.band(units), grad + node.begin(units));
+}
+
+void UNetPlan::backward_second(std::vector<Node>& pair, float* grad, const Pass& pass) {
+  backward_node(
+      pair[1], grad, pass, [&](Range units) { load_output(pair[0], units); },
+      [&](Range units) {
+        pair[1].block.backward_data(before_grad_.data(), grad + pair[1].begin(units), workspace_);
+        sum_gradients(pair[0], units, grad);
+      });
+}
+
 void UNetPlan::backward(const Pass& pass) {
+  backward_head(pass);
+  for (std::size_t level = 0; level < lowest(); ++level) backward_decoder(level, pass);
+  for (std::size_t level = levels_.size(); level > 0; --level) backward_encoder(level - 1, pass);
+}
+
+void UNetPlan::backward_head(const Pass& pass) {
   const auto of = [&](std::size_t entry) { return part(pass.gradients, layout_->arrays.entry(entry)); };
-  // Each layer leaves a band of gradients in the cache, where the sums of the next block are computed at once.
-  const auto sum = [](Node& node, Range units, const float* grad) {
-    node.block.sum_gradients(units, node.band(units), grad + node.begin(units));
-  };
-  /// Backward pass of the second block of a pair, in place: `grad` becomes the gradient by the output of the first block.
-  const auto backward_second = [&](std::vector<Node>& pair, float* grad) {
-    backward_node(
-        pair[1], grad, pass, [&](Range units) { load_output(pair[0], units); },
-        [&](Range units) {
-          pair[1].block.backward_data(before_grad_.data(), grad + pair[1].begin(units));
-          sum(pair[0], units, grad);
-        });
-  };
-  Node& last = lowest() == 0 ? levels_[0].encoder[1] : levels_[0].decoder[1];
   const std::int64_t image_units = levels_[0].grid.units() / n_;
   for (std::int64_t image = 0; image < n_; ++image) {
     head_[0].backward(image, head_input(), grads_of(0));
     const Range units{image * image_units, (image + 1) * image_units};
-    if (lowest() > 0) sum(last, units, grads_of(0));
+    if (lowest() > 0) sum_gradients(levels_[0].decoder[1], units, grads_of(0));
   }
   head_[0].finish_gradients(of(layout_->head), of(layout_->head + 1));
   ready(pass, layout_->head + 1);
   ready(pass, layout_->head);
-  for (std::size_t number = 0; number < lowest(); ++number) {
-    Level &level = levels_[number], &below = levels_[number + 1];
-    const std::int64_t channels = level.channels;
-    Node& first = level.decoder[0];
-    const Grid& band = first.block.band();
-    const Channels<float> skip{input_.data(), 2 * channels}, up{input_.data() + channels, 2 * channels};
-    const std::span<float> weights = of(layout_->up[number]), biases = of(layout_->up[number] + 1);
-    backward_second(level.decoder, grads_of(number));
-    backward_node(
-        first, grads_of(number), pass,
-        [&](Range units) {
-          load_output(level.encoder[1], units, skip);
-          copy_channels(band, channels, {level.joined.data() + first.begin(units), channels}, up);
-        },
-        [&](Range units) {
-          first.block.backward_data(before_grad_.data(), input_.data());
-          copy_channels(band, channels, {skip.data, skip.stored}, {level.joined.data() + first.begin(units), channels});
-          Node& source = number + 1 == lowest() ? below.encoder[1] : below.decoder[1];
-          level.up[0].backward_weights(output_of(number + 1, units), input_.data(), weights.data(), biases.data());
-          level.up[0].backward_data(input_.data(), grads_of(number + 1) + source.begin(units));
-          if (number + 1 < lowest()) sum(source, units, grads_of(number + 1));
-        });
-    ready(pass, layout_->up[number] + 1);
-    ready(pass, layout_->up[number]);
+}
+
+void UNetPlan::backward_decoder(std::size_t number, const Pass& pass) {
+  const auto of = [&](std::size_t entry) { return part(pass.gradients, layout_->arrays.entry(entry)).data(); };
+  Level &level = levels_[number], &below = levels_[number + 1];
+  Node& first = level.decoder[0];
+  Node& source = number + 1 == lowest() ? below.encoder[1] : below.decoder[1];
+  const Grid& band = first.block.band();
+  const std::int64_t channels = level.channels;
+  // Both the input of the first block and the gradient by it: the channels of the encoder, then those from the level below.
+  const Channels<float> skip{input_.data(), 2 * channels}, up{input_.data() + channels, 2 * channels};
+  backward_second(level.decoder, grads_of(number), pass);
+  backward_node(
+      first, grads_of(number), pass,
+      [&](Range units) {
+        load_output(level.encoder[1], units, skip);
+        copy_channels(band, channels, {level.joined.data() + first.begin(units), channels}, up);
+      },
+      [&](Range units) {
+        float* const input_grad = input_.data();
+        first.block.backward_data(before_grad_.data(), input_grad, workspace_);
+        copy_channels(band, channels, {skip.data, skip.stored}, {level.joined.data() + first.begin(units), channels});
+        level.up[0].backward_weights(output_of(number + 1, units), input_grad, of(layout_->up[number]),
+                                     of(layout_->up[number] + 1), workspace_);
+        level.up[0].backward_data(input_grad, grads_of(number + 1) + source.begin(units));
+        if (number + 1 < lowest()) sum_gradients(source, units, grads_of(number + 1));
+      });
+  ready(pass, layout_->up[number] + 1);
+  ready(pass, layout_->up[number]);
+}
+
+void UNetPlan::backward_encoder(std::size_t number, const Pass& pass) {
+  Level& level = levels_[number];
+  float* const grad = number == lowest() ? grads_of(number) : level.joined.data();  // by the output of the level
+  if (number == lowest()) {
+    if (dropout_ > 0) apply_dropout(level.grid, level.channels, dropout_, seed_, pass.batch.examples, grad);
+    sum_gradients(level.encoder[1], {0, level.grid.units()}, grad);
   }
-  for (std::size_t number = levels_.size(); number > 0; --number) {
-    Level& level = levels_[number - 1];
-    float* const grad = number - 1 == lowest() ? grads_of(lowest()) : level.joined.data();
-    if (number - 1 == lowest()) {
-      if (dropout_ > 0) apply_dropout(level.grid, level.channels, dropout_, seed_, pass.batch.examples, grad);
-      sum(level.encoder[1], {0, level.grid.units()}, grad);
-    }
-    backward_second(level.encoder, grad);
-    Node& first = level.encoder[0];
-    backward_node(
-        first, grad, pass, [&](Range units) { load_input(number - 1, pass.batch.images, units); },
-        [&](Range units) {
-          if (number == 1) return;
-          Level& above = levels_[number - 2];
-          Node& source = above.encoder[1];
-          first.block.backward_data(before_grad_.data(), input_.data());
-          above.pool[0].backward(source.band(units), source.block.affine(units.begin), input_.data(),
-                                 above.joined.data() + source.begin(units));
-          sum(source, units, above.joined.data());
-        });
-  }
+  backward_second(level.encoder, grad, pass);
+  Node& first = level.encoder[0];
+  backward_node(
+      first, grad, pass, [&](Range units) { load_input(number, pass.batch.images, units); },
+      [&](Range units) {
+        if (number == 0) return;
+        Level& above = levels_[number - 1];
+        Node& source = above.encoder[1];
+        float* const input_grad = input_.data();
+        first.block.backward_data(before_grad_.data(), input_grad, workspace_);
+        above.pool[0].backward(source.band(units), source.block.affine(units.begin), input_grad,
+                               above.joined.data() + source.begin(units));
+        sum_gradients(source, units, above.joined.data());
+      });
 }
 
 View<const float, 5> UNetPlan::probabilities() const noexcept {

@@ -87,6 +87,19 @@ class UNetPlan {
   void run(View<const float, 5> images, const Pass* pass);
   [[nodiscard]] HeadInput head_input() const noexcept;
   void backward(const Pass& pass);
+  void backward_head(const Pass& pass);
+  /// Turns the gradient by the output of a level, grads_of(level), into those by the outputs of the encoder, in Level::joined,
+  /// and of the level below, in grads_of(level + 1).
+  void backward_decoder(std::size_t level, const Pass& pass);
+  /// Turns the gradient by the output of the encoder of a level, in Level::joined, into that of the level above. The encoder of
+  /// the lowest level has its gradient in grads_of(level).
+  void backward_encoder(std::size_t level, const Pass& pass);
+  /// Runs the backward pass of the second block of a pair, in place: `grad` becomes the gradient by the output of the first
+  /// one.
+  void backward_second(std::vector<Node>& pair, float* grad, const Pass& pass);
+  /// Adds a band of gradients by the output of a block to its sums, while the band is in the cache: the layer before has just
+  /// computed it.
+  static void sum_gradients(Node& node, Range units, const float* grad);
   /// Runs the backward pass of a block, except for the gradient by its input. Calls load(units) to load a band of the input,
   /// and then after(units), which may overwrite it.
   /// @param grad gradient by the output of the block; sum_gradients has been called for all of it
@@ -110,6 +123,7 @@ class UNetPlan {
   // Bands. They are as large as one group needs, because bands of several groups are not larger.
   AlignedBuffer<float> input_;        // input of a convolution; in the backward pass also the gradient by it
   AlignedBuffer<float> before_grad_;  // plan for training: gradient by the output of a convolution
+  Workspace workspace_;               // of the convolutions
   AlignedBuffer<float> below_;        // output of the next level, which a transposed convolution reads
 };
 

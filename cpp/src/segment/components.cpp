@@ -8,21 +8,9 @@
 #include <vector>
 
 #include "floodtide/base/error.hpp"
+#include "segment/union_find.hpp"
 
 namespace floodtide::segment {
-namespace {
-
-/// Return the root of the component of a voxel, and shorten the path to it.
-std::int32_t find_root(std::vector<std::int32_t>& parents, std::int32_t voxel) {
-  const auto parent = [&parents](std::int32_t of) -> std::int32_t& { return parents[static_cast<std::size_t>(of)]; };
-  while (parent(voxel) != voxel) {
-    parent(voxel) = parent(parent(voxel));
-    voxel = parent(voxel);
-  }
-  return voxel;
-}
-
-}  // namespace
 
 Tensor<std::int32_t, 3> connected_components(View<const std::uint8_t, 3> mask, std::int64_t min_size) {
   FLOODTIDE_REQUIRE(mask.size() <= std::numeric_limits<std::int32_t>::max(), unsupported, "connected_components: mask has ",
@@ -41,21 +29,21 @@ Tensor<std::int32_t, 3> connected_components(View<const std::uint8_t, 3> mask, s
         for (std::size_t axis = 0; axis < 3; ++axis) {
           const auto neighbour = static_cast<std::int32_t>(voxel - strides[axis]);
           if (at[axis] == 0 || mask.data()[neighbour] == 0) continue;
-          const std::int32_t a = find_root(parents, neighbour);
-          const std::int32_t b = find_root(parents, voxel);
+          const std::int32_t a = root_of(parents, neighbour);
+          const std::int32_t b = root_of(parents, voxel);
           parents[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
         }
       }
     }
   }
   for (voxel = 0; voxel < mask.size(); ++voxel) {
-    if (mask.data()[voxel] != 0) ++sizes[static_cast<std::size_t>(find_root(parents, voxel))];
+    if (mask.data()[voxel] != 0) ++sizes[static_cast<std::size_t>(root_of(parents, voxel))];
   }
   Tensor<std::int32_t, 3> labels(shape);
   std::int32_t pieces = 0;
   for (voxel = 0; voxel < mask.size(); ++voxel) {
     if (mask.data()[voxel] == 0) continue;
-    const std::int32_t root = find_root(parents, voxel);  // the root is not after `voxel`, so that it has its label already
+    const std::int32_t root = root_of(parents, voxel);  // the root is not after `voxel`, so that it has its label already
     if (sizes[static_cast<std::size_t>(root)] < min_size) continue;
     labels.data()[voxel] = root == voxel ? ++pieces : labels.data()[root];
   }

@@ -20,16 +20,6 @@ constexpr std::int64_t kLargestInitialId = std::int64_t{1} << 30;  // leaves roo
 
 Vec3 half(const Vec3& size) { return {size[0] / 2, size[1] / 2, size[2] / 2}; }
 
-/// Calls body(voxel) for all voxels of a box, in row-major order.
-template <class Body>
-void for_each_voxel(const Box& box, const Body& body) {
-  for (std::int64_t z = box.start[0]; z < box.end()[0]; ++z) {
-    for (std::int64_t y = box.start[1]; y < box.end()[1]; ++y) {
-      for (std::int64_t x = box.start[2]; x < box.end()[2]; ++x) body(Vec3{z, y, x});
-    }
-  }
-}
-
 /// Return the box of voxels from `low` to `high`, both included, limited to `shape`.
 Box clipped(const Vec3& low, const Vec3& high, const Vec3& shape) {
   Box box;
@@ -79,7 +69,7 @@ Tensor<float, 3> normalised(View<const float, 3> raw, double mean, double std) {
 }
 
 std::int64_t deleted_voxels(const Move& move) {
-  static const auto kObject = static_cast<float>(flood::logit(0.8, "segment: 0.8"));
+  static const auto kObject = static_cast<float>(flood::google_ffn_logit(0.8, "segment: 0.8"));
   std::int64_t deleted = 0;
   for (std::int64_t i = 0; i < move.logits.size(); ++i) {
     deleted += move.before.data()[i] >= kObject && move.logits.data()[i] < 0.0F ? 1 : 0;
@@ -115,13 +105,14 @@ class Flooder::Timer {
 Flooder::Flooder(Tensor<float, 3> image, const FlooderOptions& options, Predictor predictor)
     : options_(options),
       predictor_(std::move(predictor)),
-      init_logit_(static_cast<float>(flood::logit(options.init_activation, "segment: init_activation"))),
-      move_logit_(static_cast<float>(flood::logit(options.move_threshold, "segment: move_threshold"))),
-      segment_logit_(static_cast<float>(flood::logit(options.segment_threshold, "segment: segment_threshold"))),
+      init_logit_(static_cast<float>(flood::google_ffn_logit(options.init_activation, "segment: init_activation"))),
+      move_logit_(static_cast<float>(flood::google_ffn_logit(options.move_threshold, "segment: move_threshold"))),
+      segment_logit_(static_cast<float>(flood::google_ffn_logit(options.segment_threshold, "segment: segment_threshold"))),
       image_(std::move(image)),
       interior_{options.halo_low, image_.shape()},
-      canvas_(image_.shape(), options.fov, static_cast<float>(flood::logit(options.pad_value, "segment: pad_value"))),
-      moves_(options.deltas, flood::logit(options.move_threshold, "segment: move_threshold")),
+      canvas_(image_.shape(), options.fov,
+              static_cast<float>(flood::google_ffn_logit(options.pad_value, "segment: pad_value"))),
+      moves_(options.deltas, flood::google_ffn_logit(options.move_threshold, "segment: move_threshold")),
       segmentation_(std::make_shared<Tensor<std::int32_t, 3>>(image_.shape())),
       image_fov_(options.fov),
       logits_fov_(options.fov),

@@ -7,21 +7,10 @@
 #include <set>
 
 #include "floodtide/base/error.hpp"
+#include "segment/union_find.hpp"
 
 namespace floodtide::segment {
 namespace {
-
-/// Return the first item of a tree. Items on the way are linked to it, so that later calls are fast.
-std::int64_t root_of(std::vector<std::int64_t>& parents, std::int64_t item) {
-  std::int64_t root = item;
-  while (parents[static_cast<std::size_t>(root)] != root) root = parents[static_cast<std::size_t>(root)];
-  while (parents[static_cast<std::size_t>(item)] != root) {
-    std::int64_t& parent = parents[static_cast<std::size_t>(item)];
-    item = parent;
-    parent = root;
-  }
-  return root;
-}
 
 /// Return whether `common` voxels of segments with `a` and `b` voxels make them one object.
 bool agree(std::int64_t common, std::int64_t a, std::int64_t b, const Agreement& rule) {

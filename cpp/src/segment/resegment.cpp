@@ -30,15 +30,6 @@ Box around(const Vec3& centre, const Vec3& radius, const Box& whole) {
   return box;
 }
 
-template <class Body>
-void for_each_voxel(const Box& box, const Body& body) {
-  for (std::int64_t z = box.start[0]; z < box.end()[0]; ++z) {
-    for (std::int64_t y = box.start[1]; y < box.end()[1]; ++y) {
-      for (std::int64_t x = box.start[2]; x < box.end()[2]; ++x) body(Vec3{z, y, x});
-    }
-  }
-}
-
 /// Return the largest distance in a mask to a voxel outside of it; the diagonal of the box if there is none.
 double largest_distance(const Tensor<std::uint8_t, 3>& mask, const std::array<double, 3>& voxel_size) {
   Tensor<std::uint8_t, 3> outside(mask.shape());
@@ -92,7 +83,7 @@ class Pair {
   std::optional<Regrown> regrow(Owner owner, Tensor<std::uint8_t, 3>& object) {
     Tensor<double, 3> depth = depths(owner);
     const auto segment_logit =
-        static_cast<float>(flood::logit(flooder_.options().segment_threshold, "segment: segment_threshold"));
+        static_cast<float>(flood::google_ffn_logit(flooder_.options().segment_threshold, "segment: segment_threshold"));
     const std::int64_t own = voxels_of(owner);
     Regrown found;
     for (; found.attempts < options_.attempts && !found.recovered; ++found.attempts) {

@@ -2,9 +2,10 @@
 #include "floodtide/train/trainer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
-#include <numeric>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -16,33 +17,15 @@
 #include "floodtide/comm/activity.hpp"
 #include "floodtide/comm/clock_offset.hpp"
 #include "floodtide/comm/collectives.hpp"
-#include "floodtide/comm/exact_sum.hpp"
 #include "train/checkpoint.hpp"
 #include "train/exchange.hpp"
+#include "train/gradient_sum.hpp"
 #include "train/replicas.hpp"
 #include "train/step_sums.hpp"
 #include "train/updates.hpp"
 
 namespace floodtide::train {
 namespace {
-
-/// Return the parts of the message: the flags, then the gradients of each array. The flags come first, because the parts at the
-/// end of the message are sent first: the backward pass finishes the last layers first.
-constexpr std::size_t kFlagParts = 1;
-std::vector<Range> message_parts(const ParameterLayout& layout) {
-  std::vector<Range> parts = {{0, static_cast<std::int64_t>(kFlags)}};
-  for (const ParameterLayout::Entry& entry : layout.entries()) {
-    const std::int64_t begin = parts.back().end;
-    parts.push_back({begin, begin + entry.size});
-  }
-  return parts;
-}
-
-std::vector<Range> gradient_parts(const ParameterLayout& layout) {
-  std::vector<Range> parts;
-  for (const ParameterLayout::Entry& entry : layout.entries()) parts.push_back({entry.offset, entry.offset + entry.size});
-  return parts;
-}
 
 void check(const TrainerOptions& options, const comm::Communicator& communicator) {
   FLOODTIDE_REQUIRE(options.clip > 0, invalid_argument, "train: clip is ", options.clip, ", expected a positive number");
@@ -69,20 +52,25 @@ void check(const TrainerOptions& options, const comm::Communicator& communicator
                     ", expected a positive number, or 0 for no limit");
 }
 
-}  // namespace
+/// Fields of Metrics, in the order in which ranks send them.
+constexpr std::int64_t Metrics::* kMetricCounts[] = {
+    &Metrics::fovs,          &Metrics::examples,       &Metrics::dropped,        &Metrics::staleness_sum,
+    &Metrics::true_positive, &Metrics::false_positive, &Metrics::false_negative, &Metrics::true_negative};
+constexpr double Metrics::* kMetricSums[] = {&Metrics::loss_sum, &Metrics::data_s, &Metrics::compute_s, &Metrics::reduce_s,
+                                             &Metrics::update_s};
+static_assert(sizeof(Metrics) == std::size(kMetricCounts) * sizeof(std::int64_t) + std::size(kMetricSums) * sizeof(double));
 
-std::vector<MessageBucket> message_buckets(const ParameterLayout& layout, std::int64_t bucket_bytes) {
-  const std::vector<Range> parts = message_parts(layout);
-  std::vector<MessageBucket> buckets;
-  for (const std::vector<std::size_t>& indices : comm::cut_buckets(parts, bucket_bytes)) {
-    MessageBucket& bucket = buckets.emplace_back();
-    bucket.bytes = (parts[indices.back()].end - parts[indices.front()].begin) * static_cast<std::int64_t>(sizeof(float));
-    for (const std::size_t index : indices) {
-      if (index > 0) bucket.entries.push_back(index - 1);  // part 0 holds the flags
-    }
-  }
-  return buckets;
+/// Sums some fields of the metrics over ranks. Collective.
+template <class T, std::size_t Count>
+void sum_over_ranks(comm::Communicator& communicator, Metrics& metrics, T Metrics::* const (&fields)[Count],
+                    std::string_view algorithm) {
+  std::array<T, Count> values;
+  for (std::size_t i = 0; i < Count; ++i) values[i] = metrics.*fields[i];
+  comm::allreduce(communicator, std::span<T>(values), comm::ReduceOp::sum, algorithm);
+  for (std::size_t i = 0; i < Count; ++i) metrics.*fields[i] = values[i];
 }
+
+}  // namespace
 
 struct Trainer::Impl {
   std::shared_ptr<Walkers> walkers;
@@ -93,18 +81,12 @@ struct Trainer::Impl {
   std::shared_ptr<AlignedBuffer<float>> message;  // flags and gradients, see message_parts; shared with callers of the hook
   AlignedBuffer<float> parameters;  // copy that an exchange updates while the network computes; empty in Mode::synchronous
   AlignedBuffer<float> newest;      // what the exchange gave back; empty in Mode::synchronous
-  AlignedBuffer<float> each;        // gradients of each walker of this rank; for Exactness::workers
   ParameterUpdates updates;
-  optim::SquareSum square_sum;
-  std::vector<double> small_squares;  // squared norms of the gradients of each walker; for Exactness::workers
   StepSums sums;
   std::int64_t step = 0;
-  std::int64_t terms = 0;  // number of gradients in `each`
-  bool met = true;         // true: all ranks are at the same step, and no update is in progress
-  // Exactly one of these three objects combines the gradients of the ranks.
-  std::optional<comm::Reducer> reducer;
-  std::optional<comm::ExactSum> exact_sum;
-  std::unique_ptr<GradientExchange> exchange;
+  bool met = true;  // true: all ranks are at the same step, and no update is in progress
+  std::unique_ptr<GradientSum> gradient_sum;
+  std::unique_ptr<GradientExchange> exchange;  // takes the gradients in other modes than Mode::synchronous, else null
   std::optional<comm::ActivityLog::Training> watched;
 
   Impl(std::shared_ptr<Walkers> own, std::unique_ptr<optim::Optimizer> optimizer, optim::Schedule schedule,
@@ -118,21 +100,24 @@ struct Trainer::Impl {
         newest(parameters.size()),
         updates(options.mode == Mode::synchronous ? walkers->parameters() : parameters.span(), walkers->layout(),
                 std::move(optimizer), std::move(schedule), scaling, examples, options),
-        square_sum(walkers->layout().size()),
         sums(ranks, timeline, walkers->sums_per_pass() * options.accumulate, walkers->longest_sum(), options.algorithm) {
     FLOODTIDE_REQUIRE(walkers->sums_per_pass() == 0 || options.mode == Mode::synchronous, invalid_argument,
                       "train: a loss or statistics over the global batch need the synchronous mode");
     FLOODTIDE_REQUIRE(walkers->sums_per_pass() == 0 || options.exactness == Exactness::run, invalid_argument,
                       "train: a loss or statistics over the global batch need exactness 'run'");
-    if (options.exactness == Exactness::workers) {
-      each = AlignedBuffer<float>(walkers->local() * options.accumulate * walkers->layout().size());
-      small_squares.resize(static_cast<std::size_t>(walkers->options().walkers * options.accumulate));
-    }
     if (updates.measures_noise()) require_noise_measurable();
+    gradient_sum = make_gradient_sum({.walkers = *walkers,
+                                      .communicator = ranks,
+                                      .options = options,
+                                      .timeline = timeline,
+                                      .message = message->span(),
+                                      .examples = examples,
+                                      .measures_noise = updates.measures_noise()});
   }
 
   void require_noise_measurable() const {
-    const bool several = options.exactness == Exactness::workers ? small_squares.size() > 1 : communicator.size() > 1;
+    const bool several =
+        options.exactness == Exactness::workers ? walkers->options().walkers * options.accumulate > 1 : communicator.size() > 1;
     FLOODTIDE_REQUIRE(
         options.mode == Mode::synchronous && options.wire == comm::Wire::native && several, unsupported,
         "train: the gradient noise scale needs gradients of several small batches: comm.mode 'synchronous', comm.wire"
@@ -141,18 +126,16 @@ struct Trainer::Impl {
 
   // Makes the object that combines the gradients of the ranks. Collective.
   void connect() {
-    const ExchangeOptions apart{message->span().size(), options.contributors, options.late, options.algorithm};
+    const ExchangeOptions apart{.length = message->span().size(),
+                                .contributors = options.contributors,
+                                .late = options.late,
+                                .algorithm = options.algorithm};
     if (options.mode == Mode::partial) {
       exchange = make_partial_exchange(communicator, updates, apart);
     } else if (options.mode == Mode::asynchronous) {
       exchange = make_parameter_server(communicator, updates, apart);
-    } else if (options.exactness == Exactness::workers) {
-      exact_sum.emplace(communicator, gradient_parts(walkers->layout()), walkers->options().walkers * options.accumulate,
-                        options.algorithm);
-    } else {
-      reducer.emplace(communicator, message->span(), message_parts(walkers->layout()),
-                      comm::ReducerOptions{options.bucket_bytes, options.algorithm, options.wire, kFlagParts}, &timeline);
     }
+    gradient_sum->connect();
     if (options.activity != nullptr) watched.emplace(*options.activity, timeline, options.timeout_s, options.record_path);
   }
 
@@ -191,18 +174,18 @@ struct Trainer::Impl {
 
   [[nodiscard]] CheckpointState state() {
     const std::span<double> noise = updates.noise_scale().state();
-    return {*walkers, updates.average(),     updates.optimizer(),
-            step,     updates.rate_factor(), updates.measures_noise() ? noise : std::span<double>()};
+    return {.walkers = *walkers,
+            .average = updates.average(),
+            .optimizer = updates.optimizer(),
+            .step = step,
+            .rate_factor = updates.rate_factor(),
+            .noise_scale = updates.measures_noise() ? noise : std::span<double>()};
   }
 
   // Runs forward and backward passes of the next examples of the walkers of this rank.
   PassResult run_walkers() {
-    const double scale = 1.0 / static_cast<double>(examples);
-    const auto length = static_cast<std::size_t>(walkers->layout().size());
     const nn::SumOverRanks sum = [this](std::span<double> numbers) { sums.add(numbers); };
     PassResult local;
-    double local_square = 0;
-    terms = 0;
     for (int round = 0; round < options.accumulate; ++round) {
       std::int64_t ready = 0;
       {
@@ -210,80 +193,13 @@ struct Trainer::Impl {
         ready = walkers->prepare();
       }
       const ScopedEvent event(&timeline, {"compute", "step", step});
-      if (exact_sum) {
-        walkers->compute_each(
-            each.span().subspan(static_cast<std::size_t>(terms) * length, static_cast<std::size_t>(ready) * length), scale);
-      } else if (round + 1 < options.accumulate || !reducer) {
-        walkers->compute(gradients(), scale, {}, sum);
-      } else {
-        walkers->compute(gradients(), scale, [&](std::size_t entry) { send(entry, local_square); }, sum);
-      }
-      terms += ready;
+      gradient_sum->compute(ready, round + 1 == options.accumulate, sum);
       const PassResult pass = walkers->finish(step);
       local.examples += pass.examples;
       local.loss_sum += pass.loss_sum;
     }
-    if (updates.measures_noise() && reducer && local.examples > 0) {
-      // These gradients were divided by the number of all examples, not by the number of this rank's.
-      const double share = static_cast<double>(examples) / static_cast<double>(local.examples);
-      flags()[kSmallSquares] = static_cast<float>(share * share * local_square);
-      flags()[kSmallInverses] = 1.0F / static_cast<float>(local.examples);
-      flags()[kSmallBatches] = 1.0F;
-    }
+    gradient_sum->end_passes(local.examples);
     return local;
-  }
-
-  // Gives an array to the reducer, after its gradient is complete on this rank.
-  void send(std::size_t entry, double& out_local_square) {
-    const ParameterLayout::Entry& array = walkers->layout().entry(entry);
-    if (updates.measures_noise() && array.offset < walkers->layout().trained_size()) {
-      out_local_square += square_sum(part(gradients(), array));
-    }
-    reducer->ready(1 + entry);
-  }
-
-  // Gives the norms of the small batches of this step to the updates: those of ranks, or of walkers. Collective for
-  // Exactness::workers.
-  void give_small_batches() {
-    if (!updates.measures_noise()) return;
-    if (reducer) {
-      const double batches = flags()[kSmallBatches];
-      updates.give_small_batches({flags()[kSmallSquares] / batches, flags()[kSmallInverses] / batches});
-      return;
-    }
-    if (flags()[kExamples] != static_cast<float>(examples)) return;  // some walkers have no example
-    const std::int64_t size = walkers->layout().size();
-    const auto trained = static_cast<std::size_t>(walkers->layout().trained_size());
-    // Each walker has its own place, so that the sum does not depend on the number of ranks.
-    std::ranges::fill(small_squares, 0.0);
-    for (std::int64_t term = 0; term < terms; ++term) {
-      const std::int64_t round = term / walkers->local();
-      const std::int64_t place = round * walkers->options().walkers + walkers->number(term % walkers->local());
-      const auto gradient = each.span().subspan(static_cast<std::size_t>(term * size), trained);
-      small_squares[static_cast<std::size_t>(place)] = square_sum(gradient);
-    }
-    comm::allreduce(communicator, std::span<double>(small_squares), comm::ReduceOp::sum, options.algorithm);
-    const auto batches = static_cast<double>(small_squares.size());
-    const double total = std::accumulate(small_squares.begin(), small_squares.end(), 0.0);
-    // The mean gradient of a walker is `batches` times its part of the mean of all.
-    updates.give_small_batches({batches * total, batches / static_cast<double>(examples)});
-  }
-
-  // Sums the message, or the gradients of each walker, over ranks. Collective.
-  void sum() {
-    const double within_s = sums.take_s();  // this time was counted as computing
-    walkers->metrics().reduce_s += within_s;
-    walkers->metrics().compute_s -= within_s;
-    if (reducer) {
-      reducer->finish();
-      walkers->metrics().reduce_s += reducer->take_exposed_s();
-      return;
-    }
-    const ScopedTimer timer(walkers->metrics().reduce_s);
-    const ScopedEvent event(&timeline, {"exact sum", "communication", step});
-    comm::allreduce(communicator, flags(), comm::ReduceOp::sum, options.algorithm);
-    if (flags()[kFailed] > 0) return;
-    exact_sum->run(each.span().first(static_cast<std::size_t>(terms * walkers->layout().size())), gradients());
   }
 
   StepReport report_of(const PassResult& local) {
@@ -300,7 +216,7 @@ struct Trainer::Impl {
     PassResult local;
     sums.begin(step);
     std::ranges::fill(message->span(), 0.0F);
-    if (reducer) reducer->begin(step);
+    gradient_sum->begin(step);
     try {
       out_training = walkers->use().step();
       local = run_walkers();
@@ -325,7 +241,9 @@ struct Trainer::Impl {
     std::exception_ptr failure;
     nn::NetworkUse::Hold training;
     const PassResult local = fill_message(requests, failure, training);
-    sum();
+    const double within_s = sums.take_s();  // this time was counted as computing
+    walkers->metrics().compute_s -= within_s;
+    walkers->metrics().reduce_s += within_s + gradient_sum->run();
     if (flags()[kFailed] > 0) comm::agree(communicator, failure);
     StepReport report = report_of(local);
     report.requests = requests_of(flags());
@@ -333,7 +251,9 @@ struct Trainer::Impl {
       report.requests |= kStop;
       return report;
     }
-    give_small_batches();
+    if (updates.measures_noise()) {
+      if (const auto batches = gradient_sum->small_batches()) updates.give_small_batches(*batches);
+    }
     const ScopedTimer timer(walkers->metrics().update_s);
     const ScopedEvent event(&timeline, {"update", "step", step});
     {
@@ -419,11 +339,7 @@ std::optional<optim::NoiseScale::Estimate> Trainer::noise_scale() const {
 
 double Trainer::rate_factor() const noexcept { return impl_->updates.rate_factor(); }
 
-void Trainer::set_bucket_hook(comm::BucketHook hook) {
-  FLOODTIDE_REQUIRE(impl_->reducer, unsupported,
-                    "train: a hook on buckets needs exactness 'run', which sums gradients in buckets");
-  impl_->reducer->set_hook(std::move(hook));
-}
+void Trainer::set_bucket_hook(comm::BucketHook hook) { impl_->gradient_sum->set_hook(std::move(hook)); }
 
 std::shared_ptr<const void> Trainer::bucket_memory() const noexcept { return impl_->message; }
 
@@ -464,13 +380,9 @@ std::span<const float> Trainer::average() const {
 Metrics Trainer::take_metrics() {
   Metrics sum = std::exchange(impl_->walkers->metrics(), {});
   const ScopedEvent event(&impl_->timeline, {"metrics", "communication", impl_->step});
-  std::int64_t counts[] = {sum.fovs,          sum.examples,       sum.dropped,        sum.staleness_sum,
-                           sum.true_positive, sum.false_positive, sum.false_negative, sum.true_negative};
-  double sums[] = {sum.loss_sum, sum.data_s, sum.compute_s, sum.reduce_s, sum.update_s};
-  comm::allreduce(impl_->communicator, std::span<std::int64_t>(counts), comm::ReduceOp::sum, impl_->options.algorithm);
-  comm::allreduce(impl_->communicator, std::span<double>(sums), comm::ReduceOp::sum, impl_->options.algorithm);
-  return {counts[0], counts[1], counts[2], counts[3], counts[4], counts[5], counts[6],
-          counts[7], sums[0],   sums[1],   sums[2],   sums[3],   sums[4]};
+  sum_over_ranks(impl_->communicator, sum, kMetricCounts, impl_->options.algorithm);
+  sum_over_ranks(impl_->communicator, sum, kMetricSums, impl_->options.algorithm);
+  return sum;
 }
 
 void Trainer::save(const std::string& path, const std::string& configuration, const std::string& statistics) {

@@ -18,12 +18,6 @@ inline constexpr std::size_t kHugePage = std::size_t{2} << 20;  ///< bytes
 [[nodiscard]] void* allocate_bytes(std::size_t bytes);
 void release_bytes(void* pointer) noexcept;
 
-/// Return scratch memory of the calling thread: at least `count` floats, aligned to kAlignment, with undefined content.
-///
-/// A later call in the same thread may return the same memory, or free it and return a larger block. The memory lives as long
-/// as the thread. Call this in a constructor with the largest count, so that later passes do not allocate.
-[[nodiscard]] float* thread_scratch(std::int64_t count);
-
 /// Return the number of blocks that allocate_bytes has allocated since the process started. A test uses this number to show
 /// that a training step does not allocate.
 [[nodiscard]] std::int64_t allocation_count() noexcept;
@@ -71,5 +65,17 @@ class AlignedBuffer {
 template <class T>
 AlignedBuffer<T>::AlignedBuffer(std::int64_t count)
     : data_(static_cast<T*>(allocate_bytes(checked_bytes(count, sizeof(T))))), count_(count) {}
+
+/// Memory for intermediate values. Its owner passes it from one pass to the next, so that the passes of all layers share one
+/// block. One thread uses it at a time.
+class Workspace {
+ public:
+  /// Return at least `count` floats, aligned to kAlignment, with undefined content. The next call may free them. The block
+  /// grows to the largest request, so that passes allocate nothing after the first ones.
+  [[nodiscard]] float* floats(std::int64_t count);
+
+ private:
+  AlignedBuffer<float> block_;
+};
 
 }  // namespace floodtide

@@ -55,6 +55,9 @@ void parallel_for(std::int64_t chunks, Body&& body) {
 struct Range {
   std::int64_t begin;
   std::int64_t end;
+
+  [[nodiscard]] constexpr std::int64_t size() const noexcept { return end - begin; }
+  [[nodiscard]] constexpr bool empty() const noexcept { return begin == end; }
 };
 /// Return the range of items of one chunk when `total` items are split into `chunks` chunks. Sizes differ by at most one.
 [[nodiscard]] constexpr Range chunk_range(std::int64_t total, std::int64_t chunks, std::int64_t chunk) {

@@ -33,7 +33,8 @@ struct AllreduceRow {
   /// Returns the same steps as a model of the network sees them, for an array of `bytes` bytes on at least two ranks. Null for
   /// `mpi`.
   std::vector<MessageRounds> (*rounds)(double bytes, const RanksOnNodes& ranks) = nullptr;
-  bool nodes_only = false;  ///< the algorithm is worth its steps only on several nodes of which one has several ranks
+  /// The steps depend on the nodes of the ranks. They are worth it only on several nodes of which one has several ranks.
+  bool nodes_only = false;
 };
 
 /// Return all algorithms, in the order in which help texts show them.

@@ -166,14 +166,6 @@ class Communicator {
   /// Throws Error(invalid_argument) if `ranks` is below 1.
   void set_ranks_per_node(int ranks);
 
-  /// Return the state of the collectives on this communicator. For the implementation of collectives only.
-  [[nodiscard]] Engine& engine() noexcept { return *engine_; }
-  /// Send a notice, see Traffic. For the implementation of collectives only.
-  [[nodiscard]] std::unique_ptr<Request> send_notice(int to, std::span<const std::byte> data);
-  /// Exchange the node names that nodes() needs, after all ranks have agreed to do so. For the implementation of collectives
-  /// only.
-  void locate();
-
  protected:
   Communicator(int rank, int size);
 
@@ -192,6 +184,11 @@ class Communicator {
   int ranks_per_node_ = 0;  // 0: not set
   std::vector<int> nodes_;
 
+  friend struct CommunicatorAccess;  // for the implementation of collectives
+
+  std::unique_ptr<Request> send_notice(int to, std::span<const std::byte> data);
+  /// Exchanges the node names that nodes() needs, after all ranks have agreed to do so.
+  void locate();
   void number_nodes(std::span<const std::string> names);
 };
 

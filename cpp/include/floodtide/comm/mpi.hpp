@@ -20,6 +20,13 @@ struct MpiOptions {
   std::size_t max_message_bytes = std::size_t{1} << 30U;
 };
 
+/// Return the MPI library of this process, and its plug-in.
+///
+/// The library is the one that the environment variable FLOODTIDE_LIBMPI names. Without the variable, it is the library that
+/// the program is linked with, else MPICH's (libmpi.so.12) or Open MPI's (libmpi.so.40), the library of the launcher first.
+/// Throws Error(unsupported) if none can be loaded.
+[[nodiscard]] MpiOptions find_mpi();
+
 /// An MPI library in this process. Loading it does not start MPI.
 class MpiLibrary {
  public:

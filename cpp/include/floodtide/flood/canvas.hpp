@@ -8,7 +8,7 @@ namespace floodtide::flood {
 
 /// Return log(p / (1 - p)). `probability` is rounded to float first, because google/ffn's options are 32-bit floats.
 /// Throws Error(invalid_argument), which names `what`, unless 0 < p < 1.
-[[nodiscard]] double logit(double probability, const char* what);
+[[nodiscard]] double google_ffn_logit(double probability, const char* what);
 
 /// Logits of the object mask of one volume: the recurrent state of flooding. NaN marks voxels that were never visited.
 /// Source: google/ffn, inference.Canvas.

@@ -35,6 +35,16 @@ struct Box {
   return {{centre[0] - size[0] / 2, centre[1] - size[1] / 2, centre[2] - size[2] / 2}, size};
 }
 
+/// Calls body(voxel) for all voxels of a box, in row-major order.
+template <class Body>
+void for_each_voxel(const Box& box, const Body& body) {
+  for (std::int64_t z = box.start[0]; z < box.end()[0]; ++z) {
+    for (std::int64_t y = box.start[1]; y < box.end()[1]; ++y) {
+      for (std::int64_t x = box.start[2]; x < box.end()[2]; ++x) body(Vec3{z, y, x});
+    }
+  }
+}
+
 /// Copies the box `from` of `source` into `out`. The shape of `out` must be from.size, and the box must lie inside `source`
 /// (neither is checked).
 template <class T>

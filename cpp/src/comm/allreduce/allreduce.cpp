@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "floodtide/comm/allreduce.hpp"
 
+#include "comm/access.hpp"
 #include "comm/allreduce/wire.hpp"
 #include "comm/engine.hpp"
 
@@ -38,7 +39,7 @@ Operation start_allreduce(Communicator& comm, const ReduceBuffer& buffer, Reduce
                       .wire = options.wire,
                       .count = buffer.count,
                       .segment_bytes = static_cast<std::int64_t>(options.segment_bytes)};
-  Engine& engine = comm.engine();
+  Engine& engine = engine_of(comm);
   if (row.schedule == nullptr) return engine.start_library(notice, buffer, options.words);
   return engine.start(notice, engine.allreduce_schedule(row, buffer.count), payload, options.words);
 }

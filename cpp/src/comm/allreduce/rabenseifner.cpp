@@ -20,7 +20,7 @@ namespace floodtide::comm {
 namespace {
 
 Range half_of(const Range& range, int upper) {
-  const std::int64_t middle = range.begin + (range.end - range.begin + 1) / 2;
+  const std::int64_t middle = range.begin + (range.size() + 1) / 2;
   return upper == 0 ? Range{range.begin, middle} : Range{middle, range.end};
 }
 
@@ -119,7 +119,7 @@ MessageSchedule schedule(const RankPlace& place, std::int64_t count) {
 }  // namespace
 
 void append_rabenseifner(MessageSchedule& schedule, const Group& group, const Range& range) {
-  if (group.size() > 1 && !empty(range)) Rabenseifner(schedule, group, range).append();
+  if (group.size() > 1 && !range.empty()) Rabenseifner(schedule, group, range).append();
 }
 
 std::vector<MessageRounds> rabenseifner_rounds(double bytes, const RanksOnNodes& ranks) {

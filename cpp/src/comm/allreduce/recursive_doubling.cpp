@@ -44,7 +44,7 @@ MessageSchedule schedule(const RankPlace& place, std::int64_t count) {
   if (pairs > 0) {
     MessageStep last{.sent = all, .keep = true};
     if (paired) last.send_to = place.rank - 1;
-    if (!empty(all)) plan.steps.push_back(last);
+    if (!all.empty()) plan.steps.push_back(last);
   }
   return plan;
 }

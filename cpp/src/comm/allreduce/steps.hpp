@@ -9,13 +9,11 @@
 
 namespace floodtide::comm {
 
-inline bool empty(const Range& range) { return range.begin == range.end; }
-
 /// Appends a step without messages for empty ranges, or no step if both ranges are empty. Sender and receiver know that a range
 /// is empty.
 inline void add_step(MessageSchedule& schedule, MessageStep step) {
-  if (empty(step.sent)) step.send_to = kNobody;
-  if (empty(step.received)) step.receive_from = kNobody;
+  if (step.sent.empty()) step.send_to = kNobody;
+  if (step.received.empty()) step.receive_from = kNobody;
   if (step.send_to != kNobody || step.receive_from != kNobody) schedule.steps.push_back(step);
 }
 

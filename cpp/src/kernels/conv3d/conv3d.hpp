@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "floodtide/base/isa.hpp"
+#include "floodtide/base/memory.hpp"
 #include "floodtide/kernels/dispatch.hpp"
 #include "kernels/conv3d/shape.hpp"
 
@@ -22,11 +23,12 @@ enum class Passes { forward, all };
 
 class Conv3dPlan;
 
-/// One planned convolution for one example: chosen kernel, packed weights and scratch memory.
+/// One planned convolution for one example: chosen kernel and packed weights.
 ///
-/// Passes run on num_threads() threads, allocate nothing, and give the same result on any number of threads, bit for bit
-/// (except the kernel onednn). Several threads may run passes at the same time (except with onednn). Arrays are activations as
-/// described at activation_size, aligned to 64 bytes. No pass writes to the halo. Padding channels are zero and stay zero.
+/// Passes run on num_threads() threads, allocate nothing but what the workspace lacks, and give the same result on any number
+/// of threads, bit for bit. Several threads may run passes at the same time, each with its own workspace. Arrays are
+/// activations as described at activation_size, aligned to 64 bytes. No pass writes to the halo. Padding channels are zero and
+/// stay zero.
 ///
 /// Source: docs/algorithms.md, "Convolution".
 class Conv3d {
@@ -45,19 +47,21 @@ class Conv3d {
   /// Prepares the weights for `passes`. Call this before the first pass and after each change of the weights.
   /// @param weights [kernel_z, kernel_y, kernel_x, in, out]
   /// @param bias    [out]
-  void set_weights(const float* weights, const float* bias, Passes passes = Passes::all);
+  void set_weights(const float* weights, const float* bias, Workspace& workspace, Passes passes = Passes::all);
 
   /// Computes out = conv(f(input)) + bias, plus the residual if given, and then the ReLU if `relu_output`.
   /// @param residual activation of the output's size, or null; may be `out`
-  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) const;
+  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out,
+               Workspace& workspace) const;
 
   /// Computes the gradient by the input, conv^T(output_grad), and stores it in `out_input_grad`, or adds it if `accumulate`.
   /// @param relu_mask activation of the input's size, or null. Where it is not positive, conv^T(output_grad) is replaced by 0.
-  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) const;
+  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad,
+                     Workspace& workspace) const;
 
   /// Computes the gradients of weights [kernel_z, kernel_y, kernel_x, in, out] and bias [out], and adds them to the outputs.
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
-                        float* out_bias_grad) const;
+                        float* out_bias_grad, Workspace& workspace) const;
 
   [[nodiscard]] const Conv3dShape& shape() const noexcept { return shape_; }
   /// Return the name of the kernel in use.

@@ -31,11 +31,9 @@ class DirectPlan final : public Conv3dPlan {
         forward_weights_(taps_ * in_ * out_),
         backward_weights_(taps_ * in_ * out_),
         bias_(out_),
-        zero_bias_(in_) {
-    static_cast<void>(thread_scratch(sums_floats()));
-  }
+        zero_bias_(in_) {}
 
-  void set_weights(const float* weights, const float* bias, Passes passes) override {
+  void set_weights(const float* weights, const float* bias, Passes passes, Workspace&) override {
     const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
     std::copy_n(bias, out, bias_.data());
     pack(kernels_, out, in, forward_weights_.data(), [=](std::int64_t tap, std::int64_t from, std::int64_t to) {
@@ -47,7 +45,8 @@ class DirectPlan final : public Conv3dPlan {
     });
   }
 
-  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
+  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out,
+               Workspace&) override {
     direct::ForwardTask task = task_template(kernels_, in_, shape_.in_channels, out_, shape_.out_channels);
     task.input = input + origin(in_);
     task.weights = forward_weights_.data();
@@ -59,7 +58,8 @@ class DirectPlan final : public Conv3dPlan {
     run(kernels_, task);
   }
 
-  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) override {
+  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad,
+                     Workspace&) override {
     direct::ForwardTask task = task_template(backward_kernels_, out_, shape_.out_channels, in_, shape_.in_channels);
     task.input = output_grad + origin(out_);
     task.weights = backward_weights_.data();
@@ -71,11 +71,11 @@ class DirectPlan final : public Conv3dPlan {
   }
 
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
-                        float* out_bias_grad) override {
+                        float* out_bias_grad, Workspace& workspace) override {
     const std::int64_t chunks = std::min(kWeightsChunks, rows_);
     const std::int64_t in = shape_.in_channels;
     const std::int64_t weight_count = taps_ * in * computed_;
-    float* const weight_sums = thread_scratch(sums_floats());      // [chunk][tap][in][computed_]
+    float* const weight_sums = workspace.floats(sums_floats());    // [chunk][tap][in][computed_]
     float* const bias_sums = weight_sums + chunks * weight_count;  // [chunk][computed_]
     parallel_for(chunks, [&](std::int64_t chunk) {
       const Range rows = chunk_range(rows_, chunks, chunk);

@@ -104,25 +104,27 @@ Conv3d::~Conv3d() = default;
 Conv3d::Conv3d(Conv3d&&) noexcept = default;
 Conv3d& Conv3d::operator=(Conv3d&&) noexcept = default;
 
-void Conv3d::set_weights(const float* weights, const float* bias, Passes passes) {
+void Conv3d::set_weights(const float* weights, const float* bias, Workspace& workspace, Passes passes) {
   passes_ = passes;
   has_weights_ = true;
-  plan_->set_weights(weights, bias, passes);
+  plan_->set_weights(weights, bias, passes, workspace);
 }
 
-void Conv3d::forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) const {
+void Conv3d::forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out,
+                     Workspace& workspace) const {
   FLOODTIDE_ASSERT(has_weights_);
-  plan_->forward(input, on_input, residual, relu_output, out);
+  plan_->forward(input, on_input, residual, relu_output, out, workspace);
 }
 
-void Conv3d::backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) const {
+void Conv3d::backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad,
+                           Workspace& workspace) const {
   FLOODTIDE_ASSERT(has_weights_ && passes_ == Passes::all);
-  plan_->backward_data(output_grad, relu_mask, accumulate, out_input_grad);
+  plan_->backward_data(output_grad, relu_mask, accumulate, out_input_grad, workspace);
 }
 
 void Conv3d::backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
-                              float* out_bias_grad) const {
-  plan_->backward_weights(input, on_input, output_grad, out_weight_grad, out_bias_grad);
+                              float* out_bias_grad, Workspace& workspace) const {
+  plan_->backward_weights(input, on_input, output_grad, out_weight_grad, out_bias_grad, workspace);
 }
 
 double Conv3d::flops() const noexcept {

@@ -48,7 +48,7 @@ struct Slice {
   memory::desc scratchpad;  // memory of the primitive during a pass
   AlignedBuffer<float> packed;
 
-  [[nodiscard]] std::int64_t count() const { return channels.end - channels.begin; }
+  [[nodiscard]] std::int64_t count() const { return channels.size(); }
 };
 
 class DnnlPlan final : public Conv3dPlan {
@@ -67,10 +67,9 @@ class DnnlPlan final : public Conv3dPlan {
     for (const std::vector<Slice>* slices : {&forward_, &backward_data_, &backward_weights_}) {
       scratch_floats_ = std::max(scratch_floats_, scratch_of(*slices));
     }
-    static_cast<void>(thread_scratch(scratch_floats_));
   }
 
-  void set_weights(const float* weights, const float* bias, Passes passes) override {
+  void set_weights(const float* weights, const float* bias, Passes passes, Workspace&) override {
     std::copy_n(bias, out_, bias_.data());
     for_each(forward_, [&](Slice& slice, const dnnl::stream& stream) {
       pack(weights + slice.channels.begin, {slice.count(), in_}, slice, stream);
@@ -81,8 +80,9 @@ class DnnlPlan final : public Conv3dPlan {
     });
   }
 
-  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
-    float* const dense = thread_scratch(scratch_floats_);
+  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out,
+               Workspace& workspace) override {
+    float* const dense = workspace.floats(scratch_floats_);
     gather(input, shape_.stored_in(), {0, in_}, on_input, dense);
     const std::vector<float*> room = rooms(forward_, dense + floats_of(input_));
     for_each(forward_, [&](Slice& slice, const dnnl::stream& stream) {
@@ -99,8 +99,9 @@ class DnnlPlan final : public Conv3dPlan {
     });
   }
 
-  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) override {
-    float* const dense = thread_scratch(scratch_floats_);
+  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad,
+                     Workspace& workspace) override {
+    float* const dense = workspace.floats(scratch_floats_);
     gather(output_grad, shape_.stored_out(), {0, out_}, Activation::none, dense);
     const std::vector<float*> room = rooms(backward_data_, dense + floats_of(output_));
     for_each(backward_data_, [&](Slice& slice, const dnnl::stream& stream) {
@@ -117,8 +118,8 @@ class DnnlPlan final : public Conv3dPlan {
   }
 
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
-                        float* out_bias_grad) override {
-    float* const dense = thread_scratch(scratch_floats_);
+                        float* out_bias_grad, Workspace& workspace) override {
+    float* const dense = workspace.floats(scratch_floats_);
     gather(input, shape_.stored_in(), {0, in_}, on_input, dense);
     const std::vector<float*> room = rooms(backward_weights_, dense + floats_of(input_));
     for_each(backward_weights_, [&](Slice& slice, const dnnl::stream& stream) {
@@ -190,7 +191,7 @@ class DnnlPlan final : public Conv3dPlan {
           vector_of(channels.out), activation(channels.out), strides, padding, padding, attributes);
     };
     for_each_slice(out_, [&](const Range& range) {
-      const Channels channels{range.end - range.begin, in_};
+      const Channels channels{range.size(), in_};
       const auto pass = forward(channels);
       forward_.push_back({range, dnnl::convolution_forward(pass), activation(channels.out), pass.weights_desc(),
                           pass.scratchpad_desc(), AlignedBuffer<float>(floats_of(pass.weights_desc()))});
@@ -205,7 +206,7 @@ class DnnlPlan final : public Conv3dPlan {
                                    {}});
     });
     for_each_slice(in_, [&](const Range& range) {
-      const Channels channels{out_, range.end - range.begin};
+      const Channels channels{out_, range.size()};
       const dnnl::convolution_backward_data::primitive_desc pass(engine_, algorithm, activation(channels.in),
                                                                  {weight_dims(channels), f32, any}, activation(out_), strides,
                                                                  padding, padding, forward(channels), attributes);
@@ -258,7 +259,7 @@ class DnnlPlan final : public Conv3dPlan {
 
   /// Copies these channels of the interior of an activation, and applies `activation`. NaN stays NaN.
   void gather(const float* from, std::int64_t stored, const Range& channels, Activation activation, float* to) const {
-    const std::int64_t count = channels.end - channels.begin;
+    const std::int64_t count = channels.size();
     for_each_voxel([&](std::int64_t voxel, std::int64_t z, std::int64_t y, std::int64_t x) {
       const float* source = from + activation_offset(shape_, stored, z, y, x) + channels.begin;
       float* const dense = to + voxel * count;
@@ -273,7 +274,7 @@ class DnnlPlan final : public Conv3dPlan {
   /// Calls store(offset in the activation, value) for every value of these channels.
   template <class Store>
   void scatter(const float* from, std::int64_t stored, const Range& channels, Store store) const {
-    const std::int64_t count = channels.end - channels.begin;
+    const std::int64_t count = channels.size();
     for_each_voxel([&](std::int64_t voxel, std::int64_t z, std::int64_t y, std::int64_t x) {
       const std::int64_t at = activation_offset(shape_, stored, z, y, x) + channels.begin;
       for (std::int64_t i = 0; i < count; ++i) store(at + i, from[voxel * count + i]);
@@ -307,18 +308,20 @@ class GuardedPlan final : public Conv3dPlan {
   explicit GuardedPlan(const Conv3dShape& shape) {
     guarded([&] { plan_ = std::make_unique<DnnlPlan>(shape); });
   }
-  void set_weights(const float* weights, const float* bias, Passes passes) override {
-    guarded([&] { plan_->set_weights(weights, bias, passes); });
+  void set_weights(const float* weights, const float* bias, Passes passes, Workspace& workspace) override {
+    guarded([&] { plan_->set_weights(weights, bias, passes, workspace); });
   }
-  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
-    guarded([&] { plan_->forward(input, on_input, residual, relu_output, out); });
+  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out,
+               Workspace& workspace) override {
+    guarded([&] { plan_->forward(input, on_input, residual, relu_output, out, workspace); });
   }
-  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) override {
-    guarded([&] { plan_->backward_data(output_grad, relu_mask, accumulate, out_input_grad); });
+  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad,
+                     Workspace& workspace) override {
+    guarded([&] { plan_->backward_data(output_grad, relu_mask, accumulate, out_input_grad, workspace); });
   }
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
-                        float* out_bias_grad) override {
-    guarded([&] { plan_->backward_weights(input, on_input, output_grad, out_weight_grad, out_bias_grad); });
+                        float* out_bias_grad, Workspace& workspace) override {
+    guarded([&] { plan_->backward_weights(input, on_input, output_grad, out_weight_grad, out_bias_grad, workspace); });
   }
 
  private:

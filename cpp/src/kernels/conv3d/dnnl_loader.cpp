@@ -2,8 +2,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <filesystem>
 
+#include "base/plugin_file.hpp"
 #include "floodtide/base/error.hpp"
 #include "kernels/conv3d/dnnl_plugin.hpp"
 
@@ -20,19 +20,9 @@ struct Plugin {
   std::string problem;
 };
 
-/// Return the path of the plug-in. It is in the folder of the file that contains this code: the Python module, or a test
-/// program.
-std::filesystem::path plugin_file() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&make_dnnl_plan), &info) == 0 || info.dli_fname == nullptr) return {};
-  return std::filesystem::absolute(info.dli_fname).parent_path() / kDnnlPluginFile;
-}
-
 Plugin load() {
-  const std::filesystem::path file = plugin_file();
-  if (!std::filesystem::exists(file)) return {nullptr, str_cat("the plug-in ", kDnnlPluginFile, " is not installed")};
-  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return {nullptr, ::dlerror()};
+  void* const library = ::dlopen(plugin_file(kDnnlPluginFile).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return {nullptr, str_cat("the plug-in cannot be loaded: ", ::dlerror())};
   void* const symbol = ::dlsym(library, kDnnlPluginSymbol);
   if (symbol == nullptr) return {nullptr, ::dlerror()};
   return {reinterpret_cast<DnnlMakePlan>(symbol), ""};

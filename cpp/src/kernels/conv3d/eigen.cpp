@@ -29,11 +29,9 @@ class EigenPlan final : public Conv3dPlan {
         weights_(shape.weight_count()),
         flipped_(shape.weight_count()),
         bias_(shape.out_channels),
-        zero_bias_(shape.in_channels) {
-    static_cast<void>(thread_scratch(std::max(rows_floats(), rectified_floats())));
-  }
+        zero_bias_(shape.in_channels) {}
 
-  void set_weights(const float* weights, const float* bias, Passes passes) override {
+  void set_weights(const float* weights, const float* bias, Passes passes, Workspace&) override {
     const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
     std::copy_n(weights, taps_ * in * out, weights_.data());
     std::copy_n(bias, out, bias_.data());
@@ -44,26 +42,34 @@ class EigenPlan final : public Conv3dPlan {
     }
   }
 
-  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
-    correlate(input, shape_.stored_in(), shape_.in_channels, on_input, weights_.data(), bias_.data(), shape_.stored_out(),
-              shape_.out_channels, [=](std::int64_t at, float sum) {
-                if (residual != nullptr) sum += residual[at];
-                out[at] = relu_output && sum < 0.0F ? 0.0F : sum;
-              });
+  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out,
+               Workspace& workspace) override {
+    correlate(
+        input, shape_.stored_in(), shape_.in_channels, on_input, weights_.data(), bias_.data(), shape_.stored_out(),
+        shape_.out_channels,
+        [=](std::int64_t at, float sum) {
+          if (residual != nullptr) sum += residual[at];
+          out[at] = relu_output && sum < 0.0F ? 0.0F : sum;
+        },
+        workspace);
   }
 
-  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) override {
-    correlate(output_grad, shape_.stored_out(), shape_.out_channels, Activation::none, flipped_.data(), zero_bias_.data(),
-              shape_.stored_in(), shape_.in_channels, [=](std::int64_t at, float sum) {
-                if (relu_mask != nullptr && !(relu_mask[at] > 0.0F)) sum = 0.0F;
-                out_input_grad[at] = accumulate ? out_input_grad[at] + sum : sum;
-              });
+  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad,
+                     Workspace& workspace) override {
+    correlate(
+        output_grad, shape_.stored_out(), shape_.out_channels, Activation::none, flipped_.data(), zero_bias_.data(),
+        shape_.stored_in(), shape_.in_channels,
+        [=](std::int64_t at, float sum) {
+          if (relu_mask != nullptr && !(relu_mask[at] > 0.0F)) sum = 0.0F;
+          out_input_grad[at] = accumulate ? out_input_grad[at] + sum : sum;
+        },
+        workspace);
   }
 
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
-                        float* out_bias_grad) override {
+                        float* out_bias_grad, Workspace& workspace) override {
     const std::int64_t blocks = channel_blocks(shape_.in_channels);
-    float* const rectified = thread_scratch(rectified_floats());  // one row per chunk
+    float* const rectified = workspace.floats(rectified_floats());  // one row per chunk
     parallel_for(taps_ * blocks, [&](std::int64_t chunk) {
       const std::int64_t tap = chunk / blocks;
       const std::int64_t first = chunk % blocks * kChannelBlock;
@@ -124,11 +130,11 @@ class EigenPlan final : public Conv3dPlan {
   /// Calls store(offset, sum) for every output voxel and channel. `sum` is the bias plus the sum over all kernel elements.
   template <class Store>
   void correlate(const float* input, std::int64_t in_channels, std::int64_t real_in, Activation on_input, const float* weights,
-                 const float* bias, std::int64_t out_channels, std::int64_t real_out, Store store) const {
+                 const float* bias, std::int64_t out_channels, std::int64_t real_out, Store store, Workspace& workspace) const {
     const std::int64_t rows_total = shape_.z * shape_.y;
     const std::int64_t chunks = std::min(kForwardChunks, rows_total);
     const std::int64_t scratch_size = rows_floats() / kForwardChunks;
-    float* const all_scratch = thread_scratch(rows_floats());  // for each chunk: the sums of one row, then one rectified row
+    float* const all_scratch = workspace.floats(rows_floats());  // for each chunk: the sums of one row, then one rectified row
     parallel_for(chunks, [&](std::int64_t chunk) {
       float* scratch = all_scratch + chunk * scratch_size;
       Rows sums(scratch, shape_.x, real_out, Stride(real_out));

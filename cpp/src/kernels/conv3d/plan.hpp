@@ -10,16 +10,18 @@
 
 namespace floodtide::kernels {
 
-/// Passes of Conv3d for one shape, with one kernel of the dispatch table. A plan has its own packed weights and scratch memory.
+/// Passes of Conv3d for one shape, with one kernel of the dispatch table. A plan has its own packed weights.
 /// Conv3d has checked all arguments.
 class Conv3dPlan {
  public:
   virtual ~Conv3dPlan() = default;
-  virtual void set_weights(const float* weights, const float* bias, Passes passes) = 0;
-  virtual void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) = 0;
-  virtual void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) = 0;
+  virtual void set_weights(const float* weights, const float* bias, Passes passes, Workspace& workspace) = 0;
+  virtual void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out,
+                       Workspace& workspace) = 0;
+  virtual void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad,
+                             Workspace& workspace) = 0;
   virtual void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
-                                float* out_bias_grad) = 0;
+                                float* out_bias_grad, Workspace& workspace) = 0;
 };
 
 [[nodiscard]] std::string direct_unsupported(const Conv3dShape& shape);

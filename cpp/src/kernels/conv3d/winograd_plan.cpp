@@ -57,22 +57,21 @@ class WinogradPlan final : public Conv3dPlan {
         by_points_(weights_blocks() * block_floats() < weights_chunks() * products_),
         forward_weights_(products_),
         bias_(shape.out_channels),
-        zero_bias_(shape.in_channels) {
-    static_cast<void>(thread_scratch(std::max(num_threads() * forward_floats(), weights_floats())));
-  }
+        zero_bias_(shape.in_channels) {}
 
-  void set_weights(const float* weights, const float* bias, Passes passes) override {
+  void set_weights(const float* weights, const float* bias, Passes passes, Workspace& workspace) override {
     const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
     std::copy_n(bias, out, bias_.data());
     transform(weights, in, out, forward_weights_.data());
     if (passes == Passes::forward) return;
     if (backward_weights_.size() == 0) backward_weights_ = AlignedBuffer<float>(products_);
-    float* const transposed = thread_scratch(shape_.weight_count());
+    float* const transposed = workspace.floats(shape_.weight_count());
     transpose_weights(weights, shape_.taps(), in, out, transposed);
     transform(transposed, out, in, backward_weights_.data());
   }
 
-  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out) override {
+  void forward(const float* input, Activation on_input, const float* residual, bool relu_output, float* out,
+               Workspace& workspace) override {
     winograd::ForwardTask task{};
     task.in_channels = shape_.in_channels;
     task.out_channels = shape_.out_channels;
@@ -83,10 +82,11 @@ class WinogradPlan final : public Conv3dPlan {
     task.out = out;
     task.relu_input = on_input == Activation::relu;
     task.relu_output = relu_output;
-    run(task);
+    run(task, workspace);
   }
 
-  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad) override {
+  void backward_data(const float* output_grad, const float* relu_mask, bool accumulate, float* out_input_grad,
+                     Workspace& workspace) override {
     winograd::ForwardTask task{};
     task.in_channels = shape_.out_channels;
     task.out_channels = shape_.in_channels;
@@ -96,16 +96,17 @@ class WinogradPlan final : public Conv3dPlan {
     task.mask = relu_mask;
     task.residual = accumulate ? out_input_grad : nullptr;
     task.out = out_input_grad;
-    run(task);
+    run(task, workspace);
   }
 
   void backward_weights(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
-                        float* out_bias_grad) override {
-    if (by_points_) return weights_by_points(input, on_input, output_grad, out_weight_grad, out_bias_grad);
+                        float* out_bias_grad, Workspace& workspace) override {
+    if (by_points_) return weights_by_points(input, on_input, output_grad, out_weight_grad, out_bias_grad, workspace);
     const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
     const std::int64_t chunks = weights_chunks();
     const std::int64_t chunk_floats = products_ + out;
-    float* const sums = thread_scratch(weights_floats());  // for each chunk: [point][in][out], then the gradient of the biases
+    float* const sums =
+        workspace.floats(weights_floats());  // for each chunk: [point][in][out], then the gradient of the biases
     float* const scratch = sums + chunks * chunk_floats;
     const std::int64_t scratch_floats = winograd::weights_scratch_floats(tiling_, kernels_, in, out);
     parallel_for(chunks, [&](std::int64_t chunk) {
@@ -135,10 +136,10 @@ class WinogradPlan final : public Conv3dPlan {
   /// Backward-weights of a layer with many channels and few tiles: transforms all tiles, and then multiplies point by point.
   /// Each product is summed in one place. Parts of the volume would each need such sums, which are many.
   void weights_by_points(const float* input, Activation on_input, const float* output_grad, float* out_weight_grad,
-                         float* out_bias_grad) const {
+                         float* out_bias_grad, Workspace& workspace) const {
     const std::int64_t in = shape_.in_channels, out = shape_.out_channels, blocks = weights_blocks();
     const std::int64_t each = block_floats();
-    float* const products = thread_scratch(weights_floats());
+    float* const products = workspace.floats(weights_floats());
     float* const transformed = products + products_;
     const auto tiles_of = [&](std::int64_t block) { return chunk_range(tiles(tiling_), blocks, block); };
     parallel_for(blocks, [&](std::int64_t block) {
@@ -150,8 +151,7 @@ class WinogradPlan final : public Conv3dPlan {
     parallel_for(winograd::points(tiling_), [&](std::int64_t point) {
       for (std::int64_t block = 0; block < blocks; ++block) {
         const Range range = tiles_of(block);
-        kernels_.multiply_point(
-            {tiling_, in, out, range.end - range.begin, point, transformed + block * each, block == 0, products});
+        kernels_.multiply_point({tiling_, in, out, range.size(), point, transformed + block * each, block == 0, products});
       }
     });
     transform_products(products, 1, products_, out_weight_grad);
@@ -186,8 +186,8 @@ class WinogradPlan final : public Conv3dPlan {
     });
   }
 
-  void run(const winograd::ForwardTask& whole) const {
-    float* const scratch = thread_scratch(num_threads() * forward_floats());
+  void run(const winograd::ForwardTask& whole, Workspace& workspace) const {
+    float* const scratch = workspace.floats(num_threads() * forward_floats());
     const std::int64_t blocks = tiles_along(tiles(tiling_), kernels_.forward_tiles);
     const std::int64_t chunks = std::min(blocks, kForwardChunks);
     parallel_for(chunks, [&](std::int64_t chunk) {

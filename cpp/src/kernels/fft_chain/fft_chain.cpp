@@ -51,9 +51,7 @@ std::string FftChain::unsupported(const Vec3& size, std::int64_t channels, Isa l
 }
 
 FftChain::FftChain(const Vec3& size, std::int64_t channels, const fft::Kernels& kernels)
-    : layout_(layout_of(size, channels)), kernels_(&kernels), no_bias_(channels) {
-  static_cast<void>(thread_scratch(num_threads() * scratch_floats()));
-}
+    : layout_(layout_of(size, channels)), kernels_(&kernels), no_bias_(channels) {}
 
 std::int64_t FftChain::scratch_floats() const {
   const std::int64_t planes = fft::kPlaneScratchFloats + layout_.plane_floats();
@@ -79,17 +77,17 @@ AlignedBuffer<float> FftChain::transformed(const float* weights) const {
 }
 
 void FftChain::begin(const float* input, Workspace& workspace) const {
-  float* const scratch = thread_scratch(num_threads() * scratch_floats());
+  float* const scratch = workspace.scratch.floats(num_threads() * scratch_floats());
   parallel_for(layout_.planes(), [&](std::int64_t plane) {
     kernels_->forward({layout_, plane, input + (plane + 1) * layout_.plane_floats(), workspace.spectrum.data(),
                        scratch + worker_index() * scratch_floats()});
   });
 }
 
-void FftChain::multiply(fft::ProductsTask task, float* spectrum) const {
-  float* const scratch = thread_scratch(num_threads() * scratch_floats());
+void FftChain::multiply(fft::ProductsTask task, Workspace& workspace) const {
+  float* const scratch = workspace.scratch.floats(num_threads() * scratch_floats());
   task.layout = layout_;
-  task.spectrum = spectrum;
+  task.spectrum = workspace.spectrum.data();
   parallel_for(kChunksOfGroups, [&](std::int64_t chunk) {
     const Range groups = chunk_range(fft::kGroups, kChunksOfGroups, chunk);
     fft::ProductsTask here = task;
@@ -103,13 +101,13 @@ void FftChain::multiply(fft::ProductsTask task, float* spectrum) const {
 void FftChain::multiply(const AlignedBuffer<float>& transformed, Workspace& workspace) const {
   fft::ProductsTask task{};
   task.transformed = transformed.data();
-  multiply(task, workspace.spectrum.data());
+  multiply(task, workspace);
 }
 
 void FftChain::multiply(const float* weights, Workspace& workspace) const {
   fft::ProductsTask task{};
   task.weights = weights;
-  multiply(task, workspace.spectrum.data());
+  multiply(task, workspace);
 }
 
 void FftChain::multiply_transposed(const float* weights, Workspace& workspace) const {
@@ -121,7 +119,7 @@ void FftChain::multiply_transposed(const float* weights, Workspace& workspace) c
 
 void FftChain::finish(const Results& results, Workspace& workspace) const {
   float* const spectrum = workspace.spectrum.data();
-  float* const scratch = thread_scratch(num_threads() * scratch_floats());
+  float* const scratch = workspace.scratch.floats(num_threads() * scratch_floats());
   const float* const bias = results.bias != nullptr ? results.bias : no_bias_.data();
   parallel_for(layout_.planes(), [&](std::int64_t plane) {
     const auto at_plane = [&](auto* activation) {

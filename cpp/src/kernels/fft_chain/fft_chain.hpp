@@ -34,6 +34,8 @@ class FftChain {
   struct Workspace {
     AlignedBuffer<float> spectrum;
     AlignedBuffer<float> transposed_weights;  // only in a workspace for transposed convolutions
+    floodtide::Workspace scratch = {};        // of each thread
+    /// Return the floats without those of `scratch`.
     [[nodiscard]] std::int64_t floats() const noexcept { return spectrum.size() + transposed_weights.size(); }
   };
   enum class Transposed { no, too };
@@ -69,7 +71,7 @@ class FftChain {
 
  private:
   [[nodiscard]] std::int64_t scratch_floats() const;
-  void multiply(fft::ProductsTask task, float* spectrum) const;
+  void multiply(fft::ProductsTask task, Workspace& workspace) const;
 
   fft::Layout layout_;
   const fft::Kernels* kernels_;

@@ -41,9 +41,7 @@ UpConvolution::UpConvolution(const UpConvolutionShape& shape, Isa level)
       forward_weights_(volume<3>(shape.pool) * shape.in_channels * shape.out_channels),
       backward_weights_(forward_weights_.size()),
       bias_(shape.out_channels),
-      zero_bias_(shape.in_channels) {
-  static_cast<void>(thread_scratch(sums_floats()));
-}
+      zero_bias_(shape.in_channels) {}
 
 void UpConvolution::set_weights(const float* weights, const float* bias, Passes passes) {
   const std::int64_t in = shape_.in_channels, out = shape_.out_channels;
@@ -135,13 +133,13 @@ void UpConvolution::backward_data(const float* output_grad, float* out_input_gra
   });
 }
 
-void UpConvolution::backward_weights(const float* input, const float* output_grad, float* out_weight_grad,
-                                     float* out_bias_grad) const {
+void UpConvolution::backward_weights(const float* input, const float* output_grad, float* out_weight_grad, float* out_bias_grad,
+                                     Workspace& workspace) const {
   const std::int64_t of_example = shape_.z * shape_.y, rows = shape_.examples * of_example;
   const std::int64_t chunks = std::min(kWeightsChunks, rows);
   const std::int64_t weights = taps() * shape_.in_channels * shape_.out_channels;
   const std::int64_t floats = weights + shape_.out_channels;
-  float* const sums = thread_scratch(sums_floats());  // for each chunk: gradients of the weights, then of the biases
+  float* const sums = workspace.floats(sums_floats());  // for each chunk: gradients of the weights, then of the biases
   parallel_for(chunks, [&](std::int64_t chunk) {
     const Range range = chunk_range(rows, chunks, chunk);
     direct::WeightsTask task{};

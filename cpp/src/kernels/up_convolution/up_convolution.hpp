@@ -24,8 +24,8 @@ struct UpConvolutionShape {
 /// Transposed convolution: out[pool * v + t] = bias + input[v] * weights[t].
 ///
 /// Each kernel element t is a 1x1x1 convolution whose output voxels are `pool` voxels apart. The direct kernels compute it.
-/// Input and output are activations as described at activation_size. Passes run on num_threads() threads, allocate nothing, and
-/// give the same bits on any number of threads.
+/// Input and output are activations as described at activation_size. Passes run on num_threads() threads, allocate nothing but
+/// what the workspace lacks, and give the same bits on any number of threads.
 class UpConvolution {
  public:
   explicit UpConvolution(const UpConvolutionShape& shape, Isa level = active_isa());
@@ -37,7 +37,8 @@ class UpConvolution {
   /// Computes the gradient by the input. The interior of out_input_grad is overwritten.
   void backward_data(const float* output_grad, float* out_input_grad) const;
   /// Computes the gradients of weights and bias, and adds them to the outputs.
-  void backward_weights(const float* input, const float* output_grad, float* out_weight_grad, float* out_bias_grad) const;
+  void backward_weights(const float* input, const float* output_grad, float* out_weight_grad, float* out_bias_grad,
+                        Workspace& workspace) const;
 
   [[nodiscard]] const UpConvolutionShape& shape() const noexcept { return shape_; }
 

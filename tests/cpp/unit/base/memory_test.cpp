@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <thread>
 
 #include "floodtide/base/error.hpp"
 
@@ -37,19 +36,17 @@ TEST(AlignedBuffer, RefusesSizesThatOverflow) {
 
 TEST(Memory, PeakIsAtLeastTheResidentSize) { EXPECT_GE(peak_resident_bytes(), resident_bytes()); }
 
-TEST(ThreadScratch, GrowsAndIsKept) {
-  float* const small = thread_scratch(10);
+TEST(Workspace, GrowsAndIsKept) {
+  Workspace workspace;
+  float* const small = workspace.floats(10);
   ASSERT_NE(small, nullptr);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(small) % kAlignment, 0U);
-  float* const large = thread_scratch(100'000);
+  float* const large = workspace.floats(100'000);
   large[99'999] = 1;
   const std::int64_t before = allocation_count();
-  EXPECT_EQ(thread_scratch(50'000), large);
-  EXPECT_EQ(thread_scratch(100'000), large);
+  EXPECT_EQ(workspace.floats(50'000), large);
+  EXPECT_EQ(workspace.floats(100'000), large);
   EXPECT_EQ(allocation_count(), before);
-  float* of_another = nullptr;
-  std::thread([&] { of_another = thread_scratch(10); }).join();
-  EXPECT_NE(of_another, large);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "comm/access.hpp"
 #include "floodtide/comm/allreduce.hpp"
 #include "floodtide/comm/communicator.hpp"
 
@@ -15,8 +16,8 @@ TEST(Engine, KeepsASteadySetOfSchedulesHoweverManyThereWereBefore) {
   const std::unique_ptr<Communicator> ranks = self();
   const AllreduceRow& row = allreduce_row("ring");
   for (std::int64_t count = 1; count <= 200; ++count) {
-    const MessageSchedule* made = ranks->engine().allreduce_schedule(row, count).get();
-    EXPECT_EQ(ranks->engine().allreduce_schedule(row, count).get(), made) << count;
+    const MessageSchedule* made = engine_of(*ranks).allreduce_schedule(row, count).get();
+    EXPECT_EQ(engine_of(*ranks).allreduce_schedule(row, count).get(), made) << count;
   }
 }
 

@@ -81,14 +81,14 @@ TEST(WatchdogJudge, NobodyWaitsLongForARankThatHasLeft) {
 
 /// Return whether the job ends because rank 1 has told, `news_s` seconds after rank 0 has left, that it waits for rank 0.
 bool ends_by_news(double news_s) {
-  RankState states[2] = {{.rank = 0, .known = Beat{}, .heard_s = 105, .left_s = 100}, {.rank = 1, .known = Beat{}}};
+  RankState states[2] = {{.rank = 0, .known = Beat{}, .heard_s = 106, .left_s = 100}, {.rank = 1, .known = Beat{}}};
   for (RankState& state : states) state.known->period_s = 2;
   states[0].known->leaves = 1;
   states[1].heard_s = 100 + news_s;
   states[1].known->activity.waits = 1;
   states[1].known->activity.for_s = 8;
   states[1].known->activity.limit_s = 300;
-  return stalled(states, 105, 0).ends;
+  return stalled(states, 106, 0).ends;  // rank 1 is not silent yet
 }
 
 TEST(WatchdogJudge, OldNewsOfAWaitForARankThatHasLeftDoNotCount) {

@@ -82,10 +82,10 @@ TEST(Canvas, RefusesFieldsOfViewThatCannotBe) {
 
 TEST(Logit, IsTakenOfTheProbabilityRoundedToFloat) {
   const auto p = static_cast<double>(0.9F);
-  EXPECT_EQ(logit(0.9, "move_threshold"), std::log(p / (1.0 - p)));
-  EXPECT_NE(logit(0.9, "move_threshold"), std::log(0.9 / (1.0 - 0.9)));
-  EXPECT_THROW(static_cast<void>(logit(1.0, "move_threshold")), Error);
-  EXPECT_THROW(static_cast<void>(logit(0.0, "move_threshold")), Error);
+  EXPECT_EQ(google_ffn_logit(0.9, "move_threshold"), std::log(p / (1.0 - p)));
+  EXPECT_NE(google_ffn_logit(0.9, "move_threshold"), std::log(0.9 / (1.0 - 0.9)));
+  EXPECT_THROW(static_cast<void>(google_ffn_logit(1.0, "move_threshold")), Error);
+  EXPECT_THROW(static_cast<void>(google_ffn_logit(0.0, "move_threshold")), Error);
 }
 
 }  // namespace

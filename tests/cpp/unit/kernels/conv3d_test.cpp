@@ -107,9 +107,14 @@ void for_each_case(Body body) {
   }
 }
 
+Workspace& workspace() {
+  static Workspace of_all_passes;
+  return of_all_passes;
+}
+
 std::unique_ptr<Conv3dPlan> planned(const Conv3dCase& c, const Conv3dCandidate& kernel) {
   std::unique_ptr<Conv3dPlan> plan = kernel.make(c.shape);
-  plan->set_weights(c.weights.data(), c.bias.data(), Passes::all);
+  plan->set_weights(c.weights.data(), c.bias.data(), Passes::all, workspace());
   return plan;
 }
 
@@ -157,8 +162,8 @@ TEST(Conv3dKernels, ForwardEqualsReference) {
         }
         for_each([&](const Conv3dCandidate& kernel) {
           AlignedBuffer<float> out(c.output_size());
-          planned(c, kernel)->forward(c.input.data(), on_input, residual ? c.residual.data() : nullptr, relu_output,
-                                      out.data());
+          planned(c, kernel)->forward(c.input.data(), on_input, residual ? c.residual.data() : nullptr, relu_output, out.data(),
+                                      workspace());
           // The halo and padding channels have magnitude zero, and must therefore be exactly zero.
           expect_close(out, expected, magnitudes, c.shape.taps() * c.shape.in_channels + 2, kernel, shape);
         });
@@ -172,8 +177,8 @@ TEST(Conv3dKernels, ForwardAddsAResidualInPlace) {
     const auto conv = planned(c, kernel);
     AlignedBuffer<float> apart(c.output_size());
     AlignedBuffer<float> in_place = copy_of(c.residual);
-    conv->forward(c.input.data(), Activation::relu, c.residual.data(), false, apart.data());
-    conv->forward(c.input.data(), Activation::relu, in_place.data(), false, in_place.data());
+    conv->forward(c.input.data(), Activation::relu, c.residual.data(), false, apart.data(), workspace());
+    conv->forward(c.input.data(), Activation::relu, in_place.data(), false, in_place.data(), workspace());
     EXPECT_TRUE(std::ranges::equal(apart.span(), in_place.span()));
   });
 }
@@ -192,7 +197,8 @@ TEST(Conv3dKernels, BackwardDataEqualsReference) {
                                         masked ? mask.data() : nullptr, accumulate, magnitudes.data());
         for_each([&](const Conv3dCandidate& kernel) {
           AlignedBuffer<float> out = copy_of(c.input_grad);
-          planned(c, kernel)->backward_data(c.output_grad.data(), masked ? c.input.data() : nullptr, accumulate, out.data());
+          planned(c, kernel)->backward_data(c.output_grad.data(), masked ? c.input.data() : nullptr, accumulate, out.data(),
+                                            workspace());
           expect_close(out, expected, magnitudes, c.shape.taps() * c.shape.out_channels + 1, kernel, shape);
         });
       }
@@ -216,7 +222,7 @@ TEST(Conv3dKernels, BackwardWeightsEqualsReferenceAndAdds) {
         std::vector<float> weight_grad = c.weights;
         std::vector<float> bias_grad = c.bias;
         planned(c, kernel)->backward_weights(c.input.data(), on_input, c.output_grad.data(), weight_grad.data(),
-                                             bias_grad.data());
+                                             bias_grad.data(), workspace());
         expect_close(weight_grad, expected, magnitudes, voxels + 1, kernel, shape);
         expect_close(bias_grad, expected_bias, bias_magnitudes, voxels + 1, kernel, shape);
       });
@@ -249,14 +255,15 @@ TEST(Conv3dKernels, PassesAreAdjointToEachOther) {
                                          magnitude);
     for_each([&](const Conv3dCandidate& kernel) {
       const auto conv = planned(c, kernel);
-      conv->set_weights(c.weights.data(), no_bias.data(), Passes::all);
+      conv->set_weights(c.weights.data(), no_bias.data(), Passes::all, workspace());
       AlignedBuffer<float> out(c.output_size());
       AlignedBuffer<float> input_grad(c.input_size());
       std::vector<float> weight_grad(c.weights.size());
       std::vector<float> bias_grad(c.bias.size());
-      conv->forward(c.input.data(), Activation::none, nullptr, false, out.data());
-      conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data());
-      conv->backward_weights(c.input.data(), Activation::none, c.output_grad.data(), weight_grad.data(), bias_grad.data());
+      conv->forward(c.input.data(), Activation::none, nullptr, false, out.data(), workspace());
+      conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data(), workspace());
+      conv->backward_weights(c.input.data(), Activation::none, c.output_grad.data(), weight_grad.data(), bias_grad.data(),
+                             workspace());
       EXPECT_NEAR(dot(c.input, input_grad), dot(out, c.output_grad), tolerance * amplification(kernel, shape));
       EXPECT_NEAR(dot(c.weights, weight_grad), dot(out, c.output_grad), tolerance * amplification(kernel, shape));
     });
@@ -297,9 +304,10 @@ Passes64 passes_of(const Conv3dCase& c, const Conv3dCandidate& kernel) {
   const auto conv = planned(c, kernel);
   AlignedBuffer<float> out(c.output_size()), input_grad(c.input_size());
   std::vector<float> weight_grad(c.weights.size()), bias_grad(c.bias.size());
-  conv->forward(c.input.data(), Activation::none, nullptr, false, out.data());
-  conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data());
-  conv->backward_weights(c.input.data(), Activation::none, c.output_grad.data(), weight_grad.data(), bias_grad.data());
+  conv->forward(c.input.data(), Activation::none, nullptr, false, out.data(), workspace());
+  conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data(), workspace());
+  conv->backward_weights(c.input.data(), Activation::none, c.output_grad.data(), weight_grad.data(), bias_grad.data(),
+                         workspace());
   return {widened(out), widened(input_grad), widened(weight_grad), widened(bias_grad)};
 }
 
@@ -365,9 +373,10 @@ TEST(Conv3dKernels, ResultsDoNotDependOnTheNumberOfThreads) {
       AlignedBuffer<float> input_grad(c.input_size());
       std::vector<float> weight_grad(c.weights.size());
       std::vector<float> bias_grad(c.bias.size());
-      conv->forward(c.input.data(), Activation::relu, nullptr, false, out.data());
-      conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data());
-      conv->backward_weights(c.input.data(), Activation::relu, c.output_grad.data(), weight_grad.data(), bias_grad.data());
+      conv->forward(c.input.data(), Activation::relu, nullptr, false, out.data(), workspace());
+      conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data(), workspace());
+      conv->backward_weights(c.input.data(), Activation::relu, c.output_grad.data(), weight_grad.data(), bias_grad.data(),
+                             workspace());
       std::vector<float> all(out.span().begin(), out.span().end());
       all.insert(all.end(), input_grad.span().begin(), input_grad.span().end());
       all.insert(all.end(), weight_grad.begin(), weight_grad.end());
@@ -386,8 +395,8 @@ TEST(Conv3dKernels, HaloIsNeverWritten) {
     AlignedBuffer<float> input_grad(c.input_size());
     std::ranges::fill(out.span(), -7.0F);
     std::ranges::fill(input_grad.span(), -7.0F);
-    conv->forward(c.input.data(), Activation::none, nullptr, true, out.data());
-    conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data());
+    conv->forward(c.input.data(), Activation::none, nullptr, true, out.data(), workspace());
+    conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data(), workspace());
     for (const auto& [buffer, channels] : {std::pair{&out, c.shape.stored_out()}, {&input_grad, c.shape.stored_in()}}) {
       std::vector<bool> interior(static_cast<std::size_t>(buffer->size()));
       for (std::int64_t z = 0; z < c.shape.z; ++z) {
@@ -413,9 +422,10 @@ TEST(Conv3dKernels, PassesAllocateNothing) {
     std::vector<float> weight_grad(c.weights.size());
     std::vector<float> bias_grad(c.bias.size());
     const std::int64_t before = allocation_count();
-    conv->forward(c.input.data(), Activation::relu, nullptr, false, out.data());
-    conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data());
-    conv->backward_weights(c.input.data(), Activation::relu, c.output_grad.data(), weight_grad.data(), bias_grad.data());
+    conv->forward(c.input.data(), Activation::relu, nullptr, false, out.data(), workspace());
+    conv->backward_data(c.output_grad.data(), nullptr, false, input_grad.data(), workspace());
+    conv->backward_weights(c.input.data(), Activation::relu, c.output_grad.data(), weight_grad.data(), bias_grad.data(),
+                           workspace());
     EXPECT_EQ(allocation_count(), before);
   });
 }
@@ -426,7 +436,7 @@ TEST(Conv3dKernels, NotANumberPassesTheRectifier) {
     input[activation_offset(c.shape, c.shape.stored_in(), 0, 0, 0)] = std::numeric_limits<float>::quiet_NaN();
     const auto conv = planned(c, kernel);
     AlignedBuffer<float> out(c.output_size());
-    conv->forward(input.data(), Activation::relu, nullptr, true, out.data());
+    conv->forward(input.data(), Activation::relu, nullptr, true, out.data(), workspace());
     EXPECT_TRUE(std::isnan(out[activation_offset(c.shape, c.shape.stored_out(), 0, 0, 0)]));
   });
 }

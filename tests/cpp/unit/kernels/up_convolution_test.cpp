@@ -82,7 +82,8 @@ TEST_P(UpConvolutions, AgreeWithTheLoopsInAllPasses) {
   AlignedBuffer<float> output(twin.out_size), input_grad(twin.in_size), weight_grad(taps * in * out), bias_grad(out);
   layer.forward(input.data(), output.data());
   layer.backward_data(grad.data(), input_grad.data());
-  layer.backward_weights(input.data(), grad.data(), weight_grad.data(), bias_grad.data());
+  Workspace workspace;
+  layer.backward_weights(input.data(), grad.data(), weight_grad.data(), bias_grad.data(), workspace);
 
   std::vector<double> expected(static_cast<std::size_t>(twin.out_size)), input_twin(static_cast<std::size_t>(twin.in_size)),
       weight_twin(static_cast<std::size_t>(taps * in * out)), bias_twin(static_cast<std::size_t>(out));
@@ -124,7 +125,8 @@ TEST_P(UpConvolutions, GiveTheSameBitsOnAnyNumberOfThreads) {
     AlignedBuffer<float> output(twin.out_size), input_grad(twin.in_size), weight_grad(taps * in * out), bias_grad(out);
     layer.forward(input.data(), output.data());
     layer.backward_data(grad.data(), input_grad.data());
-    layer.backward_weights(input.data(), grad.data(), weight_grad.data(), bias_grad.data());
+    Workspace workspace;
+    layer.backward_weights(input.data(), grad.data(), weight_grad.data(), bias_grad.data(), workspace);
     std::vector<float>& results = all[threads / 2];
     for (const auto* buffer : {&output, &input_grad, &weight_grad, &bias_grad}) {
       results.insert(results.end(), buffer->span().begin(), buffer->span().end());

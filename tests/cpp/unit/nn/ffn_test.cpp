@@ -13,7 +13,6 @@
 #include "floodtide/base/parallel.hpp"
 #include "floodtide/base/random.hpp"
 #include "floodtide/nn/forward_choice.hpp"
-#include "floodtide/nn/loss.hpp"
 #include "support/ffn_reference.hpp"
 
 namespace floodtide::nn {

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens a volume, runs a flood-filling network on its middle, and trains the network for one step on all ranks.
+//
+// Usage: mpiexec -n 2 ./train_step IMAGE LABELS PARTITIONS [CHECKPOINT]
+// IMAGE, LABELS and PARTITIONS are "file.h5:dataset"; `floodtide partition` writes the third one. CHECKPOINT is the prefix of
+// a TensorFlow checkpoint of google/ffn, such as the published network of FIB-25; without it, the weights are random.
+#include <algorithm>
+#include <iostream>
+
+#include "floodtide/comm/mpi.hpp"
+#include "floodtide/data/tensorflow_checkpoint.hpp"
+#include "floodtide/train/flood_walkers.hpp"
+#include "floodtide/train/trainer.hpp"
+
+using namespace floodtide;
+
+/// Makes a network with the weights of a checkpoint, and with as many modules as the checkpoint has.
+nn::Ffn published_network(const std::string& prefix) {
+  const data::TensorflowCheckpoint checkpoint(prefix);
+  const auto find = [&](const std::string& name) {
+    return std::ranges::find(checkpoint.entries(), name, &data::TensorflowCheckpoint::Entry::name);
+  };
+  nn::FfnOptions options{.depth = 1};
+  while (find("seed_update/conv" + std::to_string(options.depth) + "_a/weights") != checkpoint.entries().end()) ++options.depth;
+  nn::Ffn network(options, nn::Initial::zero);
+  for (const ParameterLayout::Entry& array : network.layout().entries()) {
+    std::ranges::copy(checkpoint.read(*find(array.name)), part(network.parameters(), array).begin());
+  }
+  network.parameters_changed();
+  return network;
+}
+
+void run(comm::Communicator& ranks, char** argv) {
+  const data::SourceOptions volume{
+      .name = "volume", .image = argv[1], .labels = argv[2], .partitions = argv[3], .box = {}, .mean = 128, .std = 33};
+  nn::Ffn network = argv[4] != nullptr ? published_network(argv[4]) : nn::Ffn(nn::FfnOptions{.depth = 2});
+  const Vec3 fov = network.options().fov;
+
+  // One pass on the middle of the volume. The object map starts as the seed: 0.95 in the centre, 0.05 elsewhere.
+  const data::Source source(volume);
+  const Vec3 size = source.image().shape();
+  const Tensor<float, 3> image = source.read_image(centred_box({size[0] / 2, size[1] / 2, size[2] / 2}, fov));
+  Tensor<float, 3> logits(fov);
+  std::ranges::fill(logits.span(), -2.944F);
+  logits.view()(fov[0] / 2, fov[1] / 2, fov[2] / 2) = 2.944F;
+  const nn::FfnExample example{.image = image.view(), .logits = logits.view(), .out_logits = logits.view()};
+  network.forward({&example, 1});
+  const auto voxels = std::ranges::count_if(logits.span(), [](float logit) { return logit > 0; });
+
+  // One training step: each rank computes one field of view, and all ranks make the same update.
+  const data::ExampleSource examples({volume}, {.patch_size = {49, 49, 49}, .walkers = ranks.size()});
+  const train::WalkersOptions walkers{.walkers = ranks.size(), .rank = ranks.rank(), .ranks = ranks.size()};
+  train::Trainer trainer(train::make_flood_walkers(network, examples, walkers, {}),
+                         optim::make_optimizer("sgd", {}, network.layout()),
+                         optim::make_schedule("constant", {{"base_lr", 0.001}}), optim::Scaling("none", {}, {}), ranks, {});
+  const train::StepReport report = trainer.step();
+  trainer.check_replicas();
+  const train::Metrics sums = trainer.take_metrics();
+  if (ranks.rank() != 0) return;
+  std::cout << ranks.size() << " ranks, depth " << network.options().depth << ": " << voxels << " voxels of the object; step "
+            << report.step << ", loss " << sums.loss_sum / static_cast<double>(sums.fovs) << std::endl;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 4 && argc != 5) {
+    std::cerr << "usage: " << argv[0] << " IMAGE LABELS PARTITIONS [CHECKPOINT]\n";
+    return 2;
+  }
+  try {
+    comm::MpiLibrary mpi(comm::find_mpi());
+    run(*mpi.world(), argv);
+    mpi.finish();
+  } catch (const Error& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+}
