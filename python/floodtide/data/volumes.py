@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import pickle
@@ -259,19 +260,34 @@ def volume_exists(name: str) -> bool:
     return exists(path) and _core.data.exists(str(path), name.rpartition(":")[2])
 
 
-def place_of(volume: Volume) -> Vec3 | None:
-    """Return the first voxel (z, y, x) of a volume in the whole volume; None if nothing states it.
+def placed(geometry: Geometry, image: str) -> Geometry:
+    """Return the geometry of a result of floodtide in the whole volume.
 
-    A result of floodtide counts its voxels from the first one of its image, which may have an offset.
+    A result counts its voxels from the first one of its image, which may have an offset. If it states no voxel size, it
+    has the one of the image.
+
+    Args:
+        geometry: What the file of the result states.
+        image: The name of the image; "": the volume is no result of floodtide.
     """
-    start = volume.geometry.offset
-    image, first = volume.text("image"), None
+    found = Geometry()
     with contextlib.suppress(Error):  # the image is not needed otherwise
-        first = Volume(image).geometry.offset if image and volume_exists(image) else None
-    if first is None:
-        return start
-    z, y, x = (a + b for a, b in zip(start or (0, 0, 0), first, strict=True))
-    return z, y, x
+        if image and volume_exists(image):
+            found = Volume(image).geometry
+    if geometry.voxel_size_nm is None and found.voxel_size_nm is not None:
+        source = f"{found.size_source} of its image {image}"
+        size = found.voxel_size_nm
+        geometry = dataclasses.replace(geometry, voxel_size_nm=size, size_source=source)
+    if found.offset is None:
+        return geometry
+    z, y, x = (a + b for a, b in zip(geometry.offset or (0, 0, 0), found.offset, strict=True))
+    source = geometry.offset_source or found.offset_source
+    return dataclasses.replace(geometry, offset=(z, y, x), offset_source=source)
+
+
+def place_of(volume: Volume) -> Vec3 | None:
+    """Return the first voxel (z, y, x) of a volume in the whole volume; None if nothing states it. See `placed`."""
+    return placed(volume.geometry, volume.text("image")).offset
 
 
 def require_same_size(what: str, a: Volume, b: Volume) -> None:
@@ -285,7 +301,7 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
     Raises:
         ShapeError: If they state different sizes.
     """
-    mine, other = a.geometry, b.geometry
+    mine, other = (placed(one.geometry, one.text("image")) for one in (a, b))
     if mine.voxel_size_nm is None or other.voxel_size_nm is None:
         return
     if not formats.same_size(mine.voxel_size_nm, other.voxel_size_nm):

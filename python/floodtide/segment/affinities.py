@@ -27,6 +27,7 @@ from floodtide.data.affinities import NEAREST
 from floodtide.data.boxes import as_vec3, box_text, intersection
 from floodtide.data.formats import HDF5, Geometry, format_of, open_dataset
 from floodtide.data.formats.geometry import is_triple
+from floodtide.data.volumes import placed
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -114,7 +115,8 @@ class AffinityFile:
             raise OutOfRangeError(
                 f"{name}: box {box_text(self.box)} is not inside the affinities, {box_text((self._start, (z, y, x)))}"
             )
-        self.voxel_size_nm = geometry.voxel_size_nm
+        self.image: str = self._channels.text("image")
+        self.voxel_size_nm = placed(geometry, self.image).voxel_size_nm
         text = self._channels.text("offsets")
         if text:
             with reading.reading(name, "the offsets of affinities, a list of [z, y, x]"):

@@ -44,6 +44,7 @@ class Plan:
         geometry: Voxel size and offset.
         command: The command that writes it, "floodtide convert". It may replace its own older datasets of HDF5 files.
         notes: Texts that become attributes of HDF5, Zarr and N5 volumes.
+        labels: True if the voxels are ids. Precomputed volumes state it; integers of 32 or 64 bits always are.
     """
 
     shape: Vec3
@@ -51,6 +52,7 @@ class Plan:
     geometry: Geometry
     command: str
     notes: Mapping[str, str] = field(default_factory=dict)
+    labels: bool = False
 
     @property
     def chunks(self) -> Vec3:
@@ -168,7 +170,7 @@ def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
         raise InvalidArgumentError(
             f"{reference}: precomputed volumes cannot hold {plan.dtype}, expected one of {', '.join(kinds)}"
         )
-    labels = plan.dtype.name in ("uint32", "uint64")
+    labels = plan.labels or plan.dtype.name in ("uint32", "uint64")
     spec = {
         "driver": "neuroglancer_precomputed",
         "multiscale_metadata": {
