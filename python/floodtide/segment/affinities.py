@@ -142,7 +142,12 @@ class AffinityFile:
             raise InvalidFileError(
                 f"{self.name}: attribute resolution is {size}, expected three positive numbers (z, y, x) in nm"
             )
-        return open_dataset(*path_and_dataset(self.name), 0).geometry
+        found = open_dataset(*path_and_dataset(self.name), 0)
+        if not found.plain:
+            raise InvalidFileError(
+                f"{self.name}: names its axes in another order, expected offsets, z, y, x: transpose it first"
+            )
+        return found.geometry
 
     def read(self, box: Box) -> NDArray[np.float32]:
         """Return the affinities (offsets, z, y, x) of a box, in voxels of the image."""

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HDF5 datasets. The core reads them; this file reads what their attributes state."""
+"""HDF5 datasets. The core reads them; this file reads what their attributes state.
+
+The core reads three axes, or one of several channels before them. h5py reads other arrays that name their axes, such as
+t, z, y, x, c of ilastik.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -14,6 +20,7 @@ from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.files import path_and_dataset
 from floodtide.base.reading import reason
+from floodtide.data.boxes import Vec3
 from floodtide.data.formats.conventions import (
     KEYS,
     NAMES,
@@ -22,9 +29,10 @@ from floodtide.data.formats.conventions import (
     axis_names,
     geometry_of,
     names_of,
+    order_of,
 )
 from floodtide.data.formats.readers import Opened, object_volume
-from floodtide.errors import InvalidFileError
+from floodtide.errors import Error, InvalidFileError
 
 _TEXTS = (*NAMES, *UNITS)
 _ELSEWHERE = {
@@ -42,7 +50,13 @@ def open_hdf5(reference: str, channel: int | None) -> Opened:
 
 def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     """Open a dataset of a file. See `open_hdf5`."""
-    volume = _core.data.Volume(path, dataset, channel)
+    try:
+        volume = _core.data.Volume(path, dataset, channel)
+    except InvalidFileError as error:
+        other = _other_axes(path, dataset, channel) if " axes, shape " in str(error) else None
+        if other is None:
+            raise
+        return other
     stated = {key: value for key in KEYS if (value := _attribute(volume, path, dataset, key))}
     names = names_of(volume.name, stated, len(_stated_names(stated)) or 3)
     geometry = geometry_of(volume.name, stated, names)
@@ -50,7 +64,10 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
         _note_elsewhere(volume.name, path, dataset)
     if names is None or names[-3:] == ("z", "y", "x"):
         return Opened(volume, geometry, plain=True)
-    if len(names) != 3 or set(names) != set("zyx"):
+    other = _other_axes(path, dataset, channel) if len(names) != 3 else None
+    if other is not None:
+        return other
+    if set(names) != set("zyx"):
         raise InvalidFileError(
             f"{volume.name}: names the axes {', '.join(names)}, expected z, y, x, after a channel if there is one"
         )
@@ -90,6 +107,87 @@ class _Turned:
         return np.ascontiguousarray(self._volume.read(start, size).transpose(self._order))
 
 
+def _other_axes(path: str, dataset: str, channel: int | None) -> Opened | None:
+    """Open an array with axes besides z, y, x that it names; None if it names no axes, or lies in another file."""
+    name = f"{path}:{dataset}"
+    with _h5py(path, dataset) as array:
+        if array.is_virtual or array.external or array.file.filename != path:
+            return None
+        stated = {key: _plain(array.attrs[key]) for key in KEYS if key in array.attrs}
+        shape, dtype, chunks = array.shape, array.dtype, array.chunks or array.shape
+    names = names_of(name, stated, len(shape))
+    if names is None:
+        return None
+    source = _Part(path, dataset, *order_of(name, names, shape, channel), shape, dtype)
+    geometry = geometry_of(name, stated, names)
+    chunks = source.kept(chunks)
+    return Opened(
+        object_volume(source, name, chunks=chunks, geometry=geometry, file=path), geometry
+    )
+
+
+@contextlib.contextmanager
+def _h5py(path: str, dataset: str) -> Iterator[Any]:
+    """Yield a dataset that h5py has opened."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            yield file[dataset]
+    except Error:
+        raise
+    except Exception as error:
+        raise InvalidFileError(f"{path}:{dataset}: cannot be read: {reason(error)}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as JSON would hold it: a text, or a list."""
+    if isinstance(value, str | bytes):
+        return _text(value)
+    return [_text(one) for one in np.asarray(value).ravel().tolist()]
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+class _Part:
+    """The axes z, y, x of a dataset that has more of them. h5py opens the file for each block.
+
+    Args:
+        path: The file.
+        dataset: Its dataset.
+        index: For each axis of the dataset, the position to read, or a slice for z, y and x.
+        order: The order in which the axes that are left become z, y, x.
+        shape: Of the dataset.
+        dtype: Of its voxels.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        dataset: str,
+        index: Sequence[int | slice],
+        order: Vec3,
+        shape: Sequence[int],
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._path, self._dataset, self._index, self._order = path, dataset, index, order
+        self.shape, self.dtype = self.kept(shape), dtype
+
+    def kept(self, values: Sequence[int]) -> Vec3:
+        """Return what belongs to z, y and x of values for all axes."""
+        left = [n for n, at in zip(values, self._index, strict=True) if isinstance(at, slice)]
+        z, y, x = (left[axis] for axis in self._order)
+        return z, y, x
+
+    def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
+        parts = iter(box[self._order.index(i)] for i in range(3))
+        where = tuple(next(parts) if isinstance(at, slice) else at for at in self._index)
+        with _h5py(self._path, self._dataset) as array:
+            return np.ascontiguousarray(array[where].transpose(self._order))
+
+
 def _stated_names(stated: dict[str, Any]) -> tuple[str, ...]:
     return next((found for key in NAMES if (found := axis_names(stated.get(key)))), ())
 
@@ -125,15 +223,6 @@ def _integers_or_text(volume: _core.data.Volume, key: str) -> Any:
 
 def _texts(path: str, dataset: str, key: str) -> list[str]:
     """Return an attribute that is a list of texts, which the core does not read."""
-    import h5py
-
-    try:
-        with h5py.File(path, "r") as file:
-            values = np.asarray(file[dataset].attrs[key]).ravel().tolist()
-    except Exception as error:
-        raise InvalidFileError(
-            f"{path}:{dataset}: attribute {key} cannot be read: {reason(error)}"
-        ) from error
-    return [
-        one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in values
-    ]
+    with _h5py(path, dataset) as array:
+        values: list[str] = [str(_text(one)) for one in _plain(array.attrs[key])]
+    return values

@@ -399,6 +399,20 @@ def labelled(file: h5py.File) -> None:
         dataset.dims[at].label = name
 
 
+def five_labels(file: h5py.File) -> None:
+    dataset = file.create_dataset("raw", data=ordered("tczyx").astype("<i2").astype(">i2"))
+    dataset.attrs["resolution"] = NM
+    for at, name in enumerate("tczyx"):
+        dataset.dims[at].label = name
+
+
+def external_of_four(file: h5py.File) -> None:
+    external(file)
+    with h5py.File(Path(file.filename).with_name("other.h5"), "w") as other:
+        other["raw"] = ARRAY[..., None]
+        other["raw"].attrs.update(tags("zyxc"))
+
+
 def above(file: h5py.File) -> None:
     file["volumes/raw"] = ARRAY
     file["volumes"].attrs["resolution"] = NM
@@ -435,8 +449,15 @@ HDF5 = [
     Case("plantseg", hdf5({"element_size_um": UM}), NM),
     Case("nrrd-like", hdf5({"spacings": NM[::-1], "space units": ["nm"] * 3}), NM),
     Case("ilastik-xyz", hdf5(tags("xyz"), ordered("xyz"))),
-    Case("ilastik-zyxc", hdf5(tags("zyxc"), ARRAY[..., None]), refused="expected three (z, y, x)"),
-    Case("ilastik-tzyxc", hdf5(tags("tzyxc"), ARRAY[None, ..., None]), refused="expected three (z, y, x)"),
+    Case("ilastik-zyxc", hdf5(tags("zyxc"), ordered("zyxc"))),
+    Case("ilastik-tzyxc", hdf5(tags("tzyxc"), ordered("tzyxc"), chunks=(1, 2, 3, 6, 1), compression="gzip")),
+    Case("ilastik-czyx", hdf5(tags("czyx"), ordered("czyx"))),
+    Case("ilastik-xyczt", hdf5({**tags("xyczt"), "element_size_um": UM[::-1]}, ordered("xyczt")), NM),
+    Case("labels-of-five", hdf5(write=five_labels), NM, voxels=ARRAY.astype("i2")),
+    Case("two-classes", hdf5(tags("zyxc"), np.stack([ARRAY] * 2, -1)), refused="expected one time and one channel"),
+    Case("two-times", hdf5(tags("tzyx"), np.stack([ARRAY] * 2)), refused="expected one time and one channel"),
+    Case("four-axes", hdf5(array=ARRAY[None]), refused="expected three (z, y, x)"),
+    Case("external-of-four", hdf5(write=external_of_four), refused="FLOODTIDE_ALLOW_EXTERNAL"),
     Case("ilastik-tyx", hdf5(tags("tyx")), refused="names the axes t, y, x"),
     Case("dimension-labels", hdf5(write=labelled)),
     Case("bigdataviewer", hdf5(write=bigdataviewer, dataset="t00000/s00/0/cells"), voxels=ARRAY.astype("i2"),
