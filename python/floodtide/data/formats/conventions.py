@@ -40,6 +40,8 @@ VOXEL_UNITS = ("", "pixel", "pixels", "voxel", "voxels", "px", "none", "null", "
 
 AXES = {
     "z": "z", "y": "y", "x": "x", "c": "c", "ch": "c", "channel": "c", "channels": "c", "t": "t", "time": "t",
+    "depth": "z", "height": "y", "width": "x", "plane": "z", "pln": "z", "slice": "z", "row": "y", "col": "x",
+    "column": "x",
 }  # fmt: skip
 """Axes of the names that files use, in lower case and without the ^ of funlib."""
 
@@ -82,12 +84,19 @@ NOTED = (
     "space directions",
     "spacing",
     "voxelsize",
+    "voxelSize",
+    "voxel_resolution",
+    "resolution_nm",
+    "element_size",
+    "element_size_nm",
     "pixel_size",
     "pixelResolution",
 )
 """Attributes that state a size in an order or a unit that files do not agree about."""
-NOTED_PLACES = ("translate", "translation", "origin")
+NOTED_PLACES = ("voxel_offset", "translate", "translation", "origin")
 """Attributes that state a position, likewise."""
+NOTED_VALUES = {"scale_factor": 1, "add_offset": 0, "_FillValue": 0, "missing_value": 0}
+"""Attributes of netCDF and xarray that change voxels, with the values that change none."""
 UNITS = ("units", "unit", "space units")
 NAMES = (
     "dimension_names",
@@ -99,7 +108,8 @@ NAMES = (
 )
 KEYS = (
     *dict.fromkeys(
-        [one.key for one in (*SIZES, *OFFSETS)] + [*NOTED, *NOTED_PLACES, *UNITS, *NAMES]
+        [one.key for one in (*SIZES, *OFFSETS)]
+        + [*NOTED, *NOTED_PLACES, *NOTED_VALUES, *UNITS, *NAMES]
     ),
 )
 """Every attribute of an array that is looked at."""
@@ -169,6 +179,17 @@ def _note_resolution(name: str, tags: Any) -> None:
         )
 
 
+def _note_unknown(name: str, key: str, given: Any) -> None:
+    """Note names of axes of which none is known, unless they are only numbered (dim_0)."""
+    names = (
+        [one for one in given if isinstance(one, str)] if isinstance(given, list | tuple) else []
+    )
+    if any(one and not re.fullmatch(r"\w*(dim|axis)_?\d+", one) for one in names):
+        notes.show(
+            f"{name}: {key} names the axes {', '.join(names)}, which are not known: taken as z, y, x"
+        )
+
+
 def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:
     """Return the names of the axes of an array that its attributes state; None if they state none.
 
@@ -179,6 +200,7 @@ def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, 
     for key in NAMES:
         names = axis_names(attributes.get(key))
         if names is None:
+            _note_unknown(name, key, attributes.get(key))
             continue
         if len(names) != rank or (found is not None and names != found):
             raise InvalidFileError(
@@ -311,6 +333,13 @@ def geometry_of(
     for key in NOTED_PLACES:
         if offset is None and attributes.get(key):
             notes.show(f"{name}: attribute {key} is {str(attributes[key])[:100]}: not used")
+    for key, plain in NOTED_VALUES.items():
+        value = attributes.get(key)
+        value = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if value not in (None, plain) and str(value).lower() != "nan":
+            notes.show(
+                f"{name}: attribute {key} is {str(value)[:100]}: not used, the voxels are read as they are stored"
+            )
     return Geometry(
         voxel_size_nm=size, offset=offset, size_source=size_source, offset_source=offset_source
     )

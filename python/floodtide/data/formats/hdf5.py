@@ -35,8 +35,9 @@ from floodtide.data.formats.readers import Opened, object_volume
 from floodtide.errors import Error, InvalidFileError
 
 _TEXTS = (*NAMES, *UNITS)
+_BIGDATAVIEWER = r"t\d+/s\d+/\d+/cells"
 _ELSEWHERE = {
-    r"t\d+/s\d+/\d+/cells": "the .xml file of BigDataViewer has the voxel size",
+    _BIGDATAVIEWER: "the .xml file of BigDataViewer has the voxel size",
     r"DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data": "Imaris states the sizes of image and voxels in"
     " DataSetInfo and in the channel (a margin of zeros may follow the image)",
 }
@@ -62,8 +63,10 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     geometry = geometry_of(volume.name, stated, names)
     if geometry.voxel_size_nm is None:
         _note_elsewhere(volume.name, path, dataset)
-    if names is None or names[-3:] == ("z", "y", "x"):
+    unsigned = volume.dtype == "int16" and re.fullmatch(_BIGDATAVIEWER, dataset.strip("/"))
+    if not unsigned and (names is None or names[-3:] == ("z", "y", "x")):
         return Opened(volume, geometry, plain=True)
+    names = names or ("z", "y", "x")
     other = _other_axes(path, dataset, channel) if len(names) != 3 else None
     if other is not None:
         return other
@@ -72,6 +75,8 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
             f"{volume.name}: names the axes {', '.join(names)}, expected z, y, x, after a channel if there is one"
         )
     turned = _Turned(volume, tuple(names.index(axis) for axis in "zyx"))
+    if unsigned:  # BigDataViewer stores uint16 so
+        turned.dtype = np.dtype(np.uint16)
     return Opened(
         object_volume(turned, volume.name, chunks=turned.chunks, geometry=geometry), geometry
     )
@@ -92,7 +97,7 @@ def _note_elsewhere(name: str, path: str, dataset: str) -> None:
 
 
 class _Turned:
-    """A dataset whose axes x, y, z are stored in another order."""
+    """A dataset whose axes x, y, z are stored in another order, or whose integers have another sign."""
 
     def __init__(self, volume: _core.data.Volume, order: tuple[int, ...]) -> None:
         self._volume, self._order = volume, order
@@ -104,7 +109,8 @@ class _Turned:
         start, size = [0] * 3, [0] * 3
         for part, axis in zip(box, self._order, strict=True):
             start[axis], size[axis] = part.start, part.stop - part.start
-        return np.ascontiguousarray(self._volume.read(start, size).transpose(self._order))
+        block = np.ascontiguousarray(self._volume.read(start, size).transpose(self._order))
+        return block.view(self.dtype)
 
 
 def _other_axes(path: str, dataset: str, channel: int | None) -> Opened | None:

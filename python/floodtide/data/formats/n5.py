@@ -40,7 +40,17 @@ _LEVEL = re.compile(r"s(\d+)")
 _BIGDATAVIEWER = re.compile(r"setup\d+/timepoint\d+/s\d+$")
 _FACTORS = ("downsamplingFactors", "scales")
 _SIZES = (*(one.key for one in SIZES), "pixelResolution", "transform")
-_ABOVE = (*_SIZES, *UNITS, *_FACTORS, "axes", "offset", "affineTransform")
+_ABOVE = (
+    *_SIZES,
+    *UNITS,
+    *_FACTORS,
+    "axes",
+    "offset",
+    "translate",
+    "affineTransform",
+    "multiscales",
+)
+_REVERSED = ("axis_names", "_ARRAY_DIMENSIONS")  # of funlib and xarray, which name the axes z, y, x
 _MOST = 8  # groups above a dataset that are looked at
 
 
@@ -73,6 +83,10 @@ def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) 
         )
     stated = geometry_of_attributes(name, {**inherited, **attributes})
     size = stated.voxel_size_nm
+    if size is None and "multiscales" in above:
+        notes.show(
+            f"{name}: the multiscales of a group above are not used; --voxel-nm states a voxel size"
+        )
     if level is None or size is None:
         return stated
     factors = _factors(name, int(level[1]), above, attributes)
@@ -102,9 +116,10 @@ def names_of_dataset(
     Raises:
         InvalidFileError: As `names_of`.
     """
-    names = names_of(name, attributes, rank)
-    if names is not None and "axis_names" in attributes:
-        return names[::-1]  # of funlib, which names the reversed axes
+    turned = {
+        key: attributes[key][::-1] for key in _REVERSED if isinstance(attributes.get(key), list)
+    }
+    names = names_of(name, {**attributes, **turned}, rank)
     if names is None and _LEVEL.fullmatch(folder.name):
         return names_of(name, {"axes": _above(folder).get("axes")}, rank)
     return names

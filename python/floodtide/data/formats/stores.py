@@ -36,6 +36,7 @@ PRECOMPUTED = "precomputed://"
 PATIENCE_S = 10.0
 """Seconds that a block may take to read before the files of the volume are looked at."""
 
+_WEBKNOSSOS = "datasource-properties.json"
 _ZARR = ("zarr.json", ".zarray", ".zgroup")
 
 
@@ -78,7 +79,7 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
         geometry = found or geometry_of(reference, attributes, names)
     opened = _volume(reference, store, names, channel, geometry, array)
     if level is None and geometry.voxel_size_nm is None:
-        _note_above(reference, array.parent.absolute())
+        _note_above(reference, array.parent.absolute(), names or ())
     pattern, writer = _zarr_chunks(document, store.rank), _attributes(document).get(WRITTEN_BY)
     check_chunks(reference, array.parent, pattern, _chunks_of(store), writer)
     return opened
@@ -330,8 +331,17 @@ def _image_around(array: Path, reference: str) -> tuple[dict[str, Any], dict[str
     return {}, None
 
 
-def _note_above(reference: str, folder: Path) -> None:
-    """Note a voxel size that a group above an array states."""
+def _note_above(reference: str, folder: Path, names: Sequence[str]) -> None:
+    """Note a voxel size that something around an array states: coordinates of xarray, WEBKNOSSOS, a group."""
+    elsewhere = [
+        folder.parent / axis for axis in names if _metadata(folder.parent / axis, reference)
+    ]
+    elsewhere += [one / _WEBKNOSSOS for one in folder.parents[:3] if (one / _WEBKNOSSOS).is_file()]
+    if elsewhere:
+        notes.show(
+            f"{reference}: {elsewhere[0]} may state a voxel size: not used; --voxel-nm states a voxel size"
+        )
+        return
     for group in folder.parents:
         if not any((group / name).is_file() for name in _ZARR):
             break

@@ -57,6 +57,20 @@ def dotted(attributes: dict[str, Any]) -> None:
     attributes["multiscales"][0]["datasets"][0]["path"] = "./s0/"
 
 
+def systems(attributes: dict[str, Any]) -> None:
+    """Name the axes as OME-Zarr 0.6 does, whose image may also lie in the space of an atlas."""
+    image = attributes["multiscales"][0]
+    atlas = [{"name": axis, "type": "space"} for axis in "zxy"]
+    image["coordinateSystems"] = [
+        {"name": "atlas", "axes": atlas},
+        {"name": "physical", "axes": image.pop("axes")},
+    ]
+    image["datasets"][0]["coordinateTransformations"][-1]["output"] = "physical"
+    image["coordinateTransformations"] = [
+        {"type": "affine", "input": "physical", "output": "atlas"}
+    ]
+
+
 def coarse_first(folder: Path) -> str:
     """Write an image whose list of levels begins with the coarsest, which OME-Zarr forbids."""
     name = ome()(folder)
@@ -109,6 +123,11 @@ OME = [
     Case("infinite", ome(scale=(float("inf"), 4, 8)), refused="with 3 numbers"),
     Case("huge", ome(scale=(1e300, 4, 8)), note="not used"),
     Case("texts", ome(scale=("40", "4", "8")), refused="with 3 numbers"),
+    Case("0.6", ome("xyz", version="0.5", edit=systems), NM),
+    Case("0.6-five-axes", ome("xyzct", version="0.5", edit=systems), NM),
+    Case("0.6-sequence", ome(changes=[{"type": "sequence", "transformations": [moved(40, 0, 0)]}], edit=systems),
+         NM, (1, 0, 0)),
+    Case("0.6-affine", ome(changes=[{"type": "affine", "affine": []}], edit=systems), refused="expected scale or"),
     Case("other-length", ome(image=[scaled(2, 2)]), refused="with 3 numbers"),
 ]  # fmt: skip
 
@@ -183,6 +202,24 @@ def below_a_group(folder: Path) -> str:
     return f"{name}/raw"
 
 
+def with_coordinates(folder: Path) -> str:
+    """Write what xarray does: an array, and the position of each section."""
+    name = f"{in_group(folder)}/raw"
+    Path(name, ".zattrs").write_text(json.dumps({"_ARRAY_DIMENSIONS": ["z", "y", "x"]}))
+    (folder / "other").mkdir()
+    Path(zarr_array(np.arange(4) * 40.0, 2)(folder / "other")).rename(folder / "v.zarr/z")
+    return name
+
+
+def webknossos(folder: Path) -> str:
+    zarr_array(ordered("cxyz"), dimension_names="cxyz")(folder)
+    (folder / "v").mkdir()
+    (folder / "v.zarr").rename(folder / "v/1")
+    scale = {"factor": [8, 4, 40], "unit": "nanometer"}
+    (folder / "datasource-properties.json").write_text(json.dumps({"scale": scale}))
+    return f"{folder}/v/1"
+
+
 def typed(dtype: Any, version: int = 2) -> Any:
     return zarr_array(np.zeros((4, 5, 6), dtype), version)
 
@@ -235,6 +272,8 @@ ZARR = [
     Case("axistags", zarr_array(ordered("xyz"), attributes=tags("xyz"))),
     Case("axistags-with-size", zarr_array(attributes=tags("zyx", resolution=8)), note="axistags state a resolution"),
     Case("size-of-a-group", below_a_group, note="has an attribute resolution: not used"),
+    Case("coordinates", with_coordinates, note="v.zarr/z may state a voxel size"),
+    Case("webknossos", webknossos, note="datasource-properties.json may state a voxel size"),
     Case("group", in_group, refused="expected"),
     Case("consolidated-only", consolidated, refused="no zarr.json or .zarray"),
     Case("zip", zipped, refused="unpacks it into a folder"),
@@ -301,6 +340,10 @@ N5 = [
          {"g": {"resolution": XYZ}}, "g/s1"), refused="expected 40 x 8 x 16 nm"),
     Case("group-contradicts", n5({"resolution": [9, 9, 9]}, {"g": {"resolution": XYZ}}, "g/s0"),
          refused="expected 40 x 4 x 8 nm"),
+    Case("array-dimensions", n5({"_ARRAY_DIMENSIONS": ["z", "y", "x"], "axes": ["x", "y", "z"]})),
+    Case("translate-of-the-group", n5(groups={"g": {"translate": XYZ, **UM_PIXELS}}, path="g/s0"), NM,
+         note="attribute translate is"),
+    Case("multiscales", n5(groups={"g": {"multiscales": []}}, path="g/s0"), note="multiscales of a group above"),
     Case("no-level", n5(groups={"g": {"resolution": XYZ}}, path="g/raw"), note="a group above states a voxel size"),
     Case("bigdataviewer", n5(groups=BDV, path="setup0/timepoint0/s0"), note=".xml file of BigDataViewer"),
     Case("wrong-factors", n5({"downsamplingFactors": [0, 1, 1]}, PAINTERA, "labels/data/s1"),
@@ -427,8 +470,11 @@ def scaled_axis(file: h5py.File) -> None:
 IMARIS = "DataSet/ResolutionLevel 0/TimePoint 0/Channel 0/Data"
 
 
+BRIGHT = ARRAY.astype(np.uint16) + 40000
+
+
 def bigdataviewer(file: h5py.File) -> None:
-    file["t00000/s00/0/cells"] = ARRAY.astype(np.int16)
+    file["t00000/s00/0/cells"] = BRIGHT.view(np.int16)
     file["s00/resolutions"] = np.ones((1, 3))
 
 
@@ -460,7 +506,16 @@ HDF5 = [
     Case("external-of-four", hdf5(write=external_of_four), refused="FLOODTIDE_ALLOW_EXTERNAL"),
     Case("ilastik-tyx", hdf5(tags("tyx")), refused="names the axes t, y, x"),
     Case("dimension-labels", hdf5(write=labelled)),
-    Case("bigdataviewer", hdf5(write=bigdataviewer, dataset="t00000/s00/0/cells"), voxels=ARRAY.astype("i2"),
+    Case("whole-words", hdf5({"axis_names": ["width", "height", "depth"]}, ordered("xyz"))),
+    Case("scikit-image", hdf5({"axes": ["row", "col", "pln"]}, ordered("yxz"))),
+    Case("numbered-names", hdf5({"axes": ["dim_0", "axis_1", "phony_dim_2"]})),
+    Case("unknown-names", hdf5({"axes": ["i", "j", "k"]}), note="names the axes i, j, k, which are not known"),
+    Case("scale-factor", hdf5({"scale_factor": 0.5}), note="attribute scale_factor is 0.5: not used"),
+    Case("fill-value", hdf5({"_FillValue": np.uint8([255])}), note="attribute _FillValue is 255"),
+    Case("values-unchanged", hdf5({"scale_factor": 1.0, "add_offset": 0.0, "_FillValue": float("nan")})),
+    Case("resolution-nm", hdf5({"resolution_nm": NM}), note="attribute resolution_nm is"),
+    Case("voxel-offset", hdf5({"voxel_offset": [3, 4, 5]}), note="attribute voxel_offset is [3, 4, 5]"),
+    Case("bigdataviewer", hdf5(write=bigdataviewer, dataset="t00000/s00/0/cells"), voxels=BRIGHT,
          note=".xml file of BigDataViewer"),
     Case("imaris", hdf5(dataset=IMARIS), note="Imaris states the sizes"),
     Case("size-of-a-group", hdf5(write=above, dataset="volumes/raw"), note="the group /volumes has an attribute"),
