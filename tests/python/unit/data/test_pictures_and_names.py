@@ -144,6 +144,23 @@ def twelve_bits(folder: Path) -> str:
     )(folder)  # fmt: skip
 
 
+def stating(images: int, pages: int, bulk: bool = False) -> Callable[[Path], str]:
+    """Return a function that writes pages of which ImageJ's metadata state another number; `bulk`: behind one page."""
+
+    def make(folder: Path) -> str:
+        text = f"ImageJ=1.54f\nimages={images}\nslices={images}\nunit=nm\nspacing=40\nloop=false\n"
+        written = ARRAY[: 1 if bulk else pages]
+        name = tiff(written, description=text, metadata=None, resolution=(1 / 8, 1 / 4), **GREY)(
+            folder
+        )
+        if bulk:
+            with open(name, "ab") as file:
+                file.write(ARRAY[1:pages].tobytes())
+        return name
+
+    return make
+
+
 def cut_off(folder: Path) -> str:
     path = Path(tiff(compression="zlib", **GREY)(folder))
     path.write_bytes(path.read_bytes()[:60])
@@ -215,6 +232,12 @@ TIFF = [
     Case("resolution-of-a-microscope", tiff(resolution=(1e7 / 8, 1e7 / 4), resolutionunit="centimeter", **GREY),
          note="pixels of 4 x 8 nm (y, x)"),
     Case("resolution-of-a-printer", tiff(resolution=(300, 300), resolutionunit="inch", **GREY)),
+    Case("in-one-piece", stating(4, 4, bulk=True), NM),
+    Case("in-one-piece-cut-off", stating(4, 3, bulk=True), refused="state 4 pictures, and it holds 1"),
+    Case("pages-lost", stating(6, 4), refused="has 4 pictures for a shape of (6, 5, 6)"),
+    Case("pages-more", stating(3, 4), NM, voxels=ARRAY[:3], note="holds 4 pictures, and its metadata describe 3"),
+    Case("resolution-in-um", tiff(resolution=(125, 250), resolutionunit="MICROMETER", **GREY), note="of 4 x 8 nm"),
+    Case("size-of-ome-alone", tiff(metadata={"axes": "ZYX", "PhysicalSizeX": 8}, **GREY), note="states PhysicalSizeX"),
     Case("cut-off", cut_off, refused="v.tif"),
 ]  # fmt: skip
 
@@ -276,11 +299,24 @@ def png(
     return make  # fmt: skip
 
 
+def mixed_depths(folder: Path) -> str:
+    (folder / "v").mkdir()
+    for number, page in enumerate(ARRAY):
+        Image.fromarray(page % 2 == 1 if number == 2 else page).save(folder / f"v/{number}.png")
+    return f"{folder}/v/*.png"
+
+
 PNG = [
     Case("8-bits", png()),
     Case("16-bits", png(16), voxels=ARRAY.astype("u2")),
     Case("4-bits", png(4), voxels=ARRAY % 16 * 17, note="has 4 bits for each pixel"),
     Case("1-bit", png(1), voxels=ARRAY % 2 * 255, note="has 1 bit for each pixel"),
+    Case(
+        "1-bit-beside-8",
+        mixed_depths,
+        voxels=np.where(np.arange(4)[:, None, None] == 2, ARRAY % 2 * 255, ARRAY).astype("u1"),
+        note="has 1 bit for each pixel",
+    ),
     Case("interlaced", png(interlaced=True)),
     Case("gamma", png(chunks=((b"gAMA", struct.pack(">I", 45455)),))),
     Case("transparent-grey", png(chunks=((b"tRNS", b"\0\x07"),))),
@@ -322,6 +358,10 @@ NAMES = [
     Case("capitals-in-the-pattern", named("a1.Png", "a2.png", "a3.PNG", "a4.png", pattern="*.PNG")),
     Case("hidden", named("s1.tif", "s2.tif", "s3.tif", "s4.tif", others=APPLE)),
     Case("two-forms", named("a1.tif", "a2.tif", "b1.tif", "b2.tif"), note="names of 2 forms"),
+    Case("channels", named("z1_c0.tif", "z1_c1.tif", "z2_c0.tif", "z2_c1.tif"), note="as for channels or tiles"),
+    Case("tiles", named("s1r1c1.tif", "s1r1c2.tif", "s1r2c1.tif", "s1r2c2.tif"), note="as for channels or tiles"),
+    Case("same-numbers", named("01.tif", "1.tif", "2.tif", "3.tif"), note="no number in the names differs"),
+    Case("dates", named("s1_1103.tif", "s2_1103.tif", "s3_1104.tif", "s4_1105.tif")),
     Case("gap", named("1.tif", "2.tif", "3.tif", "7.tif"), note="no file has the number 4, 5, 6"),
     Case("no-picture", named("1.tif", "2.tif", "3.tif", "4.tif", others=("5.tif",)), refused="5.tif"),
     Case("no-file", named("1.tif", "2.tif", "3.tif", "4.tif", pattern="*.png"), refused="no file has such a name"),
