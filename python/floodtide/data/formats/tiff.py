@@ -72,7 +72,7 @@ class Sections:
                 f"{path}: holds {len(every)} series of pictures, expected the name of one; {_listed(path, every)}"
             )
         self.pages: Sequence[Any] = [one.pages[0] for one in every] if several else series.pages
-        if any(page is None for page in self.pages):
+        if file.is_ome and any(page is None for page in self.pages):
             raise InvalidFileError(f"{path}: {_lost(path, file, self.pages)}")
         self.shape = (len(every), *series.shape) if several else _shape(path, series)
         self.dtype = series.dtype
