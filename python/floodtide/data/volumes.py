@@ -73,11 +73,15 @@ class Volume:
                 f"{name or 'the array'}: is a masked array, expected a plain one: fill it first (array.filled(0))"
             )
         elif isinstance(source, np.ndarray):
+            formats.require_zyx(source, name or "the array")
             opened = formats.Opened(array_volume(source, name or "the array"), Geometry())
         else:
             text = name or f"the {type(source).__name__} object"
             formats.require_zyx(source, text)
-            opened = formats.Opened(object_volume(from_zero(source), text), Geometry())
+            geometry = formats.geometry_of(text, formats.attributes_of(source))
+            opened = formats.Opened(
+                object_volume(from_zero(source), text, geometry=geometry), geometry
+            )
         self._volume, self._geometry = opened.core, opened.geometry
 
     @classmethod

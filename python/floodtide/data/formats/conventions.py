@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from floodtide.base import notes
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.geometry import (
@@ -140,6 +142,17 @@ def stated_size(
             " used; --voxel-nm states a voxel size"
         )
     return None
+
+
+def plain(value: Any) -> Any:
+    """Return an attribute of h5py or zarr as JSON would hold it: a text, or a list."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, str | Mapping):
+        return value
+    return [
+        plain(one) if isinstance(one, bytes) else one for one in np.asarray(value).ravel().tolist()
+    ]
 
 
 def axis_names(given: Any) -> tuple[str, ...] | None:
@@ -333,10 +346,10 @@ def geometry_of(
     for key in NOTED_PLACES:
         if offset is None and attributes.get(key):
             notes.show(f"{name}: attribute {key} is {str(attributes[key])[:100]}: not used")
-    for key, plain in NOTED_VALUES.items():
+    for key, neutral in NOTED_VALUES.items():
         value = attributes.get(key)
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
-        if value not in (None, plain) and str(value).lower() != "nan":
+        if value not in (None, neutral) and str(value).lower() != "nan":
             notes.show(
                 f"{name}: attribute {key} is {str(value)[:100]}: not used, the voxels are read as they are stored"
             )

@@ -30,8 +30,9 @@ from floodtide.data.formats.conventions import (
     geometry_of,
     names_of,
     order_of,
+    plain,
 )
-from floodtide.data.formats.readers import Opened, object_volume
+from floodtide.data.formats.readers import Opened, attributes_of, object_volume
 from floodtide.errors import Error, InvalidFileError
 
 _TEXTS = (*NAMES, *UNITS)
@@ -61,6 +62,11 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     stated = {key: value for key in KEYS if (value := _attribute(volume, path, dataset, key))}
     names = names_of(volume.name, stated, len(_stated_names(stated)) or 3)
     geometry = geometry_of(volume.name, stated, names)
+    if names is None and _core.data.has_attributes(path, dataset, ["MATLAB_class"]):
+        notes.show(
+            f"{volume.name}: MATLAB stores the axes of an array in reverse order; its last axis is taken as z, its"
+            " second as y, its first as x"
+        )
     if geometry.voxel_size_nm is None:
         _note_elsewhere(volume.name, path, dataset)
     unsigned = volume.dtype == "int16" and re.fullmatch(_BIGDATAVIEWER, dataset.strip("/"))
@@ -119,7 +125,7 @@ def _other_axes(path: str, dataset: str, channel: int | None) -> Opened | None:
     with _h5py(path, dataset) as array:
         if array.is_virtual or array.external or array.file.filename != path:
             return None
-        stated = {key: _plain(array.attrs[key]) for key in KEYS if key in array.attrs}
+        stated = attributes_of(array)
         shape, dtype, chunks = array.shape, array.dtype, array.chunks or array.shape
     names = names_of(name, stated, len(shape))
     if names is None:
@@ -144,17 +150,6 @@ def _h5py(path: str, dataset: str) -> Iterator[Any]:
         raise
     except Exception as error:
         raise InvalidFileError(f"{path}:{dataset}: cannot be read: {reason(error)}") from error
-
-
-def _plain(value: Any) -> Any:
-    """Return an attribute as JSON would hold it: a text, or a list."""
-    if isinstance(value, str | bytes):
-        return _text(value)
-    return [_text(one) for one in np.asarray(value).ravel().tolist()]
-
-
-def _text(value: Any) -> Any:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 class _Part:
@@ -230,5 +225,5 @@ def _integers_or_text(volume: _core.data.Volume, key: str) -> Any:
 def _texts(path: str, dataset: str, key: str) -> list[str]:
     """Return an attribute that is a list of texts, which the core does not read."""
     with _h5py(path, dataset) as array:
-        values: list[str] = [str(_text(one)) for one in _plain(array.attrs[key])]
+        values: list[str] = [str(one) for one in plain(array.attrs[key])]
     return values

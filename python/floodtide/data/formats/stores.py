@@ -115,15 +115,17 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     from floodtide.data.formats.chunks import check_chunks
 
     folder = reference.removeprefix(PRECOMPUTED)
-    if "://" in folder:
+    scheme, _, path = folder.rpartition("://")
+    if scheme:
+        here = path if scheme == "file" else "folder"
         raise UnsupportedError(
-            f"{reference}: is not a folder of this machine, expected {PRECOMPUTED}folder"
+            f"{reference}: expected a folder of this machine without {scheme}://, {PRECOMPUTED}{here}"
         )
-    path = Path(folder, "info")
-    info = _json(path, reference)
+    metadata = Path(folder, "info")
+    info = _json(metadata, reference)
     finest = _finest(info)
     driver = {"driver": "neuroglancer_precomputed", "scale_index": finest}
-    store = _opened(reference, {**driver, **_file(path.parent)})
+    store = _opened(reference, {**driver, **_file(metadata.parent)})
     channels = store.shape[-1]
     if channel is None and channels != 1:
         raise InvalidFileError(f"{reference}: has {channels} channels, expected 1")
@@ -137,10 +139,10 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
         size_source="" if unknown else "its info",
         offset_source="its info",
     )
-    opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, path)
+    opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, metadata)
     if scale.get("sharding") is None:
         pattern = "_".join([r"-?\d+--?\d+"] * 3)
-        chunks, writer = path.parent / scale["key"], info.get(WRITTEN_BY)
+        chunks, writer = metadata.parent / scale["key"], info.get(WRITTEN_BY)
         check_chunks(reference, chunks, pattern, _chunks_of(store) // channels, writer)
     return opened
 
@@ -375,13 +377,18 @@ def _no_array(reference: str, kind: str, file: str, key: str) -> str:
     folder = Path(reference)
     if not folder.is_dir():
         return f"{reference}: there is no such folder, expected a {kind}"
-    below = sorted(_arrays(folder, folder, key, 3))
+    below = sorted(_arrays(folder, folder, key, 4))
     text = f"{reference}: is no {kind} (no {file} of one)"
     return (
         f"{text}; expected {' or '.join(f'{folder}/{name}' for name in below[:5])}"
         if below
         else text
     )
+
+
+def zarr_arrays(folder: Path) -> list[str]:
+    """Return the paths of the Zarr arrays up to two folders below a folder."""
+    return sorted(f"{folder}/{name}" for name in _arrays(folder, folder, "", 2))
 
 
 def _arrays(root: Path, folder: Path, key: str, depth: int) -> Iterator[str]:

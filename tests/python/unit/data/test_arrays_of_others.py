@@ -506,6 +506,7 @@ HDF5 = [
     Case("external-of-four", hdf5(write=external_of_four), refused="FLOODTIDE_ALLOW_EXTERNAL"),
     Case("ilastik-tyx", hdf5(tags("tyx")), refused="names the axes t, y, x"),
     Case("dimension-labels", hdf5(write=labelled)),
+    Case("matlab", hdf5({"MATLAB_class": np.bytes_("uint8")}), note="MATLAB stores the axes"),
     Case("whole-words", hdf5({"axis_names": ["width", "height", "depth"]}, ordered("xyz"))),
     Case("scikit-image", hdf5({"axes": ["row", "col", "pln"]}, ordered("yxz"))),
     Case("numbered-names", hdf5({"axes": ["dim_0", "axis_1", "phony_dim_2"]})),

@@ -25,8 +25,10 @@ import pytest
 
 pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
 
+import h5py
 import tifffile
-from other_programs import ARRAY, NM, Case, parametrized
+import zarr
+from other_programs import ARRAY, NM, Case, parametrized, zarr_array
 from PIL import Image
 
 from floodtide import cli, data, errors
@@ -378,7 +380,7 @@ def test_names_of_pictures(case: Case, tmp_path: Path, capsys: pytest.CaptureFix
     "name",
     [
         "a.nrrd", "a.nii", "a.nii.gz", "a.mrc", "a.rec", "a.czi", "a.nd2", "a.lif", "a.am", "a.dm3", "a.lsm", "a.dcm",
-        "a.npy", "a.npz", "a.raw", "a.zarr.zip", "*.jpg", "a.jp2",
+        "a.mha", "a.stk", "a.npy", "a.npz", "a.raw", "a.zarr.zip", "*.jpg", "a.jp2",
     ],
 )  # fmt: skip
 def test_other_formats_are_refused_with_what_converts_them(
@@ -390,6 +392,49 @@ def test_other_formats_are_refused_with_what_converts_them(
     assert said.count("\n") == 1
     assert "floodtide does not read" in said
     assert "write it as TIFF, HDF5 or Zarr first, with" in said
+
+
+@pytest.mark.parametrize("name", ["a.ims", "a.nc", "a.h5", "no-ending"])
+def test_an_hdf5_file_of_any_name_lists_a_volume_that_can_be_read(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / name, "w") as file:
+        file["a table"], file["raw data/Channel 0"] = np.arange(5), ARRAY
+    assert cli.run(["convert", f"{tmp_path}/{name}", f"{tmp_path}/o.zarr"]) == 2
+    said = capsys.readouterr().err
+    wanted = f"{tmp_path}/{name}:raw data/Channel 0"
+    assert f"for example {wanted}; its datasets are: a table, raw data/Channel 0" in said
+    assert cli.run(["convert", wanted, f"{tmp_path}/o.zarr"]) == 0
+
+
+def test_a_folder_with_arrays_below_lists_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zarr_array()(tmp_path)
+    (tmp_path / "layer").mkdir()
+    (tmp_path / "v.zarr").rename(tmp_path / "layer/1")
+    assert cli.run(["convert", str(tmp_path), f"{tmp_path}/o.h5:raw"]) == 2
+    assert f", or {tmp_path}/layer/1; all forms" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("file:///d/v.zarr", "without file://, as in /d/v.zarr"),
+        ("zarr://file:///d/v.zarr", "without zarr://file://, as in /d/v.zarr"),
+        ("s3://bucket/v.zarr", "files and folders of this machine, without s3://"),
+        ("graphene://https://host/table", "without graphene://https://"),
+        ("precomputed://file:///d/v", "without file://, precomputed:///d/v"),
+        ("precomputed://gs://bucket/v", "without gs://, precomputed://folder"),
+    ],
+)
+def test_names_of_other_machines_are_refused(
+    name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["convert", name, f"{tmp_path}/o.h5:raw"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert words in said
 
 
 # Arrays
@@ -426,3 +471,36 @@ def test_arrays_of_any_order_are_read(tmp_path: Path) -> None:
 def test_arrays_that_are_no_volumes_are_refused(array: Any, words: str) -> None:
     with pytest.raises(errors.Error, match=words):
         data.Volume(array)
+
+
+def test_arrays_that_state_their_axes_and_size(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        array = file.create_dataset("raw", data=ARRAY)
+        array.attrs.update(resolution=NM, offset=(40.0, 0.0, -8.0))
+        found = data.Volume(array).geometry
+        assert (found.voxel_size_nm, found.offset) == (NM, (1, 0, -1))
+        array.dims[0].label, array.dims[1].label, array.dims[2].label = "xyz"
+        with pytest.raises(errors.InvalidArgumentError, match="names its axes x, y, z"):
+            data.Volume(array)
+    other = zarr.open_array(
+        zarr_array(version=2, attributes={"_ARRAY_DIMENSIONS": list("xyz")})(tmp_path)
+    )
+    with pytest.raises(errors.InvalidArgumentError, match="names its axes x, y, z"):
+        data.Volume(other)
+
+
+class VolumeCutout(np.ndarray[Any, Any]):
+    """What CloudVolume returns."""
+
+    __module__ = "cloudvolume.volumecutout"
+
+
+def test_arrays_of_libraries_with_x_first_are_refused(tmp_path: Path) -> None:
+    cutout = ARRAY.T.view(VolumeCutout)
+    with pytest.raises(errors.InvalidArgumentError, match=r"has the axes x, y, z of cloudvolume"):
+        data.Volume(cutout)
+    np.testing.assert_array_equal(data.Volume(np.asarray(cutout).T).read(), ARRAY)
+    nibabel = pytest.importorskip("nibabel")
+    nibabel.save(nibabel.Nifti1Image(ARRAY.T, np.eye(4)), tmp_path / "a.nii")
+    with pytest.raises(errors.InvalidArgumentError, match=r"has the axes x, y, z of nibabel"):
+        data.Volume(nibabel.load(tmp_path / "a.nii").dataobj)
