@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.files import path_and_dataset
+from floodtide.base.limits import require_decoded
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.conventions import (
@@ -32,17 +33,14 @@ from floodtide.data.formats.conventions import (
     order_of,
     plain,
 )
+from floodtide.data.formats.elsewhere import of_bigdataviewer, of_imaris
+from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.readers import Opened, attributes_of, object_volume
 from floodtide.errors import Error, InvalidFileError
 
 _TEXTS = (*NAMES, *UNITS)
-_BIGDATAVIEWER = r"t\d+/s\d+/\d+/cells"
-_ELSEWHERE = {
-    _BIGDATAVIEWER: "the .xml file of BigDataViewer has the voxel size",
-    r"DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data": "Imaris states the sizes of image and voxels in"
-    " DataSetInfo and in the channel (a margin of zeros may follow the image)",
-}
-"""Where other programs state the voxel size, by the names of their datasets."""
+_BIGDATAVIEWER = re.compile(r"/?t\d+/s(\d+)/(\d+)/cells/?")
+_IMARIS = re.compile(r"/?DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data/?")
 
 
 def open_hdf5(reference: str, channel: int | None) -> Opened:
@@ -68,8 +66,8 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
             " second as y, its first as x"
         )
     if geometry.voxel_size_nm is None:
-        _note_elsewhere(volume.name, path, dataset)
-    unsigned = volume.dtype == "int16" and re.fullmatch(_BIGDATAVIEWER, dataset.strip("/"))
+        geometry = _elsewhere(volume, path, dataset, geometry)
+    unsigned = volume.dtype == "int16" and _BIGDATAVIEWER.fullmatch(dataset)
     if not unsigned and (names is None or names[-3:] == ("z", "y", "x")):
         return Opened(volume, geometry, plain=True)
     names = names or ("z", "y", "x")
@@ -88,18 +86,30 @@ def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     )
 
 
-def _note_elsewhere(name: str, path: str, dataset: str) -> None:
-    """Note a voxel size that another place than the dataset states."""
+def _elsewhere(volume: _core.data.Volume, path: str, dataset: str, geometry: Geometry) -> Geometry:
+    """Return the geometry with a voxel size that BigDataViewer or Imaris states; note one in another place."""
+    name = volume.name
+    if level := _BIGDATAVIEWER.fullmatch(dataset):
+        with _h5py(path, dataset) as array:
+            factors = array.file.get(f"s{level[1]}/resolutions")
+            scale = [] if factors is None else factors[int(level[2])].tolist()
+        return of_bigdataviewer(name, Path(path), int(level[1]), scale)
+    if _IMARIS.fullmatch(dataset):
+        with _h5py(path, dataset) as array:
+            image = array.file.get("DataSetInfo/Image")
+            stated = {} if image is None else image.attrs
+            return of_imaris(name, stated, array.parent.attrs, volume.shape)
     if _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"]):
         notes.show(f"{name}: its dimension scales are not used; --voxel-nm states a voxel size")
-        return
-    said = [text for form, text in _ELSEWHERE.items() if re.fullmatch(form, dataset.strip("/"))]
+        return geometry
     for group in PurePosixPath("/", dataset.strip("/")).parents:
         found = _core.data.has_attributes(path, str(group), [one.key for one in SIZES])
         if found:
-            said.append(f"the group {group} has an attribute {found[0]}")
-    if said:
-        notes.show(f"{name}: {said[0]}: not used; --voxel-nm states a voxel size")
+            notes.show(
+                f"{name}: the group {group} has an attribute {found[0]}: not used; --voxel-nm states a voxel size"
+            )
+            break
+    return geometry
 
 
 class _Turned:
@@ -127,6 +137,8 @@ def _other_axes(path: str, dataset: str, channel: int | None) -> Opened | None:
             return None
         stated = attributes_of(array)
         shape, dtype, chunks = array.shape, array.dtype, array.chunks or array.shape
+        if array.chunks:
+            require_decoded(name, chunks, dtype.itemsize)
     names = names_of(name, stated, len(shape))
     if names is None:
         return None

@@ -37,7 +37,7 @@ from floodtide.data.formats.geometry import (
 from floodtide.errors import InvalidFileError
 
 _LEVEL = re.compile(r"s(\d+)")
-_BIGDATAVIEWER = re.compile(r"setup\d+/timepoint\d+/s\d+$")
+_BIGDATAVIEWER = re.compile(r"/setup(\d+)/timepoint\d+/s(\d+)$")
 _FACTORS = ("downsamplingFactors", "scales")
 _SIZES = (*(one.key for one in SIZES), "pixelResolution", "transform")
 _ABOVE = (
@@ -52,6 +52,21 @@ _ABOVE = (
 )
 _REVERSED = ("axis_names", "_ARRAY_DIMENSIONS")  # of funlib and xarray, which name the axes z, y, x
 _MOST = 8  # groups above a dataset that are looked at
+
+
+def level_of_bigdataviewer(
+    name: str, folder: Path, attributes: Mapping[str, Any]
+) -> tuple[int, SizeNm] | None:
+    """Return the setup of a dataset, and how many voxels (x, y, z) of s0 make one; None if it is not BigDataViewer's.
+
+    Raises:
+        InvalidFileError: If the factors are impossible.
+    """
+    found = _BIGDATAVIEWER.search(folder.absolute().as_posix())
+    if found is None or any(key in attributes for key in UNITS):
+        return None
+    z, y, x = _factors(name, int(found[2]), _above(folder), attributes) or (1.0, 1.0, 1.0)
+    return int(found[1]), (x, y, z)
 
 
 def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) -> Geometry:
@@ -70,13 +85,6 @@ def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) 
         notes.show(f"{name}: attribute affineTransform is not used")
     own = any(key in attributes for key in _SIZES)
     inherited = {} if own or level is None else above
-    if _BIGDATAVIEWER.search(folder.as_posix()) and not any(key in attributes for key in UNITS):
-        if own or "resolution" in above:
-            notes.show(
-                f"{name}: the .xml file of BigDataViewer has the unit of the voxel size: not used; --voxel-nm states a"
-                " voxel size"
-            )
-        return Geometry()
     if level is None and not own and any(key in above for key in _SIZES):
         notes.show(
             f"{name}: a group above states a voxel size for s0, s1, ...: not used; --voxel-nm states a voxel size"

@@ -88,7 +88,12 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
 def open_n5(reference: str, channel: int | None = None) -> Opened:
     """Open a dataset of an N5 folder."""
     from floodtide.data.formats.chunks import check_chunks
-    from floodtide.data.formats.n5 import geometry_of_dataset, names_of_dataset
+    from floodtide.data.formats.elsewhere import of_bigdataviewer
+    from floodtide.data.formats.n5 import (
+        geometry_of_dataset,
+        level_of_bigdataviewer,
+        names_of_dataset,
+    )
 
     path = Path(reference, "attributes.json")
     attributes = _json(path, reference) if path.is_file() else {}
@@ -103,7 +108,11 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
     names = names_of_dataset(reference, path.parent, attributes, store.rank)
     if names is None:
         names = ("x", "y", "z", "c")[: store.rank] if store.rank in (3, 4) else None
-    geometry = geometry_of_dataset(reference, path.parent, attributes)
+    level = level_of_bigdataviewer(reference, path.parent, attributes)
+    if level is None:
+        geometry = geometry_of_dataset(reference, path.parent, attributes)
+    else:
+        geometry = of_bigdataviewer(reference, path.parent.absolute().parents[2], *level)
     opened = _volume(reference, store, names, channel, geometry, path)
     pattern, writer = "/".join([r"\d+"] * store.rank), attributes.get(WRITTEN_BY)
     check_chunks(reference, path.parent, pattern, _chunks_of(store), writer)
