@@ -83,6 +83,10 @@ def convert(
     format_of(destination)  # refuses a name of no format
     volume = source if isinstance(source, Volume) else Volume(source)
     _refuse_source(volume.name, destination)
+    if labels and volume.dtype.kind not in "iu":
+        raise InvalidArgumentError(
+            f"convert: {volume.name} holds {volume.dtype}, expected integers for labels"
+        )
     size = settled_size(volume, voxel_size_nm, "the copy")
     plan = Plan(
         shape=volume.shape,

@@ -85,6 +85,8 @@ OFFSETS = (
 NOTED = (
     "space directions",
     "spacing",
+    "Spacing",
+    "scale",
     "voxelsize",
     "voxelSize",
     "voxel_resolution",
@@ -150,6 +152,8 @@ def plain(value: Any) -> Any:
         return value.decode("utf-8", "replace")
     if isinstance(value, str | Mapping):
         return value
+    if getattr(value, "shape", ()) is None:  # h5py.Empty
+        return []
     return [
         plain(one) if isinstance(one, bytes) else one for one in np.asarray(value).ravel().tolist()
     ]
@@ -262,7 +266,10 @@ def order_of(
         elif size == 1:
             index.append(0)
         else:
-            raise InvalidFileError(f"{text}, expected one time and one channel")
+            how = "; ft.data.convert(ft.data.Volume(name, channel=0), copy) in Python copies one"
+            raise InvalidFileError(
+                f"{text}, expected one time and one channel{how if axis == 'c' else ''}"
+            )
     left = [axis for axis in names if axis in ("z", "y", "x")]
     return tuple(index), (left.index("z"), left.index("y"), left.index("x"))
 

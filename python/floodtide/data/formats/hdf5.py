@@ -102,6 +102,10 @@ def _elsewhere(volume: _core.data.Volume, path: str, dataset: str, geometry: Geo
     if _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"]):
         notes.show(f"{name}: its dimension scales are not used; --voxel-nm states a voxel size")
         return geometry
+    beside = str(PurePosixPath("/", dataset).with_name("Spacing"))
+    if _core.data.exists(path, beside):  # of ITK
+        notes.show(f"{name}: the dataset {beside} is not used; --voxel-nm states a voxel size")
+        return geometry
     for group in PurePosixPath("/", dataset.strip("/")).parents:
         found = _core.data.has_attributes(path, str(group), [one.key for one in SIZES])
         if found:

@@ -302,6 +302,8 @@ def pictures(reference: str, plan: Plan) -> Iterator[Writer]:
     else:
         _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "f4", "f8"))
         write = library("tifffile", reference, "formats").imwrite
+    if plan.geometry.voxel_size_nm is not None or any(plan.offset):
+        notes.show(f"{reference}: the pictures do not state the voxel size and the offset")
     with _new_folder(folder, {}) as part:
         yield _Pictures(write, part, pattern, plan)
 

@@ -481,6 +481,10 @@ def above(file: h5py.File) -> None:
     file["volumes"].attrs["resolution"] = NM
 
 
+def itk(file: h5py.File) -> None:
+    file["ITKImage/0/VoxelData"], file["ITKImage/0/Spacing"] = ARRAY, NM[::-1]
+
+
 def scaled_axis(file: h5py.File) -> None:
     file["raw"], file["z"] = ARRAY, np.arange(4) * 40.0
     file["z"].make_scale("z")
@@ -543,7 +547,7 @@ HDF5 = [
     Case("ilastik-czyx", hdf5(tags("czyx"), ordered("czyx"))),
     Case("ilastik-xyczt", hdf5({**tags("xyczt"), "element_size_um": UM[::-1]}, ordered("xyczt")), NM),
     Case("labels-of-five", hdf5(write=five_labels), NM, voxels=ARRAY.astype("i2")),
-    Case("two-classes", hdf5(tags("zyxc"), np.stack([ARRAY] * 2, -1)), refused="expected one time and one channel"),
+    Case("two-classes", hdf5(tags("zyxc"), np.stack([ARRAY] * 2, -1)), refused="Volume(name, channel=0)"),
     Case("two-times", hdf5(tags("tzyx"), np.stack([ARRAY] * 2)), refused="expected one time and one channel"),
     Case("four-axes", hdf5(array=ARRAY[None]), refused="expected three (z, y, x)"),
     Case("external-of-four", hdf5(write=external_of_four), refused="FLOODTIDE_ALLOW_EXTERNAL"),
@@ -570,6 +574,9 @@ HDF5 = [
          note="has (4, 5, 6) voxels of an image, and zeros"),
     Case("imaris-without-size", hdf5(dataset=IMARIS), note="DataSetInfo/Image of Imaris states no voxel"),
     Case("size-of-a-group", hdf5(write=above, dataset="volumes/raw"), note="the group /volumes has an attribute"),
+    Case("itk", hdf5(write=itk, dataset="ITKImage/0/VoxelData"), note="/ITKImage/0/Spacing is not used"),
+    Case("empty-attributes", hdf5({"axes": h5py.Empty("S1")})),
+    Case("scale", hdf5({"scale": NM}), note="attribute scale is"),
     Case("dimension-scale", hdf5(write=scaled_axis), note="dimension scales are not used"),
     Case("axistags-with-size", hdf5(tags("zyx", resolution=8)), note="axistags state a resolution of 8, 8, 8"),
     Case("size-as-text", hdf5({"voxelsize": "8x8x8"}), note="attribute voxelsize is 8x8x8"),
