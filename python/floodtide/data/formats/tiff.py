@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -77,7 +78,7 @@ class Sections:
         self.shape = (len(every), *series.shape) if several else _shape(path, series)
         self.dtype = series.dtype
         self.offset = None if several else series.dataoffset
-        _check_counts(path, file, self.shape[0])
+        _check_counts(path, file, self.shape)
         check_colours(path, series.keyframe)
         self.geometry = geometry_of_file(path, file, file.series.index(series))
         if self.offset is None and len(self.pages) not in (1, self.shape[0]):
@@ -86,16 +87,19 @@ class Sections:
             )
 
 
-def _check_counts(path: str, file: Any, sections: int) -> None:
-    """Refuse a file of ImageJ with fewer sections than it states, and note pages that belong to no series."""
+def _check_counts(path: str, file: Any, shape: Vec3) -> None:
+    """Refuse a single series with fewer sections than ImageJ or tifffile state, and note pages of no series."""
     stated = (file.imagej_metadata or {}).get("images", 0) if file.is_imagej else 0
-    if stated > sections:
+    shaped = re.search(r'"shape": \[([\d, ]+)\]', file.pages[0].shaped_description or "")
+    if shaped and len(file.series) == 1:
+        stated = math.prod(map(int, shaped[1].split(","))) // math.prod(shape[1:])
+    if stated > shape[0]:
         raise InvalidFileError(
-            f"{path}: its ImageJ metadata state {stated} pictures, and it holds {sections}: it may be cut off, or was"
-            " written by a program that kept old metadata"
+            f"{path}: its metadata state {stated} pictures, and it holds {shape[0]}: it may be cut off, or was written"
+            " by a program that kept old metadata"
         )
     known = sum(len(level.pages) for one in file.series for level in one.levels)
-    if len(file.pages) > known:
+    if len(file.pages) > max(known, shape[0]):
         notes.show(
             f"{path}: holds {len(file.pages)} pictures, and its metadata describe {known}: the others are not read"
         )

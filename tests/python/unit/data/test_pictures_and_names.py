@@ -169,6 +169,17 @@ def cut_off(folder: Path) -> str:
     return str(path)
 
 
+def last_bytes_lost(compression: str | None) -> Callable[[Path], str]:
+    """Return a function that writes a file without its last 300 bytes."""
+
+    def make(folder: Path) -> str:
+        path = Path(tiff(compression=compression, **GREY)(folder))
+        path.write_bytes(path.read_bytes()[:-300])
+        return str(path)
+
+    return make
+
+
 ODD = np.arange(4 * 5 * 6, dtype=np.int16).reshape(4, 5, 6) - 50
 COLOURS = np.zeros((5, 6, 3), np.uint8)
 IMAGECODECS = (
@@ -236,6 +247,8 @@ TIFF = [
     Case("resolution-of-a-printer", tiff(resolution=(300, 300), resolutionunit="inch", **GREY)),
     Case("in-one-piece", stating(4, 4, bulk=True), NM),
     Case("in-one-piece-cut-off", stating(4, 3, bulk=True), refused="state 4 pictures, and it holds 1"),
+    Case("last-bytes-lost", last_bytes_lost("zlib"), refused="state 4 pictures, and it holds 1"),
+    Case("last-tags-lost", last_bytes_lost(None)),
     Case("pages-lost", stating(6, 4), refused="has 4 pictures for a shape of (6, 5, 6)"),
     Case("pages-more", stating(3, 4), NM, voxels=ARRAY[:3], note="holds 4 pictures, and its metadata describe 3"),
     Case("resolution-in-um", tiff(resolution=(125, 250), resolutionunit="MICROMETER", **GREY), note="of 4 x 8 nm"),
