@@ -19,7 +19,7 @@ from floodtide.config import to_dict
 from floodtide.data import Box, Vec3
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan
-from floodtide.data.volumes import placed
+from floodtide.data.volumes import whole_geometry
 from floodtide.segment import Cut, Pieces
 from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
 from floodtide.segment.content import sampled_digest
@@ -136,7 +136,7 @@ def _pieces(
         settings["image"] = affinities.image
     settings["geometry"] = {
         "voxel_size_nm": affinities.voxel_size_nm,
-        "offset": placed(Geometry(), affinities.image).offset,
+        "offset": whole_geometry(Geometry(), affinities.image).offset,
     }
     return Pieces.create(directory, cut, (z, y, x), settings)
 

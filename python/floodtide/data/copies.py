@@ -36,7 +36,7 @@ from floodtide.data.formats import (
 )
 from floodtide.data.formats.conventions import WRITTEN_BY
 from floodtide.data.formats.geometry import SizeNm
-from floodtide.data.volumes import Volume, place_of, placed
+from floodtide.data.volumes import Volume, place_of, whole_geometry
 from floodtide.errors import InvalidArgumentError
 
 BLOCK_BYTES = 64 << 20
@@ -108,7 +108,7 @@ def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> Si
         given: What the user states; None: nothing.
         what: The result that gets this size, for the note.
     """
-    stated = placed(volume.geometry, volume.text("image"))
+    stated = whole_geometry(volume.geometry, volume.text("image"))
     own = stated.voxel_size_nm
     if given is None:
         return own
@@ -206,7 +206,9 @@ def _placed(row: Format, plan: Plan) -> Plan:
     """
     if row is HDF5:
         return plan
-    return dataclasses.replace(plan, geometry=placed(plan.geometry, plan.notes.get("image", "")))
+    return dataclasses.replace(
+        plan, geometry=whole_geometry(plan.geometry, plan.notes.get("image", ""))
+    )
 
 
 def _boxes(plan: Plan, chunks: Vec3) -> list[Box]:

@@ -21,7 +21,7 @@ from floodtide.base.outputs import files_of
 from floodtide.data.boxes import Box, Progress, Vec3, as_vec3
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan
-from floodtide.data.volumes import Volume, placed
+from floodtide.data.volumes import Volume, whole_geometry
 from floodtide.errors import InvalidArgumentError
 
 SizeNm = tuple[float, float, float]
@@ -129,7 +129,7 @@ def resample(
             voxel size.
     """
     source = source if isinstance(source, Volume) else Volume(source)
-    stated = placed(source.geometry, source.text("image"))
+    stated = whole_geometry(source.geometry, source.text("image"))
     voxel_size_nm = voxel_size_nm or stated.voxel_size_nm
     if voxel_size_nm is None:
         raise InvalidArgumentError(

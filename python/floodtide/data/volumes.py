@@ -264,7 +264,7 @@ def volume_exists(name: str) -> bool:
     return exists(path) and _core.data.exists(str(path), name.rpartition(":")[2])
 
 
-def placed(geometry: Geometry, image: str) -> Geometry:
+def whole_geometry(geometry: Geometry, image: str) -> Geometry:
     """Return the geometry of a result of floodtide in the whole volume.
 
     A result counts its voxels from the first one of its image, which may have an offset. If it states no voxel size, it
@@ -290,8 +290,8 @@ def placed(geometry: Geometry, image: str) -> Geometry:
 
 
 def place_of(volume: Volume) -> Vec3 | None:
-    """Return the first voxel (z, y, x) of a volume in the whole volume; None if nothing states it. See `placed`."""
-    return placed(volume.geometry, volume.text("image")).offset
+    """Return the first voxel (z, y, x) of a volume in the whole volume; None if nothing states it."""
+    return whole_geometry(volume.geometry, volume.text("image")).offset
 
 
 def require_same_size(what: str, a: Volume, b: Volume) -> None:
@@ -305,7 +305,7 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
     Raises:
         ShapeError: If they state different sizes.
     """
-    mine, other = (placed(one.geometry, one.text("image")) for one in (a, b))
+    mine, other = (whole_geometry(one.geometry, one.text("image")) for one in (a, b))
     if mine.voxel_size_nm is None or other.voxel_size_nm is None:
         return
     if not formats.same_size(mine.voxel_size_nm, other.voxel_size_nm):

@@ -27,7 +27,7 @@ from floodtide.data.affinities import NEAREST
 from floodtide.data.boxes import as_vec3, box_text, intersection
 from floodtide.data.formats import HDF5, Geometry, format_of, open_dataset
 from floodtide.data.formats.geometry import is_triple
-from floodtide.data.volumes import placed
+from floodtide.data.volumes import whole_geometry
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -116,7 +116,7 @@ class AffinityFile:
                 f"{name}: box {box_text(self.box)} is not inside the affinities, {box_text((self._start, (z, y, x)))}"
             )
         self.image: str = self._channels.text("image")
-        self.voxel_size_nm = placed(geometry, self.image).voxel_size_nm
+        self.voxel_size_nm = whole_geometry(geometry, self.image).voxel_size_nm
         text = self._channels.text("offsets")
         if text:
             with reading.reading(name, "the offsets of affinities, a list of [z, y, x]"):

@@ -18,7 +18,7 @@ from floodtide.data.boxes import Progress, as_vec3, part_of
 from floodtide.data.copies import BLOCK_BYTES, write_blocks
 from floodtide.data.formats import Geometry, Plan, blocks
 from floodtide.data.formats.writers import CHUNK
-from floodtide.data.volumes import placed, require_same_grid
+from floodtide.data.volumes import require_same_grid, whole_geometry
 from floodtide.errors import InvalidArgumentError, ShapeError
 
 _CONSENSUS = Arguments(min_size=limits.VOXELS)
@@ -92,7 +92,7 @@ def write_consensus(
             dtype
         )
 
-    stated = [placed(one.geometry, one.text("image")) for one in (a, b)]
+    stated = [whole_geometry(one.geometry, one.text("image")) for one in (a, b)]
     geometry = Geometry(
         voxel_size_nm=stated[0].voxel_size_nm or stated[1].voxel_size_nm,
         offset=stated[0].offset or stated[1].offset,

@@ -113,3 +113,28 @@ def test_labels_of_few_bits_become_a_segmentation_for_neuroglancer(
     run("convert", f"{tmp_path}/o.h5:x", f"precomputed://{tmp_path}/image", "--voxel-nm", "8,8,8")
     assert cli.run(["mesh", f"precomputed://{tmp_path}/image"]) == 2
     assert "`floodtide convert --labels` writes one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format", ["h5:x", "zarr"])
+def test_masks_and_segmentations_lie_where_they_state(
+    image: str, format: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nn.FFN(depth=1, features=2, fov=(5, 5, 5), deltas=(1, 1, 1)).save(tmp_path / "ffn.h5")
+    (tmp_path / "c.toml").write_text(
+        f'[segment]\ncheckpoint = "{tmp_path}/ffn.h5"\nimage = "{image}"\nmean = 128\nstd = 33\n'
+    )
+    # The image is the part of a brain that begins at voxel (10, 0, 5).
+    brain = np.zeros((40, 40, 40), np.uint8)
+    brain[10:34, 0:24, 5:29] = LABELS
+    whole = stored(tmp_path / "b.h5", brain, resolution=(10.0,) * 3, offset=(0.0, 0.0, 0.0))
+    moved = stored(tmp_path / "m.h5", LABELS, resolution=(10.0,) * 3, offset=(0.0, 0.0, 0.0))
+    for number, (name, status) in enumerate(((whole, 0), (moved, 2))):
+        if format == "zarr":
+            data.convert(name, f"{tmp_path}/{number}.zarr")
+            name = f"{tmp_path}/{number}.zarr"
+        out = f"{tmp_path}/o{number}.h5:x"
+        words = ["segment", f"{tmp_path}/c.toml", "--out", out, "--box", "12:24,0:12,0:12"]
+        assert cli.run([*words, "--set", f"segment.initial={name}"]) == status
+        if status == 0:
+            np.testing.assert_array_equal(data.Volume(out).read(), LABELS[12:, :12, :12])
+    assert "has (24, 24, 24) voxels from (-10, 0, -5), expected one that" in capsys.readouterr().err
