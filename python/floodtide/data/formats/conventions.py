@@ -178,8 +178,8 @@ def axis_names(given: Any) -> tuple[str, ...] | None:
 
 
 def _parsed(given: Any) -> Any:
-    """Return what a text of JSON holds, as vigra writes axistags; anything else as it is."""
-    if isinstance(given, str) and given.startswith("{"):
+    """Return what a text of JSON holds, as axistags of vigra or "[40, 4, 4]"; anything else as it is."""
+    if isinstance(given, str) and given.startswith(("{", "[")):
         with contextlib.suppress(ValueError):  # a text about something else
             return json.loads(given)
     return given
@@ -297,7 +297,7 @@ def geometry_of(
     units = next((attributes[key] for key in UNITS if key in attributes), None)
 
     def read(one: Stated, default: str) -> tuple[SizeNm, tuple[str, ...]] | None:
-        values = attributes.get(one.key)
+        values = _parsed(attributes.get(one.key))
         if values is None:
             return None
         turned = one.reverse != reverse

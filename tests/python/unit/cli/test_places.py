@@ -99,6 +99,19 @@ def test_a_result_has_the_voxels_of_its_image(
     assert "10 x 10 x 10 nm (attribute resolution of its image" in capsys.readouterr().err
 
 
+def test_a_segmentation_states_the_voxel_size_of_the_configuration(tmp_path: Path) -> None:
+    network = nn.FFN(depth=1, features=2, fov=(5, 5, 5), deltas=(1, 1, 1))
+    network.save(tmp_path / "ffn.h5")
+    grey = np.random.default_rng(0).integers(60, 200, (8, 8, 8)).astype(np.uint8)
+    image = stored(tmp_path / "i.h5", grey, resolution=(20.0,) * 3)
+    (tmp_path / "c.toml").write_text(
+        f'[[data.volumes]]\nname = "v"\nimage = "{image}"\nvoxel_size_nm = [40, 4, 4]\n'
+        f'[segment]\ncheckpoint = "{tmp_path}/ffn.h5"\nimage = "v"\nmean = 128\nstd = 33\n'
+    )
+    run("segment", tmp_path / "c.toml", "--out", tmp_path / "o.h5:x")
+    assert data.Volume(f"{tmp_path}/o.h5:x").geometry.voxel_size_nm == (40, 4, 4)
+
+
 def test_labels_of_few_bits_become_a_segmentation_for_neuroglancer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -554,6 +554,7 @@ HDF5 = [
     Case("ilastik-tyx", hdf5(tags("tyx")), refused="names the axes t, y, x"),
     Case("dimension-labels", hdf5(write=labelled)),
     Case("matlab", hdf5({"MATLAB_class": np.bytes_("uint8")}), note="MATLAB stores the axes"),
+    Case("size-as-json", hdf5({"element_size_um": "[0.04, 0.004, 0.008]"}), NM),
     Case("whole-words", hdf5({"axis_names": ["width", "height", "depth"]}, ordered("xyz"))),
     Case("scikit-image", hdf5({"axes": ["row", "col", "pln"]}, ordered("yxz"))),
     Case("numbered-names", hdf5({"axes": ["dim_0", "axis_1", "phony_dim_2"]})),
