@@ -7,6 +7,7 @@ are read as z, y, x.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -36,6 +37,15 @@ PRECOMPUTED = "precomputed://"
 PATIENCE_S = 10.0
 """Seconds that a block may take to read before the files of the volume are looked at."""
 
+_OTHER_ENCODINGS = (
+    "compresso",
+    "crackle",
+    "kempressed",
+    "fpzip",
+    "zfpc",
+    "jpegxl",
+    "jxl",
+)  # of CloudVolume
 _WEBKNOSSOS = "datasource-properties.json"
 _ZARR = ("zarr.json", ".zarray", ".zgroup")
 
@@ -80,8 +90,8 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
     opened = _volume(reference, store, names, channel, geometry, array)
     if level is None and geometry.voxel_size_nm is None:
         _note_above(reference, array.parent.absolute(), names or ())
-    pattern, writer = _zarr_chunks(document, store.rank), _attributes(document).get(WRITTEN_BY)
-    check_chunks(reference, array.parent, pattern, _chunks_of(store), writer)
+    known, writer = _zarr_chunks(document, store.rank), _attributes(document).get(WRITTEN_BY)
+    check_chunks(reference, array.parent, known.fullmatch, _chunks_of(store), writer)
     return opened
 
 
@@ -114,14 +124,14 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
     else:
         geometry = of_bigdataviewer(reference, path.parent.absolute().parents[2], *level)
     opened = _volume(reference, store, names, channel, geometry, path)
-    pattern, writer = "/".join([r"\d+"] * store.rank), attributes.get(WRITTEN_BY)
-    check_chunks(reference, path.parent, pattern, _chunks_of(store), writer)
+    known, writer = re.compile("/".join([r"\d+"] * store.rank)), attributes.get(WRITTEN_BY)
+    check_chunks(reference, path.parent, known.fullmatch, _chunks_of(store), writer)
     return opened
 
 
 def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     """Open the finest scale of a Neuroglancer precomputed volume of one channel, or one of its channels."""
-    from floodtide.data.formats.chunks import check_chunks
+    from floodtide.data.formats.chunks import check_chunks, of_precomputed
 
     folder = reference.removeprefix(PRECOMPUTED)
     scheme, _, path = folder.rpartition("://")
@@ -133,6 +143,13 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     metadata = Path(folder, "info")
     info = _json(metadata, reference)
     finest = _finest(info)
+    with contextlib.suppress(LookupError, TypeError):  # of another form, which tensorstore names
+        encoding = info["scales"][finest]["encoding"]
+        if encoding in _OTHER_ENCODINGS:
+            raise UnsupportedError(
+                f"{reference}: its chunks have the encoding {encoding}, which tensorstore does not read; expected raw,"
+                " png, jpeg or compressed_segmentation: write it again with one of these (CloudVolume: encoding='raw')"
+            )
     driver = {"driver": "neuroglancer_precomputed", "scale_index": finest}
     store = _opened(reference, {**driver, **_file(metadata.parent)})
     channels = store.shape[-1]
@@ -150,9 +167,9 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     )
     opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, metadata)
     if scale.get("sharding") is None:
-        pattern = "_".join([r"-?\d+--?\d+"] * 3)
+        known = of_precomputed((i, j, k), scale["size"], store.chunk_layout.write_chunk.shape[:3])
         chunks, writer = metadata.parent / scale["key"], info.get(WRITTEN_BY)
-        check_chunks(reference, chunks, pattern, _chunks_of(store) // channels, writer)
+        check_chunks(reference, chunks, known, _chunks_of(store) // channels, writer)
     return opened
 
 
@@ -201,14 +218,15 @@ def _chunks_of(store: Any) -> int:
     return math.prod(-(-n // (size or n or 1)) for n, size in sizes)
 
 
-def _zarr_chunks(document: Mapping[str, Any], rank: int) -> str:
+def _zarr_chunks(document: Mapping[str, Any], rank: int) -> re.Pattern[str]:
     """Return the regular expression of the paths of the chunks of a Zarr array."""
     if "chunk_key_encoding" not in document:  # version 2
-        return re.escape(str(document.get("dimension_separator", "."))).join([r"\d+"] * rank)
+        separator = str(document.get("dimension_separator", "."))
+        return re.compile(re.escape(separator).join([r"\d+"] * rank))
     encoding = document["chunk_key_encoding"]
     first = encoding.get("name") == "default"
     separator = encoding.get("configuration", {}).get("separator", "/" if first else ".")
-    return re.escape(str(separator)).join(["c"] * first + [r"\d+"] * rank)
+    return re.compile(re.escape(str(separator)).join(["c"] * first + [r"\d+"] * rank))
 
 
 def from_zero(source: Any) -> Any:

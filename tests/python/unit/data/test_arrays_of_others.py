@@ -388,6 +388,14 @@ def unknown_encoding(info: dict[str, Any]) -> None:
     info["scales"][0]["encoding"] = "vtx"
 
 
+def encoded(encoding: str) -> Any:
+    return lambda info: info["scales"][0].update(encoding=encoding)
+
+
+def chunked(info: dict[str, Any]) -> None:
+    info["scales"][0]["chunk_sizes"] = [[4, 4, 4]]
+
+
 def sized(*size: Any) -> Any:
     """Return a function that changes the voxel size in an info."""
     return lambda info: info["scales"][0].update(resolution=list(size))
@@ -415,6 +423,12 @@ PRECOMPUTED = [
     Case("coarse-first", precomputed(coarse=True), NM),
     Case("untyped", precomputed(edit=untyped), NM),
     Case("three-channels", precomputed(channels=3), refused="has 3 channels, expected 1"),
+    Case("crackle", precomputed(edit=encoded("crackle")), refused="have the encoding crackle"),
+    Case(
+        "other-chunk-size",
+        precomputed(edit=chunked),
+        refused="no chunk has the name that its metadata states",
+    ),
     Case("unknown-encoding", precomputed(edit=unknown_encoding), refused="precomputed://"),
     Case("zero", precomputed(edit=sized(0, 0, 0)), note="not used"),
     Case("negative", precomputed(edit=sized(8, 4, -40)), note="not used"),
