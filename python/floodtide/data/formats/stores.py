@@ -153,8 +153,6 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     driver = {"driver": "neuroglancer_precomputed", "scale_index": finest}
     store = _opened(reference, {**driver, **_file(metadata.parent)})
     channels = store.shape[-1]
-    if channel is None and channels != 1:
-        raise InvalidFileError(f"{reference}: has {channels} channels, expected 1")
     scale = info["scales"][finest]
     x, y, z = scale["resolution"]
     i, j, k = scale.get("voxel_offset", (0, 0, 0))

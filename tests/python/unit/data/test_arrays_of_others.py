@@ -422,7 +422,11 @@ PRECOMPUTED = [
     Case("jpeg", precomputed(GREY, encoding="jpeg"), NM, voxels=GREY),
     Case("coarse-first", precomputed(coarse=True), NM),
     Case("untyped", precomputed(edit=untyped), NM),
-    Case("three-channels", precomputed(channels=3), refused="has 3 channels, expected 1"),
+    Case(
+        "three-channels",
+        precomputed(channels=3),
+        refused="of (6, 5, 4, 3), expected one time and one channel; ft.data.convert(",
+    ),
     Case("crackle", precomputed(edit=encoded("crackle")), refused="have the encoding crackle"),
     Case(
         "other-chunk-size",
