@@ -33,7 +33,6 @@ from floodtide.data.formats.conventions import (
     order_of,
     plain,
 )
-from floodtide.data.formats.elsewhere import of_bigdataviewer, of_imaris
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.readers import Opened, attributes_of, object_volume
 from floodtide.errors import Error, InvalidFileError
@@ -90,11 +89,15 @@ def _elsewhere(volume: _core.data.Volume, path: str, dataset: str, geometry: Geo
     """Return the geometry with a voxel size that BigDataViewer or Imaris states; note one in another place."""
     name = volume.name
     if level := _BIGDATAVIEWER.fullmatch(dataset):
+        from floodtide.data.formats.elsewhere import of_bigdataviewer
+
         with _h5py(path, dataset) as array:
             factors = array.file.get(f"s{level[1]}/resolutions")
             scale = [] if factors is None else factors[int(level[2])].tolist()
         return of_bigdataviewer(name, Path(path), int(level[1]), scale)
     if _IMARIS.fullmatch(dataset):
+        from floodtide.data.formats.elsewhere import of_imaris
+
         with _h5py(path, dataset) as array:
             image = array.file.get("DataSetInfo/Image")
             stated = {} if image is None else image.attrs
