@@ -19,6 +19,7 @@ from floodtide.config import to_dict
 from floodtide.data import Box, Vec3
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan
+from floodtide.data.volumes import whole_geometry
 from floodtide.segment import Cut, Pieces
 from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
 from floodtide.segment.content import sampled_digest
@@ -62,6 +63,7 @@ def write_segments(
         geometry=Geometry(voxel_size_nm=voxel_size_nm or affinities.voxel_size_nm, offset=start),
         command=_COMMAND,
         notes={
+            **({"image": affinities.image} if affinities.image else {}),
             **(notes or {}),
             "affinities": affinities.name,
             "options": json.dumps(to_dict(options)),
@@ -130,8 +132,12 @@ def _pieces(
         "voxels": sampled_digest(affinities.read, affinities.box, (_CHUNK,) * 3),
         "options": to_dict(options),
     }
-    if affinities.voxel_size_nm is not None:
-        settings["geometry"] = {"voxel_size_nm": affinities.voxel_size_nm}
+    if affinities.image:
+        settings["image"] = affinities.image
+    settings["geometry"] = {
+        "voxel_size_nm": affinities.voxel_size_nm,
+        "offset": whole_geometry(Geometry(), affinities.image).offset,
+    }
     return Pieces.create(directory, cut, (z, y, x), settings)
 
 

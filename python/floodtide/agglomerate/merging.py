@@ -23,6 +23,7 @@ from floodtide.config import ResegmentOptions
 from floodtide.data import Box, Volume
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Plan
+from floodtide.data.volumes import whole_geometry
 
 Progress = Callable[[int, int], None]
 
@@ -106,7 +107,7 @@ def write_merged(
     plan = Plan(
         shape=segmentation.shape,
         dtype=segmentation.dtype,
-        geometry=segmentation.geometry,
+        geometry=whole_geometry(segmentation.geometry, segmentation.text("image")),
         command="floodtide resegment",
         notes={"segmentation": segmentation.name},
     )

@@ -108,7 +108,7 @@ def resegment_pair(
         ShapeError: If the segmentation does not cover the point.
     """
     options = options or ResegmentOptions()
-    fov, offset = segmenter.model.fov, placed(segmentation, volume.shape)
+    fov, offset = segmenter.model.fov, _start(segmentation, volume)
     centre = total(point.point_zyx, offset)
     radius = options.radius or as_vec3([3 * size // 2 + 1 for size in fov])
     box = _around(centre, radius, volume.shape, offset, segmentation.shape)
@@ -250,9 +250,17 @@ def _flood(
     return True
 
 
+def _start(segmentation: Image, volume: Image) -> Vec3:
+    """Return the first voxel of the segmentation, in voxels of the image."""
+    offset = volume.geometry.offset if isinstance(volume, Volume) else None
+    return placed(segmentation, volume.shape, offset)
+
+
 def _require_inside(segmentation: Volume, volume: Volume) -> None:
-    start = placed(segmentation, volume.shape)
-    if any(a + n > m for a, n, m in zip(start, segmentation.shape, volume.shape, strict=True)):
+    start = _start(segmentation, volume)
+    if any(
+        a < 0 or a + n > m for a, n, m in zip(start, segmentation.shape, volume.shape, strict=True)
+    ):
         raise ShapeError(
             f"resegment: {segmentation.name} has {segmentation.shape} voxels from {start}, expected a segmentation"
             f" inside the image of {volume.shape}"

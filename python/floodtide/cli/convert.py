@@ -45,7 +45,7 @@ _CHECKPOINTS = (".h5", ".hdf5")
 @click.option(
     "--labels",
     is_flag=True,
-    help="With --resample-nm: the volume holds labels, and each new voxel gets the most frequent one.",
+    help="The volume holds labels: precomputed states it, and --resample-nm takes the most frequent label.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
@@ -73,12 +73,10 @@ def command(
       floodtide convert raw.h5:raw raw.zarr --voxel-nm 30,4,4
       floodtide convert stack.tif stack-10nm.zarr --voxel-nm 8,8,8 --resample-nm 10,10,10
     """
-    if labels and resample_nm is None:
-        raise click.UsageError("--labels without --resample-nm, expected both")
     if Path(destination).suffix in _CHECKPOINTS:
-        if voxel_nm is not None or resample_nm is not None:
+        if voxel_nm is not None or resample_nm is not None or labels:
             raise click.UsageError(
-                "--voxel-nm and --resample-nm are for volumes, the destination is a checkpoint"
+                "--voxel-nm, --resample-nm and --labels are for volumes, the destination is a checkpoint"
             )
         _network(source, destination, fov, deltas, as_json)
     else:
@@ -124,7 +122,9 @@ def _volume(
         ) from None
     with bar("voxels", "convert") as progress:
         if resample_nm is None:
-            copy = data.convert(source, destination, voxel_size_nm=voxel_nm, progress=progress)
+            copy = data.convert(
+                source, destination, voxel_size_nm=voxel_nm, labels=labels, progress=progress
+            )
         else:
             copy = data.resample(
                 source,

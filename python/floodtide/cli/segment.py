@@ -347,6 +347,7 @@ def _segment(
     from floodtide.segment.checkpoints import remove_checkpoints
     from floodtide.segment.ffn_files import write_npz
     from floodtide.segment.flooding import call_rate
+    from floodtide.segment.settings import voxel_size
 
     if settings.run.threads > 0:
         _core.set_num_threads(settings.run.threads)
@@ -366,6 +367,8 @@ def _segment(
         "options": json.dumps(config.to_dict(options)),
         "floodtide_version": _core.__version__,
     }
+    if (size := voxel_size(settings, volume)) is not None:
+        notes["voxel_size_nm"] = json.dumps(size)
     result.save(out, notes)
     if npz is not None:
         write_npz(result, npz, b"" if asked is None else asked.message)

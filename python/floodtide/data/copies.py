@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -33,12 +34,19 @@ from floodtide.data.formats import (
     shared_writer,
     size_text,
 )
+from floodtide.data.formats.conventions import WRITTEN_BY
 from floodtide.data.formats.geometry import SizeNm
-from floodtide.data.volumes import Volume
+from floodtide.data.volumes import Volume, place_of, whole_geometry
 from floodtide.errors import InvalidArgumentError
 
 BLOCK_BYTES = 64 << 20
 """Bytes of a block that is written at a time, unless a chunk of the destination is larger."""
+
+_SEGMENTING = tuple(
+    f"floodtide {name}"
+    for name in ("segment", "agglomerate", "reconcile", "resegment", "consensus")
+)
+"""Commands that write segmentations."""
 
 _CONVERT = Arguments(voxel_size_nm=limits.VOXEL_SIZE)
 
@@ -48,6 +56,7 @@ def convert(
     destination: str,
     *,
     voxel_size_nm: Sequence[float] | None = None,
+    labels: bool = False,
     progress: Progress | None = None,
 ) -> Volume:
     """Copy a volume to another format, block by block, with voxel size and offset where both formats have them.
@@ -59,6 +68,7 @@ def convert(
         source: A volume, or its name.
         destination: The name of the copy.
         voxel_size_nm: (z, y, x) in nm, instead of what the source says.
+        labels: True: the voxels are ids, as in a result of floodtide. Precomputed volumes state it.
         progress: Called as progress(voxels done, voxels).
 
     Returns:
@@ -73,12 +83,17 @@ def convert(
     format_of(destination)  # refuses a name of no format
     volume = source if isinstance(source, Volume) else Volume(source)
     _refuse_source(volume.name, destination)
+    if labels and volume.dtype.kind not in "iu":
+        raise InvalidArgumentError(
+            f"convert: {volume.name} holds {volume.dtype}, expected integers for labels"
+        )
     size = settled_size(volume, voxel_size_nm, "the copy")
     plan = Plan(
         shape=volume.shape,
         dtype=volume.dtype,
-        geometry=Geometry(voxel_size_nm=size, offset=volume.geometry.offset),
+        geometry=Geometry(voxel_size_nm=size, offset=place_of(volume)),
         command="floodtide convert",
+        labels=labels or volume.text(WRITTEN_BY) in _SEGMENTING,
     )
     return write_blocks(
         destination, plan, volume.read, inputs=files_of([volume.name]), progress=progress
@@ -93,13 +108,14 @@ def settled_size(volume: Volume, given: Sequence[float] | None, what: str) -> Si
         given: What the user states; None: nothing.
         what: The result that gets this size, for the note.
     """
-    own = volume.geometry.voxel_size_nm
+    stated = whole_geometry(volume.geometry, volume.text("image"))
+    own = stated.voxel_size_nm
     if given is None:
         return own
     z, y, x = given
     if own is not None and not same_size(own, (z, y, x)):
         notes.show(
-            f"{volume.name}: {volume.geometry.size_source} states voxels of {size_text(own)} nm, and {what} states"
+            f"{volume.name}: {stated.size_source} states voxels of {size_text(own)} nm, and {what} states"
             f" {size_text((z, y, x))} nm"
         )
     return z, y, x
@@ -120,7 +136,7 @@ def write_blocks(
 
     Args:
         destination: The name of the volume.
-        plan: What to write.
+        plan: What to write. If its notes name an `image`, its offset counts from the image's first voxel.
         read: Returns the voxels of a box (start, size), in voxels of the volume to write.
         inputs: Files that `read` reads.
         progress: Called as progress(voxels done, voxels).
@@ -133,6 +149,7 @@ def write_blocks(
         StorageError: If the destination cannot be written.
     """
     row = format_of(destination)
+    plan = _placed(row, plan)
     with contextlib.ExitStack() as held:
         held.enter_context(_reserved(row, plan.command, destination, inputs))
         writer = held.enter_context(row.create(destination, plan))
@@ -162,6 +179,7 @@ def write_blocks_on_ranks(
         shared = None
         with world.agreed():
             row = format_of(destination)
+            plan = _placed(row, plan)
             if rank == 0:
                 held.enter_context(_reserved(row, plan.command, destination, inputs))
                 writer = held.enter_context(row.create(destination, plan))
@@ -179,6 +197,18 @@ def write_blocks_on_ranks(
                 writer.finish()
                 held.close()  # gives the volume its name
     return Volume(destination)
+
+
+def _placed(row: Format, plan: Plan) -> Plan:
+    """Return a plan with voxel size and offset in the whole volume if the destination cannot name the image.
+
+    `place_of` reads the name of the image of an HDF5 volume only.
+    """
+    if row is HDF5:
+        return plan
+    return dataclasses.replace(
+        plan, geometry=whole_geometry(plan.geometry, plan.notes.get("image", ""))
+    )
 
 
 def _boxes(plan: Plan, chunks: Vec3) -> list[Box]:

@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 
 from floodtide.base import notes
 
-LARGEST = (2**32 - 1, 2**64 - 1)
-"""Values besides 0 and negative numbers that stand for no label: -1 of 32 and 64 bits, without sign."""
+LARGEST = (2**32 - 1, 2**64 - 1, 2**64 - 2, 2**64 - 3)
+"""Values besides 0 and negative numbers that stand for no label: -1 of 32 bits, and -1 to -3 of 64 bits, without sign.
+
+Paintera calls the last three transparent, invalid and outside.
+"""
 
 
 def may_spell(dtype: np.dtype[Any]) -> bool:

@@ -21,7 +21,7 @@ from floodtide.base.outputs import files_of
 from floodtide.data.boxes import Box, Progress, Vec3, as_vec3
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan
-from floodtide.data.volumes import Volume
+from floodtide.data.volumes import Volume, whole_geometry
 from floodtide.errors import InvalidArgumentError
 
 SizeNm = tuple[float, float, float]
@@ -129,7 +129,8 @@ def resample(
             voxel size.
     """
     source = source if isinstance(source, Volume) else Volume(source)
-    voxel_size_nm = voxel_size_nm or source.geometry.voxel_size_nm
+    stated = whole_geometry(source.geometry, source.text("image"))
+    voxel_size_nm = voxel_size_nm or stated.voxel_size_nm
     if voxel_size_nm is None:
         raise InvalidArgumentError(
             f"resample: {source.name} states no voxel size; expected one, in nm (--voxel-nm)"
@@ -139,7 +140,7 @@ def resample(
             f"resample: {source.name} holds {source.dtype}, expected integers for labels"
         )
     new = Resampled(source, voxel_size_nm, new_voxel_size_nm, labels=labels)
-    begin = source.geometry.offset
+    begin = stated.offset
     if begin is not None:
         begin = as_vec3([round(n / r) for n, r in zip(begin, new.ratio, strict=True)])
     plan = Plan(
@@ -147,6 +148,7 @@ def resample(
         dtype=new.dtype,
         geometry=Geometry(voxel_size_nm=new.voxel_size_nm, offset=begin),
         command=command,
+        labels=labels,
         notes={_FROM: source.name, _FROM_NM: json.dumps(list(voxel_size_nm))},
     )
     return write_blocks(

@@ -10,7 +10,7 @@ from floodtide import _core, errors
 from floodtide.base import limits, notes
 from floodtide.base.options import Arguments
 from floodtide.data.samples import ORDER, Classes, Image, Samples
-from floodtide.data.volumes import Volume, VolumeLike, none_of, opened
+from floodtide.data.volumes import Volume, VolumeLike, none_of, opened, require_same_size
 
 _SLICES = Arguments(
     size=limits.PIXELS_OR_STORED,
@@ -72,7 +72,7 @@ class Slices(Samples):
 
     Raises:
         InvalidFileError: If a dataset cannot be read or is of a wrong type.
-        ShapeError: If datasets do not fit each other.
+        ShapeError: If datasets do not fit each other, or state different voxel sizes.
         InvalidArgumentError: For a number out of range, a part without patients, or a step that
             takes more slices than there are.
     """
@@ -136,9 +136,10 @@ class Slices(Samples):
         )
         self.stacks = [Stack(*names) for names in zip(*columns, strict=True)]
         for stack in self.stacks:
-            masks = stack.masks if isinstance(stack.masks, Volume) else Volume(stack.masks)
-            if (none := none_of(masks)) is not None:
-                notes.show(f"{masks.name}: pixels of class {none} do not count")
+            image, mask = (one if isinstance(one, Volume) else Volume(one) for one in stack[:2])
+            require_same_size("slices", image, mask)
+            if (none := none_of(mask)) is not None:
+                notes.show(f"{mask.name}: pixels of class {none} do not count")
         self.size = None if size in (None, (0, 0)) else size
         self.classes = classes
         self.mean, self.std, self.outside = mean, std, outside

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import math
 import os
@@ -28,7 +29,9 @@ _WRITE = Arguments(gzip=limits.GZIP)
 
 _CHUNK = 64  # voxels along each axis of the chunks of volumes written here
 _GZIP = 4
-_FITS = 1 << 20  # voxels of a box that fits into any memory, so that small reads do not pay for the check
+_FITS = (
+    1 << 20
+)  # voxels of a box that fits into any memory, so that small reads do not pay for the check
 _PARTS, _PART = 4, 32  # cubes along each axis, and voxels along theirs, of a sample of labels
 
 
@@ -74,11 +77,15 @@ class Volume:
                 f"{name or 'the array'}: is a masked array, expected a plain one: fill it first (array.filled(0))"
             )
         elif isinstance(source, np.ndarray):
+            formats.require_zyx(source, name or "the array")
             opened = formats.Opened(array_volume(source, name or "the array"), Geometry())
         else:
             text = name or f"the {type(source).__name__} object"
             formats.require_zyx(source, text)
-            opened = formats.Opened(object_volume(from_zero(source), text), Geometry())
+            geometry = formats.geometry_of(text, formats.attributes_of(source))
+            opened = formats.Opened(
+                object_volume(from_zero(source), text, geometry=geometry), geometry
+            )
         self._volume, self._geometry = opened.core, opened.geometry
 
     @classmethod
@@ -261,19 +268,34 @@ def volume_exists(name: str) -> bool:
     return exists(path) and _core.data.exists(str(path), name.rpartition(":")[2])
 
 
-def place_of(volume: Volume) -> Vec3 | None:
-    """Return the first voxel (z, y, x) of a volume in the whole volume; None if nothing states it.
+def whole_geometry(geometry: Geometry, image: str) -> Geometry:
+    """Return the geometry of a result of floodtide in the whole volume.
 
-    A result of floodtide counts its voxels from the first one of its image, which may have an offset.
+    A result counts its voxels from the first one of its image, which may have an offset. If it states no voxel size, it
+    has the one of the image.
+
+    Args:
+        geometry: What the file of the result states.
+        image: The name of the image; "": the volume is no result of floodtide.
     """
-    start = volume.geometry.offset
-    image, first = volume.text("image"), None
+    found = Geometry()
     with contextlib.suppress(Error):  # the image is not needed otherwise
-        first = Volume(image).geometry.offset if image and volume_exists(image) else None
-    if first is None:
-        return start
-    z, y, x = (a + b for a, b in zip(start or (0, 0, 0), first, strict=True))
-    return z, y, x
+        if image and volume_exists(image):
+            found = Volume(image).geometry
+    if geometry.voxel_size_nm is None and found.voxel_size_nm is not None:
+        source = f"{found.size_source} of its image {image}"
+        size = found.voxel_size_nm
+        geometry = dataclasses.replace(geometry, voxel_size_nm=size, size_source=source)
+    if found.offset is None:
+        return geometry
+    z, y, x = (a + b for a, b in zip(geometry.offset or (0, 0, 0), found.offset, strict=True))
+    source = geometry.offset_source or found.offset_source
+    return dataclasses.replace(geometry, offset=(z, y, x), offset_source=source)
+
+
+def place_of(volume: Volume) -> Vec3 | None:
+    """Return the first voxel (z, y, x) of a volume in the whole volume; None if nothing states it."""
+    return whole_geometry(volume.geometry, volume.text("image")).offset
 
 
 def require_same_size(what: str, a: Volume, b: Volume) -> None:
@@ -287,7 +309,7 @@ def require_same_size(what: str, a: Volume, b: Volume) -> None:
     Raises:
         ShapeError: If they state different sizes.
     """
-    mine, other = a.geometry, b.geometry
+    mine, other = (whole_geometry(one.geometry, one.text("image")) for one in (a, b))
     if mine.voxel_size_nm is None or other.voxel_size_nm is None:
         return
     if not formats.same_size(mine.voxel_size_nm, other.voxel_size_nm):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from floodtide.data import Vec3, Volume
 from floodtide.data.no_label import cleared
-from floodtide.data.volumes import require_same_size
+from floodtide.data.volumes import place_of, require_same_size
 from floodtide.errors import ShapeError
 from floodtide.evaluate.voxels import ContingencyTable, Difference, differing_objects
 
@@ -58,7 +58,7 @@ def compared(segmentation: str, reference: str) -> Compared:
     """
     found, other = Volume(segmentation), Volume(reference)
     require_same_size("compare", found, other)
-    starts = [v.geometry.offset or (0, 0, 0) for v in (found, other)]
+    starts = [place_of(v) or (0, 0, 0) for v in (found, other)]
     if starts[0] != starts[1] or found.shape != other.shape:
         raise ShapeError(
             f"compare: {found.name} has {found.shape} voxels from {starts[0]}, {other.name} {other.shape} from"
@@ -67,7 +67,7 @@ def compared(segmentation: str, reference: str) -> Compared:
     return Compared(
         found=found,
         other=other,
-        start=starts[0],
+        start=found.geometry.offset or (0, 0, 0),
         labels=cleared(found.read(), found.name),
         stored=cleared(other.read(), other.name),
     )

@@ -27,6 +27,7 @@ from floodtide.data.affinities import NEAREST
 from floodtide.data.boxes import as_vec3, box_text, intersection
 from floodtide.data.formats import HDF5, Geometry, format_of, open_dataset
 from floodtide.data.formats.geometry import is_triple
+from floodtide.data.volumes import whole_geometry
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -114,7 +115,8 @@ class AffinityFile:
             raise OutOfRangeError(
                 f"{name}: box {box_text(self.box)} is not inside the affinities, {box_text((self._start, (z, y, x)))}"
             )
-        self.voxel_size_nm = geometry.voxel_size_nm
+        self.image: str = self._channels.text("image")
+        self.voxel_size_nm = whole_geometry(geometry, self.image).voxel_size_nm
         text = self._channels.text("offsets")
         if text:
             with reading.reading(name, "the offsets of affinities, a list of [z, y, x]"):
@@ -140,7 +142,12 @@ class AffinityFile:
             raise InvalidFileError(
                 f"{self.name}: attribute resolution is {size}, expected three positive numbers (z, y, x) in nm"
             )
-        return open_dataset(*path_and_dataset(self.name), 0).geometry
+        found = open_dataset(*path_and_dataset(self.name), 0)
+        if not found.plain:
+            raise InvalidFileError(
+                f"{self.name}: names its axes in another order, expected offsets, z, y, x: transpose it first"
+            )
+        return found.geometry
 
     def read(self, box: Box) -> NDArray[np.float32]:
         """Return the affinities (offsets, z, y, x) of a box, in voxels of the image."""

@@ -29,6 +29,7 @@ class CanvasImage(NamedTuple):
     start: Vec3  # first voxel of the box, in voxels of the volume
     halo_low: Vec3
     halo_high: Vec3
+    offset: Vec3 | None = None  # first voxel of the volume, as its file states it
 
     @property
     def inner(self) -> Vec3:
@@ -79,7 +80,8 @@ def read_image(volume: Image, box: Box | None, margin: Sequence[int]) -> CanvasI
         voxels = volume[tuple(slice(a, b) for a, b in zip(start, ends, strict=True))]
     if max(low + high) > 0:
         voxels = np.pad(voxels, list(zip(low, high, strict=True)), mode="reflect")
-    return CanvasImage(as_float32(voxels), start, low, high)
+    offset = volume.geometry.offset if isinstance(volume, Volume) else None
+    return CanvasImage(as_float32(voxels), start, low, high, offset)
 
 
 def as_float32(voxels: NDArray[Any]) -> NDArray[np.float32]:
@@ -117,7 +119,7 @@ def read_part(
     Raises:
         ShapeError: If the volume does not cover the box.
     """
-    offset = placed(labels, volume_shape)
+    offset = placed(labels, volume_shape, image.offset)
     size = image.inner
     start = difference(image.start, offset)
     ends = total(start, size)
@@ -143,9 +145,15 @@ def with_halo(part: NDArray[Any], image: CanvasImage) -> NDArray[Any]:
     return np.ascontiguousarray(np.pad(part, halo, mode="reflect"))
 
 
-def placed(labels: Image, volume_shape: Sequence[int]) -> Vec3:
-    """Return the first voxel of labels, in voxels of the volume of this shape: their offset, if they have one."""
+def placed(labels: Image, volume_shape: Sequence[int], image_offset: Vec3 | None) -> Vec3:
+    """Return the first voxel of labels, in voxels of the volume of this shape.
+
+    Without an offset, labels begin where the volume begins. An offset counts from where that of the volume does. If the
+    volume states none, or the labels are a result of floodtide, an offset counts from the first voxel of the volume.
+    """
     offset = labels.geometry.offset if isinstance(labels, Volume) else None
+    if isinstance(labels, Volume) and offset is not None and image_offset is not None:
+        return offset if labels.text("image") else difference(offset, image_offset)
     return (0, 0, 0) if offset is None or labels.shape == tuple(volume_shape) else offset
 
 

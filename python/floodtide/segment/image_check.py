@@ -39,7 +39,9 @@ def image_problems(
     statistics = image_statistics(image, box=box, budget=QUICK, sections=False)
     trained = training_images(checkpoint)
     found = problems.of_grey_levels(statistics, reading, () if slices else trained)
-    if not slices:
+    if slices:
+        found += problems.of_pixels(statistics, reading, trained)
+    else:
         found += problems.of_axes(statistics, reading.where, reading.voxel_size_nm)
     return found
 

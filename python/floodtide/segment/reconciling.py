@@ -19,9 +19,9 @@ from floodtide.base.outputs import files_in
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import intersection
+from floodtide.data.boxes import as_vec3, intersection
 from floodtide.data.copies import write_blocks_on_ranks
-from floodtide.data.formats import Geometry, Plan
+from floodtide.data.formats import HDF5, Geometry, Plan, format_of
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment.pieces import PROBABILITY, Pieces
 
@@ -233,13 +233,16 @@ def _write(
     progress: Progress | None,
 ) -> Volume:
     start, size = pieces.cut.box
-    geometry = pieces.settings.get("geometry", {})
-    z, y, x = (a + b for a, b in zip(start, geometry.get("offset") or (0, 0, 0), strict=True))
+    geometry, first = pieces.settings.get("geometry", {}), start
     texts = {name: _text(value) for name, value in pieces.settings.items() if name != "geometry"}
+    if format_of(destination) is not HDF5:  # `place_of` finds the image of HDF5 volumes only
+        texts.pop("image", None)
+        offset = geometry.get("offset") or (0, 0, 0)
+        first = as_vec3([a + b for a, b in zip(start, offset, strict=True)])
     plan = Plan(
         shape=size,
         dtype=dtype,
-        geometry=Geometry(voxel_size_nm=geometry.get("voxel_size_nm"), offset=(z, y, x)),
+        geometry=Geometry(voxel_size_nm=geometry.get("voxel_size_nm"), offset=first),
         command="floodtide reconcile",
         notes={**texts, **notes},
     )

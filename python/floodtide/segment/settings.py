@@ -13,6 +13,7 @@ from floodtide.config import SegmentOptions
 from floodtide.data import Volume, parse_box
 from floodtide.data.copies import settled_size
 from floodtide.data.formats import format_of
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import Problem, Reading
 from floodtide.data.volumes import require_same_size
 from floodtide.errors import ConfigurationError
@@ -72,7 +73,7 @@ def checked(settings: config.Config, options: SegmentOptions) -> list[Problem]:
         settings: The whole configuration.
         options: Its resolved [segment] options.
     """
-    volume, image = _volume(settings), Volume(options.image)
+    image = Volume(options.image)
     for name in [
         options.initial,
         options.mask,
@@ -80,7 +81,6 @@ def checked(settings: config.Config, options: SegmentOptions) -> list[Problem]:
     ]:
         if name:
             require_same_size("segment", Volume(name, channel=0), image)
-    stated = None if volume is None else volume.voxel_size_nm
     assert options.mean is not None
     assert options.std is not None
     reading = Reading(
@@ -88,10 +88,18 @@ def checked(settings: config.Config, options: SegmentOptions) -> list[Problem]:
         options.mean,
         options.std,
         "segment.mean and segment.std",
-        voxel_size_nm=settled_size(image, stated, "the configuration"),
+        voxel_size_nm=voxel_size(settings, image),
         size_key="voxel_size_nm of the [[data.volumes]] table that segment.image names",
     )
     return image_problems(image, options.checkpoint, reading, box=parse_box(options.box))
+
+
+def voxel_size(settings: config.Config, image: Volume) -> SizeNm | None:
+    """Return the voxel size (z, y, x) in nm of the image to segment: that of the configuration, else its own."""
+    volume = _volume(settings)
+    return settled_size(
+        image, None if volume is None else volume.voxel_size_nm, "the configuration"
+    )
 
 
 def _volume(settings: config.Config) -> config.VolumeConfig | None:

@@ -18,7 +18,7 @@ from floodtide.data.boxes import Progress, as_vec3, part_of
 from floodtide.data.copies import BLOCK_BYTES, write_blocks
 from floodtide.data.formats import Geometry, Plan, blocks
 from floodtide.data.formats.writers import CHUNK
-from floodtide.data.volumes import require_same_size
+from floodtide.data.volumes import require_same_grid, whole_geometry
 from floodtide.errors import InvalidArgumentError, ShapeError
 
 _CONSENSUS = Arguments(min_size=limits.VOXELS)
@@ -66,12 +66,10 @@ def write_consensus(
         InvalidArgumentError: If a volume does not hold unsigned integers, or the destination cannot be written.
     """
     _CONSENSUS.check("consensus", min_size=min_size)
-    require_same_size("consensus", a, b)
-    offsets = {volume.geometry.offset for volume in (a, b)} - {None}
-    if a.shape != b.shape or len(offsets) > 1:
+    require_same_grid("consensus", a, b)
+    if a.shape != b.shape:
         raise ShapeError(
-            f"consensus: {a.name} has {a.shape} voxels from {a.geometry.offset}, {b.name} {b.shape} from"
-            f" {b.geometry.offset}; expected the same voxels"
+            f"consensus: {a.name} has {a.shape} voxels, {b.name} {b.shape}; expected the same voxels"
         )
     for volume in (a, b):
         if not np.issubdtype(volume.dtype, np.unsignedinteger):
@@ -94,9 +92,10 @@ def write_consensus(
             dtype
         )
 
+    stated = [whole_geometry(one.geometry, one.text("image")) for one in (a, b)]
     geometry = Geometry(
-        voxel_size_nm=a.geometry.voxel_size_nm or b.geometry.voxel_size_nm,
-        offset=offsets.pop() if offsets else None,
+        voxel_size_nm=stated[0].voxel_size_nm or stated[1].voxel_size_nm,
+        offset=stated[0].offset or stated[1].offset,
     )
     plan = Plan(
         shape=a.shape,

@@ -121,7 +121,9 @@ def _opened(name: str) -> tuple[Path, Volume, tuple[float, float, float]]:
     folder = Path(name.removeprefix(PREFIX))
     kind = reading.read_json(folder / "info", "the info of a precomputed volume").get("type")
     if kind != "segmentation":
-        raise InvalidArgumentError(f"{name}: is a precomputed {kind}, expected a segmentation")
+        raise InvalidArgumentError(
+            f"{name}: is a precomputed {kind}, expected a segmentation: `floodtide convert --labels` writes one"
+        )
     volume = Volume(name)
     return folder, volume, volume.geometry.voxel_size_nm or (1.0, 1.0, 1.0)
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formats of volumes: their table, and the readers and writers of its rows."""
 
+from floodtide.data.formats.conventions import geometry_of
 from floodtide.data.formats.geometry import Geometry, same_size, size_text
 from floodtide.data.formats.hdf5 import open_dataset
 from floodtide.data.formats.readers import (
     Opened,
     Source,
     array_volume,
+    attributes_of,
     object_volume,
     require_zyx,
 )
@@ -42,11 +44,13 @@ __all__ = [
     "StoreWriter",
     "Writer",
     "array_volume",
+    "attributes_of",
     "blocks",
     "documentation",
     "format_of",
     "forms",
     "from_zero",
+    "geometry_of",
     "new_top",
     "object_volume",
     "open_dataset",

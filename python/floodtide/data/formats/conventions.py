@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from floodtide.base import notes
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats.geometry import (
@@ -40,6 +42,8 @@ VOXEL_UNITS = ("", "pixel", "pixels", "voxel", "voxels", "px", "none", "null", "
 
 AXES = {
     "z": "z", "y": "y", "x": "x", "c": "c", "ch": "c", "channel": "c", "channels": "c", "t": "t", "time": "t",
+    "depth": "z", "height": "y", "width": "x", "plane": "z", "pln": "z", "slice": "z", "row": "y", "col": "x",
+    "column": "x",
 }  # fmt: skip
 """Axes of the names that files use, in lower case and without the ^ of funlib."""
 
@@ -81,13 +85,22 @@ OFFSETS = (
 NOTED = (
     "space directions",
     "spacing",
+    "Spacing",
+    "scale",
     "voxelsize",
+    "voxelSize",
+    "voxel_resolution",
+    "resolution_nm",
+    "element_size",
+    "element_size_nm",
     "pixel_size",
     "pixelResolution",
 )
 """Attributes that state a size in an order or a unit that files do not agree about."""
-NOTED_PLACES = ("translate", "translation", "origin")
+NOTED_PLACES = ("voxel_offset", "translate", "translation", "origin")
 """Attributes that state a position, likewise."""
+NOTED_VALUES = {"scale_factor": 1, "add_offset": 0, "_FillValue": 0, "missing_value": 0}
+"""Attributes of netCDF and xarray that change voxels, with the values that change none."""
 UNITS = ("units", "unit", "space units")
 NAMES = (
     "dimension_names",
@@ -99,7 +112,8 @@ NAMES = (
 )
 KEYS = (
     *dict.fromkeys(
-        [one.key for one in (*SIZES, *OFFSETS)] + [*NOTED, *NOTED_PLACES, *UNITS, *NAMES]
+        [one.key for one in (*SIZES, *OFFSETS)]
+        + [*NOTED, *NOTED_PLACES, *NOTED_VALUES, *UNITS, *NAMES]
     ),
 )
 """Every attribute of an array that is looked at."""
@@ -132,6 +146,19 @@ def stated_size(
     return None
 
 
+def plain(value: Any) -> Any:
+    """Return an attribute of h5py or zarr as JSON would hold it: a text, or a list."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, str | Mapping):
+        return value
+    if getattr(value, "shape", ()) is None:  # h5py.Empty
+        return []
+    return [
+        plain(one) if isinstance(one, bytes) else one for one in np.asarray(value).ravel().tolist()
+    ]
+
+
 def axis_names(given: Any) -> tuple[str, ...] | None:
     """Return the names of axes of a list, of a text such as "zyx", or of vigra's axistags; None if it has none."""
     given = _parsed(given)
@@ -151,8 +178,8 @@ def axis_names(given: Any) -> tuple[str, ...] | None:
 
 
 def _parsed(given: Any) -> Any:
-    """Return what a text of JSON holds, as vigra writes axistags; anything else as it is."""
-    if isinstance(given, str) and given.startswith("{"):
+    """Return what a text of JSON holds, as axistags of vigra or "[40, 4, 4]"; anything else as it is."""
+    if isinstance(given, str) and given.startswith(("{", "[")):
         with contextlib.suppress(ValueError):  # a text about something else
             return json.loads(given)
     return given
@@ -169,6 +196,17 @@ def _note_resolution(name: str, tags: Any) -> None:
         )
 
 
+def _note_unknown(name: str, key: str, given: Any) -> None:
+    """Note names of axes of which none is known, unless they are only numbered (dim_0)."""
+    names = (
+        [one for one in given if isinstance(one, str)] if isinstance(given, list | tuple) else []
+    )
+    if any(one and not re.fullmatch(r"\w*(dim|axis)_?\d+", one) for one in names):
+        notes.show(
+            f"{name}: {key} names the axes {', '.join(names)}, which are not known: taken as z, y, x"
+        )
+
+
 def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:
     """Return the names of the axes of an array that its attributes state; None if they state none.
 
@@ -179,6 +217,7 @@ def names_of(name: str, attributes: Mapping[str, Any], rank: int) -> tuple[str, 
     for key in NAMES:
         names = axis_names(attributes.get(key))
         if names is None:
+            _note_unknown(name, key, attributes.get(key))
             continue
         if len(names) != rank or (found is not None and names != found):
             raise InvalidFileError(
@@ -227,7 +266,10 @@ def order_of(
         elif size == 1:
             index.append(0)
         else:
-            raise InvalidFileError(f"{text}, expected one time and one channel")
+            how = "; ft.data.convert(ft.data.Volume(name, channel=0), copy) in Python copies one"
+            raise InvalidFileError(
+                f"{text}, expected one time and one channel{how if axis == 'c' else ''}"
+            )
     left = [axis for axis in names if axis in ("z", "y", "x")]
     return tuple(index), (left.index("z"), left.index("y"), left.index("x"))
 
@@ -255,7 +297,7 @@ def geometry_of(
     units = next((attributes[key] for key in UNITS if key in attributes), None)
 
     def read(one: Stated, default: str) -> tuple[SizeNm, tuple[str, ...]] | None:
-        values = attributes.get(one.key)
+        values = _parsed(attributes.get(one.key))
         if values is None:
             return None
         turned = one.reverse != reverse
@@ -311,6 +353,13 @@ def geometry_of(
     for key in NOTED_PLACES:
         if offset is None and attributes.get(key):
             notes.show(f"{name}: attribute {key} is {str(attributes[key])[:100]}: not used")
+    for key, neutral in NOTED_VALUES.items():
+        value = attributes.get(key)
+        value = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if value not in (None, neutral) and str(value).lower() != "nan":
+            notes.show(
+                f"{name}: attribute {key} is {str(value)[:100]}: not used, the voxels are read as they are stored"
+            )
     return Geometry(
         voxel_size_nm=size, offset=offset, size_source=size_source, offset_source=offset_source
     )

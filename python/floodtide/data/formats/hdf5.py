@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HDF5 datasets. The core reads them; this file reads what their attributes state."""
+"""HDF5 datasets. The core reads them; this file reads what their attributes state.
+
+The core reads three axes, or one of several channels before them. h5py reads other arrays that name their axes, such as
+t, z, y, x, c of ilastik.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from pathlib import PurePosixPath
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -13,7 +19,9 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base import notes
 from floodtide.base.files import path_and_dataset
+from floodtide.base.limits import require_decoded
 from floodtide.base.reading import reason
+from floodtide.data.boxes import Vec3
 from floodtide.data.formats.conventions import (
     KEYS,
     NAMES,
@@ -22,17 +30,16 @@ from floodtide.data.formats.conventions import (
     axis_names,
     geometry_of,
     names_of,
+    order_of,
+    plain,
 )
-from floodtide.data.formats.readers import Opened, object_volume
-from floodtide.errors import InvalidFileError
+from floodtide.data.formats.geometry import Geometry
+from floodtide.data.formats.readers import Opened, attributes_of, object_volume
+from floodtide.errors import Error, InvalidFileError
 
 _TEXTS = (*NAMES, *UNITS)
-_ELSEWHERE = {
-    r"t\d+/s\d+/\d+/cells": "the .xml file of BigDataViewer has the voxel size",
-    r"DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data": "Imaris states the sizes of image and voxels in"
-    " DataSetInfo and in the channel (a margin of zeros may follow the image)",
-}
-"""Where other programs state the voxel size, by the names of their datasets."""
+_BIGDATAVIEWER = re.compile(r"/?t\d+/s(\d+)/(\d+)/cells/?")
+_IMARIS = re.compile(r"/?DataSet/ResolutionLevel \d+/TimePoint \d+/Channel \d+/Data/?")
 
 
 def open_hdf5(reference: str, channel: int | None) -> Opened:
@@ -42,40 +49,78 @@ def open_hdf5(reference: str, channel: int | None) -> Opened:
 
 def open_dataset(path: str, dataset: str, channel: int | None) -> Opened:
     """Open a dataset of a file. See `open_hdf5`."""
-    volume = _core.data.Volume(path, dataset, channel)
+    try:
+        volume = _core.data.Volume(path, dataset, channel)
+    except InvalidFileError as error:
+        other = _other_axes(path, dataset, channel) if " axes, shape " in str(error) else None
+        if other is None:
+            raise
+        return other
     stated = {key: value for key in KEYS if (value := _attribute(volume, key))}
     names = names_of(volume.name, stated, len(_stated_names(stated)) or 3)
     geometry = geometry_of(volume.name, stated, names)
+    if names is None and _core.data.has_attributes(path, dataset, ["MATLAB_class"]):
+        notes.show(
+            f"{volume.name}: MATLAB stores the axes of an array in reverse order; its last axis is taken as z, its"
+            " second as y, its first as x"
+        )
     if geometry.voxel_size_nm is None:
-        _note_elsewhere(volume.name, path, dataset)
-    if names is None or names[-3:] == ("z", "y", "x"):
+        geometry = _elsewhere(volume, path, dataset, geometry)
+    unsigned = volume.dtype == "int16" and _BIGDATAVIEWER.fullmatch(dataset)
+    if not unsigned and (names is None or names[-3:] == ("z", "y", "x")):
         return Opened(volume, geometry, plain=True)
-    if len(names) != 3 or set(names) != set("zyx"):
+    names = names or ("z", "y", "x")
+    other = _other_axes(path, dataset, channel) if len(names) != 3 else None
+    if other is not None:
+        return other
+    if set(names) != set("zyx"):
         raise InvalidFileError(
             f"{volume.name}: names the axes {', '.join(names)}, expected z, y, x, after a channel if there is one"
         )
     turned = _Turned(volume, tuple(names.index(axis) for axis in "zyx"))
+    if unsigned:  # BigDataViewer stores uint16 so
+        turned.dtype = np.dtype(np.uint16)
     return Opened(
         object_volume(turned, volume.name, chunks=turned.chunks, geometry=geometry), geometry
     )
 
 
-def _note_elsewhere(name: str, path: str, dataset: str) -> None:
-    """Note a voxel size that another place than the dataset states."""
+def _elsewhere(volume: _core.data.Volume, path: str, dataset: str, geometry: Geometry) -> Geometry:
+    """Return the geometry with a voxel size that BigDataViewer or Imaris states; note one in another place."""
+    name = volume.name
+    if level := _BIGDATAVIEWER.fullmatch(dataset):
+        from floodtide.data.formats.elsewhere import of_bigdataviewer
+
+        with _h5py(path, dataset) as array:
+            factors = array.file.get(f"s{level[1]}/resolutions")
+            scale = [] if factors is None else factors[int(level[2])].tolist()
+        return of_bigdataviewer(name, Path(path), int(level[1]), scale)
+    if _IMARIS.fullmatch(dataset):
+        from floodtide.data.formats.elsewhere import of_imaris
+
+        with _h5py(path, dataset) as array:
+            image = array.file.get("DataSetInfo/Image")
+            stated = {} if image is None else image.attrs
+            return of_imaris(name, stated, array.parent.attrs, volume.shape)
     if _core.data.has_attributes(path, dataset, ["DIMENSION_LIST"]):
         notes.show(f"{name}: its dimension scales are not used; --voxel-nm states a voxel size")
-        return
-    said = [text for form, text in _ELSEWHERE.items() if re.fullmatch(form, dataset.strip("/"))]
+        return geometry
+    beside = str(PurePosixPath("/", dataset).with_name("Spacing"))
+    if _core.data.exists(path, beside):  # of ITK
+        notes.show(f"{name}: the dataset {beside} is not used; --voxel-nm states a voxel size")
+        return geometry
     for group in PurePosixPath("/", dataset.strip("/")).parents:
         found = _core.data.has_attributes(path, str(group), [one.key for one in SIZES])
         if found:
-            said.append(f"the group {group} has an attribute {found[0]}")
-    if said:
-        notes.show(f"{name}: {said[0]}: not used; --voxel-nm states a voxel size")
+            notes.show(
+                f"{name}: the group {group} has an attribute {found[0]}: not used; --voxel-nm states a voxel size"
+            )
+            break
+    return geometry
 
 
 class _Turned:
-    """A dataset whose axes x, y, z are stored in another order."""
+    """A dataset whose axes x, y, z are stored in another order, or whose integers have another sign."""
 
     def __init__(self, volume: _core.data.Volume, order: tuple[int, ...]) -> None:
         self._volume, self._order = volume, order
@@ -87,7 +132,80 @@ class _Turned:
         start, size = [0] * 3, [0] * 3
         for part, axis in zip(box, self._order, strict=True):
             start[axis], size[axis] = part.start, part.stop - part.start
-        return np.ascontiguousarray(self._volume.read(start, size).transpose(self._order))
+        block = np.ascontiguousarray(self._volume.read(start, size).transpose(self._order))
+        return block.view(self.dtype)
+
+
+def _other_axes(path: str, dataset: str, channel: int | None) -> Opened | None:
+    """Open an array with axes besides z, y, x that it names; None if it names no axes, or lies in another file."""
+    name = f"{path}:{dataset}"
+    with _h5py(path, dataset) as array:
+        if array.is_virtual or array.external or array.file.filename != path:
+            return None
+        stated = attributes_of(array)
+        shape, dtype, chunks = array.shape, array.dtype, array.chunks or array.shape
+        if array.chunks:
+            require_decoded(name, chunks, dtype.itemsize)
+    names = names_of(name, stated, len(shape))
+    if names is None:
+        return None
+    source = _Part(path, dataset, *order_of(name, names, shape, channel), shape, dtype)
+    geometry = geometry_of(name, stated, names)
+    chunks = source.kept(chunks)
+    return Opened(
+        object_volume(source, name, chunks=chunks, geometry=geometry, file=path), geometry
+    )
+
+
+@contextlib.contextmanager
+def _h5py(path: str, dataset: str) -> Iterator[Any]:
+    """Yield a dataset that h5py has opened."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            yield file[dataset]
+    except Error:
+        raise
+    except Exception as error:
+        raise InvalidFileError(f"{path}:{dataset}: cannot be read: {reason(error)}") from error
+
+
+class _Part:
+    """The axes z, y, x of a dataset that has more of them. h5py opens the file for each block.
+
+    Args:
+        path: The file.
+        dataset: Its dataset.
+        index: For each axis of the dataset, the position to read, or a slice for z, y and x.
+        order: The order in which the axes that are left become z, y, x.
+        shape: Of the dataset.
+        dtype: Of its voxels.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        dataset: str,
+        index: Sequence[int | slice],
+        order: Vec3,
+        shape: Sequence[int],
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._path, self._dataset, self._index, self._order = path, dataset, index, order
+        self.shape, self.dtype = self.kept(shape), dtype
+
+    def kept(self, values: Sequence[int]) -> Vec3:
+        """Return what belongs to z, y and x of values for all axes."""
+        left = [n for n, at in zip(values, self._index, strict=True) if isinstance(at, slice)]
+        z, y, x = (left[axis] for axis in self._order)
+        return z, y, x
+
+    def __getitem__(self, box: tuple[slice, slice, slice]) -> NDArray[Any]:
+        parts = iter(box[self._order.index(i)] for i in range(3))
+        where = tuple(next(parts) if isinstance(at, slice) else at for at in self._index)
+        with _h5py(self._path, self._dataset) as array:
+            return np.ascontiguousarray(array[where].transpose(self._order))
 
 
 def _stated_names(stated: dict[str, Any]) -> tuple[str, ...]:

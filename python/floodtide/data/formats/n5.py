@@ -37,11 +37,36 @@ from floodtide.data.formats.geometry import (
 from floodtide.errors import InvalidFileError
 
 _LEVEL = re.compile(r"s(\d+)")
-_BIGDATAVIEWER = re.compile(r"setup\d+/timepoint\d+/s\d+$")
+_BIGDATAVIEWER = re.compile(r"/setup(\d+)/timepoint\d+/s(\d+)$")
 _FACTORS = ("downsamplingFactors", "scales")
 _SIZES = (*(one.key for one in SIZES), "pixelResolution", "transform")
-_ABOVE = (*_SIZES, *UNITS, *_FACTORS, "axes", "offset", "affineTransform")
+_ABOVE = (
+    *_SIZES,
+    *UNITS,
+    *_FACTORS,
+    "axes",
+    "offset",
+    "translate",
+    "affineTransform",
+    "multiscales",
+)
+_REVERSED = ("axis_names", "_ARRAY_DIMENSIONS")  # of funlib and xarray, which name the axes z, y, x
 _MOST = 8  # groups above a dataset that are looked at
+
+
+def level_of_bigdataviewer(
+    name: str, folder: Path, attributes: Mapping[str, Any]
+) -> tuple[int, SizeNm] | None:
+    """Return the setup of a dataset, and how many voxels (x, y, z) of s0 make one; None if it is not BigDataViewer's.
+
+    Raises:
+        InvalidFileError: If the factors are impossible.
+    """
+    found = _BIGDATAVIEWER.search(folder.absolute().as_posix())
+    if found is None or any(key in attributes for key in UNITS):
+        return None
+    z, y, x = _factors(name, int(found[2]), _above(folder), attributes) or (1.0, 1.0, 1.0)
+    return int(found[1]), (x, y, z)
 
 
 def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) -> Geometry:
@@ -60,19 +85,16 @@ def geometry_of_dataset(name: str, folder: Path, attributes: Mapping[str, Any]) 
         notes.show(f"{name}: attribute affineTransform is not used")
     own = any(key in attributes for key in _SIZES)
     inherited = {} if own or level is None else above
-    if _BIGDATAVIEWER.search(folder.as_posix()) and not any(key in attributes for key in UNITS):
-        if own or "resolution" in above:
-            notes.show(
-                f"{name}: the .xml file of BigDataViewer has the unit of the voxel size: not used; --voxel-nm states a"
-                " voxel size"
-            )
-        return Geometry()
     if level is None and not own and any(key in above for key in _SIZES):
         notes.show(
             f"{name}: a group above states a voxel size for s0, s1, ...: not used; --voxel-nm states a voxel size"
         )
     stated = geometry_of_attributes(name, {**inherited, **attributes})
     size = stated.voxel_size_nm
+    if size is None and "multiscales" in above:
+        notes.show(
+            f"{name}: the multiscales of a group above are not used; --voxel-nm states a voxel size"
+        )
     if level is None or size is None:
         return stated
     factors = _factors(name, int(level[1]), above, attributes)
@@ -102,9 +124,10 @@ def names_of_dataset(
     Raises:
         InvalidFileError: As `names_of`.
     """
-    names = names_of(name, attributes, rank)
-    if names is not None and "axis_names" in attributes:
-        return names[::-1]  # of funlib, which names the reversed axes
+    turned = {
+        key: attributes[key][::-1] for key in _REVERSED if isinstance(attributes.get(key), list)
+    }
+    names = names_of(name, {**attributes, **turned}, rank)
     if names is None and _LEVEL.fullmatch(folder.name):
         return names_of(name, {"axes": _above(folder).get("axes")}, rank)
     return names

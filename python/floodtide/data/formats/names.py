@@ -18,7 +18,8 @@ _OTHERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("CZI", (".czi",), _FIJI),
     ("ND2", (".nd2",), _FIJI),
     ("LIF", (".lif",), _FIJI),
-    ("LSM", (".lsm",), _FIJI),
+    ("LSM and STK", (".lsm", ".stk"), _FIJI),
+    ("MetaImage and VTK", (".mha", ".mhd", ".vtk", ".vti"), _ARRAY),
     ("Olympus's formats", (".oib", ".oif", ".oir", ".vsi"), _FIJI),
     ("AmiraMesh", (".am", ".amiramesh"), _FIJI),
     ("DICOM", (".dcm",), _FIJI),
@@ -58,6 +59,14 @@ def refuse_other(reference: str) -> None:
     Raises:
         InvalidArgumentError: The message says what converts the file.
     """
+    kind, scheme, path = reference.rpartition("://")
+    if scheme:
+        here = (
+            f", as in {path}" if kind in ("file", "zarr://file", "n5://file", "zarr", "n5") else ""
+        )
+        raise InvalidArgumentError(
+            f"volume '{reference}': floodtide reads files and folders of this machine, without {kind}://{here}"
+        )
     name = reference.rstrip("/").lower()
     for kind, endings, how in _OTHERS:
         if name.endswith(endings):

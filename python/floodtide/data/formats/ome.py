@@ -64,15 +64,17 @@ def geometry_of_level(
     Raises:
         InvalidFileError: If axes are missing, or a transformation has another form than scale and translation.
     """
-    given = image.get("axes")
+    given, owners = image.get("axes"), [level, image]
+    if given is None and isinstance(image.get("coordinateSystems"), list):
+        given, owners = _axes_of_system(level, image["coordinateSystems"]), [level]
     names = _BEFORE_AXES if given is None and rank == len(_BEFORE_AXES) else axis_names(given)
     if names is None or len(names) != rank:
         raise InvalidFileError(
             f"{name}: its OME-Zarr metadata names the axes {given}, expected {rank} names such as z, y, x"
         )
     scale, moved, known = [1.0] * rank, [0.0] * rank, False
-    for owner in (level, image):
-        for change in owner.get("coordinateTransformations") or []:
+    for owner in owners:
+        for change in _flat(owner.get("coordinateTransformations") or []):
             kind, factors = _change(name, change, rank)
             if kind == "scale":
                 scale = [a * b for a, b in zip(scale, factors, strict=True)]
@@ -96,6 +98,23 @@ def geometry_of_level(
     return names, Geometry(
         voxel_size_nm=size, offset=offset, size_source=source, offset_source=source
     )
+
+
+def _axes_of_system(level: Mapping[str, Any], systems: Sequence[Any]) -> Any:
+    """Return the axes of the coordinate system of a level (OME-Zarr 0.6). Others of the image are not used."""
+    known = [one for one in systems if isinstance(one, Mapping)]
+    ends = [one.get("output") for one in level.get("coordinateTransformations") or [{}]]
+    found = [one for one in known if one.get("name") in ends or {"name": one.get("name")} in ends]
+    return next((one.get("axes") for one in (*found, *known)), None)
+
+
+def _flat(changes: Sequence[Any]) -> list[Any]:
+    """Return transformations in which a sequence is replaced by its parts."""
+    found: list[Any] = []
+    for change in changes:
+        parts = change.get("transformations") if isinstance(change, dict) else None
+        found += parts if isinstance(parts, list) else [change]
+    return found
 
 
 def _change(name: str, change: Any, rank: int) -> tuple[str, list[float]]:

@@ -83,6 +83,12 @@ def open_folder(reference: str) -> Opened:
             f"{reference}: matches names of {len(forms)} forms; the order of the sections is {shown}, ...,"
             f" {os.path.basename(files[-1])}"
         )
+    elif not _counted(files):
+        shown = ", ".join(os.path.basename(file) for file in files[:3])
+        notes.show(
+            f"{reference}: no number in the names differs in all files, as for channels or tiles; the order of the"
+            f" sections is {shown}, ..., {os.path.basename(files[-1])}"
+        )
     if missing := _missing(files):
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         notes.show(
@@ -112,7 +118,14 @@ def files_of_pattern(reference: str) -> list[str]:
         folder = glob.escape(folder)
     pattern, ending = os.path.splitext(pattern)
     pattern += "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else c for c in ending)
-    return sorted(glob.glob(os.path.join(folder, pattern)), key=order)
+    return sorted(sorted(glob.glob(os.path.join(folder, pattern))), key=order)
+
+
+def _counted(files: list[str]) -> bool:
+    """Return True if a number in the names differs in all files. The names have one form."""
+    names = [_parts(os.path.basename(file))[1::2] for file in files]
+    columns = zip(*names, strict=True)
+    return len(files) < 2 or any(len(set(map(int, one))) == len(files) for one in columns)
 
 
 def _missing(files: list[str]) -> list[int]:
@@ -266,6 +279,8 @@ class Folder:
                 pillow = library("imageio.v3", path, "formats")
                 picture = np.asarray(pillow.imread(path))
                 self._note_depth(path)
+                if picture.dtype == np.bool_:  # of one bit
+                    picture = picture.astype(np.uint8) * np.uint8(255)
                 if picture.ndim != 2 and pillow.immeta(path).get("mode") == "P":
                     raise InvalidFileError(
                         f"{path}: its values are indices of a colour table (palette), expected grey levels or ids:"

@@ -7,7 +7,7 @@ The core calls an object from several of its own threads at a time. It reads arr
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from floodtide import _core
 from floodtide.base.reading import reason
 from floodtide.data.boxes import Vec3
-from floodtide.data.formats.conventions import axis_names
+from floodtide.data.formats.conventions import KEYS, NAMES, axis_names, plain
 from floodtide.data.formats.geometry import Geometry
 from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
@@ -24,6 +24,10 @@ CACHE_BYTES = 64 << 20
 """Size of the cache for decoded chunks, in bytes, as for HDF5."""
 LARGEST_CHUNK = 1 << 31
 """Largest size of a chunk, in bytes. A damaged file may claim any size."""
+
+
+_XYZ = ("cloudvolume", "nibabel")
+"""Libraries whose arrays have the axes x, y, z."""
 
 
 class Source(Protocol):
@@ -132,12 +136,25 @@ def _shape(source: Any, name: str) -> Vec3:
     return shape
 
 
+def attributes_of(source: Any) -> dict[str, Any]:
+    """Return what the attributes of an array of h5py, zarr or xarray state, as JSON would hold it."""
+    found = getattr(source, "attrs", None)
+    return {key: plain(found[key]) for key in KEYS if isinstance(found, Mapping) and key in found}
+
+
 def require_zyx(source: Any, name: str) -> None:
-    """Refuse an object that names its axes in another order: of xarray, zarr 3 or tensorstore."""
+    """Refuse an object with axes in another order: it names them, or is of a library whose arrays have x, y, z."""
+    library = type(source).__module__.partition(".")[0]
+    if library in _XYZ:
+        raise InvalidArgumentError(
+            f"{name}: has the axes x, y, z of {library}, expected z, y, x: numpy.asarray(array).T"
+        )
+    attributes = attributes_of(source)
     stated = (
         getattr(source, "dims", None),
         getattr(getattr(source, "metadata", None), "dimension_names", None),
         getattr(getattr(source, "domain", None), "labels", None),
+        *(attributes.get(key) for key in NAMES),
     )
     names = next((found for one in stated if (found := axis_names(one))), None)
     if names is not None and names != ("z", "y", "x"):

@@ -7,6 +7,7 @@ are read as z, y, x.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -36,6 +37,16 @@ PRECOMPUTED = "precomputed://"
 PATIENCE_S = 10.0
 """Seconds that a block may take to read before the files of the volume are looked at."""
 
+_OTHER_ENCODINGS = (
+    "compresso",
+    "crackle",
+    "kempressed",
+    "fpzip",
+    "zfpc",
+    "jpegxl",
+    "jxl",
+)  # of CloudVolume
+_WEBKNOSSOS = "datasource-properties.json"
 _ZARR = ("zarr.json", ".zarray", ".zgroup")
 
 
@@ -78,16 +89,21 @@ def open_zarr(reference: str, channel: int | None = None) -> Opened:
         geometry = found or geometry_of(reference, attributes, names)
     opened = _volume(reference, store, names, channel, geometry, array)
     if level is None and geometry.voxel_size_nm is None:
-        _note_above(reference, array.parent.absolute())
-    pattern, writer = _zarr_chunks(document, store.rank), _attributes(document).get(WRITTEN_BY)
-    check_chunks(reference, array.parent, pattern, _chunks_of(store), writer)
+        _note_above(reference, array.parent.absolute(), names or ())
+    known, writer = _zarr_chunks(document, store.rank), _attributes(document).get(WRITTEN_BY)
+    check_chunks(reference, array.parent, known.fullmatch, _chunks_of(store), writer)
     return opened
 
 
 def open_n5(reference: str, channel: int | None = None) -> Opened:
     """Open a dataset of an N5 folder."""
     from floodtide.data.formats.chunks import check_chunks
-    from floodtide.data.formats.n5 import geometry_of_dataset, names_of_dataset
+    from floodtide.data.formats.elsewhere import of_bigdataviewer
+    from floodtide.data.formats.n5 import (
+        geometry_of_dataset,
+        level_of_bigdataviewer,
+        names_of_dataset,
+    )
 
     path = Path(reference, "attributes.json")
     attributes = _json(path, reference) if path.is_file() else {}
@@ -102,30 +118,41 @@ def open_n5(reference: str, channel: int | None = None) -> Opened:
     names = names_of_dataset(reference, path.parent, attributes, store.rank)
     if names is None:
         names = ("x", "y", "z", "c")[: store.rank] if store.rank in (3, 4) else None
-    geometry = geometry_of_dataset(reference, path.parent, attributes)
+    level = level_of_bigdataviewer(reference, path.parent, attributes)
+    if level is None:
+        geometry = geometry_of_dataset(reference, path.parent, attributes)
+    else:
+        geometry = of_bigdataviewer(reference, path.parent.absolute().parents[2], *level)
     opened = _volume(reference, store, names, channel, geometry, path)
-    pattern, writer = "/".join([r"\d+"] * store.rank), attributes.get(WRITTEN_BY)
-    check_chunks(reference, path.parent, pattern, _chunks_of(store), writer)
+    known, writer = re.compile("/".join([r"\d+"] * store.rank)), attributes.get(WRITTEN_BY)
+    check_chunks(reference, path.parent, known.fullmatch, _chunks_of(store), writer)
     return opened
 
 
 def open_precomputed(reference: str, channel: int | None = None) -> Opened:
     """Open the finest scale of a Neuroglancer precomputed volume of one channel, or one of its channels."""
-    from floodtide.data.formats.chunks import check_chunks
+    from floodtide.data.formats.chunks import check_chunks, of_precomputed
 
     folder = reference.removeprefix(PRECOMPUTED)
-    if "://" in folder:
+    scheme, _, path = folder.rpartition("://")
+    if scheme:
+        here = path if scheme == "file" else "folder"
         raise UnsupportedError(
-            f"{reference}: is not a folder of this machine, expected {PRECOMPUTED}folder"
+            f"{reference}: expected a folder of this machine without {scheme}://, {PRECOMPUTED}{here}"
         )
-    path = Path(folder, "info")
-    info = _json(path, reference)
+    metadata = Path(folder, "info")
+    info = _json(metadata, reference)
     finest = _finest(info)
+    with contextlib.suppress(LookupError, TypeError):  # of another form, which tensorstore names
+        encoding = info["scales"][finest]["encoding"]
+        if encoding in _OTHER_ENCODINGS:
+            raise UnsupportedError(
+                f"{reference}: its chunks have the encoding {encoding}, which tensorstore does not read; expected raw,"
+                " png, jpeg or compressed_segmentation: write it again with one of these (CloudVolume: encoding='raw')"
+            )
     driver = {"driver": "neuroglancer_precomputed", "scale_index": finest}
-    store = _opened(reference, {**driver, **_file(path.parent)})
+    store = _opened(reference, {**driver, **_file(metadata.parent)})
     channels = store.shape[-1]
-    if channel is None and channels != 1:
-        raise InvalidFileError(f"{reference}: has {channels} channels, expected 1")
     scale = info["scales"][finest]
     x, y, z = scale["resolution"]
     i, j, k = scale.get("voxel_offset", (0, 0, 0))
@@ -136,11 +163,11 @@ def open_precomputed(reference: str, channel: int | None = None) -> Opened:
         size_source="" if unknown else "its info",
         offset_source="its info",
     )
-    opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, path)
+    opened = _volume(reference, store, ("x", "y", "z", "c"), channel, geometry, metadata)
     if scale.get("sharding") is None:
-        pattern = "_".join([r"-?\d+--?\d+"] * 3)
-        chunks, writer = path.parent / scale["key"], info.get(WRITTEN_BY)
-        check_chunks(reference, chunks, pattern, _chunks_of(store) // channels, writer)
+        known = of_precomputed((i, j, k), scale["size"], store.chunk_layout.write_chunk.shape[:3])
+        chunks, writer = metadata.parent / scale["key"], info.get(WRITTEN_BY)
+        check_chunks(reference, chunks, known, _chunks_of(store) // channels, writer)
     return opened
 
 
@@ -189,14 +216,15 @@ def _chunks_of(store: Any) -> int:
     return math.prod(-(-n // (size or n or 1)) for n, size in sizes)
 
 
-def _zarr_chunks(document: Mapping[str, Any], rank: int) -> str:
+def _zarr_chunks(document: Mapping[str, Any], rank: int) -> re.Pattern[str]:
     """Return the regular expression of the paths of the chunks of a Zarr array."""
     if "chunk_key_encoding" not in document:  # version 2
-        return re.escape(str(document.get("dimension_separator", "."))).join([r"\d+"] * rank)
+        separator = str(document.get("dimension_separator", "."))
+        return re.compile(re.escape(separator).join([r"\d+"] * rank))
     encoding = document["chunk_key_encoding"]
     first = encoding.get("name") == "default"
     separator = encoding.get("configuration", {}).get("separator", "/" if first else ".")
-    return re.escape(str(separator)).join(["c"] * first + [r"\d+"] * rank)
+    return re.compile(re.escape(str(separator)).join(["c"] * first + [r"\d+"] * rank))
 
 
 def from_zero(source: Any) -> Any:
@@ -330,8 +358,17 @@ def _image_around(array: Path, reference: str) -> tuple[dict[str, Any], dict[str
     return {}, None
 
 
-def _note_above(reference: str, folder: Path) -> None:
-    """Note a voxel size that a group above an array states."""
+def _note_above(reference: str, folder: Path, names: Sequence[str]) -> None:
+    """Note a voxel size that something around an array states: coordinates of xarray, WEBKNOSSOS, a group."""
+    elsewhere = [
+        folder.parent / axis for axis in names if _metadata(folder.parent / axis, reference)
+    ]
+    elsewhere += [one / _WEBKNOSSOS for one in folder.parents[:3] if (one / _WEBKNOSSOS).is_file()]
+    if elsewhere:
+        notes.show(
+            f"{reference}: {elsewhere[0]} may state a voxel size: not used; --voxel-nm states a voxel size"
+        )
+        return
     for group in folder.parents:
         if not any((group / name).is_file() for name in _ZARR):
             break
@@ -365,13 +402,18 @@ def _no_array(reference: str, kind: str, file: str, key: str) -> str:
     folder = Path(reference)
     if not folder.is_dir():
         return f"{reference}: there is no such folder, expected a {kind}"
-    below = sorted(_arrays(folder, folder, key, 3))
+    below = sorted(_arrays(folder, folder, key, 4))
     text = f"{reference}: is no {kind} (no {file} of one)"
     return (
         f"{text}; expected {' or '.join(f'{folder}/{name}' for name in below[:5])}"
         if below
         else text
     )
+
+
+def zarr_arrays(folder: Path) -> list[str]:
+    """Return the paths of the Zarr arrays up to two folders below a folder."""
+    return sorted(f"{folder}/{name}" for name in _arrays(folder, folder, "", 2))
 
 
 def _arrays(root: Path, folder: Path, key: str, depth: int) -> Iterator[str]:

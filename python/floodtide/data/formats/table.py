@@ -20,7 +20,7 @@ from floodtide.data.formats import hdf5, nifti, pictures, stores, writers
 from floodtide.data.formats.names import file_and_series, refuse_other
 from floodtide.data.formats.readers import Opened
 from floodtide.data.formats.writers import Plan, Writer
-from floodtide.errors import InvalidArgumentError, InvalidFileError
+from floodtide.errors import Error, InvalidArgumentError, InvalidFileError
 
 _Open = Callable[[str, int | None], Opened]
 
@@ -236,26 +236,40 @@ def _datasets(path: str) -> str:
         _core.data.Volume(path, "?")
     except InvalidFileError as error:  # it lists the datasets that the file has
         listed = str(error).partition("its datasets are: ")[2]
-        first = listed.split(",")[0].split(" ")[0]
+        names = listed.split(", ")
+        first = next((one for one in names if _is_volume(path, one)), names[0])
         return f", for example {path}:{first}; its datasets are: {listed}" if listed else ""
     return ""
+
+
+def _is_volume(path: str, dataset: str) -> bool:
+    try:
+        _core.data.Volume(path, dataset)
+    except Error:
+        return False
+    return True
 
 
 def _nearest(reference: str) -> str:
     """Return a hint what the user may have meant, from the name and from existing files."""
     plain = reference.rstrip("/")
     lower = plain.lower()
+    if found := _datasets(plain):
+        return found
     if lower.endswith((".h5", ".hdf5", ".hdf")):
-        return _datasets(plain) or f", for example {plain}:raw"
+        return f", for example {plain}:raw"
     try:
         if os.path.isfile(os.path.join(plain, "info")):
             return f", or {stores.PRECOMPUTED}{plain} for the precomputed volume in this folder"
         names = sorted(os.listdir(plain)) if os.path.isdir(plain) else []
+        arrays = stores.zarr_arrays(Path(plain)) if names else []
     except (OSError, ValueError):
         return ", for example stack.h5:raw"
     for suffix in pictures.PICTURES:
         if any(name.lower().endswith(suffix) for name in names):
             return f", or '{plain}/*{suffix}' for the pictures in this folder"
+    if arrays:
+        return f", or {' or '.join(arrays[:5])}"
     if lower.endswith((".png", ".jpg", ".jpeg")):
         return ", or 'folder/*.png' for a folder of pictures"
     return ", for example stack.h5:raw"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +28,12 @@ _OME = {name: name for name in ("int8", "int16", "int32", "uint8", "uint16", "ui
 }
 _PALETTE, _WHITE_IS_ZERO = 3, 0  # values of PhotometricInterpretation
 _ORIENTATION = 274  # a tag; 1: the first row is the top, and the first column is at the left
-_INCH_OR_CM = {2: "inch", 3: "cm"}  # values of ResolutionUnit
+_UNITS = {
+    2: "inch",
+    3: "cm",
+    4: "mm",
+    5: "um",
+}  # values of ResolutionUnit; the last two are those of tifffile
 _FINE_NM = 1000.0  # pixels below this are those of a microscope, and not of a printer
 
 
@@ -67,17 +73,36 @@ class Sections:
                 f"{path}: holds {len(every)} series of pictures, expected the name of one; {_listed(path, every)}"
             )
         self.pages: Sequence[Any] = [one.pages[0] for one in every] if several else series.pages
-        if any(page is None for page in self.pages):
+        if file.is_ome and any(page is None for page in self.pages):
             raise InvalidFileError(f"{path}: {_lost(path, file, self.pages)}")
         self.shape = (len(every), *series.shape) if several else _shape(path, series)
         self.dtype = series.dtype
         self.offset = None if several else series.dataoffset
+        _check_counts(path, file, self.shape)
         check_colours(path, series.keyframe)
         self.geometry = geometry_of_file(path, file, file.series.index(series))
         if self.offset is None and len(self.pages) not in (1, self.shape[0]):
             raise InvalidFileError(
                 f"{path}: has {len(self.pages)} pictures for a shape of {self.shape}"
             )
+
+
+def _check_counts(path: str, file: Any, shape: Vec3) -> None:
+    """Refuse a single series with fewer sections than ImageJ or tifffile state, and note pages of no series."""
+    stated = (file.imagej_metadata or {}).get("images", 0) if file.is_imagej else 0
+    shaped = re.search(r'"shape": \[([\d, ]+)\]', file.pages[0].shaped_description or "")
+    if shaped and len(file.series) == 1:
+        stated = math.prod(map(int, shaped[1].split(","))) // math.prod(shape[1:])
+    if stated > shape[0]:
+        raise InvalidFileError(
+            f"{path}: its metadata state {stated} pictures, and it holds {shape[0]}: it may be cut off, or was written"
+            " by a program that kept old metadata"
+        )
+    known = sum(len(level.pages) for one in file.series for level in one.levels)
+    if len(file.pages) > max(known, shape[0]):
+        notes.show(
+            f"{path}: holds {len(file.pages)} pictures, and its metadata describe {known}: the others are not read"
+        )
 
 
 def _listed(path: str, every: Sequence[Any]) -> str:
@@ -119,8 +144,7 @@ def check_colours(path: str, page: Any, name: str = "") -> None:
     if page.photometric == _PALETTE:
         raise InvalidFileError(
             f"{path}: its values are indices of a colour table (palette), expected grey levels or ids: write it"
-            " without the"
-            " table"
+            " without the table (Fiji: Image > Lookup Tables > Grays, which keeps the values)"
         )
     if page.photometric == _WHITE_IS_ZERO:
         notes.show(f"{name}: states that 0 is white; its values are read as they are stored")
@@ -225,7 +249,7 @@ def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
     stated = shaped[number] if number < len(shaped) else {}
     if "voxel_size_nm" in stated:
         return _of_floodtide(path, stated)
-    for key in ("spacing", "unit", "resolution", "voxel_size"):
+    for key in ("spacing", "unit", "resolution", "voxel_size", "PhysicalSizeX", "PhysicalSizeZ"):
         if key in stated:
             notes.show(
                 f"{path}: its description states {key} = {str(stated[key])[:60]}, which is not used: --voxel-nm states"
@@ -241,7 +265,7 @@ def geometry_of_file(path: str, file: Any, number: int = 0) -> Geometry:
 
 def _note_resolution(path: str, tags: Any) -> None:
     """Note a resolution of a file without other metadata: that of a microscope, which says nothing about z."""
-    unit = _INCH_OR_CM.get(int(tags.valueof("ResolutionUnit", default=1)))
+    unit = _UNITS.get(int(tags.valueof("ResolutionUnit", default=1)))
     pixels = [tags.valueof(name, default=(0, 1)) for name in ("YResolution", "XResolution")]
     if unit is None or not all(above > 0 and below > 0 for above, below in pixels):
         return

@@ -45,6 +45,7 @@ class Plan:
         geometry: Voxel size and offset.
         command: The command that writes it, "floodtide convert". It may replace its own older datasets of HDF5 files.
         notes: Texts that become attributes of HDF5, Zarr and N5 volumes.
+        labels: True if the voxels are ids. Precomputed volumes state it; integers of 32 or 64 bits always are.
     """
 
     shape: Vec3
@@ -52,6 +53,7 @@ class Plan:
     geometry: Geometry
     command: str
     notes: Mapping[str, str] = field(default_factory=dict)
+    labels: bool = False
 
     @property
     def chunks(self) -> Vec3:
@@ -169,7 +171,7 @@ def precomputed(reference: str, plan: Plan) -> Iterator[Writer]:
         raise InvalidArgumentError(
             f"{reference}: precomputed volumes cannot hold {plan.dtype}, expected one of {', '.join(kinds)}"
         )
-    labels = plan.dtype.name in ("uint32", "uint64")
+    labels = plan.labels or plan.dtype.name in ("uint32", "uint64")
     spec = {
         "driver": "neuroglancer_precomputed",
         "multiscale_metadata": {
@@ -332,6 +334,8 @@ def pictures(reference: str, plan: Plan) -> Iterator[Writer]:
     else:
         _check_pictures(reference, plan, ("u1", "i1", "u2", "i2", "u4", "i4", "f4", "f8"))
         write = library("tifffile", reference, "formats").imwrite
+    if plan.geometry.voxel_size_nm is not None or any(plan.offset):
+        notes.show(f"{reference}: the pictures do not state the voxel size and the offset")
     with _new_folder(folder, {}) as part:
         yield _Pictures(write, part, pattern, plan)
 

@@ -7,6 +7,7 @@ somebody may want, or that a sample could misjudge, is a warning. docs/checks.md
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import shlex
@@ -230,6 +231,19 @@ def _of_size(
             f" size, state it ({reading.size_key})",
         )
     ]
+
+
+def of_pixels(
+    image: ImageStatistics, reading: Reading, trained: Sequence[TrainedOn]
+) -> list[Problem]:
+    """Return whether slices have other pixels (y, x) than those that a network was trained on."""
+    own = reading.voxel_size_nm
+    flat = [
+        dataclasses.replace(one, voxel_size_nm=(own[0], *one.voxel_size_nm[1:]))
+        for one in trained
+        if own is not None and one.voxel_size_nm is not None
+    ]
+    return _of_size(image, reading, flat, adapts=False)
 
 
 def _of_scale(image: ImageStatistics, reading: Reading, volume: TrainedOn) -> list[Problem]:

@@ -20,7 +20,7 @@ pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
 import tifffile
 from other_programs import ARRAY, hdf5, precomputed, zarr_array
 
-from floodtide import cli, data, nn
+from floodtide import cli, data, errors, nn
 from floodtide.base import notes
 from floodtide.data.look.trained_on import FIB25, to_text
 
@@ -270,6 +270,34 @@ def test_a_network_of_other_voxels_is_refused(
         said = refused(command, words, capsys, RUNS[command])
     command = f"floodtide convert {other} resampled.zarr --voxel-nm 20,10,10 --resample-nm 10,10,10"
     assert f"resample it first with `{command}`" in said
+
+
+def test_a_network_for_slices_of_other_pixels_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = nn.UNet2D(depth=2, features=16, classes=2)
+    network.save(tmp_path / "u.h5", statistics=to_text([FIB25]))
+    for size, status in (((50.0, 10.0, 10.0), 0), ((10.0, 20.0, 10.0), 2)):
+        image = stored(tmp_path / "s.h5", IMAGE, resolution=size)
+        words = [
+            "predict",
+            f"{tmp_path}/u.h5",
+            image,
+            f"{tmp_path}/p{status}.h5:x",
+            "--mean",
+            "128",
+        ]
+        assert cli.run([*words, "--std", "33"]) == status
+    said = capsys.readouterr().err
+    assert "--voxel-nm 10,20,10 --resample-nm 10,10,10" in said
+    assert cli.run([*words, "--std", "33", "--voxel-nm", "10,10,10"]) == 0
+
+
+def test_masks_of_other_pixels_are_refused(tmp_path: Path) -> None:
+    images = stored(tmp_path / "i.h5", IMAGE, resolution=(1.0, 10.0, 10.0))
+    masks = stored(tmp_path / "m.h5", LABELS % 2, resolution=(1.0, 20.0, 20.0))
+    with pytest.raises(errors.ShapeError, match="1 x 20 x 20 nm"):
+        data.Slices(images, masks)
 
 
 def test_a_stated_voxel_size_replaces_that_of_the_file(

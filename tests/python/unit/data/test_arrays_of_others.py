@@ -57,6 +57,20 @@ def dotted(attributes: dict[str, Any]) -> None:
     attributes["multiscales"][0]["datasets"][0]["path"] = "./s0/"
 
 
+def systems(attributes: dict[str, Any]) -> None:
+    """Name the axes as OME-Zarr 0.6 does, whose image may also lie in the space of an atlas."""
+    image = attributes["multiscales"][0]
+    atlas = [{"name": axis, "type": "space"} for axis in "zxy"]
+    image["coordinateSystems"] = [
+        {"name": "atlas", "axes": atlas},
+        {"name": "physical", "axes": image.pop("axes")},
+    ]
+    image["datasets"][0]["coordinateTransformations"][-1]["output"] = "physical"
+    image["coordinateTransformations"] = [
+        {"type": "affine", "input": "physical", "output": "atlas"}
+    ]
+
+
 def coarse_first(folder: Path) -> str:
     """Write an image whose list of levels begins with the coarsest, which OME-Zarr forbids."""
     name = ome()(folder)
@@ -109,6 +123,11 @@ OME = [
     Case("infinite", ome(scale=(float("inf"), 4, 8)), refused="with 3 numbers"),
     Case("huge", ome(scale=(1e300, 4, 8)), note="not used"),
     Case("texts", ome(scale=("40", "4", "8")), refused="with 3 numbers"),
+    Case("0.6", ome("xyz", version="0.5", edit=systems), NM),
+    Case("0.6-five-axes", ome("xyzct", version="0.5", edit=systems), NM),
+    Case("0.6-sequence", ome(changes=[{"type": "sequence", "transformations": [moved(40, 0, 0)]}], edit=systems),
+         NM, (1, 0, 0)),
+    Case("0.6-affine", ome(changes=[{"type": "affine", "affine": []}], edit=systems), refused="expected scale or"),
     Case("other-length", ome(image=[scaled(2, 2)]), refused="with 3 numbers"),
 ]  # fmt: skip
 
@@ -183,6 +202,24 @@ def below_a_group(folder: Path) -> str:
     return f"{name}/raw"
 
 
+def with_coordinates(folder: Path) -> str:
+    """Write what xarray does: an array, and the position of each section."""
+    name = f"{in_group(folder)}/raw"
+    Path(name, ".zattrs").write_text(json.dumps({"_ARRAY_DIMENSIONS": ["z", "y", "x"]}))
+    (folder / "other").mkdir()
+    Path(zarr_array(np.arange(4) * 40.0, 2)(folder / "other")).rename(folder / "v.zarr/z")
+    return name
+
+
+def webknossos(folder: Path) -> str:
+    zarr_array(ordered("cxyz"), dimension_names="cxyz")(folder)
+    (folder / "v").mkdir()
+    (folder / "v.zarr").rename(folder / "v/1")
+    scale = {"factor": [8, 4, 40], "unit": "nanometer"}
+    (folder / "datasource-properties.json").write_text(json.dumps({"scale": scale}))
+    return f"{folder}/v/1"
+
+
 def typed(dtype: Any, version: int = 2) -> Any:
     return zarr_array(np.zeros((4, 5, 6), dtype), version)
 
@@ -235,6 +272,8 @@ ZARR = [
     Case("axistags", zarr_array(ordered("xyz"), attributes=tags("xyz"))),
     Case("axistags-with-size", zarr_array(attributes=tags("zyx", resolution=8)), note="axistags state a resolution"),
     Case("size-of-a-group", below_a_group, note="has an attribute resolution: not used"),
+    Case("coordinates", with_coordinates, note="v.zarr/z may state a voxel size"),
+    Case("webknossos", webknossos, note="datasource-properties.json may state a voxel size"),
     Case("group", in_group, refused="expected"),
     Case("consolidated-only", consolidated, refused="no zarr.json or .zarray"),
     Case("zip", zipped, refused="unpacks it into a folder"),
@@ -248,6 +287,25 @@ def test_zarr(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 # N5. Numbers in attributes are x, y, z.
 
+
+def with_xml(make: Any, unit: str = "nm") -> Any:
+    """Return a function that also writes the XML file of BigDataViewer: setup 1, and setup 0 of voxels NM."""
+    setups = "".join(
+        f"<ViewSetup><id>{i}</id><size>6 5 4</size><voxelSize><unit>{unit}</unit><size>{size}</size></voxelSize>"
+        "</ViewSetup>"
+        for i, size in ((1, "1 1 1"), (0, "8.0 4.0 40.0"))
+    )
+
+    def made(folder: Path) -> str:
+        (folder / "v.xml").write_text(
+            f"<SpimData><SequenceDescription><ViewSetups>{setups}</ViewSetups></SequenceDescription></SpimData>"
+        )
+        name: str = make(folder)
+        return name
+
+    return made
+
+
 XYZ = [8, 4, 40]
 TWICE = [2, 2, 1]
 UM_PIXELS = {"pixelResolution": {"unit": "um", "dimensions": [0.008, 0.004, 0.04]}}
@@ -256,7 +314,7 @@ PAINTERA = {
     "labels/data": {"multiScale": True, "resolution": XYZ, "offset": [80, -40, 0]},
 }
 BDV = {
-    "setup0": {"downsamplingFactors": [[1, 1, 1]]},
+    "setup0": {"downsamplingFactors": [[1, 1, 1], [2, 2, 1]]},
     "setup0/timepoint0": {"multiScale": True, "resolution": XYZ},
 }
 S0 = {
@@ -301,8 +359,13 @@ N5 = [
          {"g": {"resolution": XYZ}}, "g/s1"), refused="expected 40 x 8 x 16 nm"),
     Case("group-contradicts", n5({"resolution": [9, 9, 9]}, {"g": {"resolution": XYZ}}, "g/s0"),
          refused="expected 40 x 4 x 8 nm"),
+    Case("array-dimensions", n5({"_ARRAY_DIMENSIONS": ["z", "y", "x"], "axes": ["x", "y", "z"]})),
+    Case("translate-of-the-group", n5(groups={"g": {"translate": XYZ, **UM_PIXELS}}, path="g/s0"), NM,
+         note="attribute translate is"),
+    Case("multiscales", n5(groups={"g": {"multiscales": []}}, path="g/s0"), note="multiscales of a group above"),
     Case("no-level", n5(groups={"g": {"resolution": XYZ}}, path="g/raw"), note="a group above states a voxel size"),
-    Case("bigdataviewer", n5(groups=BDV, path="setup0/timepoint0/s0"), note=".xml file of BigDataViewer"),
+    Case("bigdataviewer", with_xml(n5(groups=BDV, path="setup0/timepoint0/s1")), (40, 8, 16)),
+    Case("bigdataviewer-alone", n5(groups=BDV, path="setup0/timepoint0/s0"), note=".xml file of BigDataViewer"),
     Case("wrong-factors", n5({"downsamplingFactors": [0, 1, 1]}, PAINTERA, "labels/data/s1"),
          refused="three numbers above 0"),
     Case("a-group", n5(groups=PAINTERA, path="labels/data/s0", opened="labels/data"), refused="labels/data/s0"),
@@ -323,6 +386,14 @@ def untyped(info: dict[str, Any]) -> None:
 
 def unknown_encoding(info: dict[str, Any]) -> None:
     info["scales"][0]["encoding"] = "vtx"
+
+
+def encoded(encoding: str) -> Any:
+    return lambda info: info["scales"][0].update(encoding=encoding)
+
+
+def chunked(info: dict[str, Any]) -> None:
+    info["scales"][0]["chunk_sizes"] = [[4, 4, 4]]
 
 
 def sized(*size: Any) -> Any:
@@ -351,7 +422,17 @@ PRECOMPUTED = [
     Case("jpeg", precomputed(GREY, encoding="jpeg"), NM, voxels=GREY),
     Case("coarse-first", precomputed(coarse=True), NM),
     Case("untyped", precomputed(edit=untyped), NM),
-    Case("three-channels", precomputed(channels=3), refused="has 3 channels, expected 1"),
+    Case(
+        "three-channels",
+        precomputed(channels=3),
+        refused="of (6, 5, 4, 3), expected one time and one channel; ft.data.convert(",
+    ),
+    Case("crackle", precomputed(edit=encoded("crackle")), refused="have the encoding crackle"),
+    Case(
+        "other-chunk-size",
+        precomputed(edit=chunked),
+        refused="no chunk has the name that its metadata states",
+    ),
     Case("unknown-encoding", precomputed(edit=unknown_encoding), refused="precomputed://"),
     Case("zero", precomputed(edit=sized(0, 0, 0)), note="not used"),
     Case("negative", precomputed(edit=sized(8, 4, -40)), note="not used"),
@@ -399,9 +480,27 @@ def labelled(file: h5py.File) -> None:
         dataset.dims[at].label = name
 
 
+def five_labels(file: h5py.File) -> None:
+    dataset = file.create_dataset("raw", data=ordered("tczyx").astype("<i2").astype(">i2"))
+    dataset.attrs["resolution"] = NM
+    for at, name in enumerate("tczyx"):
+        dataset.dims[at].label = name
+
+
+def external_of_four(file: h5py.File) -> None:
+    external(file)
+    with h5py.File(Path(file.filename).with_name("other.h5"), "w") as other:
+        other["raw"] = ARRAY[..., None]
+        other["raw"].attrs.update(tags("zyxc"))
+
+
 def above(file: h5py.File) -> None:
     file["volumes/raw"] = ARRAY
     file["volumes"].attrs["resolution"] = NM
+
+
+def itk(file: h5py.File) -> None:
+    file["ITKImage/0/VoxelData"], file["ITKImage/0/Spacing"] = ARRAY, NM[::-1]
 
 
 def scaled_axis(file: h5py.File) -> None:
@@ -413,9 +512,35 @@ def scaled_axis(file: h5py.File) -> None:
 IMARIS = "DataSet/ResolutionLevel 0/TimePoint 0/Channel 0/Data"
 
 
+BRIGHT = ARRAY.astype(np.uint16) + 40000
+
+
 def bigdataviewer(file: h5py.File) -> None:
-    file["t00000/s00/0/cells"] = ARRAY.astype(np.int16)
-    file["s00/resolutions"] = np.ones((1, 3))
+    file["t00000/s00/0/cells"] = BRIGHT.view(np.int16)
+    file["t00000/s00/1/cells"] = BRIGHT.view(np.int16)
+    file["s00/resolutions"] = [[1.0, 1.0, 1.0], [1.0, 2.0, 2.0]]
+
+
+def letters(text: str) -> Any:
+    return np.array([one.encode() for one in text], "S1")
+
+
+def imaris(file: h5py.File, array: Any = ARRAY) -> None:
+    file[IMARIS] = array
+    file[IMARIS].parent.attrs.update(
+        {f"ImageSize{a}": letters(n) for a, n in zip("ZYX", "456", strict=True)}
+    )
+    stated = file.create_group("DataSetInfo/Image").attrs
+    stated["Unit"] = letters("um")
+    for at, end in enumerate(("10.048", "0.020", "0.160")):
+        stated[f"ExtMin{at}"], stated[f"ExtMax{at}"] = (
+            letters("10.000" if at == 0 else "0"),
+            letters(end),
+        )
+
+
+def imaris_margin(file: h5py.File) -> None:
+    imaris(file, np.pad(ARRAY, ((0, 4), (0, 3), (0, 2))))
 
 
 def blosc(file: h5py.File) -> None:
@@ -435,14 +560,42 @@ HDF5 = [
     Case("plantseg", hdf5({"element_size_um": UM}), NM),
     Case("nrrd-like", hdf5({"spacings": NM[::-1], "space units": ["nm"] * 3}), NM),
     Case("ilastik-xyz", hdf5(tags("xyz"), ordered("xyz"))),
-    Case("ilastik-zyxc", hdf5(tags("zyxc"), ARRAY[..., None]), refused="expected three (z, y, x)"),
-    Case("ilastik-tzyxc", hdf5(tags("tzyxc"), ARRAY[None, ..., None]), refused="expected three (z, y, x)"),
+    Case("ilastik-zyxc", hdf5(tags("zyxc"), ordered("zyxc"))),
+    Case("ilastik-tzyxc", hdf5(tags("tzyxc"), ordered("tzyxc"), chunks=(1, 2, 3, 6, 1), compression="gzip")),
+    Case("ilastik-czyx", hdf5(tags("czyx"), ordered("czyx"))),
+    Case("ilastik-xyczt", hdf5({**tags("xyczt"), "element_size_um": UM[::-1]}, ordered("xyczt")), NM),
+    Case("labels-of-five", hdf5(write=five_labels), NM, voxels=ARRAY.astype("i2")),
+    Case("two-classes", hdf5(tags("zyxc"), np.stack([ARRAY] * 2, -1)), refused="Volume(name, channel=0)"),
+    Case("two-times", hdf5(tags("tzyx"), np.stack([ARRAY] * 2)), refused="expected one time and one channel"),
+    Case("four-axes", hdf5(array=ARRAY[None]), refused="expected three (z, y, x)"),
+    Case("external-of-four", hdf5(write=external_of_four), refused="FLOODTIDE_ALLOW_EXTERNAL"),
     Case("ilastik-tyx", hdf5(tags("tyx")), refused="names the axes t, y, x"),
     Case("dimension-labels", hdf5(write=labelled)),
-    Case("bigdataviewer", hdf5(write=bigdataviewer, dataset="t00000/s00/0/cells"), voxels=ARRAY.astype("i2"),
-         note=".xml file of BigDataViewer"),
-    Case("imaris", hdf5(dataset=IMARIS), note="Imaris states the sizes"),
+    Case("matlab", hdf5({"MATLAB_class": np.bytes_("uint8")}), note="MATLAB stores the axes"),
+    Case("size-as-json", hdf5({"element_size_um": "[0.04, 0.004, 0.008]"}), NM),
+    Case("whole-words", hdf5({"axis_names": ["width", "height", "depth"]}, ordered("xyz"))),
+    Case("scikit-image", hdf5({"axes": ["row", "col", "pln"]}, ordered("yxz"))),
+    Case("numbered-names", hdf5({"axes": ["dim_0", "axis_1", "phony_dim_2"]})),
+    Case("unknown-names", hdf5({"axes": ["i", "j", "k"]}), note="names the axes i, j, k, which are not known"),
+    Case("scale-factor", hdf5({"scale_factor": 0.5}), note="attribute scale_factor is 0.5: not used"),
+    Case("fill-value", hdf5({"_FillValue": np.uint8([255])}), note="attribute _FillValue is 255"),
+    Case("values-unchanged", hdf5({"scale_factor": 1.0, "add_offset": 0.0, "_FillValue": float("nan")})),
+    Case("resolution-nm", hdf5({"resolution_nm": NM}), note="attribute resolution_nm is"),
+    Case("voxel-offset", hdf5({"voxel_offset": [3, 4, 5]}), note="attribute voxel_offset is [3, 4, 5]"),
+    Case("bigdataviewer", with_xml(hdf5(write=bigdataviewer, dataset="t00000/s00/1/cells")), (80, 8, 8),
+         voxels=BRIGHT),
+    Case("bigdataviewer-in-pixels", with_xml(hdf5(write=bigdataviewer, dataset="t00000/s00/0/cells"), "pixel"),
+         voxels=BRIGHT, note="in 'pixel', as stated by"),
+    Case("bigdataviewer-alone", hdf5(write=bigdataviewer, dataset="t00000/s00/0/cells"), voxels=BRIGHT,
+         note="the .xml file of BigDataViewer has the voxel size, expected"),
+    Case("imaris", hdf5(write=imaris, dataset=IMARIS), NM),
+    Case("imaris-margin", hdf5(write=imaris_margin, dataset=IMARIS), NM, voxels=np.pad(ARRAY, ((0, 4), (0, 3), (0, 2))),
+         note="has (4, 5, 6) voxels of an image, and zeros"),
+    Case("imaris-without-size", hdf5(dataset=IMARIS), note="DataSetInfo/Image of Imaris states no voxel"),
     Case("size-of-a-group", hdf5(write=above, dataset="volumes/raw"), note="the group /volumes has an attribute"),
+    Case("itk", hdf5(write=itk, dataset="ITKImage/0/VoxelData"), note="/ITKImage/0/Spacing is not used"),
+    Case("empty-attributes", hdf5({"axes": h5py.Empty("S1")})),
+    Case("scale", hdf5({"scale": NM}), note="attribute scale is"),
     Case("dimension-scale", hdf5(write=scaled_axis), note="dimension scales are not used"),
     Case("axistags-with-size", hdf5(tags("zyx", resolution=8)), note="axistags state a resolution of 8, 8, 8"),
     Case("size-as-text", hdf5({"voxelsize": "8x8x8"}), note="attribute voxelsize is 8x8x8"),

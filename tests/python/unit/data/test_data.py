@@ -99,7 +99,7 @@ def test_parse_box_refuses(text: str) -> None:
     labels=hnp.arrays(
         np.uint64,
         hnp.array_shapes(min_dims=3, max_dims=3, min_side=1, max_side=9),
-        elements=st.sampled_from([0, 1, 2, 2**63 + 5, 2**64 - 2]),
+        elements=st.sampled_from([0, 1, 2, 2**63 + 5, 2**64 - 4]),
     ),
     share=st.tuples(*[st.floats(0, 0.49)] * 3),
     min_size=st.integers(0, 60),

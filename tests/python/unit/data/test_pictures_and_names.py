@@ -25,8 +25,10 @@ import pytest
 
 pytest.importorskip("zarr", "3", reason="zarr 3 needs Python 3.11")
 
+import h5py
 import tifffile
-from other_programs import ARRAY, NM, Case, parametrized
+import zarr
+from other_programs import ARRAY, NM, Case, parametrized, zarr_array
 from PIL import Image
 
 from floodtide import cli, data, errors
@@ -144,10 +146,38 @@ def twelve_bits(folder: Path) -> str:
     )(folder)  # fmt: skip
 
 
+def stating(images: int, pages: int, bulk: bool = False) -> Callable[[Path], str]:
+    """Return a function that writes pages of which ImageJ's metadata state another number; `bulk`: behind one page."""
+
+    def make(folder: Path) -> str:
+        text = f"ImageJ=1.54f\nimages={images}\nslices={images}\nunit=nm\nspacing=40\nloop=false\n"
+        written = ARRAY[: 1 if bulk else pages]
+        name = tiff(written, description=text, metadata=None, resolution=(1 / 8, 1 / 4), **GREY)(
+            folder
+        )
+        if bulk:
+            with open(name, "ab") as file:
+                file.write(ARRAY[1:pages].tobytes())
+        return name
+
+    return make
+
+
 def cut_off(folder: Path) -> str:
     path = Path(tiff(compression="zlib", **GREY)(folder))
     path.write_bytes(path.read_bytes()[:60])
     return str(path)
+
+
+def last_bytes_lost(compression: str | None) -> Callable[[Path], str]:
+    """Return a function that writes a file without its last 300 bytes."""
+
+    def make(folder: Path) -> str:
+        path = Path(tiff(compression=compression, **GREY)(folder))
+        path.write_bytes(path.read_bytes()[:-300])
+        return str(path)
+
+    return make
 
 
 ODD = np.arange(4 * 5 * 6, dtype=np.int16).reshape(4, 5, 6) - 50
@@ -215,6 +245,14 @@ TIFF = [
     Case("resolution-of-a-microscope", tiff(resolution=(1e7 / 8, 1e7 / 4), resolutionunit="centimeter", **GREY),
          note="pixels of 4 x 8 nm (y, x)"),
     Case("resolution-of-a-printer", tiff(resolution=(300, 300), resolutionunit="inch", **GREY)),
+    Case("in-one-piece", stating(4, 4, bulk=True), NM),
+    Case("in-one-piece-cut-off", stating(4, 3, bulk=True), refused="state 4 pictures, and it holds 1"),
+    Case("last-bytes-lost", last_bytes_lost("zlib"), refused="state 4 pictures, and it holds 1"),
+    Case("last-tags-lost", last_bytes_lost(None)),
+    Case("pages-lost", stating(6, 4), refused="has 4 pictures for a shape of (6, 5, 6)"),
+    Case("pages-more", stating(3, 4), NM, voxels=ARRAY[:3], note="holds 4 pictures, and its metadata describe 3"),
+    Case("resolution-in-um", tiff(resolution=(125, 250), resolutionunit="MICROMETER", **GREY), note="of 4 x 8 nm"),
+    Case("size-of-ome-alone", tiff(metadata={"axes": "ZYX", "PhysicalSizeX": 8}, **GREY), note="states PhysicalSizeX"),
     Case("cut-off", cut_off, refused="v.tif"),
 ]  # fmt: skip
 
@@ -276,11 +314,24 @@ def png(
     return make  # fmt: skip
 
 
+def mixed_depths(folder: Path) -> str:
+    (folder / "v").mkdir()
+    for number, page in enumerate(ARRAY):
+        Image.fromarray(page % 2 == 1 if number == 2 else page).save(folder / f"v/{number}.png")
+    return f"{folder}/v/*.png"
+
+
 PNG = [
     Case("8-bits", png()),
     Case("16-bits", png(16), voxels=ARRAY.astype("u2")),
     Case("4-bits", png(4), voxels=ARRAY % 16 * 17, note="has 4 bits for each pixel"),
     Case("1-bit", png(1), voxels=ARRAY % 2 * 255, note="has 1 bit for each pixel"),
+    Case(
+        "1-bit-beside-8",
+        mixed_depths,
+        voxels=np.where(np.arange(4)[:, None, None] == 2, ARRAY % 2 * 255, ARRAY).astype("u1"),
+        note="has 1 bit for each pixel",
+    ),
     Case("interlaced", png(interlaced=True)),
     Case("gamma", png(chunks=((b"gAMA", struct.pack(">I", 45455)),))),
     Case("transparent-grey", png(chunks=((b"tRNS", b"\0\x07"),))),
@@ -322,6 +373,10 @@ NAMES = [
     Case("capitals-in-the-pattern", named("a1.Png", "a2.png", "a3.PNG", "a4.png", pattern="*.PNG")),
     Case("hidden", named("s1.tif", "s2.tif", "s3.tif", "s4.tif", others=APPLE)),
     Case("two-forms", named("a1.tif", "a2.tif", "b1.tif", "b2.tif"), note="names of 2 forms"),
+    Case("channels", named("z1_c0.tif", "z1_c1.tif", "z2_c0.tif", "z2_c1.tif"), note="as for channels or tiles"),
+    Case("tiles", named("s1r1c1.tif", "s1r1c2.tif", "s1r2c1.tif", "s1r2c2.tif"), note="as for channels or tiles"),
+    Case("same-numbers", named("01.tif", "1.tif", "2.tif", "3.tif"), note="no number in the names differs"),
+    Case("dates", named("s1_1103.tif", "s2_1103.tif", "s3_1104.tif", "s4_1105.tif")),
     Case("gap", named("1.tif", "2.tif", "3.tif", "7.tif"), note="no file has the number 4, 5, 6"),
     Case("no-picture", named("1.tif", "2.tif", "3.tif", "4.tif", others=("5.tif",)), refused="5.tif"),
     Case("no-file", named("1.tif", "2.tif", "3.tif", "4.tif", pattern="*.png"), refused="no file has such a name"),
@@ -338,7 +393,7 @@ def test_names_of_pictures(case: Case, tmp_path: Path, capsys: pytest.CaptureFix
     "name",
     [
         "a.nrrd", "a.mrc", "a.rec", "a.czi", "a.nd2", "a.lif", "a.am", "a.dm3", "a.lsm", "a.dcm",
-        "a.npy", "a.npz", "a.raw", "a.zarr.zip", "*.jpg", "a.jp2",
+        "a.mha", "a.stk", "a.npy", "a.npz", "a.raw", "a.zarr.zip", "*.jpg", "a.jp2",
     ],
 )  # fmt: skip
 def test_other_formats_are_refused_with_what_converts_them(
@@ -350,6 +405,49 @@ def test_other_formats_are_refused_with_what_converts_them(
     assert said.count("\n") == 1
     assert "floodtide does not read" in said
     assert "write it as TIFF, HDF5 or Zarr first, with" in said
+
+
+@pytest.mark.parametrize("name", ["a.ims", "a.nc", "a.h5", "no-ending"])
+def test_an_hdf5_file_of_any_name_lists_a_volume_that_can_be_read(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / name, "w") as file:
+        file["a table"], file["raw data/Channel 0"] = np.arange(5), ARRAY
+    assert cli.run(["convert", f"{tmp_path}/{name}", f"{tmp_path}/o.zarr"]) == 2
+    said = capsys.readouterr().err
+    wanted = f"{tmp_path}/{name}:raw data/Channel 0"
+    assert f"for example {wanted}; its datasets are: a table, raw data/Channel 0" in said
+    assert cli.run(["convert", wanted, f"{tmp_path}/o.zarr"]) == 0
+
+
+def test_a_folder_with_arrays_below_lists_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zarr_array()(tmp_path)
+    (tmp_path / "layer").mkdir()
+    (tmp_path / "v.zarr").rename(tmp_path / "layer/1")
+    assert cli.run(["convert", str(tmp_path), f"{tmp_path}/o.h5:raw"]) == 2
+    assert f", or {tmp_path}/layer/1; all forms" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("file:///d/v.zarr", "without file://, as in /d/v.zarr"),
+        ("zarr://file:///d/v.zarr", "without zarr://file://, as in /d/v.zarr"),
+        ("s3://bucket/v.zarr", "files and folders of this machine, without s3://"),
+        ("graphene://https://host/table", "without graphene://https://"),
+        ("precomputed://file:///d/v", "without file://, precomputed:///d/v"),
+        ("precomputed://gs://bucket/v", "without gs://, precomputed://folder"),
+    ],
+)
+def test_names_of_other_machines_are_refused(
+    name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["convert", name, f"{tmp_path}/o.h5:raw"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert words in said
 
 
 # Arrays
@@ -386,3 +484,36 @@ def test_arrays_of_any_order_are_read(tmp_path: Path) -> None:
 def test_arrays_that_are_no_volumes_are_refused(array: Any, words: str) -> None:
     with pytest.raises(errors.Error, match=words):
         data.Volume(array)
+
+
+def test_arrays_that_state_their_axes_and_size(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        array = file.create_dataset("raw", data=ARRAY)
+        array.attrs.update(resolution=NM, offset=(40.0, 0.0, -8.0))
+        found = data.Volume(array).geometry
+        assert (found.voxel_size_nm, found.offset) == (NM, (1, 0, -1))
+        array.dims[0].label, array.dims[1].label, array.dims[2].label = "xyz"
+        with pytest.raises(errors.InvalidArgumentError, match="names its axes x, y, z"):
+            data.Volume(array)
+    other = zarr.open_array(
+        zarr_array(version=2, attributes={"_ARRAY_DIMENSIONS": list("xyz")})(tmp_path)
+    )
+    with pytest.raises(errors.InvalidArgumentError, match="names its axes x, y, z"):
+        data.Volume(other)
+
+
+class VolumeCutout(np.ndarray[Any, Any]):
+    """What CloudVolume returns."""
+
+    __module__ = "cloudvolume.volumecutout"
+
+
+def test_arrays_of_libraries_with_x_first_are_refused(tmp_path: Path) -> None:
+    cutout = ARRAY.T.view(VolumeCutout)
+    with pytest.raises(errors.InvalidArgumentError, match=r"has the axes x, y, z of cloudvolume"):
+        data.Volume(cutout)
+    np.testing.assert_array_equal(data.Volume(np.asarray(cutout).T).read(), ARRAY)
+    nibabel = pytest.importorskip("nibabel")
+    nibabel.save(nibabel.Nifti1Image(ARRAY.T, np.eye(4)), tmp_path / "a.nii")
+    with pytest.raises(errors.InvalidArgumentError, match=r"has the axes x, y, z of nibabel"):
+        data.Volume(nibabel.load(tmp_path / "a.nii").dataobj)

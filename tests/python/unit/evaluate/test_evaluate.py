@@ -108,7 +108,7 @@ def test_named_functions_agree_with_scores():
 
 def test_ids_above_the_signed_range_are_objects_and_negative_ones_are_not():
     truth = np.array([[[1, 1, 2]]])
-    large = np.array([[[2**64 - 2, 2**64 - 2, 2**63]]], np.uint64)
+    large = np.array([[[2**64 - 4, 2**64 - 4, 2**63]]], np.uint64)
     assert evaluate.scores(large, truth)["segments"] == 2
     assert evaluate.scores(np.array([[[-1, -1, 3]]]), truth)["coverage"] == 1 / 3
 

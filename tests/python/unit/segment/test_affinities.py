@@ -331,3 +331,13 @@ def test_affinities_of_gunpowder_state_where_they_lie(tmp_path: Path) -> None:
     assert Volume(f"{tmp_path}/b.zarr").geometry == Geometry(
         voxel_size_nm=(40, 4, 4), offset=(2, -2, 0)
     )
+
+
+@pytest.mark.parametrize("names", ["zyxc", "cxyz"])
+def test_affinities_with_other_axes_are_refused(
+    names: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tags = json.dumps({"axes": [{"key": name} for name in names]})
+    name = write(tmp_path / "a.h5", np.full((3, 3, 3, 3), 0.9, np.float32), NEAREST, axistags=tags)
+    assert cli.run(["agglomerate", name, f"{tmp_path}/o.h5:x"]) == 2
+    assert "names its axes in another order, expected offsets, z, y, x" in capsys.readouterr().err
