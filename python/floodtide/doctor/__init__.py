@@ -14,10 +14,8 @@ from typing import Any
 from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.doctor import files, host, judge
-from floodtide.doctor.finding import Finding
+from floodtide.doctor.judge import Finding
 from floodtide.errors import UnsupportedError
-
-__all__ = ["Finding", "examine"]
 
 
 def examine(
