@@ -10,15 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from floodtide import _core
-from floodtide.bench.rows import Row, in_own_process, stamped, threads, timed_in_turn
+from floodtide.bench.rows import MIB, TORCH, Row, compared, in_own_process, require_peer, threads
 from floodtide.bench.shapes import FfnShape, Timing
-from floodtide.errors import InvalidArgumentError, UnsupportedError
-
-TORCH = ("torch", "torch-bf16")
-MIB = 2**20
 
 
 def step(network: FfnShape, timing: Timing, against: str = "") -> Iterator[Row]:
@@ -51,18 +45,7 @@ def forward(network: FfnShape, timing: Timing, against: str = "") -> Iterator[Ro
 
 
 def _benchmark(name: str, network: FfnShape, timing: Timing, against: str) -> Iterator[Row]:
-    kernels = [kernel for kernel, _ in _core.bench.conv_kernels()]
-    if against not in ("", *TORCH, *kernels):
-        raise InvalidArgumentError(
-            f"{name}: --against is '{against}', expected one of {', '.join((*TORCH, *kernels))}"
-        )
-    if against in TORCH:
-        import importlib.util
-
-        if importlib.util.find_spec("torch") is None:
-            raise UnsupportedError(
-                f"{name}: --against {against} needs PyTorch, which is not installed (pip install torch)"
-            )
+    require_peer(name, against, [kernel for kernel, _ in _core.bench.conv_kernels()])
     for count in timing.counts:
         with threads(count):
             yield from _rows(name, network, count, timing.seconds, against)
@@ -115,34 +98,14 @@ def _rows(name: str, network: FfnShape, count: int, seconds: float, against: str
             bodies[f"{against} {layout}"] = getattr(passes, name)
     elif against:
         bodies[against] = getattr(_passes(network, against), name)
-    samples, peak = timed_in_turn(bodies, seconds)
-    medians = {key: float(np.median(samples[key])) for key in bodies}
-    others = [median for key, median in medians.items() if key != "floodtide"]
-    for key in bodies:
-        own = key == "floodtide"
-        row: Row = {
-            "name": name if own else f"{name} {key}",
-            "kernel": kernels if own else key,
-            "level": _core.active_isa(),
-            "shape": str(network),
-            "threads": count,
-            "ranks": 1,
-            "samples": len(samples[key]),
-            "median_s": medians[key],
-            "p10_s": float(np.quantile(samples[key], 0.1)),
-            "p90_s": float(np.quantile(samples[key], 0.9)),
-            "min_s": min(samples[key]),
-            "gflops": flops / medians[key] * 1e-9,
-            "peak_gflops": float(np.median(peak)),
-            "fovs_per_s": network.batch / medians[key],
-        }
-        row["ratio"] = row["gflops"] / row["peak_gflops"]
-        row["best_ratio"] = flops / row["min_s"] * 1e-9 / max(peak)
-        if own:
-            row |= memory
-            if others:
-                row["speedup"] = min(others) / medians[key]
-                row["best_speedup"] = (
-                    min(min(samples[n]) for n in bodies if n != key) / row["min_s"]
-                )
-        yield stamped(row)
+    conditions = {"kernel": kernels, "shape": str(network), "threads": count}
+    for row in compared(
+        name,
+        bodies,
+        conditions,
+        flops=flops,
+        examples=network.batch,
+        rate="fovs_per_s",
+        seconds=seconds,
+    ):
+        yield row | memory if row["name"] == name else row

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -12,12 +11,9 @@ from typing import Any
 import numpy as np
 
 from floodtide import _core, nn
-from floodtide.bench.ffn_passes import TORCH
-from floodtide.bench.rows import Row, in_own_process, stamped, threads, timed_in_turn
+from floodtide.bench.rows import MIB, Row, compared, in_own_process, require_peer, threads
 from floodtide.bench.shapes import CLASSES, Timing, UNetShape
-from floodtide.errors import InternalError, InvalidArgumentError, UnsupportedError
-
-MIB = 2**20
+from floodtide.errors import InternalError
 
 
 class Passes:
@@ -93,12 +89,7 @@ def unet(network: UNetShape, timing: Timing, against: str = "") -> Iterator[Row]
         InvalidArgumentError: If `against` is unknown or an argument is out of range.
         UnsupportedError: If PyTorch is not installed but needed.
     """
-    if against not in ("", *TORCH):
-        raise InvalidArgumentError(
-            f"unet: --against is '{against}', expected {' or '.join(TORCH)} or nothing"
-        )
-    if against and importlib.util.find_spec("torch") is None:
-        raise UnsupportedError(f"unet: --against {against} needs PyTorch, which is not installed")
+    require_peer("unet", against)
     Passes(UNetShape(depth=min(network.depth, 3), size=(16, 16), batch=2)).check()
     for count in timing.counts:
         with threads(count):
@@ -155,42 +146,26 @@ def _rows(network: UNetShape, count: int, seconds: float, against: str) -> Itera
     }
     kernels = ours.core.kernel_names()
     size = (1, *network.size)
+    conditions = {"kernel": _counted(kernels), "shape": str(network), "threads": count}
     for what, flops in (
         ("step", ours.core.step_flops(size)),
         ("forward", ours.core.forward_flops(size)),
     ):
-        bodies = {name: getattr(passes, what) for name, passes in contestants.items()}
-        samples, peak = timed_in_turn(bodies, seconds)
-        medians = {name: float(np.median(values)) for name, values in samples.items()}
-        for name, values in samples.items():
-            own = name == "floodtide"
-            row: Row = {
-                "name": f"unet {what}" if own else f"unet {what} {name}",
-                "kernel": _counted(kernels) if own else name,
-                "level": _core.active_isa(),
-                "shape": str(network),
-                "threads": count,
-                "ranks": 1,
-                "samples": len(values),
-                "median_s": medians[name],
-                "p10_s": float(np.quantile(values, 0.1)),
-                "p90_s": float(np.quantile(values, 0.9)),
-                "min_s": min(values),
-                "gflops": network.batch * flops / medians[name] * 1e-9,
-                "peak_gflops": float(np.median(peak)),
-                "images_per_s": network.batch / medians[name],
-            }
-            row["ratio"] = row["gflops"] / row["peak_gflops"]
-            row["best_ratio"] = network.batch * flops / row["min_s"] * 1e-9 / max(peak)
-            if own:
+        rows = compared(
+            f"unet {what}",
+            {name: getattr(passes, what) for name, passes in contestants.items()},
+            conditions,
+            flops=network.batch * flops,
+            examples=network.batch,
+            rate="images_per_s",
+            seconds=seconds,
+        )
+        for name, row in zip(contestants, rows, strict=True):
+            if name == "floodtide":
                 row["kernels"] = kernels
             if what == "step":
                 row["peak_memory_mib"] = memory[name]
-            if own and against:
-                others = [key for key in samples if key != name]
-                row["speedup"] = min(medians[key] for key in others) / medians[name]
-                row["best_speedup"] = min(min(samples[key]) for key in others) / row["min_s"]
-            yield stamped(row)
+            yield row
 
 
 def _counted(kernels: str) -> str:

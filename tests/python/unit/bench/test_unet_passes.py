@@ -69,7 +69,9 @@ def test_the_command_prints_rows_and_refuses_what_it_cannot_compare_with() -> No
     assert done.exit_code == 0, done.output
     names = [json.loads(line)["name"] for line in done.output.splitlines()]
     assert names == ["unet step", "unet forward"]
-    with pytest.raises(errors.InvalidArgumentError, match="'caffe', expected torch"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match="'caffe', expected one of torch, torch-bf16"
+    ):
         list(unet_passes.unet(SMALL, ONCE, "caffe"))
 
 
