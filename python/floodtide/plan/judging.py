@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from floodtide.data import Volume, look
+from floodtide.data.formats import size_text
 from floodtide.data.look import ImageStatistics, Problem, Reading, TrainedOn, problems
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan.known import SizeNm
@@ -92,8 +93,3 @@ def label_problems(image: Volume, labels: Volume) -> list[Problem]:
     return found + problems.of_alignment(
         look.alignment(image, labels, budget=look.QUICK), name, labels.name
     )
-
-
-def size_text(size_nm: Sequence[float]) -> str:
-    """Return "40 x 4 x 4"."""
-    return " x ".join(f"{n:g}" for n in size_nm)

@@ -18,7 +18,7 @@ from floodtide.data.volumes import require_same_grid
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.affinities import coarser
-from floodtide.plan.document import MARK, as_toml
+from floodtide.plan.document import MARK
 from floodtide.plan.flooding import SMALL_BELOW_MINUTES
 from floodtide.plan.judging import needs_resampling, voxel_size_of
 from floodtide.plan.known import KnownNetwork, SizeNm
@@ -103,7 +103,7 @@ def prepare(
             )
             plan = dataclasses.replace(plan, notes=(*plan.notes, note))
         _ = plan.config  # every value is valid
-        replace_text(out, as_toml(plan.choices, [*plan.head, *(f"NOTE: {n}" for n in plan.notes)]))
+        replace_text(out, plan.text)
     return plan
 
 

@@ -19,7 +19,7 @@ from floodtide.config import SegmentOptions
 from floodtide.data import Box, Volume, look
 from floodtide.data.boxes import as_vec3, box_text, intersection
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats import Geometry, Plan
+from floodtide.data.formats import Geometry, Plan, size_text
 from floodtide.data.look import problems
 from floodtide.data.resampling import Resampled, labels_at
 from floodtide.errors import InvalidArgumentError, OutOfRangeError
@@ -162,12 +162,12 @@ def preview(
     """
     if labels is not None and labels.shape != image.shape:
         raise InvalidArgumentError(
-            f"{labels.name}: labels have {judging.size_text(labels.shape)} voxels, the image {image.name} has"
-            f" {judging.size_text(image.shape)}; expected the same"
+            f"{labels.name}: labels have {size_text(labels.shape)} voxels, the image {image.name} has"
+            f" {size_text(image.shape)}; expected the same"
         )
     if box is not None and intersection(box, ((0, 0, 0), image.shape)) != box:
         raise OutOfRangeError(
-            f"{image.name}: box {box_text(box)} is not inside the image of {judging.size_text(image.shape)} voxels"
+            f"{image.name}: box {box_text(box)} is not inside the image of {size_text(image.shape)} voxels"
         )
     new = Resampled(image, setting.voxel_size_nm, setting.wanted_nm)
     segmenter = Segmenter(setting.network.model, setting.options)
@@ -193,8 +193,9 @@ def preview(
     )
     if labels is None:
         return result
-    rows = _scores(image.read(box), segmentation, labels.read(box), setting.network.name)
-    return dataclasses.replace(result, scores=rows)
+    truth = labels.read(box)
+    own = {setting.network.name: evaluate.scores(segmentation, truth)}
+    return dataclasses.replace(result, scores=own | trivial.answers(image.read(box), truth))
 
 
 class _Settled:
@@ -240,15 +241,4 @@ def _write(out: str, segmentation: NDArray[Any], box: Box, image: Volume, settin
         command=COMMAND,
         notes={"image": image.name, "checkpoint": setting.network.path},
     )
-
-    def read(part: Box) -> NDArray[Any]:
-        return segmentation[tuple(slice(a, a + n) for a, n in zip(*part, strict=True))]
-
-    write_blocks(out, plan, read, inputs=files_of([image.name]))
-
-
-def _scores(
-    image: NDArray[Any], segmentation: NDArray[Any], truth: NDArray[Any], name: str
-) -> dict[str, dict[str, float]]:
-    """Return the scores of the network and of the trivial answers."""
-    return {name: evaluate.scores(segmentation, truth), **trivial.answers(image, truth)}
+    write_blocks(out, plan, Volume(segmentation).read, inputs=files_of([image.name]))

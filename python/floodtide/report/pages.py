@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
+from floodtide.base import templates
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, reserved, starts_like
 from floodtide.report import growth
@@ -23,18 +24,9 @@ _CHECKS = {
 }
 
 
-def render(template: str, package: str = "floodtide.report", **values: Any) -> str:
-    """Return a page from a template in the folder `templates` of a package, which may use those of this package."""
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
-
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package), PackageLoader("floodtide.report")]),
-        undefined=StrictUndefined,
-        autoescape=select_autoescape(["html"]),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(template).render(**values)
+def render(template: str, folder: str = "report/templates", **values: Any) -> str:
+    """Return a page from a template in a folder of the package, which may use those of this folder."""
+    return templates.render(template, folder, "report/templates", html=True, **values)
 
 
 def write_all(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:
