@@ -26,7 +26,7 @@ CHECKPOINT_S = 10.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """One result of the examination. `level` is "ok", "advice" or "problem"; `advice` says what to do if not ok."""
 
     check: str
@@ -35,7 +35,7 @@ class Finding:
     advice: str = ""
 
 
-def findings(ranks: Ranks) -> list[Finding]:
+def findings(ranks: Ranks) -> list[Diagnosis]:
     """Return all findings."""
     several = len(ranks) > 1
     return [
@@ -54,18 +54,18 @@ def findings(ranks: Ranks) -> list[Finding]:
     ]
 
 
-def launch_failed(message: str) -> list[Finding]:
+def launch_failed(message: str) -> list[Diagnosis]:
     """Return the single finding for ranks that cannot connect to each other."""
     advice = "start with the mpiexec of the MPI library that floodtide uses (docs/mpi.md)"
-    return [Finding("launcher", PROBLEM, message.removeprefix("mpi: "), advice)]
+    return [Diagnosis("launcher", PROBLEM, message.removeprefix("mpi: "), advice)]
 
 
-def launcher(ranks: Ranks) -> Finding:
+def launcher(ranks: Ranks) -> Diagnosis:
     """Return the finding about launcher, MPI library and ABI family."""
     first = ranks[0]
     by = first["launcher"] or "no launcher"
     if first["library"] is None:
-        return Finding(
+        return Diagnosis(
             "launcher",
             ADVICE,
             f"{by}, 1 rank; {first['no_library']}",
@@ -74,8 +74,8 @@ def launcher(ranks: Ranks) -> Finding:
     versions = sorted({facts["library_version"] for facts in ranks})
     if len(versions) > 1:
         text = f"hosts have different MPI libraries: {', '.join(versions)}"
-        return Finding("launcher", PROBLEM, text, "use one environment on all hosts")
-    return Finding(
+        return Diagnosis("launcher", PROBLEM, text, "use one environment on all hosts")
+    return Diagnosis(
         "launcher",
         OK,
         f"{count_of(len(ranks), 'rank')} on {count_of(len(_hosts(ranks)), 'host')}, {by}; {first['library_version']} "
@@ -83,11 +83,11 @@ def launcher(ranks: Ranks) -> Finding:
     )
 
 
-def host_names(ranks: Ranks) -> Iterator[Finding]:
+def host_names(ranks: Ranks) -> Iterator[Diagnosis]:
     """Yield findings about hosts with equal names."""
     names = [here[0]["host"] for here in _hosts(ranks)]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Finding(
+        yield Diagnosis(
             "host names",
             ADVICE,
             f"{names.count(name)} hosts are all named {name}",
@@ -95,39 +95,39 @@ def host_names(ranks: Ranks) -> Iterator[Finding]:
         )
 
 
-def mpi4py(ranks: Ranks) -> Finding:
+def mpi4py(ranks: Ranks) -> Diagnosis:
     """Return the finding whether mpi4py, if installed, uses the same MPI library as floodtide."""
     version, _, library = ranks[0]["mpi4py"].partition("\t")
     if not version:
-        return Finding("mpi4py", OK, "not installed; floodtide does not need it")
+        return Diagnosis("mpi4py", OK, "not installed; floodtide does not need it")
     if version == "?":
         advice = "install mpi4py for the MPI library in use if scripts pass communicators"
-        return Finding("mpi4py", ADVICE, f"cannot be imported: {library}", advice)
+        return Diagnosis("mpi4py", ADVICE, f"cannot be imported: {library}", advice)
     ours = ranks[0].get("library_version")
     if ours is not None and " ".join(library.split()) != ours:
-        return Finding(
+        return Diagnosis(
             "mpi4py",
             ADVICE,
             f"mpi4py {version} uses {library}, floodtide {ours}",
             "to pass communicators, install mpi4py for that library or name its library in FLOODTIDE_LIBMPI",
         )
-    return Finding("mpi4py", OK, f"mpi4py {version} uses the same library")
+    return Diagnosis("mpi4py", OK, f"mpi4py {version} uses the same library")
 
 
-def thread_level(ranks: Ranks) -> Finding:
+def thread_level(ranks: Ranks) -> Diagnosis:
     """Return the finding about the thread level that the MPI library provides."""
     levels = sorted({str(facts["thread_level"]) for facts in ranks})
     text = f"MPI_THREAD_{', MPI_THREAD_'.join(levels).upper()}"
     if set(levels) <= {"multiple", "serialized"}:
-        return Finding("thread level", OK, text)
+        return Diagnosis("thread level", OK, text)
     advice = "floodtide needs SERIALIZED or MULTIPLE: use an MPI library built with threads"
-    return Finding("thread level", PROBLEM, text, advice)
+    return Diagnosis("thread level", PROBLEM, text, advice)
 
 
-def threads(ranks: Ranks) -> list[Finding]:
+def threads(ranks: Ranks) -> list[Diagnosis]:
     """Return findings that compare, for each host, the threads of a training with the cores that they may use."""
 
-    def of_host(here: Ranks) -> Finding:
+    def of_host(here: Ranks) -> Diagnosis:
         wanted, cores, union = (
             sum(facts["threads"] for facts in here),
             usable_cores(here),
@@ -146,21 +146,21 @@ def threads(ranks: Ranks) -> list[Finding]:
             advice = (
                 f"set OMP_NUM_THREADS or run.threads to {max(1, int(cores) // len(here))}{fewer}"
             )
-            return Finding("threads", PROBLEM, f"{text}: over-subscribed", advice)
+            return Diagnosis("threads", PROBLEM, f"{text}: over-subscribed", advice)
         if wanted <= cores / 2:
             advice = f"set OMP_NUM_THREADS or run.threads to {int(cores) // len(here)}, or start more ranks"
-            return Finding("threads", ADVICE, f"{text}: cores stay idle", advice)
-        return Finding("threads", OK, text)
+            return Diagnosis("threads", ADVICE, f"{text}: cores stay idle", advice)
+        return Diagnosis("threads", OK, text)
 
     return _of_hosts(ranks, of_host, "every host has as many cores as threads")
 
 
-def affinity(ranks: Ranks) -> Finding:
+def affinity(ranks: Ranks) -> Diagnosis:
     """Return the finding about ranks that are bound to too few cores, or to cores of other ranks."""
     bound = [f for f in ranks if f["threads"] > f["cores"] and f["cores"] < f["host_cores"]]
     if bound:
         cores, wanted = count_of(bound[0]["cores"], "core"), count_of(bound[0]["threads"], "thread")
-        return Finding(
+        return Diagnosis(
             "affinity",
             PROBLEM,
             f"{_names(bound)} may use {cores} for {wanted}: pinned",
@@ -172,15 +172,15 @@ def affinity(ranks: Ranks) -> Finding:
         overlapping = sum(len(s) for s in sets) > len(frozenset().union(*sets))
         if overlapping and len(set(sets)) > 1:
             text = f"{here[0]['host']}: cores of different ranks overlap"
-            return Finding(
+            return Diagnosis(
                 "affinity", ADVICE, text, "bind each rank to separate cores, or do not bind ranks"
             )
     first = ranks[0]
     cores, wanted = count_of(first["cores"], "core"), count_of(first["threads"], "thread")
-    return Finding("affinity", OK, f"{cores} for {wanted} of a rank")
+    return Diagnosis("affinity", OK, f"{cores} for {wanted} of a rank")
 
 
-def environment(ranks: Ranks) -> list[Finding]:
+def environment(ranks: Ranks) -> list[Diagnosis]:
     """Return findings about environment variables that slow down threads."""
     found = []
     for names, harm, advice, matches in _HARMFUL:
@@ -188,19 +188,19 @@ def environment(ranks: Ranks) -> list[Finding]:
         if here:
             environ = here[0]["environment"]
             settings = ", ".join(f"{name}={environ[name]}" for name in names if name in environ)
-            found.append(Finding("environment", ADVICE, f"{settings}: {harm}", advice))
+            found.append(Diagnosis("environment", ADVICE, f"{settings}: {harm}", advice))
     capped = [facts for facts in ranks if facts["isa"] != facts["processor_isa"]]
     if capped:
         isa, best = capped[0]["isa"], capped[0]["processor_isa"]
         text = f"FLOODTIDE_ISA caps {_names(capped)} at {isa}, the processor has {best}"
         advice = "unset FLOODTIDE_ISA unless ranks on different processors must give equal results"
-        found.append(Finding("environment", ADVICE, text, advice))
+        found.append(Diagnosis("environment", ADVICE, text, advice))
     if len({facts["environment"].get("OMP_NUM_THREADS") for facts in ranks}) > 1:
         advice = "export it to all ranks (mpiexec -genv, -x, srun --export)"
         found.append(
-            Finding("environment", ADVICE, "OMP_NUM_THREADS differs between ranks", advice)
+            Diagnosis("environment", ADVICE, "OMP_NUM_THREADS differs between ranks", advice)
         )
-    return found or [Finding("environment", OK, "no setting that makes threads wait")]
+    return found or [Diagnosis("environment", OK, "no setting that makes threads wait")]
 
 
 def _is(name: str, *values: str) -> Callable[[Facts], bool]:
@@ -250,15 +250,15 @@ _HARMFUL: tuple[tuple[tuple[str, ...], str, str, Callable[[Facts], bool]], ...] 
 )
 
 
-def speed(ranks: Ranks) -> Finding:
+def speed(ranks: Ranks) -> Diagnosis:
     """Return the finding about ranks whose peak multiply-add rate per thread is low. All ranks wait for them."""
     rates = [facts["gflops"] / facts["threads"] for facts in ranks]
     middle = median(rates)
     slow = [facts for facts, rate in zip(ranks, rates, strict=True) if rate < SLOW_SHARE * middle]
     if not slow:
         text = f"{middle:.0f} GFLOP/s a thread ({ranks[0]['isa']}, {ranks[0]['processor']})"
-        return Finding("speed", OK, text)
-    return Finding(
+        return Diagnosis("speed", OK, text)
+    return Diagnosis(
         "speed",
         ADVICE,
         f"{_names(slow)} slow: {min(rates):.0f} of {middle:.0f} GFLOP/s a thread",
@@ -267,10 +267,10 @@ def speed(ranks: Ranks) -> Finding:
     )
 
 
-def memory(ranks: Ranks) -> list[Finding]:
+def memory(ranks: Ranks) -> list[Diagnosis]:
     """Return findings that compare, for each host, the memory that the training needs with the free memory."""
 
-    def of_host(here: Ranks) -> Finding:
+    def of_host(here: Ranks) -> Diagnosis:
         # The needed memory includes memory that the ranks already use.
         needed = sum(facts["memory_needed_bytes"] for facts in here)
         free = _least(facts["memory_available_bytes"] for facts in here)
@@ -278,22 +278,22 @@ def memory(ranks: Ranks) -> list[Finding]:
             f"{here[0]['host']}: {count_of(len(here), 'rank')} of the training need {_gib(needed)}"
         )
         if free is None:
-            return Finding("memory", OK, f"{text}, free memory unknown")
+            return Diagnosis("memory", OK, f"{text}, free memory unknown")
         text += f", {_gib(free)} is free"
         if needed <= MEMORY_SHARE * free:
-            return Finding("memory", OK, text)
+            return Diagnosis("memory", OK, text)
         advice = 'fewer ranks or threads a host, or run.parallel = "voxels"'
-        return Finding("memory", PROBLEM if needed > free else ADVICE, text, advice)
+        return Diagnosis("memory", PROBLEM if needed > free else ADVICE, text, advice)
 
     return _of_hosts(ranks, of_host, "every host has the memory that the training needs")
 
 
-def directory(ranks: Ranks) -> Iterator[Finding]:
+def directory(ranks: Ranks) -> Iterator[Diagnosis]:
     """Yield the findings about the file system of the run directory."""
     facts = ranks[0]["files"]
     where = f"{facts['path']} ({facts['type'] or 'unknown file system'})"
     if "error" in facts:
-        yield Finding(
+        yield Diagnosis(
             "directory",
             PROBLEM,
             f"{where}: cannot write: {facts['error']}",
@@ -303,13 +303,13 @@ def directory(ranks: Ranks) -> Iterator[Finding]:
     yield _space(ranks[0], where)
     if facts["rename"]:
         advice = "a crash could leave a broken checkpoint: choose a file system with atomic rename for run.dir"
-        yield Finding("rename", PROBLEM, f"{where}: {facts['rename']}", advice)
+        yield Diagnosis("rename", PROBLEM, f"{where}: {facts['rename']}", advice)
     else:
-        yield Finding("rename", OK, "files are replaced atomically")
+        yield Diagnosis("rename", OK, "files are replaced atomically")
     yield _locks(ranks[0], where)
     blind = [facts["host"] for facts in ranks if facts["files"]["seen"] is False]
     if blind:
-        yield Finding(
+        yield Diagnosis(
             "shared",
             PROBLEM,
             f"{where} of rank 0 is not the one on {', '.join(blind)}",
@@ -317,7 +317,7 @@ def directory(ranks: Ranks) -> Iterator[Finding]:
         )
 
 
-def _space(first: Facts, where: str) -> Finding:
+def _space(first: Facts, where: str) -> Diagnosis:
     checkpoint, free = first["checkpoint_bytes"], first["files"]["free_bytes"]
     speed, most = first["files"]["write_bytes_per_s"], first["checkpoints"]
     text = (
@@ -326,14 +326,14 @@ def _space(first: Facts, where: str) -> Finding:
     )
     if free < most * checkpoint:
         advice = f"make room for {most} checkpoints, or lower run.keep_checkpoints"
-        return Finding("space", PROBLEM, text, advice)
+        return Diagnosis("space", PROBLEM, text, advice)
     if checkpoint / speed > CHECKPOINT_S:
         advice = "choose a faster file system for run.dir, or raise run.checkpoint_every_s"
-        return Finding("space", ADVICE, text, advice)
-    return Finding("space", OK, text)
+        return Diagnosis("space", ADVICE, text, advice)
+    return Diagnosis("space", OK, text)
 
 
-def _locks(first: Facts, where: str) -> Finding:
+def _locks(first: Facts, where: str) -> Diagnosis:
     hdf5, locks = first["files"]["hdf5"], first["files"]["locks"]
     setting = first["environment"].get("HDF5_USE_FILE_LOCKING", "")
     off = setting.upper() in ("FALSE", "0", "BEST_EFFORT")
@@ -341,16 +341,18 @@ def _locks(first: Facts, where: str) -> Finding:
     if hdf5:
         text = f"{where}: HDF5 files cannot be written: {hdf5}"
         advice = switch_off if locks and not off else "choose another run.dir"
-        return Finding("locks", PROBLEM, f"{text} (file locks: {locks})" if locks else text, advice)
+        return Diagnosis(
+            "locks", PROBLEM, f"{text} (file locks: {locks})" if locks else text, advice
+        )
     if locks and not off:
         advice = f"{switch_off}: only rank 0 writes, and inputs are only read"
-        return Finding("locks", ADVICE, f"{where}: file locks do not work ({locks})", advice)
+        return Diagnosis("locks", ADVICE, f"{where}: file locks do not work ({locks})", advice)
     if locks:
-        return Finding("locks", OK, f"do not work, and HDF5_USE_FILE_LOCKING={setting}")
-    return Finding("locks", OK, "file locks work, HDF5 files can be written and read")
+        return Diagnosis("locks", OK, f"do not work, and HDF5_USE_FILE_LOCKING={setting}")
+    return Diagnosis("locks", OK, "file locks work, HDF5 files can be written and read")
 
 
-def clock(ranks: Ranks) -> Finding:
+def clock(ranks: Ranks) -> Diagnosis:
     """Return the finding about differences between the clocks of hosts (lower bounds)."""
     apart = [max(facts["clock"][0], -facts["clock"][1], 0.0) for facts in ranks]
     unsure = max(facts["clock"][1] - facts["clock"][0] for facts in ranks)
@@ -360,11 +362,11 @@ def clock(ranks: Ranks) -> Finding:
         advice = (
             "times in logs of different hosts are not comparable: run NTP or chrony on the hosts"
         )
-        return Finding("clock", ADVICE, text, advice)
-    return Finding("clock", OK, f"within {1e3 * (apart[worst] + unsure):.3g} ms of rank 0's")
+        return Diagnosis("clock", ADVICE, text, advice)
+    return Diagnosis("clock", OK, f"within {1e3 * (apart[worst] + unsure):.3g} ms of rank 0's")
 
 
-def start_up(ranks: Ranks) -> Iterator[Finding]:
+def start_up(ranks: Ranks) -> Iterator[Diagnosis]:
     """Yield the finding about the time from the start of the process until floodtide was imported, if it is known."""
     known = [facts for facts in ranks if facts["started_s"] is not None]
     if known:
@@ -375,7 +377,7 @@ def start_up(ranks: Ranks) -> Iterator[Finding]:
             "keep the Python environment on local disks or in one image file (docs/clusters.md)"
         )
         slow = slowest["started_s"] > STARTUP_S
-        yield Finding("start-up", ADVICE if slow else OK, text, advice if slow else "")
+        yield Diagnosis("start-up", ADVICE if slow else OK, text, advice if slow else "")
 
 
 def usable_cores(here: Ranks) -> float:
@@ -404,14 +406,14 @@ def _hosts(ranks: Ranks) -> list[list[Facts]]:
     return list(hosts.values())
 
 
-def _of_hosts(ranks: Ranks, judge: Callable[[Ranks], Finding], all_well: str) -> list[Finding]:
+def _of_hosts(ranks: Ranks, judge: Callable[[Ranks], Diagnosis], all_well: str) -> list[Diagnosis]:
     """Return the findings of hosts that are not ok; if there are none, one finding for all hosts."""
     found = [judge(here) for here in _hosts(ranks)]
     bad = [finding for finding in found if finding.level != OK]
     if bad or len(found) == 1:
         return bad or found
     text = f"{all_well} ({count_of(len(found), 'host')}; {found[0].text})"
-    return [Finding(found[0].check, OK, text)]
+    return [Diagnosis(found[0].check, OK, text)]
 
 
 def _names(ranks: Ranks) -> str:

@@ -55,21 +55,6 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
     return table.scores()
 
 
-def rand_error(segmentation: Labels, truth: Labels, *, segmented_only: bool = True) -> float:
-    """Return the adapted Rand error: 1 - F-score of voxel pairs; 0 is perfect. See `scores`."""
-    prefix = "" if segmented_only else "all_"
-    return scores(segmentation, truth)[prefix + "adapted_rand_error"]
-
-
-def variation_of_information(
-    segmentation: Labels, truth: Labels, *, segmented_only: bool = True
-) -> tuple[float, float]:
-    """Return the variation of information in bits as (split, merge); (0, 0) is perfect. See `scores`."""
-    prefix = "" if segmented_only else "all_"
-    result = scores(segmentation, truth)
-    return result[prefix + "voi_split"], result[prefix + "voi_merge"]
-
-
 def matching(segmentation: Labels, truth: Labels) -> dict[str, int]:
     """Return how much two segmentations have in common if their ids are matched one to one.
 

@@ -19,7 +19,7 @@ from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import read_bytes
 from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
 from floodtide.fetch.prepare import hdf5_arrays
-from floodtide.fetch.sources import TOGETHER, Source, download
+from floodtide.fetch.sources import TOGETHER, FileSource, download
 from floodtide.fetch.table import DataSet, Item
 
 Progress = Callable[[int, int], None]
@@ -34,7 +34,7 @@ def fetch(
     name: str,
     data_set: DataSet,
     folder: Path,
-    source: Source | None = None,
+    source: FileSource | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
     """Bring the files of a data set that are not yet there.
@@ -99,7 +99,7 @@ def sources_text(name: str, data_set: DataSet) -> str:
     return "\n".join(lines)
 
 
-def _found(item: Item, source: Source | None, read: Callable[[int], None]) -> Content:
+def _found(item: Item, source: FileSource | None, read: Callable[[int], None]) -> Content:
     """Return the content of a file, from the prepared file or the originals of a source, or from the public origin."""
     if source is not None:
         prepared = source.read(item.path, item.limit)
@@ -113,7 +113,7 @@ def _found(item: Item, source: Source | None, read: Callable[[int], None]) -> Co
 
 
 def _originals(
-    item: Item, source: Source | None, read: Callable[[int], None]
+    item: Item, source: FileSource | None, read: Callable[[int], None]
 ) -> tuple[list[bytes], list[str]]:
     """Return the contents of the original files, and their names."""
 
@@ -133,7 +133,7 @@ def _originals(
     return contents, names
 
 
-def _original(item: Item, path: str, source: Source | None) -> bytes | None:
+def _original(item: Item, path: str, source: FileSource | None) -> bytes | None:
     """Return an original file; in a source, the repository may be a folder, or all of the source."""
     if source is None:
         return download(item.repository.address(path), item.limit)
@@ -145,7 +145,7 @@ def _original(item: Item, path: str, source: Source | None) -> bytes | None:
     return None
 
 
-def _missing(item: Item, name: str, source: Source | None) -> str:
+def _missing(item: Item, name: str, source: FileSource | None) -> str:
     if source is None:
         return f"{item.repository.address(name)}: there is no such file"
     tail = item.repository.name.rpartition("/")[2]

@@ -32,7 +32,7 @@ _SCHEMES = ("http", "https", "file")
 
 
 @dataclass(frozen=True)
-class Source:
+class FileSource:
     """A place to read files from.
 
     Attributes:
@@ -47,7 +47,7 @@ class Source:
 
 
 @contextmanager
-def opened(text: str) -> Iterator[Source]:
+def opened(text: str) -> Iterator[FileSource]:
     """Return a context manager with the source that a text means: an address, a folder, or an archive.
 
     Raises:
@@ -56,7 +56,7 @@ def opened(text: str) -> Iterator[Source]:
     """
     if urllib.parse.urlsplit(text).scheme in _SCHEMES:
         base = text if text.endswith("/") else f"{text}/"
-        yield Source(
+        yield FileSource(
             text, lambda path, limit: download(base + urllib.parse.quote(path), limit), TOGETHER
         )
     elif os.path.isdir(text):
@@ -100,14 +100,14 @@ def download(address: str, limit: int) -> bytes | None:
     return content
 
 
-def _folder(name: str, root: str) -> Source:
+def _folder(name: str, root: str) -> FileSource:
     def read(path: str, limit: int) -> bytes | None:
         place = Path(root, path)
         if not os.path.lexists(place):
             return None
         return reading.read_bytes(place, "a file of the data set", limit)
 
-    return Source(name, read)
+    return FileSource(name, read)
 
 
 def _unpack(archive: str, folder: str) -> None:

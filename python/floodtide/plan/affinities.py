@@ -46,7 +46,7 @@ def coarser(shape: Vec3, voxel_size_nm: SizeNm) -> SizeNm:
 
 @dataclass(frozen=True, kw_only=True)
 class AffinitiesRecipe:
-    """Rules for a U-Net of random weights that predicts affinities. See `Recipe`."""
+    """Rules for a U-Net of random weights that predicts affinities."""
 
     wish: Wish
     patch: Vec3
@@ -58,13 +58,16 @@ class AffinitiesRecipe:
 
     @property
     def guard(self) -> Vec3:
+        """Voxels (z, y, x) between training and validation part."""
         return as_vec3([n // 2 for n in self.patch])
 
     @property
     def extents(self) -> tuple[Vec3, ...]:
+        """Sizes (z, y, x) in voxels that must be equal along axes that are exchanged."""
         return (self.patch,)
 
     def rate(self) -> float:
+        """Measure and return the training examples per second on this machine."""
         model = nn.UNet3D(
             DEPTH,
             FEATURES,
@@ -75,9 +78,11 @@ class AffinitiesRecipe:
         return measuring.patch_rate(model, self.patch)
 
     def walkers(self, examples: float) -> int:
+        """Return the number of walkers for a training of about `examples` examples."""
         return max(WALKERS, _core.num_threads())
 
     def facts(self, labels: Volume, box: Box, steps: int) -> dict[str, Any]:
+        """Return what the template shows, for labels, the training box and the number of steps."""
         found = look.label_statistics(labels, box=box, budget=look.QUICK)
         return {
             "depth": DEPTH,

@@ -32,7 +32,7 @@ _COUNTED = 1 << 26  # labels that are counted
 
 @dataclass(frozen=True, kw_only=True)
 class FloodingRecipe:
-    """Rules for a flood-filling network: of random weights, or one that is trained further. See `Recipe`."""
+    """Rules for a flood-filling network: of random weights, or one that is trained further."""
 
     wish: Wish
     view: View
@@ -44,17 +44,21 @@ class FloodingRecipe:
 
     @property
     def patch(self) -> Vec3:
+        """Size (z, y, x) of a training example in voxels."""
         return self.view.patch
 
     @property
     def guard(self) -> Vec3:
+        """Voxels (z, y, x) between training and validation part."""
         return self.view.fov
 
     @property
     def extents(self) -> tuple[Vec3, ...]:
+        """Sizes (z, y, x) in voxels that must be equal along axes that are exchanged."""
         return self.view.fov, self.view.deltas
 
     def rate(self) -> float:
+        """Measure and return the training examples per second on this machine."""
         model = nn.FFN(self.depth, self.view.fov, self.view.deltas, self.features)
         return measuring.training_rate(model, _core.num_threads())
 
@@ -66,6 +70,7 @@ class FloodingRecipe:
         return max(WALKERS, _core.num_threads(), most)
 
     def facts(self, labels: Volume, box: Box, steps: int) -> dict[str, Any]:
+        """Return what the template shows, for labels, the training box and the number of steps."""
         least, counted = _smallest_object(labels, box, self.view)
         average = 0.995 if self.wish.start is None else 0.97
         return {

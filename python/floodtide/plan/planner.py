@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan a training on a labelled volume: every value of the configuration, each with its reason.
+"""TrainingPlan a training on a labelled volume: every value of the configuration, each with its reason.
 
 The anchor is nnU-Net: look at the data, choose by rules, print every choice with its reason (Isensee et al., Nature
 Methods 18 (2021), 203-211). `flooding` and `affinities` have the rules of the two kinds of networks.
@@ -21,13 +21,16 @@ from floodtide.data.look import ImageStatistics, problems
 from floodtide.data.volumes import labels_of
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import document, geometry, judging
-from floodtide.plan.affinities import affinities_recipe
-from floodtide.plan.flooding import flooding_recipe
+from floodtide.plan.affinities import AffinitiesRecipe, affinities_recipe
+from floodtide.plan.flooding import FloodingRecipe, flooding_recipe
 from floodtide.plan.geometry import Split
 from floodtide.plan.known import SizeNm
 from floodtide.plan.normalising import levels_for
-from floodtide.plan.wish import FEW_STEPS, Recipe, Wish
+from floodtide.plan.wish import FEW_STEPS, Wish
 from floodtide.train.memory import needed_bytes
+
+Recipe = AffinitiesRecipe | FloodingRecipe
+"""The rules for one kind of network. A template in `plan/templates` has its values and their reasons."""
 
 VALIDATIONS = 4
 """Validations of a training."""
@@ -37,7 +40,7 @@ _EQUAL_SIZES = 1.05  # ratio of voxel sizes along two axes up to which the axes 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """A configuration with reasons.
 
     Attributes:
@@ -76,7 +79,7 @@ class Plan:
         return [f"{key:{widths[0]}}  {value:{widths[1]}}  {reason}" for key, value, reason in rows]
 
 
-def make_plan(wish: Wish) -> Plan:
+def make_plan(wish: Wish) -> TrainingPlan:
     """Look at a volume and return the plan of a training. A few training passes are run to measure this machine.
 
     Raises:
@@ -118,7 +121,7 @@ def make_plan(wish: Wish) -> Plan:
         every=0 if steps < FEW_STEPS else -(-steps // VALIDATIONS),
         **recipe.facts(labels, split.training, steps),
     )
-    memory = needed_bytes(Plan(sections=sections).config, 1, _core.num_threads())
+    memory = needed_bytes(TrainingPlan(sections=sections).config, 1, _core.num_threads())
     head = (
         f"{wish.image}: {size_text(image.shape)} voxels (z, y, x) of {image.dtype},"
         f" {size_text(wish.voxel_size_nm)} nm.",
@@ -128,7 +131,7 @@ def make_plan(wish: Wish) -> Plan:
         f" after {minutes}. Memory: about"
         f" {_core.describe_bytes(memory)}" + _available(),
     )
-    return Plan(sections=sections, head=head, notes=tuple(notes))
+    return TrainingPlan(sections=sections, head=head, notes=tuple(notes))
 
 
 def _exchanged(voxel_size_nm: SizeNm, extents: Sequence[Vec3]) -> list[int]:

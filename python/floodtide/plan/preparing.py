@@ -22,7 +22,7 @@ from floodtide.plan.document import MARK
 from floodtide.plan.flooding import SMALL_BELOW_MINUTES
 from floodtide.plan.judging import needs_resampling, voxel_size_of
 from floodtide.plan.known import KnownNetwork, SizeNm
-from floodtide.plan.planner import Plan, make_plan
+from floodtide.plan.planner import TrainingPlan, make_plan
 from floodtide.plan.wish import Wish
 
 COMMAND = "floodtide init"
@@ -40,7 +40,7 @@ def prepare(
     minutes: float,
     run: str,
     replace: bool = False,
-) -> Plan:
+) -> TrainingPlan:
     """Plan a training and write its configuration. If the network needs it, write resampled volumes beside the plan.
 
     Args:

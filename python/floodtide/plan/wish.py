@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan is made for, and what a kind of network must tell the planner."""
+"""What a plan is made for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
 
-from floodtide.data import Box, Vec3, Volume
 from floodtide.plan.known import KnownNetwork, SizeNm
 
 FEW_STEPS = 100
@@ -35,32 +33,3 @@ class Wish:
     minutes: float
     run: str
     resampled_from: SizeNm | None = None
-
-
-class Recipe(Protocol):
-    """The rules for one kind of network. A template in `plan/templates` has its values and their reasons.
-
-    Attributes:
-        patch: Size (z, y, x) of a training example in voxels.
-        guard: Voxels (z, y, x) between training and validation part.
-        extents: Sizes (z, y, x) in voxels, such as the field of view, that must be equal along exchanged axes.
-        unit: What training examples are called: "fields of view".
-    """
-
-    @property
-    def patch(self) -> Vec3: ...
-    @property
-    def guard(self) -> Vec3: ...
-    @property
-    def extents(self) -> tuple[Vec3, ...]: ...
-    @property
-    def unit(self) -> str: ...
-
-    def rate(self) -> float:
-        """Measure and return the training examples per second on this machine."""
-
-    def walkers(self, examples: float) -> int:
-        """Return the number of walkers for a training of about `examples` examples."""
-
-    def facts(self, labels: Volume, box: Box, steps: int) -> dict[str, Any]:
-        """Return what the template shows, for labels, the training box and the number of steps."""

@@ -24,8 +24,8 @@ from floodtide.data.boxes import as_vec3
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import place_of, volume_exists
 from floodtide.errors import InvalidFileError
-from floodtide.evaluate import first_voxels
-from floodtide.report import mistake_colours
+from floodtide.evaluate.voxels import first_voxels
+from floodtide.report import drawing, mistake_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -255,13 +255,8 @@ def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> It
 
 
 def show_plane(axis: Axes, plane: Plane, picture: npt.NDArray[np.float64]) -> None:
-    """Show a picture of a plane at the aspect of its voxels, without frame and ticks."""
-    axis.imshow(picture, aspect=plane.rows_nm / plane.columns_nm, interpolation="nearest")
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.grid(False)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
+    """Show a picture of a plane at the aspect of its voxels."""
+    drawing.show(axis, picture, plane.rows_nm / plane.columns_nm)
 
 
 def _matches(planes: Sequence[Plane], which: str) -> dict[int, int]:
@@ -277,12 +272,14 @@ def _panels(
     """Return {title: picture} of a plane, in the order in which they stand side by side."""
     pictures = {"Image": grey(plane)}
     if plane.truth is not None:
-        pictures["Truth"] = _overlay(plane, plane.truth)
+        pictures["Truth"] = drawing.overlay(grey(plane), plane.truth)
     if plane.before is not None:
         shown = matched(plane.before, earlier) if plane.truth is not None else plane.before
-        pictures["Before"] = _overlay(plane, shown)
+        pictures["Before"] = drawing.overlay(grey(plane), shown)
     shown = matched(plane.segmentation, matches) if plane.truth is not None else plane.segmentation
-    pictures["Segmentation" if plane.before is None else "After"] = _overlay(plane, shown)
+    pictures["Segmentation" if plane.before is None else "After"] = drawing.overlay(
+        grey(plane), shown
+    )
     if plane.truth is not None:
         pairs = plane.pairs
         if pairs is None:
@@ -295,17 +292,7 @@ def _panels(
 def grey(plane: Plane) -> npt.NDArray[np.float64]:
     if plane.image is None:
         return np.full((*plane.segmentation.shape, 3), 0.85)
-    low, high = np.percentile(plane.image, (0.5, 99.5))
-    shown = np.clip((plane.image - low) / max(high - low, 1e-9), 0.0, 1.0)
-    return np.repeat(shown[..., None], 3, axis=-1)
-
-
-def _overlay(plane: Plane, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    image = grey(plane)
-    colour = style.label_colours(labels)
-    picture = 0.45 * image + 0.55 * colour
-    picture[style.boundaries(labels)] *= 0.35
-    return np.where((labels > 0)[..., None], picture, image)
+    return drawing.grey(plane.image)
 
 
 def matching(

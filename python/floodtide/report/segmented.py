@@ -35,11 +35,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from floodtide import config
-    from floodtide.report.growth import Growth
+    from floodtide.report.growth import Snapshots
 
 _SMALL = 1 << 19  # voxels that the report segments itself
 _MOST = 1 << 26  # voxels of a segmentation that is compared with the truth
 _WHAT = "pictures of a segmentation"
+
+CANNOT = (InvalidFileError, InvalidArgumentError, OutOfRangeError, UnsupportedError)
+"""Errors that say why a report cannot show a part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +65,7 @@ class Segmented:
     image: str
     truth: str
     note: str
-    grown: Growth | None = None
+    grown: Snapshots | None = None
     objects: Volume | None = None
     answers: dict[str, dict[str, float]] = field(default_factory=dict)
     pairs: npt.NDArray[np.int64] | None = None
@@ -95,13 +98,13 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
         return None, [f"{_WHAT}: `floodtide report` of this run alone makes them"]
     try:
         made = _from_affinities(run) if run.unit == PATCHES else _flooded(run)
-    except (InvalidFileError, InvalidArgumentError, OutOfRangeError, UnsupportedError) as error:
+    except CANNOT as error:
         return None, [f"{_WHAT}: {error}"]
     return _compared(made), []
 
 
 @dataclass(frozen=True, kw_only=True)
-class _HeldOut:
+class HeldOut:
     """What a report segments: the newest checkpoint, and the held-out box of a volume."""
 
     settings: config.Config
@@ -110,14 +113,29 @@ class _HeldOut:
     box: Box
 
 
-def _held_out(run: Run) -> _HeldOut:
+def newest(run: Run) -> tuple[config.Config, Path]:
+    """Return the configuration and the newest checkpoint of a run.
+
+    Raises:
+        InvalidFileError: If there is none yet, or a file is damaged.
+    """
     from floodtide import config
     from floodtide.train.run_directory import RunDirectory
 
     checkpoints = RunDirectory(run.folder, writer=False).checkpoints()
     if not checkpoints or not run.config_text:
         raise InvalidFileError("no checkpoint with a configuration yet; training writes one")
-    settings = config.load(run.folder / "config.toml")
+    return config.load(run.folder / "config.toml"), checkpoints[-1]
+
+
+def held_out(run: Run) -> HeldOut:
+    """Return the newest checkpoint of a run, and the box that it holds out.
+
+    Raises:
+        InvalidFileError: As `newest` raises.
+        InvalidArgumentError: If the run holds nothing out.
+    """
+    settings, checkpoint = newest(run)
     box = parse_box(settings.validation.box)
     if box is None:
         raise InvalidArgumentError(
@@ -127,7 +145,7 @@ def _held_out(run: Run) -> _HeldOut:
     source = next((v for v in settings.data.volumes if name in ("", v.name)), None)
     if source is None:
         raise InvalidArgumentError(f"the configuration has no [[data.volumes]] table '{name}'")
-    return _HeldOut(settings=settings, checkpoint=checkpoints[-1], source=source, box=box)
+    return HeldOut(settings=settings, checkpoint=checkpoint, source=source, box=box)
 
 
 def _from_affinities(run: Run) -> Segmented:
@@ -135,7 +153,7 @@ def _from_affinities(run: Run) -> Segmented:
     from floodtide.segment import predict
     from floodtide.segment.affinities import AffinityOptions, segments_of
 
-    found = _held_out(run)
+    found = held_out(run)
     source = found.source
     predictor = predict.Predictor(predict.load(found.checkpoint), mean=source.mean, std=source.std)
     offsets = predict.offsets(found.checkpoint)
@@ -161,7 +179,7 @@ def _flooded(run: Run) -> Segmented:
     """Segment the middle of the held-out box with the newest checkpoint of the run."""
     from floodtide.segment import Segmenter
 
-    found = _held_out(run)
+    found = held_out(run)
     settings, source, box = found.settings, found.source, found.box
     options = dataclasses.replace(
         settings.segment.alone(),

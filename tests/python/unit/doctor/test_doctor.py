@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import floodtide as ft
 from floodtide import cli, config
 from floodtide.doctor import examine, files, host, judge
-from floodtide.doctor.judge import Finding
+from floodtide.doctor.judge import Diagnosis
 from floodtide.train import memory
 
 
@@ -76,11 +76,11 @@ def job(**changes: Any) -> list[dict[str, Any]]:
     return ranks
 
 
-def findings(ranks: list[dict[str, Any]], check: str) -> list[Finding]:
+def findings(ranks: list[dict[str, Any]], check: str) -> list[Diagnosis]:
     return [finding for finding in judge.findings(ranks) if finding.check == check]
 
 
-def only(ranks: list[dict[str, Any]]) -> Finding:
+def only(ranks: list[dict[str, Any]]) -> Diagnosis:
     """The one finding that is not ok."""
     (found,) = [finding for finding in judge.findings(ranks) if finding.level != "ok"]
     assert found.advice
