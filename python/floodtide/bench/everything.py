@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from floodtide.bench import machine
-from floodtide.bench.rows import Row, in_own_process
+from floodtide.bench.rows import Row, in_own_process, require_success
 from floodtide.bench.shapes import Timing
-from floodtide.errors import InternalError
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,7 @@ class Benchmark:
         words += ["--against", self.peer] if with_peer and self.peer else []
         command = [sys.executable, "-m", "floodtide", "bench", *words, "--json"]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
-        if done.returncode:
-            said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-            raise InternalError(f"floodtide bench {' '.join(words)} failed: {said[0]}")
+        require_success(done, f"floodtide bench {' '.join(words)} failed")
         return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -11,7 +11,15 @@ from dataclasses import asdict
 from typing import Any
 
 from floodtide import _core
-from floodtide.bench.rows import MIB, TORCH, Row, compared, in_own_process, require_peer, threads
+from floodtide.bench.rows import (
+    TORCH,
+    Row,
+    compared,
+    in_own_process,
+    memory_mib,
+    require_peer,
+    threads,
+)
 from floodtide.bench.shapes import FfnShape, Timing
 
 
@@ -63,18 +71,18 @@ def _passes(network: FfnShape, kernel: str = "") -> _core.bench.NetworkPasses:
     )
 
 
-def memory_mib(name: str, network: dict[str, Any], threads: int) -> dict[str, float]:
-    """Run two passes called `name`, and return the peak memory of this process and its growth by them, in MiB."""
-    before = _core.resident_bytes()
-    _core.set_num_threads(threads)
-    passes = _passes(FfnShape(**network))
-    if name == "forward":
-        passes.use_fastest_forward()
-    run = getattr(passes, name)
-    run()
-    run()
-    peak = _core.peak_resident_bytes()
-    return {"peak_memory_mib": peak / MIB, "step_memory_mib": (peak - before) / MIB}
+def memory(name: str, network: dict[str, Any], threads: int) -> dict[str, float]:
+    """Return what two passes called `name` need; see `memory_mib`."""
+
+    def make() -> Callable[[], Any]:
+        _core.set_num_threads(threads)
+        passes = _passes(FfnShape(**network))
+        if name == "forward":
+            passes.use_fastest_forward()
+        run: Callable[[], Any] = getattr(passes, name)
+        return run
+
+    return memory_mib(make)
 
 
 def _rows(name: str, network: FfnShape, count: int, seconds: float, against: str) -> Iterator[Row]:
@@ -84,8 +92,8 @@ def _rows(name: str, network: FfnShape, count: int, seconds: float, against: str
         kernels = "fft; conv0_a: " + kernels.partition("conv0_a: ")[2].partition(";")[0]
     run: Callable[[], Any] = getattr(ours, name)
     flops: float = getattr(ours, f"{name}_flops")()
-    memory = in_own_process(
-        "floodtide.bench.ffn_passes:memory_mib", name=name, network=asdict(network), threads=count
+    needed = in_own_process(
+        "floodtide.bench.ffn_passes:memory", name=name, network=asdict(network), threads=count
     )
     bodies = {"floodtide": run}
     if against in TORCH:
@@ -108,4 +116,4 @@ def _rows(name: str, network: FfnShape, count: int, seconds: float, against: str
         rate="fovs_per_s",
         seconds=seconds,
     ):
-        yield row | memory if row["name"] == name else row
+        yield row | needed if row["name"] == name else row

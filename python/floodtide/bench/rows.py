@@ -157,6 +157,16 @@ def require_peer(name: str, against: str, kernels: Sequence[str] = ()) -> None:
         )
 
 
+def memory_mib(make: Callable[[], Callable[[], Any]]) -> dict[str, float]:
+    """Make a pass, run it twice, and return the peak memory of this process and its growth by the passes, in MiB."""
+    before = _core.resident_bytes()
+    run = make()
+    run()
+    run()
+    peak = _core.peak_resident_bytes()
+    return {"peak_memory_mib": peak / MIB, "step_memory_mib": (peak - before) / MIB}
+
+
 def in_own_process(function: str, **arguments: Any) -> Any:
     """Call "module:function" in a separate process and return its result. Used to measure peak memory.
 
@@ -172,7 +182,12 @@ def in_own_process(function: str, **arguments: Any) -> Any:
     )
     command = [sys.executable, "-c", code, function, json.dumps(arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
+    require_success(done, f"{function} failed in its own process")
+    return json.loads(done.stdout)
+
+
+def require_success(done: subprocess.CompletedProcess[str], failure: str) -> None:
+    """Raise InternalError with the last line of its errors if a process has failed."""
     if done.returncode:
         said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-        raise InternalError(f"{function} failed in its own process: {said[0]}")
-    return json.loads(done.stdout)
+        raise InternalError(f"{failure}: {said[0]}")

@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from floodtide import _core, nn
-from floodtide.bench.rows import MIB, Row, compared, in_own_process, require_peer, threads
+from floodtide.bench.rows import Row, compared, in_own_process, memory_mib, require_peer, threads
 from floodtide.bench.shapes import CLASSES, Timing, UNetShape
-from floodtide.errors import InternalError
 
 
 class Passes:
@@ -47,36 +46,13 @@ class Passes:
         """Run the forward pass with moving statistics."""
         self.core.forward(self._images)
 
-    def check(self) -> None:
-        """Compare the gradient with the change of the loss along the gradient.
-
-        Raises:
-            InternalError: If they differ by 5 % or more.
-        """
-        self.step()
-        parameters, trained = self.core.parameters(), self.core.trained_size()
-        start, gradient = parameters.copy(), self._gradients[:trained].copy()
-        length = 1e-2 / float(gradient @ gradient)
-
-        def loss_at(factor: float) -> float:
-            parameters[:trained] = start[:trained] + factor * length * gradient
-            self.core.parameters_changed()
-            return self.step()
-
-        ratio = (loss_at(1) - loss_at(-1)) / 2e-2
-        parameters[:] = start
-        if not abs(ratio - 1) < 0.05:
-            raise InternalError(
-                f"bench unet: along the gradient the loss changes {ratio:.3f} times as much as the gradient predicts"
-            )
-
 
 def unet(network: UNetShape, timing: Timing, against: str = "") -> Iterator[Row]:
-    """Measure training passes (forward and backward) and forward passes, and yield rows. Checks the gradient first.
+    """Measure training passes (forward and backward) and forward passes, and yield rows.
 
     Rows have the fields of `floodtide.bench.rows` and `images_per_s`. Rows of floodtide have `kernels`, the kernel of
-    each convolution. Rows of steps have `peak_memory_mib`, the peak memory of a process that only makes two steps. With
-    `against`, rows of floodtide have `speedup`: median time of PyTorch, in the better of two memory formats, / median
+    each convolution; those of steps have `peak_memory_mib` and `step_memory_mib`, as those of `ffn_passes.step`. With
+    `against`, they have `speedup`: median time of PyTorch, in the better of two memory formats, / median
     time of floodtide.
 
     Args:
@@ -90,63 +66,38 @@ def unet(network: UNetShape, timing: Timing, against: str = "") -> Iterator[Row]
         UnsupportedError: If PyTorch is not installed but needed.
     """
     require_peer("unet", against)
-    Passes(UNetShape(depth=min(network.depth, 3), size=(16, 16), batch=2)).check()
     for count in timing.counts:
         with threads(count):
             yield from _rows(network, count, timing.seconds, against)
 
 
-def peak_memory_mib(network: dict[str, Any], threads: int, layout: str, against: str) -> float:
-    """Run two steps and return the peak memory of this process in MiB.
+def memory(network: dict[str, Any], threads: int) -> dict[str, float]:
+    """Return what two steps need; see `memory_mib`."""
 
-    Args:
-        network: Fields of UNetShape.
-        threads: Number of threads.
-        layout: Memory format of PyTorch; "": measure floodtide.
-        against: As for `unet`.
-    """
-    passes: Any
-    if layout:
-        from floodtide.bench.torch_unet import TorchUNet
-
-        passes = TorchUNet(
-            UNetShape(**network), threads=threads, layout=layout, bfloat16=against == "torch-bf16"
-        )
-    else:
+    def make() -> Callable[[], float]:
         _core.set_num_threads(threads)
-        passes = Passes(UNetShape(**network))
-    for _ in range(2):
-        passes.step()
-    return float(_core.peak_resident_bytes() / MIB)
+        return Passes(UNetShape(**network)).step
+
+    return memory_mib(make)
 
 
 def _rows(network: UNetShape, count: int, seconds: float, against: str) -> Iterator[Row]:
     ours = Passes(network)
     ours.step()  # chooses kernels
     contestants: dict[str, Any] = {"floodtide": ours}
-    layouts = {"floodtide": ""}
     if against:
         from floodtide.bench.torch_unet import LAYOUTS, TorchUNet
 
         for layout in LAYOUTS:
-            name = f"{against} {layout}"
-            contestants[name] = TorchUNet(
+            contestants[f"{against} {layout}"] = TorchUNet(
                 network, threads=count, layout=layout, bfloat16=against == "torch-bf16"
             )
-            layouts[name] = layout
-    memory = {
-        name: in_own_process(
-            "floodtide.bench.unet_passes:peak_memory_mib",
-            network=asdict(network),
-            threads=count,
-            layout=layout,
-            against=against,
-        )
-        for name, layout in layouts.items()
-    }
+    needed = in_own_process(
+        "floodtide.bench.unet_passes:memory", network=asdict(network), threads=count
+    )
     kernels = ours.core.kernel_names()
-    size = (1, *network.size)
     conditions = {"kernel": _counted(kernels), "shape": str(network), "threads": count}
+    size = (1, *network.size)
     for what, flops in (
         ("step", ours.core.step_flops(size)),
         ("forward", ours.core.forward_flops(size)),
@@ -160,11 +111,10 @@ def _rows(network: UNetShape, count: int, seconds: float, against: str) -> Itera
             rate="images_per_s",
             seconds=seconds,
         )
-        for name, row in zip(contestants, rows, strict=True):
-            if name == "floodtide":
+        for row in rows:
+            if row["name"] == f"unet {what}":
                 row["kernels"] = kernels
-            if what == "step":
-                row["peak_memory_mib"] = memory[name]
+                row |= needed if what == "step" else {}
             yield row
 
 
