@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from floodtide.base.outputs import files_of, hdf5_result, reserved
 from floodtide.comm import world
 from floodtide.config import to_dict
 from floodtide.data import Vec3, Volume
+from floodtide.data.boxes import Progress
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan
 from floodtide.segment import Cut, Pieces
@@ -23,8 +24,6 @@ from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments
 from floodtide.segment.content import sampled_digest
 from floodtide.segment.pieces import DATASET
 from floodtide.segment.shared_work import lock_directory, work_on_ranks
-
-Progress = Callable[[int, int], None]
 
 _COMMAND = "floodtide agglomerate"
 _CHUNK = 64  # voxels along each axis of a stored chunk

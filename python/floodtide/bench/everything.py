@@ -11,13 +11,14 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from floodtide.bench import machine
 from floodtide.bench.rows import Row, in_own_process, require_success
 from floodtide.bench.shapes import Timing
+from floodtide.data.boxes import Progress
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,6 @@ BENCHMARKS = (
 
 
 Result = tuple[Benchmark, Sequence[Row]]
-Progress = Callable[[int, int], None]
 
 
 def has_torch() -> bool:

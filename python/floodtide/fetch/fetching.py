@@ -17,12 +17,12 @@ from floodtide import _core
 from floodtide.base.files import make_folder, replace_bytes, replace_text
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import read_bytes
+from floodtide.data.boxes import Progress
 from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
 from floodtide.fetch.prepare import hdf5_arrays
 from floodtide.fetch.sources import TOGETHER, FileSource, download
 from floodtide.fetch.table import DataSet, Item
 
-Progress = Callable[[int, int], None]
 Content = bytes | dict[str, NDArray[Any]]  # of a file that is copied, or the arrays of an HDF5 file
 
 COMMAND = "floodtide fetch"

@@ -12,9 +12,9 @@ from floodtide import _core, nn
 from floodtide.data import Box, Vec3, Volume, look
 from floodtide.data.boxes import as_vec3
 from floodtide.data.formats import size_text
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import geometry, measuring
-from floodtide.plan.known import SizeNm
 from floodtide.plan.wish import Wish
 
 DEPTH, FEATURES, WALKERS = 4, 16, 4

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from floodtide.data import Volume, look
 from floodtide.data.formats import size_text
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import ImageStatistics, Problem, Reading, TrainedOn, problems
 from floodtide.errors import InvalidArgumentError
-from floodtide.plan.known import SizeNm
 
 MEAN_OFF = 0.25
 """Distance of the means, in standard deviations, up to which two images count as equally normalised."""

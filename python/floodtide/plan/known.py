@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from floodtide import nn
 from floodtide.data import look
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import TrainedOn
 from floodtide.errors import InvalidFileError
 from floodtide.segment import trained
 from floodtide.segment.published import PUBLISHED, published
-
-SizeNm = tuple[float, float, float]
 
 
 @dataclass(frozen=True, kw_only=True)

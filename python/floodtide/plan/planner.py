@@ -17,6 +17,7 @@ from floodtide.base.counts import count_of
 from floodtide.base.reading import parse_toml
 from floodtide.data import Vec3, Volume, look
 from floodtide.data.formats import size_text
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import ImageStatistics, problems
 from floodtide.data.volumes import labels_of
 from floodtide.errors import InvalidArgumentError
@@ -24,7 +25,6 @@ from floodtide.plan import document, geometry, judging
 from floodtide.plan.affinities import AffinitiesRecipe, affinities_recipe
 from floodtide.plan.flooding import FloodingRecipe, flooding_recipe
 from floodtide.plan.geometry import Split
-from floodtide.plan.known import SizeNm
 from floodtide.plan.normalising import levels_for
 from floodtide.plan.wish import FEW_STEPS, Wish
 from floodtide.train.memory import needed_bytes

@@ -12,6 +12,7 @@ from floodtide.base.files import replace_text
 from floodtide.base.outputs import files_of, reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.data import Volume
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.resampling import resample
 from floodtide.data.volumes import require_same_grid
@@ -21,7 +22,7 @@ from floodtide.plan.affinities import coarser
 from floodtide.plan.document import MARK
 from floodtide.plan.flooding import SMALL_BELOW_MINUTES
 from floodtide.plan.judging import needs_resampling, voxel_size_of
-from floodtide.plan.known import KnownNetwork, SizeNm
+from floodtide.plan.known import KnownNetwork
 from floodtide.plan.planner import TrainingPlan, make_plan
 from floodtide.plan.wish import Wish
 

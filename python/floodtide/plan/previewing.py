@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,15 +17,16 @@ from floodtide import evaluate
 from floodtide.base.outputs import files_of
 from floodtide.config import SegmentOptions
 from floodtide.data import Box, Volume, look
-from floodtide.data.boxes import as_vec3, box_text, intersection
+from floodtide.data.boxes import Progress, as_vec3, box_text, intersection
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan, size_text
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.resampling import Resampled, labels_at
 from floodtide.errors import InvalidArgumentError, OutOfRangeError
 from floodtide.evaluate import trivial
 from floodtide.plan import judging, measuring
-from floodtide.plan.known import KnownNetwork, SizeNm
+from floodtide.plan.known import KnownNetwork
 from floodtide.plan.normalising import levels_for
 from floodtide.segment import Segmenter
 
@@ -36,8 +37,6 @@ LIMIT_S = 210.0
 
 COMMAND = "floodtide segment"
 _LEAST_SIDE = 48  # voxels of the network along each side of the box, if the volume has them
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from floodtide.plan.known import KnownNetwork, SizeNm
+from floodtide.data.formats.geometry import SizeNm
+from floodtide.plan.known import KnownNetwork
 
 FEW_STEPS = 100
 """Steps below which a training is too short to learn from."""

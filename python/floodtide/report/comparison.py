@@ -21,9 +21,8 @@ from floodtide.report.curves import Floats
 from floodtide.report.tables import Table, text
 from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Run
 
-_NOT_FINITE = re.compile(
-    r"not finite|the loss is -?(nan|inf)"
-)  # failures of training with a loss that is not finite
+# Failures of a training whose loss is not finite.
+_NOT_FINITE = re.compile(r"not finite|the loss is -?(nan|inf)")
 _RISE = 0.5  # a run diverges if it loses this share of its decrease in loss again
 _RISE_LEAST = 0.05  # share of the first loss; smaller rises are noise
 _THRESHOLDS = 3

@@ -225,9 +225,8 @@ def _draw_noise_scale(axis: Axes, run: Run, colour: str) -> None:
     low = column(measured, "noise_scale_low")[1]
     bounds = [record.get("noise_scale_high") for record in measured]
     top = 10 * max([*values, *(bound for bound in bounds if bound)])
-    high = [
-        top if bound is None else bound for bound in bounds
-    ]  # without a bound: to the upper edge
+    # Without a bound, the interval reaches the upper edge.
+    high = [top if bound is None else bound for bound in bounds]
     axis.fill_between(
         steps, np.maximum(low, values.min() / 10), high, color=colour, alpha=0.15, lw=0
     )

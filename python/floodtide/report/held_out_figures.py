@@ -100,9 +100,7 @@ def section_figure(section: Section) -> str:
 def _outline(axis: Axes, classes: npt.NDArray[np.uint8], colour: str, line: str) -> None:
     """Draw the outline of each class except 0, between pixels."""
     for number in np.unique(classes[classes > 0]).tolist():
-        inside = np.pad(
-            (classes == number).astype(float), 1
-        )  # so that outlines close at the border
+        inside = np.pad((classes == number).astype(float), 1)  # closes outlines at the border
         at = [np.arange(n) - 1.0 for n in inside.shape]
         axis.contour(
             at[1], at[0], inside, levels=[0.5], colors=[colour], linewidths=1.3, linestyles=line

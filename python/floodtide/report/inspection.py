@@ -16,6 +16,7 @@ from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
 from floodtide.data import Volume
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import (
     Alignment,
     ImageStatistics,
@@ -36,12 +37,9 @@ from floodtide.report import inspection_figures, pages
 from floodtide.report.tables import Table
 from floodtide.segment.canvas_image import BYTES_PER_VOXEL
 
-VoxelSize = tuple[float, float, float]
-
 _CLIPPED = 0.02  # share of voxels at the end of the range, above which the page remarks it
-_DRIFT = (
-    1.0  # change of the sections' mean, in standard deviations, above which the page remarks it
-)
+# Change of the sections' mean, in standard deviations, above which the page remarks it.
+_DRIFT = 1.0
 _ORIENTATIONS = 8  # rows of the table
 
 
@@ -90,7 +88,7 @@ class Inspection:
         return result
 
 
-def inspect(image: Volume, labels: Volume | None, voxel_size_nm: VoxelSize | None) -> Inspection:
+def inspect(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None) -> Inspection:
     """Return what an image and its labels look like. Large volumes are sampled.
 
     Args:
@@ -136,7 +134,7 @@ def inspect(image: Volume, labels: Volume | None, voxel_size_nm: VoxelSize | Non
 
 
 def write(
-    image: Volume, labels: Volume | None, voxel_size_nm: VoxelSize | None, out: Path
+    image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None, out: Path
 ) -> Inspection:
     """Inspect volumes and write the page. Arguments and errors as for `inspect`.
 

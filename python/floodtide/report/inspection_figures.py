@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from floodtide.base import style
 from floodtide.data import Volume
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import ImageStatistics
 from floodtide.data.look.sampling import read
 from floodtide.report import drawing
@@ -20,10 +21,8 @@ _MOST_POINTS = 2000  # of a curve
 _AXES = "zyx"
 _UNITS = "distance (voxels)"
 
-VoxelSize = tuple[float, float, float]
 
-
-def planes(image: Volume, labels: Volume | None, voxel_size_nm: VoxelSize | None) -> str:
+def planes(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None) -> str:
     """Return the three middle planes of an image, and below them with labels. PNG as data URI."""
     size = voxel_size_nm or (1.0, 1.0, 1.0)
     rows = 1 if labels is None else 2

@@ -200,7 +200,7 @@ def _flooded(run: Run) -> Segmented:
     inner = tuple(slice(m, n - m) for m, n in zip(margin, part[1], strict=True))
     labels = np.ascontiguousarray(result.segmentation[inner])
     start = as_vec3([a + m for a, m in zip(part[0], margin, strict=True)])
-    shown = ", ".join(f"{a}:{a + n}" for a, n in zip(start, labels.shape, strict=True))
+    shown = box_text((start, as_vec3(labels.shape)))
     # Of a young network, the largest object may have taken a single move.
     largest = max(result.origins, key=lambda o: (o.iterations > 1, o.voxels), default=None)
     grown = None
