@@ -65,8 +65,9 @@ def objects_figure(
         axes: Any = drawn.add_subplot(projection="3d")
         for index, name in enumerate(name for name in largest if name in meshes):
             corners = _corners(meshes[name], voxel_size, size[0])
+            colour = style.series_colour(index)
             solid = Poly3DCollection(
-                corners, facecolors=style.series_colour(index), shade=True, lightsource=light
+                corners, facecolors=colour, edgecolors=colour, lw=0.3, shade=True, lightsource=light
             )
             axes.add_collection3d(solid)
         z, y, x = size
