@@ -8,10 +8,11 @@ filling, or from affinities. This takes up to a minute, is not stored, and works
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,6 @@ from floodtide import _core, evaluate
 from floodtide.base.progress import bar
 from floodtide.data import Box, Vec3, Volume, box_text, parse_box
 from floodtide.data.boxes import as_vec3
-from floodtide.data.volumes import volume_exists
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -28,7 +28,7 @@ from floodtide.errors import (
     UnsupportedError,
 )
 from floodtide.evaluate import trivial
-from floodtide.report import growth
+from floodtide.report import growth, planes
 from floodtide.train.recorded_run import PATCHES, SEGMENTATION, Run
 
 if TYPE_CHECKING:
@@ -239,15 +239,14 @@ def small_part(box: Box, fov: Sequence[int]) -> Box:
 
 def _compared(found: Segmented) -> Segmented:
     """Return the segmentation with its truth and scores, if there is a truth."""
-    truth = os.path.expandvars(found.truth)
     shape = found.segmentation.shape
-    if not truth or not volume_exists(truth) or np.prod(shape, dtype=np.float64) > _MOST:
+    truth, image = (
+        planes.covering(planes.opened(name), found.segmentation, found.start)
+        for name in (found.truth, found.image)
+    )
+    if truth is None or truth[0].dtype.kind not in "iu" or math.prod(shape) > _MOST:
         return found
-    whole = Volume(truth)
-    end = [a + n for a, n in zip(found.start, shape, strict=True)]
-    if whole.dtype.kind not in "iu" or any(e > n for e, n in zip(end, whole.shape, strict=True)):
-        return found
-    objects = whole.read((found.start, shape))
+    objects = truth[0].read((found.start, shape))
     labels = found.segmentation.read()
     if labels.dtype.kind not in "iu":
         raise InvalidFileError(
@@ -256,19 +255,7 @@ def _compared(found: Segmented) -> Segmented:
     table = evaluate.ContingencyTable()
     table.add(labels, objects)
     answers = {"segmentation": table.scores(), trivial.ONE_OBJECT: trivial.one_object(table)}
-    grey = _image(found, end)
-    if grey is not None:
-        answers |= trivial.answers(grey, objects)
+    if image is not None:
+        answers |= trivial.answers(image[0].read((found.start, shape)), objects)
     pairs = table.rows().astype(np.int64)
     return dataclasses.replace(found, objects=Volume(objects), answers=answers, pairs=pairs)
-
-
-def _image(found: Segmented, end: Sequence[int]) -> npt.NDArray[Any] | None:
-    """Return the image of the segmented box; None if the volume does not exist or does not cover it."""
-    name = os.path.expandvars(found.image)
-    if not name or not volume_exists(name):
-        return None
-    whole = Volume(name)
-    if any(e > n for e, n in zip(end, whole.shape, strict=True)):
-        return None
-    return whole.read((found.start, found.segmentation.shape))
