@@ -71,7 +71,9 @@ BENCHMARKS = (
     Benchmark("forward", "FFN forward pass, depth 12, 33³", "torch"),
     Benchmark("unet", "U-Net, 240², batch 8", "torch"),
     Benchmark(
-        "all", "optimizer Adam, 472,353 parameters", function="floodtide.bench.optimizers:adam"
+        "all",
+        "optimizer Adam, 472,353 parameters",
+        function="floodtide.bench.optimizers:optimizers",
     ),
 )
 

@@ -100,9 +100,7 @@ def _rows(name: str, network: FfnShape, count: int, seconds: float, against: str
         from floodtide.bench.torch_ffn import LAYOUTS, TorchFfn
 
         for layout in LAYOUTS:
-            passes = TorchFfn(
-                network, threads=count, layout=layout, bfloat16=against == "torch-bf16"
-            )
+            passes = TorchFfn(network, against, count, layout)
             bodies[f"{against} {layout}"] = getattr(passes, name)
     elif against:
         bodies[against] = getattr(_passes(network, against), name)

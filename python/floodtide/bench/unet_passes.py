@@ -89,9 +89,7 @@ def _rows(network: UNetShape, count: int, seconds: float, against: str) -> Itera
         from floodtide.bench.torch_unet import LAYOUTS, TorchUNet
 
         for layout in LAYOUTS:
-            contestants[f"{against} {layout}"] = TorchUNet(
-                network, threads=count, layout=layout, bfloat16=against == "torch-bf16"
-            )
+            contestants[f"{against} {layout}"] = TorchUNet(network, against, count, layout)
     needed = in_own_process(
         "floodtide.bench.unet_passes:memory", network=asdict(network), threads=count
     )

@@ -25,7 +25,6 @@ from floodtide.plan import document, geometry, judging
 from floodtide.plan.affinities import AffinitiesRecipe, affinities_recipe
 from floodtide.plan.flooding import FloodingRecipe, flooding_recipe
 from floodtide.plan.geometry import Split
-from floodtide.plan.normalising import levels_for
 from floodtide.plan.wish import FEW_STEPS, Wish
 from floodtide.train.memory import needed_bytes
 
@@ -91,7 +90,7 @@ def make_plan(wish: Wish) -> TrainingPlan:
     recipe = recipe_for(image, wish)
     split = _split(image, labels, recipe)
     seen = look.image_statistics(image, box=split.training, voxel_size_nm=wish.voxel_size_nm)
-    mean, std, levels = levels_for(seen, wish.start, "the training box")
+    mean, std, levels = judging.levels_for(seen, wish.start, "the training box")
     notes = _notes(image, labels, seen, wish, mean, std)
     minutes = count_of(wish.minutes, "minute")
     rate = recipe.rate()

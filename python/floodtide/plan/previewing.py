@@ -27,7 +27,6 @@ from floodtide.errors import InvalidArgumentError, OutOfRangeError
 from floodtide.evaluate import trivial
 from floodtide.plan import judging, measuring
 from floodtide.plan.known import KnownNetwork
-from floodtide.plan.normalising import levels_for
 from floodtide.segment import Segmenter
 
 SECONDS = 120.0
@@ -109,7 +108,7 @@ def setting_for(
     """
     size = judging.voxel_size_of(image, voxel_size_nm)
     seen = look.image_statistics(image, voxel_size_nm=size, sections=False)
-    mean, std, why = levels_for(seen, network, "the image")
+    mean, std, why = judging.levels_for(seen, network, "the image")
     if options.mean is not None and options.std is not None:
         mean, std, why = options.mean, options.std, "As given."
     resampled = judging.needs_resampling(size, network.voxel_size_nm)
