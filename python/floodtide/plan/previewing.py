@@ -174,12 +174,19 @@ def preview(
         box = _box_of(_middle(new.shape, calls * math.prod(segmenter.model.deltas)), new, image)
     inner = new.box_of(box)
     start_s = time.monotonic()
-    settled = _Settled(progress)
+    share = 1.0  # of the box that is settled
+
+    def settled(done: int, total: int) -> None:
+        nonlocal share
+        share = done / max(1, total)
+        if progress is not None:
+            progress(done, total)
+
     found = segmenter.segment(new.read(inner), None, settled, limit_s=LIMIT_S)
     seconds = time.monotonic() - start_s
     segmentation = labels_at(found.segmentation, inner[0], new.ratio, box)
     _write(out, segmentation, box, image, setting)
-    whole = math.prod(image.shape) / math.prod(box[1]) / max(settled.share, 1e-3)
+    whole = math.prod(image.shape) / math.prod(box[1]) / max(share, 1e-3)
     result = Preview(
         box=box,
         segments=len(found.origins),
@@ -194,19 +201,6 @@ def preview(
     truth = labels.read(box)
     own = {setting.network.name: evaluate.scores(segmentation, truth)}
     return dataclasses.replace(result, scores=own | trivial.answers(image.read(box), truth))
-
-
-class _Settled:
-    """A progress callback that keeps the share of the box that is settled."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.share = 1.0
-        self._progress = progress
-
-    def __call__(self, done: int, total: int) -> None:
-        self.share = done / max(1, total)
-        if self._progress is not None:
-            self._progress(done, total)
 
 
 def _middle(shape: Sequence[int], voxels: float) -> Box:

@@ -83,7 +83,7 @@ def _panel(
         corner = (start[0] + z, start[1] + y0, start[2] + x0)
         grey = drawing.grey(raw.read((corner, (1, *mine.shape)))[0])
     axis.imshow(coloured(grey, mine, theirs), interpolation="nearest")
-    _outline(axis, mine & ~theirs)
+    drawing.outline(axis, mine & ~theirs, "black", width=0.9)
     for row, column in _rings(mine != theirs):
         for colour, width in (("white", 3.0), ("black", 1.2)):
             axis.plot(column, row, marker="o", ms=17, mfc="none", mec=colour, mew=width, ls="")
@@ -123,15 +123,6 @@ def _rings(wrong: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
         if all(max(abs(y - row), abs(x - column)) > _NEAR for row, column in centres):
             centres.append((y, x))
     return centres
-
-
-def _outline(axis: Axes, mask: npt.NDArray[np.bool_]) -> None:
-    """Draw a black line around pixels, along their edges."""
-    padded = np.pad(mask, 1)
-    for y, x in zip(*np.nonzero(padded[1:, 1:-1] != padded[:-1, 1:-1]), strict=True):
-        axis.plot([x - 0.5, x + 0.5], [y - 0.5] * 2, color="black", lw=0.9)
-    for y, x in zip(*np.nonzero(padded[1:-1, 1:] != padded[1:-1, :-1]), strict=True):
-        axis.plot([x - 0.5] * 2, [y - 0.5, y + 0.5], color="black", lw=0.9)
 
 
 def _colours() -> tuple[tuple[float, float, float], ...]:

@@ -15,7 +15,7 @@ from floodtide.report import drawing
 from floodtide.report.drawing import Floats
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 # Outlines: colour and line style, so that they differ in grey print, too.
 _TRUTH, _PREDICTED = ("#56B4E9", "solid"), ("#E69F00", "dashed")
@@ -61,7 +61,8 @@ def slices_figure(slices: Sequence[Slice]) -> str:
             for axis in (above, below):
                 drawing.show(axis, drawing.grey(one.image))
             for classes, (colour, line) in ((one.truth, _TRUTH), (one.predicted, _PREDICTED)):
-                _outline(below, classes, colour, line)
+                for number in np.unique(classes[classes > 0]).tolist():
+                    drawing.outline(below, classes == number, colour, line)
             above.set_title(style.plain(one.title), fontsize=9)
             below.set_xlabel(one.below)
         handles = [
@@ -95,15 +96,3 @@ def section_figure(section: Section) -> str:
         pixel = None if section.voxel_nm is None else section.voxel_nm[1]
         style.scale_bar(axes[0][0], columns, rows, pixel)
         return style.data_uri(drawn, "png", dpi=130)
-
-
-def _outline(axis: Axes, classes: npt.NDArray[np.uint8], colour: str, line: str) -> None:
-    """Draw the outline of each class except 0, between pixels."""
-    for number in np.unique(classes[classes > 0]).tolist():
-        inside = np.pad((classes == number).astype(float), 1)  # closes outlines at the border
-        at = [np.arange(n) - 1.0 for n in inside.shape]
-        axis.contour(
-            at[1], at[0], inside, levels=[0.5], colors=[colour], linewidths=1.3, linestyles=line
-        )
-    axis.set_xlim(-0.5, classes.shape[1] - 0.5)
-    axis.set_ylim(classes.shape[0] - 0.5, -0.5)
