@@ -2,32 +2,16 @@
 """Which segments belong to one object: pairwise resegmentation and merges; and segments of affinities."""
 
 from floodtide.agglomerate.affinity_blocks import agglomerate_on_ranks, write_segments
-from floodtide.agglomerate.merging import Merged, merge, should_merge, write_merged
-from floodtide.agglomerate.pairs import Pairs
-from floodtide.agglomerate.points import DecisionPoint, decision_points
-from floodtide.agglomerate.resegmenting import (
-    PairScores,
-    Regrown,
-    resegment_on_ranks,
-    resegment_pair,
-)
-from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
+from floodtide.agglomerate.merging import merge, write_merged
+from floodtide.agglomerate.points import decision_points
+from floodtide.agglomerate.resegmenting import resegment_on_ranks, resegment_pair
 
 __all__ = [
-    "AffinityFile",
-    "AffinityOptions",
-    "DecisionPoint",
-    "Merged",
-    "PairScores",
-    "Pairs",
-    "Regrown",
     "agglomerate_on_ranks",
     "decision_points",
     "merge",
     "resegment_on_ranks",
     "resegment_pair",
-    "segments_of",
-    "should_merge",
     "write_merged",
     "write_segments",
 ]

@@ -6,17 +6,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.base.outputs import files_of, hdf5_result, reserved
 from floodtide.comm import world
 from floodtide.config import to_dict
-from floodtide.data import Box, Vec3
+from floodtide.data import Vec3, Volume
+from floodtide.data.boxes import Progress
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan
 from floodtide.data.volumes import whole_geometry
@@ -25,8 +25,6 @@ from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments
 from floodtide.segment.content import sampled_digest
 from floodtide.segment.pieces import DATASET
 from floodtide.segment.shared_work import lock_directory, work_on_ranks
-
-Progress = Callable[[int, int], None]
 
 _COMMAND = "floodtide agglomerate"
 _CHUNK = 64  # voxels along each axis of a stored chunk
@@ -69,10 +67,7 @@ def write_segments(
             "options": json.dumps(to_dict(options)),
         },
     )
-
-    def read(box: Box) -> NDArray[np.uint32]:
-        return labels[tuple(slice(a, a + n) for a, n in zip(*box, strict=True))].astype(np.uint32)
-
+    read = Volume(labels.astype(np.uint32, copy=False)).read
     write_blocks(destination, plan, read, inputs=files_of([affinities.name]))
     return int(labels.max(initial=0)), float(np.count_nonzero(labels) / max(1, labels.size))
 

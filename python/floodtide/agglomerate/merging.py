@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +20,10 @@ from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import files_of
 from floodtide.config import ResegmentOptions
 from floodtide.data import Box, Volume
+from floodtide.data.boxes import Progress
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Plan
 from floodtide.data.volumes import whole_geometry
-
-Progress = Callable[[int, int], None]
 
 TABLE = "pairs.csv"
 EQUIVALENCES = "equivalences.csv"

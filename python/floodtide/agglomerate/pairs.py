@@ -15,8 +15,8 @@ from typing import Any
 
 from floodtide.agglomerate.points import DecisionPoint
 from floodtide.base import reading
-from floodtide.base.files import replace_bytes
-from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
+from floodtide.base.files import make_folder, replace_bytes
+from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.segment.identity import first_difference
 
 PLAN = "pairs.json"
@@ -79,11 +79,9 @@ class Pairs:
             StorageError: If it cannot be made.
         """
         folder = Path(directory)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
+        with reading.reading(folder, "a folder of a resegmentation"):
             others = [name for name in os.listdir(folder) if not name.startswith(".")]
-        except OSError as error:
-            raise StorageError(f"{directory}: cannot be made: {error.strerror}") from None
         if not reading.exists(folder / PLAN):
             if others:
                 raise InvalidArgumentError(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,15 +16,13 @@ from floodtide.base.options import Arguments
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
+from floodtide.data.boxes import Progress
 from floodtide.data.formats import blocks
 from floodtide.errors import InvalidArgumentError
 
-Progress = Callable[[int, int], None]
-
 _BLOCK = 256  # voxels along each axis of a block, without what surrounds it
-_BYTES_PER_VOXEL = (
-    60  # of a block: labels as they are stored and as 64 bits, grown labels, distances, queue
-)
+# Of a block: labels as they are stored and as 64 bits, grown labels, distances, queue.
+_BYTES_PER_VOXEL = 60
 _CHECKED = Arguments(voxel_size=limits.VOXEL_SIZE, max_distance=limits.NANOMETRES)
 
 

@@ -22,15 +22,13 @@ from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.config import ResegmentOptions, to_dict
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import as_vec3
+from floodtide.data.boxes import Progress, as_vec3
 from floodtide.errors import ShapeError
 from floodtide.segment import Image, Segmenter
 from floodtide.segment.canvas_image import difference, placed, read_labels, total
 from floodtide.segment.content import voxels_of
 from floodtide.segment.identity import digest, options_of
 from floodtide.segment.shared_work import lock_directory, work_on_ranks
-
-Progress = Callable[[int, int], None]
 
 _RULE = ("min_iou", "min_share", "max_deleted")  # the scores do not depend on them
 

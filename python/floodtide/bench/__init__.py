@@ -4,17 +4,6 @@
 They compare with PyTorch, with the MPI library, and with the processor's peak multiply-add rate of the same run.
 """
 
-from floodtide.bench.optimizers import optimizers
-from floodtide.bench.ranks import require_several_ranks, start_ranks
-from floodtide.bench.rows import Row, stamped, threads
-from floodtide.bench.shapes import Timing
+from floodtide.bench import optimizers, ranks, rows, shapes
 
-__all__ = [
-    "Row",
-    "Timing",
-    "optimizers",
-    "require_several_ranks",
-    "stamped",
-    "start_ranks",
-    "threads",
-]
+__all__ = ["optimizers", "ranks", "rows", "shapes"]

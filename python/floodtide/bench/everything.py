@@ -11,14 +11,14 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from floodtide.bench import machine
-from floodtide.bench.rows import Row, in_own_process
+from floodtide.bench.rows import Row, in_own_process, require_success
 from floodtide.bench.shapes import Timing
-from floodtide.errors import InternalError
+from floodtide.data.boxes import Progress
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,7 @@ class Benchmark:
         words += ["--against", self.peer] if with_peer and self.peer else []
         command = [sys.executable, "-m", "floodtide", "bench", *words, "--json"]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
-        if done.returncode:
-            said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-            raise InternalError(f"floodtide bench {' '.join(words)} failed: {said[0]}")
+        require_success(done, f"floodtide bench {' '.join(words)} failed")
         return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -73,13 +71,14 @@ BENCHMARKS = (
     Benchmark("forward", "FFN forward pass, depth 12, 33³", "torch"),
     Benchmark("unet", "U-Net, 240², batch 8", "torch"),
     Benchmark(
-        "all", "optimizer Adam, 472,353 parameters", function="floodtide.bench.optimizers:adam"
+        "all",
+        "optimizer Adam, 472,353 parameters",
+        function="floodtide.bench.optimizers:optimizers",
     ),
 )
 
 
 Result = tuple[Benchmark, Sequence[Row]]
-Progress = Callable[[int, int], None]
 
 
 def has_torch() -> bool:

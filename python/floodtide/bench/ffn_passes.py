@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from floodtide import _core
-from floodtide.bench.rows import Row, in_own_process, stamped, threads, timed_in_turn
+from floodtide.bench.rows import (
+    TORCH,
+    Row,
+    compared,
+    in_own_process,
+    memory_mib,
+    require_peer,
+    threads,
+)
 from floodtide.bench.shapes import FfnShape, Timing
-from floodtide.errors import InvalidArgumentError, UnsupportedError
-
-TORCH = ("torch", "torch-bf16")
-MIB = 2**20
 
 
 def step(network: FfnShape, timing: Timing, against: str = "") -> Iterator[Row]:
@@ -51,18 +53,7 @@ def forward(network: FfnShape, timing: Timing, against: str = "") -> Iterator[Ro
 
 
 def _benchmark(name: str, network: FfnShape, timing: Timing, against: str) -> Iterator[Row]:
-    kernels = [kernel for kernel, _ in _core.bench.conv_kernels()]
-    if against not in ("", *TORCH, *kernels):
-        raise InvalidArgumentError(
-            f"{name}: --against is '{against}', expected one of {', '.join((*TORCH, *kernels))}"
-        )
-    if against in TORCH:
-        import importlib.util
-
-        if importlib.util.find_spec("torch") is None:
-            raise UnsupportedError(
-                f"{name}: --against {against} needs PyTorch, which is not installed (pip install torch)"
-            )
+    require_peer(name, against, [kernel for kernel, _ in _core.bench.conv_kernels()])
     for count in timing.counts:
         with threads(count):
             yield from _rows(name, network, count, timing.seconds, against)
@@ -80,18 +71,18 @@ def _passes(network: FfnShape, kernel: str = "") -> _core.bench.NetworkPasses:
     )
 
 
-def memory_mib(name: str, network: dict[str, Any], threads: int) -> dict[str, float]:
-    """Run two passes called `name`, and return the peak memory of this process and its growth by them, in MiB."""
-    before = _core.resident_bytes()
-    _core.set_num_threads(threads)
-    passes = _passes(FfnShape(**network))
-    if name == "forward":
-        passes.use_fastest_forward()
-    run = getattr(passes, name)
-    run()
-    run()
-    peak = _core.peak_resident_bytes()
-    return {"peak_memory_mib": peak / MIB, "step_memory_mib": (peak - before) / MIB}
+def memory(name: str, network: dict[str, Any], threads: int) -> dict[str, float]:
+    """Return what two passes called `name` need; see `memory_mib`."""
+
+    def make() -> Callable[[], Any]:
+        _core.set_num_threads(threads)
+        passes = _passes(FfnShape(**network))
+        if name == "forward":
+            passes.use_fastest_forward()
+        run: Callable[[], Any] = getattr(passes, name)
+        return run
+
+    return memory_mib(make)
 
 
 def _rows(name: str, network: FfnShape, count: int, seconds: float, against: str) -> Iterator[Row]:
@@ -101,48 +92,26 @@ def _rows(name: str, network: FfnShape, count: int, seconds: float, against: str
         kernels = "fft; conv0_a: " + kernels.partition("conv0_a: ")[2].partition(";")[0]
     run: Callable[[], Any] = getattr(ours, name)
     flops: float = getattr(ours, f"{name}_flops")()
-    memory = in_own_process(
-        "floodtide.bench.ffn_passes:memory_mib", name=name, network=asdict(network), threads=count
+    needed = in_own_process(
+        "floodtide.bench.ffn_passes:memory", name=name, network=asdict(network), threads=count
     )
     bodies = {"floodtide": run}
     if against in TORCH:
         from floodtide.bench.torch_ffn import LAYOUTS, TorchFfn
 
         for layout in LAYOUTS:
-            passes = TorchFfn(
-                network, threads=count, layout=layout, bfloat16=against == "torch-bf16"
-            )
+            passes = TorchFfn(network, against, count, layout)
             bodies[f"{against} {layout}"] = getattr(passes, name)
     elif against:
         bodies[against] = getattr(_passes(network, against), name)
-    samples, peak = timed_in_turn(bodies, seconds)
-    medians = {key: float(np.median(samples[key])) for key in bodies}
-    others = [median for key, median in medians.items() if key != "floodtide"]
-    for key in bodies:
-        own = key == "floodtide"
-        row: Row = {
-            "name": name if own else f"{name} {key}",
-            "kernel": kernels if own else key,
-            "level": _core.active_isa(),
-            "shape": str(network),
-            "threads": count,
-            "ranks": 1,
-            "samples": len(samples[key]),
-            "median_s": medians[key],
-            "p10_s": float(np.quantile(samples[key], 0.1)),
-            "p90_s": float(np.quantile(samples[key], 0.9)),
-            "min_s": min(samples[key]),
-            "gflops": flops / medians[key] * 1e-9,
-            "peak_gflops": float(np.median(peak)),
-            "fovs_per_s": network.batch / medians[key],
-        }
-        row["ratio"] = row["gflops"] / row["peak_gflops"]
-        row["best_ratio"] = flops / row["min_s"] * 1e-9 / max(peak)
-        if own:
-            row |= memory
-            if others:
-                row["speedup"] = min(others) / medians[key]
-                row["best_speedup"] = (
-                    min(min(samples[n]) for n in bodies if n != key) / row["min_s"]
-                )
-        yield stamped(row)
+    conditions = {"kernel": kernels, "shape": str(network), "threads": count}
+    for row in compared(
+        name,
+        bodies,
+        conditions,
+        flops=flops,
+        examples=network.batch,
+        rate="fovs_per_s",
+        seconds=seconds,
+    ):
+        yield row | needed if row["name"] == name else row

@@ -68,7 +68,7 @@ def conv(shape: ConvShape, timing: Timing, against: str = "") -> Iterator[Row]:
         shape: The convolution.
         timing: One set of rows for each number of threads. At least 20 samples are taken, or 3 if all samples together
             take 2 s.
-        against: Name of a second kernel to compare with (see `kernels`). Samples of the two kernels alternate.
+        against: Name of a second kernel to compare with, from `_core.bench.conv_kernels`. Samples of the two alternate.
 
     Raises:
         floodtide.errors.InvalidArgumentError: If a size is out of range or `against` is unknown.
@@ -86,8 +86,3 @@ def conv(shape: ConvShape, timing: Timing, against: str = "") -> Iterator[Row]:
                 against,
             )
             yield from map(stamped, rows)
-
-
-def kernels() -> list[tuple[str, str]]:
-    """Return (name, instruction set) of the convolution kernels, the best first."""
-    return list(_core.bench.conv_kernels())

@@ -13,7 +13,7 @@ from floodtide.bench.rows import Row, stamped, threads
 
 
 def optimizers(
-    names: Sequence[str],
+    names: Sequence[str] = ("adam",),
     *,
     parameters: int = 472_353,
     thread_counts: Sequence[int] = (1,),
@@ -38,11 +38,6 @@ def optimizers(
         with threads(count):
             for name in names or [row["name"] for row in _core.optimizer_rows()]:
                 yield stamped(_row(name, parameters, count, seconds))
-
-
-def adam(thread_counts: Sequence[int], seconds: float) -> Iterator[Row]:
-    """Measure steps of Adam, for `floodtide bench all`; as `optimizers`."""
-    return optimizers(["adam"], thread_counts=thread_counts, seconds=seconds)
 
 
 def _row(name: str, parameters: int, count: int, seconds: float) -> Row:

@@ -30,7 +30,7 @@ HEADER = (
 
 def name(found: Mapping[str, Any]) -> str:
     """Return the name of the files about a machine, without suffix."""
-    return machine.file_name(dict(found))
+    return machine.file_name(found)
 
 
 def document(found: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def page(
     table = [line for benchmark, rows in results for line in lines(benchmark, rows)]
     return "\n".join(
         [
-            f"# {machine.title(dict(found))}",
+            f"# {machine.title(found)}",
             "",
             f"Measured with `{command}`. {conditions(found)}",
             "",
@@ -82,7 +82,7 @@ def page(
             "",
             "Times are medians. *Share of peak* is the rate of a direct convolution that takes the measured time,"
             " divided by the peak rate of multiply-adds in the same run: Winograd's convolutions exceed 1. Memory is"
-            " the growth of the process during two steps (U-Net: the peak memory of the process). PyTorch runs in"
+            " the growth of the process during two steps. PyTorch runs in"
             " turn with floodtide, in the better of two memory formats.",
             "",
         ]
@@ -111,7 +111,7 @@ def _line(benchmark: Benchmark, row: Row) -> str:
     if row["name"].startswith("optimizer"):
         rate = f"{row['ratio']:.2f} of reading and writing once"
     times = f"{row['speedup']:.2f}" if "speedup" in row else ""
-    memory = row.get("step_memory_mib", row.get("peak_memory_mib"))
+    memory = row.get("step_memory_mib")
     cells = [
         _what(benchmark, row),
         f"`floodtide bench {benchmark}`",

@@ -11,18 +11,26 @@ least), `processor`, `version` and `date`.
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from floodtide import _core
-from floodtide.errors import InternalError
+from floodtide.errors import InternalError, InvalidArgumentError, UnsupportedError
 
 Row = dict[str, Any]
+
+TORCH = ("torch", "torch-bf16")
+"""Names of PyTorch as a peer: in float32, and with autocast to bfloat16."""
+
+MIB = 2**20
 
 
 def stamped(row: Row) -> Row:
@@ -80,6 +88,85 @@ def timed_in_turn(
     return times, rates
 
 
+def compared(
+    name: str,
+    bodies: Mapping[str, Callable[[], Any]],
+    conditions: Row,
+    *,
+    flops: float,
+    examples: int,
+    rate: str,
+    seconds: float,
+) -> Iterator[Row]:
+    """Time functions in turn, and yield a row for each.
+
+    If there are several, the row of the first one has `speedup`: the shortest median time of the others / its own, and
+    `best_speedup`, the same for the shortest times.
+
+    Args:
+        name: Name of the first function's row. In the names of the others, the name of the function follows.
+        bodies: The functions by name, floodtide's first.
+        conditions: Further values of all rows: `kernel` (of the first function), `shape`, `threads`.
+        flops: Floating-point operations of a call.
+        examples: Examples of a call.
+        rate: Name of the value of examples per second.
+        seconds: Minimum time of the first function.
+    """
+    samples, peak = timed_in_turn(bodies, seconds)
+    medians = {key: float(np.median(times)) for key, times in samples.items()}
+    own, *others = bodies
+    for key, times in samples.items():
+        row: Row = {
+            "name": name if key == own else f"{name} {key}",
+            **conditions,
+            "level": _core.active_isa(),
+            "ranks": 1,
+            "samples": len(times),
+            "median_s": medians[key],
+            "p10_s": float(np.quantile(times, 0.1)),
+            "p90_s": float(np.quantile(times, 0.9)),
+            "min_s": min(times),
+            "gflops": flops / medians[key] * 1e-9,
+            "peak_gflops": float(np.median(peak)),
+            rate: examples / medians[key],
+        }
+        row["ratio"] = row["gflops"] / row["peak_gflops"]
+        row["best_ratio"] = flops / row["min_s"] * 1e-9 / max(peak)
+        if key != own:
+            row["kernel"] = key
+        elif others:
+            row["speedup"] = min(medians[other] for other in others) / medians[key]
+            row["best_speedup"] = min(min(samples[other]) for other in others) / row["min_s"]
+        yield stamped(row)
+
+
+def require_peer(name: str, against: str, kernels: Sequence[str] = ()) -> None:
+    """Check what a benchmark is to be compared with: nothing, PyTorch, or one of the kernels.
+
+    Raises:
+        InvalidArgumentError: If it is something else.
+        UnsupportedError: If it is PyTorch, which is not installed.
+    """
+    if against not in ("", *TORCH, *kernels):
+        raise InvalidArgumentError(
+            f"{name}: --against is '{against}', expected one of {', '.join((*TORCH, *kernels))}"
+        )
+    if against in TORCH and importlib.util.find_spec("torch") is None:
+        raise UnsupportedError(
+            f"{name}: --against {against} needs PyTorch, which is not installed (pip install torch)"
+        )
+
+
+def memory_mib(make: Callable[[], Callable[[], Any]]) -> dict[str, float]:
+    """Make a pass, run it twice, and return the peak memory of this process and its growth by the passes, in MiB."""
+    before = _core.resident_bytes()
+    run = make()
+    run()
+    run()
+    peak = _core.peak_resident_bytes()
+    return {"peak_memory_mib": peak / MIB, "step_memory_mib": (peak - before) / MIB}
+
+
 def in_own_process(function: str, **arguments: Any) -> Any:
     """Call "module:function" in a separate process and return its result. Used to measure peak memory.
 
@@ -95,7 +182,12 @@ def in_own_process(function: str, **arguments: Any) -> Any:
     )
     command = [sys.executable, "-c", code, function, json.dumps(arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
+    require_success(done, f"{function} failed in its own process")
+    return json.loads(done.stdout)
+
+
+def require_success(done: subprocess.CompletedProcess[str], failure: str) -> None:
+    """Raise InternalError with the last line of its errors if a process has failed."""
     if done.returncode:
         said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-        raise InternalError(f"{function} failed in its own process: {said[0]}")
-    return json.loads(done.stdout)
+        raise InternalError(f"{failure}: {said[0]}")

@@ -22,23 +22,34 @@ def torch_module() -> Any:
     return importlib.import_module("torch")
 
 
-class TorchFfn:
-    """A flood-filling network in PyTorch, with a training step and a forward pass.
+class Peer:
+    """PyTorch, prepared for the passes of a network.
 
     Args:
-        network: Depth, features, field of view and batch.
+        against: Name of the peer, one of `floodtide.bench.rows.TORCH`.
         threads: Number of threads that PyTorch uses.
-        layout: Memory format of activations and weights, one of LAYOUTS.
-        bfloat16: True: use autocast to bfloat16; False: float32.
+        layout: Memory format of activations and weights.
     """
 
-    def __init__(self, network: FfnShape, *, threads: int, layout: str, bfloat16: bool) -> None:
+    def __init__(self, against: str, threads: int, layout: str) -> None:
         self._torch = torch = torch_module()
         torch.set_num_threads(threads)
         torch.manual_seed(1)
-        memory_format = (
-            torch.channels_last_3d if layout == "channels_last_3d" else torch.contiguous_format
-        )
+        name = "contiguous_format" if layout == "contiguous" else layout
+        self._format = getattr(torch, name)
+        self._bfloat16 = against == "torch-bf16"
+
+    def _autocast(self) -> Any:
+        torch = self._torch
+        return torch.autocast("cpu", dtype=torch.bfloat16, enabled=self._bfloat16)
+
+
+class TorchFfn(Peer):
+    """A flood-filling network in PyTorch, with a training step and a forward pass. See `Peer`."""
+
+    def __init__(self, network: FfnShape, against: str, threads: int, layout: str) -> None:
+        super().__init__(against, threads, layout)
+        torch, memory_format = self._torch, self._format
         convolution, features = torch.nn.Conv3d, network.features
         self._layers = torch.nn.ModuleList(
             [
@@ -50,7 +61,6 @@ class TorchFfn:
         self._optimizer = torch.optim.Adam(self._layers.parameters(), lr=1e-3)
         self._input = torch.randn(network.batch, 2, *network.fov).to(memory_format=memory_format)
         self._labels = torch.where(torch.rand(network.batch, 1, *network.fov) < 0.4, 0.95, 0.05)
-        self._bfloat16 = bfloat16
 
     def step(self) -> None:
         """Run the forward pass, the backward pass, entry-wise clipping and an Adam update."""
@@ -69,7 +79,7 @@ class TorchFfn:
 
     def _logits(self) -> Any:
         functional = self._torch.nn.functional
-        with self._torch.autocast("cpu", dtype=self._torch.bfloat16, enabled=self._bfloat16):
+        with self._autocast():
             layers = list(self._layers)
             stream = layers[1](functional.relu(layers[0](self._input)))
             for i in range(2, len(layers) - 1, 2):

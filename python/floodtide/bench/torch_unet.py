@@ -6,28 +6,17 @@ from __future__ import annotations
 from typing import Any
 
 from floodtide.bench.shapes import CLASSES, UNetShape
-from floodtide.bench.torch_ffn import torch_module
+from floodtide.bench.torch_ffn import Peer
 
 LAYOUTS = ("contiguous", "channels_last")
 
 
-class TorchUNet:
-    """A 2-D U-Net with batch normalisation in PyTorch, with Dice and cross-entropy loss.
+class TorchUNet(Peer):
+    """A 2-D U-Net with batch normalisation in PyTorch, with Dice and cross-entropy loss. See `Peer`."""
 
-    Args:
-        network: Depth, features, classes, size and batch.
-        threads: Number of threads that PyTorch uses.
-        layout: Memory format of activations and weights, one of LAYOUTS.
-        bfloat16: True: use autocast to bfloat16; False: float32.
-    """
-
-    def __init__(self, network: UNetShape, *, threads: int, layout: str, bfloat16: bool) -> None:
-        self._torch = torch = torch_module()
-        torch.set_num_threads(threads)
-        torch.manual_seed(1)
-        memory_format = (
-            torch.channels_last if layout == "channels_last" else torch.contiguous_format
-        )
+    def __init__(self, network: UNetShape, against: str, threads: int, layout: str) -> None:
+        super().__init__(against, threads, layout)
+        torch, memory_format = self._torch, self._format
         depth, features = network.depth, network.features
         widths = [features << level for level in range(depth)]
         self._down = torch.nn.ModuleList(
@@ -42,7 +31,6 @@ class TorchUNet:
         self._all.to(memory_format=memory_format)
         self._images = torch.randn(network.batch, 1, *network.size).to(memory_format=memory_format)
         self._labels = (torch.rand(network.batch, *network.size) < 0.3).long()
-        self._bfloat16 = bfloat16
 
     def _pair(self, inputs: int, outputs: int) -> Any:
         nn = self._torch.nn
@@ -57,7 +45,7 @@ class TorchUNet:
 
     def _logits(self) -> Any:
         torch = self._torch
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self._bfloat16):
+        with self._autocast():
             x, skips = self._images, []
             for level, pair in enumerate(self._down):
                 x = pair(x if level == 0 else torch.nn.functional.max_pool2d(x, 2))

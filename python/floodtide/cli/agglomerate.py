@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from floodtide.agglomerate import AffinityFile, AffinityOptions
 from floodtide.base.counts import count_of
 from floodtide.base.outputs import files_of, refuse_inputs
 from floodtide.cli import options as shared
 from floodtide.comm import world
 from floodtide.data import Vec3
 from floodtide.errors import InvalidArgumentError
+from floodtide.segment.affinities import AffinityFile, AffinityOptions
 
 
 @click.command()

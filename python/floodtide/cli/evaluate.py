@@ -22,7 +22,9 @@ from floodtide.evaluate import trivial
 
 if TYPE_CHECKING:
     from floodtide.data import Box, Vec3, Volume
-    from floodtide.evaluate import ContingencyTable, Mistake, RunLengths
+    from floodtide.evaluate import ContingencyTable
+    from floodtide.evaluate.mistakes import Mistake
+    from floodtide.evaluate.skeletons import RunLengths
     from floodtide.evaluate.trivial import GreyLevel
     from floodtide.report.planes import Plane
 

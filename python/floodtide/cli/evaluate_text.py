@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from floodtide.evaluate import trivial
 
 if TYPE_CHECKING:
-    from floodtide.evaluate import ContingencyTable, Mistake, RunLengths
+    from floodtide.evaluate import ContingencyTable
+    from floodtide.evaluate.mistakes import Mistake
+    from floodtide.evaluate.skeletons import RunLengths
 
 Scores = Mapping[str, float]
 

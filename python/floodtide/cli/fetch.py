@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
-from floodtide.fetch import DATA_SETS, fetch, opened
+from floodtide.fetch.fetching import fetch
+from floodtide.fetch.sources import opened
+from floodtide.fetch.table import DATA_SETS
 from floodtide.segment.published import data_folder
 
 

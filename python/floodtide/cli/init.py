@@ -75,7 +75,7 @@ def command(
       floodtide train stack.toml
     """
     from floodtide.data.formats import stem
-    from floodtide.plan import as_lines, as_tables, known_network, prepare
+    from floodtide.plan import known_network, prepare
     from floodtide.train.threads import set_threads
 
     name = out or f"{stem(image)}.toml"
@@ -93,9 +93,9 @@ def command(
     )
     if as_json:
         facts = {"out": name, "notes": plan.notes, "head": plan.head}
-        click.echo(json.dumps(facts | {"config": as_tables(plan.choices)}))
+        click.echo(json.dumps(facts | {"config": plan.tables}))
         return
-    for line in as_lines(plan.choices):
+    for line in plan.lines:
         click.echo(line)
     for text in plan.head:
         click.echo(text)

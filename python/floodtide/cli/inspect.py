@@ -45,8 +45,8 @@ def command(
     """Write a page about IMAGE and its labels, before any training.
 
     The page shows three planes, the histogram with a proposed mean and standard deviation, bad sections, drift of the
-    contrast, sizes of the objects, whether the labels lie on the image, and which networks fit into memory. A volume
-    of more than 2^26 voxels is sampled in columns along z.
+    contrast, sizes of the objects, whether the labels lie on the image, and whether a segmentation fits into memory. A
+    volume of more than 2^26 voxels is sampled in columns along z.
 
     \b
     Example:

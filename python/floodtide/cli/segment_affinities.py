@@ -48,7 +48,7 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
         out: "file:dataset" of an HDF5 file. The affinities are kept beside it.
         box: In voxels of the original; None: the held-out box of the validation, else the whole volume.
     """
-    from floodtide.agglomerate import AffinityFile, AffinityOptions, write_segments
+    from floodtide.agglomerate import write_segments
     from floodtide.base.progress import bar
     from floodtide.data import parse_box
     from floodtide.data.copies import settled_size
@@ -56,6 +56,7 @@ def run(file: str, settings: config.Config, out: str, box: str | None) -> dict[s
     from floodtide.data.look.problems import settle
     from floodtide.data.resampling import original_of
     from floodtide.segment import predict
+    from floodtide.segment.affinities import AffinityFile, AffinityOptions
     from floodtide.segment.image_check import image_problems
     from floodtide.train import set_threads
 

@@ -23,7 +23,7 @@ from floodtide.errors import InvalidArgumentError
 from floodtide.segment import SegmentOptions
 
 if TYPE_CHECKING:
-    from floodtide.plan import Preview, Setting
+    from floodtide.plan.previewing import Preview, Setting
 
 
 def settings_for(
@@ -135,7 +135,7 @@ def run_preview(
 def say(image: str, setting: Setting) -> None:
     """Print how the network sees the image, before the long work."""
     from floodtide.base import notes
-    from floodtide.plan.judging import size_text
+    from floodtide.data.formats import size_text
 
     options: SegmentOptions = setting.options
     voxels = f"{size_text(setting.voxel_size_nm)} nm"

@@ -37,7 +37,8 @@ def command(shown: str, image: str, truth: str, port: int, bind: str) -> None:
       floodtide view runs/demo
       floodtide view out.h5:segmentation --truth groundtruth.h5:stack
     """
-    from floodtide.view import layers_of, serve
+    from floodtide.view.layers import layers_of
+    from floodtide.view.server import serve
 
     layers, size = layers_of(shown, image, truth)
     served = serve(layers, size, bind=bind, port=port)

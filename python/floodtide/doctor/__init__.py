@@ -14,15 +14,13 @@ from typing import Any
 from floodtide.comm import world
 from floodtide.config import Config
 from floodtide.doctor import files, host, judge
-from floodtide.doctor.finding import Finding
+from floodtide.doctor.judge import Diagnosis
 from floodtide.errors import UnsupportedError
-
-__all__ = ["Finding", "examine"]
 
 
 def examine(
     config: Config, directory: Path, *, started_s: float | None = None
-) -> tuple[list[Finding], list[dict[str, Any]]]:
+) -> tuple[list[Diagnosis], list[dict[str, Any]]]:
     """Return findings and the facts of every rank, equal on all ranks. Collective if a launcher started this process.
 
     The examination takes one or two seconds. It writes a file of 16 MiB to the directory and removes it. It starts MPI

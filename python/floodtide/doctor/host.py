@@ -112,7 +112,7 @@ def facts(config: Config) -> dict[str, Any]:
         "processor_isa": _core.processor_isa(),
         "processor": _core.processor_name(),
         "gflops": _gflops(threads),
-        "memory_available_bytes": available_bytes(),
+        "memory_available_bytes": _core.available_bytes(),
         "memory_needed_bytes": needed_bytes(config, ranks, threads),
         "checkpoint_bytes": checkpoint_bytes(config, ranks),
         "checkpoints": config.run.keep_checkpoints + 1,
@@ -152,7 +152,7 @@ def clock_offset() -> tuple[float, float]:
 def cpu_quota(proc: Path = Path("/proc/self"), root: Path = Path("/sys/fs/cgroup")) -> float | None:
     """Return the number of processors that control groups (cgroups) grant this process; None if there is no limit."""
     quotas = []
-    for folder in _groups("cpu", proc, root):
+    for folder in _cpu_groups(proc, root):
         with contextlib.suppress(OSError, ValueError):
             quota, period = (folder / "cpu.max").read_text().split()
             if quota != "max":
@@ -164,37 +164,16 @@ def cpu_quota(proc: Path = Path("/proc/self"), root: Path = Path("/sys/fs/cgroup
     return min(quotas, default=None)
 
 
-def available_bytes(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return the memory in bytes that this process can still get: free memory, or less if control groups limit it."""
-    found = []
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        lines = (proc / "meminfo").read_text().splitlines()
-        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    for folder in _groups("memory", proc / "self", root):
-        for limit, used in (
-            ("memory.max", "memory.current"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-        ):
-            with contextlib.suppress(OSError, ValueError):
-                bound = int((folder / limit).read_text())  # "max" raises ValueError
-                found.append(max(0, bound - int((folder / used).read_text())))
-    return min(found, default=None)
-
-
-def _groups(controller: str, proc: Path, root: Path) -> list[Path]:
+def _cpu_groups(proc: Path, root: Path) -> list[Path]:
     """Return the folders of this process's control group and its parents, for cgroups version 1 and version 2."""
     folders = []
     with contextlib.suppress(OSError):
         for line in (proc / "cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            if controllers == "":
-                base = root
-            elif controller in controllers.split(","):
-                base = root / controller
-            else:
-                continue
-            inner = base / path.strip("/")
-            folders += [inner, *(p for p in inner.parents if p.is_relative_to(base))]
+            if controllers == "" or "cpu" in controllers.split(","):
+                base = root / "cpu" if controllers else root
+                inner = base / path.strip("/")
+                folders += [inner, *(p for p in inner.parents if p.is_relative_to(base))]
     return folders
 
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from floodtide import _core
 from floodtide.errors import InvalidArgumentError, ShapeError
-
-Labels = NDArray[np.integer[Any]]
+from floodtide.evaluate.voxels import Labels
 
 DiceCounts = _core.evaluate.DiceCounts
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,7 @@ from floodtide.base import limits
 from floodtide.base.options import Arguments
 from floodtide.data.skeletons import Skeleton
 from floodtide.errors import InvalidArgumentError, OutOfRangeError
-
-Labels = NDArray[np.integer[Any]]
+from floodtide.evaluate.voxels import Labels
 
 _CHECKED = Arguments(voxel_size=limits.VOXEL_SIZE, merge_nodes=limits.SOME_VOXELS)
 

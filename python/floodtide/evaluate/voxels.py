@@ -19,7 +19,7 @@ from floodtide import _core
 from floodtide.comm import world
 from floodtide.comm.exchanges import allgather_object
 from floodtide.data import Box, Vec3, Volume
-from floodtide.data.boxes import intersection
+from floodtide.data.boxes import box_text, intersection
 from floodtide.data.no_label import cleared, missing
 from floodtide.data.volumes import place_of, require_same_size
 from floodtide.errors import OutOfRangeError, ShapeError
@@ -53,21 +53,6 @@ def scores(segmentation: Labels, truth: Labels) -> dict[str, float]:
     table = ContingencyTable()
     table.add(*(np.ascontiguousarray(cleared(one)) for one in (segmentation, truth)))
     return table.scores()
-
-
-def rand_error(segmentation: Labels, truth: Labels, *, segmented_only: bool = True) -> float:
-    """Return the adapted Rand error: 1 - F-score of voxel pairs; 0 is perfect. See `scores`."""
-    prefix = "" if segmented_only else "all_"
-    return scores(segmentation, truth)[prefix + "adapted_rand_error"]
-
-
-def variation_of_information(
-    segmentation: Labels, truth: Labels, *, segmented_only: bool = True
-) -> tuple[float, float]:
-    """Return the variation of information in bits as (split, merge); (0, 0) is perfect. See `scores`."""
-    prefix = "" if segmented_only else "all_"
-    result = scores(segmentation, truth)
-    return result[prefix + "voi_split"], result[prefix + "voi_merge"]
 
 
 def matching(segmentation: Labels, truth: Labels) -> dict[str, int]:
@@ -245,14 +230,14 @@ def assumed_place(segmentation: Volume, truth: Volume, box: Box | None = None) -
         share = 100 * math.prod(region[1]) / math.prod(segmentation.shape)
         stated = place_of(segmentation) is not None
         return (
-            f"compared: {_show(*region)}, which both volumes cover, {share:.1f} % of {segmentation.name}"
-            f" ({_show(start, segmentation.shape)}{'' if stated else ', as it does not say where it lies'})"
+            f"compared: {box_text(region)}, which both volumes cover, {share:.1f} % of {segmentation.name}"
+            f" ({box_text((start, segmentation.shape))}{'' if stated else ', as it does not say where it lies'})"
         )
     if segmentation.shape == truth.shape or place_of(segmentation) is not None:
         return None
     return (
         f"{segmentation.name} has {_sizes(segmentation)} voxels and does not say where it lies in {truth.name}"
-        f" ({_sizes(truth)}): compared with {_show((0, 0, 0), segmentation.shape)}"
+        f" ({_sizes(truth)}): compared with {box_text(((0, 0, 0), segmentation.shape))}"
     )
 
 
@@ -269,17 +254,19 @@ def _common_box(segmentation: Volume, truth: Volume, box: Box | None) -> tuple[B
     common = intersection(mine, theirs) if placed or box is not None else mine
     if common is None or not _inside(common, theirs):
         raise ShapeError(
-            f"segmentation {segmentation.name} covers {_show(*mine)},"
-            f" {truth.name} covers {_show(*theirs)}, expected "
+            f"segmentation {segmentation.name} covers {box_text(mine)},"
+            f" {truth.name} covers {box_text(theirs)}, expected "
             + ("common voxels" if placed else "one that covers the segmentation")
         )
     region = common if box is None else box
     if not _inside(region, mine):
         raise OutOfRangeError(
-            f"box {_show(*region)} is not inside the segmentation, {_show(*mine)}"
+            f"box {box_text(region)} is not inside the segmentation, {box_text(mine)}"
         )
     if not _inside(region, theirs):
-        raise OutOfRangeError(f"box {_show(*region)} is not inside {truth.name}, {_show(*theirs)}")
+        raise OutOfRangeError(
+            f"box {box_text(region)} is not inside {truth.name}, {box_text(theirs)}"
+        )
     return region, start, truth_start
 
 
@@ -302,10 +289,6 @@ def _inside(inner: Box, outer: Box) -> bool:
     return all(
         a >= b and a + size <= b + whole for a, size, b, whole in zip(*inner, *outer, strict=True)
     )
-
-
-def _show(start: Vec3, size: Vec3) -> str:
-    return ",".join(f"{a}:{a + n}" for a, n in zip(start, size, strict=True))
 
 
 def _blocks(region: Box, chunks: Vec3) -> Iterator[Box]:

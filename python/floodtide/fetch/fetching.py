@@ -17,14 +17,13 @@ from floodtide import _core
 from floodtide.base.files import make_folder, replace_bytes, replace_text
 from floodtide.base.outputs import WAIT_S, reserved, unchecked
 from floodtide.base.reading import read_bytes
+from floodtide.data.boxes import Progress
 from floodtide.errors import InvalidArgumentError, InvalidFileError, StorageError
-from floodtide.fetch import sources
 from floodtide.fetch.prepare import hdf5_arrays
-from floodtide.fetch.sources import Source
-from floodtide.fetch.table import DataSet, Item, Repository
+from floodtide.fetch.sources import TOGETHER, FileSource, download
+from floodtide.fetch.table import DataSet, Item
 
-Progress = Callable[[int, int], None]
-Arrays = dict[str, NDArray[Any]]
+Content = bytes | dict[str, NDArray[Any]]  # of a file that is copied, or the arrays of an HDF5 file
 
 COMMAND = "floodtide fetch"
 _CHUNK = 50  # voxels along each axis of a chunk
@@ -35,7 +34,7 @@ def fetch(
     name: str,
     data_set: DataSet,
     folder: Path,
-    source: Source | None = None,
+    source: FileSource | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
     """Bring the files of a data set that are not yet there.
@@ -73,7 +72,7 @@ def fetch(
             if os.path.lexists(path):
                 _require_right(path, item)
             else:
-                _bring(path, item, source, read)
+                _write(path, _found(item, source, read), item)
         paths.append(path)
     notes = folder / f"SOURCES-{name}.md"
     replace_text(notes, sources_text(name, data_set))
@@ -86,7 +85,9 @@ def sources_text(name: str, data_set: DataSet) -> str:
     lines += ["| file | from | SHA-256 |", "|---|---|---|"]
     for item in data_set.items:
         origin = f"{item.repository.name} at {item.repository.commit[:12]}"
-        sums = {"file": item.sha256} if item.make is None else _sums(item)
+        sums = {dataset: array.sha256 for dataset, array in item.arrays.items()} or {
+            "file": item.sha256
+        }
         cells = "<br>".join(f"{what} `{value}`" for what, value in sums.items())
         first = item.originals[0][0] + (" ..." if len(item.originals) > 1 else "")
         lines.append(f"| `{item.path}` | {origin}, `{first}` | {cells} |")
@@ -98,68 +99,53 @@ def sources_text(name: str, data_set: DataSet) -> str:
     return "\n".join(lines)
 
 
-def _sums(item: Item) -> dict[str, str]:
-    return {dataset: array.sha256 for dataset, array in item.arrays.items()}
-
-
-def _bring(path: Path, item: Item, source: Source | None, read: Callable[[int], None]) -> None:
-    prepared = None if source is None else source.read(item.path, item.limit)
-    if prepared is not None:
-        read(len(item.originals))
-        where = f"{source.name}: {item.path}" if source is not None else item.path
-        if item.make is None:
-            _require_file(prepared, item, where)
-            replace_bytes(path, prepared)
-        else:
-            arrays = hdf5_arrays(prepared, where, list(item.arrays))
-            _require_arrays(arrays, item, where)
-            _write(path, arrays, item)
-        return
+def _found(item: Item, source: FileSource | None, read: Callable[[int], None]) -> Content:
+    """Return the content of a file, from the prepared file or the originals of a source, or from the public origin."""
+    if source is not None:
+        prepared = source.read(item.path, item.limit)
+        if prepared is not None:
+            read(len(item.originals))
+            return _prepared(prepared, item, f"{source.name}: {item.path}")
     contents, names = _originals(item, source, read)
     if item.make is None:
-        _require_file(contents[0], item, names[0])
-        replace_bytes(path, contents[0])
-        return
-    arrays = item.make(contents, names)
-    _require_arrays(arrays, item, f"{item.path} made of {names[0]}")
-    _write(path, arrays, item)
+        return _checked(contents[0], item, names[0])
+    return _checked(item.make(contents, names), item, f"{item.path} made of {names[0]}")
 
 
 def _originals(
-    item: Item, source: Source | None, read: Callable[[int], None]
+    item: Item, source: FileSource | None, read: Callable[[int], None]
 ) -> tuple[list[bytes], list[str]]:
     """Return the contents of the original files, and their names."""
 
     def one(alternatives: Sequence[str]) -> tuple[bytes, str]:
         for name in alternatives:
-            content = _original(item.repository, name, source, item.limit)
+            content = _original(item, name, source)
             if content is not None:
                 return content, name
         raise InvalidFileError(_missing(item, alternatives[0], source))
 
-    together = sources.Address.together if source is None else source.together
     contents, names = [], []
-    with ThreadPoolExecutor(together) as pool:
-        for content, name in (pool.map if together > 1 else map)(one, item.originals):
+    with ThreadPoolExecutor(TOGETHER if source is None else source.together) as pool:
+        for content, name in pool.map(one, item.originals):
             contents.append(content)
             names.append(name)
             read(1)
     return contents, names
 
 
-def _original(repository: Repository, path: str, source: Source | None, limit: int) -> bytes | None:
+def _original(item: Item, path: str, source: FileSource | None) -> bytes | None:
     """Return an original file; in a source, the repository may be a folder, or all of the source."""
     if source is None:
-        return sources.download(repository.address(path), limit)
-    tail = repository.name.rpartition("/")[2]
-    for folder in (f"{tail}/", f"{tail}-{repository.commit}/", f"{tail}-master/", ""):
-        content = source.read(folder + path, limit)
+        return download(item.repository.address(path), item.limit)
+    tail = item.repository.name.rpartition("/")[2]
+    for folder in (f"{tail}/", f"{tail}-{item.repository.commit}/", f"{tail}-master/", ""):
+        content = source.read(folder + path, item.limit)
         if content is not None:
             return content
     return None
 
 
-def _missing(item: Item, name: str, source: Source | None) -> str:
+def _missing(item: Item, name: str, source: FileSource | None) -> str:
     if source is None:
         return f"{item.repository.address(name)}: there is no such file"
     tail = item.repository.name.rpartition("/")[2]
@@ -169,30 +155,37 @@ def _missing(item: Item, name: str, source: Source | None) -> str:
     )
 
 
-def _require_file(content: bytes, item: Item, where: str) -> None:
-    found = hashlib.sha256(content).hexdigest()
-    if found != item.sha256:
-        raise StorageError(
-            f"{where}: SHA-256 is {found}, expected {item.sha256}: damaged, or another version"
-        )
+def _prepared(content: bytes, item: Item, where: str) -> Content:
+    """Return what a prepared file holds, checked."""
+    arrays = hdf5_arrays(content, where, list(item.arrays)) if item.make else None
+    return _checked(arrays or content, item, where)
 
 
-def _require_arrays(arrays: Arrays, item: Item, where: str) -> None:
-    for dataset, expected in item.arrays.items():
-        found = arrays[dataset]
-        if found.shape != expected.shape or found.dtype != np.dtype(expected.dtype):
+def _checked(content: Content, item: Item, where: str) -> Content:
+    """Return the content of a file.
+
+    Raises:
+        StorageError: If it is not the expected one by its checksums.
+    """
+    if isinstance(content, bytes):
+        sums = [("", item.sha256, hashlib.sha256(content).hexdigest())]
+    else:
+        sums = []
+        for name, expected in item.arrays.items():
+            found, dtype = content[name], np.dtype(expected.dtype)
+            if found.shape != expected.shape or found.dtype != dtype:
+                raise StorageError(
+                    f"{where}: {name} is {found.dtype} of shape {found.shape}, expected {dtype} of {expected.shape}:"
+                    " damaged, or another version"
+                )
+            little = np.ascontiguousarray(found).astype(dtype.newbyteorder("<"), copy=False)
+            sums.append((f" of {name}", expected.sha256, hashlib.sha256(little.data).hexdigest()))
+    for what, right, digest in sums:
+        if digest != right:
             raise StorageError(
-                f"{where}: {dataset} is {found.dtype} of shape {found.shape}, expected {expected.dtype} of"
-                f" {expected.shape}: damaged, or another version"
+                f"{where}: SHA-256{what} is {digest}, expected {right}: damaged, or another version"
             )
-        little = np.ascontiguousarray(found).astype(
-            np.dtype(expected.dtype).newbyteorder("<"), copy=False
-        )
-        digest = hashlib.sha256(little.tobytes()).hexdigest()
-        if digest != expected.sha256:
-            raise StorageError(
-                f"{where}: SHA-256 of {dataset} is {digest}, expected {expected.sha256}: damaged, or another version"
-            )
+    return content
 
 
 def _require_right(path: Path, item: Item) -> None:
@@ -203,23 +196,22 @@ def _require_right(path: Path, item: Item) -> None:
     """
     content = read_bytes(path, "a file of the data set", item.limit)
     try:
-        if item.make is None:
-            _require_file(content, item, str(path))
-        else:
-            _require_arrays(hdf5_arrays(content, str(path), list(item.arrays)), item, str(path))
+        _prepared(content, item, str(path))
     except (StorageError, InvalidFileError) as error:
         raise InvalidArgumentError(
             f"{path}: exists and is not the file of this data set, so it is not replaced: move it away ({error})"
         ) from None
 
 
-def _write(path: Path, arrays: Arrays, item: Item) -> None:
-    """Write the arrays of an item to an HDF5 file, which takes its name when it is complete."""
-    names = list(item.arrays)
-    file = _core.data.Hdf5Writer(str(path), COMMAND, names)
+def _write(path: Path, content: Content, item: Item) -> None:
+    """Write a copied file, or arrays to an HDF5 file. It takes its name when it is complete."""
+    if isinstance(content, bytes):
+        replace_bytes(path, content)
+        return
+    file = _core.data.Hdf5Writer(str(path), COMMAND, list(content))
     try:
-        for name in names:
-            array = np.ascontiguousarray(arrays[name])
+        for name, values in content.items():
+            array = np.ascontiguousarray(values)
             chunks = [min(_CHUNK, n) if array.ndim == 3 else n for n in array.shape]
             file.create(name, array.dtype.name, list(array.shape), chunks, _GZIP)
             if item.voxel_size_nm is not None and array.ndim == 3:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from floodtide.base.libraries import library
 from floodtide.base.reading import reading
 from floodtide.errors import InvalidFileError
-from floodtide.fetch import liver_slices
 from floodtide.segment import ffn_origins
 
 Arrays = dict[str, NDArray[Any]]
@@ -89,24 +88,24 @@ def gala_truth(originals: Sequence[bytes], names: Sequence[str]) -> Arrays:
     return {"stack": _only(originals[0], names[0]).astype(np.int32)}
 
 
-def liver(part: str) -> Any:
-    """Return the function that prepares a part, "train" or "validation", of the CT slices.
+def liver(originals: Sequence[bytes], names: Sequence[str]) -> Arrays:
+    """CT slices with their masks, from JPEG files "HOW_PATIENT_SLICE.jpg": an image, its mask, the next image, ...
 
-    The JPEG files are mirror images: "flipped" up and down, or "mirrored" left and right. This is undone.
+    The pictures are mirror images: HOW is "flipped" up and down, or "mirrored" left and right. This is undone.
     """
-
-    def prepared(originals: Sequence[bytes], names: Sequence[str]) -> Arrays:
-        pictures = [_upright(data, name) for data, name in zip(originals, names, strict=True)]
-        images, masks = pictures[::2], pictures[1::2]
-        pairs = np.array(liver_slices.slices(part), np.int32)
-        return {
-            "image": np.stack(images),
-            "mask": (np.stack(masks) >= _MASK).astype(np.uint8),
-            "patient": pairs[:, 0].copy(),
-            "slice": pairs[:, 1].copy(),
-        }
-
-    return prepared
+    pictures, numbers = [], []
+    for data, name in zip(originals, names, strict=True):
+        how, *number = name.rpartition("/")[2].removesuffix(".jpg").split("_")
+        picture = _picture(data, name)
+        pictures.append(np.flipud(picture) if how == "flipped" else np.fliplr(picture))
+        numbers.append([int(n) for n in number])
+    patients, slices = np.array(numbers[::2], np.int32).T
+    return {
+        "image": np.stack(pictures[::2]),
+        "mask": (np.stack(pictures[1::2]) >= _MASK).astype(np.uint8),
+        "patient": patients.copy(),
+        "slice": slices.copy(),
+    }
 
 
 def hdf5_arrays(data: bytes, name: str, datasets: Sequence[str]) -> Arrays:
@@ -146,9 +145,3 @@ def _picture(data: bytes, name: str) -> NDArray[Any]:
     with reading(name, "a picture"):
         found: NDArray[Any] = np.asarray(imread(data, extension=name[name.rindex(".") :]))
     return found[..., 0] if found.ndim == 3 else found  # JPEG: grey levels as three equal channels
-
-
-def _upright(data: bytes, name: str) -> NDArray[Any]:
-    picture = _picture(data, name)
-    how = name.rsplit("/", 1)[-1].partition("_")[0]
-    return np.flipud(picture) if how == "flipped" else np.fliplr(picture)

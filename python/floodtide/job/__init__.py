@@ -14,7 +14,7 @@ from pathlib import Path
 
 from floodtide import config
 from floodtide._core import __version__
-from floodtide.base import limits, options
+from floodtide.base import limits, options, templates
 from floodtide.base.files import replace_text, require_utf8
 from floodtide.base.openmp import WAITING
 from floodtide.base.outputs import WAIT_S, files_named, reserved, unchecked
@@ -122,18 +122,10 @@ def render(
     """
     _check(scheduler, job)
     _check_walkers(job, settings)
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    templates = Environment(
-        loader=PackageLoader("floodtide", "job"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # a shell script: values go through `quote`
-    )
-    templates.filters["quote"] = shlex.quote
-    return templates.get_template("script.sh").render(
+    return templates.render(
+        "script.sh",
+        "job",
+        filters={"quote": shlex.quote},
         head=f"{scheduler}.sh",
         version=__version__,
         job=job,

@@ -1,26 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans: a configuration for a volume, with reasons; and previews of a segmentation with a trained network."""
 
-from floodtide.plan.document import Choice, as_lines, as_toml
-from floodtide.plan.known import KnownNetwork, known_network
-from floodtide.plan.planner import Plan, as_tables, make_plan
+from floodtide.plan.known import known_network
 from floodtide.plan.preparing import prepare
-from floodtide.plan.previewing import Preview, Setting, preview, setting_for
-from floodtide.plan.wish import Wish
+from floodtide.plan.previewing import preview, setting_for
 
-__all__ = [
-    "Choice",
-    "KnownNetwork",
-    "Plan",
-    "Preview",
-    "Setting",
-    "Wish",
-    "as_lines",
-    "as_tables",
-    "as_toml",
-    "known_network",
-    "make_plan",
-    "prepare",
-    "preview",
-    "setting_for",
-]
+__all__ = ["known_network", "prepare", "preview", "setting_for"]

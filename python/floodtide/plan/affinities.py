@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from floodtide import config, nn
-from floodtide.data import Box, Vec3, Volume, box_text, look
+from floodtide import _core, nn
+from floodtide.data import Box, Vec3, Volume, look
 from floodtide.data.boxes import as_vec3
+from floodtide.data.formats import size_text
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.errors import InvalidArgumentError
-from floodtide.plan import geometry, judging, measuring
-from floodtide.plan.document import Choice
-from floodtide.plan.geometry import Split
-from floodtide.plan.known import SizeNm
-from floodtide.plan.wish import FEW_STEPS, VALIDATIONS, Wish, axes, rows
+from floodtide.plan import geometry, measuring
+from floodtide.plan.wish import Wish
 
 DEPTH, FEATURES, WALKERS = 4, 16, 4
 PATCH = 32
@@ -28,10 +27,8 @@ _LEFT = 96  # voxels along each axis that must be left
 
 _DISTANCES_NM = (60.0, 160.0)  # of far affinities
 _SAME = 1.5  # ratio of voxel sizes along two axes up to which both are pooled, and kernels are 3 voxels long
-_ZERO_BOUNDARY = (
-    0.25  # share of the voxels at changes of label that are 0, above which 0 separates objects
-)
-_PATCHES = 256  # of an epoch
+# Share of the voxels at changes of label that are 0, above which 0 separates objects.
+_ZERO_BOUNDARY = 0.25
 _AVERAGE = 0.99  # over 100 steps
 
 
@@ -49,7 +46,7 @@ def coarser(shape: Vec3, voxel_size_nm: SizeNm) -> SizeNm:
 
 @dataclass(frozen=True, kw_only=True)
 class AffinitiesRecipe:
-    """Rules for a U-Net of random weights that predicts affinities. See `Recipe`."""
+    """Rules for a U-Net of random weights that predicts affinities."""
 
     wish: Wish
     patch: Vec3
@@ -61,61 +58,16 @@ class AffinitiesRecipe:
 
     @property
     def guard(self) -> Vec3:
+        """Voxels (z, y, x) between training and validation part."""
         return as_vec3([n // 2 for n in self.patch])
 
-    def data(self, labels: Volume, box: Box) -> list[Choice]:
-        found = look.label_statistics(labels, box=box, budget=look.QUICK)
-        separated = found.boundary_zero > _ZERO_BOUNDARY
-        values: list[tuple[str, Any, str]] = [
-            ("patch", list(self.patch), self._patch_reason()),
-            ("patches", _PATCHES, "Patches of an epoch; each is at another random place."),
-            (
-                "zero_is_boundary",
-                separated,
-                "Voxels of label 0 lie between the objects, so they are boundaries."
-                if separated
-                else "Objects touch each other, so voxels of label 0 are unlabelled and are ignored.",
-            ),
-            (
-                "balance",
-                True,
-                "Boundaries are rare: they get as much weight as the inside of objects.",
-            ),
-        ]
-        return [*axes(self.wish.voxel_size_nm, self.patch), *rows("data", values)]
+    @property
+    def extents(self) -> tuple[Vec3, ...]:
+        """Sizes (z, y, x) in voxels that must be equal along axes that are exchanged."""
+        return (self.patch,)
 
-    def _patch_reason(self) -> str:
-        sizes = [n * size for n, size in zip(self.patch, self.wish.voxel_size_nm, strict=True)]
-        return f"About a cube of tissue where the volume allows it: {judging.size_text(sizes)} nm."
-
-    def model(self) -> list[Choice]:
-        alike = all(pool == (2, 2, 2) for pool in self.pools)
-        reason = (
-            "Voxels are alike along all axes."
-            if alike
-            else "Along the axes with larger voxels, pooling and kernels begin where the voxels have become alike."
-        )
-        values: list[tuple[str, Any, str]] = [
-            (
-                "kind",
-                "unet3d",
-                "A U-Net for affinities: its segments are useful after minutes. A flood-filling network from random"
-                " weights needs hours to days (docs/real_em_training.md).",
-            ),
-            (
-                "offsets",
-                [list(offset) for offset in self.offsets],
-                "Neighbours, and voxels about 60 and 160 nm away (at most half a patch), which show where"
-                " membranes are faint.",
-            ),
-            ("depth", DEPTH, "As in examples/evening.toml."),
-            ("features", FEATURES, "As in examples/evening.toml."),
-            ("pools", [list(pool) for pool in self.pools], reason),
-            ("kernels", [list(kernel) for kernel in self.kernels], reason),
-        ]
-        return rows("model", values)
-
-    def rate(self, settings: config.Config) -> float:
+    def rate(self) -> float:
+        """Measure and return the training examples per second on this machine."""
         model = nn.UNet3D(
             DEPTH,
             FEATURES,
@@ -126,76 +78,20 @@ class AffinitiesRecipe:
         return measuring.patch_rate(model, self.patch)
 
     def walkers(self, examples: float) -> int:
-        return max(WALKERS, measuring.threads())
+        """Return the number of walkers for a training of about `examples` examples."""
+        return max(WALKERS, _core.num_threads())
 
-    def training(self, walkers: int, steps: int, rate: float) -> list[Choice]:
-        average = max(0.0, round(min(_AVERAGE, 1 - 5 / steps), 4))
-        return [
-            *rows(
-                "training",
-                [
-                    (
-                        "walkers",
-                        walkers,
-                        "The global batch: enough patches at a time for a steady gradient.",
-                    ),
-                    (
-                        "steps",
-                        steps,
-                        f"What 80 % of the time allow at the measured {rate:.1f} patches per second; the rest is for"
-                        " validation and checkpoints.",
-                    ),
-                    ("loss", "cross_entropy", "As in examples/evening.toml."),
-                    (
-                        "average",
-                        average,
-                        "Validation and prediction use a moving average of the parameters.",
-                    ),
-                ],
-            ),
-            *rows(
-                "optimizer",
-                [
-                    ("name", "adam", "As in examples/evening.toml."),
-                    ("lr", 1e-3, "As in examples/evening.toml."),
-                ],
-            ),
-            *rows(
-                "schedule",
-                [
-                    ("name", "cosine", "The rate falls to 0 at the last step."),
-                    (
-                        "warmup_steps",
-                        min(50, max(1, steps // 10)),
-                        "The first gradients are the largest.",
-                    ),
-                    ("warmup_start", "zero", "As above."),
-                ],
-            ),
-        ]
-
-    def validation(self, split: Split, steps: int) -> list[Choice]:
-        few = steps < FEW_STEPS
-        return rows(
-            "validation",
-            [
-                (
-                    "box",
-                    box_text(split.validation),
-                    "Held out: no training patch reads a voxel of it.",
-                ),
-                (
-                    "every",
-                    0 if few else -(-steps // VALIDATIONS),
-                    "Only at the end: there are few steps."
-                    if few
-                    else f"{VALIDATIONS} validations in the training.",
-                ),
-            ],
-        )
-
-    def segment(self, split: Split) -> list[Choice]:
-        return []  # `floodtide segment` takes network, volume and box from the training
+    def facts(self, labels: Volume, box: Box, steps: int) -> dict[str, Any]:
+        """Return what the template shows, for labels, the training box and the number of steps."""
+        found = look.label_statistics(labels, box=box, budget=look.QUICK)
+        return {
+            "depth": DEPTH,
+            "features": FEATURES,
+            "patch_nm": [n * nm for n, nm in zip(self.patch, self.wish.voxel_size_nm, strict=True)],
+            "separated": found.boundary_zero > _ZERO_BOUNDARY,
+            "alike": all(pool == (2, 2, 2) for pool in self.pools),
+            "average": max(0.0, round(min(_AVERAGE, 1 - 5 / steps), 4)),
+        }
 
 
 def affinities_recipe(image: Volume, wish: Wish) -> AffinitiesRecipe:
@@ -245,7 +141,7 @@ def _patch(shape: Vec3, voxel_size_nm: SizeNm, total: Sequence[int]) -> Vec3:
         if min(found) > 0 and geometry.splits(shape, found, as_vec3([n // 2 for n in found])):
             return found
     raise InvalidArgumentError(
-        f"init: a volume of {judging.size_text(shape)} voxels is too small for a training and a validation part;"
+        f"init: a volume of {size_text(shape)} voxels is too small for a training and a validation part;"
         " expected more voxels along one axis"
     )
 

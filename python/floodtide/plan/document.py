@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as a TOML file with the reason of each value, and as lines for the console."""
+"""The text of a plan: a TOML file with the reason of each value, from the templates in `plan/templates`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 import tomli_w
+
+from floodtide.base.templates import render
+from floodtide.data import box_text
+from floodtide.data.formats import size_text
 
 MARK = "# Planned by floodtide init"
 """Beginning of the files that `floodtide init` writes, by which it recognises its own."""
@@ -15,61 +19,56 @@ MARK = "# Planned by floodtide init"
 _WIDTH = 100  # columns of comments
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """A value of a configuration and its reason.
-
-    Attributes:
-        section: "model", or "[data.volumes]" for an array of tables.
-        key: Key in the section.
-        value: Number, text, truth value, or list of numbers.
-        reason: Why, in a sentence or two.
-    """
-
-    section: str
-    key: str
-    value: Any
-    reason: str
-
-
-def as_toml(choices: Sequence[Choice], head: Sequence[str]) -> str:
-    """Return the configuration as TOML. Each value has its reason above it.
+def sections(network: str, **facts: Any) -> str:
+    """Return the sections of a plan as TOML. Each value has its reason above it.
 
     Args:
-        choices: Values, those of a section one after another.
-        head: Lines for the beginning of the file.
+        network: Kind of network: "affinities" or "ffn", a template.
+        facts: What the template shows, by name.
     """
-    lines = [f"{MARK}. The reason of each value stands above it; change what you know better."]
-    for text in head:
-        lines += _comment(text)
-    section = ""
-    for choice in choices:
-        if choice.section != section:
-            section = choice.section
-            lines += ["", f"[{section}]"]
-        lines += [*_comment(choice.reason), f"{choice.key} = {_value(choice.value)}"]
-    return "\n".join(lines) + "\n"
+    text = render(
+        f"{network}.toml",
+        "plan/templates",
+        filters={"toml": _value, "box": box_text, "size": size_text, "line": _line},
+        **facts,
+    )
+    lines = text.strip("\n").split("\n")
+    return "".join(comment(one) if one.startswith("#") else f"{one}\n" for one in lines)
 
 
-def as_lines(choices: Sequence[Choice]) -> list[str]:
-    """Return one line for each choice: key, value and reason."""
-    rows = [
-        (f"{choice.section.strip('[]')}.{choice.key}", _value(choice.value), choice.reason)
-        for choice in choices
-    ]
-    widths = [max(len(row[i]) for row in rows) for i in range(2)]
-    widths[1] = min(widths[1], 28)
-    return [f"{key:{widths[0]}}  {value:{widths[1]}}  {reason}" for key, value, reason in rows]
+def comment(text: str) -> str:
+    """Return a text, with or without a # before it, as lines of a comment."""
+    words = _line(text.removeprefix("#"))
+    return (
+        textwrap.fill(
+            words,
+            _WIDTH,
+            initial_indent="# ",
+            subsequent_indent="# ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        + "\n"
+    )
 
 
-def _comment(text: str) -> list[str]:
-    lines, line = [], "#"
-    for word in text.split():
-        if len(line) + 1 + len(word) > _WIDTH and line != "#":
-            lines.append(line)
-            line = "#"
-        line += f" {word}"
-    return [*lines, line]
+def _line(text: str) -> str:
+    """Return a text without line breaks, which would end a comment."""
+    return " ".join(text.split())
+
+
+def rows(text: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (key, value, reason) of each value of a plan, as texts."""
+    section, reason = "", []
+    for line in text.split("\n"):
+        key, equals, value = line.partition(" = ")
+        if line.startswith("#"):
+            reason.append(line[2:])
+        elif line.startswith("["):
+            section = line.strip("[]")
+        elif equals:
+            yield f"{section}.{key}", value, " ".join(reason)
+            reason = []
 
 
 def _value(value: Any) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does not fit between an image, its labels, the stated voxel size, and the images of a training."""
+"""How an image is normalised, and what does not fit between it, its labels, its voxel size and a training's images."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import dataclasses
 from collections.abc import Sequence
 
 from floodtide.data import Volume, look
+from floodtide.data.formats import size_text
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import ImageStatistics, Problem, Reading, TrainedOn, problems
 from floodtide.errors import InvalidArgumentError
-from floodtide.plan.known import SizeNm
+from floodtide.plan.known import KnownNetwork
 
 MEAN_OFF = 0.25
 """Distance of the means, in standard deviations, up to which two images count as equally normalised."""
@@ -40,6 +42,38 @@ def same_levels(mean: float, std: float, trained_mean: float, trained_std: float
     """Return True if an image of this mean and standard deviation is like the images of a training."""
     near = abs(mean - trained_mean) <= MEAN_OFF * trained_std
     return near and 1 / STD_OFF <= std / trained_std <= STD_OFF
+
+
+def levels_for(
+    seen: ImageStatistics, start: KnownNetwork | None, where: str
+) -> tuple[float, float, str]:
+    """Return mean, standard deviation and the reason.
+
+    Args:
+        seen: Statistics of the image.
+        start: The network that will see the image; None for a new one.
+        where: What was measured: "the training box".
+
+    Raises:
+        InvalidArgumentError: If the image has one grey level.
+    """
+    mean, std = round(seen.proposed_mean, 4), round(seen.proposed_std, 4)
+    if seen.proposed_std <= 0 or std <= 0:
+        raise InvalidArgumentError(
+            f"{seen.name}: all voxels have one grey level, expected an image"
+        )
+    left_out = f" (without {seen.left_out})" if seen.left_out else ""
+    own = f"Measured in {where}{left_out}."
+    if start is None or start.mean is None or start.std is None:
+        return mean, std, own
+    if same_levels(mean, std, start.mean, start.std):
+        why = f"As {start.name} was trained; {where} has mean {mean:g}, standard deviation {std:g}."
+        return start.mean, start.std, why
+    why = (
+        f"{own} {start.name} was trained on mean {start.mean:g}, standard deviation {start.std:g}: with the image's own"
+        " numbers, the network receives the same range of values."
+    )
+    return mean, std, why
 
 
 def problems_of(
@@ -92,8 +126,3 @@ def label_problems(image: Volume, labels: Volume) -> list[Problem]:
     return found + problems.of_alignment(
         look.alignment(image, labels, budget=look.QUICK), name, labels.name
     )
-
-
-def size_text(size_nm: Sequence[float]) -> str:
-    """Return "40 x 4 x 4"."""
-    return " x ".join(f"{n:g}" for n in size_nm)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from floodtide import nn
 from floodtide.data import look
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import TrainedOn
 from floodtide.errors import InvalidFileError
 from floodtide.segment import trained
 from floodtide.segment.published import PUBLISHED, published
-
-SizeNm = tuple[float, float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,17 +60,21 @@ def known_network(text: str) -> KnownNetwork:
     except InvalidFileError as error:
         names = " or ".join(PUBLISHED)
         raise InvalidFileError(f"{error}, nor the name of a published network ({names})") from None
-    model = nn.load_ffn(path)
-    about, images = trained.trained_on(path), look.training_images(path)
-    size = None if about is None else about.voxel_size_nm
-    sizes = {image.voxel_size_nm for image in images}  # as the files of the training state them
+    images = look.training_images(path)
+    settings = trained.stored_configuration(path)
+    volumes = () if settings is None else settings.data.volumes
+    levels = {(volume.mean, volume.std) for volume in volumes}
+    mean, std = levels.pop() if len(levels) == 1 else (None, None)
+    stated = {volume.voxel_size_nm for volume in volumes} - {None}
+    measured = {image.voxel_size_nm for image in images}  # as the files of the training state them
+    sizes = stated if len(stated) == 1 else measured
     return KnownNetwork(
         name=text,
         path=path,
-        model=model,
-        mean=None if about is None else about.mean,
-        std=None if about is None else about.std,
-        voxel_size_nm=size or (sizes.pop() if len(sizes) == 1 else None),
-        seed_pad=0.05 if about is None else about.seed_pad,
+        model=nn.load_ffn(path),
+        mean=mean,
+        std=std,
+        voxel_size_nm=sizes.pop() if len(sizes) == 1 else None,
+        seed_pad=0.05 if settings is None else settings.training.seed_pad,
         images=images,
     )

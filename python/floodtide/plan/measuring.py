@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from floodtide import _core, nn
+from floodtide import nn
 from floodtide.data import Vec3
 
 _LEAST_S = 1.0  # that passes are timed for
@@ -52,8 +52,3 @@ def _passes_per_s(run: Callable[[], object]) -> float:
         run()
         passes += 1
     return passes / (time.monotonic() - start_s)
-
-
-def threads() -> int:
-    """Return the number of compute threads in use."""
-    return _core.num_threads()

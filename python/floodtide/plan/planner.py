@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan a training on a labelled volume: every value of the configuration, each with its reason.
+"""TrainingPlan a training on a labelled volume: every value of the configuration, each with its reason.
 
 The anchor is nnU-Net: look at the data, choose by rules, print every choice with its reason (Isensee et al., Nature
 Methods 18 (2021), 203-211). `flooding` and `affinities` have the rules of the two kinds of networks.
@@ -7,7 +7,6 @@ Methods 18 (2021), 203-211). `flooding` and `affinities` have the rules of the t
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,53 +14,71 @@ from typing import Any
 from floodtide import _core, config
 from floodtide.base import limits
 from floodtide.base.counts import count_of
-from floodtide.data import Volume, box_text, look
+from floodtide.base.reading import parse_toml
+from floodtide.data import Vec3, Volume, look
+from floodtide.data.formats import size_text
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import ImageStatistics, problems
 from floodtide.data.volumes import labels_of
 from floodtide.errors import InvalidArgumentError
-from floodtide.plan import geometry, judging, measuring
-from floodtide.plan.affinities import affinities_recipe
-from floodtide.plan.document import Choice
-from floodtide.plan.flooding import flooding_recipe
+from floodtide.plan import document, geometry, judging
+from floodtide.plan.affinities import AffinitiesRecipe, affinities_recipe
+from floodtide.plan.flooding import FloodingRecipe, flooding_recipe
 from floodtide.plan.geometry import Split
-from floodtide.plan.normalising import levels_for
-from floodtide.plan.wish import FEW_STEPS, TRAINED_SHARE, Recipe, Wish, rows
+from floodtide.plan.wish import FEW_STEPS, Wish
 from floodtide.train.memory import needed_bytes
+
+Recipe = AffinitiesRecipe | FloodingRecipe
+"""The rules for one kind of network. A template in `plan/templates` has its values and their reasons."""
+
+VALIDATIONS = 4
+"""Validations of a training."""
+TRAINED_SHARE = 0.8
+"""Share of the time for training steps; the rest is for validation, checkpoints and reading."""
+_EQUAL_SIZES = 1.05  # ratio of voxel sizes along two axes up to which the axes count as alike
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """A configuration with reasons.
 
     Attributes:
-        choices: All values.
+        sections: The sections of the configuration, as TOML.
         head: Facts about the data, the time and the memory.
         notes: What does not fit together; empty if all is well.
     """
 
-    choices: tuple[Choice, ...]
-    head: tuple[str, ...]
-    notes: tuple[str, ...]
+    sections: str
+    head: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """The configuration as nested tables, as TOML has them."""
+        return parse_toml(self.sections, "the plan")
 
     @property
     def config(self) -> config.Config:
         """The configuration."""
-        return config.from_dict(as_tables(self.choices), "the plan")
+        return config.from_dict(self.tables, "the plan")
+
+    @property
+    def text(self) -> str:
+        """The TOML file."""
+        what = f"{document.MARK}. The reason of each value stands above it; change what you know better."
+        head = [what, *self.head, *(f"NOTE: {note}" for note in self.notes)]
+        return "".join(map(document.comment, head)) + "\n" + self.sections
+
+    @property
+    def lines(self) -> list[str]:
+        """One line for each value: key, value and reason."""
+        rows = list(document.rows(self.sections))
+        widths = [max(len(row[i]) for row in rows) for i in range(2)]
+        widths[1] = min(widths[1], 28)
+        return [f"{key:{widths[0]}}  {value:{widths[1]}}  {reason}" for key, value, reason in rows]
 
 
-def as_tables(choices: Sequence[Choice]) -> dict[str, Any]:
-    """Return choices as nested tables, as TOML has them."""
-    tables: dict[str, Any] = {}
-    for choice in choices:
-        if choice.section == "[data.volumes]":
-            rows = tables.setdefault("data", {}).setdefault("volumes", [{}])
-            rows[0][choice.key] = choice.value
-        else:
-            tables.setdefault(choice.section, {})[choice.key] = choice.value
-    return tables
-
-
-def make_plan(wish: Wish) -> Plan:
+def make_plan(wish: Wish) -> TrainingPlan:
     """Look at a volume and return the plan of a training. A few training passes are run to measure this machine.
 
     Raises:
@@ -73,55 +90,58 @@ def make_plan(wish: Wish) -> Plan:
     recipe = recipe_for(image, wish)
     split = _split(image, labels, recipe)
     seen = look.image_statistics(image, box=split.training, voxel_size_nm=wish.voxel_size_nm)
-    mean, std, level_reason = levels_for(seen, wish.start, "the training box")
-    notes = tuple(_notes(image, labels, seen, wish, mean, std))
+    mean, std, levels = judging.levels_for(seen, wish.start, "the training box")
+    notes = _notes(image, labels, seen, wish, mean, std)
     minutes = count_of(wish.minutes, "minute")
-    choices = [
-        *rows(
-            "run",
-            [
-                (
-                    "dir",
-                    wish.run,
-                    "Checkpoints, log and report. The same command resumes from the newest checkpoint.",
-                ),
-                (
-                    "stop_after_s",
-                    60.0 * wish.minutes,
-                    f"The time that was asked for: {minutes}. The training stops then in any case; the last validation"
-                    " follows.",
-                ),
-            ],
-        ),
-        *_volume(wish, split, mean, std, level_reason),
-        *recipe.data(labels, split.training),
-        *recipe.model(),
-    ]
-    rate = recipe.rate(config.from_dict(as_tables(choices), "the plan"))
+    rate = recipe.rate()
     examples = 60 * wish.minutes * TRAINED_SHARE * rate
     walkers = recipe.walkers(examples)
-    steps = max(10, round(examples / walkers))
-    steps = min(steps, int(limits.UPDATES.maximum))
-    choices += recipe.training(walkers, steps, rate)
-    choices += recipe.validation(split, steps)
-    choices += recipe.segment(split)
+    steps = min(max(10, round(examples / walkers)), int(limits.UPDATES.maximum))
     if steps < FEW_STEPS:
-        notes += (
-            f"only {steps} steps fit into {minutes}, too few to learn from: give more --minutes",
+        notes.append(
+            f"only {steps} steps fit into {minutes}, too few to learn from: give more --minutes"
         )
-    plan = Plan(choices=tuple(choices), head=(), notes=notes)
-    settings = plan.config
-    memory = needed_bytes(settings, 1, measuring.threads())
-    head = [
-        f"{wish.image}: {judging.size_text(image.shape)} voxels (z, y, x) of {image.dtype},"
-        f" {judging.size_text(wish.voxel_size_nm)} nm.",
+    sections = document.sections(
+        wish.network,
+        flooding=wish.network == "ffn",
+        wish=wish,
+        recipe=recipe,
+        split=split,
+        mean=mean,
+        std=std,
+        levels=levels,
+        minutes=minutes,
+        axes=_exchanged(wish.voxel_size_nm, recipe.extents),
+        rate=rate,
+        walkers=walkers,
+        steps=steps,
+        few_steps=FEW_STEPS,
+        validations=VALIDATIONS,
+        every=0 if steps < FEW_STEPS else -(-steps // VALIDATIONS),
+        **recipe.facts(labels, split.training, steps),
+    )
+    memory = needed_bytes(TrainingPlan(sections=sections).config, 1, _core.num_threads())
+    head = (
+        f"{wish.image}: {size_text(image.shape)} voxels (z, y, x) of {image.dtype},"
+        f" {size_text(wish.voxel_size_nm)} nm.",
         f"Measured on this machine: {rate:.1f} {recipe.unit} per second with"
-        f" {count_of(measuring.threads(), 'thread')}, so {walkers / rate:.2f} s a step. {steps} steps take about"
+        f" {count_of(_core.num_threads(), 'thread')}, so {walkers / rate:.2f} s a step. {steps} steps take about"
         f" {steps * walkers / rate / 60:.1f} minutes; validation and checkpoints come on top, and the training ends"
         f" after {minutes}. Memory: about"
-        f" {_core.describe_bytes(memory)}" + _available(memory),
-    ]
-    return dataclasses.replace(plan, head=tuple(head))
+        f" {_core.describe_bytes(memory)}" + _available(),
+    )
+    return TrainingPlan(sections=sections, head=head, notes=tuple(notes))
+
+
+def _exchanged(voxel_size_nm: SizeNm, extents: Sequence[Vec3]) -> list[int]:
+    """Return the axes that augmentation exchanges: voxel size and extents are alike along them."""
+
+    def alike(a: int, b: int) -> bool:
+        sizes = sorted((voxel_size_nm[a], voxel_size_nm[b]))
+        return sizes[1] <= _EQUAL_SIZES * sizes[0] and all(e[a] == e[b] for e in extents)
+
+    groups = ([0, 1, 2], [1, 2], [0, 2], [0, 1])
+    return next((g for g in groups if all(alike(a, b) for a in g for b in g)), [])
 
 
 def recipe_for(image: Volume, wish: Wish) -> Recipe:
@@ -135,7 +155,7 @@ def recipe_for(image: Volume, wish: Wish) -> Recipe:
     return flooding_recipe(image, wish)
 
 
-def _available(memory: int) -> str:
+def _available() -> str:
     free = _core.available_bytes()
     return "." if free is None else f" of {_core.describe_bytes(free)} that are available."
 
@@ -152,36 +172,6 @@ def _split(image: Volume, labels: Volume, recipe: Recipe) -> Split:
         f"init: {labels.name}: no cut along an axis leaves two objects in both the training and the validation part;"
         " expected labels of objects, with 0 for none"
     )
-
-
-def _volume(wish: Wish, split: Split, mean: float, std: float, levels: str) -> list[Choice]:
-    axis = "zyx"[split.axis]
-    size = "As given."
-    if wish.resampled_from is not None:
-        why = "coarser voxels, on which a network learns faster"
-        if wish.start is not None:
-            why = f"the voxels of {wish.start.name}"
-        size = f"Resampled from {judging.size_text(wish.resampled_from)} nm to {why}; labels by majority."
-    values: list[tuple[str, Any, str]] = [
-        ("name", "volume", "A name for messages."),
-        ("image", wish.image, "The image (z, y, x)."),
-        (
-            "labels",
-            wish.labels,
-            "Object ids; 0 is no object."
-            + (" `floodtide train` makes the partitions itself." if wish.network == "ffn" else ""),
-        ),
-        (
-            "box",
-            box_text(split.training),
-            f"Training part: cut along {axis}, the axis that leaves most for training. A guard band of {split.guard}"
-            f" voxels{', one field of view,' if wish.network == 'ffn' else ''} separates it from the validation part.",
-        ),
-        ("mean", mean, levels),
-        ("std", std, "As the mean."),
-        ("voxel_size_nm", list(wish.voxel_size_nm), size),
-    ]
-    return rows("[data.volumes]", values)
 
 
 def _notes(

@@ -12,17 +12,18 @@ from floodtide.base.files import replace_text
 from floodtide.base.outputs import files_of, reserved, starts_like
 from floodtide.base.progress import bar
 from floodtide.data import Volume
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look.alignment import require_same_shape
 from floodtide.data.resampling import resample
 from floodtide.data.volumes import require_same_grid
 from floodtide.errors import InvalidArgumentError, InvalidFileError
 from floodtide.nn.checkpoint_files import checkpoints
 from floodtide.plan.affinities import coarser
-from floodtide.plan.document import MARK, as_toml
+from floodtide.plan.document import MARK
 from floodtide.plan.flooding import SMALL_BELOW_MINUTES
 from floodtide.plan.judging import needs_resampling, voxel_size_of
-from floodtide.plan.known import KnownNetwork, SizeNm
-from floodtide.plan.planner import Plan, make_plan
+from floodtide.plan.known import KnownNetwork
+from floodtide.plan.planner import TrainingPlan, make_plan
 from floodtide.plan.wish import Wish
 
 COMMAND = "floodtide init"
@@ -40,7 +41,7 @@ def prepare(
     minutes: float,
     run: str,
     replace: bool = False,
-) -> Plan:
+) -> TrainingPlan:
     """Plan a training and write its configuration. If the network needs it, write resampled volumes beside the plan.
 
     Args:
@@ -103,7 +104,7 @@ def prepare(
             )
             plan = dataclasses.replace(plan, notes=(*plan.notes, note))
         _ = plan.config  # every value is valid
-        replace_text(out, as_toml(plan.choices, [*plan.head, *(f"NOTE: {n}" for n in plan.notes)]))
+        replace_text(out, plan.text)
     return plan
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,16 +17,16 @@ from floodtide import evaluate
 from floodtide.base.outputs import files_of
 from floodtide.config import SegmentOptions
 from floodtide.data import Box, Volume, look
-from floodtide.data.boxes import as_vec3, box_text, intersection
+from floodtide.data.boxes import Progress, as_vec3, box_text, intersection
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats import Geometry, Plan
+from floodtide.data.formats import Geometry, Plan, size_text
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import problems
 from floodtide.data.resampling import Resampled, labels_at
 from floodtide.errors import InvalidArgumentError, OutOfRangeError
 from floodtide.evaluate import trivial
 from floodtide.plan import judging, measuring
-from floodtide.plan.known import KnownNetwork, SizeNm
-from floodtide.plan.normalising import levels_for
+from floodtide.plan.known import KnownNetwork
 from floodtide.segment import Segmenter
 
 SECONDS = 120.0
@@ -36,8 +36,6 @@ LIMIT_S = 210.0
 
 COMMAND = "floodtide segment"
 _LEAST_SIDE = 48  # voxels of the network along each side of the box, if the volume has them
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +108,7 @@ def setting_for(
     """
     size = judging.voxel_size_of(image, voxel_size_nm)
     seen = look.image_statistics(image, voxel_size_nm=size, sections=False)
-    mean, std, why = levels_for(seen, network, "the image")
+    mean, std, why = judging.levels_for(seen, network, "the image")
     if options.mean is not None and options.std is not None:
         mean, std, why = options.mean, options.std, "As given."
     resampled = judging.needs_resampling(size, network.voxel_size_nm)
@@ -162,12 +160,12 @@ def preview(
     """
     if labels is not None and labels.shape != image.shape:
         raise InvalidArgumentError(
-            f"{labels.name}: labels have {judging.size_text(labels.shape)} voxels, the image {image.name} has"
-            f" {judging.size_text(image.shape)}; expected the same"
+            f"{labels.name}: labels have {size_text(labels.shape)} voxels, the image {image.name} has"
+            f" {size_text(image.shape)}; expected the same"
         )
     if box is not None and intersection(box, ((0, 0, 0), image.shape)) != box:
         raise OutOfRangeError(
-            f"{image.name}: box {box_text(box)} is not inside the image of {judging.size_text(image.shape)} voxels"
+            f"{image.name}: box {box_text(box)} is not inside the image of {size_text(image.shape)} voxels"
         )
     new = Resampled(image, setting.voxel_size_nm, setting.wanted_nm)
     segmenter = Segmenter(setting.network.model, setting.options)
@@ -176,12 +174,19 @@ def preview(
         box = _box_of(_middle(new.shape, calls * math.prod(segmenter.model.deltas)), new, image)
     inner = new.box_of(box)
     start_s = time.monotonic()
-    settled = _Settled(progress)
+    share = 1.0  # of the box that is settled
+
+    def settled(done: int, total: int) -> None:
+        nonlocal share
+        share = done / max(1, total)
+        if progress is not None:
+            progress(done, total)
+
     found = segmenter.segment(new.read(inner), None, settled, limit_s=LIMIT_S)
     seconds = time.monotonic() - start_s
     segmentation = labels_at(found.segmentation, inner[0], new.ratio, box)
     _write(out, segmentation, box, image, setting)
-    whole = math.prod(image.shape) / math.prod(box[1]) / max(settled.share, 1e-3)
+    whole = math.prod(image.shape) / math.prod(box[1]) / max(share, 1e-3)
     result = Preview(
         box=box,
         segments=len(found.origins),
@@ -193,21 +198,9 @@ def preview(
     )
     if labels is None:
         return result
-    rows = _scores(image.read(box), segmentation, labels.read(box), setting.network.name)
-    return dataclasses.replace(result, scores=rows)
-
-
-class _Settled:
-    """A progress callback that keeps the share of the box that is settled."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.share = 1.0
-        self._progress = progress
-
-    def __call__(self, done: int, total: int) -> None:
-        self.share = done / max(1, total)
-        if self._progress is not None:
-            self._progress(done, total)
+    truth = labels.read(box)
+    own = {setting.network.name: evaluate.scores(segmentation, truth)}
+    return dataclasses.replace(result, scores=own | trivial.answers(image.read(box), truth))
 
 
 def _middle(shape: Sequence[int], voxels: float) -> Box:
@@ -240,15 +233,4 @@ def _write(out: str, segmentation: NDArray[Any], box: Box, image: Volume, settin
         command=COMMAND,
         notes={"image": image.name, "checkpoint": setting.network.path},
     )
-
-    def read(part: Box) -> NDArray[Any]:
-        return segmentation[tuple(slice(a, a + n) for a, n in zip(*part, strict=True))]
-
-    write_blocks(out, plan, read, inputs=files_of([image.name]))
-
-
-def _scores(
-    image: NDArray[Any], segmentation: NDArray[Any], truth: NDArray[Any], name: str
-) -> dict[str, dict[str, float]]:
-    """Return the scores of the network and of the trivial answers."""
-    return {name: evaluate.scores(segmentation, truth), **trivial.answers(image, truth)}
+    write_blocks(out, plan, Volume(segmentation).read, inputs=files_of([image.name]))

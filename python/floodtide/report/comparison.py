@@ -15,17 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from floodtide.report import curves
+from floodtide.report.curves import Floats
 from floodtide.report.tables import Table, text
 from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Run
 
-Floats = npt.NDArray[np.float64]
-
-_NOT_FINITE = re.compile(
-    r"not finite|the loss is -?(nan|inf)"
-)  # failures of training with a loss that is not finite
+# Failures of a training whose loss is not finite.
+_NOT_FINITE = re.compile(r"not finite|the loss is -?(nan|inf)")
 _RISE = 0.5  # a run diverges if it loses this share of its decrease in loss again
 _RISE_LEAST = 0.05  # share of the first loss; smaller rises are noise
 _THRESHOLDS = 3
@@ -34,7 +31,7 @@ _NAMES = 3  # of runs in a legend's line
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class Repeats:
     """Runs that differ only in their seeds. `label` is the text in legends."""
 
     label: str
@@ -50,7 +47,7 @@ class LossCurve:
     smoothed: Floats
 
 
-def groups(runs: Sequence[Run]) -> list[Group]:
+def groups(runs: Sequence[Run]) -> list[Repeats]:
     """Return groups of runs whose configurations differ only in seed and directory, ordered by number of workers."""
     found: dict[str, list[Run]] = {}
     for run in runs:
@@ -60,7 +57,7 @@ def groups(runs: Sequence[Run]) -> list[Group]:
         )
         found.setdefault(key, []).append(run)
     ordered = sorted(found.values(), key=lambda members: (members[0].workers, members[0].ranks))
-    return [Group(label=_label(members), runs=tuple(members)) for members in ordered]
+    return [Repeats(label=_label(members), runs=tuple(members)) for members in ordered]
 
 
 def _label(members: Sequence[Run]) -> str:

@@ -7,17 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from floodtide.base import style
 from floodtide.report import comparison, curves
-from floodtide.report.comparison import Group
+from floodtide.report.comparison import Repeats
+from floodtide.report.curves import Floats
 from floodtide.train.recorded_run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = npt.NDArray[np.float64]
 Share = Callable[[Run], float]
 
 _LOGARITHMIC = 4.0  # minimum ratio of the longest and the shortest run for a logarithmic time axis
@@ -81,13 +80,12 @@ def loss_figure(runs: Sequence[Run]) -> str | None:
     if not any(comparison.loss_curve(run).time_s.size for run in runs):
         return None
 
-    def draw(axis: Axes, group: Group, colour: str, share: Share, unit_s: float) -> None:
+    def draw(axis: Axes, group: Repeats, colour: str, share: Share, unit_s: float) -> None:
         for run in group.runs:
             curve = comparison.loss_curve(run)
             time = curve.time_s * share(run) / unit_s
-            axis.plot(time, curve.logged, color=colour, alpha=0.2, lw=0.8)
             line = "--" if run.emulated else "-"
-            axis.plot(time, curve.smoothed, ls=line, **style.series_look(colour, len(time)))
+            curves.plot_smoothed(axis, time, curve.logged, colour, line)
             if comparison.divergence(run) and time.size:
                 axis.plot(time[-1], curve.smoothed[-1], color=colour, marker="x", ms=9.0, mew=2.5)
 
@@ -104,7 +102,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
     if not any(run.validation for run in runs):
         return None
 
-    def draw(axis: Axes, group: Group, colour: str, share: Share, unit_s: float) -> None:
+    def draw(axis: Axes, group: Repeats, colour: str, share: Share, unit_s: float) -> None:
         time, mean, low, high = validation_band(group)
         time = time * share(group.runs[0]) / unit_s
         axis.fill_between(time, low, high, color=colour, alpha=0.15, lw=0)
@@ -114,7 +112,7 @@ def validation_figure(runs: Sequence[Run]) -> str | None:
     return _against_time(runs, comparison.SCORE_NAMES.get(runs[0].unit, "validation"), draw)
 
 
-def validation_band(group: Group) -> tuple[Floats, Floats, Floats, Floats]:
+def validation_band(group: Repeats) -> tuple[Floats, Floats, Floats, Floats]:
     """Return (seconds, mean, lower end, upper end) of a group's band at the steps that all its runs validated, (n,)."""
     records = [{int(r["step"]): r for r in run.validation} for run in group.runs]
     steps = sorted(set.intersection(*(set(by_step) for by_step in records)))
@@ -141,7 +139,7 @@ def validation_band(group: Group) -> tuple[Floats, Floats, Floats, Floats]:
 def _against_time(
     runs: Sequence[Run],
     name: str,
-    draw: Callable[[Axes, Group, str, Share, float], None],
+    draw: Callable[[Axes, Repeats, str, Share, float], None],
     *,
     logarithmic: bool = False,
 ) -> str:
@@ -166,22 +164,13 @@ def _against_time(
             axis.set_xlabel(f"time ({unit})")
             axis.margins(x=0.02)
             if logarithmic:
-                _logarithmic(axis)
+                curves.logarithmic(axis)
         axes[0].set_ylabel(name)
         _legend(drawn, groups)
         return style.data_uri(drawn, "svg")
 
 
-def _logarithmic(axis: Axes) -> None:
-    from matplotlib.ticker import ScalarFormatter
-
-    axis.set_yscale("log")
-    axis.yaxis.set_major_formatter(ScalarFormatter())
-    axis.yaxis.set_minor_formatter(ScalarFormatter())
-    axis.tick_params(axis="y", which="minor", labelsize=7)
-
-
-def _legend(drawn: Any, groups: Sequence[Group]) -> None:
+def _legend(drawn: Any, groups: Sequence[Repeats]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [

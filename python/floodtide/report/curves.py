@@ -14,6 +14,9 @@ from floodtide.train.recorded_run import FIELDS, PATCHES, SLICES, Record, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+Floats = npt.NDArray[np.float64]
 
 # Key in the log, name in figures and tables, and True if higher is better.
 METRICS: tuple[tuple[str, str, bool], ...] = (
@@ -45,13 +48,11 @@ _OF_LINE: dict[str, dict[str, Any]] = {
     "-": {"ls": "-", "marker": "o", "ms": 3.5},
     "--": {"ls": (0, (4, 2)), "marker": "s", "ms": 4.5, "mfc": "white", "lw": 1.3},
 }
-_TIME_UNITS = (("h", 3600), ("min", 60), ("s", 1))
 _SMOOTHING = 0.9  # decay of the exponential mean that is drawn over many values, as in TensorBoard
+_TIME_UNITS = (("h", 3600), ("min", 60), ("s", 1))
 
 
-def smoothed(
-    values: npt.NDArray[np.float64], factor: float | None = None
-) -> npt.NDArray[np.float64]:
+def smoothed(values: Floats, factor: float | None = None) -> Floats:
     """Return the exponential mean of values (n,), corrected for its start, as TensorBoard draws it.
 
     Args:
@@ -69,9 +70,36 @@ def smoothed(
     return result
 
 
-def column(
-    records: Sequence[Record], key: str
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def plot_smoothed(
+    axis: Axes, x: Floats, values: Floats, colour: str, ls: str = "-", label: str = ""
+) -> None:
+    """Draw values as a faint line, and their exponential mean as a strong one."""
+    axis.plot(x, values, color=colour, alpha=0.25, lw=0.8)
+    look = style.series_look(colour, len(x))
+    axis.plot(x, smoothed(values), ls=ls, label=style.plain(label) or None, **look)
+
+
+def run_lines(runs: Sequence[Run], shown: Sequence[Run]) -> list[Line2D]:
+    """Return the lines of a legend that name the shown ones of several runs; none for a single run."""
+    from matplotlib.lines import Line2D
+
+    if len(shown) < 2:
+        return []
+    looks = [(run, style.series_look(style.series_colour(runs.index(run)))) for run in shown]
+    return [Line2D([], [], label=style.plain(run.name), **look) for run, look in looks]
+
+
+def logarithmic(axis: Axes) -> None:
+    """Make the axis y logarithmic, with plain numbers."""
+    from matplotlib.ticker import ScalarFormatter
+
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(ScalarFormatter())
+    axis.yaxis.set_minor_formatter(ScalarFormatter())
+    axis.tick_params(axis="y", which="minor", labelsize=7)
+
+
+def column(records: Sequence[Record], key: str) -> tuple[Floats, Floats]:
     """Return steps and values of one key of the records. Records without this key are skipped."""
     pairs = [(r["step"], r[key]) for r in records if isinstance(r.get(key), int | float)]
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
@@ -85,6 +113,19 @@ def training_f1(record: Record) -> float | None:
     except (KeyError, TypeError):
         return None
     return 2.0 * tp / (2.0 * tp + fp + fn) if tp + fp + fn > 0 else None
+
+
+def everything_f1(record: Record) -> float | None:
+    """Return the F1 of "everything is object" on the voxels of a record; None without counts or objects."""
+    if not isinstance(record.get("tn"), int | float):
+        return None
+    everything = {"tp": record["tp"] + record["fn"], "fp": record["fp"] + record["tn"], "fn": 0}
+    return training_f1(everything) if everything["tp"] > 0 else None
+
+
+def _scores(run: Run, score: Callable[[Record], float | None]) -> tuple[Floats, Floats]:
+    """Return the steps and scores of the training records that have one."""
+    return column([{"step": r["step"], "score": score(r)} for r in run.train], "score")
 
 
 def training_figure(runs: Sequence[Run]) -> str | None:
@@ -101,30 +142,47 @@ def training_figure(runs: Sequence[Run]) -> str | None:
         if flooding
         else ("F1 of the training batches", "F1 at probability 0.5")
     )
-    from_zero = "Learning rate", "Throughput", "Waiting for data", "Averaging gradients"
-    panels: list[tuple[str, str, Callable[[Axes, Run, str], None]]] = [
-        ("Training loss", loss_name(runs), _draw_loss),
-        (*f1, _draw_f1),
-        ("Learning rate", "rate of an update", _draw_key("lr")),
-        ("Throughput", f"{unit_name(runs)} / s, all ranks", _draw_throughput),
-        ("Waiting for data", "% of the time, mean of the ranks", _draw_share("wait_data_s")),
-        ("Averaging gradients", "% of the time, waits included", _draw_share("wait_comm_s")),
+    # Title, label, what returns steps and values, and True if the values are smoothed.
+    panels: list[tuple[str, str, Callable[[Run], tuple[Floats, Floats]], bool]] = [
+        ("Training loss", loss_name(runs), lambda run: column(run.train, "loss"), True),
+        (*f1, lambda run: _scores(run, training_f1), True),
+        ("Learning rate", "rate of an update", lambda run: column(run.train, "lr"), False),
+        (
+            "Throughput",
+            f"{unit_name(runs)} / s, all ranks",
+            lambda run: column(run.train, f"{run.unit}_per_s"),
+            True,
+        ),
+        ("Waiting for data", "% of the time, mean of the ranks", _share("wait_data_s"), False),
+        ("Averaging gradients", "% of the time, waits included", _share("wait_comm_s"), False),
     ]
     with style.figure(10.5, 5.8) as drawn:
         axes = drawn.subplots(2, 3, sharex=True)
-        for axis, (title, unit, draw) in zip(axes.flat, panels, strict=True):
+        for axis, (title, unit, read, smooth) in zip(axes.flat, panels, strict=True):
             for index, run in enumerate(runs):
-                draw(axis, run, style.series_colour(index))
+                steps, values = read(run)
+                colour = style.series_colour(index)
+                if smooth:
+                    plot_smoothed(axis, steps, values, colour, label=run.name)
+                else:
+                    axis.plot(steps, values, **style.series_look(colour, len(steps)))
             axis.set_title(title)
             axis.set_ylabel(unit)
             _finish(axis)
-            if title in from_zero:
-                axis.set_ylim(bottom=0.0)
+            axis.set_ylim(bottom=0.0)
+        loss, scores, *_ = axes.flat
+        loss.autoscale(axis="y")
+        if all((column(run.train, "loss")[1] > 0).all() for run in runs) and loss.lines:
+            logarithmic(loss)
+        for run in runs:
+            steps, values = _scores(run, everything_f1)
+            scores.plot(steps, smoothed(values), color=style.GREY, ls=":", lw=1.3)
+        scores.set_ylim(0.0, 1.02)
         for axis in axes[-1]:
             axis.set_xlabel("step (optimizer updates)")
         for axis in axes[0]:
             add_time_axis(axis, runs)
-        _legend_runs(axes.flat[0], runs)
+        _legend_runs(loss, runs)
         return style.data_uri(drawn, "svg")
 
 
@@ -140,14 +198,7 @@ def gradients_figure(runs: Sequence[Run]) -> str | None:
         norm, noise = drawn.subplots(1, 2, sharex=True)
         for index, run in enumerate(runs):
             colour = style.series_colour(index)
-            steps, values = column(run.train, "gradient_norm")
-            norm.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
-            norm.plot(
-                steps,
-                smoothed(values),
-                label=style.plain(run.name),
-                **style.series_look(colour, len(steps)),
-            )
+            plot_smoothed(norm, *column(run.train, "gradient_norm"), colour, label=run.name)
             _draw_noise_scale(noise, run, colour)
         for axis, title, unit in (
             (norm, "Norm of the gradient", "before clipping"),
@@ -174,9 +225,8 @@ def _draw_noise_scale(axis: Axes, run: Run, colour: str) -> None:
     low = column(measured, "noise_scale_low")[1]
     bounds = [record.get("noise_scale_high") for record in measured]
     top = 10 * max([*values, *(bound for bound in bounds if bound)])
-    high = [
-        top if bound is None else bound for bound in bounds
-    ]  # without a bound: to the upper edge
+    # Without a bound, the interval reaches the upper edge.
+    high = [top if bound is None else bound for bound in bounds]
     axis.fill_between(
         steps, np.maximum(low, values.min() / 10), high, color=colour, alpha=0.15, lw=0
     )
@@ -244,63 +294,6 @@ def _draw_trivial(axis: Axes, runs: Sequence[Run], trivial: str, key: str) -> No
             axis.axhline(value, color=style.GREY, ls=line, lw=1.3)
 
 
-def _draw_loss(axis: Axes, run: Run, colour: str) -> None:
-    from matplotlib.ticker import ScalarFormatter
-
-    steps, values = column(run.train, "loss")
-    axis.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
-    axis.plot(
-        steps,
-        smoothed(values),
-        label=style.plain(run.name),
-        **style.series_look(colour, len(steps)),
-    )
-    if values.size and values.min() > 0:
-        axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(ScalarFormatter())
-        axis.yaxis.set_minor_formatter(ScalarFormatter())
-        axis.tick_params(axis="y", which="minor", labelsize=7)
-
-
-def _draw_f1(axis: Axes, run: Run, colour: str) -> None:
-    pairs = [(r["step"], f1) for r in run.train if (f1 := training_f1(r)) is not None]
-    table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-    axis.plot(table[:, 0], table[:, 1], color=colour, alpha=0.25, lw=0.8)
-    axis.plot(table[:, 0], smoothed(table[:, 1]), **style.series_look(colour, len(table)))
-    _draw_trivial_f1(axis, run)
-    axis.set_ylim(0.0, 1.02)
-
-
-def _draw_trivial_f1(axis: Axes, run: Run) -> None:
-    """Draw the F1 of "everything is object" on the voxels of the training records."""
-    pairs = [(r["step"], f1) for r in run.train if (f1 := everything_f1(r)) is not None]
-    table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-    axis.plot(table[:, 0], smoothed(table[:, 1]), color=style.GREY, ls=":", lw=1.3)
-
-
-def everything_f1(record: Record) -> float | None:
-    """Return the F1 of "everything is object" on the voxels of a record; None without counts or objects."""
-    try:
-        tp, fp, fn, tn = (float(record[key]) for key in ("tp", "fp", "fn", "tn"))
-    except (KeyError, TypeError):
-        return None
-    return 2.0 * (tp + fn) / (2.0 * (tp + fn) + fp + tn) if tp + fn > 0 else None
-
-
-def _draw_key(key: str) -> Callable[[Axes, Run, str], None]:
-    def draw(axis: Axes, run: Run, colour: str) -> None:
-        steps, values = column(run.train, key)
-        axis.plot(steps, values, **style.series_look(colour, len(steps)))
-
-    return draw
-
-
-def _draw_throughput(axis: Axes, run: Run, colour: str) -> None:
-    steps, values = column(run.train, f"{run.unit}_per_s")
-    axis.plot(steps, values, color=colour, alpha=0.25, lw=0.8)
-    axis.plot(steps, smoothed(values), **style.series_look(colour, len(steps)))
-
-
 def time_share(records: Sequence[Record], key: str) -> list[Record]:
     """Return, for each record, the seconds under `key` as a share (%) of the time since the record before."""
     result = []
@@ -313,12 +306,8 @@ def time_share(records: Sequence[Record], key: str) -> list[Record]:
     return result
 
 
-def _draw_share(key: str) -> Callable[[Axes, Run, str], None]:
-    def draw(axis: Axes, run: Run, colour: str) -> None:
-        steps, values = column(time_share(run.train, key), key)
-        axis.plot(steps, values, **style.series_look(colour, len(steps)))
-
-    return draw
+def _share(key: str) -> Callable[[Run], tuple[Floats, Floats]]:
+    return lambda run: column(time_share(run.train, key), key)
 
 
 def add_time_axis(axis: Axes, runs: Sequence[Run]) -> None:
@@ -382,16 +371,7 @@ def _legend_validation(drawn: Any, runs: Sequence[Run]) -> None:
     handles += [
         Line2D([], [], color=style.GREY, ls=line, lw=1.3, label=label) for _, label, line in TRIVIAL
     ]
-    if len(runs) > 1:
-        handles += [
-            Line2D(
-                [],
-                [],
-                label=style.plain(run.name),
-                **style.series_look(style.series_colour(index)),
-            )
-            for index, run in enumerate(runs)
-        ]
+    handles += run_lines(runs, runs)
     drawn.legend(
         handles=handles, loc="outside lower center", ncols=min(len(handles), 6), handlelength=4.5
     )

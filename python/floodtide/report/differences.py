@@ -15,7 +15,9 @@ from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, WAIT_S, reserved
 from floodtide.data import Vec3, Volume
 from floodtide.data.volumes import volume_exists
-from floodtide.evaluate import Compared, Difference
+from floodtide.evaluate.compared import Compared
+from floodtide.evaluate.voxels import Difference
+from floodtide.report import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,14 +78,12 @@ def _panel(
     )
     view = (slice(y0, y0 + _WIDTH), slice(x0, x0 + _WIDTH))
     mine, theirs = found[z][view], own[z][view]
-    grey = np.full(mine.shape, 0.7)
+    grey = np.full((*mine.shape, 3), 0.7)
     if raw is not None:
         corner = (start[0] + z, start[1] + y0, start[2] + x0)
-        plane = raw.read((corner, (1, *mine.shape)))[0].astype(np.float64)
-        low, high = np.percentile(plane, (0.5, 99.5))
-        grey = np.clip((plane - low) / max(high - low, 1e-9), 0.0, 1.0)
+        grey = drawing.grey(raw.read((corner, (1, *mine.shape)))[0])
     axis.imshow(coloured(grey, mine, theirs), interpolation="nearest")
-    _outline(axis, mine & ~theirs)
+    drawing.outline(axis, mine & ~theirs, "black", width=0.9)
     for row, column in _rings(mine != theirs):
         for colour, width in (("white", 3.0), ("black", 1.2)):
             axis.plot(column, row, marker="o", ms=17, mfc="none", mec=colour, mew=width, ls="")
@@ -102,14 +102,14 @@ def coloured(
     """Return a plane in colours that also differ in grey print: light image, darker object, dark or light differences.
 
     Args:
-        grey: Image in [0, 1].
+        grey: Image (y, x, 3) in [0, 1].
         mine: Voxels of the object in the segmentation.
         theirs: Voxels of the object in the reference.
     """
     both, missing, additional = (np.array(colour) for colour in _colours())
-    picture = np.repeat(0.62 + 0.38 * grey[..., None], 3, axis=-1)
+    picture = 0.62 + 0.38 * grey
     inside = mine & theirs
-    picture[inside] = 0.6 * both + 0.06 + 0.28 * grey[inside][:, None]
+    picture[inside] = 0.6 * both + 0.06 + 0.28 * grey[inside]
     picture[theirs & ~mine] = missing
     picture[mine & ~theirs] = additional
     return picture
@@ -123,15 +123,6 @@ def _rings(wrong: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
         if all(max(abs(y - row), abs(x - column)) > _NEAR for row, column in centres):
             centres.append((y, x))
     return centres
-
-
-def _outline(axis: Axes, mask: npt.NDArray[np.bool_]) -> None:
-    """Draw a black line around pixels, along their edges."""
-    padded = np.pad(mask, 1)
-    for y, x in zip(*np.nonzero(padded[1:, 1:-1] != padded[:-1, 1:-1]), strict=True):
-        axis.plot([x - 0.5, x + 0.5], [y - 0.5] * 2, color="black", lw=0.9)
-    for y, x in zip(*np.nonzero(padded[1:-1, 1:] != padded[1:-1, :-1]), strict=True):
-        axis.plot([x - 0.5] * 2, [y - 0.5, y + 0.5], color="black", lw=0.9)
 
 
 def _colours() -> tuple[tuple[float, float, float], ...]:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from floodtide.base import reading, style
 from floodtide.base.files import replace_bytes
 from floodtide.errors import InvalidFileError
+from floodtide.report import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +37,7 @@ _VISITED = 0.16  # strength of the tint of the visited region
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
+class Snapshots:
     """Snapshots of the canvas of one object: probabilities (k, z, y, x), NaN in voxels that were not visited."""
 
     probability: npt.NDArray[np.float64]
@@ -54,7 +55,7 @@ class Growth:
         return z, y, x
 
 
-def read_growth(folder: Path) -> Growth | None:
+def read_growth(folder: Path) -> Snapshots | None:
     """Return the snapshots of a run directory, or None if there are none.
 
     Raises:
@@ -86,14 +87,10 @@ def read_growth(folder: Path) -> Growth | None:
             f"report: {path} holds logits of type {logits.dtype}, moves of {moves.dtype}, image of {image.dtype}; "
             "expected real, whole and finite numbers"
         )
-    with np.errstate(over="ignore", invalid="ignore"):
-        probability = 1.0 / (1.0 + np.exp(-logits.astype(np.float64)))
-    return Growth(
-        probability=probability, moves=moves.astype(np.int64), image=image.astype(np.float64)
-    )
+    return _growth(logits, moves, image)
 
 
-def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> Growth:
+def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> Snapshots:
     """Grow one object and return snapshots of its canvas, of the part that was visited.
 
     Args:
@@ -104,11 +101,16 @@ def grow(segmenter: Segmenter, image: npt.NDArray[Any], zyx: Sequence[int]) -> G
     Raises:
         OutOfRangeError: If no field of view fits at the seed.
     """
-    logits, moves, part = _snapshots(segmenter, image, zyx)
-    return Growth(
-        probability=1.0 / (1.0 + np.exp(-logits.astype(np.float64))),
-        moves=moves,
-        image=part.astype(np.float64),
+    return _growth(*_snapshots(segmenter, image, zyx))
+
+
+def _growth(
+    logits: npt.NDArray[Any], moves: npt.NDArray[Any], image: npt.NDArray[Any]
+) -> Snapshots:
+    with np.errstate(over="ignore", invalid="ignore"):
+        probability = 1.0 / (1.0 + np.exp(-logits.astype(np.float64)))
+    return Snapshots(
+        probability=probability, moves=moves.astype(np.int64), image=image.astype(np.float64)
     )
 
 
@@ -152,7 +154,7 @@ def _snapshots(
     return np.stack(snapshots), counts, image[visited]
 
 
-def frames(growth: Growth, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:
+def frames(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> list[tuple[str, str]]:
     """Return one picture for each snapshot, for the player: (caption, PNG as data URI)."""
     size = voxel_size_nm or (1.0, 1.0, 1.0)
     result = []
@@ -170,11 +172,11 @@ def frames(growth: Growth, voxel_size_nm: Sequence[float] | None) -> list[tuple[
     return result
 
 
-def strip_figure(growth: Growth, voxel_size_nm: Sequence[float] | None) -> str:
+def strip_figure(growth: Snapshots, voxel_size_nm: Sequence[float] | None) -> str:
     """Return a figure of up to six snapshots side by side, from the first to the last. PNG as data URI."""
     size = voxel_size_nm or (1.0, 1.0, 1.0)
     picked = np.unique(np.linspace(0, len(growth.moves) - 1, _STRIP).round().astype(int))
-    heights = _heights(growth, size)
+    heights = [1.0 / width for width in _widths(growth, size)]
     width = min(1.7, 8.0 / sum(heights))
     with style.figure(width * len(picked) + 0.3, width * sum(heights) + 0.3) as drawn:
         axes = drawn.subplots(3, len(picked), squeeze=False, height_ratios=heights)
@@ -189,49 +191,34 @@ def strip_figure(growth: Growth, voxel_size_nm: Sequence[float] | None) -> str:
         return style.data_uri(drawn, "png", dpi=130)
 
 
-def _widths(growth: Growth, size: Sequence[float]) -> list[float]:
+def _widths(growth: Snapshots, size: Sequence[float]) -> list[float]:
     """Return the widths of the three planes if they are drawn side by side at equal height."""
     z, y, x = (n * s for n, s in zip(growth.image.shape, size, strict=True))
     return [style.bounded_ratio(ratio) for ratio in (x / y, x / z, y / z)]
 
 
-def _heights(growth: Growth, size: Sequence[float]) -> list[float]:
-    """Return the heights of the three planes if they are drawn below each other at equal width."""
-    return [1.0 / width for width in _widths(growth, size)]
-
-
-def _moves_text(growth: Growth, index: int) -> str:
+def _moves_text(growth: Snapshots, index: int) -> str:
     count = int(growth.moves[index])
     return f"{count} move" if count == 1 else f"{count} moves"
 
 
-def _caption(growth: Growth, index: int) -> str:
+def _caption(growth: Snapshots, index: int) -> str:
     voxels = int((np.nan_to_num(growth.probability[index], nan=0.0) >= 0.5).sum())
     return f"{_moves_text(growth, index)}, {voxels:,} voxels at probability 0.5 or more"
 
 
-def _draw(axis: Axes, growth: Growth, index: int, fixed: int, size: Sequence[float]) -> None:
+def _draw(axis: Axes, growth: Snapshots, index: int, fixed: int, size: Sequence[float]) -> None:
     """Draw one plane through the seed: image in grey, mask in colour with its outline, visited region and seed."""
     plane = tuple(growth.seed[fixed] if i == fixed else slice(None) for i in range(3))
     rows, columns = (i for i in range(3) if i != fixed)
-    grey = growth.image[plane]
-    low, high = np.percentile(growth.image, (0.5, 99.5))
-    picture = np.repeat(
-        np.clip((grey - low) / max(high - low, 1e-9), 0.0, 1.0)[..., None], 3, axis=-1
-    )
+    picture = drawing.grey(growth.image[plane], growth.image)
     probability = growth.probability[index][plane]
     visited = ~np.isnan(probability)
     filled = np.nan_to_num(probability, nan=0.0)
     picture[visited] = (1.0 - _VISITED) * picture[visited] + _VISITED * np.array([1.0, 0.9, 0.4])
     alpha = 0.62 * np.clip((filled - 0.3) / 0.7, 0.0, 1.0)[..., None]
     picture = (1.0 - alpha) * picture + alpha * np.array([0.0, 0.60, 0.86])
-    axis.imshow(picture, aspect=float(size[rows]) / float(size[columns]), interpolation="nearest")
-    axis.plot(growth.seed[columns], growth.seed[rows], "+", color="black", ms=9, mew=2.6)
-    axis.plot(growth.seed[columns], growth.seed[rows], "+", color="white", ms=7, mew=1.2)
+    drawing.show(axis, picture, float(size[rows]) / float(size[columns]))
+    drawing.mark(axis, growth.seed[rows], growth.seed[columns], "+")
     if visited.any() and filled.max() >= 0.5 > filled.min():
         axis.contour(filled, levels=[0.5], colors=[style.SERIES[1]], linewidths=1.0)
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.grid(False)
-    for spine in axis.spines.values():
-        spine.set_visible(False)

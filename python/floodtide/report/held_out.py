@@ -10,81 +10,54 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from floodtide.errors import (
-    InvalidArgumentError,
-    InvalidFileError,
-    OutOfRangeError,
-    UnsupportedError,
-)
-from floodtide.report import held_out_figures
+from floodtide.data import box_text
+from floodtide.errors import InvalidArgumentError
+from floodtide.report import held_out_figures, segmented
 from floodtide.report.held_out_figures import Section, Slice
+from floodtide.report.pages import Figure
 from floodtide.train.recorded_run import SLICES, Record, Run
 
 if TYPE_CHECKING:
-    from floodtide.config import Config
     from floodtide.data import Slices
 
-Floats = npt.NDArray[np.float64]
-
 _SIDE = 512  # maximum size in voxels of each side of the drawn section
-_NOTHING = "pictures of what was held out"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A figure (PNG as data URI) with a title and a note below."""
-
-    figure: str
-    title: str
-    note: str
-
-
-def pictures(run: Run) -> tuple[Picture | None, list[str]]:
+def pictures(run: Run) -> tuple[Figure | None, list[str]]:
     """Draw predictions of the newest checkpoint for held-out data of the run.
 
     Returns:
-        The picture, or None if it cannot be made; and texts that name what is missing.
+        The figure, or None if it cannot be made; and texts that name what is missing.
 
     Raises:
         NumericalError: If an output of the network is not finite.
     """
-    from floodtide import config
-    from floodtide.train.run_directory import RunDirectory
-
     try:
-        checkpoints = RunDirectory(run.folder, writer=False).checkpoints()
-        if not checkpoints or not run.config_text:
-            return None, [f"{_NOTHING}: no checkpoint with a configuration is there"]
-        settings = config.load(run.folder / "config.toml")
-        if run.unit == SLICES:
-            return _slices(run, settings, checkpoints[-1])
-        return _section(settings, checkpoints[-1])
-    except (InvalidFileError, InvalidArgumentError, OutOfRangeError, UnsupportedError) as error:
-        return None, [f"{_NOTHING}: {error}"]
+        return (_slices(run) if run.unit == SLICES else _section(run)), []
+    except segmented.CANNOT as error:
+        return None, [f"pictures of what was held out: {error}"]
 
 
-def _slices(run: Run, settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
+def _slices(run: Run) -> Figure:
     from floodtide import _core
     from floodtide.data.slices import UNLABELLED, Slices
     from floodtide.segment import predict
     from floodtide.train.kinds import kind_of
 
+    settings, checkpoint = segmented.newest(run)
     samples = kind_of(settings).held_out_of(settings)
     if not isinstance(samples, Slices) or not run.validation:
-        return None, [f"{_NOTHING}: the run validated nothing"]
+        raise InvalidArgumentError("the run validated nothing")
     last = run.validation[-1]
     if samples.patients != last["patients"]:
-        return None, [f"{_NOTHING}: the patients are not those of the log any more"]
+        raise InvalidArgumentError("the patients are not those of the log any more")
     picked = pick_patients(last)
     if not picked:
-        return None, [f"{_NOTHING}: no patient has a Dice"]
+        raise InvalidArgumentError("no patient has a Dice")
     model = predict.load(checkpoint)
     largest = _largest_slices(samples, [number for _, number, _ in picked])
     shown = []
@@ -104,12 +77,12 @@ def _slices(run: Run, settings: Config, checkpoint: Path) -> tuple[Picture | Non
                 predicted=predicted[0],
             )
         )
-    note = (
-        f"Network of {checkpoint.name}; Dice of the patients as validated at step {last['step']:,}. Of each"
-        " patient the slice with the most object pixels."
+    return Figure(
+        image=held_out_figures.slices_figure(shown),
+        alt="Held-out slices with outlines",
+        note=f"Network of {checkpoint.name}; Dice of the patients as validated at step {last['step']:,}. Of each"
+        " patient the slice with the most object pixels.",
     )
-    figure = held_out_figures.slices_figure(shown)
-    return Picture(figure=figure, title="Held-out slices with outlines", note=note), []
 
 
 def pick_patients(record: Record) -> list[tuple[str, int, float]]:
@@ -143,38 +116,34 @@ def _largest_slices(samples: Slices, groups: Sequence[int]) -> dict[int, int]:
     return {group: number for group, (_, number) in best.items()}
 
 
-def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[str]]:
+def _section(run: Run) -> Figure:
     """Draw the middle section of the held-out box, predicted with its full context."""
     from floodtide.config import UNet3DConfig
-    from floodtide.data import Affinities, Volume, parse_box
+    from floodtide.data import Affinities, Volume
     from floodtide.data.affinities import NEAREST
     from floodtide.segment import predict
     from floodtide.train.kinds import kind_of
 
-    box = parse_box(settings.validation.box)
-    if box is None:
-        return None, [f"{_NOTHING}: the configuration holds no box out"]
+    held = segmented.held_out(run)
+    settings, volume = held.settings, held.source
     assert isinstance(settings.model, UNet3DConfig)
     channels = [settings.model.offsets.index(o) for o in NEAREST if o in settings.model.offsets]
     if len(channels) < len(NEAREST):
-        return None, [f"{_NOTHING}: the network has no affinities along z, y and x"]
-    start, size = _middle(*box)
+        raise InvalidArgumentError("the network has no affinities along z, y and x")
     # Two sections, because affinities along z compare the second section with the first.
-    text = ",".join(f"{a}:{a + n}" for a, n in zip(start, size, strict=True))
+    start, size = _middle(*held.box)
     pair = dataclasses.replace(
         settings,
         data=dataclasses.replace(
             settings.data, patch=size, permutable_axes=(), reflectable_axes=()
         ),
         model=dataclasses.replace(settings.model, offsets=NEAREST),
-        validation=dataclasses.replace(settings.validation, box=text),
+        validation=dataclasses.replace(settings.validation, box=box_text((start, size))),
     )
     samples = kind_of(pair).held_out_of(pair)
     assert isinstance(samples, Affinities)
     image, truth, weights = samples.fixed(0)
-    volumes = {volume.name: volume for volume in settings.data.volumes}
-    volume = volumes[settings.validation.volume or settings.data.volumes[0].name]
-    predictor = predict.Predictor(predict.load(checkpoint), mean=volume.mean, std=volume.std)
+    predictor = predict.Predictor(predict.load(held.checkpoint), mean=volume.mean, std=volume.std)
     section = ((start[0] + 1, start[1], start[2]), (1, size[1], size[2]))
     predicted = predictor.probabilities(Volume(volume.image), section)
     shown = Section(
@@ -185,13 +154,13 @@ def _section(settings: Config, checkpoint: Path) -> tuple[Picture | None, list[s
         predicted=np.moveaxis(predicted[channels, 0], 0, -1),
         voxel_nm=volume.voxel_size_nm and volume.voxel_size_nm[1:],
     )
-    note = (
-        f"Network of {checkpoint.name}, the middle section of the held-out box. Red, green, blue: affinity along z, y,"
-        " x; white: the same object all around; black: not counted, or an affinity of 0 along all axes. Boundary map:"
-        " 1 - mean of the affinities along y and x."
+    return Figure(
+        image=held_out_figures.section_figure(shown),
+        alt="Held-out section with affinities",
+        note=f"Network of {held.checkpoint.name}, the middle section of the held-out box. Red, green, blue: affinity"
+        " along z, y, x; white: the same object all around; black: not counted, or an affinity of 0 along all axes."
+        " Boundary map: 1 - mean of the affinities along y and x.",
     )
-    figure = held_out_figures.section_figure(shown)
-    return Picture(figure=figure, title="Held-out section with affinities", note=note), []
 
 
 def _middle(

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from floodtide.base import style
+from floodtide.report import drawing
+from floodtide.report.drawing import Floats
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Floats = npt.NDArray[np.float64]
+    pass
 
 # Outlines: colour and line style, so that they differ in grey print, too.
 _TRUTH, _PREDICTED = ("#56B4E9", "solid"), ("#E69F00", "dashed")
@@ -59,9 +59,10 @@ def slices_figure(slices: Sequence[Slice]) -> str:
         axes = drawn.subplots(2, len(slices), squeeze=False)
         for (above, below), one in zip(axes.T, slices, strict=True):
             for axis in (above, below):
-                _show(axis, _grey(one.image))
+                drawing.show(axis, drawing.grey(one.image))
             for classes, (colour, line) in ((one.truth, _TRUTH), (one.predicted, _PREDICTED)):
-                _outline(below, classes, colour, line)
+                for number in np.unique(classes[classes > 0]).tolist():
+                    drawing.outline(below, classes == number, colour, line)
             above.set_title(style.plain(one.title), fontsize=9)
             below.set_xlabel(one.below)
         handles = [
@@ -85,42 +86,13 @@ def section_figure(section: Section) -> str:
         drawn.set_layout_engine("compressed")
         axes = drawn.subplots(2, 2)
         for axis, title, picture in (
-            (axes[0][0], f"Image, {section.title}", _grey(section.image)),
+            (axes[0][0], f"Image, {section.title}", drawing.grey(section.image)),
             (axes[0][1], "Boundary map", np.repeat(boundary[..., None], 3, axis=-1)),
             (axes[1][0], "True affinities", truth),
             (axes[1][1], "Predicted affinities", section.predicted),
         ):
-            _show(axis, np.clip(picture, 0.0, 1.0), aspect)
+            drawing.show(axis, np.clip(picture, 0.0, 1.0), aspect)
             axis.set_title(title)
         pixel = None if section.voxel_nm is None else section.voxel_nm[1]
         style.scale_bar(axes[0][0], columns, rows, pixel)
         return style.data_uri(drawn, "png", dpi=130)
-
-
-def _show(axis: Axes, picture: npt.NDArray[Any], aspect: float = 1.0) -> None:
-    axis.imshow(picture, aspect=aspect, interpolation="nearest")
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.grid(False)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
-
-
-def _outline(axis: Axes, classes: npt.NDArray[np.uint8], colour: str, line: str) -> None:
-    """Draw the outline of each class except 0, between pixels."""
-    for number in np.unique(classes[classes > 0]).tolist():
-        inside = np.pad(
-            (classes == number).astype(float), 1
-        )  # so that outlines close at the border
-        at = [np.arange(n) - 1.0 for n in inside.shape]
-        axis.contour(
-            at[1], at[0], inside, levels=[0.5], colors=[colour], linewidths=1.3, linestyles=line
-        )
-    axis.set_xlim(-0.5, classes.shape[1] - 0.5)
-    axis.set_ylim(classes.shape[0] - 0.5, -0.5)
-
-
-def _grey(image: Floats) -> Floats:
-    low, high = np.percentile(image, (0.5, 99.5))
-    grey = np.clip((image - low) / max(high - low, 1e-9), 0.0, 1.0)
-    return np.repeat(grey[..., None], 3, axis=-1)

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from floodtide import _core, config
+from floodtide import _core
 from floodtide._core import __version__
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import files_of
 from floodtide.base.progress import bar
 from floodtide.data import Volume
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import (
     Alignment,
     ImageStatistics,
@@ -35,21 +36,11 @@ from floodtide.errors import InvalidArgumentError
 from floodtide.report import inspection_figures, pages
 from floodtide.report.tables import Table
 from floodtide.segment.canvas_image import BYTES_PER_VOXEL
-from floodtide.train.memory import parameter_count, training_bytes
-
-VoxelSize = tuple[float, float, float]
 
 _CLIPPED = 0.02  # share of voxels at the end of the range, above which the page remarks it
-_DRIFT = (
-    1.0  # change of the sections' mean, in standard deviations, above which the page remarks it
-)
+# Change of the sections' mean, in standard deviations, above which the page remarks it.
+_DRIFT = 1.0
 _ORIENTATIONS = 8  # rows of the table
-_NETWORKS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("FFN, field of view 17, depth 5, 16 features", {"fov": 17, "deltas": 4, "depth": 5, "features": 16}),
-    ("FFN, field of view 25, depth 9", {"fov": 25, "deltas": 6, "depth": 9, "features": 32}),
-    ("FFN of the paper: field of view 33, depth 9", {"fov": 33, "deltas": 8, "depth": 9, "features": 32}),
-    ("published FFN: field of view 33, depth 12", {"fov": 33, "deltas": 8, "depth": 12, "features": 32}),
-)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +52,12 @@ class Inspection:
         labels: Statistics of the labels; None without labels.
         alignment: How well the labels lie on the image; None without labels.
         problems: What is probably wrong.
-        memory: For some networks, what their training needs.
     """
 
     image: ImageStatistics
     labels: LabelStatistics | None
     alignment: Alignment | None
     problems: tuple[Problem, ...]
-    memory: tuple[dict[str, Any], ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as values that JSON can hold."""
@@ -96,11 +85,10 @@ class Inspection:
             ],
         }  # fmt: skip
         result["problems"] = [dataclasses.asdict(problem) for problem in self.problems]
-        result["memory"] = list(self.memory)
         return result
 
 
-def inspect(image: Volume, labels: Volume | None, voxel_size_nm: VoxelSize | None) -> Inspection:
+def inspect(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None) -> Inspection:
     """Return what an image and its labels look like. Large volumes are sampled.
 
     Args:
@@ -142,12 +130,11 @@ def inspect(image: Volume, labels: Volume | None, voxel_size_nm: VoxelSize | Non
         labels=of_labels,
         alignment=aligned,
         problems=tuple(sorted(found, key=lambda one: not one.error)),
-        memory=tuple(_memory()),
     )
 
 
 def write(
-    image: Volume, labels: Volume | None, voxel_size_nm: VoxelSize | None, out: Path
+    image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None, out: Path
 ) -> Inspection:
     """Inspect volumes and write the page. Arguments and errors as for `inspect`.
 
@@ -180,10 +167,6 @@ def render(found: Inspection, image: Volume, labels: Volume | None) -> str:
         bad=_bad_sections(found),
         labels=_labels(found),
         orientations=_orientations(found),
-        memory=_memory_table(found),
-        available=_core.available_bytes(),
-        describe=_core.describe_bytes,
-        segmenting=_segmenting(found.image),
     )
 
 
@@ -248,12 +231,10 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
     ]
     if found.labels is not None:
         labels = found.labels
-        facts.append(
-            (
-                "Labels",
-                f"{labels.name}: {labels.objects:,} objects, {100 * labels.unlabelled:.2f} % unlabelled",
-            )
+        text = (
+            f"{labels.name}: {labels.objects:,} objects, {100 * labels.unlabelled:.2f} % unlabelled"
         )
+        facts.append(("Labels", text))
     read = [
         f"{100 * one.sampled / math.prod(one.shape):.1f} % of the {what}"
         for what, one in (("image", image), ("labels", found.labels))
@@ -261,7 +242,7 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
     ]
     if read:
         facts.append(("Sample", f"{' and '.join(read)}, in columns along z"))
-    return facts
+    return [*facts, ("Memory", _segmenting(image))]
 
 
 def _bad_sections(found: Inspection) -> Table | None:
@@ -317,41 +298,6 @@ def _orientations(found: Inspection) -> Table | None:
                 f"{one.difference:+.1f}",
             )
             for one in shown
-        ),
-    )
-
-
-def _memory() -> list[dict[str, Any]]:
-    """Return what the training of some networks needs, on one rank."""
-    available = _core.available_bytes()
-    rows = []
-    for name, keys in _NETWORKS:
-        model = {key: [n] * 3 if key in ("fov", "deltas") else n for key, n in keys.items()}
-        settings = config.from_dict({"model": model})
-        needed = training_bytes(settings, 1, _core.num_threads())
-        rows.append(
-            {
-                "network": name,
-                "parameters": parameter_count(settings),
-                "bytes_per_rank": needed,
-                "fits": available is None or needed <= available,
-                "ranks": None if available is None else available // needed,
-            }
-        )
-    return rows
-
-
-def _memory_table(found: Inspection) -> Table:
-    return Table(
-        ("Network", "Parameters", "Memory of a rank with one walker", "Ranks that fit here"),
-        tuple(
-            (
-                row["network"],
-                f"{row['parameters']:,}",
-                _core.describe_bytes(row["bytes_per_rank"]),
-                "unknown" if row["ranks"] is None else f"{row['ranks']:,}",
-            )
-            for row in found.memory
         ),
     )
 

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from floodtide.base import style
 from floodtide.data import Volume
+from floodtide.data.formats.geometry import SizeNm
 from floodtide.data.look import ImageStatistics
 from floodtide.data.look.sampling import read
+from floodtide.report import drawing
 
 _MOST_PIXELS = 1024  # along a side of a plane
 _PANEL_IN = 3.1  # mean width of a plane in the figure
@@ -19,10 +21,8 @@ _MOST_POINTS = 2000  # of a curve
 _AXES = "zyx"
 _UNITS = "distance (voxels)"
 
-VoxelSize = tuple[float, float, float]
 
-
-def planes(image: Volume, labels: Volume | None, voxel_size_nm: VoxelSize | None) -> str:
+def planes(image: Volume, labels: Volume | None, voxel_size_nm: SizeNm | None) -> str:
     """Return the three middle planes of an image, and below them with labels. PNG as data URI."""
     size = voxel_size_nm or (1.0, 1.0, 1.0)
     rows = 1 if labels is None else 2
@@ -38,18 +38,12 @@ def planes(image: Volume, labels: Volume | None, voxel_size_nm: VoxelSize | None
             down, right = (other for other in range(3) if other != axis)
             at = image.shape[axis] // 2
             grey, steps = _plane(image, axis, at)
-            grey = _stretched(grey)
-            pictures = [np.repeat(grey[..., None], 3, axis=-1)]
+            pictures = [drawing.grey(grey)]
             if labels is not None:
-                pictures.append(_overlay(grey, _plane(labels, axis, at)[0]))
+                pictures.append(drawing.overlay(pictures[0], _plane(labels, axis, at)[0]))
             pixel = size[down] * steps[0], size[right] * steps[1]
             for panel, picture in zip(axes[:, axis], pictures, strict=True):
-                panel.imshow(picture, aspect=pixel[0] / pixel[1], interpolation="nearest")
-                panel.set_xticks([])
-                panel.set_yticks([])
-                panel.grid(False)
-                for spine in panel.spines.values():
-                    spine.set_visible(False)
+                drawing.show(panel, picture, pixel[0] / pixel[1])
                 high, wide = grey.shape
                 style.scale_bar(panel, wide, high, pixel[1] if voxel_size_nm else None)
             axes[0][axis].set_title(f"{_AXES[axis]} = {at}")
@@ -147,20 +141,3 @@ def _plane(volume: Volume, axis: int, at: int) -> tuple[NDArray[Any], tuple[int,
     plane = voxels.squeeze(axis)
     rows, columns = (-(-extent // _MOST_PIXELS) for extent in plane.shape)
     return plane[::rows, ::columns], (rows, columns)
-
-
-def _stretched(plane: NDArray[Any]) -> NDArray[np.float64]:
-    """Return grey levels from 0 (black) to 1 (white)."""
-    values = plane.astype(np.float64)
-    low, high = np.percentile(values, (0.5, 99.5))
-    stretched: NDArray[np.float64] = np.clip((values - low) / max(high - low, 1e-9), 0.0, 1.0)
-    return stretched
-
-
-def _overlay(grey: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
-    """Return an RGB picture of labels in colours over grey levels."""
-    ids = labels.astype(np.int64)
-    background = np.repeat(grey[..., None], 3, axis=-1)
-    picture = 0.5 * background + 0.5 * style.label_colours(ids)
-    picture[style.boundaries(ids)] *= 0.35
-    return np.where((ids != 0)[..., None], picture, background)

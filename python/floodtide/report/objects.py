@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _SIDE = 160  # drawn voxels along the longest side; of larger volumes, every n-th voxel is drawn
 _MOST = len(style.SERIES) - 1  # objects; the last colour is black, which shows no shape
-_LIGHT = np.array([0.4, -0.6, 0.7])  # direction to the light: x, y, z of the picture
 
 
 def read_objects(
@@ -48,6 +47,7 @@ def objects_figure(
     Raises:
         UnsupportedError: If zmesh is not installed.
     """
+    from matplotlib.colors import LightSource
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
     from floodtide.shapes import meshes_of
@@ -60,12 +60,16 @@ def objects_figure(
     meshes = {mesh.id: mesh for mesh in found}
     size = np.array(labels.shape) * voxel_size
     flat = size[0] < 0.5 * max(size)
+    light = LightSource(azdeg=146, altdeg=44)
     with style.figure(7.0, 4.4 if flat else 6.2) as drawn:
         axes: Any = drawn.add_subplot(projection="3d")
         for index, name in enumerate(name for name in largest if name in meshes):
             corners = _corners(meshes[name], voxel_size, size[0])
-            colours = _shaded(corners, style.series_colour(index))
-            axes.add_collection3d(Poly3DCollection(corners, facecolors=colours, edgecolors="none"))
+            colour = style.series_colour(index)
+            solid = Poly3DCollection(
+                corners, facecolors=colour, edgecolors=colour, lw=0.3, shade=True, lightsource=light
+            )
+            axes.add_collection3d(solid)
         z, y, x = size
         axes.set(xlim=(0, x), ylim=(0, y), zlim=(0, z))
         axes.set_box_aspect((x, y, z), zoom=1.25 if flat else 1.0)
@@ -79,16 +83,6 @@ def _corners(mesh: Mesh, voxel_size: Sequence[float], height: float) -> npt.NDAr
     z, y, x = (mesh.vertices.astype(np.float64) - voxel_size).T
     corners: npt.NDArray[np.float64] = np.stack([x, y, height - z], axis=1)[mesh.triangles]
     return corners
-
-
-def _shaded(corners: npt.NDArray[np.float64], colour: str) -> npt.NDArray[np.float64]:
-    """Return the colour of each triangle in the light."""
-    from matplotlib.colors import to_rgb
-
-    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    lengths = np.linalg.norm(normals, axis=1)
-    towards = np.abs(normals @ _LIGHT) / np.maximum(lengths, 1e-12) / np.linalg.norm(_LIGHT)
-    return np.outer(0.35 + 0.65 * towards, to_rgb(colour))
 
 
 def picture(volume: Volume, voxel_size_nm: Sequence[float] | None) -> tuple[str | None, str]:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,109 @@ from floodtide.report import (
     verdict,
     worst,
 )
+from floodtide.report.pages import Figure
 from floodtide.train.recorded_run import FIELDS, PATCHES, Run, read_run
 
-_NO_SEGMENTATION: dict[str, Any] = {"planes": None, "worst": None, "objects": None}
+COMPARISON, VALIDATION, TRAINING, GRADIENTS = (
+    "Runs against each other",
+    "Validation",
+    "Training",
+    "Gradients",
+)
+"""Sections of the page that have curves of all runs."""
+
+
+@dataclass(frozen=True)
+class RunCurve:
+    """A curve of all runs. A new one is a function that draws it, and a row in CURVES.
+
+    Attributes:
+        name: Of its SVG file.
+        section: Where it stands. Those of COMPARISON need several runs of one kind.
+        draw: Returns an SVG as data URI, or None if the runs have no data for it.
+        alt: What it shows.
+        title: Text above it, if any.
+        note: Text below it, if any.
+    """
+
+    name: str
+    section: str
+    draw: Callable[[Sequence[Run]], str | None]
+    alt: str
+    title: str = ""
+    note: str = ""
+
+
+CURVES = (
+    RunCurve(
+        "speed_up",
+        COMPARISON,
+        comparison_figures.speed_figure,
+        "Speed-up against workers",
+        "Speed-up of an epoch",
+    ),
+    RunCurve(
+        "loss_by_time",
+        COMPARISON,
+        comparison_figures.loss_figure,
+        "Training loss against time",
+        "Training loss against time",
+        "Faint: as logged; strong: exponential mean. A cross ends a run that diverged: its loss was not a number, or it"
+        " rose until half of what it had gained was lost.",
+    ),
+    RunCurve(
+        "validation_by_time",
+        COMPARISON,
+        comparison_figures.validation_figure,
+        "Validation against time",
+        "Validation against time",
+        "Runs that differ in their seeds only: mean, and a band of one standard deviation. A single run: the band holds"
+        " the middle half of the patients, if it has any.",
+    ),
+    RunCurve(
+        "validation",
+        VALIDATION,
+        curves.validation_figure,
+        "Validation curves beside the trivial predictors",
+        note="Fixed held-out centres; counts pooled over all of them. A curve says something only where it leaves the"
+        " grey lines of the trivial predictors.",
+    ),
+    RunCurve(
+        "dice",
+        VALIDATION,
+        segmentation_curves.dice_figure,
+        "Dice of the held-out slices",
+        note="All held-out slices, none twice, whatever the number of ranks. A patient's Dice is over all its pixels;"
+        " the mean leaves out patients without the class.",
+    ),
+    RunCurve(
+        "affinities",
+        VALIDATION,
+        segmentation_curves.affinity_figure,
+        "Average precision of affinities",
+        note="All voxels of the held-out box, each counted once. Boundaries are rare, so their row tells more:"
+        " precision of 1 - affinity.",
+    ),
+    RunCurve(
+        "training",
+        TRAINING,
+        curves.training_figure,
+        "Training curves",
+        note="Each point is the mean since the point before. Faint lines: as logged. Strong lines: exponential mean."
+        " The dotted line in the panel of F1 is the trivial answer on the same voxels: everything is object, or"
+        " everything is connected. The F1 of a flood-filling network drifts with the network's own moves.",
+    ),
+    RunCurve(
+        "gradients",
+        GRADIENTS,
+        curves.gradients_figure,
+        "Norm of the gradient and gradient noise scale",
+        note="The gradient noise scale is the number of fields of view or samples at which the noise of the averaged"
+        " gradient is as large as the gradient. Far below it, twice as many workers need half as many updates. Far"
+        " above it, more workers hardly help. The interval treats updates as independent, so the true uncertainty is"
+        " larger. An interval to the upper edge has no upper bound.",
+    ),
+)
 
 
 def write(
@@ -56,31 +157,20 @@ def write(
     """
     names = _names([folder.resolve() for folder in run_folders])
     runs = [read_run(folder, name) for folder, name in zip(run_folders, names, strict=True)]
-    drawn = _curves(runs)
+    compared = runs if _comparable(runs) else ()
+    drawn = {
+        curve: image
+        for curve in CURVES
+        if (image := curve.draw(compared if curve.section == COMPARISON else runs)) is not None
+    }
     target = out or runs[0].folder / "report.html"
     outputs = {target: render(runs, drawn, losses).encode()}
     if figures:
         make_folder(figures)
-        for name, uri in drawn.items():
-            if uri:
-                outputs[figures / f"{name}.svg"] = base64.b64decode(uri.partition(",")[2])
+        for curve, uri in drawn.items():
+            outputs[figures / f"{curve.name}.svg"] = base64.b64decode(uri.partition(",")[2])
     pages.write_all(outputs, [path for run in runs for path in pages.inputs(run)])
     return target
-
-
-def _curves(runs: Sequence[Run]) -> dict[str, str | None]:
-    """Return the curves, {name: SVG as data URI}; None if the runs have no data for a curve."""
-    compared = runs if _comparable(runs) else ()
-    return {
-        "training": curves.training_figure(runs),
-        "gradients": curves.gradients_figure(runs),
-        "validation": curves.validation_figure(runs),
-        "dice": segmentation_curves.dice_figure(runs),
-        "affinities": segmentation_curves.affinity_figure(runs),
-        "speed_up": comparison_figures.speed_figure(compared),
-        "loss_by_time": comparison_figures.loss_figure(compared),
-        "validation_by_time": comparison_figures.validation_figure(compared),
-    }
 
 
 def _comparable(runs: Sequence[Run]) -> bool:
@@ -88,9 +178,7 @@ def _comparable(runs: Sequence[Run]) -> bool:
     return len(runs) > 1 and len({run.unit for run in runs}) == 1
 
 
-def render(
-    runs: Sequence[Run], drawn: Mapping[str, str | None], losses: Sequence[float] = ()
-) -> str:
+def render(runs: Sequence[Run], drawn: Mapping[RunCurve, str], losses: Sequence[float] = ()) -> str:
     """Return the HTML page with all figures embedded."""
     shown: list[tuple[Run, segmented.Segmented | None]] = []
     absent = []
@@ -105,6 +193,12 @@ def render(
     absent += [f"{part['name']}: {text}" for part in pictures for text in part["absent"]]
     if len({run.unit for run in runs}) > 1:
         absent.append("no comparison of the runs: they are not trained on the same kind of data")
+    by_section: dict[str, list[Figure]] = {}
+    for curve, image in drawn.items():
+        figure = Figure(
+            image=image, alt=curve.alt, title=curve.title, note=curve.note, kind="curve"
+        )
+        by_section.setdefault(curve.section, []).append(figure)
     return pages.render(
         "run.html",
         version=__version__,
@@ -114,7 +208,7 @@ def render(
         summary=tables.summary_table(runs),
         scores=tables.score_table(_answers(shown)),
         validation=[(run.name, tables.validation_table(run)) for run in runs if run.validation],
-        figures=drawn,
+        curves=by_section,
         comparison=_comparison(runs, losses),
         pictures=pictures,
         absent=absent,
@@ -147,19 +241,27 @@ def _comparison(runs: Sequence[Run], losses: Sequence[float]) -> dict[str, Any] 
 def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
     """Return the pictures of a run, and texts about those that cannot be made."""
     flooding = run.unit == FIELDS
-    shown, absent = (None, []) if flooding else held_out.pictures(run)
+    held, absent = (None, []) if flooding else held_out.pictures(run)
     size = run.voxel_size_nm
     grown = None
     if flooding:
         grown = growth.read_growth(run.folder) or (found.grown if found else None)
-    common: dict[str, Any] = {
+    shown, missing = ([], []) if found is None else _of_segmentation(found, size)
+    return {
         "name": run.name,
-        "held_out": shown,
-        "strip": growth.strip_figure(grown, size) if grown else None,
+        "note": found.note if found else "",
+        "absent": [*absent, *missing],
+        "figures": shown,
+        "held_out": held,
         "frames": growth.frames(grown, size) if grown else [],
+        "strip": growth.strip_figure(grown, size) if grown else None,
     }
-    if found is None:
-        return {**_NO_SEGMENTATION, **common, "note": "", "absent": absent}
+
+
+def _of_segmentation(
+    found: segmented.Segmented, size: tuple[float, float, float] | None
+) -> tuple[list[Figure], list[str]]:
+    """Return the pictures of a segmentation, and texts about those that cannot be made."""
     read = planes.read_segmentation(
         found.segmentation,
         found.image,
@@ -168,18 +270,32 @@ def _pictures(run: Run, found: segmented.Segmented | None) -> dict[str, Any]:
         pairs=found.pairs,
         placed=found.start,
     )
-    solid, note = objects.picture(found.segmentation, size)
+    shown = [
+        Figure(
+            image=planes.planes_figure(read, size),
+            alt="Image, truth and segmentation in three planes",
+            note="Planes through the middle of the segmented box. A segment has the colour of the object that it covers"
+            " best. Mistakes: merged voxels are in a segment that mostly lies in another object; split voxels are"
+            " outside the largest segment of their object.",
+        )
+    ]
     mistakes = worst.worst_of(found)
-    return {
-        **common,
-        "note": found.note,
-        "absent": [*absent, note] if note and solid is None else absent,
-        "objects": solid,
-        "objects_note": note,
-        "planes": planes.planes_figure(read, size),
-        "worst": worst.worst_figure(found, mistakes, size) if mistakes else None,
-        "worst_table": worst.worst_table(mistakes),
-    }
+    if mistakes:
+        shown.append(
+            Figure(
+                image=worst.worst_figure(found, mistakes, size),
+                alt="The worst splits and mergers",
+                title="The worst mistakes",
+                note="Plane z through each mistake. The circle marks a voxel of the part that should be joined or cut"
+                " off; dark lines are borders of the true objects.",
+                table=worst.worst_table(mistakes),
+            )
+        )
+    solid, note = objects.picture(found.segmentation, size)
+    if solid is None:
+        return shown, [note] if note else []
+    alt = "The largest segments in three dimensions"
+    return [*shown, Figure(image=solid, alt=alt, title="Objects", note=note)], []
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

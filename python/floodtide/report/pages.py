@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from floodtide.base import templates
 from floodtide.base.files import replace_bytes
 from floodtide.base.outputs import PICTURES, reserved, starts_like
 from floodtide.report import growth
+from floodtide.report.tables import Table
 from floodtide.train.recorded_run import SEGMENTATION, Run
 
 _REPORT = starts_like(
@@ -23,18 +26,30 @@ _CHECKS = {
 }
 
 
-def render(template: str, package: str = "floodtide.report", **values: Any) -> str:
-    """Return a page from a template in the folder `templates` of a package, which may use those of this package."""
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure on a page.
 
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package), PackageLoader("floodtide.report")]),
-        undefined=StrictUndefined,
-        autoescape=select_autoescape(["html"]),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(template).render(**values)
+    Attributes:
+        image: SVG or PNG as data URI.
+        alt: What it shows, for readers who do not see it.
+        title: Text above it, if any.
+        note: Text below it, if any.
+        table: Table below it, if any.
+        kind: "picture", or "curve", whose colours change on a dark screen.
+    """
+
+    image: str
+    alt: str
+    title: str = ""
+    note: str = ""
+    table: Table | None = None
+    kind: str = "picture"
+
+
+def render(template: str, folder: str = "report/templates", **values: Any) -> str:
+    """Return a page from a template in a folder of the package, which may use those of this folder."""
+    return templates.render(template, folder, "report/templates", html=True, **values)
 
 
 def write_all(outputs: Mapping[Path, bytes], inputs: Sequence[Path]) -> None:

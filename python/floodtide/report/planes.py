@@ -24,8 +24,8 @@ from floodtide.data.boxes import as_vec3
 from floodtide.data.no_label import cleared
 from floodtide.data.volumes import place_of, volume_exists
 from floodtide.errors import InvalidFileError
-from floodtide.evaluate import first_voxels
-from floodtide.report import mistake_colours
+from floodtide.evaluate.voxels import first_voxels
+from floodtide.report import drawing, mistake_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,33 +94,37 @@ def read_segmentation(
         middle = as_vec3([a - first for a, first in zip(around, whole, strict=True)])
         corner, shape = _surroundings(middle, shape)
     start = as_vec3([a + first for a, first in zip(corner, whole, strict=True)])
-    raw = _open(image or segmentation.text("image"), segmentation, placed)
-    labels = _open(truth, segmentation, placed)
+    raw = covering(opened(image or segmentation.text("image")), segmentation, placed)
+    labels = covering(opened(truth), segmentation, placed)
+    earlier = covering(before, segmentation, placed)
     if labels is not None and labels[0].dtype.kind not in "iu":
         raise InvalidFileError(
             f"report: {labels[0].name}: has {labels[0].dtype} voxels, expected labels"
         )
+    if before is not None and (earlier is None or before.dtype.kind not in "iu"):
+        raise InvalidFileError(
+            f"report: {before.name}: has {before.dtype} voxels and shape {before.shape}, expected integers that cover"
+            " the other segmentation"
+        )
     size = voxel_size_nm or (1.0, 1.0, 1.0)
-    earlier_start = _start_of(before, shape, start)
     planes = []
     for axis, name, _, _ in _PLANES:
         at = middle[axis] - corner[axis]
         rows, columns = (i for i in range(3) if i != axis)
+        segments, grey, objects, old = (
+            _plane(one, axis, corner, shape, at)
+            for one in ((segmentation, (0, 0, 0)), raw, labels, earlier)
+        )
+        assert segments is not None
         planes.append(
             Plane(
                 title=f"{name} = {start[axis] + at}",
                 rows_nm=float(size[rows]) * _step(shape[rows]),
                 columns_nm=float(size[columns]) * _step(shape[columns]),
-                segmentation=cleared(_plane(segmentation, axis, corner, shape, at)).astype(
-                    np.int64
-                ),
-                image=None if raw is None else _finite(_read(raw, axis, corner, shape, at)),
-                truth=None
-                if labels is None
-                else cleared(_read(labels, axis, corner, shape, at)).astype(np.int64),
-                before=None
-                if before is None
-                else _plane(before, axis, earlier_start, shape, at).astype(np.int64),
+                segmentation=_ids(segments),
+                image=None if grey is None else _finite(grey),
+                truth=None if objects is None else _ids(objects),
+                before=None if old is None else _ids(old),
                 pairs=pairs,
                 marked=(
                     (middle[rows] - corner[rows]) / _step(shape[rows]),
@@ -131,24 +135,29 @@ def read_segmentation(
     return planes
 
 
-def _start_of(before: Volume | None, shape: Vec3, start: Vec3) -> Vec3:
-    """Return the first voxel of a box (shape, start in the whole volume) in an earlier segmentation.
+def opened(name: str) -> Volume | None:
+    """Return the volume of a name in which variables of the environment may stand; None if there is none."""
+    name = os.path.expandvars(name)
+    return Volume(name) if name and volume_exists(name) else None
 
-    Raises:
-        InvalidFileError: If the earlier segmentation does not hold integers, or does not cover the box.
+
+def covering(
+    volume: Volume | None, segmentation: Volume, placed: Vec3 | None
+) -> tuple[Volume, Vec3] | None:
+    """Return a volume and the first voxel of a segmentation in it; None if it does not cover all of it.
+
+    Args:
+        volume: The volume, if there is one.
+        segmentation: The segmentation.
+        placed: Its first voxel in the volume; None: as the volumes state their places.
     """
-    if before is None:
-        return start
-    placed = place_of(before) or (0, 0, 0)
-    first = as_vec3([a - b for a, b in zip(start, placed, strict=True)])
-    ends = [a + n for a, n in zip(first, shape, strict=True)]
-    inside = min(first) >= 0 and all(e <= n for e, n in zip(ends, before.shape, strict=True))
-    if before.dtype.kind not in "iu" or not inside:
-        raise InvalidFileError(
-            f"report: {before.name}: has {before.dtype} voxels and shape {before.shape}, expected integers that cover"
-            " the other segmentation"
-        )
-    return first
+    if volume is None:
+        return None
+    start, other = first_voxels(segmentation, volume)
+    first = placed or as_vec3([a - b for a, b in zip(start, other, strict=True)])
+    ends = (a + n for a, n in zip(first, segmentation.shape, strict=True))
+    inside = min(first) >= 0 and all(e <= n for e, n in zip(ends, volume.shape, strict=True))
+    return (volume, first) if inside else None
 
 
 def _step(extent: int) -> int:
@@ -165,44 +174,29 @@ def _surroundings(voxel: Vec3, shape: Vec3) -> tuple[Vec3, Vec3]:
     return as_vec3(corner), as_vec3(size)
 
 
-def _plane(volume: Volume, axis: int, start: Vec3, shape: Vec3, at: int) -> npt.NDArray[Any]:
-    """Return the drawn voxels of a plane of a box, `at` voxels behind its start."""
-    corner, extents = list(start), list(shape)
+def _plane(
+    opened: tuple[Volume, Vec3] | None, axis: int, start: Vec3, shape: Vec3, at: int
+) -> npt.NDArray[Any] | None:
+    """Return the drawn voxels of a plane of a box, `at` voxels behind its start in the segmentation."""
+    if opened is None:
+        return None
+    volume, first = opened
+    corner, extents = [a + b for a, b in zip(start, first, strict=True)], list(shape)
     corner[axis] += at
     extents[axis] = 1
-    box = ((corner[0], corner[1], corner[2]), (extents[0], extents[1], extents[2]))
     rows, columns = (extent for i, extent in enumerate(shape) if i != axis)
-    return volume.read(box).squeeze(axis)[:: _step(rows), :: _step(columns)]
+    plane = volume.read((as_vec3(corner), as_vec3(extents))).squeeze(axis)
+    return plane[:: _step(rows), :: _step(columns)]
+
+
+def _ids(plane: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    return cleared(plane).astype(np.int64)
 
 
 def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return intensities that can be drawn. NaN becomes black."""
     drawn = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     return np.clip(drawn, -_BRIGHTEST, _BRIGHTEST)
-
-
-def _open(
-    name: str, segmentation: Volume, placed: Vec3 | None
-) -> tuple[Volume, tuple[int, ...]] | None:
-    """Return the volume of a name, and the first voxel of a segmentation in it; None if it does not cover all of it."""
-    name = os.path.expandvars(name)
-    if not name or not volume_exists(name):
-        return None
-    volume = Volume(name)
-    start, other = first_voxels(segmentation, volume)
-    first = placed or tuple(a - b for a, b in zip(start, other, strict=True))
-    ends = (a + n for a, n in zip(first, segmentation.shape, strict=True))
-    inside = min(first) >= 0 and all(e <= n for e, n in zip(ends, volume.shape, strict=True))
-    return (volume, first) if inside else None
-
-
-def _read(
-    opened: tuple[Volume, tuple[int, ...]], axis: int, corner: Vec3, shape: Vec3, at: int
-) -> npt.NDArray[Any]:
-    """Return a plane of another volume, by the voxels of the segmentation."""
-    volume, first = opened
-    start = as_vec3([a + b for a, b in zip(corner, first, strict=True)])
-    return _plane(volume, axis, start, shape, at)
 
 
 def planes_figure(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> str:
@@ -255,13 +249,8 @@ def _drawn(planes: Sequence[Plane], voxel_size_nm: Sequence[float] | None) -> It
 
 
 def show_plane(axis: Axes, plane: Plane, picture: npt.NDArray[np.float64]) -> None:
-    """Show a picture of a plane at the aspect of its voxels, without frame and ticks."""
-    axis.imshow(picture, aspect=plane.rows_nm / plane.columns_nm, interpolation="nearest")
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.grid(False)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
+    """Show a picture of a plane at the aspect of its voxels."""
+    drawing.show(axis, picture, plane.rows_nm / plane.columns_nm)
 
 
 def _matches(planes: Sequence[Plane], which: str) -> dict[int, int]:
@@ -277,12 +266,14 @@ def _panels(
     """Return {title: picture} of a plane, in the order in which they stand side by side."""
     pictures = {"Image": grey(plane)}
     if plane.truth is not None:
-        pictures["Truth"] = _overlay(plane, plane.truth)
+        pictures["Truth"] = drawing.overlay(grey(plane), plane.truth)
     if plane.before is not None:
         shown = matched(plane.before, earlier) if plane.truth is not None else plane.before
-        pictures["Before"] = _overlay(plane, shown)
+        pictures["Before"] = drawing.overlay(grey(plane), shown)
     shown = matched(plane.segmentation, matches) if plane.truth is not None else plane.segmentation
-    pictures["Segmentation" if plane.before is None else "After"] = _overlay(plane, shown)
+    pictures["Segmentation" if plane.before is None else "After"] = drawing.overlay(
+        grey(plane), shown
+    )
     if plane.truth is not None:
         pairs = plane.pairs
         if pairs is None:
@@ -295,17 +286,7 @@ def _panels(
 def grey(plane: Plane) -> npt.NDArray[np.float64]:
     if plane.image is None:
         return np.full((*plane.segmentation.shape, 3), 0.85)
-    low, high = np.percentile(plane.image, (0.5, 99.5))
-    shown = np.clip((plane.image - low) / max(high - low, 1e-9), 0.0, 1.0)
-    return np.repeat(shown[..., None], 3, axis=-1)
-
-
-def _overlay(plane: Plane, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    image = grey(plane)
-    colour = style.label_colours(labels)
-    picture = 0.45 * image + 0.55 * colour
-    picture[style.boundaries(labels)] *= 0.35
-    return np.where((labels > 0)[..., None], picture, image)
+    return drawing.grey(plane.image)
 
 
 def matching(

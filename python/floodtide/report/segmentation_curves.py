@@ -7,16 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from floodtide.base import style
-from floodtide.report.curves import add_time_axis
+from floodtide.report.curves import Floats, add_time_axis, run_lines
 from floodtide.train.recorded_run import PATCHES, SLICES, Record, Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Floats = npt.NDArray[np.float64]
 
 _MOST = 3  # offsets that are drawn; the table has all
 
@@ -135,14 +132,5 @@ def _legend(
     handles: list[Any] = [Line2D([], [], color=style.GREY, ls="--", lw=1.3, label=trivial)]
     if band:
         handles.append(Patch(color=style.SERIES[0], alpha=0.18, lw=0, label=band))
-    if len(shown) > 1:
-        handles += [
-            Line2D(
-                [],
-                [],
-                label=style.plain(run.name),
-                **style.series_look(style.series_colour(runs.index(run))),
-            )
-            for run in shown
-        ]
+    handles += run_lines(runs, shown)
     drawn.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))

@@ -8,10 +8,11 @@ filling, or from affinities. This takes up to a minute, is not stored, and works
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,6 @@ from floodtide import _core, evaluate
 from floodtide.base.progress import bar
 from floodtide.data import Box, Vec3, Volume, box_text, parse_box
 from floodtide.data.boxes import as_vec3
-from floodtide.data.volumes import volume_exists
 from floodtide.errors import (
     InvalidArgumentError,
     InvalidFileError,
@@ -28,18 +28,21 @@ from floodtide.errors import (
     UnsupportedError,
 )
 from floodtide.evaluate import trivial
-from floodtide.report import growth
+from floodtide.report import growth, planes
 from floodtide.train.recorded_run import PATCHES, SEGMENTATION, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from floodtide import config
-    from floodtide.report.growth import Growth
+    from floodtide.report.growth import Snapshots
 
 _SMALL = 1 << 19  # voxels that the report segments itself
 _MOST = 1 << 26  # voxels of a segmentation that is compared with the truth
 _WHAT = "pictures of a segmentation"
+
+CANNOT = (InvalidFileError, InvalidArgumentError, OutOfRangeError, UnsupportedError)
+"""Errors that say why a report cannot show a part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +65,7 @@ class Segmented:
     image: str
     truth: str
     note: str
-    grown: Growth | None = None
+    grown: Snapshots | None = None
     objects: Volume | None = None
     answers: dict[str, dict[str, float]] = field(default_factory=dict)
     pairs: npt.NDArray[np.int64] | None = None
@@ -95,13 +98,13 @@ def of_run(run: Run, *, alone: bool) -> tuple[Segmented | None, list[str]]:
         return None, [f"{_WHAT}: `floodtide report` of this run alone makes them"]
     try:
         made = _from_affinities(run) if run.unit == PATCHES else _flooded(run)
-    except (InvalidFileError, InvalidArgumentError, OutOfRangeError, UnsupportedError) as error:
+    except CANNOT as error:
         return None, [f"{_WHAT}: {error}"]
     return _compared(made), []
 
 
 @dataclass(frozen=True, kw_only=True)
-class _HeldOut:
+class HeldOut:
     """What a report segments: the newest checkpoint, and the held-out box of a volume."""
 
     settings: config.Config
@@ -110,14 +113,29 @@ class _HeldOut:
     box: Box
 
 
-def _held_out(run: Run) -> _HeldOut:
+def newest(run: Run) -> tuple[config.Config, Path]:
+    """Return the configuration and the newest checkpoint of a run.
+
+    Raises:
+        InvalidFileError: If there is none yet, or a file is damaged.
+    """
     from floodtide import config
     from floodtide.train.run_directory import RunDirectory
 
     checkpoints = RunDirectory(run.folder, writer=False).checkpoints()
     if not checkpoints or not run.config_text:
         raise InvalidFileError("no checkpoint with a configuration yet; training writes one")
-    settings = config.load(run.folder / "config.toml")
+    return config.load(run.folder / "config.toml"), checkpoints[-1]
+
+
+def held_out(run: Run) -> HeldOut:
+    """Return the newest checkpoint of a run, and the box that it holds out.
+
+    Raises:
+        InvalidFileError: As `newest` raises.
+        InvalidArgumentError: If the run holds nothing out.
+    """
+    settings, checkpoint = newest(run)
     box = parse_box(settings.validation.box)
     if box is None:
         raise InvalidArgumentError(
@@ -127,7 +145,7 @@ def _held_out(run: Run) -> _HeldOut:
     source = next((v for v in settings.data.volumes if name in ("", v.name)), None)
     if source is None:
         raise InvalidArgumentError(f"the configuration has no [[data.volumes]] table '{name}'")
-    return _HeldOut(settings=settings, checkpoint=checkpoints[-1], source=source, box=box)
+    return HeldOut(settings=settings, checkpoint=checkpoint, source=source, box=box)
 
 
 def _from_affinities(run: Run) -> Segmented:
@@ -135,7 +153,7 @@ def _from_affinities(run: Run) -> Segmented:
     from floodtide.segment import predict
     from floodtide.segment.affinities import AffinityOptions, segments_of
 
-    found = _held_out(run)
+    found = held_out(run)
     source = found.source
     predictor = predict.Predictor(predict.load(found.checkpoint), mean=source.mean, std=source.std)
     offsets = predict.offsets(found.checkpoint)
@@ -161,7 +179,7 @@ def _flooded(run: Run) -> Segmented:
     """Segment the middle of the held-out box with the newest checkpoint of the run."""
     from floodtide.segment import Segmenter
 
-    found = _held_out(run)
+    found = held_out(run)
     settings, source, box = found.settings, found.source, found.box
     options = dataclasses.replace(
         settings.segment.alone(),
@@ -182,7 +200,7 @@ def _flooded(run: Run) -> Segmented:
     inner = tuple(slice(m, n - m) for m, n in zip(margin, part[1], strict=True))
     labels = np.ascontiguousarray(result.segmentation[inner])
     start = as_vec3([a + m for a, m in zip(part[0], margin, strict=True)])
-    shown = ", ".join(f"{a}:{a + n}" for a, n in zip(start, labels.shape, strict=True))
+    shown = box_text((start, as_vec3(labels.shape)))
     # Of a young network, the largest object may have taken a single move.
     largest = max(result.origins, key=lambda o: (o.iterations > 1, o.voxels), default=None)
     grown = None
@@ -221,15 +239,14 @@ def small_part(box: Box, fov: Sequence[int]) -> Box:
 
 def _compared(found: Segmented) -> Segmented:
     """Return the segmentation with its truth and scores, if there is a truth."""
-    truth = os.path.expandvars(found.truth)
     shape = found.segmentation.shape
-    if not truth or not volume_exists(truth) or np.prod(shape, dtype=np.float64) > _MOST:
+    truth, image = (
+        planes.covering(planes.opened(name), found.segmentation, found.start)
+        for name in (found.truth, found.image)
+    )
+    if truth is None or truth[0].dtype.kind not in "iu" or math.prod(shape) > _MOST:
         return found
-    whole = Volume(truth)
-    end = [a + n for a, n in zip(found.start, shape, strict=True)]
-    if whole.dtype.kind not in "iu" or any(e > n for e, n in zip(end, whole.shape, strict=True)):
-        return found
-    objects = whole.read((found.start, shape))
+    objects = truth[0].read((found.start, shape))
     labels = found.segmentation.read()
     if labels.dtype.kind not in "iu":
         raise InvalidFileError(
@@ -238,19 +255,7 @@ def _compared(found: Segmented) -> Segmented:
     table = evaluate.ContingencyTable()
     table.add(labels, objects)
     answers = {"segmentation": table.scores(), trivial.ONE_OBJECT: trivial.one_object(table)}
-    grey = _image(found, end)
-    if grey is not None:
-        answers |= trivial.answers(grey, objects)
+    if image is not None:
+        answers |= trivial.answers(image[0].read((found.start, shape)), objects)
     pairs = table.rows().astype(np.int64)
     return dataclasses.replace(found, objects=Volume(objects), answers=answers, pairs=pairs)
-
-
-def _image(found: Segmented, end: Sequence[int]) -> npt.NDArray[Any] | None:
-    """Return the image of the segmented box; None if the volume does not exist or does not cover it."""
-    name = os.path.expandvars(found.image)
-    if not name or not volume_exists(name):
-        return None
-    whole = Volume(name)
-    if any(e > n for e, n in zip(end, whole.shape, strict=True)):
-        return None
-    return whole.read((found.start, found.segmentation.shape))

@@ -20,7 +20,6 @@ from floodtide.report.segmented import Segmented
 from floodtide.train.recorded_run import PATCHES, SLICES, Record, Run
 
 _TRIVIAL_NAMES = ("everything", "pieces above", "pieces below", "best grey level", "untrained")
-_PLANES = 8  # sections of an image from which its statistics are estimated
 
 
 @dataclass(frozen=True)
@@ -139,20 +138,12 @@ def _data(run: Run) -> list[tuple[str, str]]:
 
 
 def _volume_text(table: Record) -> str:
-    """Return size, voxel size and intensities of a training volume; what its file does not tell is left out."""
+    """Return size, voxel size and normalisation of a training volume; what its file does not tell is left out."""
     parts = []
     image = os.path.expandvars(str(table.get("image", "")))
     if image and volume_exists(image):
         volume = Volume(image)
         parts.append(" x ".join(map(str, volume.shape)) + f" voxels, {volume.dtype}")
-        step = max(1, volume.shape[0] // _PLANES)
-        sections = [
-            volume.read(((z, 0, 0), (1, *volume.shape[1:]))).astype(np.float64)
-            for z in range(step // 2, volume.shape[0], step)
-        ]
-        grey = np.stack([section[0, ::4, ::4] for section in sections])
-        grey = np.nan_to_num(grey, nan=0.0, posinf=0.0, neginf=0.0)
-        parts.append(f"mean {grey.mean():.4g}, standard deviation {grey.std():.4g} of a sample")
     if is_number(table.get("mean")) and is_number(table.get("std")):
         parts.append(f"normalised with {table['mean']:g} and {table['std']:g}")
     size = table.get("voxel_size_nm")

@@ -12,8 +12,8 @@ from floodtide import evaluate
 from floodtide.base import style
 from floodtide.data import Volume
 from floodtide.data.boxes import as_vec3
-from floodtide.evaluate import Mistake
-from floodtide.report import mistake_colours, planes
+from floodtide.evaluate.mistakes import Mistake
+from floodtide.report import drawing, mistake_colours, planes
 from floodtide.report.segmented import Segmented
 from floodtide.report.tables import Table
 
@@ -80,9 +80,7 @@ def worst_figure(
             picture[style.boundaries(truth)] *= 0.55
             planes.show_plane(axis, plane, picture)
             high, wide = kinds.shape
-            row, column = plane.marked
-            axis.plot(column, row, "o", mfc="none", mec="black", ms=11, mew=2.6)
-            axis.plot(column, row, "o", mfc="none", mec="white", ms=11, mew=1.2)
+            drawing.mark(axis, *plane.marked, "o", 11)
             axis.set_title(f"{number}: {mistake.kind}, z = {place[0]}", fontsize=8.5)
             axis.set_xlabel(f"y = {place[1]}, x = {place[2]}", fontsize=8)
             style.scale_bar(axis, wide, high, plane.columns_nm if voxel_size_nm else None)

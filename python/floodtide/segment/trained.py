@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from floodtide import _core, config, nn
@@ -33,7 +32,7 @@ def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | N
         InvalidFileError: If the file cannot be read.
         ConfigurationError: If this version of floodtide cannot read the stored configuration.
     """
-    settings = _stored(checkpoint)
+    settings = stored_configuration(checkpoint)
     if settings is None:
         return None
     if isinstance(settings.model, config.UNet2DConfig):
@@ -42,34 +41,6 @@ def normalisation(checkpoint: str | Path, image: str) -> tuple[float, float] | N
     same = {(v.mean, v.std) for v in volumes if _same_dataset(v.image, image)}
     found = same or {(v.mean, v.std) for v in volumes}
     return found.pop() if len(found) == 1 else None
-
-
-@dataclass(frozen=True)
-class TrainedOn:
-    """The images that a network was trained on, as its checkpoint states them; None for what it does not state."""
-
-    mean: float | None
-    std: float | None
-    voxel_size_nm: tuple[float, float, float] | None
-    seed_pad: float
-
-
-def trained_on(checkpoint: str | Path) -> TrainedOn | None:
-    """Return what a checkpoint states about the volumes of its training; None if it stores no configuration.
-
-    Values that differ between the volumes are None, and so is a voxel size of 1 nm, which no configuration meant.
-
-    Raises:
-        InvalidFileError, ConfigurationError: As for `normalisation`.
-    """
-    settings = _stored(checkpoint)
-    if settings is None:
-        return None
-    levels = {(volume.mean, volume.std) for volume in settings.data.volumes}
-    sizes = {volume.voxel_size_nm for volume in settings.data.volumes} - {None}
-    mean, std = levels.pop() if len(levels) == 1 else (None, None)
-    size = sizes.pop() if len(sizes) == 1 else None
-    return TrainedOn(mean, std, size, settings.training.seed_pad)
 
 
 def offsets(checkpoint: str | Path) -> tuple[Vec3, ...] | None:
@@ -81,7 +52,7 @@ def offsets(checkpoint: str | Path) -> tuple[Vec3, ...] | None:
     Raises:
         InvalidFileError, ConfigurationError: As for `normalisation`.
     """
-    settings = _stored(checkpoint)
+    settings = stored_configuration(checkpoint)
     if settings is None or not isinstance(settings.model, config.UNet3DConfig):
         return None
     return settings.model.offsets
@@ -93,7 +64,7 @@ def mirrored_axes(checkpoint: str | Path) -> tuple[int, ...]:
     Raises:
         InvalidFileError, ConfigurationError: As for `normalisation`.
     """
-    settings = _stored(checkpoint)
+    settings = stored_configuration(checkpoint)
     if settings is None:
         return ()
     if isinstance(settings.model, config.UNet2DConfig):
@@ -102,8 +73,12 @@ def mirrored_axes(checkpoint: str | Path) -> tuple[int, ...]:
     return settings.data.reflectable_axes
 
 
-def _stored(checkpoint: str | Path) -> config.Config | None:
-    """Return the configuration that a checkpoint stores, if it stores one."""
+def stored_configuration(checkpoint: str | Path) -> config.Config | None:
+    """Return the configuration that a checkpoint stores; None if it stores none, as a TensorFlow checkpoint.
+
+    Raises:
+        InvalidFileError, ConfigurationError: As for `normalisation`.
+    """
     text = "" if is_tensorflow(checkpoint) else _core.stored_configuration(str(checkpoint))
     if not text:
         return None

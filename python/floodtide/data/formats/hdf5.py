@@ -31,7 +31,6 @@ from floodtide.data.formats.conventions import (
     geometry_of,
     names_of,
     order_of,
-    plain,
 )
 from floodtide.data.formats.geometry import Geometry
 from floodtide.data.formats.readers import Opened, attributes_of, object_volume

@@ -17,7 +17,7 @@ from floodtide import config, data, run
 from floodtide.base import limits, notes
 from floodtide.base.openmp import available_cores
 from floodtide.base.options import option
-from floodtide.bench import Row
+from floodtide.bench.rows import Row
 from floodtide.comm import world
 from floodtide.errors import InvalidArgumentError
 from floodtide.lab import simulate

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from floodtide import optim
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.bench import Row, Timing, optimizers
+from floodtide.bench.optimizers import optimizers
+from floodtide.bench.rows import Row
+from floodtide.bench.shapes import Timing
 
 
 @dataclass(frozen=True, kw_only=True)

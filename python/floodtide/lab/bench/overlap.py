@@ -10,7 +10,8 @@ from typing import Any
 
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.bench import Row, require_several_ranks
+from floodtide.bench.ranks import require_several_ranks
+from floodtide.bench.rows import Row
 from floodtide.comm import delayed, world
 from floodtide.lab.bench.trainings import Laboratory
 from floodtide.lab.simulate.gradient import exposed_s

@@ -11,7 +11,8 @@ from typing import Any
 
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.bench import Row, require_several_ranks
+from floodtide.bench.ranks import require_several_ranks
+from floodtide.bench.rows import Row
 from floodtide.comm import world
 from floodtide.lab.bench.trainings import Laboratory
 from floodtide.train import read_log

@@ -10,7 +10,7 @@ from typing import Any
 
 from floodtide.base import limits
 from floodtide.base.options import option
-from floodtide.bench import Row
+from floodtide.bench.rows import Row
 from floodtide.comm import world
 from floodtide.lab.bench.trainings import Laboratory, quantiles, timed_step
 

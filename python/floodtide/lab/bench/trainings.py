@@ -23,7 +23,7 @@ import tomli_w
 from floodtide import config, data
 from floodtide.base import limits, notes
 from floodtide.base.options import option
-from floodtide.bench import Row, stamped, threads
+from floodtide.bench.rows import Row, stamped, threads
 from floodtide.comm import world
 from floodtide.train import Trainer
 

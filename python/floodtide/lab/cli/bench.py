@@ -37,7 +37,7 @@ class BenchmarkGroup(LazyGroup):
 
 
 def _of_one_process(name: str) -> click.Command:
-    from floodtide.bench import stamped
+    from floodtide.bench.rows import stamped
 
     module = importlib.import_module(f"floodtide.lab.bench.{name}")
 
@@ -51,7 +51,7 @@ def _of_one_process(name: str) -> click.Command:
 
 
 def _of_ranks(name: str) -> click.Command:
-    from floodtide.bench import start_ranks
+    from floodtide.bench.ranks import start_ranks
     from floodtide.lab.bench import trainings
 
     module = importlib.import_module(f"floodtide.lab.bench.{name}")

@@ -274,7 +274,7 @@ def _render(results: Results, pictures: Mapping[str, str], tables: Mapping[str, 
     record = next((t.run.validation[-1] for t in trainings if t.run.validation), {})
     return pages.render(
         "sweep.html",
-        package="floodtide.lab.study",
+        folder="lab/study/templates",
         version=__version__,
         title=f"{len(trainings)} trainings",
         results=results,

@@ -11,7 +11,7 @@ from floodtide import config
 from floodtide.base import limits
 from floodtide.base.openmp import available_cores
 from floodtide.base.options import option
-from floodtide.bench import Row
+from floodtide.bench.rows import Row
 from floodtide.errors import ConfigurationError
 from floodtide.lab.tune.measuring import Measurement, Network, measure
 from floodtide.lab.tune.settings import (

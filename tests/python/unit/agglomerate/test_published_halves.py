@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from floodtide import nn
-from floodtide.agglomerate import decision_points, resegment_pair, should_merge
+from floodtide.agglomerate import decision_points, resegment_pair
+from floodtide.agglomerate.merging import should_merge
 from floodtide.config import ResegmentOptions
 from floodtide.segment import Segmenter, SegmentOptions
 

@@ -15,17 +15,16 @@ from scipy import ndimage
 
 from floodtide import config, errors
 from floodtide.agglomerate import (
-    DecisionPoint,
-    Pairs,
-    PairScores,
-    Regrown,
     decision_points,
     merge,
     resegment_on_ranks,
     resegment_pair,
-    should_merge,
     write_merged,
 )
+from floodtide.agglomerate.merging import should_merge
+from floodtide.agglomerate.pairs import Pairs
+from floodtide.agglomerate.points import DecisionPoint
+from floodtide.agglomerate.resegmenting import PairScores, Regrown
 from floodtide.cli import resegment as resegment_cli
 from floodtide.cli import run
 from floodtide.cli import segment as segment_cli

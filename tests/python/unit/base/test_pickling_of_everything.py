@@ -21,7 +21,6 @@ import training_volume
 
 import floodtide
 from floodtide import (
-    agglomerate,
     config,
     data,
     errors,
@@ -31,8 +30,16 @@ from floodtide import (
     segment,
     train,
 )
+from floodtide.agglomerate.merging import Merged
+from floodtide.agglomerate.pairs import Pairs
+from floodtide.agglomerate.points import DecisionPoint
+from floodtide.agglomerate.resegmenting import PairScores, Regrown
 from floodtide.data import Volume
+from floodtide.evaluate.classes import DiceCounts
+from floodtide.evaluate.mistakes import Mistake, Part
+from floodtide.evaluate.voxels import Difference
 from floodtide.optim import lr
+from floodtide.segment.affinities import AffinityFile
 
 WAYS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
@@ -40,8 +47,8 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "pickle": lambda thing: pickle.loads(pickle.dumps(thing)),
 }
 BOX: data.Box = ((0, 0, 0), (4, 5, 6))
-REGROWN = agglomerate.Regrown((1, 2, 3), 1, True, 20, 1, 0.5, 0.25, 3.0)
-SCORES = agglomerate.PairScores(10, 12, 2.0, 3.0, REGROWN, None, 0.5, 7)
+REGROWN = Regrown((1, 2, 3), 1, True, 20, 1, 0.5, 0.25, 3.0)
+SCORES = PairScores(10, 12, 2.0, 3.0, REGROWN, None, 0.5, 7)
 
 
 def exported() -> dict[str, Any]:
@@ -60,9 +67,6 @@ def exported() -> dict[str, Any]:
 
 
 EXPORTED = exported()
-CLASSES = sorted(
-    {thing for thing in EXPORTED.values() if inspect.isclass(thing)}, key=lambda c: c.__name__
-)
 OTHERS = [name for name, thing in EXPORTED.items() if not inspect.isclass(thing)]
 
 
@@ -102,8 +106,8 @@ def contingency() -> evaluate.ContingencyTable:
     return table
 
 
-def dice_counts() -> evaluate.DiceCounts:
-    counts = evaluate.DiceCounts(2, 3)
+def dice_counts() -> DiceCounts:
+    counts = DiceCounts(2, 3)
     counts.add(1, np.array([[[1, 1, 2]]], np.uint8), np.array([[[1, 2, 2]]], np.uint8))
     return counts
 
@@ -120,18 +124,16 @@ def trainer(folder: Path) -> train.Trainer:
 
 EXAMPLES: dict[type, Callable[[Path], Any]] = {
     floodtide.ProcessSet: lambda folder: floodtide.ProcessSet([0]),
-    agglomerate.AffinityFile: lambda folder: agglomerate.AffinityFile(
+    AffinityFile: lambda folder: AffinityFile(
         f"{folder}/a.h5:a", [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]
     ),
-    agglomerate.DecisionPoint: lambda folder: agglomerate.DecisionPoint(1, 2, (3, 4, 5), 1.5),
-    agglomerate.Merged: lambda folder: agglomerate.Merged(
+    DecisionPoint: lambda folder: DecisionPoint(1, 2, (3, 4, 5), 1.5),
+    Merged: lambda folder: Merged(
         [SCORES, None], [True, False], np.array([1, 2], np.uint64), np.array([1, 1], np.uint64)
     ),
-    agglomerate.PairScores: lambda folder: SCORES,
-    agglomerate.Pairs: lambda folder: agglomerate.Pairs(
-        folder / "pairs", [agglomerate.DecisionPoint(1, 2, (3, 4, 5), 1.5)], {"a": 1}
-    ),
-    agglomerate.Regrown: lambda folder: REGROWN,
+    PairScores: lambda folder: SCORES,
+    Pairs: lambda folder: Pairs(folder / "pairs", [DecisionPoint(1, 2, (3, 4, 5), 1.5)], {"a": 1}),
+    Regrown: lambda folder: REGROWN,
     config.SlicesConfig: lambda folder: config.SlicesConfig(images="a.h5:i", masks="a.h5:m"),
     config.VolumeConfig: lambda folder: config.VolumeConfig(name="a", image="a.h5:raw"),
     data.Affinities: lambda folder: data.Affinities(volume_of(folder), patch_size=(8, 8, 8)),
@@ -142,12 +144,10 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     data.TrainingVolume: volume_of,
     data.Volume: lambda folder: Volume(f"{folder}/volume.h5:raw"),
     evaluate.ContingencyTable: lambda folder: contingency(),
-    evaluate.DiceCounts: lambda folder: dice_counts(),
-    evaluate.Difference: lambda folder: evaluate.Difference(1, 2, 3, 4),
-    evaluate.Mistake: lambda folder: evaluate.Mistake(
-        "merge", 1, 2, (evaluate.Part(1, 2, 3, (4, 5, 6)),)
-    ),
-    evaluate.Part: lambda folder: evaluate.Part(1, 2, 3, (4, 5, 6)),
+    DiceCounts: lambda folder: dice_counts(),
+    Difference: lambda folder: Difference(1, 2, 3, 4),
+    Mistake: lambda folder: Mistake("merge", 1, 2, (Part(1, 2, 3, (4, 5, 6)),)),
+    Part: lambda folder: Part(1, 2, 3, (4, 5, 6)),
     lr.Schedule: lambda folder: lr.Schedule("polynomial", warmup_steps=2, power=2.0),
     lr.Cosine: lambda folder: lr.Cosine(0.1, 100, 5),
     lr.Warmup: lambda folder: lr.Warmup(0.1, 5),
@@ -190,6 +190,11 @@ EXAMPLES: dict[type, Callable[[Path], Any]] = {
     train.Trainer: trainer,
 }
 
+CLASSES = sorted(
+    {*EXAMPLES, *(thing for thing in EXPORTED.values() if inspect.isclass(thing))},
+    key=lambda c: c.__name__,
+)
+
 
 def example(cls: type, folder: Path) -> Any:
     """Return an object of a class."""
@@ -225,13 +230,13 @@ def content(thing: Any) -> Any:
         return type(thing), [content(value) for value in thing]
     if isinstance(thing, evaluate.ContingencyTable):
         return content(thing.rows())
-    if isinstance(thing, evaluate.DiceCounts):
+    if isinstance(thing, DiceCounts):
         return content(thing.values())
     if isinstance(thing, optim.NoiseScale):
         return thing.__getstate__()
     if isinstance(thing, train.FloodValidation):
         return content((thing.volume, thing.patch_size, thing.centres, thing.seed))
-    if isinstance(thing, agglomerate.AffinityFile):
+    if isinstance(thing, AffinityFile):
         return thing.offsets, thing.box, content(thing.read(thing.box))
     if type(thing).__module__.startswith("floodtide") and hasattr(thing, "__dict__"):
         return type(thing), content(vars(thing))

@@ -8,9 +8,9 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
-from floodtide import _core, bench, errors
+from floodtide import _core, errors
 from floodtide.bench import kernels
-from floodtide.bench.rows import in_own_process
+from floodtide.bench.rows import in_own_process, threads
 from floodtide.bench.shapes import ConvShape, Timing
 from floodtide.cli.bench import BENCHMARKS, command
 
@@ -56,7 +56,7 @@ def test_rows_have_the_promised_fields(conv_rows: list[dict[str, object]]) -> No
         ):
             assert field in row
         assert row["shape"] == "3x4x5, kernel 3x3x3, 2 to 16 channels"
-        assert row["kernel"] in dict(kernels.kernels())
+        assert row["kernel"] in dict(_core.bench.conv_kernels())
         assert row["samples"] >= 20
 
 
@@ -85,7 +85,7 @@ def test_peak_has_a_row_for_each_level_of_the_processor() -> None:
 
 def test_threads_are_restored(conv_rows: list[dict[str, object]]) -> None:
     before = _core.num_threads()
-    with bench.threads(before + 1):
+    with threads(before + 1):
         assert _core.num_threads() == before + 1
     assert _core.num_threads() == before
 

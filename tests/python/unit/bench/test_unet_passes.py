@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -60,7 +59,6 @@ def test_pytorch_runs_the_same_network() -> None:
     ours, *others = rows[:3]
     best = min(row["median_s"] for row in others)
     assert ours["speedup"] == pytest.approx(best / ours["median_s"])
-    assert all(row["peak_memory_mib"] > 0 for row in rows[:3])
 
 
 def test_the_command_prints_rows_and_refuses_what_it_cannot_compare_with() -> None:
@@ -69,18 +67,7 @@ def test_the_command_prints_rows_and_refuses_what_it_cannot_compare_with() -> No
     assert done.exit_code == 0, done.output
     names = [json.loads(line)["name"] for line in done.output.splitlines()]
     assert names == ["unet step", "unet forward"]
-    with pytest.raises(errors.InvalidArgumentError, match="'caffe', expected torch"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match="'caffe', expected one of torch, torch-bf16"
+    ):
         list(unet_passes.unet(SMALL, ONCE, "caffe"))
-
-
-def test_a_wrong_gradient_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = unet_passes.Passes.step
-
-    def wrong(self: Any) -> float:
-        loss = right(self)
-        self._gradients *= 2
-        return loss
-
-    monkeypatch.setattr(unet_passes.Passes, "step", wrong)
-    with pytest.raises(errors.InternalError, match=r"along the gradient the loss changes 0\.5"):
-        list(unet_passes.unet(SMALL, ONCE))

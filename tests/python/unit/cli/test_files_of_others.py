@@ -146,7 +146,7 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     def served(*_: Any, **__: Any) -> None:
         raise AssertionError("the volumes are served")
 
-    monkeypatch.setattr("floodtide.view.serve", served)
+    monkeypatch.setattr("floodtide.view.server.serve", served)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from floodtide import cli, evaluate
+from floodtide.evaluate.voxels import differing_objects
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_objects_that_differ_are_those_without_an_equal_segment():
     a = np.array([[[1, 1, 1, 2, 2, 0, 3, 0]]], np.uint8)
     b = np.array([[[5, 5, 5, 6, 0, 7, 8, 8]]], np.uint8)
     table.add(a, b)
-    rows = evaluate.differing_objects(table)
+    rows = differing_objects(table)
     assert [(r.object, r.segment, r.missing, r.additional) for r in rows] == [
         (6, 2, 0, 1),
         (7, 0, 1, 0),

@@ -87,25 +87,6 @@ def test_tables_of_parts_add_up(pair, cut):
     np.testing.assert_array_equal(lower.rows(), whole.rows())
 
 
-def test_named_functions_agree_with_scores():
-    rng = np.random.default_rng(3)
-    segmentation, truth = rng.integers(0, 4, (2, 5, 6, 7))
-    scores = evaluate.scores(segmentation, truth)
-    assert evaluate.rand_error(segmentation, truth) == scores["adapted_rand_error"]
-    assert (
-        evaluate.rand_error(segmentation, truth, segmented_only=False)
-        == scores["all_adapted_rand_error"]
-    )
-    assert evaluate.variation_of_information(segmentation, truth) == (
-        scores["voi_split"],
-        scores["voi_merge"],
-    )
-    assert evaluate.variation_of_information(segmentation, truth, segmented_only=False) == (
-        scores["all_voi_split"],
-        scores["all_voi_merge"],
-    )
-
-
 def test_ids_above_the_signed_range_are_objects_and_negative_ones_are_not():
     truth = np.array([[[1, 1, 2]]])
     large = np.array([[[2**64 - 4, 2**64 - 4, 2**63]]], np.uint64)

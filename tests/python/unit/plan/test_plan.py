@@ -22,6 +22,7 @@ from floodtide.data import Volume, parse_box
 from floodtide.errors import InvalidArgumentError
 from floodtide.plan import (
     affinities,
+    document,
     geometry,
     judging,
     known,
@@ -100,6 +101,18 @@ def test_fields_of_view_are_cubes_of_tissue() -> None:
     assert thick.fov == (5, 33, 33)
     assert thick.deltas == (1, 8, 8)
     assert geometry.view_of(33, 8, (8, 4, 4)).fov == (17, 33, 33)
+
+
+def test_a_name_with_a_line_break_stays_in_its_comment() -> None:
+    text = document.comment("That of a\n[run] network.")
+    assert text == "# That of a [run] network.\n"
+    long = document.comment("word " * 60)
+    assert all(line.startswith("# ") and len(line) <= 100 for line in long.splitlines())
+    plan = "[run]\n# Why\n# it is so.\ndir = 'a = b'\n\n[[data.volumes]]\n# The mean.\nmean = 1.0\n"
+    assert list(document.rows(plan)) == [
+        ("run.dir", "'a = b'", "Why it is so."),
+        ("data.volumes.mean", "1.0", "The mean."),
+    ]
 
 
 def test_a_new_user_gets_a_scored_validation(

@@ -173,7 +173,7 @@ def test_seeds_give_the_band_its_mean_and_standard_deviation() -> None:
         for step, quality in ((40, 0.5), (40, 0.7))
     )
     time, mean, low, high = comparison_figures.validation_band(
-        comparison.Group(label="", runs=runs)
+        comparison.Repeats(label="", runs=runs)
     )
     assert time.tolist() == [400.0]
     for found, expected in ((mean, 0.92 * 0.6), (low, 0.92 * 0.5), (high, 0.92 * 0.7)):
@@ -182,7 +182,9 @@ def test_seeds_give_the_band_its_mean_and_standard_deviation() -> None:
 
 def test_a_single_run_has_a_band_of_half_its_patients() -> None:
     run = run_of([], start={"unit": "slices"}, validation=[dice_record(40, 7.0, 0.5)])
-    _, mean, low, high = comparison_figures.validation_band(comparison.Group(label="", runs=(run,)))
+    _, mean, low, high = comparison_figures.validation_band(
+        comparison.Repeats(label="", runs=(run,))
+    )
     patients = 0.5 * (1.0 - 0.02 * np.arange(9))
     np.testing.assert_allclose(mean, [0.46], rtol=8 * EPS)
     np.testing.assert_allclose([low[0], high[0]], np.percentile(patients, (25, 75)), rtol=8 * EPS)

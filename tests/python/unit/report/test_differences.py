@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from floodtide import data, evaluate
+from floodtide import data
 from floodtide.base import style
+from floodtide.evaluate.compared import Compared
 from floodtide.report import differences
 
 LUMINANCE = np.array([0.299, 0.587, 0.114])
@@ -22,7 +23,9 @@ def test_all_four_kinds_of_voxels_differ_in_grey_print() -> None:
     mine, theirs = np.zeros(grey.shape, bool), np.zeros(grey.shape, bool)
     mine[[1, 3]] = True
     theirs[[1, 2]] = True
-    outside, both, missing, additional = differences.coloured(grey, mine, theirs) @ LUMINANCE
+    outside, both, missing, additional = (
+        differences.coloured(np.repeat(grey[..., None], 3, axis=-1), mine, theirs) @ LUMINANCE
+    )
     assert missing.max() + 0.05 < both.min()
     assert both.max() < additional.min()
     assert (
@@ -42,9 +45,7 @@ def test_the_picture_shows_nanometres_and_rings_around_few_voxels(
     volume: Any = SimpleNamespace(
         text=lambda _: image, geometry=SimpleNamespace(voxel_size_nm=None)
     )
-    pair = evaluate.Compared(
-        found=volume, other=volume, start=(0, 0, 0), labels=labels, stored=reference
-    )
+    pair = Compared(found=volume, other=volume, start=(0, 0, 0), labels=labels, stored=reference)
     drawn: list[Any] = []
     rendered = style.rendered
     monkeypatch.setattr(

@@ -23,10 +23,11 @@ from hypothesis import strategies as st
 from report_page import Page
 from report_runs import make_run, training_record
 
-from floodtide import cli, config, data, evaluate, report
+from floodtide import cli, config, data, report
 from floodtide.base import style
 from floodtide.errors import InvalidFileError, OutOfRangeError, StorageError
 from floodtide.evaluate import trivial
+from floodtide.evaluate.voxels import count_volumes
 from floodtide.report import curves, growth, mistake_colours, planes, segmented, verdict
 from floodtide.segment import Segmenter, SegmentOptions
 from floodtide.train import Run, Trainer, read_run
@@ -401,7 +402,7 @@ def test_evaluate_draws_the_planes_of_the_report(run_folder: Path, tmp_path: Pat
     truth = f"{run_folder / 'volume.h5'}:labels"
     command = ["evaluate", f"{file}:segmentation", truth, "--image", raw, "--picture", str(picture)]
     assert cli.run(command) == 0
-    table = evaluate.count_volumes(data.Volume(file, "segmentation"), data.Volume(truth))
+    table = count_volumes(data.Volume(file, "segmentation"), data.Volume(truth))
     pairs = table.rows().astype(np.int64)
     read = planes.read_segmentation(
         data.Volume(file, "segmentation"), raw, truth, None, pairs=pairs

@@ -14,17 +14,12 @@ from scipy import ndimage
 from skimage import measure
 
 from floodtide import cli, errors
-from floodtide.agglomerate import (
-    AffinityFile,
-    AffinityOptions,
-    agglomerate_on_ranks,
-    segments_of,
-    write_segments,
-)
+from floodtide.agglomerate import agglomerate_on_ranks, write_segments
 from floodtide.data import Volume
 from floodtide.data.affinities import NEAREST
 from floodtide.data.formats import Geometry
 from floodtide.segment import read_reconciled, reconcile
+from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
 
 FAR = (*NEAREST, (-3, 0, 0), (0, -3, 0), (0, 0, -3), (-2, 2, 0))
 ALL = AffinityOptions(method="mutex", min_size=1)

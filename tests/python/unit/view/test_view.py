@@ -15,7 +15,8 @@ import pytest
 import report_runs
 
 from floodtide import cli, errors
-from floodtide.view import layers_of, serve
+from floodtide.view.layers import layers_of
+from floodtide.view.server import serve
 
 
 def write(path: Path, **datasets: np.ndarray) -> None:

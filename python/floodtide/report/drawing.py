@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several pictures have in common: planes in grey and in colours, and marks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from floodtide.base import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = npt.NDArray[np.float64]
+
+
+def grey(plane: npt.NDArray[Any], levels: npt.NDArray[Any] | None = None) -> Floats:
+    """Return a plane in shades of grey, RGB in [0, 1]: the lowest 0.5 % of the voxels are black, the highest white.
+
+    Args:
+        plane: Intensities, any shape.
+        levels: The intensities that decide what is black and white; None: those of the plane.
+    """
+    low, high = np.percentile(plane if levels is None else levels, (0.5, 99.5))
+    shown = np.clip((plane.astype(np.float64) - low) / max(float(high - low), 1e-9), 0.0, 1.0)
+    return np.repeat(shown[..., None], 3, axis=-1)
+
+
+def overlay(background: Floats, labels: npt.NDArray[Any]) -> Floats:
+    """Return a plane with its labels in colours, and with their borders; labels <= 0 have none."""
+    ids = labels.astype(np.int64)
+    picture = 0.45 * background + 0.55 * style.label_colours(ids)
+    picture[style.boundaries(ids)] *= 0.35
+    return np.where((ids > 0)[..., None], picture, background)
+
+
+def show(axis: Axes, picture: npt.NDArray[Any], aspect: float = 1.0) -> None:
+    """Show a picture at the aspect of its voxels, without frame and ticks."""
+    axis.imshow(picture, aspect=aspect, interpolation="nearest")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.grid(False)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+
+
+def outline(
+    axis: Axes, mask: npt.NDArray[np.bool_], colour: str, line: str = "solid", width: float = 1.3
+) -> None:
+    """Draw the outline of a mask, between pixels and along the border of the picture."""
+    if mask.any():
+        inside = np.pad(mask.astype(float), 1)
+        y, x = (np.arange(n) - 1.0 for n in inside.shape)
+        look: Any = {"colors": [colour], "linewidths": width, "linestyles": line}
+        axis.contour(x, y, inside, levels=[0.5], **look)
+    axis.set_xlim(-0.5, mask.shape[1] - 0.5)
+    axis.set_ylim(mask.shape[0] - 0.5, -0.5)
+
+
+def mark(axis: Axes, row: float, column: float, shape: str, size: float = 9.0) -> None:
+    """Draw a white mark with a black edge."""
+    for colour, width in (("black", 2.6), ("white", 1.2)):
+        axis.plot(column, row, shape, mfc="none", mec=colour, ms=size, mew=width)
