@@ -247,7 +247,7 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "consensus": Command(
-        "consensus segmentation.h5:segmentation segmentation.h5:segmentation out.h5:both --min-size 5",
+        "lab consensus segmentation.h5:segmentation segmentation.h5:segmentation out.h5:both --min-size 5",
         hdf5_outcome(),
         outputs=("out.h5",),
         whole=("out.h5",),
@@ -288,7 +288,7 @@ COMMANDS = {
     ),
     "evaluate": Command("evaluate segmentation.h5:segmentation volume.h5:labels --json", scores),
     "compare": Command(
-        "compare segmentation.h5:segmentation segmentation.h5:segmentation --json", scores
+        "lab compare segmentation.h5:segmentation segmentation.h5:segmentation --json", scores
     ),
     "evaluate-picture": Command(
         "evaluate segmentation.h5:segmentation volume.h5:labels --picture out.png --json",

@@ -55,7 +55,7 @@ _FILE_COMMANDS = (
     ("samples.txt", "lab simulate --samples {} --ranks 1,2 --steps 20"),
 )
 _OUTPUT_COMMANDS = (
-    "synth {} --shape 16,16,16",
+    "lab synth {} --shape 16,16,16",
     "partition volume.h5:labels {}:af --lom-radius 3,3,3 --min-size 10",
     "partition volume.h5:labels out.h5:{} --lom-radius 3,3,3 --min-size 10",
     "segment segment.toml --out {}:ids",

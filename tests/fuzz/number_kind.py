@@ -19,13 +19,13 @@ from fuzz.damage import ODD_NUMBERS
 
 # Valid command lines that take a moment; every numeric option of these commands is tried on them.
 _LINES = {
-    "synth": "synth out.h5 --shape 16,16,16",
+    "lab synth": "lab synth out.h5 --shape 16,16,16",
     "partition": "partition volume.h5:labels out.h5:af --lom-radius 3,3,3 --min-size 10",
     "coordinates": "coordinates cube=partitions.h5:af out.h5",
     "segment": "segment segment.toml --out out.h5:ids",
     "predict": "predict slices_run slices.h5:image out.h5:labels",
     "evaluate": "evaluate segmentation.h5:segmentation volume.h5:labels",
-    "compare": "compare segmentation.h5:segmentation segmentation.h5:segmentation",
+    "lab compare": "lab compare segmentation.h5:segmentation segmentation.h5:segmentation",
     "convert": "convert network.h5 out.h5",
     "init": "init volume.h5:raw --labels volume.h5:labels --voxel-nm 8,8,8 --out out.toml",
     "train": "train train.toml --set run.dir=out --set run.stop_after_s=1.0",

@@ -44,8 +44,8 @@ WRONG = [
     "reconcile none s.h5:s",
     "reconcile none s.h5:s --min-share 2",
     "resegment none.toml volume.h5:labels pairs o.h5:o",
-    "consensus volume.h5:labels volume.h5:none o.h5:o",
-    "compare volume.h5:labels volume.h5:none",
+    "lab consensus volume.h5:labels volume.h5:none o.h5:o",
+    "lab compare volume.h5:labels volume.h5:none",
     "agglomerate volume.h5:raw o.h5:o",
     "partition volume.h5:labels none/p.h5:p",
     "coordinates c.npy volume.h5:none",
@@ -56,7 +56,7 @@ WRONG = [
     "check none.toml",
     "mesh volume.h5:labels",
     "report none",
-    "synth none/s.h5",
+    "lab synth none/s.h5",
 ]
 
 

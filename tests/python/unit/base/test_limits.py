@@ -378,7 +378,7 @@ def test_numbers_on_command_lines_are_refused_with_one_line(name: str) -> None:
         ["lab", "simulate", "--compute-s", "1", "--ranks", "0"],
         ["lab", "simulate", "--compute-s", "1", "--ranks", "1048576", "--steps", "1000000"],
         ["demo", "--seed", "-1"],
-        ["synth", "a.h5", "--shape", "4097,8,8"],
+        ["lab", "synth", "a.h5", "--shape", "4097,8,8"],
         ["convert", "a", "b.h5", "--fov", "1," + "9" * 5000 + ",1"],
     ],
 )

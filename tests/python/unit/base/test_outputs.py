@@ -162,10 +162,10 @@ def test_inputs_of_every_command_stay(
         (["segment", "config.toml", "--out", "notes.txt:ids"], "cannot be read as an HDF5 file"),
         (["convert", "model.h5", "labels.h5"], "not a file of format"),
         (
-            ["synth", "synth.h5", "--shape", "16,16,16"],
-            "no attribute written_by says that floodtide synth wrote it",
+            ["lab", "synth", "synth.h5", "--shape", "16,16,16"],
+            "no attribute written_by says that floodtide lab synth wrote it",
         ),
-        (["synth", "notes.txt", "--shape", "16,16,16"], "cannot be read as an HDF5 file"),
+        (["lab", "synth", "notes.txt", "--shape", "16,16,16"], "cannot be read as an HDF5 file"),
         (["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "notes.txt"], "not a PNG"),
         (
             ["lab", "simulate", "--paper", "--ranks", "1", "--out", "notes.svg"],
@@ -187,7 +187,7 @@ WRITERS: list[Callable[[str], list[str]]] = [
     lambda out: ["coordinates", "cube=af.h5:af", out],
     lambda out: ["segment", "config.toml", "--out", f"{out}:ids"],
     lambda out: ["convert", "model.h5", out],
-    lambda out: ["synth", out, "--shape", "16,16,16"],
+    lambda out: ["lab", "synth", out, "--shape", "16,16,16"],
     lambda out: ["evaluate", "labels.h5:stack", "af.h5:af", "--picture", out],
 ]
 
@@ -397,7 +397,7 @@ sys.exit(cli.run(sys.argv[1:]))
         ["partition", "labels.h5:stack", "raw.h5:af", *PARTITION],
         ["coordinates", "cube=af.h5:af", "out.h5"],
         ["segment", "config.toml", "--out", "out.h5:ids"],
-        ["synth", "out.h5", "--shape", "32,32,32"],
+        ["lab", "synth", "out.h5", "--shape", "32,32,32"],
         ["convert", "model.h5", "out.h5"],
         ["evaluate", "labels.h5:stack", "af.h5:af", "--picture", "out.png"],
         ["lab", "simulate", "--paper", "--ranks", "1,2", "--out", "out.svg"],

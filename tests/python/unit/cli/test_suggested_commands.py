@@ -43,7 +43,7 @@ def test_the_training_of_a_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.run(["synth", "v.h5", "--shape", "48,48,48"]) == 0
+    assert cli.run(["lab", "synth", "v.h5", "--shape", "48,48,48"]) == 0
     volumes = ["v.h5:raw", "--labels", "v.h5:labels", "--voxel-nm", "8,8,8"]
     assert cli.run(["init", *volumes, "--minutes", "1", "--out", f"{NAME}.toml"]) == 0
 

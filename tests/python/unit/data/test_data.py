@@ -317,14 +317,14 @@ def test_synth_command_writes_a_volume_that_partition_reads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "volume.h5"
-    assert cli.run(["synth", str(out), "--shape", "24,32,40", "--seed", "5", "--json"]) == 0
+    assert cli.run(["lab", "synth", str(out), "--shape", "24,32,40", "--seed", "5", "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     image, labels = data.synth((24, 32, 40), seed=5)
     np.testing.assert_array_equal(data.Volume(out, "raw").read(), image)
     np.testing.assert_array_equal(data.Volume(out, "labels").read(), labels)
     assert figures["shape"] == [24, 32, 40]
     assert figures["cells"] == labels.max()
-    assert cli.run(["synth", str(out), "--shape", "24,32"]) == 2
+    assert cli.run(["lab", "synth", str(out), "--shape", "24,32"]) == 2
     assert "shape '24,32'" in capsys.readouterr().err
 
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floodtide import config, errors
-from floodtide.cli import consensus as consensus_cli
 from floodtide.cli import segment as segment_cli
 from floodtide.data import Volume
+from floodtide.lab.cli import consensus as consensus_cli
 from floodtide.segment import Segmenter, SegmentOptions, consensus, read_seeds, write_consensus
 
 
