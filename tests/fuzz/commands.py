@@ -375,7 +375,9 @@ COMMANDS = {
         "lab simulate --compute-s 0.1 --allreduce allreduce.jsonl --algorithm ring --ranks 1,2,5 --steps 50",
         lines,
     ),
-    "doctor": Command("doctor train.toml --dir out", nothing, outputs=("out",), problem="problem"),
+    "machine": Command(
+        "info --machine train.toml --set run.dir=out", nothing, outputs=("out",), problem="problem"
+    ),
     "job": Command(
         "job slurm train.toml --nodes 2 --time 01:00:00 --out out.slurm",
         nothing,

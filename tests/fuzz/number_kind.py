@@ -57,7 +57,7 @@ _SETTINGS = {
     "train slices.toml --set run.dir=out --set run.stop_after_s=1.0": "slices.toml",
     "train affinities.toml --set run.dir=out --set run.stop_after_s=1.0": "affinities.toml",
     "segment segment.toml --out out.h5:ids": "segment.toml",
-    "doctor train.toml --dir out": "train.toml",
+    "info --machine train.toml --set run.dir=out": "train.toml",
     "job slurm train.toml --nodes 2 --time 01:00:00 --out out.job": "train.toml",
 }
 _LINES_OF_RUN = "lab simulate run --ranks 1,2 --steps 20"
@@ -152,7 +152,7 @@ def _setting(folder: Path, random: Random) -> Case:
     line, file = random.choice(sorted(_SETTINGS.items()))
     keys = list(_number_keys(config.to_dict(config.load(folder / file)), ""))
     words = ("--set", f"{random.choice(keys)}={random.choice(ODD_NUMBERS)}")
-    problem = "problem" if line.startswith("doctor") else ""
+    problem = "problem" if line.startswith("info") else ""
     command = Command(line, nothing, outputs=("out",), problem=problem)
     return Case(command, f"--set {words[1][:80]!r}", strict=False, outcome_of="", arguments=words)
 

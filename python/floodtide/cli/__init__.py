@@ -22,7 +22,7 @@ from floodtide.errors import Error, Interrupted
 __all__ = ["group", "lazy", "main", "options", "rows", "run"]
 
 COMMANDS = {
-    "info": "Show version, build, processor, memory and MPI.",
+    "info": "Show version, build and MPI, or examine the machine before a job.",
     "demo": "Train, segment and report on a synthetic volume.",
     "fetch": "Bring public volumes and the published network to this machine.",
     "init": "Plan a training on your own volume.",
@@ -42,7 +42,6 @@ COMMANDS = {
     "view": "Show a run or a volume in Neuroglancer.",
     "mesh": "Add meshes and skeletons to a Neuroglancer segmentation.",
     "job": "Write a batch script for Slurm or PBS.",
-    "doctor": "Check launcher, threads, memory, file system and clocks before a long job.",
     "bench": "Measure the speed of kernels, training steps and scaling on this machine.",
     "lab": "Forecasts, sweeps of trainings, their reports, and studies of the engine.",
 }

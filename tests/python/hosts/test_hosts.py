@@ -147,11 +147,16 @@ def test_training_by_workers_has_the_bits_of_one_rank(hosts: Network, folder: Pa
     assert checkpoints(folder / "spread") == checkpoints(folder / "alone")
 
 
-def test_doctor_counts_hosts_and_names_those_of_one_name(namesakes: Network, folder: Path) -> None:
+def test_info_of_the_machine_counts_hosts_and_names_those_of_one_name(
+    namesakes: Network, folder: Path
+) -> None:
     path = configuration(folder, "examined")
 
     done = run(
-        namesakes, ["-m", "floodtide", "doctor", path, "--json"], ranks_per_host=2, timeout_s=120
+        namesakes,
+        ["-m", "floodtide", "info", "--machine", path, "--json"],
+        ranks_per_host=2,
+        timeout_s=120,
     )
 
     assert done.stdout, done.stderr
