@@ -360,7 +360,7 @@ COMMANDS = {
         whole=("out.html",),
     ),
     "sweep-list": Command("lab sweep sweep.toml --list", lines),
-    "check": Command("check train.toml --json", lines),
+    "check": Command("inspect train.toml --json", lines),
     "inspect": Command(
         "inspect volume.h5:raw --labels volume.h5:labels --out out.html",
         lines,

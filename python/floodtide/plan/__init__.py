@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: a configuration for a volume, with reasons; and previews of a segmentation with a trained network."""
+"""Plans: a configuration for a volume, with reasons; its mistakes; and previews of a segmentation."""
 
+from floodtide.plan.checking import check
 from floodtide.plan.document import Choice, as_lines, as_toml
 from floodtide.plan.known import KnownNetwork, known_network
 from floodtide.plan.planner import Plan, as_tables, make_plan
@@ -18,6 +19,7 @@ __all__ = [
     "as_lines",
     "as_tables",
     "as_toml",
+    "check",
     "known_network",
     "make_plan",
     "prepare",

@@ -53,7 +53,7 @@ WRONG = [
     "convert volume.h5:raw out.zarr --fov 9,9,9",
     "train none.toml",
     "train ffn.toml --set training.steps=-1",
-    "check none.toml",
+    "inspect none.toml",
     "mesh volume.h5:labels",
     "report none",
     "lab synth none/s.h5",

@@ -251,7 +251,7 @@ RUNS = {
     "segment": "{folder}/c.toml --out {out}/o.h5:x --set segment.image={other}",
     "segment-model": "{other} --model {folder}/ffn.h5 --out {out}/o.h5:x",
     "resegment": "{folder}/c.toml {labels} {out}/pairs --set segment.image={other}",
-    "check": "{folder}/c.toml --set segment.image={other} --set data.volumes=[]",
+    "inspect": "{folder}/c.toml --set segment.image={other} --set data.volumes=[]",
 }
 """Commands that run a network of voxels of 10 nm."""
 
@@ -262,9 +262,9 @@ def test_a_network_of_other_voxels_is_refused(
 ) -> None:
     other = stored(tmp_path / "other.h5", IMAGE, resolution=(20.0, 10.0, 10.0))
     words = words_of(folder, tmp_path) | {"other": other}
-    if command == "check":
+    if command == "inspect":
         arguments = [one.format(**words) for one in RUNS[command].split()]
-        assert cli.run(["check", *arguments]) == 2
+        assert cli.run(["inspect", *arguments]) == 2
         said = capsys.readouterr().out
     else:
         said = refused(command, words, capsys, RUNS[command])
