@@ -160,9 +160,9 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "coordinates": Command(
-        "coordinates cube=partitions.h5:af out.h5 --margin 3,3,3 --json",
+        "partition volume.h5:labels out.h5:af --lom-radius 3,3,3 --min-size 10 --coordinates out_c.h5 --json",
         hdf5_outcome(),
-        outputs=("out.h5",),
+        outputs=("out.h5", "out_c.h5"),
         whole=("out.h5",),
     ),
     "segment": Command(

@@ -21,7 +21,6 @@ from fuzz.damage import ODD_NUMBERS
 _LINES = {
     "lab synth": "lab synth out.h5 --shape 16,16,16",
     "partition": "partition volume.h5:labels out.h5:af --lom-radius 3,3,3 --min-size 10",
-    "coordinates": "coordinates cube=partitions.h5:af out.h5",
     "segment": "segment segment.toml --out out.h5:ids",
     "predict": "predict slices_run slices.h5:image out.h5:labels",
     "evaluate": "evaluate segmentation.h5:segmentation volume.h5:labels",
@@ -62,7 +61,7 @@ _SETTINGS = {
 }
 _LINES_OF_RUN = "lab simulate run --ranks 1,2 --steps 20"
 # Texts that hold numbers: z,y,x; a list; a box; a time.
-_VECTORS = {"shape", "margin", "lom_radius", "fov", "deltas", "context", "thresholds", "losses"}
+_VECTORS = {"shape", "lom_radius", "fov", "deltas", "context", "thresholds", "losses"}
 _BOXES = {"box"}
 _TIMES = {"time"}
 # A larger number than this asks for more work or memory than a trial has, and rightly gets it.

@@ -29,7 +29,6 @@ COMMANDS = {
     "inspect": "Look at an image and its labels, or for mistakes in the data of a configuration.",
     "convert": "Convert a volume or a checkpoint to another format.",
     "partition": "Classify the voxels of a label volume by local object fraction.",
-    "coordinates": "Write a balanced list of example centres.",
     "train": "Train a network, or resume a training run.",
     "segment": "Segment a volume with a trained network.",
     "predict": "Apply a U-Net to slices or a volume.",

@@ -307,8 +307,17 @@ def test_partition_and_coordinates_commands(
     expected = reference_partition(labels[:18], [0.5, 0.9], (2, 3, 4), 100)
     np.testing.assert_array_equal(data.Volume(out).read()[:18], expected)
     assert (data.Volume(out).read()[18:] == 255).all()
-    assert cli.run(["coordinates", f"a={out}", f"{tmp_path}/c.h5", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == len(counts) * max(counts.values())
+    assert cli.run([*arguments, "--coordinates", f"a={tmp_path}/c.h5", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    counts = result["partition_counts"]
+    assert result["rows"] == len({*counts} - {"255"}) * max(
+        voxels for value, voxels in counts.items() if value != "255"
+    )
+    with h5py.File(tmp_path / "c.h5") as file:
+        assert file.attrs["volumes"] == "a"
+        assert len(file["centres"]) == result["rows"]
+    assert cli.run([*arguments, "--coordinates", f"{tmp_path}/labels.h5"]) == 2
+    assert "is also the input" in capsys.readouterr().err
     assert cli.run(["partition", f"{path}:stack", out, "--lom-radius", "2,3"]) == 2
     assert "lom radius '2,3'" in capsys.readouterr().err
 
