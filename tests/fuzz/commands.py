@@ -192,10 +192,10 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "segment-request": Command(
-        "segment --request request.pbtxt --box 0:20,0:22,0:24 --out out.h5:segmentation --json",
-        hdf5_outcome("origins/walltime_s", "counters"),
-        outputs=("out.h5",),
-        whole=("out.h5",),
+        "convert request.pbtxt out.toml --json",
+        lines,
+        outputs=("out.toml",),
+        whole=("out.toml",),
     ),
     "segment-origins": Command(
         "segment segment.toml --out out.h5:segmentation --json --set segment.seeds=npz/0/0/seg-0_0_0.npz",
@@ -222,7 +222,7 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "segment-coarse": Command(
-        "segment segment.toml --out out.h5:segmentation --json --coarse 1,2,2",
+        "segment segment.toml --out out.h5:segmentation --json --set segment.coarse=[1,2,2]",
         hdf5_outcome("origins/walltime_s", "counters"),
         outputs=("out.h5",),
         whole=("out.h5",),
@@ -259,7 +259,7 @@ COMMANDS = {
         whole=("out.h5",),
     ),
     "resegment": Command(
-        "resegment segment.toml segmentation.h5:segmentation pairs --json",
+        "agglomerate segment.toml segmentation.h5:segmentation --pairs pairs --json",
         nothing,
         outputs=("pairs",),
         changes=("pairs",),

@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from floodtide import _core
-from floodtide.base.outputs import files_of, hdf5_result, reserved
+from floodtide.base.outputs import files_of, hdf5_result, refuse_inputs, reserved
+from floodtide.base.progress import bar
 from floodtide.comm import world
 from floodtide.config import to_dict
 from floodtide.data import Box, Vec3
 from floodtide.data.copies import write_blocks
-from floodtide.data.formats import Geometry, Plan
+from floodtide.data.formats import Geometry, Plan, format_of
+from floodtide.errors import InvalidArgumentError
 from floodtide.segment import Cut, Pieces
 from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
 from floodtide.segment.content import sampled_digest
@@ -73,6 +75,50 @@ def write_segments(
 
     write_blocks(destination, plan, read, inputs=files_of([affinities.name]))
     return int(labels.max(initial=0)), float(np.count_nonzero(labels) / max(1, labels.size))
+
+
+def agglomerate(
+    affinities: AffinityFile,
+    out: str,
+    options: AffinityOptions,
+    *,
+    subvolume: Vec3 | None = None,
+    overlap: Vec3 = (32, 32, 32),
+) -> dict[str, Any]:
+    """Make segments of affinities, as `floodtide agglomerate` does. Collective.
+
+    Args:
+        affinities: The affinities.
+        out: The volume to write; with `subvolume` a folder, for `floodtide.segment.reconcile`.
+        options: How they become segments.
+        subvolume: Size (z, y, x) in voxels of the subvolumes that ranks share; None: one piece, made by rank 0.
+        overlap: Smallest overlap (z, y, x) of subvolumes.
+
+    Returns:
+        `out`, and `subvolumes`; or in one piece `segments` and `coverage`, on rank 0 alone.
+
+    Raises:
+        floodtide.errors.Error: As `write_segments` and `agglomerate_on_ranks`.
+    """
+    with world.agreed():
+        refuse_inputs("agglomerate", [out], files_of([affinities.name]))
+        if subvolume is None:
+            format_of(out)
+        elif ":" in out:
+            raise InvalidArgumentError(
+                f"{out}: names a dataset, expected a folder with --subvolume"
+            )
+    if subvolume is not None:
+        with bar("subvolumes", "agglomerate", line_every_s=10.0) as progress:
+            pieces = agglomerate_on_ranks(
+                out, affinities, options, subvolume=subvolume, overlap=overlap, progress=progress
+            )
+        return {"subvolumes": len(pieces.cut), "out": out}
+    report: dict[str, Any] = {"out": out}
+    with world.agreed():
+        if world.rank() == 0:
+            report["segments"], report["coverage"] = write_segments(affinities, options, out)
+    return report
 
 
 def agglomerate_on_ranks(

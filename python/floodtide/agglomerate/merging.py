@@ -107,7 +107,7 @@ def write_merged(
         shape=segmentation.shape,
         dtype=segmentation.dtype,
         geometry=segmentation.geometry,
-        command="floodtide resegment",
+        command="floodtide agglomerate",
         notes={"segmentation": segmentation.name},
     )
     inputs = files_of([segmentation.name])

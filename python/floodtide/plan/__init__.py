@@ -7,6 +7,7 @@ from floodtide.plan.known import KnownNetwork, known_network
 from floodtide.plan.planner import Plan, as_tables, make_plan
 from floodtide.plan.preparing import prepare
 from floodtide.plan.previewing import Preview, Setting, preview, setting_for
+from floodtide.plan.segmenting import settings_for
 from floodtide.plan.wish import Wish
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "prepare",
     "preview",
     "setting_for",
+    "settings_for",
 ]

@@ -6,7 +6,9 @@ from floodtide.segment.blocks import in_subvolumes, segment_block, segment_block
 from floodtide.segment.canvas_image import Image
 from floodtide.segment.checkpoints import remove_checkpoints
 from floodtide.segment.coarse import CoarseCounts
+from floodtide.segment.commands import segment_subvolumes, segment_volume
 from floodtide.segment.cut import Cut
+from floodtide.segment.estimating import estimate
 from floodtide.segment.flooding import (
     Move,
     Object,
@@ -46,6 +48,7 @@ __all__ = [
     "Segmentation",
     "Segmenter",
     "consensus",
+    "estimate",
     "in_subvolumes",
     "load_options",
     "output",
@@ -58,6 +61,8 @@ __all__ = [
     "segment_block",
     "segment_blocks",
     "segment_on_ranks",
+    "segment_subvolumes",
+    "segment_volume",
     "write_consensus",
     "write_probabilities",
     "write_reconciled",

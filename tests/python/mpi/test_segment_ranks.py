@@ -104,8 +104,8 @@ def test_resegmentation_does_not_depend_on_ranks(tmp_path: Path) -> None:
     found = []
     for ranks in (1, 3):
         pairs = tmp_path / f"pairs{ranks}"
-        command = ["-m", "floodtide", "resegment", str(file), f"{tmp_path}/out.h5:labels"]
-        command += [str(pairs), "--out", f"{tmp_path}/out{ranks}.h5:objects"]
+        command = ["-m", "floodtide", "agglomerate", str(file), f"{tmp_path}/out.h5:labels"]
+        command += [f"{tmp_path}/out{ranks}.h5:objects", "--pairs", str(pairs)]
         result = shared(ranks, [*command, "--set", "resegment.max_distance=4.0"])
         assert result.status == 0, result.stderr
         assert sum(" merged, from " in line for line in result.stdout.splitlines()) == 1

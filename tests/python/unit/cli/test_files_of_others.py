@@ -107,7 +107,7 @@ COMMANDS = {
     "segment-image": "{folder}/c.toml --out {out}/o.h5:x --set segment.image={bad}",
     "segment-mask": "{folder}/c.toml --out {out}/o.h5:x --set segment.mask={bad}",
     "segment-initial": "{folder}/c.toml --out {out}/o.h5:x --set segment.initial={bad}",
-    "resegment": "{folder}/c.toml {bad} {out}/pairs",
+    "agglomerate-pairs": "{folder}/c.toml {bad} --pairs {out}/pairs",
     "train-image": "{folder}/c.toml --set run.dir={out}/r --set data.volumes.0.image={bad}",
     "train-labels": "{folder}/c.toml --set run.dir={out}/r --set data.volumes.0.labels={bad}",
     "view": "{bad}",
@@ -184,7 +184,7 @@ OTHER = {
     "train": "{folder}/c.toml --set run.dir={out}/r --set data.volumes.0.labels={other}",
     "segment-mask": "{folder}/c.toml --out {out}/o.h5:x --set segment.mask={other}",
     "segment-initial": "{folder}/c.toml --out {out}/o.h5:x --set segment.initial={other}",
-    "resegment": "{folder}/c.toml {other} {out}/pairs",
+    "agglomerate-pairs": "{folder}/c.toml {other} --pairs {out}/pairs",
     "view": "{labels} --truth {other}",
     "view-image": "{labels} --image {other}",
 }
@@ -210,7 +210,7 @@ LABELLED = {
     "partition": "{bad} {out}/o.h5:x --lom-radius 2,2,2",
     "train": "{folder}/c.toml --set run.dir={out}/r --set data.volumes.0.labels={bad}",
     "segment-initial": "{folder}/c.toml --out {out}/o.h5:x --set segment.initial={bad}",
-    "resegment": "{folder}/c.toml {bad} {out}/pairs",
+    "agglomerate-pairs": "{folder}/c.toml {bad} --pairs {out}/pairs",
     "lab consensus": "{labels} {bad} {out}/o.zarr",
     "view": "{image} --truth {bad}",
     "convert": "{bad} {out}/o.zarr --resample-nm 20,20,20 --labels",
@@ -250,7 +250,7 @@ RUNS = {
     "predict": "{folder}/unet.h5 {other} {out}/o.h5:x --mean 128 --std 33",
     "segment": "{folder}/c.toml --out {out}/o.h5:x --set segment.image={other}",
     "segment-model": "{other} --model {folder}/ffn.h5 --out {out}/o.h5:x",
-    "resegment": "{folder}/c.toml {labels} {out}/pairs --set segment.image={other}",
+    "agglomerate-pairs": "{folder}/c.toml {labels} --pairs {out}/pairs --set segment.image={other}",
     "inspect": "{folder}/c.toml --set segment.image={other} --set data.volumes=[]",
 }
 """Commands that run a network of voxels of 10 nm."""

@@ -13,7 +13,7 @@ import tomli_w
 import training_volume
 
 from floodtide import cli, errors
-from floodtide.cli import segment_model
+from floodtide.plan import segmenting
 from floodtide.view import layers
 
 NAME = "it's  my volume; $HOME"
@@ -57,7 +57,7 @@ def test_the_command_that_resamples(capsys: pytest.CaptureFixture[str]) -> None:
         resampled=True, voxel_size_nm=(40, 4, 4), wanted_nm=(8, 8, 8), network=network
     )
     with pytest.raises(errors.InvalidArgumentError) as caught:
-        segment_model.require_same_voxels(f"{NAME}.tif", setting)
+        segmenting.require_same_voxels(f"{NAME}.tif", setting)
 
     words = suggested(cli._one_line(str(caught.value)).partition("with `")[2])
     assert words[:4] == ["floodtide", "convert", f"{NAME}.tif", "resampled.zarr"]

@@ -191,11 +191,11 @@ def test_subvolumes_reconcile_to_the_whole(tmp_path: Path) -> None:
     )
     assert not list(again.missing())
     assert all(path.stat().st_mtime_ns == time for path, time in times.items())
-    with pytest.raises(errors.InvalidArgumentError, match=r"bias = 0\.5, now it is 0\.4"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"threshold = 0\.5, now it is 0\.4"):
         agglomerate_on_ranks(
             tmp_path / "pieces",
             source,
-            AffinityOptions(min_size=1, bias=0.4),
+            AffinityOptions(min_size=1, threshold=0.4),
             subvolume=(24, 24, 24),
             overlap=(10, 10, 10),
         )
@@ -265,7 +265,7 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str], dtype: type)
         ),
         (
             lambda p: write(p, np.zeros((3, 4, 4, 4), np.float32), NEAREST),
-            ["--bias", "2"],
+            ["--threshold", "2"],
             "expected 0 to 1",
         ),
         (
