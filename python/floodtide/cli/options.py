@@ -58,14 +58,14 @@ def of_fields(
 
     Args:
         options: The dataclass, with fields of `floodtide.base.options.option`.
-        only: Names of fields; empty: all. The others keep their defaults.
+        only: Names of fields; empty: all that `option` has made. The others keep their defaults.
         defaults: Defaults by field, in place of those of the dataclass.
     """
     hints = typing.get_type_hints(options)
 
     def decorate(command: Command) -> Command:
         for field in reversed(dataclasses.fields(options)):
-            if only and field.name not in only:
+            if "help" not in field.metadata or (only and field.name not in only):
                 continue
             default = defaults.get(field.name, field.default)
             text = field.metadata["help"]

@@ -5,6 +5,7 @@ from floodtide.evaluate import trivial
 from floodtide.evaluate.classes import DiceCounts, dice, dice_of_table
 from floodtide.evaluate.compared import Compared, compared
 from floodtide.evaluate.mistakes import Mistake, Part, worst_mistakes
+from floodtide.evaluate.reporting import Report, report
 from floodtide.evaluate.skeletons import (
     RunLengths,
     run_lengths,
@@ -32,6 +33,7 @@ __all__ = [
     "Difference",
     "Mistake",
     "Part",
+    "Report",
     "RunLengths",
     "assumed_place",
     "compared",
@@ -44,6 +46,7 @@ __all__ = [
     "matching",
     "rand_error",
     "read_both",
+    "report",
     "run_lengths",
     "score_volumes",
     "scores",

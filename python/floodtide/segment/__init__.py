@@ -20,6 +20,7 @@ from floodtide.segment.flooding import (
 )
 from floodtide.segment.pieces import Pieces
 from floodtide.segment.predict import Predictor
+from floodtide.segment.predicting import predict_volume
 from floodtide.segment.reconciling import (
     Reconciled,
     read_probabilities,
@@ -52,6 +53,7 @@ __all__ = [
     "in_subvolumes",
     "load_options",
     "output",
+    "predict_volume",
     "read_origins",
     "read_probabilities",
     "read_reconciled",

@@ -374,7 +374,7 @@ def test_numbers_on_command_lines_are_refused_with_one_line(name: str) -> None:
         ["partition", "a.h5:a", "b.h5:b", "--thresholds", "nan"],
         ["partition", "a.h5:a", "b.h5:b", "--lom-radius", "9" * 50 + ",1,1"],
         ["partition", "a.h5:a", "b.h5:b", "--box", "0:" + "9" * 5000 + ",0:1,0:1"],
-        ["predict", "a.h5", "b.h5:b", "c.h5:c", "--memory", "nan"],
+        ["predict", "a.h5", "b.h5:b", "c.h5:c", "--mean", "nan"],
         ["lab", "simulate", "--compute-s", "1", "--ranks", "0"],
         ["lab", "simulate", "--compute-s", "1", "--ranks", "1048576", "--steps", "1000000"],
         ["demo", "--seed", "-1"],
