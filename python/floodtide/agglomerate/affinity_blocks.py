@@ -30,6 +30,7 @@ from floodtide.segment.shared_work import lock_directory, work_on_ranks
 Progress = Callable[[int, int], None]
 
 _COMMAND = "floodtide agglomerate"
+_OVERLAP = 32  # voxels of neighbouring subvolumes
 _CHUNK = 64  # voxels along each axis of a stored chunk
 
 
@@ -83,7 +84,7 @@ def agglomerate(
     options: AffinityOptions,
     *,
     subvolume: Vec3 | None = None,
-    overlap: Vec3 = (32, 32, 32),
+    overlap: Vec3 | None = None,
 ) -> dict[str, Any]:
     """Make segments of affinities, as `floodtide agglomerate` does. Collective.
 
@@ -92,7 +93,7 @@ def agglomerate(
         out: The volume to write; with `subvolume` a folder, for `floodtide.segment.reconcile`.
         options: How they become segments.
         subvolume: Size (z, y, x) in voxels of the subvolumes that ranks share; None: one piece, made by rank 0.
-        overlap: Smallest overlap (z, y, x) of subvolumes.
+        overlap: Smallest overlap (z, y, x) of subvolumes; None: 32 voxels, at most a quarter of a subvolume.
 
     Returns:
         `out`, and `subvolumes`; or in one piece `segments` and `coverage`, on rank 0 alone.
@@ -109,6 +110,8 @@ def agglomerate(
                 f"{out}: names a dataset, expected a folder with --subvolume"
             )
     if subvolume is not None:
+        z, y, x = (min(_OVERLAP, size // 4) for size in subvolume)
+        overlap = overlap or (z, y, x)
         with bar("subvolumes", "agglomerate", line_every_s=10.0) as progress:
             pieces = agglomerate_on_ranks(
                 out, affinities, options, subvolume=subvolume, overlap=overlap, progress=progress

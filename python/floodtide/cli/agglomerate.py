@@ -16,7 +16,7 @@ from floodtide.cli import options as shared
 from floodtide.comm import world
 from floodtide.data import parse_box
 
-_FIELDS = ("method", "threshold", "background", "min_size")
+_FIELDS = ("method", "threshold", "min_size")
 _SIZE = shared.Numbers(limits.EXTENT, 3)
 
 
@@ -29,7 +29,6 @@ _SIZE = shared.Numbers(limits.EXTENT, 3)
     "--offsets", metavar="JSON", help="[[z, y, x], ...] of the channels, if the file has none."
 )
 @click.option("--subvolume", type=_SIZE, help="Cut affinities into subvolumes; OUT is a folder.")
-@click.option("--overlap", type=_SIZE, default="32,32,32", help="Of subvolumes, in voxels.")
 @click.option("--pairs", metavar="FOLDER", help="Scores of pairs  [default: SEGMENTATION.pairs].")
 @shared.overrides
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -39,7 +38,6 @@ def command(
     box: str,
     offsets: str | None,
     subvolume: tuple[int, int, int] | None,
-    overlap: tuple[int, int, int],
     pairs: str | None,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -63,9 +61,7 @@ def command(
     """
     shared.require_same_arguments()
     if Path(source).suffix == ".toml":
-        shared.refuse_given(
-            (*_FIELDS, "box", "offsets", "subvolume", "overlap"), "is for affinities"
-        )
+        shared.refuse_given((*_FIELDS, "box", "offsets", "subvolume"), "is for affinities")
         if len(volumes) > 2:
             raise click.UsageError("more than two volumes, expected SEGMENTATION and OUT")
         report = resegment(source, *volumes, pairs=pairs, overrides=overrides)
@@ -78,7 +74,7 @@ def command(
             near = None if offsets is None else agglomerate_text.parse_offsets(offsets)
             file = AffinityFile(source, near, box=parse_box(box))
         settings = AffinityOptions(**options)
-        report = agglomerate(file, volumes[0], settings, subvolume=subvolume, overlap=overlap)
+        report = agglomerate(file, volumes[0], settings, subvolume=subvolume)
         text = agglomerate_text.of_segments
     if world.rank() == 0:
         click.echo(json.dumps(report) if as_json else text(report))

@@ -62,14 +62,7 @@ GREY_LEVELS = tuple(range(80, 150, 5))
     show_default=True,
     help="Number of training steps.",
 )
-@click.option(
-    "--seed",
-    default=1,
-    type=shared.Number(limits.FILE_SEED),
-    show_default=True,
-    help="Random seed of the volume, the weights and the examples.",
-)
-def command(out: str, steps: int, seed: int) -> None:
+def command(out: str, steps: int) -> None:
     """Make a synthetic EM volume, train a small network on it, segment a held-out part, and report the scores.
 
     \b
@@ -77,12 +70,12 @@ def command(out: str, steps: int, seed: int) -> None:
       mpiexec -n 2 floodtide demo --out runs/demo
     """
     shared.require_same_arguments()
-    page = run(Path(out), steps=steps, seed=seed)
+    page = run(Path(out), steps=steps)
     if page is not None:
         click.echo(f"report: {page}")
 
 
-def run(directory: Path, *, steps: int, seed: int) -> Path | None:
+def run(directory: Path, *, steps: int, seed: int = 1) -> Path | None:
     """Run the demonstration in `directory`. Collective.
 
     Returns:

@@ -46,9 +46,6 @@ from floodtide.cli import options as shared
 @click.option(
     "--out", metavar="FILE.toml", help="The plan to write (default: IMAGE's name and .toml)."
 )
-@click.option(
-    "--run", metavar="FOLDER", help="The run directory (default: runs/ and the plan's name)."
-)
 @click.option("--replace", is_flag=True, help="Write over an older plan of the same name.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
@@ -59,7 +56,6 @@ def command(
     network: str | None,
     minutes: float,
     out: str | None,
-    run: str | None,
     replace: bool,
     as_json: bool,
 ) -> None:
@@ -88,7 +84,7 @@ def command(
         start=None if start is None else known_network(start),
         network=network,
         minutes=minutes,
-        run=run or f"runs/{Path(name).stem}",
+        run=f"runs/{Path(name).stem}",
         replace=replace,
     )
     if as_json:

@@ -17,20 +17,6 @@ from floodtide.comm import world
 @click.argument("folder")
 @click.argument("out")
 @click.option(
-    "--min-voxels",
-    type=shared.Number(limits.SOME_VOXELS),
-    default=1,
-    show_default=True,
-    help="Voxels that two segments must have in common.",
-)
-@click.option(
-    "--min-share",
-    type=shared.Number(limits.SOME_SHARE),
-    default=0.5,
-    show_default=True,
-    help="Share of both segments that must lie in the other one.",
-)
-@click.option(
     "--inside-voxels",
     type=shared.Number(limits.VOXELS),
     default=5000,
@@ -46,8 +32,6 @@ from floodtide.comm import world
 def command(
     folder: str,
     out: str,
-    min_voxels: int,
-    min_share: float,
     inside_voxels: int,
     probability: str | None,
     as_json: bool,
@@ -81,8 +65,6 @@ def command(
     with bar("overlaps", "reconcile") as progress:
         found = reconcile(
             pieces,
-            min_voxels=min_voxels,
-            min_share=min_share,
             inside_voxels=inside_voxels,
             progress=progress,
         )

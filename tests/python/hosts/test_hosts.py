@@ -179,7 +179,7 @@ def test_signal_to_a_job_script_makes_the_ranks_of_all_hosts_save(
     wrapper = folder / "floodtide"
     wrapper.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m floodtide "$@"\n')
     wrapper.chmod(0o755)
-    options = ["--nodes", "2", "--ranks-per-node", "1", "--cores-per-node", "1", "--force"]
+    options = ["--nodes", "2", "--ranks-per-node", "1", "--cores-per-node", "1"]
     options += ["--time", "01:00:00", "--max-jobs", "1", "--out", str(script)]
     launcher = ["--launcher", shlex.join(line[:python])]
     assert cli.run(["job", "pbs", path, *options, *launcher]) == 0

@@ -42,7 +42,7 @@ WRONG = [
     "predict none volume.h5:raw p.h5:p --box 1",
     "predict none volume.h5:raw --overlap 2",
     "reconcile none s.h5:s",
-    "reconcile none s.h5:s --min-share 2",
+    "reconcile none s.h5:s --inside-voxels -2",
     "agglomerate none.toml volume.h5:labels o.h5:o",
     "lab consensus volume.h5:labels volume.h5:none o.h5:o",
     "lab compare volume.h5:labels volume.h5:none",

@@ -377,7 +377,7 @@ def test_numbers_on_command_lines_are_refused_with_one_line(name: str) -> None:
         ["predict", "a.h5", "b.h5:b", "c.h5:c", "--mean", "nan"],
         ["lab", "simulate", "--compute-s", "1", "--ranks", "0"],
         ["lab", "simulate", "--compute-s", "1", "--ranks", "1048576", "--steps", "1000000"],
-        ["demo", "--seed", "-1"],
+        ["demo", "--steps", "-1"],
         ["lab", "synth", "a.h5", "--shape", "4097,8,8"],
         ["convert", "a", "b.h5", "--fov", "1," + "9" * 5000 + ",1"],
     ],

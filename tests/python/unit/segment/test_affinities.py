@@ -221,7 +221,7 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str], dtype: type)
     assert report["segments"] == int(stored.read().max())
     assert report["coverage"] == pytest.approx(np.mean(stored.read() > 0))
     pieces = f"{tmp_path}/pieces"
-    assert cli.run(["agglomerate", name, pieces, "--subvolume", "8,8,8", "--overlap", "2,2,2"]) == 0
+    assert cli.run(["agglomerate", name, pieces, "--subvolume", "8,8,8"]) == 0
     assert cli.run(["reconcile", pieces, f"{tmp_path}/whole.zarr"]) == 0
     assert Volume(f"{tmp_path}/whole.zarr").shape == (12, 14, 16)
     assert Volume(f"{tmp_path}/whole.zarr").geometry.voxel_size_nm == (40, 8, 8)
