@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`floodtide bench conv`, `step`, `forward` and `unet`."""
+"""`floodtide bench step`, `forward` and `unet`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ from typing import Any
 import click
 
 from floodtide import config
-from floodtide.bench import ffn_passes, kernels, unet_passes
-from floodtide.bench.shapes import ConvShape, FfnShape, Timing, UNetShape
-from floodtide.cli.options import filled, of_fields, overrides
+from floodtide.bench import ffn_passes, unet_passes
+from floodtide.bench.shapes import FfnShape, Timing, UNetShape
+from floodtide.cli.options import Command, filled, of_fields, overrides
 from floodtide.cli.rows import as_json, print_rows
 
-_AGAINST = "Compare with the same network in PyTorch ('torch'; 'torch-bf16' with autocast)"
-_KERNEL = "or with another convolution kernel by its name, such as 'onednn'"
-
-_file = click.argument("file", metavar="[CONFIG.toml]", required=False)
+_TORCH = "Compare with the same network in PyTorch ('torch'; 'torch-bf16' with autocast)"
+_TORCH_OR_KERNEL = f"{_TORCH}, or with another convolution kernel by its name, such as 'onednn'"
 
 
-def _against(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option("--against", default="", help=f"{text}. Samples of the two alternate.")
+def _measured(against: str) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command its configuration, what to compare with, and the times to measure."""
+    file = click.argument("file", metavar="[CONFIG.toml]", required=False)
+    other = click.option("--against", default="", help=f"{against}. Samples of the two alternate.")
+
+    def decorate(command: Command) -> Command:
+        for option in (as_json, of_fields(Timing), other, overrides, file):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def _settings(file: str | None, overrides: Sequence[str], **defaults: Any) -> config.Config:
@@ -29,25 +36,7 @@ def _settings(file: str | None, overrides: Sequence[str], **defaults: Any) -> co
 
 
 @click.command()
-@of_fields(ConvShape)
-@_against("Compare with a second kernel, by its name")
-@of_fields(Timing)
-@as_json
-def conv(against: str, as_json: bool, **options: Any) -> None:
-    """Measure forward, backward-data and backward-weights of a convolution. Checks the results first.
-
-    Example: floodtide bench conv --size 33 --channels 32 --against onednn
-    """
-    shape, timing = filled(ConvShape, options), filled(Timing, options)
-    print_rows(kernels.conv(shape, timing, against), as_json)
-
-
-@click.command()
-@_file
-@overrides
-@_against(f"{_AGAINST}, {_KERNEL}")
-@of_fields(Timing)
-@as_json
+@_measured(_TORCH_OR_KERNEL)
 def step(
     file: str | None, overrides: Sequence[str], against: str, as_json: bool, **options: Any
 ) -> None:
@@ -62,11 +51,7 @@ def step(
 
 
 @click.command()
-@_file
-@overrides
-@_against(f"{_AGAINST}, {_KERNEL}")
-@of_fields(Timing)
-@as_json
+@_measured(_TORCH_OR_KERNEL)
 def forward(
     file: str | None, overrides: Sequence[str], against: str, as_json: bool, **options: Any
 ) -> None:
@@ -81,11 +66,7 @@ def forward(
 
 
 @click.command()
-@_file
-@overrides
-@_against(_AGAINST)
-@of_fields(Timing)
-@as_json
+@_measured(_TORCH)
 def unet(
     file: str | None, overrides: Sequence[str], against: str, as_json: bool, **options: Any
 ) -> None:
@@ -96,6 +77,5 @@ def unet(
     Example: floodtide bench unet --set training.batch=4 --threads 1,2 --against torch
     """
     defaults: dict[str, Any] = {"model": {"kind": "unet2d"}, "training": {"batch": 8}}
-    settings = _settings(file, overrides, **defaults, data={"size": [240, 240]})
-    shape = UNetShape.of(settings)
+    shape = UNetShape.of(_settings(file, overrides, **defaults, data={"size": [240, 240]}))
     print_rows(unet_passes.unet(shape, filled(Timing, options), against), as_json)

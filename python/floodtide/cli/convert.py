@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,8 +13,6 @@ from floodtide.cli import convert_kinds
 from floodtide.cli import options as shared
 
 _SIZE_NM = shared.Numbers(limits.VOXEL_SIZE, 3)
-_OF_NETWORKS, _OF_VOLUMES = ("fov", "deltas"), ("voxel_nm", "resample_nm", "labels")
-_NPZ = "npz://"
 
 
 @click.command()
@@ -42,16 +40,7 @@ _NPZ = "npz://"
 )
 @click.option("--labels", is_flag=True, help="With --resample-nm: take the most frequent label.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(
-    source: str,
-    destination: str,
-    fov: tuple[int, int, int] | None,
-    deltas: tuple[int, int, int] | None,
-    voxel_nm: tuple[float, float, float] | None,
-    resample_nm: tuple[float, float, float] | None,
-    labels: bool,
-    as_json: bool,
-) -> None:
+def command(source: str, destination: str, as_json: bool, **asked: Any) -> None:
     """Write a volume in another format, a network to another file, or what google/ffn reads and writes.
 
     \b
@@ -68,20 +57,5 @@ def command(
       floodtide convert models/fib25/model.ckpt-27465036 fib25.h5
       floodtide convert stack.tif stack-10nm.zarr --voxel-nm 8,8,8 --resample-nm 10,10,10
     """
-    of_network = Path(destination).suffix in (".h5", ".hdf5")
-    of_google = destination.startswith(_NPZ) or Path(destination).suffix == ".toml"
-    if of_network or of_google:
-        shared.refuse_given(_OF_VOLUMES, "is for volumes, the destination is none")
-    if not of_network:
-        shared.refuse_given(_OF_NETWORKS, "is for networks, the destination is none")
-    if labels and resample_nm is None:
-        raise click.UsageError("--labels without --resample-nm, expected both")
-    if of_network:
-        row, text = convert_kinds.network(source, destination, fov, deltas)
-    elif destination.startswith(_NPZ):
-        row, text = convert_kinds.npz(source, destination.removeprefix(_NPZ))
-    elif of_google:
-        row, text = convert_kinds.request(source, destination)
-    else:
-        row, text = convert_kinds.volume(source, destination, voxel_nm, resample_nm, labels)
+    row, text = convert_kinds.convert(source, destination, **asked)
     click.echo(json.dumps(row) if as_json else text)

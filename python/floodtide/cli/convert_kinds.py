@@ -7,17 +7,52 @@ Each function returns the report and its text.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import click
 
 from floodtide import _core, data, nn
 from floodtide.base.outputs import files_in, files_of, refuse_inputs, reserved
 from floodtide.base.progress import bar
+from floodtide.cli import options as shared
 from floodtide.data.boxes import Vec3
 from floodtide.data.formats import format_of
 from floodtide.data.look.trained_on import to_text, training_images
 from floodtide.errors import InvalidArgumentError
 
+_NPZ = "npz://"
+_OF_NETWORKS, _OF_VOLUMES = ("fov", "deltas"), ("voxel_nm", "resample_nm", "labels")
+
 Outcome = tuple[dict[str, Any], str]
+
+
+def convert(
+    source: str,
+    destination: str,
+    *,
+    fov: Vec3 | None,
+    deltas: Vec3 | None,
+    voxel_nm: Sequence[float] | None,
+    resample_nm: Sequence[float] | None,
+    labels: bool,
+) -> Outcome:
+    """Convert what the destination says, and refuse options that are for something else."""
+    of_network = Path(destination).suffix in (".h5", ".hdf5")
+    of_google = destination.startswith(_NPZ) or Path(destination).suffix == ".toml"
+    if of_network or of_google:
+        shared.refuse_given(_OF_VOLUMES, "is for volumes, the destination is none")
+    if not of_network:
+        shared.refuse_given(_OF_NETWORKS, "is for networks, the destination is none")
+    if labels and resample_nm is None:
+        raise click.UsageError("--labels without --resample-nm, expected both")
+    if of_network:
+        return network(source, destination, fov, deltas)
+    if destination.startswith(_NPZ):
+        return npz(source, destination.removeprefix(_NPZ))
+    if of_google:
+        return request(source, destination)
+    return volume(source, destination, voxel_nm, resample_nm, labels)
 
 
 def network(source: str, destination: str, fov: Vec3 | None, deltas: Vec3 | None) -> Outcome:

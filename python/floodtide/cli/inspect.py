@@ -24,7 +24,7 @@ from floodtide.comm import world
     help="Voxel size in nm; default: what the file states.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="HTML file of IMAGE  [default: inspect.html]."
+    "--out", type=click.Path(path_type=Path), default=Path("inspect.html"), help="Page of IMAGE."
 )
 @shared.overrides
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -32,7 +32,7 @@ def command(
     target: str,
     labels: str | None,
     voxel_nm: tuple[float, float, float] | None,
-    out: Path | None,
+    out: Path,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
@@ -55,10 +55,7 @@ def command(
     """
     shared.require_same_arguments()
     if Path(target).suffix == ".toml":
-        if labels or voxel_nm or out:
-            raise click.UsageError(
-                "--labels, --voxel-nm and --out are for an image, not for CONFIG.toml"
-            )
+        shared.refuse_given(("labels", "voxel_nm", "out"), "is for an image, not for CONFIG.toml")
         from floodtide import plan
 
         report = plan.check(target, overrides)
@@ -67,18 +64,15 @@ def command(
                 json.dumps(report) if as_json else inspect_text.of_configuration(target, report)
             )
         return 2 if report["errors"] else 0
-    if overrides:
-        raise click.UsageError(f"--set is for a configuration, expected CONFIG.toml, not {target}")
+    shared.refuse_given(("overrides",), "is for a configuration, expected CONFIG.toml")
     from floodtide.data import Volume
     from floodtide.report import inspection
 
     with world.agreed():
         if world.rank() == 0:
-            page = out or Path("inspect.html")
-            found = inspection.write(
-                Volume(target), Volume(labels) if labels else None, voxel_nm, page
-            )
-            verdict = inspection.verdict(found)
-            text = f"{inspect_text.of_image(found, verdict)}\npage: {page}"
-            click.echo(json.dumps({**found.as_dict(), "out": str(page)}) if as_json else text)
+            truth = Volume(labels) if labels else None
+            found = inspection.write(Volume(target), truth, voxel_nm, out)
+            text = inspect_text.of_image(found, inspection.verdict(found))
+            report = {**found.as_dict(), "out": str(out)}
+            click.echo(json.dumps(report) if as_json else f"{text}\npage: {out}")
     return 0

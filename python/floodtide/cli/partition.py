@@ -30,10 +30,10 @@ from floodtide.data.formats import stem
 )
 @click.option(
     "--lom-radius",
+    type=shared.Numbers(limits.RADIUS, 3),
     default="24,24,24",
     show_default=True,
-    help="Radius z,y,x in voxels of the box around each voxel. Use half the field of view plus the step of the field "
-    "of view.",
+    help="Radius z,y,x in voxels of the box around each voxel: half the field of view plus its step.",
 )
 @click.option(
     "--min-size",
@@ -43,35 +43,22 @@ from floodtide.data.formats import stem
     help="Objects with fewer voxels count as background.",
 )
 @click.option(
-    "--box",
-    default="",
-    help="Box to use, z0:z1,y0:y1,x0:x1 in voxels; voxels outside get partition 255.",
+    "--box", default="", help="Box z0:z1,y0:y1,x0:x1 in voxels; those outside get partition 255."
 )
 @click.option(
     "--coordinates",
     metavar="[NAME=]FILE.h5",
-    help="Also write example centres, the same number from every partition. NAME is that of the training volume"
-    " [default: OUT's file name].",
+    help="Also write as many example centres of every partition; NAME: the training volume (default: OUT's).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    labels: str,
-    out: str,
-    thresholds: tuple[float, ...],
-    lom_radius: str,
-    min_size: int,
-    box: str,
-    coordinates: str | None,
-    as_json: bool,
+    labels: str, out: str, box: str, coordinates: str | None, as_json: bool, **asked: Any
 ) -> None:
     """Classify the voxels of LABELS (file:dataset) into partitions and write them to OUT (file:dataset).
 
-    The local object fraction of a voxel is the fraction of the box around it that belongs to the same
-    object. Partition 1 means a fraction below the first threshold, and so on. Partition 0 is
-    background. Partition 255 marks voxels too close to the faces of the volume. Runs also under mpiexec.
-
-    Training draws balanced centres from the partitions itself. `--coordinates` fixes their order, for other programs
-    and for `data.coordinates`.
+    The local object fraction of a voxel is the fraction of the box around it that belongs to the same object. Partition
+    1 means a fraction below the first threshold, and so on. Partition 0 is background. Partition 255 marks voxels too
+    close to the faces of the volume. Training draws balanced centres itself; `--coordinates` fixes their order.
 
     Example: floodtide partition groundtruth.h5:stack partitions.h5:af --lom-radius 24,24,24
     """
@@ -80,15 +67,8 @@ def command(
     with world.agreed():
         refuse_inputs("partition", [centres] if centres else [], files_of([labels, out]))
     with bar("blocks", "partition") as progress:
-        counts = data.partition(
-            labels,
-            out,
-            thresholds=thresholds,
-            lom_radius=data.parse_vec3(lom_radius, "lom radius"),
-            min_size=min_size,
-            box=data.parse_box(box),
-            progress=progress,
-        )
+        part = data.parse_box(box)
+        counts = data.partition(labels, out, box=part, progress=progress, **asked)
     report: dict[str, Any] = {"out": out, "partition_counts": counts}
     lines = ["partition       voxels", *(f"{value:9d} {n:12d}" for value, n in counts.items())]
     if centres:

@@ -319,7 +319,7 @@ def test_partition_and_coordinates_commands(
     assert cli.run([*arguments, "--coordinates", f"{tmp_path}/labels.h5"]) == 2
     assert "is also the input" in capsys.readouterr().err
     assert cli.run(["partition", f"{path}:stack", out, "--lom-radius", "2,3"]) == 2
-    assert "lom radius '2,3'" in capsys.readouterr().err
+    assert "'2,3', expected 1 or 3 numbers" in capsys.readouterr().err
 
 
 def test_synth_command_writes_a_volume_that_partition_reads(
