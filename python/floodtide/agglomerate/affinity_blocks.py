@@ -21,9 +21,10 @@ from floodtide.data import Box, Vec3
 from floodtide.data.copies import write_blocks
 from floodtide.data.formats import Geometry, Plan, format_of
 from floodtide.errors import InvalidArgumentError
-from floodtide.segment import Cut, Pieces
+from floodtide.segment import Pieces
 from floodtide.segment.affinities import AffinityFile, AffinityOptions, segments_of
 from floodtide.segment.content import sampled_digest
+from floodtide.segment.cut import Cut
 from floodtide.segment.pieces import DATASET
 from floodtide.segment.shared_work import lock_directory, work_on_ranks
 

@@ -70,7 +70,7 @@ def forward(
 def unet(
     file: str | None, overrides: Sequence[str], against: str, as_json: bool, **options: Any
 ) -> None:
-    """Measure time and memory of training passes (forward and backward) and of forward passes of a 2-D U-Net.
+    """Measure time and memory of training passes (forward and backward) and forward passes of a 2-D U-Net.
 
     The network and its slices are those of CONFIG.toml, by default 8 slices of 240 x 240 pixels.
 

@@ -24,7 +24,8 @@ from floodtide.agglomerate import (
 from floodtide.data import Volume
 from floodtide.data.affinities import NEAREST
 from floodtide.data.formats import Geometry
-from floodtide.segment import read_reconciled, reconcile
+from floodtide.segment import reconcile
+from floodtide.segment.reconciling import read_reconciled
 
 FAR = (*NEAREST, (-3, 0, 0), (0, -3, 0), (0, 0, -3), (-2, 2, 0))
 ALL = AffinityOptions(method="mutex", min_size=1)

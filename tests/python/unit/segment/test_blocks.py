@@ -17,14 +17,8 @@ from floodtide import config, errors
 from floodtide.cli import reconcile as reconcile_cli
 from floodtide.cli import segment as segment_cli
 from floodtide.data import Box, Volume
-from floodtide.segment import (
-    Pieces,
-    Segmenter,
-    in_subvolumes,
-    segment_block,
-    segment_blocks,
-    segment_on_ranks,
-)
+from floodtide.segment import Pieces, Segmenter, in_subvolumes, segment_block
+from floodtide.segment.blocks import segment_blocks, segment_on_ranks
 from floodtide.segment.content import sampled_digest
 
 SIZE = (24, 24, 24)

@@ -19,7 +19,8 @@ from floodtide import config, errors
 from floodtide.cli import segment as segment_cli
 from floodtide.data import Volume
 from floodtide.lab.cli import consensus as consensus_cli
-from floodtide.segment import Segmenter, SegmentOptions, consensus, read_seeds, write_consensus
+from floodtide.segment import Segmenter, SegmentOptions, consensus, write_consensus
+from floodtide.segment.seeds import read_seeds
 
 
 def published_rule(a, b, min_size):
