@@ -129,7 +129,7 @@ def flooded(sample: Sample, out: Path, tuned: str | None) -> Iterator[Row]:
     seconds = base_s + merged["processor_s"]
     yield Row("published network, consensus and agglomeration", name, seconds)
     for method, words in COARSE.items():
-        name, seconds = flood(sample, out / f"coarse_{words[-1][16:-1]}", words=words)
+        name, seconds = flood(sample, out / f"coarse_{words[-1].partition('=')[2]}", words=words)
         yield Row(method, name, seconds)
 
 
